@@ -1,12 +1,12 @@
 package store
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -83,164 +83,80 @@ func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
 // RefBlob notes that a Submission, whose id is owner and whose Blob is ref, needs the bytes at ref.
 // Of which blobs it may be is said at AddMessage.
 func (tx *Tx) RefBlob(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{mailrow.OwnerSubmission}, owner...))
+	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerSubmission}, owner...))
 }
 
 // UnrefBlob takes back what RefBlob noted. ref is the Submission's Blob as it is stored in this
 // transaction, since compaction changes it; it returns ErrNotFound where there is no such
 // reference.
 func (tx *Tx) UnrefBlob(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{mailrow.OwnerSubmission}, owner...))
+	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerSubmission}, owner...))
 }
 
 // RefReport notes that a ReportMail needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefReport(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{mailrow.OwnerReport}, owner...))
+	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerReport}, owner...))
 }
 
 // UnrefReport takes back what RefReport noted. ref is the ReportMail's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefReport(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{mailrow.OwnerReport}, owner...))
+	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerReport}, owner...))
 }
 
 // RefCopy notes that a RemoteCopy needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefCopy(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{mailrow.OwnerCopy}, owner...))
+	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerCopy}, owner...))
 }
 
 // RefArrival notes that an Arrival needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefArrival(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{mailrow.OwnerArrival}, owner...))
+	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerArrival}, owner...))
 }
 
 // UnrefArrival takes back what RefArrival noted. ref is the Arrival's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefArrival(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{mailrow.OwnerArrival}, owner...))
+	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerArrival}, owner...))
 }
 
 // RefBatch notes that a Batch needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefBatch(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{mailrow.OwnerBatch}, owner...))
+	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerBatch}, owner...))
 }
 
 // UnrefBatch takes back what RefBatch noted. ref is the Batch's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefBatch(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{mailrow.OwnerBatch}, owner...))
+	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerBatch}, owner...))
 }
 
 // RefLesson notes that a SpamLesson needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefLesson(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{mailrow.OwnerLesson}, owner...))
+	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerLesson}, owner...))
 }
 
 // UnrefLesson takes back what RefLesson noted. ref is the SpamLesson's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefLesson(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{mailrow.OwnerLesson}, owner...))
+	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerLesson}, owner...))
 }
 
 // RefApproval notes that an Approval needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefApproval(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{mailrow.OwnerApproval}, owner...))
+	return mailindex.AddRef(&tx.Tx, ref, append([]byte{mailrow.OwnerApproval}, owner...))
 }
 
 // UnrefApproval takes back what RefApproval noted. ref is the Approval's Blob as it is stored in
 // this transaction.
 func (tx *Tx) UnrefApproval(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{mailrow.OwnerApproval}, owner...))
+	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerApproval}, owner...))
 }
 
 // UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{mailrow.OwnerCopy}, owner...))
-}
-
-// findRef gives the first reference to the bytes at a place, with its head and length; found is
-// false if there is none.
-func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
-	prefix := mailrow.BlobPrefix(at)
-	k, row := tx.Seek(mailrow.BucketRef, prefix[:])
-	if k == nil || string(k[:min(8, len(k))]) != string(prefix[:]) {
-		return BlobRef{}, false, nil
-	}
-	ref, _, err = mailrow.DecodeRef(k, row)
-	return ref, err == nil, err
-}
-
-// addRef notes that owner needs the blob. One that nothing refers to and that has no lease may be
-// gone at any time.
-func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
-	known, found, err := tx.findRef(ref)
-	if err != nil {
-		return err
-	}
-	leased := tx.s.leases.Has(ref)
-	if !leased && (!found || known != ref) {
-		return fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
-	}
-	if !found {
-		tx.NoteMessage(ref)
-		if err := tx.addLive(ref.Segment, ref.Size()); err != nil {
-			return err
-		}
-	}
-	if leased {
-		tx.After(func() { tx.s.leases.Release(ref) })
-	}
-	prefix := mailrow.BlobPrefix(ref)
-	return tx.PutRow(mailrow.BucketRef, append(prefix[:], owner...), mailrow.RefRow(ref))
-}
-
-// dropRef takes back a reference; with the last one the blob's bytes are dead.
-func (tx *Tx) dropRef(ref BlobRef, owner []byte) error {
-	prefix := mailrow.BlobPrefix(ref)
-	key := append(prefix[:], owner...)
-	if string(tx.GetRow(mailrow.BucketRef, key)) != string(mailrow.RefRow(ref)) {
-		return fmt.Errorf("reference of %q to the blob at %d in segment %08x: %w", owner, ref.Offset, ref.Segment, ErrNotFound)
-	}
-	if err := tx.DeleteRow(mailrow.BucketRef, key); err != nil {
-		return err
-	}
-	if _, found, err := tx.findRef(ref); err != nil || found {
-		return err
-	}
-	if tx.GetRow(mailrow.BucketStructure, prefix[:]) != nil {
-		if err := tx.DeleteRow(mailrow.BucketStructure, prefix[:]); err != nil {
-			return err
-		}
-	}
-	return tx.addLive(ref.Segment, -ref.Size())
-}
-
-// live gives the bytes of a segment's records that are referred to.
-func (tx *Tx) live(segment uint32) (int64, error) {
-	var key [4]byte
-	binary.BigEndian.PutUint32(key[:], segment)
-	row := tx.GetRow(mailrow.BucketLive, key[:])
-	if row == nil {
-		return 0, nil
-	}
-	if len(row) != 8 {
-		return 0, fmt.Errorf("live bytes of segment %08x: %w", segment, ErrDamagedRow)
-	}
-	return int64(binary.BigEndian.Uint64(row)), nil
-}
-
-func (tx *Tx) addLive(segment uint32, size int64) error {
-	live, err := tx.live(segment)
-	if err != nil {
-		return err
-	}
-	var key [4]byte
-	binary.BigEndian.PutUint32(key[:], segment)
-	if live+size == 0 {
-		return tx.DeleteRow(mailrow.BucketLive, key[:])
-	}
-	return tx.PutRow(mailrow.BucketLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
+	return mailindex.DropRef(&tx.Tx, ref, append([]byte{mailrow.OwnerCopy}, owner...))
 }
 
 // Lost says what the disk had lost, when the store was opened, of messages that it had said were

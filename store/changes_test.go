@@ -153,11 +153,10 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = engine.Bolt(e).Rollback() }()
-	tx := &Tx{Tx: e, s: s}
+	tx := s.in(e)
 	a := &Account{ID: "acc_1", Num: 1}
 	if n := testing.AllocsPerRun(100, func() {
 		engine.RecordChange(tx, &Accounts.AnyTable, a)
-		tx.recordInboxChange(1)
 	}); n != 0 || engine.Changes(tx) != nil {
 		t.Errorf("%v allocations, and %d changes noted", n, len(engine.Changes(tx)))
 	}

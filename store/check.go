@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 )
@@ -200,7 +201,7 @@ func (c *messageCheck) checkMailbox(mailbox uint32, sum mailrow.MailboxCounts) {
 	if mailbox == 0 {
 		return
 	}
-	box, err := c.tx.mailboxRow(mailbox)
+	box, err := mailindex.MailboxCounts(&c.tx.Tx, mailbox)
 	if err != nil {
 		c.add("mailbox %d: %w", mailbox, err)
 		return
@@ -348,7 +349,7 @@ func (c *messageCheck) checkBlobs() {
 		} else if r, _ := c.tx.Bucket(mailrow.BucketRef).Cursor().Seek(k); !bytes.HasPrefix(r, k) {
 			c.add("structure of the blob at %x, which nothing refers to", k)
 		}
-		if _, err := c.tx.structure(k); err != nil {
+		if _, err := mailindex.Structure(&c.tx.Tx, k); err != nil {
 			c.add("%w", err)
 		}
 	}
@@ -370,7 +371,7 @@ func (c *messageCheck) checkBlobs() {
 		live[segment] += 0
 	}
 	for segment, sum := range live {
-		if have, err := c.tx.live(segment); err != nil || have != sum {
+		if have, err := mailindex.LiveBytes(&c.tx.Tx, segment); err != nil || have != sum {
 			c.add("segment %08x counts %d live bytes, it has %d", segment, have, sum)
 		}
 	}
@@ -430,7 +431,7 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 		}
 		points = a.Blob
 	default:
-		m, err := c.tx.ownerMessage(owner)
+		m, err := mailindex.OwnerMessage(&c.tx.Tx, owner)
 		if err != nil {
 			c.add("blob of a message: %w", err)
 			return
@@ -517,13 +518,13 @@ func (s *Store) ownersText(ref BlobRef) string {
 	var texts []string
 	err := s.View(func(tx *Tx) error {
 		texts = nil
-		owners, err := tx.owners(ref)
+		owners, err := mailindex.Owners(&tx.Tx, ref)
 		for _, o := range owners {
 			if kind := ownerKinds[o[0]]; kind != "" {
 				texts = append(texts, kind+" "+string(o[1:]))
 				continue
 			}
-			m, err := tx.ownerMessage(o)
+			m, err := mailindex.OwnerMessage(&tx.Tx, o)
 			if err != nil {
 				return err
 			}
@@ -547,7 +548,7 @@ var ownerKinds = map[byte]string{mailrow.OwnerSubmission: "submission", mailrow.
 // checkThreads verifies that every thread is found and every note of a joined one true.
 func (c *messageCheck) checkThreads() {
 	for k := range c.tx.Ascend(mailrow.BucketThread, nil) {
-		if len(k) != 4+threadNodeSize {
+		if len(k) != 4+mailrow.ThreadNodeSize {
 			c.add("thread %x: %w", k, ErrDamagedRow)
 			continue
 		}
@@ -556,17 +557,17 @@ func (c *messageCheck) checkThreads() {
 		}
 	}
 	for k := range c.tx.Ascend(mailrow.BucketThreadJoined, nil) {
-		if len(k) != 4+2*threadNodeSize {
+		if len(k) != 4+2*mailrow.ThreadNodeSize {
 			c.add("joined thread %x: %w", k, ErrDamagedRow)
 			continue
 		}
-		account, top, below := binary.BigEndian.Uint32(k), ThreadNode(k[4:4+threadNodeSize]), ThreadNode(k[4+threadNodeSize:])
-		if up, _, found, err := c.tx.threadRow(threadKey(account, below)); err != nil || !found || up != top {
+		account, top, below := binary.BigEndian.Uint32(k), ThreadNode(k[4:4+mailrow.ThreadNodeSize]), ThreadNode(k[4+mailrow.ThreadNodeSize:])
+		if up, _, found, err := mailindex.ThreadRow(&c.tx.Tx, mailrow.ThreadKey(account, below)); err != nil || !found || up != top {
 			c.add("thread %x is noted as joined to %x, and is not", below, top)
 		}
 	}
 	for k, v := range c.tx.Ascend(mailrow.BucketSubject, nil) {
-		if _, err := subjectThread(k, v); err != nil {
+		if _, err := mailrow.SubjectThread(k, v); err != nil {
 			c.add("%w", err)
 		}
 	}
@@ -604,10 +605,10 @@ func (c *messageCheck) beginText() {
 
 // countTextMessage counts a message of the folder with a number.
 func (c *messageCheck) countTextMessage(m *Message, num uint32) {
-	if c.tx.isUnindexed(m.Account, num, m.UID) {
+	if mailindex.IsUnindexed(&c.tx.Tx, m.Account, num, m.UID) {
 		return
 	}
-	place := InboxPos{m.Received, m.UID, num}.Place()
+	place := InboxPos{Received: m.Received, UID: m.UID, Num: num}.Place()
 	c.text.add(&c.text.want, m.Account, place[:])
 }
 
@@ -622,7 +623,7 @@ func (c *messageCheck) countTextPlace(r *textRun, place []byte) {
 			c.add("run %d of the text index: nothing says that message %d of folder %08x is gone", r.id, at.UID, at.Num)
 		}
 		return
-	case noted && c.text.again[string(key)], noted && c.tx.isUnindexed(r.account, at.Num, at.UID):
+	case noted && c.text.again[string(key)], noted && mailindex.IsUnindexed(&c.tx.Tx, r.account, at.Num, at.UID):
 		return // another message was in its place before
 	case noted:
 		c.text.again[string(key)] = true
@@ -736,4 +737,21 @@ func (c *messageCheck) checkTextWords(r *textRun) (blocks int) {
 		c.add("run %d of the text index counts %d bytes, it has %d", r.id, r.bytes, size)
 	}
 	return blocks
+}
+
+// checkExpunged verifies what is kept of messages that have left.
+func (c *messageCheck) checkExpunged() {
+	for k, row := range c.tx.Ascend(mailrow.BucketExpunged, nil) {
+		var r mailrow.ExpungedRow
+		if err := r.Decode(k, row); err != nil {
+			c.add("expunged messages %x: %w", k, err)
+			continue
+		}
+		f, err := c.tx.Folder(binary.BigEndian.Uint32(k), binary.BigEndian.Uint32(k[4:]))
+		if err != nil {
+			c.add("expunged messages %x: %w", k, err)
+		} else if r.ModSeq > f.ModSeq {
+			c.add("expunged messages %x: their folder's MODSEQ is %d", k, f.ModSeq)
+		}
+	}
 }

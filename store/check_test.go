@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
@@ -115,8 +116,8 @@ func TestCheckFindsEveryKindOfDamage(t *testing.T) {
 		"account of nothing":     {extra(mailrow.BucketAccount, number(9)(nil), "xxxxxxxxxxxxxxxx"), "account 9 counts"},
 		"reference gone":         {drop(mailrow.BucketRef, ref("")), "not noted as referred to"},
 		"reference's length":     {flip(mailrow.BucketRef, ref(""), 6), "references differ"},
-		"reference of nothing":   {func(tx *Tx, m *Message) error { return tx.addRef(m.Blob, []byte("snobody")) }, "submission nobody"},
-		"reference of no kind":   {func(tx *Tx, m *Message) error { return tx.addRef(m.Blob, []byte("xyz")) }, "damaged row"},
+		"reference of nothing":   {func(tx *Tx, m *Message) error { return mailindex.AddRef(&tx.Tx, m.Blob, []byte("snobody")) }, "submission nobody"},
+		"reference of no kind":   {func(tx *Tx, m *Message) error { return mailindex.AddRef(&tx.Tx, m.Blob, []byte("xyz")) }, "damaged row"},
 		"submission's reference": {drop(mailrow.BucketRef, ref("ssub_1")), "submission sub_1"},
 		"submission gone":        {func(tx *Tx, _ *Message) error { return Submissions.Delete(tx, "sub_1") }, "submission sub_1"},
 		"submission's blob":      {func(tx *Tx, _ *Message) error { return Submissions.Put(tx, &Submission{ID: "sub_1"}) }, "points to"},

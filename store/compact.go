@@ -1,15 +1,14 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -79,7 +78,7 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 	// Update, not View: a view may see a commit before it is on disk.
 	err := s.Update(func(tx *Tx) (err error) {
 		oldest, kept = tx.OldestEntryTime()
-		live, err = tx.live(info.Number)
+		live, err = mailindex.LiveBytes(&tx.Tx, info.Number)
 		return err
 	})
 	if err != nil || live != 0 {
@@ -111,7 +110,7 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 	}
 	var live int64
 	err := s.View(func(tx *Tx) (err error) {
-		live, err = tx.live(info.Number)
+		live, err = mailindex.LiveBytes(&tx.Tx, info.Number)
 		return err
 	})
 	if err != nil || live == 0 || live*2 >= info.Size {
@@ -222,48 +221,30 @@ func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 // repoint moves every reference to a blob, and what it stands for, to its copy. A blob that has
 // died meanwhile has none.
 func (tx *Tx) repoint(move blobMove) error {
-	owners, err := tx.owners(move.from)
+	owners, err := mailindex.Owners(&tx.Tx, move.from)
 	if err != nil || len(owners) == 0 {
 		return err
 	}
 	from, to := mailrow.BlobPrefix(move.from), mailrow.BlobPrefix(move.to)
-	structure, err := tx.structure(from[:])
+	structure, err := mailindex.Structure(&tx.Tx, from[:])
 	if structure != nil && err == nil { // its old row goes with the last reference
-		err = tx.putStructure(to[:], structure)
+		err = mailindex.PutStructure(&tx.Tx, to[:], structure)
 	}
 	if err != nil {
 		return err
 	}
 	for _, owner := range owners {
-		if err := tx.addRef(move.to, owner); err != nil {
+		if err := mailindex.AddRef(&tx.Tx, move.to, owner); err != nil {
 			return err
 		}
 		if err := tx.repointOwner(owner, move); err != nil {
 			return err
 		}
-		if err := tx.dropRef(move.from, owner); err != nil {
+		if err := mailindex.DropRef(&tx.Tx, move.from, owner); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// owners gives all that refer to a blob.
-func (tx *Tx) owners(ref BlobRef) (owners [][]byte, err error) {
-	prefix := mailrow.BlobPrefix(ref)
-	for k, row := range tx.Ascend(mailrow.BucketRef, prefix[:]) {
-		if !bytes.HasPrefix(k, prefix[:]) {
-			break
-		}
-		found, owner, err := mailrow.DecodeRef(k, row)
-		if err != nil {
-			return nil, err
-		}
-		if found == ref {
-			owners = append(owners, bytes.Clone(owner))
-		}
-	}
-	return owners, nil
 }
 
 // repointOwner moves the pointer of a message or of a record that has a blob. One that is gone or
@@ -285,7 +266,7 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 	case mailrow.OwnerApproval:
 		return repointRecord(tx, Approvals, string(owner[1:]), func(a *Approval) *BlobRef { return &a.Blob }, move)
 	}
-	m, err := tx.ownerMessage(owner)
+	m, err := mailindex.OwnerMessage(&tx.Tx, owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {
 		return nil
 	}
@@ -304,12 +285,4 @@ func repointRecord[T any](tx *Tx, table *Table[T], id string, blob func(*T) *Blo
 	}
 	*blob(rec) = move.to
 	return table.Put(tx, rec)
-}
-
-// ownerMessage returns the message that an owner stands for.
-func (tx *Tx) ownerMessage(owner []byte) (*Message, error) {
-	if len(owner) != 13 || owner[0] != mailrow.OwnerMessage {
-		return nil, fmt.Errorf("owner %q of a blob: %w", owner, ErrDamagedRow)
-	}
-	return tx.Message(binary.BigEndian.Uint32(owner[1:]), binary.BigEndian.Uint32(owner[5:]), binary.BigEndian.Uint32(owner[9:]))
 }

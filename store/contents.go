@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -46,7 +47,7 @@ func Contents(dir string) (digests map[string]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0)}
+	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), index: newIndex(db, segment.NewLeases(), mailindex.ExpungedMost)}
 	digests = map[string]string{}
 	err = s.View(func(tx *Tx) error {
 		of := func(name string, write func(*Tx, io.Writer) error) error {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/store/entry"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -62,7 +63,7 @@ func followHistory(t *testing.T, seed uint64) {
 			if r.rnd.IntN(4) == 0 {
 				return tx.EmptyBucket(mailrow.BucketTextGone)
 			}
-			return tx.markTextGone(&Message{Account: 1, Mailbox: 1 << 20, Folder: InboxID, UID: r.rnd.Uint32N(9)}, 1<<20)
+			return mailindex.MarkTextGone(&tx.Tx, &Message{Account: 1, Mailbox: 1 << 20, Folder: InboxID, UID: r.rnd.Uint32N(9)}, 1<<20)
 		})
 	}
 	records := func() {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -40,4 +41,13 @@ var (
 	// ErrGap is returned by Entries and Apply where the entry that comes next is not there. What
 	// copies the store begins anew with all of it.
 	ErrGap = engine.ErrGap
+	// ErrInbox is returned for a rename or deletion of INBOX, which every mailbox keeps.
+	ErrInbox = mailindex.ErrInbox
+	// ErrFolderName is returned for an empty folder name and for one over 1000 bytes.
+	ErrFolderName = mailindex.ErrFolderName
+	// ErrFolderFull is returned by an insertion into a folder that has given out all of its 2³² - 1
+	// UIDs.
+	ErrFolderFull = mailindex.ErrFolderFull
+	// ErrKeywords is returned for keywords that no message can have.
+	ErrKeywords = mailindex.ErrKeywords
 )

@@ -243,7 +243,7 @@ func fullStore(t *testing.T, dir string, o Options) {
 		return err
 	})
 	for _, m := range todo.Messages {
-		b.Message(InboxPos{m.Received, m.UID, m.Num})
+		b.Message(InboxPos{Received: m.Received, UID: m.UID, Num: m.Num})
 		b.Word(fmt.Appendf(nil, "word%d", m.UID))
 	}
 	if err := s.AddText(b, todo.Done, nil); err != nil {

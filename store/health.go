@@ -1,12 +1,10 @@
 package store
 
 import (
-	"encoding/binary"
-	"fmt"
 	"os"
 	"path/filepath"
 
-	"github.com/mailstead/mailstead/store/mailrow"
+	"github.com/mailstead/mailstead/store/mailindex"
 )
 
 // Holdings is how much a store has.
@@ -27,19 +25,8 @@ func (s *Store) Holdings() (h Holdings, err error) {
 		h.Bytes += segment.Size
 	}
 	err = s.View(func(tx *Tx) (err error) {
-		h.Messages, err = tx.countMessages()
+		h.Messages, err = mailindex.CountMessages(&tx.Tx)
 		return err
 	})
 	return h, err
-}
-
-// countMessages counts those in all mailboxes.
-func (tx *Tx) countMessages() (n int64, err error) {
-	for k, v := range tx.Ascend(mailrow.BucketAccount, nil) {
-		if len(v) != accountRowSize && len(v) != accountRowArrived {
-			return 0, fmt.Errorf("counts of account %x: %w", k, ErrDamagedRow)
-		}
-		n += int64(binary.BigEndian.Uint64(v))
-	}
-	return n, nil
 }

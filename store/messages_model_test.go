@@ -502,7 +502,7 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 		}
 	}
 	if r.rnd.IntN(3) == 0 {
-		q.Before = InboxPos{second(r.rnd.Int64N(50)), r.rnd.Uint32N(20), mailbox}
+		q.Before = InboxPos{Received: second(r.rnd.Int64N(50)), UID: r.rnd.Uint32N(20), Num: mailbox}
 	}
 	if r.rnd.IntN(3) == 0 {
 		q.From, q.To = second(r.rnd.Int64N(30)), second(20+r.rnd.Int64N(40)).Add(-time.Nanosecond)
@@ -518,8 +518,8 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 			continue
 		}
 		for _, m := range box.folders[InboxID].messages {
-			if q.matches(&m.Message) {
-				want = append(want, InboxPos{m.Received, m.UID, m.Mailbox})
+			if isSelected(&q, &m.Message) {
+				want = append(want, InboxPos{Received: m.Received, UID: m.UID, Num: m.Mailbox})
 			}
 		}
 	}
@@ -527,9 +527,9 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 	return q, want
 }
 
-func (q *InboxQuery) matches(m *Message) bool {
+func isSelected(q *InboxQuery, m *Message) bool {
 	is := func(choice *bool, have bool) bool { return choice == nil || *choice == have }
-	pos := InboxPos{m.Received, m.UID, m.Mailbox}
+	pos := InboxPos{Received: m.Received, UID: m.UID, Num: m.Mailbox}
 	return is(q.Seen, m.Flags&FlagSeen != 0) && is(q.Attachments, m.Bits&BitAttachments != 0) && is(q.Warmup, m.Bits&BitWarmup != 0) &&
 		is(q.Flagged, m.Flags&FlagFlagged != 0) &&
 		(q.From.IsZero() || !m.Received.Before(q.From)) && (q.To.IsZero() || m.Received.Before(q.To)) &&
@@ -542,7 +542,7 @@ func (r *modelRun) compareInbox(tx *Tx) {
 	for pos, marks := range tx.Inbox(q) {
 		got = append(got, pos)
 		m := r.w.boxes[pos.Num].folders[InboxID].messages[pos.UID]
-		if m == nil || marks != (Marks{m.Flags, m.Bits}) {
+		if m == nil || marks != (Marks{Flags: m.Flags, Bits: m.Bits}) {
 			r.Fatalf("inbox gives %+v with %+v, want %+v", pos, marks, m)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
@@ -52,12 +53,12 @@ func TestFolderWithoutUIDsIsFull(t *testing.T) {
 	addMailbox(t, s, 1)
 	m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "x")
 	update(t, s, func(tx *Tx) error {
-		c, err := tx.counters(1, 2)
+		f, err := tx.Folder(1, 2)
 		if err != nil {
 			return err
 		}
-		c.in.UIDNext = math.MaxUint32 - 1
-		return tx.putCounters(&c)
+		f.UIDNext = math.MaxUint32 - 1
+		return mailindex.PutFolder(&tx.Tx, f)
 	})
 	for _, want := range []error{nil, ErrFolderFull} {
 		if err := s.Update(func(tx *Tx) error { _, err := tx.CopyMessage(m, 2); return err }); !errors.Is(err, want) {

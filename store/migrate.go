@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 )
@@ -171,7 +172,7 @@ func (s *Store) begin(tx *Tx, program string) error {
 		}
 	}
 	if withoutText {
-		if _, err := tx.markAllUnindexed(nil, 0); err != nil {
+		if _, err := mailindex.MarkAllUnindexed(&tx.Tx, nil, 0); err != nil {
 			return err
 		}
 	}
@@ -228,7 +229,7 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 		if m.Folder != InboxID {
 			continue
 		}
-		if err := tx.list(&m, m.Mailbox); err != nil {
+		if err := mailindex.ListMessage(&tx.Tx, &m, m.Mailbox); err != nil {
 			return nil, err
 		}
 	}
@@ -252,7 +253,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 			if f.Num != 0 {
 				continue
 			}
-			if err := errors.Join(tx.numberFolder(&f), tx.putFolder(&f)); err != nil {
+			if err := errors.Join(mailindex.NumberFolder(&tx.Tx, &f), mailindex.PutFolder(&tx.Tx, &f)); err != nil {
 				return nil, err
 			}
 		}
@@ -283,7 +284,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 				return nil, err
 			}
 		}
-		if err := errors.Join(tx.list(&m, in.Num), tx.markUnindexed(&m, in.Num, true)); err != nil {
+		if err := errors.Join(mailindex.ListMessage(&tx.Tx, &m, in.Num), mailindex.MarkUnindexed(&tx.Tx, &m, in.Num, true)); err != nil {
 			return nil, err
 		}
 	}
@@ -330,7 +331,7 @@ func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 		byAccount, byMailbox := mailrow.InboxKey(m), mailrow.InboxOfKey(m, m.Mailbox)
 		byAccount[4] &^= mailrow.ClassFlagged
 		byMailbox[4] &^= mailrow.ClassFlagged
-		err := errors.Join(tx.DeleteRow(mailrow.BucketInbox, byAccount[:]), tx.DeleteRow(mailrow.BucketInboxOf, byMailbox[:]), tx.list(m, m.Mailbox))
+		err := errors.Join(tx.DeleteRow(mailrow.BucketInbox, byAccount[:]), tx.DeleteRow(mailrow.BucketInboxOf, byMailbox[:]), mailindex.ListMessage(&tx.Tx, m, m.Mailbox))
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -90,12 +91,11 @@ func Open(dir string, o Options) (s *Store, err error) {
 	}
 	s = &Store{
 		db: b, dir: dir, clock: o.Clock, log: o.Log,
-		textWake:     make(chan struct{}, 1),
-		leases:       segment.NewLeases(),
-		unfiled:      segment.NewUnfiled(),
-		compact:      compactor{running: make(chan struct{}, 1), grace: o.Grace, dead: map[uint32]time.Time{}},
-		expungedMost: o.Expunged,
+		leases:  segment.NewLeases(),
+		unfiled: segment.NewUnfiled(),
+		compact: compactor{running: make(chan struct{}, 1), grace: o.Grace, dead: map[uint32]time.Time{}},
 	}
+	s.index = newIndex(b, s.leases, o.Expunged)
 	if err := s.read(o); err != nil {
 		if s.seg != nil {
 			err = errors.Join(err, s.seg.Close())
@@ -150,7 +150,7 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = time.Minute
 	}
-	o.Expunged = cmp.Or(o.Expunged, expungedMost)
+	o.Expunged = cmp.Or(o.Expunged, mailindex.ExpungedMost)
 	if !o.lenient && engine.Strict() {
 		o.FailLarge, o.RunTwice = true, true
 	}

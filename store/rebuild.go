@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
@@ -104,7 +105,7 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 		progress = func(string, int64, int64) {}
 	}
 	r := &rebuilder{
-		s:   &Store{dir: dir, db: db, clock: wall, log: slog.Default(), textWake: make(chan struct{}, 1)},
+		s:   &Store{dir: dir, db: db, clock: wall, log: slog.Default(), index: newIndex(db, segment.NewLeases(), mailindex.ExpungedMost)},
 		old: old, size: info.Size(), progress: progress, out: &Rebuilt{Kept: map[string]int{}},
 		sources: sources(), indexes: map[string]string{}, sequences: map[string]uint64{},
 		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailrow.MailboxCounts{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},
@@ -195,18 +196,18 @@ func sources() map[string]source {
 	}))
 	message(mailrow.BucketFolder, sized(8, func(key, row []byte) error { return new(Folder).Decode(key, row) }))
 	message(mailrow.BucketMailbox, sized(4, func(key, row []byte) error { return new(mailrow.MailboxCounts).Decode(key, row) }))
-	message(mailrow.BucketThread, sized(4+threadNodeSize, func(key, row []byte) error {
-		if len(row) == threadNodeSize || len(row) == threadNodeSize+2 {
+	message(mailrow.BucketThread, sized(4+mailrow.ThreadNodeSize, func(key, row []byte) error {
+		if len(row) == mailrow.ThreadNodeSize || len(row) == mailrow.ThreadNodeSize+2 {
 			return nil
 		}
 		row, err := mailrow.BucketThread.Open(key, row)
-		if err == nil && len(row) != 1+threadNodeSize+2 {
+		if err == nil && len(row) != 1+mailrow.ThreadNodeSize+2 {
 			err = ErrDamagedRow
 		}
 		return err
 	}))
-	message(mailrow.BucketSubject, sized(2+4+subjectKeySize, func(key, row []byte) error {
-		_, err := subjectThread(key, row)
+	message(mailrow.BucketSubject, sized(2+4+mailrow.SubjectKeySize, func(key, row []byte) error {
+		_, err := mailrow.SubjectThread(key, row)
 		return err
 	}))
 	message(mailrow.BucketSpamToken, sized(4+8, func(key, row []byte) error {
@@ -443,7 +444,7 @@ func (r *rebuilder) indexMessages() error {
 			return err
 		}
 		if m.Folder == InboxID { // others are listed when their folders have numbers
-			if err := tx.list(&m, m.Mailbox); err != nil {
+			if err := mailindex.ListMessage(&tx.Tx, &m, m.Mailbox); err != nil {
 				return err
 			}
 		}
@@ -465,7 +466,7 @@ func (r *rebuilder) indexMessages() error {
 
 // refer notes that an owner needs the bytes at ref.
 func (r *rebuilder) refer(tx *Tx, ref BlobRef, owner []byte) error {
-	_, found, err := tx.findRef(ref)
+	_, found, err := mailindex.FindRef(&tx.Tx, ref)
 	if err != nil {
 		return err
 	}
@@ -608,7 +609,7 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 				return false
 			}
 			ref, err := segment.ParseRef(row.value)
-			owners, ownersErr := tx.owners(ref)
+			owners, ownersErr := mailindex.Owners(&tx.Tx, ref)
 			return err != nil || ownersErr != nil || slices.ContainsFunc(owners, func(o []byte) bool { return !entries[string(row.value)][string(o)] })
 		})
 		return nil
@@ -622,7 +623,7 @@ func (tx *Tx) mayBeListed(ref BlobRef, key []byte) bool {
 	if tx.GetRow(mailrow.BucketMessage, key) != nil {
 		return true
 	}
-	owners, err := tx.owners(ref)
+	owners, err := mailindex.Owners(&tx.Tx, ref)
 	for _, o := range owners {
 		if o[0] == mailrow.OwnerMessage && bytes.HasPrefix(o[1:], key[:8]) {
 			return true

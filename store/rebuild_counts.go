@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -67,7 +68,7 @@ func (r *rebuilder) nameFolders() error {
 			switch {
 			case f.ID == InboxID:
 				f.Name = mailrow.InboxName
-			case f.Name == "" || strings.EqualFold(f.Name, mailrow.InboxName) || len(f.Name) > maxFolderName || strings.ToValidUTF8(f.Name, "") != f.Name:
+			case f.Name == "" || strings.EqualFold(f.Name, mailrow.InboxName) || len(f.Name) > mailindex.MaxFolderName || strings.ToValidUTF8(f.Name, "") != f.Name:
 				f.Name = fmt.Sprintf("Folder %d", f.ID)
 			}
 			// Clients may know another UIDVALIDITY: they read the folder anew.
@@ -112,7 +113,7 @@ func (r *rebuilder) countFolders() error {
 		box.NextFolder, box.Validity, box.ModSeq = max(box.NextFolder, f.ID+1), max(box.Validity, f.UIDValidity), max(box.ModSeq, f.ModSeq)
 		box.Messages += int64(f.Messages)
 		box.Bytes += f.Bytes
-		return tx.putFolder(&f)
+		return mailindex.PutFolder(&tx.Tx, &f)
 	})
 	if err != nil {
 		return err
@@ -120,12 +121,12 @@ func (r *rebuilder) countFolders() error {
 	return r.update(func(tx *Tx) error {
 		for mailbox, sum := range r.mailboxes {
 			r.sequences[Mailboxes.Name()] = max(r.sequences[Mailboxes.Name()], uint64(mailbox))
-			old, err := tx.mailboxRow(mailbox)
+			old, err := mailindex.MailboxCounts(&tx.Tx, mailbox)
 			if err != nil && !errors.Is(err, ErrNotFound) {
 				return err
 			}
 			sum.NextFolder, sum.Validity, sum.ModSeq = max(sum.NextFolder, old.NextFolder), max(sum.Validity, old.Validity), max(sum.ModSeq, old.ModSeq)
-			if err := tx.putMailbox(mailbox, *sum); err != nil {
+			if err := mailindex.PutMailboxCounts(&tx.Tx, mailbox, *sum); err != nil {
 				return err
 			}
 		}
@@ -156,11 +157,11 @@ func (r *rebuilder) listFolders() error {
 		if of, _ := tx.FolderOfNum(f.Num); f.Num < mailrow.FirstFolderNum || of != 0 {
 			most++
 			f.Num = most
-			if err := tx.putFolder(&f); err != nil {
+			if err := mailindex.PutFolder(&tx.Tx, &f); err != nil {
 				return err
 			}
 		}
-		return tx.putFolderNum(&f)
+		return mailindex.PutFolderNum(&tx.Tx, &f)
 	})
 	if err != nil {
 		return err
@@ -175,7 +176,7 @@ func (r *rebuilder) listFolders() error {
 		if err != nil {
 			return err
 		}
-		return tx.list(&m, f.Num)
+		return mailindex.ListMessage(&tx.Tx, &m, f.Num)
 	})
 }
 
@@ -184,10 +185,10 @@ func (r *rebuilder) writeCounts() error {
 	return r.update(func(tx *Tx) (err error) {
 		for account, u := range r.accounts {
 			r.sequences[Accounts.Name()] = max(r.sequences[Accounts.Name()], uint64(account))
-			err = errors.Join(err, tx.addAccountUsage(account, u.Messages, u.Bytes))
+			err = errors.Join(err, mailindex.AddAccountUsage(&tx.Tx, account, u.Messages, u.Bytes))
 		}
 		for segment, bytes := range r.live {
-			err = errors.Join(err, tx.addLive(segment, bytes))
+			err = errors.Join(err, mailindex.AddLiveBytes(&tx.Tx, segment, bytes))
 		}
 		return err
 	})
@@ -215,17 +216,17 @@ func (r *rebuilder) dropLeftovers() error {
 // joinThreads notes which threads were joined to which; one whose elder is gone becomes a root.
 func (r *rebuilder) joinThreads() error {
 	return r.each(mailrow.BucketThread.Name(), func(tx *Tx, key, _ []byte) error {
-		up, _, _, err := tx.threadRow(key)
+		up, _, _, err := mailindex.ThreadRow(&tx.Tx, key)
 		account, n := binary.BigEndian.Uint32(key), ThreadNode(key[4:])
 		if err != nil || up == n {
 			return err
 		}
-		if _, _, found, err := tx.threadRow(threadKey(account, up)); err != nil || !found {
-			if err = errors.Join(err, tx.putThread(account, up, up)); err != nil {
+		if _, _, found, err := mailindex.ThreadRow(&tx.Tx, mailrow.ThreadKey(account, up)); err != nil || !found {
+			if err = errors.Join(err, mailindex.PutThread(&tx.Tx, account, up, up)); err != nil {
 				return err
 			}
 		}
-		return tx.PutRow(mailrow.BucketThreadJoined, threadKey(account, up, n), nil)
+		return tx.PutRow(mailrow.BucketThreadJoined, mailrow.ThreadKey(account, up, n), nil)
 	})
 }
 
@@ -234,7 +235,7 @@ func (r *rebuilder) resetText() error {
 	var after []byte
 	for more := true; more; more = after != nil {
 		err := r.update(func(tx *Tx) (err error) {
-			after, err = tx.markAllUnindexed(after, unindexedFolders)
+			after, err = mailindex.MarkAllUnindexed(&tx.Tx, after, unindexedFolders)
 			return err
 		})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -84,7 +85,7 @@ func (tx *Tx) RowMade(row *RowToMake) error { return tx.DeleteRow(bucketRebuild,
 
 // PutMeta writes the meta row of a message that lacks it.
 func (tx *Tx) PutMeta(m *Message, meta *Meta) error {
-	row, err := tx.metaRow(m.Blob, meta)
+	row, err := mailindex.MetaRow(&tx.Tx, m.Blob, meta)
 	if err != nil {
 		return err
 	}
@@ -146,7 +147,7 @@ func (s *Store) Unlisted(fn func(Unlisted) error) error {
 				}
 			}
 			return s.seg.Records(info.Number, func(f segment.Found) error {
-				_, found, err := tx.findRef(f.Ref)
+				_, found, err := mailindex.FindRef(&tx.Tx, f.Ref)
 				switch {
 				case err != nil:
 					return err

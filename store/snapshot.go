@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/entry"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -61,12 +62,12 @@ func (s *Store) Snapshot() (*Snapshot, error) {
 
 func (n *Snapshot) read() (err error) {
 	defer n.s.CatchDamage(&err)
-	tx := &Tx{Tx: n.in, s: n.s}
+	tx := n.s.in(n.in)
 	n.Number = tx.Number()
 	if nonce, at, kept := tx.LastEntry(); kept {
 		n.Nonce, n.Time = nonce, at
 	}
-	n.Messages, err = tx.countMessages()
+	n.Messages, err = mailindex.CountMessages(&tx.Tx)
 	return err
 }
 

@@ -1,16 +1,12 @@
 package store
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"iter"
 	"math"
-	"slices"
 	"sort"
 
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 )
@@ -35,149 +31,8 @@ import (
 // helps.
 var ErrTextDamaged = postings.ErrDamaged
 
-// A TextTodo says which messages of a folder are not in the text index: those from UID on, or, if
-// it is Single, the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave
-// it: what was read under another one, which an external mailbox may get meanwhile, is not done.
-type TextTodo struct {
-	Account, Num, UID uint32 // Num is the folder's
-	Single            bool
-	Validity          uint32
-}
-
-func (t TextTodo) key() []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, 12), t.Account)
-	b = binary.BigEndian.AppendUint32(b, t.Num)
-	if t.Single {
-		b = binary.BigEndian.AppendUint32(b, t.UID)
-	}
-	return b
-}
-
-func (t TextTodo) row() []byte {
-	if t.Single {
-		return nil
-	}
-	return binary.BigEndian.AppendUint32(nil, t.UID)
-}
-
-// markUnindexed notes that the message, of the folder with a number, has to be indexed; rises says
-// that its UID is higher than any before it.
-func (tx *Tx) markUnindexed(m *Message, num uint32, rises bool) error {
-	t := TextTodo{Account: m.Account, Num: num, UID: m.UID, Single: !rises}
-	key := t.key()
-	if rises {
-		if row := tx.GetRow(mailrow.BucketTextTodo, key); len(row) == 4 && binary.BigEndian.Uint32(row) <= m.UID {
-			return nil
-		}
-	}
-	tx.After(func() {
-		select {
-		case tx.s.textWake <- struct{}{}:
-		default:
-		}
-	})
-	return tx.PutRow(mailrow.BucketTextTodo, key, t.row())
-}
-
-// isUnindexed tells whether a message is not in the text index.
-func (tx *Tx) isUnindexed(account, num, uid uint32) bool {
-	row := tx.GetRow(mailrow.BucketTextTodo, TextTodo{Account: account, Num: num}.key())
-	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
-		tx.HasRow(mailrow.BucketTextTodo, TextTodo{Account: account, Num: num, UID: uid, Single: true}.key())
-}
-
-// dropTextTodos deletes up to limit rows of a folder, of which that of an external mailbox may have
-// as many as messages.
-func (tx *Tx) dropTextTodos(account, num uint32, limit int) (done bool, err error) {
-	prefix := TextTodo{Account: account, Num: num}.key()
-	for k := range tx.Ascend(mailrow.BucketTextTodo, prefix) {
-		if !bytes.HasPrefix(k, prefix) {
-			return true, nil
-		}
-		if limit--; limit < 0 {
-			return false, nil
-		}
-		if err := tx.DeleteRow(mailrow.BucketTextTodo, bytes.Clone(k)); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// markTextGone notes that the message is deleted, for its run.
-func (tx *Tx) markTextGone(m *Message, num uint32) error {
-	place := InboxPos{m.Received, m.UID, num}.Place()
-	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+mailrow.PlaceSize), m.Account), place[:]...)
-	row := binary.BigEndian.AppendUint64([]byte{engine.RowVersion}, uint64(tx.Now().Unix()))
-	return tx.PutRow(mailrow.BucketTextGone, key, mailrow.BucketTextGone.Seal(key, row))
-}
-
 // TextWake gives a value some time after mail has come that is to be indexed.
-func (s *Store) TextWake() <-chan struct{} { return s.textWake }
-
-// TextTodos walks what is to be indexed, of one account or, if that is 0, of all.
-func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
-	return func(yield func(TextTodo) bool) {
-		var prefix []byte
-		if account != 0 {
-			prefix = binary.BigEndian.AppendUint32(nil, account)
-		}
-		for k, v := range tx.Ascend(mailrow.BucketTextTodo, prefix) {
-			if !bytes.HasPrefix(k, prefix) {
-				return
-			}
-			t := TextTodo{Account: binary.BigEndian.Uint32(k), Num: binary.BigEndian.Uint32(k[4:]), Single: len(k) == 12}
-			switch {
-			case len(k) == 12 && len(v) == 0:
-				t.UID = binary.BigEndian.Uint32(k[8:])
-			case len(k) == 8 && len(v) == 4:
-				t.UID = binary.BigEndian.Uint32(v)
-			default:
-				tx.Fail(fmt.Errorf("what is to be indexed %x: %w", k, ErrDamagedRow))
-				return
-			}
-			if !yield(t) {
-				return
-			}
-		}
-	}
-}
-
-// TextWaiting walks the messages that are not in the text index, of the INBOX of all mailboxes of
-// an account or, if there are any, of the folders with these numbers.
-func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[Message] {
-	return func(yield func(Message) bool) {
-		var from TextTodo
-		for t := range tx.TextTodos(account) {
-			if len(folders) == 0 && t.Num >= mailrow.FirstFolderNum || len(folders) > 0 && !slices.Contains(folders, t.Num) {
-				continue
-			}
-			if !t.Single {
-				from = t
-			} else if from.Num == t.Num && t.UID >= from.UID {
-				continue // it was among those from `from` on
-			}
-			if !tx.textWaiting(t, yield) {
-				return
-			}
-		}
-	}
-}
-
-func (tx *Tx) textWaiting(t TextTodo, yield func(Message) bool) bool {
-	last := uint32(math.MaxUint32)
-	if t.Single {
-		last = t.UID
-	}
-	mailbox, folder := tx.FolderOfNum(t.Num)
-	for m := range tx.Messages(mailbox, folder, t.UID, last) {
-		m.Num = t.Num
-		if !yield(m) {
-			return false
-		}
-	}
-	return true
-}
+func (s *Store) TextWake() <-chan struct{} { return s.index.TextWake }
 
 // A TextWork is some messages that are to be indexed together, newest first, and what that leaves
 // to do.
@@ -201,7 +56,7 @@ func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 	for t := range tx.TextTodos(account) {
 		if t.Num != p.from.Num {
 			p.from, p.to, p.each, p.validity = TextTodo{Num: t.Num, UID: math.MaxUint32}, 0, 0, 0
-			f, err := tx.textFolder(t)
+			f, err := mailindex.TextFolder(&tx.Tx, t)
 			switch {
 			case err == nil:
 				p.validity = f.UIDValidity
@@ -215,15 +70,9 @@ func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 	}
 	sort.Slice(p.work.Messages, func(i, j int) bool {
 		a, b := &p.work.Messages[i], &p.work.Messages[j]
-		return mailrow.ComparePos(InboxPos{b.Received, b.UID, b.Num}, InboxPos{a.Received, a.UID, a.Num}) < 0
+		return mailrow.ComparePos(InboxPos{Received: b.Received, UID: b.UID, Num: b.Num}, InboxPos{Received: a.Received, UID: a.UID, Num: a.Num}) < 0
 	})
 	return &p.work, tx.Err()
-}
-
-// textFolder gives the folder that something is to be done in, or ErrNotFound.
-func (tx *Tx) textFolder(t TextTodo) (*Folder, error) {
-	mailbox, folder := tx.FolderOfNum(t.Num)
-	return tx.Folder(mailbox, folder)
 }
 
 // A textPicker picks messages of one folder after the other.
@@ -291,7 +140,7 @@ func (p *textPicker) pickFrom(t TextTodo) error {
 		p.add(m, t.Num)
 		p.to = m.UID + 1
 	}
-	f, err := p.tx.textFolder(t)
+	f, err := mailindex.TextFolder(&p.tx.Tx, t)
 	switch {
 	case err == nil:
 		p.to = max(p.to, f.UIDNext)
@@ -303,57 +152,8 @@ func (p *textPicker) pickFrom(t TextTodo) error {
 	return nil
 }
 
-// TextDone notes that what t tells of is in the index: the one message, or those of the folder
-// before t.UID.
-func (tx *Tx) TextDone(t TextTodo) error {
-	f, err := tx.textFolder(t)
-	if err == nil && t.Validity != 0 && t.Validity != f.UIDValidity {
-		return nil
-	}
-	if t.Single {
-		return tx.DeleteRow(mailrow.BucketTextTodo, t.key())
-	}
-	if errors.Is(err, ErrNotFound) || err == nil && t.UID >= f.UIDNext {
-		return tx.DeleteRow(mailrow.BucketTextTodo, t.key())
-	}
-	if err != nil {
-		return err
-	}
-	return tx.PutRow(mailrow.BucketTextTodo, t.key(), t.row())
-}
-
 // unindexedFolders is how many folders one transaction of ResetText looks at.
 const unindexedFolders = 3000
-
-// markAllUnindexed notes that everything is to be indexed in the folders behind the key after,
-// which it looks at up to limit (0: all of them). It gives the key to go on behind; nil: there are
-// no more.
-func (tx *Tx) markAllUnindexed(after []byte, limit int) (next []byte, err error) {
-	looked := 0
-	for k, row := range tx.Ascend(mailrow.BucketFolder, after) {
-		if bytes.Equal(k, after) {
-			continue
-		}
-		if looked++; limit > 0 && looked > limit {
-			return next, tx.Err()
-		}
-		next = bytes.Clone(k)
-		var f Folder
-		if err := f.Decode(k, row); err != nil {
-			return nil, fmt.Errorf("folder %x: %w", k, err)
-		}
-		if f.Num == 0 || f.Messages == 0 {
-			continue
-		}
-		for m := range tx.Messages(f.Mailbox, f.ID, 1, math.MaxUint32) {
-			if err := tx.markUnindexed(&m, f.Num, true); err != nil {
-				return nil, err
-			}
-			break
-		}
-	}
-	return nil, tx.Err()
-}
 
 // textResetting is the sequence of bktTextTodo from ResetText's first transaction to its last, by
 // which TidyText knows one that did not come to its end.
@@ -373,7 +173,7 @@ func (s *Store) ResetText() error {
 	for more := true; more && err == nil; more = after != nil {
 		next := after
 		err = s.Update(func(tx *Tx) (err error) {
-			next, err = tx.markAllUnindexed(after, unindexedFolders)
+			next, err = mailindex.MarkAllUnindexed(&tx.Tx, after, unindexedFolders)
 			return err
 		})
 		after = next

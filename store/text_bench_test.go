@@ -35,7 +35,7 @@ func benchTexts(b testing.TB, s *Store, messages int) (text int64) {
 		addMany(b, s, ref, from, each)
 		batch := NewTextBatch(1)
 		for n := from + each - 1; n >= from; n-- {
-			batch.Message(InboxPos{second(0).Add(time.Duration(n) * time.Millisecond), uint32(n + 1), 1})
+			batch.Message(InboxPos{Received: second(0).Add(time.Duration(n) * time.Millisecond), UID: uint32(n + 1), Num: 1})
 			for range 300 {
 				word := benchWord(zipf.Uint64())
 				batch.Word(word)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 )
@@ -312,7 +313,7 @@ func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 	}
 	// The notes of places whose messages of now are not indexed stay: a run may have them twice.
 	for place := range p.gone {
-		if at := mailrow.ParsePlace(place[:], 0); tx.isUnindexed(account, at.Num, at.UID) {
+		if at := mailrow.ParsePlace(place[:], 0); mailindex.IsUnindexed(&tx.Tx, account, at.Num, at.UID) {
 			delete(p.gone, place)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 )
@@ -74,7 +75,7 @@ func (w *textWords) Entry() *postings.Entry { return w.block.Entry() }
 type InboxSearch struct {
 	tx    *Tx
 	terms [][]TextTerm
-	walk  *inboxWalk
+	walk  *mailindex.InboxWalk
 	open  bool // walk has a message
 	runs  []searchRun
 	cost  int
@@ -92,8 +93,8 @@ func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSea
 	if err != nil {
 		return nil, err
 	}
-	s := &InboxSearch{tx: tx, walk: tx.walkInbox(q), most: cost, terms: terms}
-	s.open = s.walk.next()
+	s := &InboxSearch{tx: tx, walk: mailindex.WalkInbox(&tx.Tx, q), most: cost, terms: terms}
+	s.open = s.walk.Next()
 	for _, r := range runs {
 		if r.state == textReady {
 			s.runs = append(s.runs, searchRun{textRun: r})
@@ -111,15 +112,15 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 			s.cut = true
 			break
 		}
-		want := s.walk.pos.Place()
+		want := s.walk.Pos.Place()
 		found, place, err := s.candidate(want)
 		if err != nil || !found || s.cut {
 			return InboxPos{}, Marks{}, false, err
 		}
-		s.at = s.walk.pos
+		s.at = s.walk.Pos
 		if place == want {
-			marks = s.walk.marks
-			s.open = s.walk.next()
+			marks = s.walk.Marks
+			s.open = s.walk.Next()
 			return s.at, marks, true, nil
 		}
 		s.skipTo(place)
@@ -133,9 +134,9 @@ func (s *InboxSearch) Cut() (InboxPos, bool) { return s.at, s.cut }
 
 // skipTo moves the inbox to the newest message that is not newer than the place.
 func (s *InboxSearch) skipTo(place textPlace) {
-	moved := s.walk.skip(append(place[:], 0)) // the place itself counts
-	s.open = s.walk.next()
-	s.cost += 100 + 30*moved + len(s.walk.heads) // what it takes, as bytes of the index
+	moved := s.walk.Skip(append(place[:], 0)) // the place itself counts
+	s.open = s.walk.Next()
+	s.cost += 100 + 30*moved + len(s.walk.Heads) // what it takes, as bytes of the index
 }
 
 // candidate gives the newest message of all runs that has the words and is not newer than the

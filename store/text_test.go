@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
@@ -56,7 +57,7 @@ func (w *textTwin) addAt() {
 }
 
 func (w *textTwin) note(m *Message) {
-	at := InboxPos{m.Received, m.UID, m.Mailbox}
+	at := InboxPos{Received: m.Received, UID: m.UID, Num: m.Mailbox}
 	var words []string
 	for range 1 + w.rnd.IntN(6) {
 		words = append(words, fmt.Sprintf("w%d", int(w.rnd.ExpFloat64()*8)))
@@ -99,7 +100,7 @@ func (w *textTwin) index(limit int) {
 		w.Fatal(err)
 	}
 	for _, m := range work.Messages {
-		p := InboxPos{m.Received, m.UID, m.Mailbox}
+		p := InboxPos{Received: m.Received, UID: m.UID, Num: m.Mailbox}
 		b.Message(p)
 		for _, word := range w.words[p] {
 			b.Word([]byte(word))
@@ -137,7 +138,7 @@ func (w *textTwin) waiting() {
 	}
 	_ = w.s.View(func(tx *Tx) error {
 		for m := range tx.TextWaiting(textTestAccount, nil) {
-			got = append(got, InboxPos{m.Received, m.UID, m.Num})
+			got = append(got, InboxPos{Received: m.Received, UID: m.UID, Num: m.Num})
 		}
 		return nil
 	})
@@ -176,7 +177,7 @@ func (w *textTwin) search() {
 	}
 	var want []InboxPos
 	for at, words := range w.words {
-		if w.done[at] && q.matches(w.marks[at]) && (len(q.Folders) == 0 || slices.Contains(q.Folders, at.Num)) &&
+		if w.done[at] && isSelected(&q, w.marks[at]) && (len(q.Folders) == 0 || slices.Contains(q.Folders, at.Num)) &&
 			!slices.ContainsFunc(terms, func(list []TextTerm) bool { return !has(words, list) }) {
 			want = append(want, at)
 		}
@@ -215,7 +216,7 @@ func (w *textTwin) pages(q InboxQuery, terms [][]TextTerm) (got []InboxPos) {
 					}
 					return nil
 				}
-				if m := w.marks[at]; m == nil || marks != (Marks{m.Flags, m.Bits}) {
+				if m := w.marks[at]; m == nil || marks != (Marks{Flags: m.Flags, Bits: m.Bits}) {
 					w.Fatalf("%v has %+v, want %+v", at, marks, m)
 				}
 				got = append(got, at)
@@ -302,7 +303,7 @@ func TestTextMergesManyRuns(t *testing.T) {
 	for i := range rounds {
 		b := NewTextBatch(1)
 		for n := each; n > 0; n-- {
-			b.Message(InboxPos{second(int64(i*each + n)), uint32(i*each + n), 1})
+			b.Message(InboxPos{Received: second(int64(i*each + n)), UID: uint32(i*each + n), Num: 1})
 			b.Word([]byte("every"))
 			b.Word(fmt.Appendf(nil, "word%d", n%100))
 		}
@@ -365,7 +366,7 @@ func TestNewUIDsAreIndexed(t *testing.T) {
 	})
 	b := NewTextBatch(1)
 	for _, m := range work.Messages {
-		b.Message(InboxPos{m.Received, m.UID, m.Num})
+		b.Message(InboxPos{Received: m.Received, UID: m.UID, Num: m.Num})
 		b.Word([]byte("old"))
 	}
 	deleteTest(t, s, old...)
@@ -396,7 +397,7 @@ func TestMailboxWithMuchToIndexIsDroppedInSteps(t *testing.T) {
 	addMailbox(t, s, 1)
 	update(t, s, func(tx *Tx) error {
 		for uid := uint32(1); uid <= 2500; uid++ {
-			if err := tx.PutRow(mailrow.BucketTextTodo, TextTodo{Account: 1, Num: 1, UID: uid, Single: true}.key(), nil); err != nil {
+			if err := tx.PutRow(mailrow.BucketTextTodo, TextTodo{Account: 1, Num: 1, UID: uid, Single: true}.Key(), nil); err != nil {
 				return err
 			}
 		}
@@ -423,7 +424,7 @@ func TestInterruptedMergeIsForgotten(t *testing.T) {
 	for i := range uint32(textFan) {
 		m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(int64(i))}, "x")
 		b := NewTextBatch(1)
-		b.Message(InboxPos{m.Received, m.UID, 1})
+		b.Message(InboxPos{Received: m.Received, UID: m.UID, Num: 1})
 		for n := range 2000 {
 			b.Word(fmt.Appendf(nil, "word-%d-%d", i, n))
 		}
@@ -466,8 +467,8 @@ func (c *countedContext) Err() error {
 func TestTextBatchKeepsOrder(t *testing.T) {
 	s := openTest(t, Options{})
 	b := NewTextBatch(1)
-	b.Message(InboxPos{second(1), 1, 1})
-	b.Message(InboxPos{second(2), 2, 1})
+	b.Message(InboxPos{Received: second(1), UID: 1, Num: 1})
+	b.Message(InboxPos{Received: second(2), UID: 2, Num: 1})
 	if err := s.AddText(b, nil, nil); err != ErrTextOrder {
 		t.Errorf("error %v, want %v", err, ErrTextOrder)
 	}
@@ -524,7 +525,7 @@ func TestCheckFindsDamagedText(t *testing.T) {
 		"number":      {flip(mailrow.BucketTextWord, -1), "damaged row"},
 		"todo":        {drop(mailrow.BucketTextTodo), "should be in the text index"},
 		"todo too far": {func(tx *Tx) error {
-			return tx.PutRow(mailrow.BucketTextTodo, TextTodo{Account: 1, Num: 1}.key(), []byte{0, 0, 0, 9})
+			return tx.PutRow(mailrow.BucketTextTodo, TextTodo{Account: 1, Num: 1}.Key(), []byte{0, 0, 0, 9})
 		}, "should be in the text index"},
 		"gone": {drop(mailrow.BucketTextGone), "nothing says that message"},
 	} {
@@ -538,7 +539,7 @@ func TestCheckFindsDamagedText(t *testing.T) {
 			var at []InboxPos
 			for i := range int64(3) {
 				m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(i)}, "x")
-				at = append(at, InboxPos{m.Received, m.UID, 1})
+				at = append(at, InboxPos{Received: m.Received, UID: m.UID, Num: 1})
 			}
 			b := NewTextBatch(1)
 			for _, p := range []InboxPos{at[1], at[0]} {
@@ -615,10 +616,10 @@ func TestOldStoresFindWhatIsFlagged(t *testing.T) {
 	}
 	update(t, s, func(tx *Tx) error {
 		for m := range tx.Messages(1, InboxID, 1, math.MaxUint32) {
-			if err := tx.unlist(&m, m.Mailbox); err != nil {
+			byAccount, byMailbox := mailrow.InboxKey(&m), mailrow.InboxOfKey(&m, m.Mailbox)
+			if err := errors.Join(tx.DeleteRow(mailrow.BucketInbox, byAccount[:]), tx.DeleteRow(mailrow.BucketInboxOf, byMailbox[:])); err != nil {
 				return err
 			}
-			byAccount, byMailbox := mailrow.InboxKey(&m), mailrow.InboxOfKey(&m, m.Mailbox)
 			byAccount[4] &^= mailrow.ClassFlagged
 			byMailbox[4] &^= mailrow.ClassFlagged
 			marks := []byte{byte(m.Flags), byte(m.Bits)}
@@ -691,7 +692,7 @@ func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
 		if err := tx.EmptyBucket(mailrow.BucketTextTodo); err != nil {
 			return err
 		}
-		if _, err := tx.markAllUnindexed(nil, 500); err != nil {
+		if _, err := mailindex.MarkAllUnindexed(&tx.Tx, nil, 500); err != nil {
 			return err
 		}
 		return tx.Bucket(mailrow.BucketTextTodo).SetSequence(textResetting)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
@@ -81,7 +82,7 @@ func TestThreadsAreForgottenInTime(t *testing.T) {
 
 	update(t, s, func(tx *Tx) error { // as they were before days were noted
 		n := nodeOf("early")
-		return tx.PutRow(mailrow.BucketThread, threadKey(1, n), n[:])
+		return tx.PutRow(mailrow.BucketThread, mailrow.ThreadKey(1, n), n[:])
 	})
 	if n := forget(t, s); n != 1 {
 		t.Errorf("%d rows of no age", n)
@@ -125,12 +126,12 @@ func TestThreadsThatAreTiedOneByOne(t *testing.T) {
 func TestThreadsThatManyAreTiedTo(t *testing.T) {
 	s := openTest(t, Options{})
 	top := nodeOf("top") // as stores from before there was a bound have it
-	update(t, s, func(tx *Tx) error { return tx.putThread(1, top, top) })
+	update(t, s, func(tx *Tx) error { return mailindex.PutThread(&tx.Tx, 1, top, top) })
 	for part := range 5 {
 		update(t, s, func(tx *Tx) error {
 			for n := range 1000 {
 				below := nodeOf(strconv.Itoa(1000*part + n))
-				if err := errors.Join(tx.putThread(1, below, top), tx.PutRow(mailrow.BucketThreadJoined, threadKey(1, top, below), nil)); err != nil {
+				if err := errors.Join(mailindex.PutThread(&tx.Tx, 1, below, top), tx.PutRow(mailrow.BucketThreadJoined, mailrow.ThreadKey(1, top, below), nil)); err != nil {
 					return err
 				}
 			}
@@ -142,7 +143,7 @@ func TestThreadsThatManyAreTiedTo(t *testing.T) {
 	})
 	view(t, s, func(tx *Tx) error {
 		names, err := tx.ThreadNames(1, nodeOf("top"))
-		if err != nil || len(names) != threadMembers || names[0] != nodeOf("top") {
+		if err != nil || len(names) != mailindex.ThreadMembers || names[0] != nodeOf("top") {
 			t.Errorf("a search is for %d names, %v", len(names), err)
 		}
 		if root, _, _ := tx.Thread(1, nodeOf("x")); root != nodeOf("other") {

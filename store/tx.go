@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
@@ -45,6 +46,41 @@ type (
 	BlobRef = mailrow.BlobRef
 	// A Blob is the bytes of a message, opened.
 	Blob = mailrow.Blob
+	// A UIDRange is the UIDs from First to Last, both inclusive.
+	UIDRange = mailrow.UIDRange
+	// A ThreadNode stands for a message id in the threads of an account.
+	ThreadNode = mailrow.ThreadNode
+	// A SubjectKey stands for a subject between two people.
+	SubjectKey = mailrow.SubjectKey
+)
+
+// What is done to them, see package mailindex.
+type (
+	// An InboxQuery selects messages of a list.
+	InboxQuery = mailindex.InboxQuery
+	// Marks are what a list shows of a message without reading it.
+	Marks = mailindex.Marks
+	// A Usage is what an account or a mailbox has.
+	Usage = mailindex.Usage
+	// A TextTodo says which messages of a folder are not in the text index.
+	TextTodo = mailindex.TextTodo
+)
+
+// Subscriptions are how the names that a mailbox is subscribed to were kept, see package mailindex.
+type Subscriptions = mailindex.Subscriptions
+
+// SubscribedNames keeps what has not become rows yet, by SubscriptionsID.
+var SubscribedNames = mailindex.SubscribedNames
+
+// SubscriptionsID is the id of a mailbox's Subscriptions.
+func SubscriptionsID(mailbox uint32) string { return mailindex.SubscriptionsID(mailbox) }
+
+// SubjectKept and ThreadKept are how long a subject and a row of a thread are kept, InboxName is
+// the Table of a Change of an INBOX.
+const (
+	SubjectKept = mailindex.SubjectKept
+	ThreadKept  = mailindex.ThreadKept
+	InboxName   = mailindex.InboxName
 )
 
 // The flags and bits of a message, and the folder id of INBOX in every mailbox.
@@ -69,11 +105,11 @@ const (
 // A Tx is one transaction: a snapshot for View, the only writer for Update. It must not outlive its
 // function.
 type Tx struct {
-	*engine.Tx
-	s             *Store
-	inboxRecorded uint32         // the mailbox whose INBOX was recorded last
-	expunged      []expungedNote // by folder
+	mailindex.Tx
+	s *Store
 }
+
+func (s *Store) in(tx *engine.Tx) *Tx { return &Tx{Tx: s.index.In(tx), s: s} }
 
 // NewID makes an id of the prefix, such as "dom", from the store's clock; later ids of one process
 // sort after earlier ones.
@@ -89,16 +125,16 @@ func DescSome[T any](tx *Tx, x *Index[T], prefix, before string, wanted func(row
 // error. fn shares its commit with whoever else waits, may run more than once, and must not wait
 // for anything.
 func (s *Store) Update(fn func(*Tx) error) error {
-	return s.UpdateFor(fn, func(tx *engine.Tx) error { return fn(&Tx{Tx: tx, s: s}) })
+	return s.UpdateFor(fn, func(tx *engine.Tx) error { return fn(s.in(tx)) })
 }
 
 // View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every
 // old page alive.
 func (s *Store) View(fn func(*Tx) error) error {
-	return s.db.View(func(tx *engine.Tx) error { return fn(&Tx{Tx: tx, s: s}) })
+	return s.db.View(func(tx *engine.Tx) error { return fn(s.in(tx)) })
 }
 
 // setup runs fn in a transaction of its own, see engine.DB.Setup.
 func (s *Store) setup(fn func(*Tx) error) error {
-	return s.Setup(func(tx *engine.Tx) error { return fn(&Tx{Tx: tx, s: s}) })
+	return s.Setup(func(tx *engine.Tx) error { return fn(s.in(tx)) })
 }

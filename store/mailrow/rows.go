@@ -155,7 +155,7 @@ func (m *Message) Row() []byte {
 	return BucketMessage.Seal(key[:], b)
 }
 
-// decode fills m from a key of 12 bytes and its row.
+// Decode fills m from a key of 12 bytes and its row.
 func (m *Message) Decode(key, row []byte) error {
 	row, err := BucketMessage.OpenAny(key, row)
 	if err != nil {
@@ -204,7 +204,7 @@ const (
 	bareMetaShared = 2 // without a checksum
 )
 
-// maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand
+// MaxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand
 // people has more, and may be in a thousand mailboxes.
 const MaxOwnStructure = 2 << 10
 
@@ -216,7 +216,7 @@ func (m *Meta) laterTexts() [8]*string {
 	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived, &m.Words, &m.Drafted, &m.Judged}
 }
 
-// row gives the row without its checksum.
+// Row gives the row without its checksum.
 func (m *Meta) Row(version byte) []byte {
 	texts, later := m.texts(), m.laterTexts()
 	last := len(later)
@@ -244,7 +244,7 @@ func (m *Meta) Row(version byte) []byte {
 	return b
 }
 
-// openMeta verifies a meta row, and gives it without its checksum as row makes it today.
+// OpenMeta verifies a meta row, and gives it without its checksum as row makes it today.
 func OpenMeta(key, row []byte) ([]byte, error) {
 	if len(row) == 0 || row[0] != engine.BareRow && row[0] != bareMetaShared {
 		return BucketMeta.Open(key, row)
@@ -257,7 +257,7 @@ func OpenMeta(key, row []byte) ([]byte, error) {
 	return now, nil
 }
 
-// decode fills m from a row, of which it keeps the structure alone; that of a shared row is not in
+// Decode fills m from a row, of which it keeps the structure alone; that of a shared row is not in
 // it.
 func (m *Meta) Decode(key, row []byte) (shared bool, err error) {
 	row, err = OpenMeta(key, row)
@@ -365,7 +365,7 @@ func (p InboxPos) Place() (b [PlaceSize]byte) {
 	return b
 }
 
-// comparePos compares by the order of inboxes.
+// ComparePos compares by the order of inboxes.
 func ComparePos(a, b InboxPos) int {
 	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
@@ -377,7 +377,7 @@ func ParsePlace(b []byte, num uint32) InboxPos {
 	return InboxPos{MsTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), num}
 }
 
-// keyCeil is the first millisecond that is not before t, as keys have it; 0 for the zero time.
+// KeyCeil is the first millisecond that is not before t, as keys have it; 0 for the zero time.
 func KeyCeil(t time.Time) uint64 {
 	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
 }
@@ -403,7 +403,7 @@ type Folder struct {
 	Bytes       int64
 }
 
-// firstFolderNum is the first number of a folder that is not INBOX. Numbers of mailboxes are below
+// FirstFolderNum is the first number of a folder that is not INBOX. Numbers of mailboxes are below
 // it.
 const FirstFolderNum = 1 << 31
 
@@ -412,7 +412,7 @@ const FirstFolderNum = 1 << 31
 // no numbers.
 const folderRowHead = 34
 
-// folderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
+// FolderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
 // unseen 4 | bytes 8.
 type FolderCounts struct {
 	UIDNext  uint32
@@ -593,20 +593,20 @@ func MessageOwner(m *Message) []byte {
 	return append([]byte{OwnerMessage}, key[:]...)
 }
 
-// blobPrefix is what all keys of references to the blob begin with.
+// BlobPrefix is what all keys of references to the blob begin with.
 func BlobPrefix(ref BlobRef) (key [8]byte) {
 	binary.BigEndian.PutUint32(key[0:], ref.Segment)
 	binary.BigEndian.PutUint32(key[4:], ref.Offset)
 	return key
 }
 
-// refRow is the part of a reference that its key does not have.
+// RefRow is the part of a reference that its key does not have.
 func RefRow(ref BlobRef) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 8), ref.Head)
 	return binary.BigEndian.AppendUint32(b, ref.Length)
 }
 
-// decodeRef reads a reference and its owner from a key and a row.
+// DecodeRef reads a reference and its owner from a key and a row.
 func DecodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	if len(key) < 9 || len(row) != 8 {
 		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, engine.ErrDamagedRow)
@@ -619,7 +619,7 @@ func DecodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	}, key[8:], nil
 }
 
-// cutField cuts a length and as many bytes from the front of b.
+// CutField cuts a length and as many bytes from the front of b.
 func CutField(b []byte) (field, rest []byte, err error) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > uint64(len(b)-used) {
@@ -628,7 +628,7 @@ func CutField(b []byte) (field, rest []byte, err error) {
 	return b[used : used+int(n)], b[used+int(n):], nil
 }
 
-// msTime undoes UnixMilli as rows and keys have it.
+// MsTime undoes UnixMilli as rows and keys have it.
 func MsTime(ms uint64) time.Time { return time.UnixMilli(int64(ms)).UTC() }
 
 // keyTime is t as rows and keys can hold it: in whole milliseconds since 1970.

@@ -1,4 +1,4 @@
-package store
+package mailindex
 
 import (
 	"bytes"
@@ -11,17 +11,11 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A ThreadNode stands for a message id in the threads of an account, and for the thread that begins
-// with it.
-type ThreadNode [threadNodeSize]byte
-
 const (
-	threadNodeSize  = 13
 	threadTouched   = 30  // days after which the day of the last message is written anew
 	threadSteps     = 64  // that finding a thread takes at most
-	threadMembers   = 500 // joined threads of one
+	ThreadMembers   = 500 // joined threads of one
 	threadMergeMost = 20  // joined threads with which one is joined to another
-	subjectKeySize  = 8
 )
 
 // SubjectKept is how long subjects are kept, by which an answer that names no message is put to its
@@ -38,19 +32,11 @@ const ThreadKept = 2 * 365 * 24 * time.Hour
 // another later is known to have been one: messages carry its name, and those are found by the
 // notes of which roots went below which.
 
-func threadKey(account uint32, nodes ...ThreadNode) []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(nodes)*threadNodeSize), account)
-	for _, n := range nodes {
-		b = append(b, n[:]...)
-	}
-	return b
-}
-
 // Thread gives the thread that a message id belongs to; known is false for one that no thread has
 // had to do with.
-func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool, err error) {
+func (tx *Tx) Thread(account uint32, n mailrow.ThreadNode) (root mailrow.ThreadNode, known bool, err error) {
 	for range threadSteps {
-		up, _, found, err := tx.threadRow(threadKey(account, n))
+		up, _, found, err := ThreadRow(tx, mailrow.ThreadKey(account, n))
 		if !found || err != nil {
 			return n, known, err
 		}
@@ -60,45 +46,31 @@ func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool,
 		}
 		n = up
 	}
-	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, ErrDamagedRow)
+	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, engine.ErrDamagedRow)
 }
 
-// threadRow reads a row; seen is the day when a message last had to do with it, 0 in rows from
-// before that was noted.
-func (tx *Tx) threadRow(key []byte) (up ThreadNode, seen uint16, found bool, err error) {
+// ThreadRow reads the row of a key; seen is the day when a message last had to do with it, 0 in rows
+// from before that was noted.
+func ThreadRow(tx *Tx, key []byte) (up mailrow.ThreadNode, seen uint16, found bool, err error) {
 	row := tx.GetRow(mailrow.BucketThread, key)
-	switch len(row) {
-	case 0:
+	if len(row) == 0 {
 		return up, 0, false, nil
-	case threadNodeSize, threadNodeSize + 2: // without a checksum
-	default:
-		row, err = mailrow.BucketThread.Open(key, row)
-		if err == nil {
-			row = row[1:]
-		}
 	}
-	switch {
-	case err == nil && len(row) == threadNodeSize:
-		return ThreadNode(row), 0, true, nil
-	case err == nil && len(row) == threadNodeSize+2:
-		return ThreadNode(row[:threadNodeSize]), binary.BigEndian.Uint16(row[threadNodeSize:]), true, nil
-	case err == nil:
-		err = ErrDamagedRow
-	}
-	return up, 0, false, fmt.Errorf("thread %x: %w", key, err)
+	up, seen, err = mailrow.ParseThread(key, row)
+	return up, seen, err == nil, err
 }
 
 // TouchThread notes that a message had to do with a message id, so that its rows are kept on. It
 // does nothing for an id that is not known.
-func (tx *Tx) TouchThread(account uint32, n ThreadNode) error {
-	today := day(tx.Now())
+func (tx *Tx) TouchThread(account uint32, n mailrow.ThreadNode) error {
+	today := mailrow.Day(tx.Now())
 	for range threadSteps {
-		up, seen, found, err := tx.threadRow(threadKey(account, n))
+		up, seen, found, err := ThreadRow(tx, mailrow.ThreadKey(account, n))
 		if !found || err != nil {
 			return err
 		}
 		if seen+threadTouched <= today {
-			if err := tx.putThread(account, n, up); err != nil {
+			if err := PutThread(tx, account, n, up); err != nil {
 				return err
 			}
 		}
@@ -114,13 +86,13 @@ func (tx *Tx) TouchThread(account uint32, n ThreadNode) error {
 // thread that more than threadMergeMost others were joined to stays one of its own, and so does one
 // that would be the threadMembers-th of root's: whoever ties more of them than people do wants to
 // make us work.
-func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
+func (tx *Tx) JoinThread(account uint32, root, n mailrow.ThreadNode) error {
 	top, known, err := tx.Thread(account, root)
 	if err != nil {
 		return err
 	}
 	if !known {
-		if err := tx.putThread(account, top, top); err != nil {
+		if err := PutThread(tx, account, top, top); err != nil {
 			return err
 		}
 	}
@@ -133,7 +105,7 @@ func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 	case known:
 		err = tx.mergeThreads(account, top, below)
 	default:
-		err = tx.putThread(account, below, top)
+		err = PutThread(tx, account, below, top)
 	}
 	if err != nil {
 		return err
@@ -144,39 +116,39 @@ func (tx *Tx) JoinThread(account uint32, root, n ThreadNode) error {
 // mergeThreads puts a thread below another one, and so all that were joined to it before: what
 // follows from one to the next would else take as many steps as there are threads that were tied
 // one by one.
-func (tx *Tx) mergeThreads(account uint32, top, below ThreadNode) error {
+func (tx *Tx) mergeThreads(account uint32, top, below mailrow.ThreadNode) error {
 	names, err := tx.threadNames(account, below, threadMergeMost+1)
 	if err != nil || len(names) > threadMergeMost {
 		return err
 	}
-	members, err := tx.threadNames(account, top, threadMembers)
-	if err != nil || len(members)+len(names) > threadMembers {
+	members, err := tx.threadNames(account, top, ThreadMembers)
+	if err != nil || len(members)+len(names) > ThreadMembers {
 		return err
 	}
 	for _, name := range names {
-		up, _, found, err := tx.threadRow(threadKey(account, name))
+		up, _, found, err := ThreadRow(tx, mailrow.ThreadKey(account, name))
 		if err != nil {
 			return err
 		}
 		if found && up != name {
-			if err := tx.DeleteRow(mailrow.BucketThreadJoined, threadKey(account, up, name)); err != nil {
+			if err := tx.DeleteRow(mailrow.BucketThreadJoined, mailrow.ThreadKey(account, up, name)); err != nil {
 				return err
 			}
 		}
-		if err := tx.PutRow(mailrow.BucketThreadJoined, threadKey(account, top, name), nil); err != nil {
+		if err := tx.PutRow(mailrow.BucketThreadJoined, mailrow.ThreadKey(account, top, name), nil); err != nil {
 			return err
 		}
-		if err := tx.putThread(account, name, top); err != nil {
+		if err := PutThread(tx, account, name, top); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (tx *Tx) putThread(account uint32, n, up ThreadNode) error {
-	key := threadKey(account, n)
-	row := append(append(make([]byte, 0, 1+threadNodeSize+2+rowform.SumSize), engine.RowVersion), up[:]...)
-	return tx.PutRow(mailrow.BucketThread, key, mailrow.BucketThread.Seal(key, binary.BigEndian.AppendUint16(row, day(tx.Now()))))
+func PutThread(tx *Tx, account uint32, n, up mailrow.ThreadNode) error {
+	key := mailrow.ThreadKey(account, n)
+	row := append(append(make([]byte, 0, 1+mailrow.ThreadNodeSize+2+rowform.SumSize), engine.RowVersion), up[:]...)
+	return tx.PutRow(mailrow.BucketThread, key, mailrow.BucketThread.Seal(key, binary.BigEndian.AppendUint16(row, mailrow.Day(tx.Now()))))
 }
 
 // OldThreads looks at up to `look` rows of threads behind the key after, nil at first, and gives
@@ -190,7 +162,7 @@ func (tx *Tx) OldThreads(after []byte, look int) (old [][]byte, next []byte, err
 			return old, next, nil
 		}
 		next = bytes.Clone(k)
-		_, seen, _, err := tx.threadRow(k)
+		_, seen, _, err := ThreadRow(tx, k)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -202,7 +174,7 @@ func (tx *Tx) OldThreads(after []byte, look int) (old [][]byte, next []byte, err
 }
 
 func (tx *Tx) threadIsOld(seen uint16) bool {
-	return seen < day(tx.Now().Add(-ThreadKept))
+	return seen < mailrow.Day(tx.Now().Add(-ThreadKept))
 }
 
 // DropThreads deletes rows that OldThreads gave, with the note of one that was joined, unless a
@@ -210,16 +182,16 @@ func (tx *Tx) threadIsOld(seen uint16) bool {
 // of today.
 func (tx *Tx) DropThreads(keys [][]byte) error {
 	for _, key := range keys {
-		up, seen, found, err := tx.threadRow(key)
+		up, seen, found, err := ThreadRow(tx, key)
 		if err != nil {
 			return err
 		}
-		account, n := binary.BigEndian.Uint32(key), ThreadNode(key[4:])
+		account, n := binary.BigEndian.Uint32(key), mailrow.ThreadNode(key[4:])
 		switch {
 		case !found:
 			continue
 		case seen == 0:
-			err = tx.putThread(account, n, up)
+			err = PutThread(tx, account, n, up)
 		case tx.threadIsOld(seen):
 			err = tx.dropThread(account, n, up)
 		}
@@ -230,95 +202,69 @@ func (tx *Tx) DropThreads(keys [][]byte) error {
 	return nil
 }
 
-func (tx *Tx) dropThread(account uint32, n, up ThreadNode) error {
-	joined := threadKey(account, up, n)
+func (tx *Tx) dropThread(account uint32, n, up mailrow.ThreadNode) error {
+	joined := mailrow.ThreadKey(account, up, n)
 	if tx.Bucket(mailrow.BucketThreadJoined).Get(joined) != nil {
 		if err := tx.DeleteRow(mailrow.BucketThreadJoined, joined); err != nil {
 			return err
 		}
 	}
-	return tx.DeleteRow(mailrow.BucketThread, threadKey(account, n))
+	return tx.DeleteRow(mailrow.BucketThread, mailrow.ThreadKey(account, n))
 }
 
 // ThreadNames gives the names under which messages of the thread of n may be stored, that of the
 // thread first: all, but of threads from before there was a bound.
-func (tx *Tx) ThreadNames(account uint32, n ThreadNode) ([]ThreadNode, error) {
-	return tx.threadNames(account, n, threadMembers)
+func (tx *Tx) ThreadNames(account uint32, n mailrow.ThreadNode) ([]mailrow.ThreadNode, error) {
+	return tx.threadNames(account, n, ThreadMembers)
 }
 
-func (tx *Tx) threadNames(account uint32, n ThreadNode, most int) ([]ThreadNode, error) {
+func (tx *Tx) threadNames(account uint32, n mailrow.ThreadNode, most int) ([]mailrow.ThreadNode, error) {
 	root, _, err := tx.Thread(account, n)
 	if err != nil {
 		return nil, err
 	}
-	names := []ThreadNode{root}
+	names := []mailrow.ThreadNode{root}
 	for i := 0; i < len(names) && len(names) < most; i++ {
-		prefix := threadKey(account, names[i])
+		prefix := mailrow.ThreadKey(account, names[i])
 		for k := range tx.Ascend(mailrow.BucketThreadJoined, prefix) {
-			if !bytes.HasPrefix(k, prefix) || len(k) != len(prefix)+threadNodeSize || len(names) == most {
+			if !bytes.HasPrefix(k, prefix) || len(k) != len(prefix)+mailrow.ThreadNodeSize || len(names) == most {
 				break
 			}
-			names = append(names, ThreadNode(k[len(prefix):]))
+			names = append(names, mailrow.ThreadNode(k[len(prefix):]))
 		}
 	}
 	return names, nil
 }
 
-// A SubjectKey stands for a subject between two people.
-type SubjectKey [subjectKeySize]byte
-
-// day is the number of a day since 1970, as keys have it.
-func day(t time.Time) uint16 { return uint16(max(t.Unix()/86400, 0)) }
-
-func subjectKey(day uint16, account uint32, key SubjectKey) []byte {
-	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+4+subjectKeySize), day)
-	return append(binary.BigEndian.AppendUint32(b, account), key[:]...)
-}
-
 // PutSubject notes that a message of the thread came at a time with a subject between two people.
 // What is older than SubjectKept is not noted.
-func (tx *Tx) PutSubject(account uint32, key SubjectKey, at time.Time, thread ThreadNode) error {
+func (tx *Tx) PutSubject(account uint32, key mailrow.SubjectKey, at time.Time, thread mailrow.ThreadNode) error {
 	if age := tx.Now().Sub(at); age > SubjectKept || age < -SubjectKept {
 		return nil
 	}
-	row, k := append([]byte{engine.RowVersion}, thread[:]...), subjectKey(day(at), account, key)
+	row, k := append([]byte{engine.RowVersion}, thread[:]...), mailrow.SubjectRowKey(mailrow.Day(at), account, key)
 	return tx.PutRow(mailrow.BucketSubject, k, mailrow.BucketSubject.Seal(k, row))
 }
 
 // FindSubject gives the thread of the newest message with the subject between two people, of the
 // last SubjectKept.
-func (tx *Tx) FindSubject(account uint32, key SubjectKey) (thread ThreadNode, found bool, err error) {
-	today := day(tx.Now())
+func (tx *Tx) FindSubject(account uint32, key mailrow.SubjectKey) (thread mailrow.ThreadNode, found bool, err error) {
+	today := mailrow.Day(tx.Now())
 	for d := today; d+uint16(SubjectKept/(24*time.Hour)) >= today && d > 0; d-- {
-		k := subjectKey(d, account, key)
+		k := mailrow.SubjectRowKey(d, account, key)
 		row := tx.GetRow(mailrow.BucketSubject, k)
 		if row == nil {
 			continue
 		}
-		thread, err := subjectThread(k, row)
+		thread, err := mailrow.SubjectThread(k, row)
 		return thread, err == nil, err
 	}
 	return thread, false, nil
 }
 
-// subjectThread reads a row of bktSubject.
-func subjectThread(key, row []byte) (thread ThreadNode, err error) {
-	if len(row) == threadNodeSize { // without a checksum
-		return ThreadNode(row), nil
-	}
-	row, err = mailrow.BucketSubject.Open(key, row)
-	if err == nil && len(row) != 1+threadNodeSize {
-		err = ErrDamagedRow
-	}
-	if err != nil {
-		return thread, fmt.Errorf("subject %x: %w", key, err)
-	}
-	return ThreadNode(row[1:]), nil
-}
-
 // PruneSubjects deletes up to limit subjects that are too old, and says how many that were.
 func (tx *Tx) PruneSubjects(limit int) (n int, err error) {
-	first := binary.BigEndian.AppendUint16(nil, day(tx.Now().Add(-SubjectKept)))
+	first := binary.BigEndian.AppendUint16(nil, mailrow.Day(tx.Now().Add(-SubjectKept)))
 	for k := range tx.Ascend(mailrow.BucketSubject, nil) {
 		if n == limit || bytes.Compare(k, first) >= 0 {
 			break

@@ -1,4 +1,4 @@
-package store
+package mailindex
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxFolderName = 1000 // bytes
+	MaxFolderName = 1000 // bytes
 	dropTodos     = 1000 // rows of what is to be indexed that one transaction deletes with a mailbox
 	dropGone      = 1000 // rows of removed messages that one transaction deletes with a folder
 )
@@ -34,43 +34,43 @@ var (
 // CreateFolder makes a folder of f's Mailbox, Name, SpecialUse and Subscribed, and sets the rest of
 // f. A folder named INBOX, in any case, has the id InboxID. The error is ErrExists where the
 // mailbox has the name.
-func (tx *Tx) CreateFolder(f *Folder) error {
-	if f.Name == "" || len(f.Name) > maxFolderName {
+func (tx *Tx) CreateFolder(f *mailrow.Folder) error {
+	if f.Name == "" || len(f.Name) > MaxFolderName {
 		return ErrFolderName
 	}
 	name := mailrow.FolderNameKey(f.Mailbox, f.Name)
 	if tx.GetRow(mailrow.BucketFolderName, name) != nil {
-		return ErrExists
+		return engine.ErrExists
 	}
-	box, err := tx.mailboxRow(f.Mailbox)
-	if errors.Is(err, ErrNotFound) {
-		box = mailrow.MailboxCounts{NextFolder: InboxID + 1}
+	box, err := MailboxCounts(tx, f.Mailbox)
+	if errors.Is(err, engine.ErrNotFound) {
+		box = mailrow.MailboxCounts{NextFolder: mailrow.InboxID + 1}
 	} else if err != nil {
 		return err
 	}
 	box.Validity = max(box.Validity+1, uint32(tx.Now().Unix()))
 	box.ModSeq++
-	*f = Folder{
+	*f = mailrow.Folder{
 		Mailbox: f.Mailbox, Name: string(name[4:]), SpecialUse: f.SpecialUse, Subscribed: f.Subscribed,
-		ID: InboxID, UIDValidity: box.Validity, UIDNext: 1, ModSeq: box.ModSeq,
+		ID: mailrow.InboxID, UIDValidity: box.Validity, UIDNext: 1, ModSeq: box.ModSeq,
 	}
 	if f.Name != mailrow.InboxName {
 		f.ID = box.NextFolder
 		box.NextFolder++
 	}
-	if err := tx.putMailbox(f.Mailbox, box); err != nil {
+	if err := PutMailboxCounts(tx, f.Mailbox, box); err != nil {
 		return err
 	}
-	if err := tx.numberFolder(f); err != nil {
+	if err := NumberFolder(tx, f); err != nil {
 		return err
 	}
-	return tx.putFolder(f)
+	return PutFolder(tx, f)
 }
 
-// numberFolder gives a folder its number.
-func (tx *Tx) numberFolder(f *Folder) error {
+// NumberFolder gives a folder its number.
+func NumberFolder(tx *Tx, f *mailrow.Folder) error {
 	f.Num = f.Mailbox
-	if f.ID == InboxID {
+	if f.ID == mailrow.InboxID {
 		return nil
 	}
 	n, err := tx.Next(mailrow.BucketFolderNum)
@@ -78,11 +78,11 @@ func (tx *Tx) numberFolder(f *Folder) error {
 		return err
 	}
 	f.Num = mailrow.FirstFolderNum + uint32(n)
-	return tx.putFolderNum(f)
+	return PutFolderNum(tx, f)
 }
 
-// putFolderNum notes which folder has a number.
-func (tx *Tx) putFolderNum(f *Folder) error {
+// PutFolderNum notes which folder has a number.
+func PutFolderNum(tx *Tx, f *mailrow.Folder) error {
 	key, at := binary.BigEndian.AppendUint32(nil, f.Num), mailrow.FolderKey(f.Mailbox, f.ID)
 	return tx.PutRow(mailrow.BucketFolderNum, key, at[:])
 }
@@ -90,7 +90,7 @@ func (tx *Tx) putFolderNum(f *Folder) error {
 // FolderOfNum gives the mailbox and the id of the folder of a number; zeros if there is none.
 func (tx *Tx) FolderOfNum(num uint32) (mailbox, id uint32) {
 	if num < mailrow.FirstFolderNum {
-		return num, InboxID
+		return num, mailrow.InboxID
 	}
 	at := tx.GetRow(mailrow.BucketFolderNum, binary.BigEndian.AppendUint32(make([]byte, 0, 4), num))
 	if len(at) != 8 {
@@ -99,8 +99,8 @@ func (tx *Tx) FolderOfNum(num uint32) (mailbox, id uint32) {
 	return binary.BigEndian.Uint32(at), binary.BigEndian.Uint32(at[4:])
 }
 
-// putFolder writes a folder and its name.
-func (tx *Tx) putFolder(f *Folder) error {
+// PutFolder writes a folder and its name.
+func PutFolder(tx *Tx, f *mailrow.Folder) error {
 	key := mailrow.FolderKey(f.Mailbox, f.ID)
 	if err := tx.PutRow(mailrow.BucketFolder, key[:], f.Row()); err != nil {
 		return err
@@ -109,14 +109,14 @@ func (tx *Tx) putFolder(f *Folder) error {
 }
 
 // Folders gives all folders of a mailbox, INBOX first, then in the order in which they were made.
-func (tx *Tx) Folders(mailbox uint32) ([]*Folder, error) {
-	var folders []*Folder
+func (tx *Tx) Folders(mailbox uint32) ([]*mailrow.Folder, error) {
+	var folders []*mailrow.Folder
 	from := mailrow.FolderKey(mailbox, 0)
 	for k, row := range tx.Ascend(mailrow.BucketFolder, from[:]) {
 		if string(k[:4]) != string(from[:4]) {
 			break
 		}
-		f := new(Folder)
+		f := new(mailrow.Folder)
 		if err := f.Decode(k, row); err != nil {
 			return nil, fmt.Errorf("folder %x: %w", k, err)
 		}
@@ -126,13 +126,13 @@ func (tx *Tx) Folders(mailbox uint32) ([]*Folder, error) {
 }
 
 // Folder returns the folder of the id, or ErrNotFound.
-func (tx *Tx) Folder(mailbox, id uint32) (*Folder, error) {
+func (tx *Tx) Folder(mailbox, id uint32) (*mailrow.Folder, error) {
 	key := mailrow.FolderKey(mailbox, id)
 	row := tx.GetRow(mailrow.BucketFolder, key[:])
 	if row == nil {
-		return nil, fmt.Errorf("folder %d of mailbox %d: %w", id, mailbox, ErrNotFound)
+		return nil, fmt.Errorf("folder %d of mailbox %d: %w", id, mailbox, engine.ErrNotFound)
 	}
-	f := new(Folder)
+	f := new(mailrow.Folder)
 	if err := f.Decode(key[:], row); err != nil {
 		return nil, fmt.Errorf("folder %d of mailbox %d: %w", id, mailbox, err)
 	}
@@ -141,10 +141,10 @@ func (tx *Tx) Folder(mailbox, id uint32) (*Folder, error) {
 
 // FolderByName returns the folder of the name, or ErrNotFound. INBOX is found in any case, other
 // names as they were given.
-func (tx *Tx) FolderByName(mailbox uint32, name string) (*Folder, error) {
+func (tx *Tx) FolderByName(mailbox uint32, name string) (*mailrow.Folder, error) {
 	id := tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(mailbox, name))
 	if len(id) != 4 {
-		return nil, fmt.Errorf("folder %q of mailbox %d: %w", name, mailbox, ErrNotFound)
+		return nil, fmt.Errorf("folder %q of mailbox %d: %w", name, mailbox, engine.ErrNotFound)
 	}
 	return tx.Folder(mailbox, binary.BigEndian.Uint32(id))
 }
@@ -152,8 +152,8 @@ func (tx *Tx) FolderByName(mailbox uint32, name string) (*Folder, error) {
 // RenameFolder gives the folder another name and what f says of its subscription; its messages,
 // UIDs and UIDVALIDITY stay. It returns ErrInbox for INBOX and ErrExists when the mailbox has the
 // name. Folders below it by name are the caller's to rename. It makes three writes.
-func (tx *Tx) RenameFolder(f *Folder, name string) error {
-	if name == "" || len(name) > maxFolderName {
+func (tx *Tx) RenameFolder(f *mailrow.Folder, name string) error {
+	if name == "" || len(name) > MaxFolderName {
 		return ErrFolderName
 	}
 	now, err := tx.Folder(f.Mailbox, f.ID)
@@ -161,24 +161,24 @@ func (tx *Tx) RenameFolder(f *Folder, name string) error {
 		return err
 	}
 	switch {
-	case now.ID == InboxID:
+	case now.ID == mailrow.InboxID:
 		return ErrInbox
 	case now.Name == name:
 		*f = *now
 		return nil
 	case tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(now.Mailbox, name)) != nil:
-		return ErrExists
+		return engine.ErrExists
 	}
 	if err := tx.DeleteRow(mailrow.BucketFolderName, mailrow.FolderNameKey(now.Mailbox, now.Name)); err != nil {
 		return err
 	}
 	now.Name, now.Subscribed = string(mailrow.FolderNameKey(now.Mailbox, name)[4:]), f.Subscribed
 	*f = *now
-	return tx.putFolder(f)
+	return PutFolder(tx, f)
 }
 
 // SetSubscribed sets whether the folder is in LSUB's list.
-func (tx *Tx) SetSubscribed(f *Folder, subscribed bool) error {
+func (tx *Tx) SetSubscribed(f *mailrow.Folder, subscribed bool) error {
 	now, err := tx.Folder(f.Mailbox, f.ID)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (tx *Tx) SetSubscribed(f *Folder, subscribed bool) error {
 	if !changed {
 		return nil
 	}
-	return tx.putFolder(f)
+	return PutFolder(tx, f)
 }
 
 // AdoptUIDs gives an empty folder the UIDVALIDITY of another server; UIDs begin again at 1.
@@ -199,25 +199,25 @@ func (tx *Tx) AdoptUIDs(mailbox, folder, validity uint32) error {
 		return err
 	}
 	if f.Messages > 0 {
-		return fmt.Errorf("folder %d of mailbox %d has %d messages: %w", folder, mailbox, f.Messages, ErrExists)
+		return fmt.Errorf("folder %d of mailbox %d has %d messages: %w", folder, mailbox, f.Messages, engine.ErrExists)
 	}
-	box, err := tx.mailboxRow(mailbox)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	box, err := MailboxCounts(tx, mailbox)
+	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return err
 	}
 	box.Validity = max(box.Validity, validity)
 	f.UIDValidity, f.UIDNext = validity, 1
-	if err := tx.putMailbox(mailbox, box); err != nil {
+	if err := PutMailboxCounts(tx, mailbox, box); err != nil {
 		return err
 	}
-	return tx.putFolder(f)
+	return PutFolder(tx, f)
 }
 
 // DeleteFolder deletes up to limit messages of the folder, and the folder with the last of them:
 // call it again, in other transactions, until it is done. limit is at least 1. It returns ErrInbox
 // for INBOX.
 func (tx *Tx) DeleteFolder(mailbox, id uint32, limit int) (done bool, err error) {
-	if id == InboxID {
+	if id == mailrow.InboxID {
 		return false, ErrInbox
 	}
 	f, err := tx.Folder(mailbox, id)
@@ -231,7 +231,7 @@ func (tx *Tx) DeleteFolder(mailbox, id uint32, limit int) (done bool, err error)
 // emptyFolder deletes up to limit messages of the folder, and the folder once it has none. It says
 // how many of limit are left. A message of another account than the given one ends it, unless that
 // is 0.
-func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left int, err error) {
+func (tx *Tx) emptyFolder(f *mailrow.Folder, account uint32, limit int) (done bool, left int, err error) {
 	for m := range tx.Messages(f.Mailbox, f.ID, 1, math.MaxUint32) {
 		if limit <= 0 {
 			return false, 0, nil
@@ -250,7 +250,7 @@ func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left
 	if done, err := tx.dropExpunged(f, dropGone); err != nil || !done {
 		return false, 0, err
 	}
-	if account != 0 && f.ID != InboxID {
+	if account != 0 && f.ID != mailrow.InboxID {
 		if done, err := tx.dropTextTodos(account, f.Num, dropTodos); err != nil || !done {
 			return false, 0, err
 		}
@@ -259,7 +259,7 @@ func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left
 	if err := tx.DeleteRow(mailrow.BucketFolder, key[:]); err != nil {
 		return false, 0, err
 	}
-	if f.ID != InboxID {
+	if f.ID != mailrow.InboxID {
 		if err := tx.DeleteRow(mailrow.BucketFolderNum, binary.BigEndian.AppendUint32(nil, f.Num)); err != nil {
 			return false, 0, err
 		}
@@ -301,12 +301,12 @@ type Usage struct {
 }
 
 // mailboxRow returns the row of a mailbox, or ErrNotFound if it has never had a folder.
-func (tx *Tx) mailboxRow(mailbox uint32) (r mailrow.MailboxCounts, err error) {
+func MailboxCounts(tx *Tx, mailbox uint32) (r mailrow.MailboxCounts, err error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
 	row := tx.GetRow(mailrow.BucketMailbox, key[:])
 	if row == nil {
-		return r, fmt.Errorf("folders of mailbox %d: %w", mailbox, ErrNotFound)
+		return r, fmt.Errorf("folders of mailbox %d: %w", mailbox, engine.ErrNotFound)
 	}
 	if err := r.Decode(key[:], row); err != nil {
 		return r, fmt.Errorf("counters of mailbox %d: %w", mailbox, err)
@@ -314,7 +314,7 @@ func (tx *Tx) mailboxRow(mailbox uint32) (r mailrow.MailboxCounts, err error) {
 	return r, nil
 }
 
-func (tx *Tx) putMailbox(mailbox uint32, r mailrow.MailboxCounts) error {
+func PutMailboxCounts(tx *Tx, mailbox uint32, r mailrow.MailboxCounts) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
 	return tx.PutRow(mailrow.BucketMailbox, key[:], r.Row(key[:]))
@@ -322,8 +322,8 @@ func (tx *Tx) putMailbox(mailbox uint32, r mailrow.MailboxCounts) error {
 
 // MailboxUsage gives what a mailbox holds; zeros for one without folders.
 func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
-	box, err := tx.mailboxRow(mailbox)
-	if errors.Is(err, ErrNotFound) {
+	box, err := MailboxCounts(tx, mailbox)
+	if errors.Is(err, engine.ErrNotFound) {
 		return Usage{}, nil
 	}
 	if err != nil {
@@ -331,7 +331,7 @@ func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
 	}
 	u := Usage{Messages: box.Messages, Bytes: box.Bytes}
 	var inbox mailrow.FolderCounts
-	key := mailrow.FolderKey(mailbox, InboxID)
+	key := mailrow.FolderKey(mailbox, mailrow.InboxID)
 	if row := tx.GetRow(mailrow.BucketFolder, key[:]); row != nil {
 		_, err = inbox.Get(key[:], row)
 		u.Unseen = int64(inbox.Unseen)
@@ -354,7 +354,7 @@ func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 		return Usage{}, nil
 	}
 	if len(row) != accountRowSize && len(row) != accountRowArrived {
-		return Usage{}, fmt.Errorf("counters of account %d: %w", account, ErrDamagedRow)
+		return Usage{}, fmt.Errorf("counters of account %d: %w", account, engine.ErrDamagedRow)
 	}
 	return Usage{
 		Messages: int64(binary.BigEndian.Uint64(row)),
@@ -362,7 +362,7 @@ func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 	}, nil
 }
 
-func (tx *Tx) addAccountUsage(account uint32, messages, bytes int64) error {
+func AddAccountUsage(tx *Tx, account uint32, messages, bytes int64) error {
 	u, err := tx.AccountUsage(account)
 	if err != nil {
 		return err
@@ -403,7 +403,7 @@ func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
 	case accountRowArrived:
 		return mailrow.MsTime(binary.BigEndian.Uint64(row[accountRowSize:])), nil
 	}
-	return time.Time{}, fmt.Errorf("counters of account %d: %w", account, ErrDamagedRow)
+	return time.Time{}, fmt.Errorf("counters of account %d: %w", account, engine.ErrDamagedRow)
 }
 
 // Arrive gives the time of a message that arrives in an account: now, and later than `after` and
@@ -442,21 +442,21 @@ func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	key := mailrow.FolderKey(mailbox, folder)
 	c.row = tx.GetRow(mailrow.BucketFolder, key[:])
 	if c.row == nil {
-		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, ErrNotFound)
+		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, engine.ErrNotFound)
 	}
 	c.row, err = c.in.Get(key[:], c.row)
 	if err != nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
 	}
 	c.num = mailbox
-	if folder != InboxID {
-		var f Folder
+	if folder != mailrow.InboxID {
+		var f mailrow.Folder
 		if err := f.Decode(key[:], tx.GetRow(mailrow.BucketFolder, key[:])); err != nil {
 			return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
 		}
 		c.num = f.Num
 	}
-	c.box, err = tx.mailboxRow(mailbox)
+	c.box, err = MailboxCounts(tx, mailbox)
 	return c, err
 }
 
@@ -468,19 +468,19 @@ func (c *counters) change() uint64 {
 }
 
 // add counts a message in, or, with sign -1, out.
-func (c *counters) add(m *Message, sign int) {
+func (c *counters) add(m *mailrow.Message, sign int) {
 	size := int64(sign) * int64(m.Blob.Length)
 	c.in.Messages += uint32(sign)
 	c.in.Bytes += size
 	c.box.Messages += int64(sign)
 	c.box.Bytes += size
-	if m.Flags&FlagSeen == 0 {
+	if m.Flags&mailrow.FlagSeen == 0 {
 		c.in.Unseen += uint32(sign)
 	}
 }
 
 func (tx *Tx) putCounters(c *counters) error {
-	if c.folder == InboxID {
+	if c.folder == mailrow.InboxID {
 		tx.recordInboxChange(c.mailbox)
 	}
 	key := mailrow.FolderKey(c.mailbox, c.folder)
@@ -490,7 +490,7 @@ func (tx *Tx) putCounters(c *counters) error {
 	if err := tx.PutRow(mailrow.BucketFolder, key[:], mailrow.BucketFolder.Seal(key[:], row)); err != nil {
 		return err
 	}
-	return tx.putMailbox(c.mailbox, c.box)
+	return PutMailboxCounts(tx, c.mailbox, c.box)
 }
 
 // InboxName is the Table of a Change of messages in the INBOX of a mailbox, whose id its ID is.
@@ -502,9 +502,9 @@ func (tx *Tx) recordInboxChange(mailbox uint32) {
 	if mailbox == tx.inboxRecorded || !tx.Observed() {
 		return
 	}
-	if mb, err := MailboxByNum.Read(tx, NumKey(mailbox)); err == nil {
+	if account, id := tx.index.InboxOf(tx.Tx, mailbox); id != "" {
 		tx.inboxRecorded = mailbox
-		tx.RecordChange(Change{Table: InboxName, Account: mb.AccountID, ID: mb.ID})
+		tx.RecordChange(engine.Change{Table: InboxName, Account: account, ID: id})
 	}
 }
 
@@ -588,4 +588,15 @@ func (tx *Tx) dropSubscriptions(mailbox uint32) error {
 
 func subscribedKey(mailbox uint32, name string) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(name)), mailbox), name...)
+}
+
+// CountMessages counts those in all mailboxes.
+func CountMessages(tx *Tx) (n int64, err error) {
+	for k, v := range tx.Ascend(mailrow.BucketAccount, nil) {
+		if len(v) != accountRowSize && len(v) != accountRowArrived {
+			return 0, fmt.Errorf("counts of account %x: %w", k, engine.ErrDamagedRow)
+		}
+		n += int64(binary.BigEndian.Uint64(v))
+	}
+	return n, nil
 }

@@ -1,4 +1,4 @@
-package store
+package mailindex
 
 import (
 	"bytes"
@@ -22,25 +22,25 @@ var ErrKeywords = errors.New("not keywords that a message can have")
 // (zero: now), Flags, Keywords and Bits are given; UID and ModSeq are set. The blob must be one
 // that Append has returned and no transaction has referred to yet, or one that another message or
 // submission refers to in this transaction; else the error is ErrNotFound.
-func (tx *Tx) AddMessage(m *Message, meta *Meta) error {
+func (tx *Tx) AddMessage(m *mailrow.Message, meta *mailrow.Meta) error {
 	m.UID = 0
 	return tx.add(m, meta)
 }
 
 // AddMessageAt is AddMessage for a message whose UID, that of another server, is given with m. It
 // returns ErrExists where the folder has one of the UID.
-func (tx *Tx) AddMessageAt(m *Message, meta *Meta) error {
+func (tx *Tx) AddMessageAt(m *mailrow.Message, meta *mailrow.Meta) error {
 	if m.UID == 0 || m.UID == math.MaxUint32 {
 		return ErrFolderFull
 	}
 	key := m.Key()
 	if tx.GetRow(mailrow.BucketMessage, key[:]) != nil {
-		return ErrExists
+		return engine.ErrExists
 	}
 	return tx.add(m, meta)
 }
 
-func (tx *Tx) add(m *Message, meta *Meta) error {
+func (tx *Tx) add(m *mailrow.Message, meta *mailrow.Meta) error {
 	if !validKeywords(m.Keywords) {
 		return ErrKeywords
 	}
@@ -48,26 +48,26 @@ func (tx *Tx) add(m *Message, meta *Meta) error {
 		m.Received = tx.Now()
 	}
 	if meta == nil {
-		meta = &Meta{}
+		meta = &mailrow.Meta{}
 	}
 	m.Received = mailrow.Storable(m.Received)
-	row, err := tx.metaRow(m.Blob, meta)
+	row, err := MetaRow(tx, m.Blob, meta)
 	if err != nil {
 		return err
 	}
 	return tx.insert(m, row)
 }
 
-// metaRow gives the meta row, without its checksum, of a message with the bytes at blob. A long
+// MetaRow gives the meta row, without its checksum, of a message with the bytes at blob. A long
 // structure is put where all that have those bytes share it; it goes with the last reference to
 // them.
-func (tx *Tx) metaRow(blob BlobRef, meta *Meta) ([]byte, error) {
+func MetaRow(tx *Tx, blob mailrow.BlobRef, meta *mailrow.Meta) ([]byte, error) {
 	if len(meta.Structure) <= mailrow.MaxOwnStructure {
 		return meta.Row(engine.RowVersion), nil
 	}
 	key := mailrow.BlobPrefix(blob)
 	if tx.GetRow(mailrow.BucketStructure, key[:]) == nil {
-		if err := tx.putStructure(key[:], meta.Structure); err != nil {
+		if err := PutStructure(tx, key[:], meta.Structure); err != nil {
 			return nil, err
 		}
 	}
@@ -76,15 +76,15 @@ func (tx *Tx) metaRow(blob BlobRef, meta *Meta) ([]byte, error) {
 	return rest.Row(mailrow.MetaShared), nil
 }
 
-// putStructure keeps the structure of the blob with the prefix.
-func (tx *Tx) putStructure(blob, structure []byte) error {
+// PutStructure keeps the structure of the blob with the prefix.
+func PutStructure(tx *Tx, blob, structure []byte) error {
 	row := append(append(make([]byte, 0, 1+len(structure)+rowform.SumSize), engine.RowVersion), structure...)
 	return tx.PutRow(mailrow.BucketStructure, blob, mailrow.BucketStructure.Seal(blob, row))
 }
 
-// structure gives the structure of the blob with the prefix, nil if there is none. Rows from before
+// Structure gives the structure of the blob with the prefix, nil if there is none. Rows from before
 // they had checksums are it alone, and begin with a version of the caller's below 0x10.
-func (tx *Tx) structure(blob []byte) ([]byte, error) {
+func Structure(tx *Tx, blob []byte) ([]byte, error) {
 	row := tx.GetRow(mailrow.BucketStructure, blob)
 	if row == nil || len(row) > 0 && row[0] < 0x10 {
 		return row, nil
@@ -97,7 +97,7 @@ func (tx *Tx) structure(blob []byte) ([]byte, error) {
 }
 
 // insert puts m, whose ModSeq and, if it is 0, UID it sets, and its meta row, which it seals.
-func (tx *Tx) insert(m *Message, meta []byte) error {
+func (tx *Tx) insert(m *mailrow.Message, meta []byte) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
@@ -105,14 +105,14 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 	if err := tx.insertCounted(&c, m, meta); err != nil {
 		return err
 	}
-	if err := tx.addAccountUsage(m.Account, 1, int64(m.Blob.Length)); err != nil {
+	if err := AddAccountUsage(tx, m.Account, 1, int64(m.Blob.Length)); err != nil {
 		return err
 	}
 	return tx.putCounters(&c)
 }
 
 // insertCounted is insert without the rows of what is counted.
-func (tx *Tx) insertCounted(c *counters, m *Message, meta []byte) error {
+func (tx *Tx) insertCounted(c *counters, m *mailrow.Message, meta []byte) error {
 	if c.in.UIDNext == math.MaxUint32 {
 		return ErrFolderFull
 	}
@@ -123,7 +123,7 @@ func (tx *Tx) insertCounted(c *counters, m *Message, meta []byte) error {
 	m.ModSeq, m.Saved = c.change(), mailrow.Storable(tx.Now())
 	c.in.UIDNext = max(c.in.UIDNext, m.UID+1)
 	c.add(m, 1)
-	if err := tx.addRef(m.Blob, mailrow.MessageOwner(m)); err != nil {
+	if err := AddRef(tx, m.Blob, mailrow.MessageOwner(m)); err != nil {
 		return err
 	}
 	if err := tx.putMessage(m, c.num); err != nil {
@@ -133,24 +133,24 @@ func (tx *Tx) insertCounted(c *counters, m *Message, meta []byte) error {
 	if err := tx.PutRow(mailrow.BucketMeta, key[:], mailrow.BucketMeta.Seal(key[:], meta)); err != nil {
 		return err
 	}
-	return tx.markUnindexed(m, c.num, rises)
+	return MarkUnindexed(tx, m, c.num, rises)
 }
 
 // putMessage writes the row of a message of the folder with a number, and its entries in lists.
-func (tx *Tx) putMessage(m *Message, num uint32) error {
+func (tx *Tx) putMessage(m *mailrow.Message, num uint32) error {
 	key := m.Key()
 	if err := tx.PutRow(mailrow.BucketMessage, key[:], m.Row()); err != nil {
 		return err
 	}
-	return tx.list(m, num)
+	return ListMessage(tx, m, num)
 }
 
 // list writes the entries of a message in lists: that of its folder, and, if it is in INBOX, the
 // account's.
-func (tx *Tx) list(m *Message, num uint32) error {
+func ListMessage(tx *Tx, m *mailrow.Message, num uint32) error {
 	marks := []byte{byte(m.Flags), byte(m.Bits)}
 	byFolder := mailrow.InboxOfKey(m, num)
-	if m.Folder == InboxID {
+	if m.Folder == mailrow.InboxID {
 		byAccount := mailrow.InboxKey(m)
 		if err := tx.PutRow(mailrow.BucketInbox, byAccount[:], marks); err != nil {
 			return err
@@ -166,13 +166,13 @@ func validKeywords(keywords []string) bool {
 }
 
 // Message returns one message, or ErrNotFound.
-func (tx *Tx) Message(mailbox, folder, uid uint32) (*Message, error) {
+func (tx *Tx) Message(mailbox, folder, uid uint32) (*mailrow.Message, error) {
 	key := mailrow.MessageKey(mailbox, folder, uid)
 	row := tx.GetRow(mailrow.BucketMessage, key[:])
 	if row == nil {
-		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
+		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, engine.ErrNotFound)
 	}
-	m := new(Message)
+	m := new(mailrow.Message)
 	if err := m.Decode(key[:], row); err != nil {
 		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
@@ -180,8 +180,8 @@ func (tx *Tx) Message(mailbox, folder, uid uint32) (*Message, error) {
 }
 
 // Meta returns what was found in a message, or ErrNotFound.
-func (tx *Tx) Meta(mailbox, folder, uid uint32) (*Meta, error) {
-	meta := new(Meta)
+func (tx *Tx) Meta(mailbox, folder, uid uint32) (*mailrow.Meta, error) {
+	meta := new(mailrow.Meta)
 	err := tx.meta(meta, mailbox, folder, uid, nil)
 	if err != nil {
 		return nil, err
@@ -192,16 +192,16 @@ func (tx *Tx) Meta(mailbox, folder, uid uint32) (*Meta, error) {
 
 // ReadMeta is Meta of m, into meta. The structure is valid only until the transaction writes or
 // ends.
-func (tx *Tx) ReadMeta(meta *Meta, m *Message) error {
+func (tx *Tx) ReadMeta(meta *mailrow.Meta, m *mailrow.Message) error {
 	return tx.meta(meta, m.Mailbox, m.Folder, m.UID, m)
 }
 
 // meta reads the meta row of a message, whose message row is read if it is needed and not given.
-func (tx *Tx) meta(meta *Meta, mailbox, folder, uid uint32, m *Message) error {
+func (tx *Tx) meta(meta *mailrow.Meta, mailbox, folder, uid uint32, m *mailrow.Message) error {
 	key := mailrow.MessageKey(mailbox, folder, uid)
 	row := tx.GetRow(mailrow.BucketMeta, key[:])
 	if row == nil {
-		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
+		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, engine.ErrNotFound)
 	}
 	shared, err := meta.Decode(key[:], row)
 	if err != nil {
@@ -217,9 +217,9 @@ func (tx *Tx) meta(meta *Meta, mailbox, folder, uid uint32, m *Message) error {
 		}
 	}
 	at := mailrow.BlobPrefix(m.Blob)
-	meta.Structure, err = tx.structure(at[:])
+	meta.Structure, err = Structure(tx, at[:])
 	if meta.Structure == nil && err == nil {
-		err = ErrDamagedRow
+		err = engine.ErrDamagedRow
 	}
 	if err != nil {
 		return fmt.Errorf("structure of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
@@ -229,10 +229,10 @@ func (tx *Tx) meta(meta *Meta, mailbox, folder, uid uint32, m *Message) error {
 
 // Messages walks the messages of a folder whose UIDs are from `from` to `to`, both inclusive,
 // upwards. Whoever walks may change and delete messages of the folder.
-func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[Message] {
-	return func(yield func(Message) bool) {
+func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[mailrow.Message] {
+	return func(yield func(mailrow.Message) bool) {
 		first, last := mailrow.MessageKey(mailbox, folder, from), mailrow.MessageKey(mailbox, folder, to)
-		var m Message
+		var m mailrow.Message
 		for k, row := range tx.Ascend(mailrow.BucketMessage, first[:]) {
 			if bytes.Compare(k, last[:]) > 0 {
 				return
@@ -251,13 +251,13 @@ func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[Message] {
 // EachMessage calls fn with those of the messages with these ascending UIDs that are there, and
 // with the structure of each, if it is wanted, until fn answers false. m and structure are valid
 // only until fn returns. Nothing may write to the folder meanwhile.
-func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool, fn func(m *Message, structure []byte) bool) error {
+func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool, fn func(m *mailrow.Message, structure []byte) bool) error {
 	if len(uids) == 0 {
 		return nil
 	}
 	rows, metas := tx.Walk(mailrow.BucketMessage), tx.Walk(mailrow.BucketMeta)
 	key := mailrow.MessageKey(mailbox, folder, 0)
-	var m Message
+	var m mailrow.Message
 	var structure []byte
 	for _, uid := range uids {
 		binary.BigEndian.PutUint32(key[8:], uid)
@@ -283,9 +283,9 @@ func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool
 }
 
 // structureOf gives the structure of a message, in place, from its meta row.
-func (tx *Tx) structureOf(m *Message, key, meta []byte) ([]byte, error) {
+func (tx *Tx) structureOf(m *mailrow.Message, key, meta []byte) ([]byte, error) {
 	if meta == nil {
-		return nil, ErrNotFound
+		return nil, engine.ErrNotFound
 	}
 	row, err := mailrow.OpenMeta(key, meta)
 	if err != nil {
@@ -293,9 +293,9 @@ func (tx *Tx) structureOf(m *Message, key, meta []byte) ([]byte, error) {
 	}
 	if row[0] == mailrow.MetaShared {
 		at := mailrow.BlobPrefix(m.Blob)
-		structure, err := tx.structure(at[:])
+		structure, err := Structure(tx, at[:])
 		if structure == nil && err == nil {
-			err = ErrDamagedRow
+			err = engine.ErrDamagedRow
 		}
 		return structure, err
 	}
@@ -305,7 +305,7 @@ func (tx *Tx) structureOf(m *Message, key, meta []byte) ([]byte, error) {
 
 // SetFlags replaces the flags and keywords of a message, and sets m to what is then stored. ModSeq
 // rises if that is a change. It returns ErrNotFound if the message is gone.
-func (tx *Tx) SetFlags(m *Message, flags Flags, keywords []string) error {
+func (tx *Tx) SetFlags(m *mailrow.Message, flags mailrow.Flags, keywords []string) error {
 	if !validKeywords(keywords) {
 		return ErrKeywords
 	}
@@ -322,24 +322,24 @@ func (tx *Tx) SetFlags(m *Message, flags Flags, keywords []string) error {
 }
 
 // SetAnsweredBy keeps who answered a message. Clients do not see it, so ModSeq stays.
-func (tx *Tx) SetAnsweredBy(m *Message, by string) error {
-	return tx.changeMeta(m, func(meta *Meta) { meta.AnsweredBy = by })
+func (tx *Tx) SetAnsweredBy(m *mailrow.Message, by string) error {
+	return tx.changeMeta(m, func(meta *mailrow.Meta) { meta.AnsweredBy = by })
 }
 
 // SetDrafted keeps that a message has lain in the folder of drafts. It returns ErrNotFound if the
 // message is gone.
-func (tx *Tx) SetDrafted(m *Message) error {
-	return tx.changeMeta(m, func(meta *Meta) { meta.Drafted = "1" })
+func (tx *Tx) SetDrafted(m *mailrow.Message) error {
+	return tx.changeMeta(m, func(meta *mailrow.Meta) { meta.Drafted = "1" })
 }
 
 // changeMeta changes the texts of what is kept with a message.
-func (tx *Tx) changeMeta(m *Message, change func(*Meta)) error {
+func (tx *Tx) changeMeta(m *mailrow.Message, change func(*mailrow.Meta)) error {
 	key := m.Key()
 	row := tx.GetRow(mailrow.BucketMeta, key[:])
 	if row == nil {
-		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, ErrNotFound)
+		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, engine.ErrNotFound)
 	}
-	var meta Meta
+	var meta mailrow.Meta
 	shared, err := meta.Decode(key[:], row)
 	if err != nil {
 		return fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
@@ -354,7 +354,7 @@ func (tx *Tx) changeMeta(m *Message, change func(*Meta)) error {
 
 // SetBits replaces the bits of a message, and sets m to what is then stored. ModSeq rises if that
 // is a change. It returns ErrNotFound if the message is gone.
-func (tx *Tx) SetBits(m *Message, bits Bits) error {
+func (tx *Tx) SetBits(m *mailrow.Message, bits mailrow.Bits) error {
 	now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
 		return err
@@ -369,13 +369,13 @@ func (tx *Tx) SetBits(m *Message, bits Bits) error {
 
 // SetTaught replaces which of BitTaughtSpam and BitTaughtHam a message has, and sets m to what is
 // then stored. Clients do not see them, so ModSeq stays.
-func (tx *Tx) SetTaught(m *Message, taught Bits) error {
+func (tx *Tx) SetTaught(m *mailrow.Message, taught mailrow.Bits) error {
 	now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
 		return err
 	}
 	*m = *now
-	bits := m.Bits&^(BitTaughtSpam|BitTaughtHam) | taught
+	bits := m.Bits&^(mailrow.BitTaughtSpam|mailrow.BitTaughtHam) | taught
 	if m.Bits == bits {
 		return nil
 	}
@@ -389,7 +389,7 @@ func (tx *Tx) SetTaught(m *Message, taught Bits) error {
 
 // rewrite puts m, whose ModSeq it sets, in the place of old, which differs in flags, keywords and
 // bits only.
-func (tx *Tx) rewrite(old, m *Message) error {
+func (tx *Tx) rewrite(old, m *mailrow.Message) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
@@ -409,9 +409,9 @@ func (tx *Tx) rewrite(old, m *Message) error {
 }
 
 // unlist deletes what list wrote.
-func (tx *Tx) unlist(m *Message, num uint32) error {
+func (tx *Tx) unlist(m *mailrow.Message, num uint32) error {
 	byFolder := mailrow.InboxOfKey(m, num)
-	if m.Folder == InboxID {
+	if m.Folder == mailrow.InboxID {
 		byAccount := mailrow.InboxKey(m)
 		if err := tx.DeleteRow(mailrow.BucketInbox, byAccount[:]); err != nil {
 			return err
@@ -431,7 +431,7 @@ func (tx *Tx) DeleteMessage(mailbox, folder, uid uint32) error {
 
 // remove deletes the rows, index entries and reference of a message as it is stored, and counts it
 // out. Clients that come back are told of it if the folder stays.
-func (tx *Tx) remove(m *Message, stays bool) error {
+func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
@@ -452,14 +452,14 @@ func (tx *Tx) remove(m *Message, stays bool) error {
 	if err := tx.unlist(m, c.num); err != nil {
 		return err
 	}
-	if err := tx.markTextGone(m, c.num); err != nil {
+	if err := MarkTextGone(tx, m, c.num); err != nil {
 		return err
 	}
 	// A reference that is missing is damage for Check to tell, not a reason to keep the message.
-	if err := tx.dropRef(m.Blob, mailrow.MessageOwner(m)); err != nil && !errors.Is(err, ErrNotFound) {
+	if err := DropRef(tx, m.Blob, mailrow.MessageOwner(m)); err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return err
 	}
-	if err := tx.addAccountUsage(m.Account, -1, -int64(m.Blob.Length)); err != nil {
+	if err := AddAccountUsage(tx, m.Account, -1, -int64(m.Blob.Length)); err != nil {
 		return err
 	}
 	return tx.putCounters(&c)
@@ -468,8 +468,8 @@ func (tx *Tx) remove(m *Message, stays bool) error {
 // CopyMessage copies a message, as it is stored now, into another folder of its mailbox, or the
 // same, and returns the copy. Its bytes are shared. It returns ErrNotFound if the message or the
 // folder is gone.
-func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
-	copies, err := tx.CopyMessages([]*Message{m}, folder, 0)
+func (tx *Tx) CopyMessage(m *mailrow.Message, folder uint32) (*mailrow.Message, error) {
+	copies, err := tx.CopyMessages([]*mailrow.Message{m}, folder, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -478,7 +478,7 @@ func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
 
 // CopyMessages is CopyMessage for messages of one mailbox. The copies have these bits besides.
 // After an error, the transaction has to fail.
-func (tx *Tx) CopyMessages(list []*Message, folder uint32, bits Bits) (copies []*Message, err error) {
+func (tx *Tx) CopyMessages(list []*mailrow.Message, folder uint32, bits mailrow.Bits) (copies []*mailrow.Message, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -504,29 +504,29 @@ func (tx *Tx) CopyMessages(list []*Message, folder uint32, bits Bits) (copies []
 		size += int64(copied.Blob.Length)
 		copies = append(copies, copied)
 	}
-	if err := tx.addAccountUsage(copies[0].Account, int64(len(copies)), size); err != nil {
+	if err := AddAccountUsage(tx, copies[0].Account, int64(len(copies)), size); err != nil {
 		return nil, err
 	}
 	return copies, tx.putCounters(&c)
 }
 
 // metaForCopy gives a message's row of bktMeta without its checksum.
-func (tx *Tx) metaForCopy(m *Message) ([]byte, error) {
+func (tx *Tx) metaForCopy(m *mailrow.Message) ([]byte, error) {
 	key := m.Key()
 	stored := tx.GetRow(mailrow.BucketMeta, key[:])
 	if stored == nil {
-		return nil, ErrNotFound
+		return nil, engine.ErrNotFound
 	}
 	row, err := mailrow.OpenMeta(key[:], stored)
 	if err != nil {
 		return nil, err
 	}
 	if row[0] == engine.RowVersion && len(row) > mailrow.MaxOwnStructure { // from before long ones were shared
-		var whole Meta
+		var whole mailrow.Meta
 		if _, err := whole.Decode(key[:], stored); err != nil {
 			return nil, err
 		}
-		return tx.metaRow(m.Blob, &whole)
+		return MetaRow(tx, m.Blob, &whole)
 	}
 	return append(make([]byte, 0, len(row)+rowform.SumSize), row...), nil // bbolt owns what it gave
 }

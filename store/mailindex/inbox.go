@@ -1,4 +1,4 @@
-package store
+package mailindex
 
 import (
 	"bytes"
@@ -15,16 +15,16 @@ import (
 
 // Marks are what the inbox indexes know of a message.
 type Marks struct {
-	Flags Flags
-	Bits  Bits
+	Flags mailrow.Flags
+	Bits  mailrow.Bits
 }
 
 // An InboxQuery selects messages of INBOX folders, or of some folders.
 type InboxQuery struct {
-	Account  uint32    // of the INBOX of all its mailboxes; not looked at where Folders are given
-	Folders  []uint32  // the numbers of these folders only, if there are any: at most some hundred, each once
-	Before   InboxPos  // only what is older than this place; zero: from the newest
-	From, To time.Time // received from From until before To; zero: open
+	Account  uint32           // of the INBOX of all its mailboxes; not looked at where Folders are given
+	Folders  []uint32         // the numbers of these folders only, if there are any: at most some hundred, each once
+	Before   mailrow.InboxPos // only what is older than this place; zero: from the newest
+	From, To time.Time        // received from From until before To; zero: open
 
 	Seen, Attachments, Warmup, Flagged *bool // nil: either
 }
@@ -32,29 +32,29 @@ type InboxQuery struct {
 // Inbox walks the messages that q selects, newest first: by Received, then UID, then the number of
 // the folder. It reads the index alone. The position that it yields is the Before of the next
 // page.
-func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[InboxPos, Marks] {
-	return func(yield func(InboxPos, Marks) bool) {
-		w := tx.walkInbox(q)
-		for w.next() {
+func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[mailrow.InboxPos, Marks] {
+	return func(yield func(mailrow.InboxPos, Marks) bool) {
+		w := WalkInbox(tx, q)
+		for w.Next() {
 			writes := tx.Writes()
-			if !yield(w.pos, w.marks) {
+			if !yield(w.Pos, w.Marks) {
 				return
 			}
 			if writes != tx.Writes() {
-				at := w.pos.Place()
+				at := w.Pos.Place()
 				w.seek(at[:])
 			}
 		}
 	}
 }
 
-// An inboxWalk merges the classes that a query selects, of the account or of each folder.
-type inboxWalk struct {
+// An InboxWalk merges the classes that a query selects, of the account or of each folder.
+type InboxWalk struct {
 	tx    *Tx
 	from  []byte // the lowest place
-	heads []inboxHead
-	pos   InboxPos
-	marks Marks
+	Heads []inboxHead
+	Pos   mailrow.InboxPos
+	Marks Marks
 	end   [32]byte // a key that is being made
 }
 
@@ -68,15 +68,15 @@ type inboxHead struct {
 	value  []byte
 }
 
-func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
-	w := &inboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))}
+func WalkInbox(tx *Tx, q InboxQuery) *InboxWalk {
+	w := &InboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))}
 	mask, want := q.class()
-	w.heads = make([]inboxHead, 0, mailrow.Classes*max(1, len(q.Folders)))
+	w.Heads = make([]inboxHead, 0, mailrow.Classes*max(1, len(q.Folders)))
 	add := func(bucket *engine.Bucket, owner, num uint32) {
 		for c := range byte(mailrow.Classes) {
 			if c&mask == want {
 				prefix := append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), owner), c)
-				w.heads = append(w.heads, inboxHead{num: num, prefix: prefix, c: tx.Bucket(bucket).Cursor()})
+				w.Heads = append(w.Heads, inboxHead{num: num, prefix: prefix, c: tx.Bucket(bucket).Cursor()})
 			}
 		}
 	}
@@ -91,18 +91,18 @@ func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
 }
 
 // seek has the walk go on before the place `before`, see bound; nil: at the newest message.
-func (w *inboxWalk) seek(before []byte) {
-	for i := range w.heads {
-		h := &w.heads[i]
+func (w *InboxWalk) seek(before []byte) {
+	for i := range w.Heads {
+		h := &w.Heads[i]
 		k, v := engine.SeekBefore(h.c, h.bound(w.end[:0], before))
 		w.set(h, k, v)
 	}
 }
 
-// skip is seek for a place that is not newer than the walk is. It tells how many heads have moved.
-func (w *inboxWalk) skip(before []byte) (moved int) {
-	for i := range w.heads {
-		h := &w.heads[i]
+// Skip is seek for a place that is not newer than the walk is. It tells how many heads have moved.
+func (w *InboxWalk) Skip(before []byte) (moved int) {
+	for i := range w.Heads {
+		h := &w.Heads[i]
 		if h.place == nil {
 			continue
 		}
@@ -136,7 +136,7 @@ func (h *inboxHead) bound(end, before []byte) []byte {
 	return end
 }
 
-func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
+func (w *InboxWalk) set(h *inboxHead, k, v []byte) {
 	h.place = nil
 	w.tx.Step()
 	if !bytes.HasPrefix(k, h.prefix) || bytes.Compare(k[len(h.prefix):], w.from) < 0 {
@@ -147,17 +147,17 @@ func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
 		size = mailrow.PlaceOfSize
 	}
 	if len(v) != 2 || len(k) != len(h.prefix)+size {
-		w.tx.Fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
+		w.tx.Fail(fmt.Errorf("inbox entry %x: %w", k, engine.ErrDamagedRow))
 		return
 	}
 	h.key, h.place, h.value = k, k[len(h.prefix):], v
 }
 
-// next sets pos and marks to the newest message that is left; false if there is none.
-func (w *inboxWalk) next() bool {
+// Next sets pos and marks to the newest message that is left; false if there is none.
+func (w *InboxWalk) Next() bool {
 	var newest *inboxHead
-	for i := range w.heads {
-		h := &w.heads[i]
+	for i := range w.Heads {
+		h := &w.Heads[i]
 		if h.place == nil {
 			continue
 		}
@@ -168,7 +168,7 @@ func (w *inboxWalk) next() bool {
 	if newest == nil {
 		return false
 	}
-	w.pos, w.marks = mailrow.ParsePlace(newest.place, newest.num), Marks{Flags(newest.value[0]), Bits(newest.value[1])}
+	w.Pos, w.Marks = mailrow.ParsePlace(newest.place, newest.num), Marks{mailrow.Flags(newest.value[0]), mailrow.Bits(newest.value[1])}
 	k, v := engine.Prev(newest.c, newest.key)
 	w.set(newest, k, v)
 	return true
@@ -178,7 +178,7 @@ func (w *inboxWalk) next() bool {
 // are open.
 func (q *InboxQuery) before() []byte {
 	var at, to []byte
-	if q.Before != (InboxPos{}) {
+	if q.Before != (mailrow.InboxPos{}) {
 		place := q.Before.Place()
 		at = place[:]
 	}
@@ -193,9 +193,9 @@ func (q *InboxQuery) before() []byte {
 
 // Selects tells whether the query finds the message, which the text index gave, and which is in one
 // of its folders or, without them, in an INBOX of its account.
-func (q *InboxQuery) Selects(m *Message) bool {
+func (q *InboxQuery) Selects(m *mailrow.Message) bool {
 	mask, want := q.class()
-	place := InboxPos{m.Received, m.UID, m.Num}.Place()
+	place := mailrow.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}.Place()
 	before := q.before()
 	return m.Class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))) >= 0 &&
 		(before == nil || bytes.Compare(place[:], before) < 0)
@@ -204,8 +204,8 @@ func (q *InboxQuery) Selects(m *Message) bool {
 // Received walks messages that were received after a time, the oldest first: those of the INBOX of
 // all mailboxes of an account, unless it is 0, and those of folders by their numbers. It reads the
 // indexes alone, and of each only what is behind that time.
-func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.Seq[InboxPos] {
-	return func(yield func(InboxPos) bool) {
+func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.Seq[mailrow.InboxPos] {
+	return func(yield func(mailrow.InboxPos) bool) {
 		first := binary.BigEndian.AppendUint64(nil, uint64(max(after.UnixMilli()+1, 0)))
 		var heads []inboxHead
 		set := func(h *inboxHead, k, v []byte) bool {
@@ -218,7 +218,7 @@ func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.S
 				size = mailrow.PlaceOfSize
 			}
 			if len(v) != 2 || len(k) != len(h.prefix)+size {
-				tx.Fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
+				tx.Fail(fmt.Errorf("inbox entry %x: %w", k, engine.ErrDamagedRow))
 				return false
 			}
 			h.key, h.place = k, k[len(h.prefix):]

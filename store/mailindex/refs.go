@@ -1,0 +1,120 @@
+package mailindex
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
+)
+
+// FindRef gives the first reference to the bytes at a place, with its head and length; found is
+// false if there is none.
+func FindRef(tx *Tx, at mailrow.BlobRef) (ref mailrow.BlobRef, found bool, err error) {
+	prefix := mailrow.BlobPrefix(at)
+	k, row := tx.Seek(mailrow.BucketRef, prefix[:])
+	if k == nil || string(k[:min(8, len(k))]) != string(prefix[:]) {
+		return mailrow.BlobRef{}, false, nil
+	}
+	ref, _, err = mailrow.DecodeRef(k, row)
+	return ref, err == nil, err
+}
+
+// AddRef notes that owner needs the blob. One that nothing refers to and that has no lease may be
+// gone at any time.
+func AddRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
+	known, found, err := FindRef(tx, ref)
+	if err != nil {
+		return err
+	}
+	leased := tx.index.Leases.Has(ref)
+	if !leased && (!found || known != ref) {
+		return fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, engine.ErrNotFound)
+	}
+	if !found {
+		tx.NoteMessage(ref)
+		if err := AddLiveBytes(tx, ref.Segment, ref.Size()); err != nil {
+			return err
+		}
+	}
+	if leased {
+		tx.After(func() { tx.index.Leases.Release(ref) })
+	}
+	prefix := mailrow.BlobPrefix(ref)
+	return tx.PutRow(mailrow.BucketRef, append(prefix[:], owner...), mailrow.RefRow(ref))
+}
+
+// DropRef takes back a reference; with the last one the blob's bytes are dead.
+func DropRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
+	prefix := mailrow.BlobPrefix(ref)
+	key := append(prefix[:], owner...)
+	if string(tx.GetRow(mailrow.BucketRef, key)) != string(mailrow.RefRow(ref)) {
+		return fmt.Errorf("reference of %q to the blob at %d in segment %08x: %w", owner, ref.Offset, ref.Segment, engine.ErrNotFound)
+	}
+	if err := tx.DeleteRow(mailrow.BucketRef, key); err != nil {
+		return err
+	}
+	if _, found, err := FindRef(tx, ref); err != nil || found {
+		return err
+	}
+	if tx.GetRow(mailrow.BucketStructure, prefix[:]) != nil {
+		if err := tx.DeleteRow(mailrow.BucketStructure, prefix[:]); err != nil {
+			return err
+		}
+	}
+	return AddLiveBytes(tx, ref.Segment, -ref.Size())
+}
+
+// live gives the bytes of a segment's records that are referred to.
+func LiveBytes(tx *Tx, segment uint32) (int64, error) {
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], segment)
+	row := tx.GetRow(mailrow.BucketLive, key[:])
+	if row == nil {
+		return 0, nil
+	}
+	if len(row) != 8 {
+		return 0, fmt.Errorf("live bytes of segment %08x: %w", segment, engine.ErrDamagedRow)
+	}
+	return int64(binary.BigEndian.Uint64(row)), nil
+}
+
+func AddLiveBytes(tx *Tx, segment uint32, size int64) error {
+	live, err := LiveBytes(tx, segment)
+	if err != nil {
+		return err
+	}
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], segment)
+	if live+size == 0 {
+		return tx.DeleteRow(mailrow.BucketLive, key[:])
+	}
+	return tx.PutRow(mailrow.BucketLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
+}
+
+// Owners gives all that refer to a blob.
+func Owners(tx *Tx, ref mailrow.BlobRef) (owners [][]byte, err error) {
+	prefix := mailrow.BlobPrefix(ref)
+	for k, row := range tx.Ascend(mailrow.BucketRef, prefix[:]) {
+		if !bytes.HasPrefix(k, prefix[:]) {
+			break
+		}
+		found, owner, err := mailrow.DecodeRef(k, row)
+		if err != nil {
+			return nil, err
+		}
+		if found == ref {
+			owners = append(owners, bytes.Clone(owner))
+		}
+	}
+	return owners, nil
+}
+
+// OwnerMessage returns the message that an owner stands for.
+func OwnerMessage(tx *Tx, owner []byte) (*mailrow.Message, error) {
+	if len(owner) != 13 || owner[0] != mailrow.OwnerMessage {
+		return nil, fmt.Errorf("owner %q of a blob: %w", owner, engine.ErrDamagedRow)
+	}
+	return tx.Message(binary.BigEndian.Uint32(owner[1:]), binary.BigEndian.Uint32(owner[5:]), binary.BigEndian.Uint32(owner[9:]))
+}

@@ -1,0 +1,94 @@
+package mailrow
+
+import (
+	"encoding/binary"
+
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/rowform"
+)
+
+// An ExpungedRow is one row of bktExpunged: version 1 | day 2 | gaps uvarint | modseq less floor
+// uvarint | UIDs, ascending ranges, each: 2 × what is between it and the one before, + 1 for more
+// than one UID, uvarint | then UIDs less 2 uvarint | crc32c 4.
+type ExpungedRow struct {
+	ModSeq uint64 // of the last removal; the row's key ends in it
+	Floor  uint64
+	Day    int
+	Gaps   uint32 // of the folder, after them
+	UIDs   []UIDRange
+}
+
+// A UIDRange is the UIDs from First to Last, both inclusive.
+type UIDRange struct{ First, Last uint32 }
+
+func ExpungedKey(mailbox, folder uint32, modSeq uint64) []byte {
+	key := FolderKey(mailbox, folder)
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 16), key[:]...), modSeq)
+}
+
+func (r *ExpungedRow) Row(key []byte) []byte {
+	b := append(make([]byte, 0, 3+5+10+6*len(r.UIDs)+rowform.SumSize), engine.RowVersion)
+	b = binary.BigEndian.AppendUint16(b, uint16(r.Day))
+	b = binary.AppendUvarint(b, uint64(r.Gaps))
+	b = binary.AppendUvarint(b, r.ModSeq-r.Floor)
+	next := uint64(1)
+	for _, u := range r.UIDs {
+		skip := 2 * (uint64(u.First) - next)
+		if more := u.Last - u.First; more > 0 {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, skip+1), uint64(more-1))
+		} else {
+			b = binary.AppendUvarint(b, skip)
+		}
+		next = uint64(u.Last) + 2 // one UID at least is between ranges
+	}
+	return BucketExpunged.Seal(key, b)
+}
+
+func (r *ExpungedRow) Decode(key, row []byte) error {
+	b, err := BucketExpunged.Open(key, row)
+	if err != nil {
+		return err
+	}
+	if len(key) != 16 || len(b) < 3 {
+		return engine.ErrDamagedRow
+	}
+	*r = ExpungedRow{ModSeq: binary.BigEndian.Uint64(key[8:]), Day: int(binary.BigEndian.Uint16(b[1:]))}
+	b = b[3:]
+	damaged := false
+	number := func(most uint64) uint64 {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > most {
+			damaged, b = true, nil
+			return 0
+		}
+		b = b[used:]
+		return n
+	}
+	r.Gaps = uint32(number(1<<32 - 1))
+	r.Floor = r.ModSeq - number(r.ModSeq)
+	for next := uint64(1); len(b) > 0; {
+		skip, more := number(1<<33-1), uint64(0)
+		if skip&1 == 1 {
+			more = 1 + number(1<<32-1)
+		}
+		first := next + skip/2
+		if first+more > 1<<32-1 {
+			damaged = true
+			break
+		}
+		r.UIDs = append(r.UIDs, UIDRange{uint32(first), uint32(first + more)})
+		next = first + more + 2
+	}
+	if damaged || len(r.UIDs) == 0 {
+		return engine.ErrDamagedRow
+	}
+	return nil
+}
+
+// Count is how many UIDs the row has.
+func (r *ExpungedRow) Count() (n uint32) {
+	for _, u := range r.UIDs {
+		n += u.Last - u.First + 1
+	}
+	return n
+}
