@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -14,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
-	"github.com/mailstead/mailstead/store/postings"
+	"github.com/mailstead/mailstead/store/textindex"
 )
 
 // maxProblems bounds what Check lists.
@@ -111,7 +110,7 @@ func mostSequence(bucket string) uint64 {
 	case mailrow.BucketFolderNum.Name():
 		return math.MaxUint32 - mailrow.FirstFolderNum
 	case mailrow.BucketTextTodo.Name():
-		return textResetting
+		return textindex.Resetting
 	}
 	return 0
 }
@@ -137,17 +136,21 @@ type messageCheck struct {
 	inbox    int // messages in INBOX folders
 	numbered int // folders that are not INBOX
 	accounts map[uint32]Usage
-	text     textCheck
+	text     *textindex.Check
 }
 
 // checkMessages verifies the message index in time and reads in proportion to it, and in memory to
 // the accounts: every row is looked up from the row that it goes with, and each bucket has as many
 // rows as were looked up.
 func (tx *Tx) checkMessages(p *problems) {
-	c := &messageCheck{problems: p, tx: tx, accounts: map[uint32]Usage{}}
-	p.each("list of messages to index", c.beginText)
+	c := &messageCheck{problems: p, tx: tx, accounts: map[uint32]Usage{}, text: textindex.NewCheck(&tx.Tx, p.add)}
+	p.each("list of messages to index", func() {
+		for range tx.TextTodos(0) {
+			continue // it reports damaged rows
+		}
+	})
 	p.each("mailboxes, folders and messages", c.checkMailboxes)
-	p.each("text index", c.checkText)
+	p.each("text index", c.text.Runs)
 	p.each("threads", c.checkThreads)
 	p.each("expunged messages", c.checkExpunged)
 	p.each("counters of accounts", c.checkAccounts)
@@ -271,7 +274,7 @@ func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 	if string(c.tx.GetRow(mailrow.BucketRef, append(prefix[:], mailrow.MessageOwner(m)...))) != string(mailrow.RefRow(m.Blob)) {
 		wrong("its blob at %d in segment %08x is not noted as referred to", m.Blob.Offset, m.Blob.Segment)
 	}
-	c.countTextMessage(m, f.Num)
+	c.text.Message(m, f.Num)
 	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
 	byFolder := mailrow.InboxOfKey(m, f.Num)
 	if string(c.tx.GetRow(mailrow.BucketInboxOf, byFolder[:])) != marks {
@@ -576,167 +579,6 @@ func (c *messageCheck) checkThreads() {
 			c.add("%w", err)
 		}
 	}
-}
-
-// A textCheck adds up the messages that should be in the text index, and those that are.
-type textCheck struct {
-	seed       maphash.Seed
-	want, have textSum
-	again      map[string]bool // messages with a note that one of their place is gone, which runs may have twice
-}
-
-// A textSum stands for a set of messages.
-type textSum struct {
-	n   int
-	sum uint64
-}
-
-func (c *textCheck) add(to *textSum, account uint32, place []byte) {
-	to.n++
-	to.sum += maphash.Bytes(c.seed, append(binary.BigEndian.AppendUint32(nil, account), place...))
-}
-
-func (c *messageCheck) beginText() {
-	c.text = textCheck{seed: maphash.MakeSeed(), again: map[string]bool{}}
-	for range c.tx.TextTodos(0) {
-		continue // which tells of damaged rows
-	}
-}
-
-// countTextMessage counts a message of the folder with a number.
-func (c *messageCheck) countTextMessage(m *Message, num uint32) {
-	if mailindex.IsUnindexed(&c.tx.Tx, m.Account, num, m.UID) {
-		return
-	}
-	place := InboxPos{Received: m.Received, UID: m.UID, Num: num}.Place()
-	c.text.add(&c.text.want, m.Account, place[:])
-}
-
-// countTextPlace counts a message that a run has.
-func (c *messageCheck) countTextPlace(r *textRun, place []byte) {
-	key := append(binary.BigEndian.AppendUint32(nil, r.account), place...)
-	noted := c.tx.GetRow(mailrow.BucketTextGone, key) != nil
-	at := mailrow.ParsePlace(place, 0)
-	switch {
-	case !c.tx.isThere(r.account, place):
-		if !noted {
-			c.add("run %d of the text index: nothing says that message %d of folder %08x is gone", r.id, at.UID, at.Num)
-		}
-		return
-	case noted && c.text.again[string(key)], noted && mailindex.IsUnindexed(&c.tx.Tx, r.account, at.Num, at.UID):
-		return // another message was in its place before
-	case noted:
-		c.text.again[string(key)] = true
-	}
-	c.text.add(&c.text.have, r.account, place)
-}
-
-// checkText verifies the text index: the form of its runs, and that each message is in one of them.
-func (c *messageCheck) checkText() {
-	for k, v := range c.tx.Ascend(mailrow.BucketTextGone, nil) {
-		if _, err := textGoneAt(k, v); err != nil {
-			c.add("%w", err)
-		}
-	}
-	places, words := 0, 0
-	runs, err := c.tx.textRuns(0)
-	if err != nil {
-		c.add("%w", err)
-		return
-	}
-	for i := range runs {
-		r := &runs[i]
-		p, w := c.checkTextRun(r)
-		places, words = places+p, words+w
-	}
-	if c.text.want != c.text.have {
-		c.add("%d messages should be in the text index, it has %d or others", c.text.want.n, c.text.have.n)
-	}
-	for bucket, rows := range map[*engine.Bucket]int{mailrow.BucketTextPlace: places, mailrow.BucketTextWord: words} {
-		if have := c.tx.Bucket(bucket).Stats().KeyN; have != rows {
-			c.add("%s has %d rows, the runs explain %d", bucket.Name(), have, rows)
-		}
-	}
-}
-
-// checkTextRun gives how many rows a run has.
-func (c *messageCheck) checkTextRun(r *textRun) (places, words int) {
-	if r.state != textReady { // what an interrupted merge has left
-		key := r.key()
-		return c.countRows(mailrow.BucketTextPlace, key[:]), c.countRows(mailrow.BucketTextWord, key[:])
-	}
-	all, err := c.tx.allPlaces(r)
-	if err != nil {
-		c.add("%w", err)
-		return 0, 0
-	}
-	if all[0] != r.newest || all[len(all)-1] != r.oldest {
-		c.add("run %d of the text index does not say of which time its messages are", r.id)
-	}
-	for i, place := range all {
-		if i > 0 && bytes.Compare(place[:], all[i-1][:]) >= 0 {
-			c.add("run %d of the text index: message %d is out of order", r.id, i)
-		}
-		c.countTextPlace(r, place[:])
-	}
-	return (len(all) + textPlaces - 1) / textPlaces, c.checkTextWords(r)
-}
-
-func (c *messageCheck) countRows(bucket *engine.Bucket, prefix []byte) (n int) {
-	for k := range c.tx.Ascend(bucket, prefix) {
-		if !bytes.HasPrefix(k, prefix) {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-// checkTextWords gives how many blocks of words a run has.
-func (c *messageCheck) checkTextWords(r *textRun) (blocks int) {
-	prefix := r.key()
-	var last []byte
-	var size int64
-	whole := true
-	for k, v := range c.tx.Ascend(mailrow.BucketTextWord, prefix[:]) {
-		if !bytes.HasPrefix(k, prefix[:]) {
-			break
-		}
-		blocks++
-		words, err := openWords(k, v)
-		if err != nil {
-			c.add("run %d: %w", r.id, err)
-			last, whole = append(last[:0], k[12:]...), false
-			continue
-		}
-		size += int64(len(words))
-		var block postings.BlockReader
-		block.Reset(words)
-		for {
-			more, err := block.Next()
-			if err == nil && more {
-				err = block.Entry().Each(r.docs, func(uint32) {})
-			}
-			if err != nil {
-				c.add("run %d of the text index: words up to %q: %w", r.id, k[12:], err)
-				break
-			}
-			if !more {
-				break
-			}
-			if bytes.Compare(block.Entry().Word, last) <= 0 {
-				c.add("run %d of the text index: word %q is out of order", r.id, block.Entry().Word)
-			}
-			last = append(last[:0], block.Entry().Word...)
-		}
-		if !bytes.Equal(last, k[12:]) {
-			c.add("run %d of the text index: words up to %q end with %q", r.id, k[12:], last)
-		}
-	}
-	if whole && size != r.bytes {
-		c.add("run %d of the text index counts %d bytes, it has %d", r.id, r.bytes, size)
-	}
-	return blocks
 }
 
 // checkExpunged verifies what is kept of messages that have left.

@@ -13,25 +13,25 @@
 // The sources are in layers; a file names only those beside and above it in this list.
 //
 //	ids.go, errors.go  ids, keys of times and numbers; errors
-//	store.go, tx.go    the store and a transaction, over those of package engine
+//	store.go, tx.go    the store and a transaction, over those of the packages below
 //	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go, secrets.go
 //	                   the records, their states and predicates, the tables that keep them, and
 //	                   which of their fields are sealed
-//	blobs.go, accepted.go, inbox.go, expunged.go, messages.go, folders.go, threads.go
-//	                   messages: their bytes, the walk through inboxes, changes, conversations
-//	text.go, text_runs.go, text_merge.go, text_search.go
-//	                   the text index: what is to be indexed, its runs, their merging, the search
+//	blobs.go, accepted.go
+//	                   the bytes of messages
+//	text.go            the text index, over package textindex
 //	entries.go, snapshot.go
 //	                   what each commit changed, and the whole store, for who keeps a copy of it
 //	compact.go         moving live messages out of segments
 //	rebuild.go, rebuild_messages.go, rebuild_counts.go
 //	                   a new database of a damaged one
+//	tables.go          the list of all tables
 //	open.go, migrate.go, check.go, drop_account.go
-//	                   Open, with the list of all tables; what it makes of older stores; Check; what
-//	                   an account has in all of them
+//	                   Open; what it makes of older stores; Check; what an account has in all tables
 //
 // Below are packages that know nothing of the records: engine (transactions, the committer, tables
-// and their indexes, entries), mailrow (rows and keys of the message index), segment (message
+// and their indexes, entries), mailrow (rows and keys of the message index), mailindex (folders,
+// messages, lists, threads, references to blobs), textindex (the search by words), segment (message
 // bytes), entry (what one commit changed), rowform (form and checksum of a row), postings (blocks
 // of the text index), keyfile (the file of the master key), diskroom and boltfile.
 //

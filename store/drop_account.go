@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/mailrow"
+	"github.com/mailstead/mailstead/store/textindex"
 )
 
 // An AccountRow names a record of an account.
@@ -49,21 +50,8 @@ func (tx *Tx) DropAccountRow(accountID string, row AccountRow) error {
 // messages are gone: the text index, conversations, tokens of spam and counts. It must not run
 // beside TidyText, PurgeText or AddText, which write what they have read before.
 func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) {
-	runs, err := tx.textRuns(account)
-	if err != nil {
-		return false, err
-	}
-	for i := range runs {
-		if runs[i].state == textDropping {
-			continue
-		}
-		runs[i].state = textDropping // or a run would miss some of its rows
-		if err := tx.putTextRun(&runs[i]); err != nil {
-			return false, err
-		}
-	}
-	if len(runs) > 0 {
-		_, err := tx.dropTextRows(&runs[0], rows)
+	dropped, err := textindex.DropAccount(&tx.Tx, account, rows)
+	if !dropped || err != nil {
 		return false, err
 	}
 	prefix := binary.BigEndian.AppendUint32(nil, account)

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
+	"github.com/mailstead/mailstead/store/textindex"
 )
 
 // A folderSum is what the messages of a folder add up to.
@@ -235,7 +236,7 @@ func (r *rebuilder) resetText() error {
 	var after []byte
 	for more := true; more; more = after != nil {
 		err := r.update(func(tx *Tx) (err error) {
-			after, err = mailindex.MarkAllUnindexed(&tx.Tx, after, unindexedFolders)
+			after, err = mailindex.MarkAllUnindexed(&tx.Tx, after, textindex.UnindexedFolders)
 			return err
 		})
 		if err != nil {

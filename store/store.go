@@ -84,16 +84,3 @@ func (s *Store) Clock() *clock.Clock { return s.clock }
 
 // NewID makes an id: prefix, "_", a lower-case ULID of 26 characters. Ids of one store rise.
 func (s *Store) NewID(prefix string) string { return prefix + "_" + s.ids.next(s.clock.Now()) }
-
-func newIndex(db *engine.DB, leases *segment.Leases, expunged int) *mailindex.Index {
-	return &mailindex.Index{DB: db, Leases: leases, Expunged: expunged, InboxOf: inboxOf, TextWake: make(chan struct{}, 1)}
-}
-
-// inboxOf gives the account and the id of a mailbox; "" where it has no record any more.
-func inboxOf(tx *engine.Tx, mailbox uint32) (account, id string) {
-	mb, err := MailboxByNum.Read(tx, NumKey(mailbox))
-	if err != nil {
-		return "", ""
-	}
-	return mb.AccountID, mb.ID
-}

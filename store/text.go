@@ -1,192 +1,83 @@
 package store
 
 import (
-	"errors"
-	"math"
-	"sort"
+	"context"
 
-	"github.com/mailstead/mailstead/store/engine"
-	"github.com/mailstead/mailstead/store/mailindex"
-	"github.com/mailstead/mailstead/store/mailrow"
-	"github.com/mailstead/mailstead/store/postings"
+	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/store/textindex"
 )
 
-// The text index finds messages by their words. It consists of runs, each of
-// which has the words of some messages of one account and does not change any more: a run numbers
-// its messages, newest first, and keeps for each word the numbers of those that have it, which
-// takes one byte or less for most. Few messages make a small run; small ones are merged into larger
-// ones, so that there are few. A search looks at the runs by time, newest first, and at each as a
-// whole.
-//
-// What the words of a message are, the caller says, some time after the message came: text_todo
-// knows per mailbox from which UID on none have been given, and which messages with lower UIDs came
-// later (those of external mailboxes do), and changes in the message's own transaction. So nothing
-// is ever missed, and a store that has no index yet is one in which everything is to do.
-//
-// A deleted message is found no more, since a search looks whether it is there. Its words stay
-// until its run is made anew, because many of its messages are gone, or because one has been for a
-// day (text_gone).
+// The text index, see package textindex.
+type (
+	// A TextTerm is a word that messages have, or, with Prefix, how a word of theirs begins.
+	TextTerm = textindex.Term
+	// A TextBatch gathers the words of messages of one account, which become searchable together.
+	TextBatch = textindex.Batch
+	// A TextWork is some messages that are to be indexed together, and what that leaves to do.
+	TextWork = textindex.Work
+	// TextLimits bound a TextWork.
+	TextLimits = textindex.Limits
+	// An InboxSearch walks the messages of an InboxQuery that have words, newest first.
+	InboxSearch = textindex.Search
+)
 
-// ErrTextDamaged is returned for rows of the text index that cannot have been written; ResetText
-// helps.
-var ErrTextDamaged = postings.ErrDamaged
+var (
+	// ErrTextDamaged is returned for rows of the text index that cannot have been written;
+	// ResetText helps.
+	ErrTextDamaged = textindex.ErrDamaged
+	// ErrTextOrder is returned for messages of a batch that do not come newest first, or are too
+	// many.
+	ErrTextOrder = textindex.ErrOrder
+)
+
+// NewTextBatch begins a batch.
+func NewTextBatch(account uint32) *TextBatch { return textindex.NewBatch(account) }
 
 // TextWake gives a value some time after mail has come that is to be indexed.
 func (s *Store) TextWake() <-chan struct{} { return s.index.TextWake }
 
-// A TextWork is some messages that are to be indexed together, newest first, and what that leaves
-// to do.
-type TextWork struct {
-	Messages []Message
-	Done     []TextTodo
-	More     bool // there are others
-}
-
-// TextLimits bound a TextWork: its messages, those of one folder, and the bytes of them, each
-// counted up to a bound.
-type TextLimits struct {
-	Most, Each int
-	Bytes      int64
-	Message    int64 // what a message counts at most
-}
-
 // TextWork picks what of an account is indexed next.
 func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
-	p := textPicker{tx: tx, limits: l}
-	for t := range tx.TextTodos(account) {
-		if t.Num != p.from.Num {
-			p.from, p.to, p.each, p.validity = TextTodo{Num: t.Num, UID: math.MaxUint32}, 0, 0, 0
-			f, err := mailindex.TextFolder(&tx.Tx, t)
-			switch {
-			case err == nil:
-				p.validity = f.UIDValidity
-			case !errors.Is(err, ErrNotFound):
-				return nil, err
-			}
-		}
-		if err := p.pick(t); err != nil {
-			return nil, err
-		}
-	}
-	sort.Slice(p.work.Messages, func(i, j int) bool {
-		a, b := &p.work.Messages[i], &p.work.Messages[j]
-		return mailrow.ComparePos(InboxPos{Received: b.Received, UID: b.UID, Num: b.Num}, InboxPos{Received: a.Received, UID: a.UID, Num: a.Num}) < 0
-	})
-	return &p.work, tx.Err()
+	return textindex.PickWork(&tx.Tx, account, l)
 }
 
-// A textPicker picks messages of one folder after the other.
-type textPicker struct {
-	tx       *Tx
-	limits   TextLimits
-	work     TextWork
-	bytes    int64
-	each     int
-	from     TextTodo // of the folder, what is to do from a UID on
-	to       uint32   // up to where, exclusive, that is picked
-	validity uint32   // UIDVALIDITY of the folder
-	finished bool     // the limits are reached
+// SearchInbox begins a search, see textindex.NewSearch.
+func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSearch, error) {
+	return textindex.NewSearch(&tx.Tx, q, terms, cost)
 }
 
-func (p *textPicker) full() bool {
-	p.finished = p.finished || len(p.work.Messages) >= p.limits.Most || p.bytes >= p.limits.Bytes
-	return p.finished || p.each >= p.limits.Each
-}
-
-func (p *textPicker) add(m Message, num uint32) {
-	m.Num = num
-	p.work.Messages = append(p.work.Messages, m)
-	p.bytes += min(int64(m.Blob.Length), p.limits.Message)
-	p.each++
-}
-
-func (p *textPicker) done(t TextTodo) {
-	t.Validity = p.validity
-	p.work.Done = append(p.work.Done, t)
-}
-
-func (p *textPicker) pick(t TextTodo) error {
-	switch {
-	case !t.Single:
-		return p.pickFrom(t)
-	case t.UID >= p.from.UID: // it is among those from `from` on
-		if t.UID < p.to {
-			p.done(t)
-		}
-		return nil
-	case p.full():
-		p.work.More = true
-		return nil
-	}
-	p.done(t)
-	mailbox, folder := p.tx.FolderOfNum(t.Num)
-	for m := range p.tx.Messages(mailbox, folder, t.UID, t.UID) {
-		p.add(m, t.Num)
-	}
-	return nil
-}
-
-// pickFrom picks messages from a UID on.
-func (p *textPicker) pickFrom(t TextTodo) error {
-	p.from, p.to = t, t.UID
-	mailbox, folder := p.tx.FolderOfNum(t.Num)
-	for m := range p.tx.Messages(mailbox, folder, t.UID, math.MaxUint32) {
-		if p.full() {
-			p.work.More = true
-			t.UID = p.to
-			p.done(t)
-			return nil
-		}
-		p.add(m, t.Num)
-		p.to = m.UID + 1
-	}
-	f, err := mailindex.TextFolder(&p.tx.Tx, t)
-	switch {
-	case err == nil:
-		p.to = max(p.to, f.UIDNext)
-	case !errors.Is(err, ErrNotFound):
-		return err
-	}
-	t.UID = p.to
-	p.done(t)
-	return nil
-}
-
-// unindexedFolders is how many folders one transaction of ResetText looks at.
-const unindexedFolders = 3000
-
-// textResetting is the sequence of bktTextTodo from ResetText's first transaction to its last, by
-// which TidyText knows one that did not come to its end.
-const textResetting = 1
-
-// ResetText forgets the text index, so that all of it is to be made anew: at first it notes all
-// mail as not indexed, which searches look at message by message, some folders in each transaction,
-// then it drops the index. One call at a time, and neither AddText nor TidyText beside it.
-func (s *Store) ResetText() error {
-	err := s.Update(func(tx *Tx) error {
-		if err := tx.EmptyBucket(mailrow.BucketTextTodo); err != nil { // its rows may be what is damaged
-			return err
-		}
-		return tx.SetSequence(mailrow.BucketTextTodo, textResetting)
-	})
-	var after []byte
-	for more := true; more && err == nil; more = after != nil {
-		next := after
-		err = s.Update(func(tx *Tx) (err error) {
-			next, err = mailindex.MarkAllUnindexed(&tx.Tx, after, unindexedFolders)
-			return err
-		})
-		after = next
-	}
+// AddText makes the messages of the batch searchable and notes what that leaves to do. What also
+// writes, if it is not nil, goes with it.
+func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) error {
+	batch, err := b.Prepare()
 	if err != nil {
 		return err
 	}
+	killpoint.At("text.add")
 	return s.Update(func(tx *Tx) error {
-		for _, i := range []*engine.Bucket{mailrow.BucketTextRun, mailrow.BucketTextPlace, mailrow.BucketTextWord, mailrow.BucketTextGone} {
-			if err := tx.EmptyBucket(i); err != nil {
+		for _, t := range done {
+			if err := tx.TextDone(t); err != nil {
 				return err
 			}
 		}
-		return tx.SetSequence(mailrow.BucketTextTodo, 0)
+		if also != nil {
+			if err := also(tx); err != nil {
+				return err
+			}
+		}
+		return batch.Write(&tx.Tx)
 	})
 }
+
+// TidyText merges the runs of an account, see textindex.Index.Tidy.
+func (s *Store) TidyText(ctx context.Context, account uint32) error {
+	return s.textIndex().Tidy(ctx, account)
+}
+
+// PurgeText rewrites runs of which messages are gone, see textindex.Index.Purge.
+func (s *Store) PurgeText(ctx context.Context) error { return s.textIndex().Purge(ctx) }
+
+// ResetText forgets the text index, see textindex.Index.Reset.
+func (s *Store) ResetText() error { return s.textIndex().Reset() }
+
+func (s *Store) textIndex() *textindex.Index { return &textindex.Index{Index: s.index} }

@@ -1,7 +1,7 @@
 // Package mailindex is the message index of a store: the folders of mailboxes, the messages in
 // them, the lists by which they are shown, their threads, the UIDs that have left a folder, and who
-// refers to the bytes of a message. Every change keeps all of them, and the counters, in step in one
-// transaction. It does not know whose mailboxes these are, nor where the bytes are.
+// refers to the bytes of a message. Every change keeps all of them, and the counters, in step in
+// one transaction. It does not know whose mailboxes these are, nor where the bytes are.
 package mailindex
 
 import (

@@ -49,8 +49,8 @@ func (tx *Tx) Thread(account uint32, n mailrow.ThreadNode) (root mailrow.ThreadN
 	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, engine.ErrDamagedRow)
 }
 
-// ThreadRow reads the row of a key; seen is the day when a message last had to do with it, 0 in rows
-// from before that was noted.
+// ThreadRow reads the row of a key; seen is the day when a message last had to do with it, 0 in
+// rows from before that was noted.
 func ThreadRow(tx *Tx, key []byte) (up mailrow.ThreadNode, seen uint16, found bool, err error) {
 	row := tx.GetRow(mailrow.BucketThread, key)
 	if len(row) == 0 {

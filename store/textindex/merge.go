@@ -1,4 +1,4 @@
-package store
+package textindex
 
 import (
 	"bytes"
@@ -18,27 +18,27 @@ import (
 const (
 	textRunDocs  = 30_000
 	textRunBytes = 8 << 20   // of blocks; a run that has reached this or half of textRunDocs stays as it is
-	textFan      = 8         // runs of one size that become one
+	fan          = 8         // runs of one size that become one
 	textPiece    = 256 << 10 // bytes that one transaction of a merge writes, so that others wait for a moment only
 	textDropRows = 500       // that one transaction deletes
 )
 
-// TidyText merges the runs of an account, or of all if that is 0, of which there are too many, and
-// deletes what merges that did not come to their end have left. A ResetText that did not is done
+// Tidy merges the runs of an account, or of all if that is 0, of which there are too many, and
+// deletes what merges that did not come to their end have left. A Reset that did not is done
 // again. One call at a time, and no AddText beside it.
-func (s *Store) TidyText(ctx context.Context, account uint32) error {
+func (s *Index) Tidy(ctx context.Context, account uint32) error {
 	for {
 		var runs []textRun
 		resetting := false
-		err := s.View(func(tx *Tx) (err error) {
-			resetting = tx.Bucket(mailrow.BucketTextTodo).Sequence() == textResetting
+		err := s.View(func(tx *mailindex.Tx) (err error) {
+			resetting = tx.Bucket(mailrow.BucketTextTodo).Sequence() == Resetting
 			if !resetting {
-				runs, err = tx.textRuns(account)
+				runs, err = textRuns(tx, account)
 			}
 			return err
 		})
 		if resetting {
-			return s.ResetText()
+			return s.Reset()
 		}
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func textGroup(runs []textRun) []textRun {
 		}
 		at := size{r.account, bits.Len(uint(r.docs)) / 3}
 		groups[at] = append(groups[at], r)
-		if len(groups[at]) == textFan {
+		if len(groups[at]) == fan {
 			return textGroupFits(groups[at])
 		}
 	}
@@ -95,10 +95,10 @@ func textGroupFits(runs []textRun) []textRun {
 }
 
 // mergeText makes one run of several, without the messages that are gone and those of drop.
-func (s *Store) mergeText(ctx context.Context, old []textRun, drop map[textPlace]bool) error {
+func (s *Index) mergeText(ctx context.Context, old []textRun, drop map[textPlace]bool) error {
 	var d *textRunData
-	err := s.View(func(tx *Tx) (err error) {
-		d, err = tx.mergedText(old, drop)
+	err := s.View(func(tx *mailindex.Tx) (err error) {
+		d, err = mergedText(tx, old, drop)
 		return err
 	})
 	if err != nil {
@@ -108,16 +108,16 @@ func (s *Store) mergeText(ctx context.Context, old []textRun, drop map[textPlace
 	if err != nil {
 		return err
 	}
-	err = s.Update(func(tx *Tx) error {
+	err = s.Update(func(tx *mailindex.Tx) error {
 		if run != nil {
 			run.state = textReady
-			if err := tx.putTextRun(run); err != nil {
+			if err := putTextRun(tx, run); err != nil {
 				return err
 			}
 		}
 		for _, r := range old {
 			r.state = textDropping
-			if err := tx.putTextRun(&r); err != nil {
+			if err := putTextRun(tx, &r); err != nil {
 				return err
 			}
 		}
@@ -135,11 +135,11 @@ func (s *Store) mergeText(ctx context.Context, old []textRun, drop map[textPlace
 }
 
 // writeText writes the rows of a run, which is not searched yet; nil if it has no messages.
-func (s *Store) writeText(ctx context.Context, d *textRunData) (run *textRun, err error) {
+func (s *Index) writeText(ctx context.Context, d *textRunData) (run *textRun, err error) {
 	if len(d.places) == 0 {
 		return nil, nil
 	}
-	err = s.Update(func(tx *Tx) error {
+	err = s.Update(func(tx *mailindex.Tx) error {
 		run, err = d.start(tx, textBuilding)
 		return err
 	})
@@ -157,7 +157,7 @@ func (s *Store) writeText(ctx context.Context, d *textRunData) (run *textRun, er
 			size += len(rows[n].value)
 			n++
 		}
-		if err := s.Update(func(tx *Tx) error { return tx.putTextRows(rows[:n]) }); err != nil {
+		if err := s.Update(func(tx *mailindex.Tx) error { return putTextRows(tx, rows[:n]) }); err != nil {
 			return nil, err
 		}
 		rows = rows[n:]
@@ -166,14 +166,14 @@ func (s *Store) writeText(ctx context.Context, d *textRunData) (run *textRun, er
 }
 
 // dropTextRun deletes a run that is not searched any more.
-func (s *Store) dropTextRun(ctx context.Context, r *textRun) error {
+func (s *Index) dropTextRun(ctx context.Context, r *textRun) error {
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		killpoint.At("text.drop")
-		err := s.Update(func(tx *Tx) (err error) {
-			done, err = tx.dropTextRows(r, textDropRows)
+		err := s.Update(func(tx *mailindex.Tx) (err error) {
+			done, err = dropTextRows(tx, r, textDropRows)
 			return err
 		})
 		if err != nil {
@@ -184,19 +184,19 @@ func (s *Store) dropTextRun(ctx context.Context, r *textRun) error {
 }
 
 // mergedText reads the runs and gives what they come to together.
-func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textRunData, error) {
+func mergedText(tx *mailindex.Tx, runs []textRun, drop map[textPlace]bool) (*textRunData, error) {
 	d := &textRunData{account: runs[0].account}
 	var parts []*postings.Part
 	for i := range runs {
-		places, err := tx.allPlaces(&runs[i])
+		places, err := allPlaces(tx, &runs[i])
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, &postings.Part{Words: tx.textWords(&runs[i], nil), Places: places})
+		parts = append(parts, &postings.Part{Words: wordsFrom(tx, &runs[i], nil), Places: places})
 	}
 	var err error
 	d.places, d.blocks, d.size, err = postings.Merge(parts, func(place textPlace) bool {
-		return !drop[place] && tx.isThere(d.account, place[:])
+		return !drop[place] && isThere(tx, d.account, place[:])
 	})
 	if err != nil {
 		return nil, fmt.Errorf("merge runs of the text index: %w", err)
@@ -205,7 +205,7 @@ func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textRunData,
 }
 
 // isThere tells whether the message of a place is there.
-func (tx *Tx) isThere(account uint32, place []byte) bool {
+func isThere(tx *mailindex.Tx, account uint32, place []byte) bool {
 	at := mailrow.ParsePlace(place, 0)
 	mailbox, folder := tx.FolderOfNum(at.Num)
 	key := mailrow.MessageKey(mailbox, folder, at.UID)
@@ -218,11 +218,11 @@ const (
 	textGoneMost = 100_000 // deleted messages that are looked at at a time
 )
 
-// PurgeText makes runs anew of which an eighth of the messages is gone, or one has been for a day.
-// One call at a time, and no AddText or TidyText beside it.
-func (s *Store) PurgeText(ctx context.Context) error {
+// Purge makes runs anew of which an eighth of the messages is gone, or one has been for a day.
+// One call at a time, and no AddText or Tidy beside it.
+func (s *Index) Purge(ctx context.Context) error {
 	var accounts []uint32
-	err := s.View(func(tx *Tx) error {
+	err := s.View(func(tx *mailindex.Tx) error {
 		c := tx.Bucket(mailrow.BucketTextGone).Cursor()
 		for k, _ := c.First(); len(k) >= 4; {
 			account := binary.BigEndian.Uint32(k)
@@ -242,15 +242,15 @@ func (s *Store) PurgeText(ctx context.Context) error {
 	return err
 }
 
-// purgeText is PurgeText of one account.
-func (s *Store) purgeText(ctx context.Context, account uint32) error {
+// purgeText is Purge of one account.
+func (s *Index) purgeText(ctx context.Context, account uint32) error {
 	p := textPurge{drop: map[uint64]map[textPlace]bool{}}
-	err := s.View(func(tx *Tx) (err error) {
-		p.gone, err = tx.textGoneOf(account)
+	err := s.View(func(tx *mailindex.Tx) (err error) {
+		p.gone, err = textGoneOf(tx, account)
 		if err != nil {
 			return err
 		}
-		runs, err := tx.textRuns(account)
+		runs, err := textRuns(tx, account)
 		if err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ type textPurge struct {
 }
 
 // findStale goes through the runs, the newest first: that is the one to keep what several have.
-func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
+func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) error {
 	before := tx.Now().Add(-textGoneFor)
 	again := map[textPlace]bool{}
 	var kept []textPlace
@@ -283,7 +283,7 @@ func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 		if r.state != textReady {
 			continue
 		}
-		places, err := tx.allPlaces(&r)
+		places, err := allPlaces(tx, &r)
 		if err != nil {
 			return err
 		}
@@ -294,7 +294,7 @@ func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 			if !gone {
 				continue
 			}
-			if !again[place] && tx.isThere(account, place[:]) {
+			if !again[place] && isThere(tx, account, place[:]) {
 				again[place] = true // there is a message in the place again, and this is the first run that has it
 				continue
 			}
@@ -313,14 +313,14 @@ func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 	}
 	// The notes of places whose messages of now are not indexed stay: a run may have them twice.
 	for place := range p.gone {
-		if at := mailrow.ParsePlace(place[:], 0); mailindex.IsUnindexed(&tx.Tx, account, at.Num, at.UID) {
+		if at := mailrow.ParsePlace(place[:], 0); mailindex.IsUnindexed(tx, account, at.Num, at.UID) {
 			delete(p.gone, place)
 		}
 	}
 	return nil
 }
 
-func (tx *Tx) textGoneOf(account uint32) (map[textPlace]time.Time, error) {
+func textGoneOf(tx *mailindex.Tx, account uint32) (map[textPlace]time.Time, error) {
 	gone := map[textPlace]time.Time{}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
 	for k, v := range tx.Ascend(mailrow.BucketTextGone, prefix) {
@@ -345,7 +345,7 @@ func textGoneAt(key, row []byte) (at time.Time, err error) {
 		}
 	}
 	if err == nil && (len(key) != 4+mailrow.PlaceSize || len(row) != 8) {
-		err = ErrTextDamaged
+		err = ErrDamaged
 	}
 	if err != nil {
 		return at, fmt.Errorf("deleted message %x of the text index: %w", key, err)
@@ -354,7 +354,7 @@ func textGoneAt(key, row []byte) (at time.Time, err error) {
 }
 
 // deleteTextGone deletes the notes of messages that no run has any more.
-func (s *Store) deleteTextGone(ctx context.Context, account uint32, gone map[textPlace]time.Time) error {
+func (s *Index) deleteTextGone(ctx context.Context, account uint32, gone map[textPlace]time.Time) error {
 	var keys [][]byte
 	for place := range gone {
 		keys = append(keys, append(binary.BigEndian.AppendUint32(nil, account), place[:]...))
@@ -364,7 +364,7 @@ func (s *Store) deleteTextGone(ctx context.Context, account uint32, gone map[tex
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := s.Update(func(tx *Tx) error {
+		err := s.Update(func(tx *mailindex.Tx) error {
 			for _, key := range piece {
 				if err := tx.DeleteRow(mailrow.BucketTextGone, key); err != nil {
 					return err

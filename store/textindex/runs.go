@@ -1,4 +1,4 @@
-package store
+package textindex
 
 import (
 	"bytes"
@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailindex"
 	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 	"github.com/mailstead/mailstead/store/rowform"
@@ -55,8 +55,8 @@ func (r *textRun) row() []byte {
 
 // ofText is what open answers of a row of the text index, which is made anew where it is damaged.
 func ofText(row []byte, err error) ([]byte, error) {
-	if errors.Is(err, ErrDamagedRow) {
-		err = ErrTextDamaged
+	if errors.Is(err, engine.ErrDamagedRow) {
+		err = ErrDamaged
 	}
 	return row, err
 }
@@ -67,7 +67,7 @@ func (r *textRun) decode(key, row []byte) error {
 		return err
 	}
 	if len(key) != 12 || len(row) != textRunRowSize || row[1] > textDropping {
-		return ErrTextDamaged
+		return ErrDamaged
 	}
 	*r = textRun{
 		account: binary.BigEndian.Uint32(key), id: binary.BigEndian.Uint64(key[4:]), state: row[1],
@@ -75,13 +75,13 @@ func (r *textRun) decode(key, row []byte) error {
 		newest: textPlace(row[14:30]), oldest: textPlace(row[30:46]),
 	}
 	if r.docs > textRunDocs || r.docs == 0 {
-		return ErrTextDamaged
+		return ErrDamaged
 	}
 	return nil
 }
 
 // textRuns gives the runs of an account, or of all accounts if that is 0, oldest first.
-func (tx *Tx) textRuns(account uint32) (runs []textRun, err error) {
+func textRuns(tx *mailindex.Tx, account uint32) (runs []textRun, err error) {
 	var prefix []byte
 	if account != 0 {
 		prefix = binary.BigEndian.AppendUint32(nil, account)
@@ -99,7 +99,7 @@ func (tx *Tx) textRuns(account uint32) (runs []textRun, err error) {
 	return runs, nil
 }
 
-func (tx *Tx) putTextRun(r *textRun) error {
+func putTextRun(tx *mailindex.Tx, r *textRun) error {
 	key := r.key()
 	return tx.PutRow(mailrow.BucketTextRun, key[:], r.row())
 }
@@ -108,7 +108,7 @@ func (tx *Tx) putTextRun(r *textRun) error {
 const textPlaces = 250
 
 // textPlacesFrom gives the places of the messages of a run from a multiple of textPlaces on.
-func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
+func textPlacesFrom(tx *mailindex.Tx, run *textRun, number int) ([]byte, error) {
 	of := run.key()
 	key := binary.BigEndian.AppendUint32(of[:], uint32(number))
 	row, err := tx.GetRow(mailrow.BucketTextPlace, key), error(nil)
@@ -120,7 +120,7 @@ func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
 		}
 	}
 	if err == nil && (want <= 0 || len(row) != want) {
-		err = ErrTextDamaged
+		err = ErrDamaged
 	}
 	if err != nil {
 		return nil, fmt.Errorf("messages %d of run %x of the text index: %w", number, of, err)
@@ -129,10 +129,10 @@ func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
 }
 
 // allPlaces gives the places of all messages of a run.
-func (tx *Tx) allPlaces(run *textRun) ([]textPlace, error) {
+func allPlaces(tx *mailindex.Tx, run *textRun) ([]textPlace, error) {
 	places := make([]textPlace, 0, run.docs)
 	for n := 0; n < run.docs; n += textPlaces {
-		row, err := tx.textPlacesFrom(run, n)
+		row, err := textPlacesFrom(tx, run, n)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +171,7 @@ func openWords(key, row []byte) ([]byte, error) {
 }
 
 // start gives the run a number and its row.
-func (d *textRunData) start(tx *Tx, state byte) (*textRun, error) {
+func (d *textRunData) start(tx *mailindex.Tx, state byte) (*textRun, error) {
 	id, err := tx.Next(mailrow.BucketTextRun)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (d *textRunData) start(tx *Tx, state byte) (*textRun, error) {
 		account: d.account, id: id, state: state, docs: len(d.places), bytes: d.size,
 		newest: d.places[0], oldest: d.places[len(d.places)-1],
 	}
-	return r, tx.putTextRun(r)
+	return r, putTextRun(tx, r)
 }
 
 // all gives the rows that a run has besides its own, each bucket in its order.
@@ -201,7 +201,7 @@ func (d *textRunData) all(r *textRun) (rows []textRow) {
 	return rows
 }
 
-func (tx *Tx) putTextRows(rows []textRow) error {
+func putTextRows(tx *mailindex.Tx, rows []textRow) error {
 	for _, row := range rows {
 		tx.Bucket(row.bucket).FillPercent = 1 // a run's rows come in their order and stay as they are
 		if err := tx.PutRow(row.bucket, row.key, row.value); err != nil {
@@ -212,7 +212,7 @@ func (tx *Tx) putTextRows(rows []textRow) error {
 }
 
 // dropTextRows deletes up to limit rows of a run, and its own row with the last of them.
-func (tx *Tx) dropTextRows(r *textRun, limit int) (done bool, err error) {
+func dropTextRows(tx *mailindex.Tx, r *textRun, limit int) (done bool, err error) {
 	prefix := r.key()
 	for _, bucket := range []*engine.Bucket{mailrow.BucketTextPlace, mailrow.BucketTextWord} {
 		for k := range tx.Ascend(bucket, prefix[:]) {
@@ -230,12 +230,12 @@ func (tx *Tx) dropTextRows(r *textRun, limit int) (done bool, err error) {
 	return true, tx.DeleteRow(mailrow.BucketTextRun, prefix[:])
 }
 
-// ErrTextOrder is returned for messages of a batch that do not come newest first, or are too many.
-var ErrTextOrder = errors.New("messages of a text batch come newest first, at most 30000")
+// ErrOrder is returned for messages of a batch that do not come newest first, or are too many.
+var ErrOrder = errors.New("messages of a text batch come newest first, at most 30000")
 
-// A TextBatch gathers the words of messages in INBOX folders of one account, which become
+// A Batch gathers the words of messages in INBOX folders of one account, which become
 // searchable together.
-type TextBatch struct {
+type Batch struct {
 	account uint32
 	places  []textPlace
 	index   map[string]int
@@ -243,17 +243,17 @@ type TextBatch struct {
 	err     error
 }
 
-// NewTextBatch begins a batch.
-func NewTextBatch(account uint32) *TextBatch {
-	return &TextBatch{account: account, index: map[string]int{}}
+// NewBatch begins a batch.
+func NewBatch(account uint32) *Batch {
+	return &Batch{account: account, index: map[string]int{}}
 }
 
 // Message says which message the words that follow are of. Messages come newest first, in the order
 // of InboxPos.
-func (b *TextBatch) Message(at InboxPos) {
+func (b *Batch) Message(at mailrow.InboxPos) {
 	place := at.Place()
 	if n := len(b.places); n == textRunDocs || n > 0 && bytes.Compare(place[:], b.places[n-1][:]) >= 0 {
-		b.err = ErrTextOrder
+		b.err = ErrOrder
 		return
 	}
 	b.places = append(b.places, place)
@@ -261,7 +261,7 @@ func (b *TextBatch) Message(at InboxPos) {
 
 // Word adds a word of the message, of which the first 255 bytes count. It may come as often as it
 // likes.
-func (b *TextBatch) Word(word []byte) {
+func (b *Batch) Word(word []byte) {
 	if len(b.places) == 0 || len(word) == 0 {
 		return
 	}
@@ -279,10 +279,10 @@ func (b *TextBatch) Word(word []byte) {
 }
 
 // Len is how many messages the batch has.
-func (b *TextBatch) Len() int { return len(b.places) }
+func (b *Batch) Len() int { return len(b.places) }
 
 // run does what can be done before the transaction.
-func (b *TextBatch) run() *textRunData {
+func (b *Batch) run() *textRunData {
 	words := slices.AppendSeq(make([]string, 0, len(b.index)), maps.Keys(b.index))
 	slices.Sort(words)
 	var w postings.BlockWriter
@@ -294,32 +294,45 @@ func (b *TextBatch) run() *textRunData {
 	return d
 }
 
-// AddText makes the messages of the batch searchable and notes what that leaves to do. What also
-// writes, if it is not nil, goes with it.
-func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) error {
+// A Prepared batch can be written.
+type Prepared struct{ *textRunData }
+
+// Prepare does what can be done before the transaction. The error is ErrOrder.
+func (b *Batch) Prepare() (Prepared, error) {
 	if b.err != nil {
-		return b.err
+		return Prepared{}, b.err
 	}
-	d := b.run()
-	killpoint.At("text.add")
-	return s.Update(func(tx *Tx) error {
-		for _, t := range done {
-			if err := tx.TextDone(t); err != nil {
-				return err
-			}
+	return Prepared{b.run()}, nil
+}
+
+// Write makes the messages of the batch searchable.
+func (p Prepared) Write(tx *mailindex.Tx) error {
+	if len(p.places) == 0 {
+		return nil
+	}
+	run, err := p.start(tx, textReady)
+	if err != nil {
+		return err
+	}
+	return putTextRows(tx, p.all(run))
+}
+
+// DropAccount deletes the runs of an account, about so many rows of them. It must not run beside
+// what writes the index.
+func DropAccount(tx *mailindex.Tx, account uint32, rows int) (done bool, err error) {
+	runs, err := textRuns(tx, account)
+	if len(runs) == 0 || err != nil {
+		return err == nil, err
+	}
+	for i := range runs {
+		if runs[i].state == textDropping {
+			continue
 		}
-		if also != nil {
-			if err := also(tx); err != nil {
-				return err
-			}
+		runs[i].state = textDropping // or a run would miss some of its rows
+		if err := putTextRun(tx, &runs[i]); err != nil {
+			return false, err
 		}
-		if len(d.places) == 0 {
-			return nil
-		}
-		run, err := d.start(tx, textReady)
-		if err != nil {
-			return err
-		}
-		return tx.putTextRows(d.all(run))
-	})
+	}
+	_, err = dropTextRows(tx, &runs[0], rows)
+	return false, err
 }

@@ -1,4 +1,4 @@
-package store
+package textindex
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store/postings"
 )
 
-// A TextTerm is a word that messages have, or, with Prefix, how a word of theirs begins.
-type TextTerm struct {
+// A Term is a word that messages have, or, with Prefix, how a word of theirs begins.
+type Term struct {
 	Word   string
 	Prefix bool
 }
@@ -29,7 +29,7 @@ type textWords struct {
 }
 
 // textWords begins at the block that has from, or the first word after it.
-func (tx *Tx) textWords(run *textRun, from []byte) *textWords {
+func wordsFrom(tx *mailindex.Tx, run *textRun, from []byte) *textWords {
 	w := &textWords{prefix: run.key(), c: tx.Bucket(mailrow.BucketTextWord).Cursor()}
 	w.k, w.v = w.c.Seek(append(w.prefix[:], from...))
 	w.open()
@@ -71,29 +71,29 @@ func (w *textWords) Next() (bool, error) {
 // Entry is the word that Next has moved to.
 func (w *textWords) Entry() *postings.Entry { return w.block.Entry() }
 
-// An InboxSearch walks the messages that an InboxQuery selects and that have words, newest first.
-type InboxSearch struct {
-	tx    *Tx
-	terms [][]TextTerm
+// An Search walks the messages that an InboxQuery selects and that have words, newest first.
+type Search struct {
+	tx    *mailindex.Tx
+	terms [][]Term
 	walk  *mailindex.InboxWalk
 	open  bool // walk has a message
 	runs  []searchRun
 	cost  int
 	most  int
 	cut   bool
-	at    InboxPos // of the inbox's messages the last that was looked at
+	at    mailrow.InboxPos // of the inbox's messages the last that was looked at
 }
 
-// SearchInbox begins a search in the text index for messages of q that have, for each list of
+// NewSearch begins a search in the text index for messages of q that have, for each list of
 // terms, one of the list; q.Account is given always. It takes time for about cost bytes of the
 // index. Messages that TextWaiting tells of are not found, or by the words of others that were in
 // their places.
-func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSearch, error) {
-	runs, err := tx.textRuns(q.Account)
+func NewSearch(tx *mailindex.Tx, q mailindex.InboxQuery, terms [][]Term, cost int) (*Search, error) {
+	runs, err := textRuns(tx, q.Account)
 	if err != nil {
 		return nil, err
 	}
-	s := &InboxSearch{tx: tx, walk: mailindex.WalkInbox(&tx.Tx, q), most: cost, terms: terms}
+	s := &Search{tx: tx, walk: mailindex.WalkInbox(tx, q), most: cost, terms: terms}
 	s.open = s.walk.Next()
 	for _, r := range runs {
 		if r.state == textReady {
@@ -106,16 +106,16 @@ func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSea
 
 // Next gives the next message. Behind the last one, and where the search has cost what it may, ok
 // is false.
-func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
+func (s *Search) Next() (at mailrow.InboxPos, marks mailindex.Marks, ok bool, err error) {
 	for s.open {
-		if s.cost > s.most && s.at != (InboxPos{}) {
+		if s.cost > s.most && s.at != (mailrow.InboxPos{}) {
 			s.cut = true
 			break
 		}
 		want := s.walk.Pos.Place()
 		found, place, err := s.candidate(want)
 		if err != nil || !found || s.cut {
-			return InboxPos{}, Marks{}, false, err
+			return mailrow.InboxPos{}, mailindex.Marks{}, false, err
 		}
 		s.at = s.walk.Pos
 		if place == want {
@@ -125,15 +125,15 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 		}
 		s.skipTo(place)
 	}
-	return InboxPos{}, Marks{}, false, nil
+	return mailrow.InboxPos{}, mailindex.Marks{}, false, nil
 }
 
 // Cut tells whether the search ended because it had cost what it may, and the place that is the
 // Before of the query that goes on.
-func (s *InboxSearch) Cut() (InboxPos, bool) { return s.at, s.cut }
+func (s *Search) Cut() (mailrow.InboxPos, bool) { return s.at, s.cut }
 
 // skipTo moves the inbox to the newest message that is not newer than the place.
-func (s *InboxSearch) skipTo(place textPlace) {
+func (s *Search) skipTo(place textPlace) {
 	moved := s.walk.Skip(append(place[:], 0)) // the place itself counts
 	s.open = s.walk.Next()
 	s.cost += 100 + 30*moved + len(s.walk.Heads) // what it takes, as bytes of the index
@@ -141,7 +141,7 @@ func (s *InboxSearch) skipTo(place textPlace) {
 
 // candidate gives the newest message of all runs that has the words and is not newer than the
 // place.
-func (s *InboxSearch) candidate(most textPlace) (found bool, best textPlace, err error) {
+func (s *Search) candidate(most textPlace) (found bool, best textPlace, err error) {
 	for i := range s.runs {
 		r := &s.runs[i]
 		s.cost += 10
@@ -172,7 +172,7 @@ func (s *InboxSearch) candidate(most textPlace) (found bool, best textPlace, err
 
 // cutBefore ends the search, if it has cost what it may, before a run is looked at all of whose
 // messages are older than the place: what is newer than they has been looked at.
-func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
+func (s *Search) cutBefore(r *searchRun, most textPlace) bool {
 	if s.cost <= s.most {
 		return false
 	}
@@ -182,7 +182,7 @@ func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
 		return false
 	}
 	s.cut = true
-	if s.at == (InboxPos{}) || mailrow.ComparePos(at, s.at) < 0 {
+	if s.at == (mailrow.InboxPos{}) || mailrow.ComparePos(at, s.at) < 0 {
 		s.at = at
 	}
 	return true
@@ -206,7 +206,7 @@ type searchRun struct {
 const keptRows = 64
 
 // evaluate looks up which messages of the run have the words.
-func (s *InboxSearch) evaluate(r *searchRun) error {
+func (s *Search) evaluate(r *searchRun) error {
 	r.set = postings.NewSet(r.docs)
 	words, err := s.findWords(r)
 	if err != nil || r.done {
@@ -231,7 +231,7 @@ func (s *InboxSearch) evaluate(r *searchRun) error {
 		}
 		clear(some)
 		for _, term := range list {
-			cost, err := s.tx.addTerm(&r.textRun, term, some)
+			cost, err := addTerm(s.tx, &r.textRun, term, some)
 			s.cost += cost
 			if err != nil {
 				return err
@@ -246,17 +246,17 @@ func (s *InboxSearch) evaluate(r *searchRun) error {
 }
 
 // isWord tells whether a list of terms is one whole word.
-func isWord(list []TextTerm) bool { return len(list) == 1 && !list[0].Prefix }
+func isWord(list []Term) bool { return len(list) == 1 && !list[0].Prefix }
 
 // findWords finds the words that all messages must have, the rarest first. A run that lacks one is
 // done.
-func (s *InboxSearch) findWords(r *searchRun) (found []postings.Entry, err error) {
+func (s *Search) findWords(r *searchRun) (found []postings.Entry, err error) {
 	for _, list := range s.terms {
 		if !isWord(list) {
 			continue
 		}
 		word := []byte(list[0].Word)
-		w := s.tx.textWords(&r.textRun, word)
+		w := wordsFrom(s.tx, &r.textRun, word)
 		more, err := w.seek(word)
 		s.cost += w.cost + textSeekCost
 		if err != nil {
@@ -289,9 +289,9 @@ func (w *textWords) seek(word []byte) (bool, error) {
 }
 
 // addTerm adds the messages of a run that have the term.
-func (tx *Tx) addTerm(r *textRun, term TextTerm, to postings.Set) (cost int, err error) {
+func addTerm(tx *mailindex.Tx, r *textRun, term Term, to postings.Set) (cost int, err error) {
 	word := []byte(term.Word)
-	w := tx.textWords(r, word)
+	w := wordsFrom(tx, r, word)
 	w.cost += textSeekCost
 	more, err := w.seek(word)
 	for err == nil && more {
@@ -309,7 +309,7 @@ func (tx *Tx) addTerm(r *textRun, term TextTerm, to postings.Set) (cost int, err
 }
 
 // skip moves to the newest message that is not newer than the place.
-func (r *searchRun) skip(tx *Tx, most textPlace) error {
+func (r *searchRun) skip(tx *mailindex.Tx, most textPlace) error {
 	if r.done || r.begun && bytes.Compare(r.place[:], most[:]) <= 0 {
 		return nil
 	}
@@ -331,7 +331,7 @@ func (r *searchRun) skip(tx *Tx, most textPlace) error {
 }
 
 // numberOf gives the number of the newest message that is not newer than the place.
-func (r *searchRun) numberOf(tx *Tx, most []byte) (n int, err error) {
+func (r *searchRun) numberOf(tx *mailindex.Tx, most []byte) (n int, err error) {
 	from := 0
 	if r.begun {
 		from = int(r.number)
@@ -361,12 +361,12 @@ func (r *searchRun) numberOf(tx *Tx, most []byte) (n int, err error) {
 }
 
 // placeOf gives the place of a message of the run.
-func (r *searchRun) placeOf(tx *Tx, number int) ([]byte, error) {
+func (r *searchRun) placeOf(tx *mailindex.Tx, number int) ([]byte, error) {
 	if first := number - number%textPlaces; r.row == nil || first != r.first {
 		row, ok := r.rows[first]
 		if !ok {
 			var err error
-			row, err = tx.textPlacesFrom(&r.textRun, first)
+			row, err = textPlacesFrom(tx, &r.textRun, first)
 			if err != nil {
 				return nil, err
 			}

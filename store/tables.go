@@ -1,0 +1,49 @@
+package store
+
+import (
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
+)
+
+// tables lists every table; what is not here is neither made nor checked.
+var tables = untypedTables(
+	Accounts, Users, Tokens, DayStats, Idempotencies,
+	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
+	Mailboxes, SubscribedNames, ImportedMessages, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
+	Jobs,
+	Webhooks, Events, Deliveries,
+	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
+	ReportMails, Reports, DMARCCounts, DMARCDays,
+	GreyTuples, KnownSenders, Alerts, MasterKeys, SandboxClocks,
+	Audits, SendDays, Contacts, MessageTemplates, Batches, BatchItems, SendCounts, SendAlerts, Holds,
+	Addresses, Groups, GroupMembers, Credentials, Rules, Vacations, AutoReplies, SpamModels, SpamLessons,
+	Approvals, OAuthClients, OAuthRequests,
+)
+
+func untypedTables(list ...interface{ Any() *engine.AnyTable }) (out []*engine.AnyTable) {
+	for _, t := range list {
+		out = append(out, t.Any())
+	}
+	return out
+}
+
+// risingTables are the buckets of logs, whose keys rise and whose rows stay as they are; see
+// risingFill.
+var risingTables = map[string]bool{
+	Events.Name(): true, EventsByAccount.Name(): true, Deliveries.Name(): true, DeliveriesByWebhook.Name(): true, DeliveriesByEvent.Name(): true,
+	OutgoingsByAccount.Name(): true, Audits.Name(): true, AuditsByAccount.Name(): true,
+}
+
+func bucketNames() []string {
+	names := []string{engine.EntryBucket, bucketAccepted.Name(), bucketMeta}
+	for _, b := range mailrow.Buckets {
+		names = append(names, b.Name())
+	}
+	for _, t := range tables {
+		names = append(names, t.Name())
+		for _, x := range t.Indexes() {
+			names = append(names, x.Name())
+		}
+	}
+	return names
+}
