@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/mailstead/mailstead/store/engine"
 )
 
 // inParallel runs fn b.N times in all, from n goroutines.
@@ -190,23 +188,26 @@ func readPage(s *Store, q InboxQuery) error {
 	})
 }
 
-// BenchmarkCommitFreePages is a commit in a database with free pages, whose list is written (900)
-// or is too long (3000).
-func BenchmarkCommitFreePages(b *testing.B) {
-	for _, free := range []int{0, 900, 3000} {
-		b.Run(fmt.Sprint("free=", free), func(b *testing.B) {
-			s := openTest(b, Options{})
-			if free > 0 {
-				fillPages(b, s, free)
-			}
-			b.ResetTimer()
-			for i := range b.N {
-				if err := s.Update(func(tx *Tx) error { return putAccount(tx, uint32(i%100)) }); err != nil {
-					b.Fatal(err)
+// BenchmarkRead compares what the decoded form saves.
+func BenchmarkRead(b *testing.B) {
+	s := openTest(b, Options{})
+	update(b, s, func(tx *Tx) error {
+		return Mailboxes.Put(tx, &Mailbox{ID: "eu_1", AccountID: "acc_1", Num: 1, Email: "ann@example.test", Status: "active", Ready: true})
+	})
+	for name, get := range map[string]func(*Tx, string) (*Mailbox, error){"get": MailboxByEmail.Get, "read": MailboxByEmail.Read} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			err := s.View(func(tx *Tx) error {
+				for b.Loop() {
+					if _, err := get(tx, "ann@example.test"); err != nil {
+						return err
+					}
 				}
+				return nil
+			})
+			if err != nil {
+				b.Error(err)
 			}
-			b.StopTimer()
-			b.ReportMetric(float64(engine.File(s.db).Stats().FreePageN), "free")
 		})
 	}
 }

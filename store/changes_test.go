@@ -7,9 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-
-	"github.com/mailstead/mailstead/store/engine"
 )
 
 // heard observes a store; each text is a transaction, as "table account id" with commas between.
@@ -41,39 +38,6 @@ func (h *heard) is(t *testing.T, want ...string) {
 		t.Errorf("heard %q, want %q", h.all, want)
 	}
 	h.all = nil
-}
-
-func TestOnlyWhatIsCommittedIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
-		h := hear(s)
-		batch(t, s,
-			func(tx *Tx) error { return putAccount(tx, 1) },
-			func(tx *Tx) error { return errors.Join(putAccount(tx, 2), errTest) },
-			func(tx *Tx) error { _ = putAccount(tx, 3); panic("bug") },
-			func(tx *Tx) error { return errors.Join(putAccount(tx, 4), putAccount(tx, 4), putAccount(tx, 5)) },
-			func(*Tx) error { return nil },
-			func(tx *Tx) error { return Accounts.Delete(tx, "acc_1") },
-		)
-		h.is(t, "account acc_1 acc_1", "account acc_4 acc_4, account acc_5 acc_5", "account acc_1 acc_1")
-		s.OnCommit(nil)
-		update(t, s, func(tx *Tx) error { return putAccount(tx, 6) })
-		h.is(t)
-	})
-}
-
-func TestWhatCannotBeCommittedIsNotTold(t *testing.T) {
-	s, err := Open(t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	h := hear(s)
-	s.Fail(errTest)
-	if err := s.Update(func(tx *Tx) error { return putAccount(tx, 1) }); !errors.Is(err, ErrFailed) {
-		t.Fatalf("Update of a failed store: %v", err)
-	}
-	h.is(t)
 }
 
 // TestChangesNameWhomTheyConcern goes through the rows that are not told of by their id alone, and
@@ -144,22 +108,23 @@ func TestChangesOfTheInboxNameItsMailbox(t *testing.T) {
 	h.is(t, "inbox acc_1 eu_1, mailbox acc_1 eu_1")
 }
 
-// TestNothingIsNotedForNobody holds what every write costs while nobody listens: a look at one
-// pointer.
+// TestNothingIsNotedForNobody: what was written while nobody listened is not told of to who listens
+// before it is on disk.
 func TestNothingIsNotedForNobody(t *testing.T) {
 	s := openTest(t, Options{})
-	e, err := s.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = engine.Bolt(e).Rollback() }()
-	tx := s.in(e)
-	a := &Account{ID: "acc_1", Num: 1}
-	if n := testing.AllocsPerRun(100, func() {
-		engine.RecordChange(tx, &Accounts.AnyTable, a)
-	}); n != 0 || engine.Changes(tx) != nil {
-		t.Errorf("%v allocations, and %d changes noted", n, len(engine.Changes(tx)))
-	}
+	addMailbox(t, s, 1)
+	update(t, s, func(tx *Tx) error {
+		return Mailboxes.Put(tx, &Mailbox{ID: "eu_1", Num: 1, AccountID: "acc_1", Email: "ann@example.test"})
+	})
+	ref := appendTest(t, s, "x")
+	var h *heard
+	update(t, s, func(tx *Tx) error {
+		s.OnCommit(nil)
+		err := errors.Join(putAccount(tx, 1), tx.AddMessage(&Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: ref}, nil))
+		h = hear(s)
+		return err
+	})
+	h.is(t)
 }
 
 // BenchmarkObserved is BenchmarkCommit while somebody listens.

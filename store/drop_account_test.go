@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
@@ -21,7 +20,7 @@ func TestEveryTableOfAnAccountIsKnown(t *testing.T) {
 		"dmarc_count": "time, since it is of others' domains", "dmarc_day": "time", "grey_tuple": "time, and it names nobody", "auto_reply": "time, and it names nobody", "imported": "time, and it names nobody", "oauth_client": "time, and it is nobody's", "alert": "nothing: it is the host's", "master_key": "nothing: it is the host's", "sandbox_clock": "nothing: it is the host's",
 	}
 	for _, table := range tables {
-		_, names := reflect.TypeOf(engine.Rows(table).New()).Elem().FieldByName("AccountID")
+		_, names := reflect.TypeOf(table.Form().New()).Elem().FieldByName("AccountID")
 		name := table.Name()
 		if _, listed := others[name]; !listed && !names {
 			t.Errorf("nothing deletes what the table %s has of a deleted account", name)

@@ -146,7 +146,7 @@ func fillFields(v reflect.Value, n *int) {
 // checkFields writes a record with all of its fields, and with each of them alone, and reads it.
 func checkFields[T any](t *testing.T, table *Table[T]) {
 	t.Helper()
-	if engine.Rows(table.Any()).Fields == nil {
+	if table.Form().Fields == nil {
 		t.Errorf("%s is not binary", table.Name())
 	}
 	full, n := new(T), 0
@@ -158,15 +158,15 @@ func checkFields[T any](t *testing.T, table *Table[T]) {
 		records = append(records, one)
 	}
 	for _, rec := range records {
-		row, err := engine.Rows(table.Any()).Row([]byte("id"), rec)
+		row, err := table.Form().Row([]byte("id"), rec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := engine.Rows(table.Any()).Record([]byte("id"), row)
+		again, err := table.Form().Record([]byte("id"), row)
 		if err != nil || !reflect.DeepEqual(again, rec) {
 			t.Errorf("%s: wrote %+v, read %+v, %v", table.Name(), rec, again, err)
 		}
-		if _, err := engine.Rows(table.Any()).Record([]byte("ie"), row); !errors.Is(err, ErrDamagedRow) {
+		if _, err := table.Form().Record([]byte("ie"), row); !errors.Is(err, ErrDamagedRow) {
 			t.Errorf("%s: in another place: %v", table.Name(), err)
 		}
 	}
@@ -191,25 +191,25 @@ func fuzzRecord[T any](f *testing.F, table *Table[T]) {
 	full, n := new(T), 0
 	fillFields(reflect.ValueOf(full), &n)
 	for _, rec := range []*T{full, new(T)} {
-		row, err := engine.Rows(table.Any()).Row(nil, rec)
+		row, err := table.Form().Row(nil, rec)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(row[:len(row)-rowform.SumSize])
 	}
 	f.Fuzz(func(t *testing.T, row []byte) {
-		first, err := engine.Rows(table.Any()).Record(nil, engine.Rows(table.Any()).Sum.Seal(nil, bytes.Clone(row)))
+		first, err := table.Form().Record(nil, table.Form().Sum.Seal(nil, bytes.Clone(row)))
 		if err != nil {
 			return
 		}
-		again, err := engine.Rows(table.Any()).Row(nil, first)
+		again, err := table.Form().Row(nil, first)
 		if err != nil && row[0] == 1 { // JSON has times that no clock of ours shows
 			return
 		}
 		if err != nil {
 			t.Fatalf("%+v: %v", first, err)
 		}
-		second, err := engine.Rows(table.Any()).Record(nil, again)
+		second, err := table.Form().Record(nil, again)
 		if err != nil || !reflect.DeepEqual(first, second) {
 			t.Errorf("read %+v, written again %+v, %v", first, second, err)
 		}
@@ -335,7 +335,8 @@ func TestFlippedBitsInRows(t *testing.T) {
 func TestNewerStoreIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := openDir(t, dir, Options{Program: "1.2.3"})
-	err := engine.File(s.db).Update(func(b *bolt.Tx) error {
+	err := s.setup(func(tx *Tx) error {
+		b := engine.Bolt(tx)
 		format, program, err := metaRow(b, formatKey)
 		if format != storeFormat || string(program) != "1.2.3" || err != nil {
 			t.Errorf("a new store is of format %d of %q, %v", format, program, err)
@@ -403,7 +404,8 @@ func TestMigrationGoesOn(t *testing.T) {
 			want, err = tx.Digest()
 			return err
 		})
-		err := engine.File(s.db).Update(func(b *bolt.Tx) error { // as an old program left it
+		err := s.setup(func(tx *Tx) error { // as an old program left it
+			b := engine.Bolt(tx)
 			for _, name := range []string{"inbox_class", "inbox_mbx_class"} {
 				if err := errors.Join(b.DeleteBucket([]byte(name))); err != nil {
 					return err
@@ -481,7 +483,7 @@ func TestCacheKnowsPlaces(t *testing.T) {
 
 // TestUnknownFormsAreNamed: rows of forms to come are no damage.
 func TestUnknownFormsAreNamed(t *testing.T) {
-	seal := func(row ...byte) []byte { return engine.Rows(Jobs.Any()).Sum.Seal([]byte("job_1"), row) }
+	seal := func(row ...byte) []byte { return Jobs.Form().Sum.Seal([]byte("job_1"), row) }
 	for name, c := range map[string]struct {
 		row  []byte
 		want error
@@ -502,7 +504,7 @@ func TestUnknownFormsAreNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	if _, err := engine.Rows(Jobs.Any()).Row(nil, &Job{Due: time.Date(math.MaxInt16, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
+	if _, err := Jobs.Form().Row(nil, &Job{Due: time.Date(math.MaxInt16, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
 		t.Error("a time of the year 32767 was written")
 	}
 }
@@ -514,7 +516,7 @@ func BenchmarkRow(b *testing.B) {
 		Args: json.RawMessage(`{"outgoing":"msg_01k9x2v7wq3c8m5n6p7r8s9t0v"}`), State: JobRunning, Due: second(1), Attempt: 1, Max: 30,
 		Jitter: 7, CreatedAt: second(0), StartedAt: second(1), UpdatedAt: second(1),
 	}
-	for name, rows := range map[string]rowform.Records{"fields": *engine.Rows(Jobs.Any()), "json": {Sum: engine.Rows(Jobs.Any()).Sum, New: engine.Rows(Jobs.Any()).New}} {
+	for name, rows := range map[string]rowform.Records{"fields": *Jobs.Form(), "json": {Sum: Jobs.Form().Sum, New: Jobs.Form().New}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -536,14 +538,14 @@ func TestEntriesOfAnOlderFormat(t *testing.T) {
 	const old = storeFormat - 1
 	s, dir := openDir(t, t.TempDir(), Options{}), t.TempDir()
 	addMailbox(t, s, 1)
-	if err := errors.Join(s.KeepEntries(), engine.File(s.db).Update(func(b *bolt.Tx) error { return putMetaRow(b, formatKey, old, []byte("0.9")) })); err != nil {
+	if err := errors.Join(s.KeepEntries(), s.setup(func(tx *Tx) error { return putMetaRow(engine.Bolt(tx), formatKey, old, []byte("0.9")) })); err != nil {
 		t.Fatal(err)
 	}
 	n, err := s.Number()
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = engine.File(s.db).View(func(b *bolt.Tx) error { return b.CopyFile(filepath.Join(dir, DatabaseFile), 0o600) })
+	err = s.View(func(tx *Tx) error { return engine.Bolt(tx).CopyFile(filepath.Join(dir, DatabaseFile), 0o600) })
 	if err != nil {
 		t.Fatal(err)
 	}

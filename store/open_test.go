@@ -42,7 +42,8 @@ func TestOldDomainsBecomeClaims(t *testing.T) {
 			Mailboxes.Put(tx, &Mailbox{ID: "eu_2", Num: 2, AccountID: "acc_1", DomainID: "dom_done", Email: "b@done.test"}))
 	})
 	// As an older program left it: one index of names, one of addresses.
-	err = engine.File(s.db).Update(func(b *bolt.Tx) error {
+	err = s.setup(func(tx *Tx) error {
+		b := engine.Bolt(tx)
 		for _, name := range []string{DomainsByName.Name(), DomainOfAccount.Name(), DomainsOpen.Name(), MailboxByAddress.Name(), bucketMeta} {
 			if err := b.DeleteBucket([]byte(name)); err != nil {
 				return err
@@ -116,8 +117,8 @@ func TestStartsAtOnceAfterCrash(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if engine.LacksFreelist(s.db) {
-					t.Error("the list is missing")
+				if lacks, err := boltfile.LacksFreelist(path); lacks || err != nil {
+					t.Errorf("the list is missing: %v, %v", lacks, err)
 				}
 				if err := errors.Join(s.Check(), s.Close()); err != nil {
 					t.Error(err)

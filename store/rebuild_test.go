@@ -226,7 +226,8 @@ func TestRebuildOfLostRows(t *testing.T) {
 			makeRebuildStore(t, dir)
 			s := openDir(t, dir, rebuildOptions)
 			want := bodiesOf(t, s)
-			if err := engine.File(s.db).Update(func(b *bolt.Tx) error {
+			if err := s.setup(func(tx *Tx) error {
+				b := engine.Bolt(tx)
 				for _, bucket := range buckets {
 					if err := b.DeleteBucket([]byte(bucket)); err != nil {
 						return err

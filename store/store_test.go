@@ -1,11 +1,15 @@
 package store
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/mailstead/mailstead/store/engine"
 )
+
+var errTest = errors.New("the function's own error")
 
 // oneAtATime skips a test that does one thing at a time where the race detector makes it slow: it
 // runs without -short too.
@@ -36,11 +40,8 @@ func openDir(t testing.TB, dir string, o Options) *Store {
 // closeTest checks and closes a store, unless that has been done.
 func closeTest(t testing.TB, s *Store) {
 	t.Helper()
-	if engine.IsClosing(s.db) {
-		return
-	}
 	if s.Failed() == nil {
-		if err := s.Check(); err != nil {
+		if err := s.Check(); err != nil && !errors.Is(err, ErrClosed) {
 			t.Errorf("check: %v", err)
 		}
 	}
@@ -118,3 +119,17 @@ func readTest(t testing.TB, s *Store, ref BlobRef) string {
 
 // second is a time of these tests.
 func second(n int64) time.Time { return time.Unix(1_700_000_000+n, 0).UTC() }
+
+func putAccount(tx *Tx, num uint32) error {
+	return Accounts.Put(tx, &Account{ID: fmt.Sprint("acc_", num), Num: num})
+}
+
+// copyStore is what kill -9 leaves.
+func copyStore(t *testing.T, s *Store) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "data")
+	update(t, s, func(*Tx) error { // nothing is written meanwhile
+		return errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(s.dir)))
+	})
+	return to
+}

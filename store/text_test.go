@@ -577,7 +577,7 @@ func TestOldStoresGetIndexes(t *testing.T) {
 	for i := range int64(5) {
 		addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(i), Flags: Flags(i % 2)}, "x")
 	}
-	update(t, s, func(tx *Tx) error {
+	err := s.setup(func(tx *Tx) error {
 		for _, name := range []string{"inbox_class", "inbox_mbx_class", "text_todo", "text_run", "text_place", "text_word", "text_gone", bucketMeta} {
 			if err := engine.Bolt(tx).DeleteBucket([]byte(name)); err != nil {
 				return err
@@ -588,10 +588,9 @@ func TestOldStoresGetIndexes(t *testing.T) {
 				return err
 			}
 		}
-		engine.ForgetBuckets(tx)
 		return nil
 	})
-	if err := s.Close(); err != nil {
+	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	s = openDir(t, dir, Options{})

@@ -174,6 +174,9 @@ func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted 
 // Name is what the table is called in a Change.
 func (t *AnyTable) Name() string { return t.name }
 
+// Form says how the table's rows are written.
+func (t *AnyTable) Form() *rowform.Records { return &t.rows }
+
 func (t *AnyTable) find(tx *Tx, id string) (any, error) {
 	data := tx.bucket(t.name).Get([]byte(id))
 	if data == nil {

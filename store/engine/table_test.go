@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"bytes"
@@ -11,15 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/mailstead/mailstead/store/engine"
 )
 
 // TestFindGivesNilForWhatIsAbsent: absence is no error of Find, and damage is.
 func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
-	s := openTest(t, Options{})
-	update(t, s, func(tx *Tx) error { return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, Name: "one"}) })
+	db := openTest(t, Options{})
+	update(t, db, func(tx *Tx) error { return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, Name: "one"}) })
 	finders := map[string]func(tx *Tx, num uint32) (*Account, error){
 		"table": func(tx *Tx, num uint32) (*Account, error) {
 			return Accounts.Find(tx, fmt.Sprintf("acc_%d", num))
@@ -27,14 +24,14 @@ func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
 		"table, shared": func(tx *Tx, num uint32) (*Account, error) {
 			return Accounts.FindShared(tx, fmt.Sprintf("acc_%d", num))
 		},
-		"index": func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.Find(tx, NumKey(num)) },
+		"index": func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.Find(tx, numKey(num)) },
 		"index, shared": func(tx *Tx, num uint32) (*Account, error) {
-			return AccountByNum.FindShared(tx, NumKey(num))
+			return AccountByNum.FindShared(tx, numKey(num))
 		},
 	}
 	undone := errors.New("undone")
 	for name, find := range finders {
-		view(t, s, func(tx *Tx) error {
+		view(t, db, func(tx *Tx) error {
 			if a, err := find(tx, 1); err != nil || a == nil || a.Name != "one" {
 				t.Errorf("%s: what is there is %v, %v", name, a, err)
 			}
@@ -43,14 +40,14 @@ func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
 			}
 			return nil
 		})
-		err := s.Update(func(tx *Tx) error {
-			if err := engine.Put(tx, Accounts.Name(), []byte("acc_1"), []byte("{")); err != nil {
+		err := db.Update(func(tx *Tx) error {
+			if err := tx.put(Accounts.Name(), []byte("acc_1"), []byte("{")); err != nil {
 				return err
 			}
 			if a, err := find(tx, 1); a != nil || err == nil {
 				t.Errorf("%s: a damaged record is %v, %v", name, a, err)
 			}
-			if err := engine.Delete(tx, Accounts.Name(), []byte("acc_1")); err != nil {
+			if err := tx.delete(Accounts.Name(), []byte("acc_1")); err != nil {
 				return err
 			}
 			a, err := find(tx, 1)
@@ -63,31 +60,22 @@ func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	view(t, s, func(tx *Tx) error {
-		if mb, err := MailboxByEmail.Find(tx, "a@nowhere.test"); mb != nil || err != nil {
-			t.Errorf("an address of nobody: %v, %v", mb, err)
-		}
-		if mb, err := MailboxByEmail.FindShared(tx, "a@nowhere.test"); mb != nil || err != nil {
-			t.Errorf("an address of nobody, shared: %v, %v", mb, err)
-		}
-		return nil
-	})
 }
 
 func TestIndexFollowsItsRecord(t *testing.T) {
-	s := openTest(t, Options{})
-	j := &Job{ID: "job_1", AccountID: "acc_1", Kind: "k", Key: "x", State: "queued", Due: second(5), Visible: true}
+	db := openTest(t, Options{})
+	j := &Job{ID: "job_1", AccountID: "acc_1", Kind: "k", Key: "x", State: "queued", Due: second(5)}
 	due := func(tx *Tx) (times []string) {
 		for k := range JobsDue.Keys(tx, "", "") {
-			times = append(times, KeyTime(k).Format("05"))
+			times = append(times, keyTime(k).Format("05"))
 		}
 		return times
 	}
 	step := func(change func(), wantDue []string, wantKey error) {
 		t.Helper()
 		change()
-		update(t, s, func(tx *Tx) error { return Jobs.Put(tx, j) })
-		view(t, s, func(tx *Tx) error {
+		update(t, db, func(tx *Tx) error { return Jobs.Put(tx, j) })
+		view(t, db, func(tx *Tx) error {
 			if got := due(tx); !slices.Equal(got, wantDue) {
 				t.Errorf("due index has %v, want %v", got, wantDue)
 			}
@@ -101,8 +89,8 @@ func TestIndexFollowsItsRecord(t *testing.T) {
 	step(func() { j.Due = second(7) }, []string{second(7).Format("05")}, nil)
 	step(func() { j.State = "in_progress" }, []string{second(7).Format("05")}, ErrNotFound)
 	step(func() { j.State, j.EndedAt = "completed", second(9) }, nil, ErrNotFound)
-	update(t, s, func(tx *Tx) error { return errors.Join(Jobs.Delete(tx, "job_1"), Jobs.Delete(tx, "job_1")) })
-	view(t, s, func(tx *Tx) error {
+	update(t, db, func(tx *Tx) error { return errors.Join(Jobs.Delete(tx, "job_1"), Jobs.Delete(tx, "job_1")) })
+	view(t, db, func(tx *Tx) error {
 		if _, err := Jobs.Get(tx, "job_1"); !errors.Is(err, ErrNotFound) || JobsByAccount.Has(tx, "acc_1") || JobsEnded.Count(tx, "", 0) != 0 {
 			t.Errorf("the deleted job is still found: %v", err)
 		}
@@ -111,11 +99,11 @@ func TestIndexFollowsItsRecord(t *testing.T) {
 }
 
 func TestUniqueIndexRefusesASecondHolder(t *testing.T) {
-	s := openTest(t, Options{})
-	a := &Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.example"}
-	update(t, s, func(tx *Tx) error { return Domains.Put(tx, a) })
-	err := s.Update(func(tx *Tx) error {
-		err := Domains.Put(tx, &Domain{ID: "dom_2", AccountID: "acc_2", Name: "a.example"})
+	db := openTest(t, Options{})
+	a := &Account{ID: "acc_1", Num: 1}
+	update(t, db, func(tx *Tx) error { return Accounts.Put(tx, a) })
+	err := db.Update(func(tx *Tx) error {
+		err := Accounts.Put(tx, &Account{ID: "acc_2", Num: 1})
 		if tx.Writes() != 0 {
 			t.Errorf("%d writes before the refusal", tx.Writes())
 		}
@@ -124,37 +112,28 @@ func TestUniqueIndexRefusesASecondHolder(t *testing.T) {
 	if !errors.Is(err, ErrExists) {
 		t.Errorf("got %v, want %v", err, ErrExists)
 	}
-	update(t, s, func(tx *Tx) error {
-		a.Name = "b.example"
-		return errors.Join(Domains.Put(tx, a), Domains.Put(tx, a), Domains.Put(tx, &Domain{ID: "dom_2", AccountID: "acc_2", Name: "a.example"}))
+	update(t, db, func(tx *Tx) error {
+		a.Num = 2
+		return errors.Join(Accounts.Put(tx, a), Accounts.Put(tx, a), Accounts.Put(tx, &Account{ID: "acc_2", Num: 1}))
 	})
-	view(t, s, func(tx *Tx) error {
-		got, err := DomainByName.Get(tx, "a.example")
-		if err != nil || got.ID != "dom_2" {
-			t.Errorf("got %v, %v, want dom_2", got, err)
+	view(t, db, func(tx *Tx) error {
+		got, err := AccountByNum.Get(tx, numKey(1))
+		if err != nil || got.ID != "acc_2" {
+			t.Errorf("got %v, %v, want acc_2", got, err)
 		}
 		return nil
 	})
 }
 
-func putEvents(tx *Tx, account string, nums ...int) error {
-	for _, n := range nums {
-		if err := Events.Put(tx, &Event{ID: fmt.Sprintf("evt_%06d", n), AccountID: account, Data: []byte("0")}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // TestPagesMissNothingThatStays reads in pages while others insert and delete: what is there all
 // the time is seen once.
 func TestPagesMissNothingThatStays(t *testing.T) {
-	s := openTest(t, Options{})
+	db := openTest(t, Options{})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, desc := range []bool{false, true} {
 		account := fmt.Sprint("acc_", desc)
 		stays := map[string]int{}
-		update(t, s, func(tx *Tx) error {
+		update(t, db, func(tx *Tx) error {
 			for n := range 1000 {
 				if n%3 == 0 {
 					stays[fmt.Sprintf("evt_%06d", n+offset(desc))] = 0
@@ -169,7 +148,7 @@ func TestPagesMissNothingThatStays(t *testing.T) {
 		at := ""
 		for {
 			n := 0
-			view(t, s, func(tx *Tx) error {
+			view(t, db, func(tx *Tx) error {
 				walk := EventsByAccount.Asc
 				if desc {
 					walk = EventsByAccount.Desc
@@ -192,7 +171,7 @@ func TestPagesMissNothingThatStays(t *testing.T) {
 			if n == 0 {
 				break
 			}
-			update(t, s, func(tx *Tx) error {
+			update(t, db, func(tx *Tx) error {
 				for range 20 {
 					n := rnd.IntN(1000)
 					if n%3 == 0 {
@@ -222,8 +201,8 @@ func offset(desc bool) int {
 
 // TestWalkGoesOnBehindEmptiedPages deletes whole pages and walks in the same transaction.
 func TestWalkGoesOnBehindEmptiedPages(t *testing.T) {
-	s := openTest(t, Options{MaxWrites: 20_000})
-	update(t, s, func(tx *Tx) error {
+	db := openTest(t, Options{MaxWrites: 20_000})
+	update(t, db, func(tx *Tx) error {
 		for n := range 5000 {
 			if err := putEvents(tx, "acc_1", n); err != nil {
 				return err
@@ -231,7 +210,7 @@ func TestWalkGoesOnBehindEmptiedPages(t *testing.T) {
 		}
 		return nil
 	})
-	update(t, s, func(tx *Tx) error {
+	update(t, db, func(tx *Tx) error {
 		for n := 500; n < 4500; n++ {
 			if err := Events.Delete(tx, fmt.Sprintf("evt_%06d", n)); err != nil {
 				return err
@@ -260,8 +239,8 @@ func TestWalkGoesOnBehindEmptiedPages(t *testing.T) {
 
 // TestWalkersMayWrite deletes and inserts what is being walked.
 func TestWalkersMayWrite(t *testing.T) {
-	s := openTest(t, Options{MaxWrites: 20_000})
-	update(t, s, func(tx *Tx) error {
+	db := openTest(t, Options{MaxWrites: 20_000})
+	update(t, db, func(tx *Tx) error {
 		for n := range 2000 {
 			if err := putEvents(tx, "acc_1", n*2); err != nil {
 				return err
@@ -299,11 +278,11 @@ func TestWalkersMayWrite(t *testing.T) {
 // TestDescSomeIsDesc: DescSome walks as Desc does, and decodes what is wanted, wherever the ids
 // are.
 func TestDescSomeIsDesc(t *testing.T) {
-	s := openTest(t, Options{MaxWrites: 20_000})
+	db := openTest(t, Options{MaxWrites: 20_000})
 	rnd := rand.New(rand.NewPCG(3, 4))
-	update(t, s, func(tx *Tx) error {
+	update(t, db, func(tx *Tx) error {
 		for n := range 1000 {
-			j := &Job{ID: fmt.Sprintf("job_%04d", n), AccountID: fmt.Sprint("acc_", rnd.IntN(2)*rnd.IntN(40)), Kind: "common", State: "queued", Visible: true, Due: second(rnd.Int64N(500))}
+			j := &Job{ID: fmt.Sprintf("job_%04d", n), AccountID: fmt.Sprint("acc_", rnd.IntN(2)*rnd.IntN(40)), Kind: "common", State: "queued", Due: second(rnd.Int64N(500))}
 			if n%3 == 0 {
 				j.Kind = "rare"
 			}
@@ -320,12 +299,12 @@ func TestDescSomeIsDesc(t *testing.T) {
 		want           int // at least
 	}{
 		"ids in another order": {JobsDue, "", "", 1000},
-		"before a time":        {JobsDue, "", TimeKey(second(250)), 400},
+		"before a time":        {JobsDue, "", timeKey(second(250)), 400},
 		"ids near each other":  {JobsByAccount, "acc_0", "acc_0job_0800", 300},
 		"ids far apart":        {JobsByAccount, "acc_7", "", 5},
 		"nothing":              {JobsByAccount, "acc_99", "", 0},
 	} {
-		view(t, s, func(tx *Tx) error {
+		view(t, db, func(tx *Tx) error {
 			next, stop := iter.Pull2(DescSome(tx, c.index, c.prefix, c.before, wanted))
 			defer stop()
 			n := 0
@@ -348,8 +327,8 @@ func TestDescSomeIsDesc(t *testing.T) {
 
 // TestDescSomeWhileWriting deletes what was seen and what is next, and inserts beside it.
 func TestDescSomeWhileWriting(t *testing.T) {
-	s := openTest(t, Options{MaxWrites: 20_000})
-	update(t, s, func(tx *Tx) error {
+	db := openTest(t, Options{MaxWrites: 20_000})
+	update(t, db, func(tx *Tx) error {
 		for n := range 2000 {
 			if err := putEvents(tx, "acc_1", n*2); err != nil {
 				return err
@@ -377,22 +356,22 @@ func TestDescSomeWhileWriting(t *testing.T) {
 
 // TestDescSomeTellsOfDamage, also where nothing is decoded.
 func TestDescSomeTellsOfDamage(t *testing.T) {
-	s := openTest(t, Options{})
-	update(t, s, func(tx *Tx) error { return putEvents(tx, "acc_1", 1, 2, 3) })
+	db := openTest(t, Options{})
+	update(t, db, func(tx *Tx) error { return putEvents(tx, "acc_1", 1, 2, 3) })
 	for _, c := range []struct {
 		id   string
 		harm func(tx *Tx, id []byte) error
 		want error
 	}{
-		{"evt_000001", func(tx *Tx, id []byte) error { return engine.Delete(tx, Events.Name(), id) }, ErrNotFound},
-		{"evt_000002", func(tx *Tx, id []byte) error { return engine.Delete(tx, Events.Name(), id) }, ErrNotFound},
+		{"evt_000001", func(tx *Tx, id []byte) error { return tx.delete(Events.Name(), id) }, ErrNotFound},
+		{"evt_000002", func(tx *Tx, id []byte) error { return tx.delete(Events.Name(), id) }, ErrNotFound},
 		{"evt_000002", func(tx *Tx, id []byte) error {
-			row := bytes.Clone(engine.Named(tx, Events.Name()).Get(id))
+			row := bytes.Clone(Events.Row(tx, string(id)))
 			row[len(row)/2] ^= 1
-			return engine.Put(tx, Events.Name(), id, row)
+			return tx.put(Events.Name(), id, row)
 		}, ErrDamagedRow},
 	} {
-		err := s.Update(func(tx *Tx) error {
+		err := db.Update(func(tx *Tx) error {
 			if err := c.harm(tx, []byte(c.id)); err != nil {
 				return err
 			}
@@ -408,14 +387,11 @@ func TestDescSomeTellsOfDamage(t *testing.T) {
 }
 
 func TestDamagedRecordEndsTheTransaction(t *testing.T) {
-	s, err := Open(t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	update(t, s, func(tx *Tx) error { return putEvents(tx, "acc_1", 1, 2, 3) })
-	update(t, s, func(tx *Tx) error { return engine.Put(tx, Events.Name(), []byte("evt_000002"), []byte("{")) })
-	err = s.View(func(tx *Tx) error {
+	db := openUnchecked(t, t.TempDir(), strict(Options{}))
+	defer db.Close()
+	update(t, db, func(tx *Tx) error { return putEvents(tx, "acc_1", 1, 2, 3) })
+	update(t, db, func(tx *Tx) error { return tx.put(Events.Name(), []byte("evt_000002"), []byte("{")) })
+	err := db.View(func(tx *Tx) error {
 		for range EventsByAccount.Asc(tx, "acc_1", "") {
 			continue
 		}
@@ -424,7 +400,7 @@ func TestDamagedRecordEndsTheTransaction(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "evt_000002") {
 		t.Errorf("got %v, want the damaged record's id", err)
 	}
-	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "evt_000002") {
+	if err := checkTest(db); err == nil || !strings.Contains(err.Error(), "evt_000002") {
 		t.Errorf("check: %v, want the damaged record's id", err)
 	}
 }
@@ -433,47 +409,23 @@ func TestAfterIsTheFirstKeyBehindAPrefix(t *testing.T) {
 	for prefix, want := range map[string][]byte{
 		"a": []byte("b"), "a\xff": []byte("b"), "\xff\xff": nil, "": nil, "a\x00": []byte("a\x01"),
 	} {
-		if got := engine.Behind([]byte(prefix)); !bytes.Equal(got, want) {
+		if got := Behind([]byte(prefix)); !bytes.Equal(got, want) {
 			t.Errorf("after %q: %q, want %q", prefix, got, want)
 		}
 	}
 }
 
-func TestIDsRiseAndAreTold(t *testing.T) {
-	now := second(0)
-	s := openTest(t, Options{Now: func() time.Time { return now }})
-	last := ""
-	for i := range 1000 {
-		if i == 500 {
-			now = second(-100) // a clock that steps back
-		}
-		id := s.NewID("dom")
-		if id <= last || !IsID("dom", id) || len(id) != len("dom_")+26 {
-			t.Fatalf("id %q after %q", id, last)
-		}
-		last = id
-	}
-	for _, text := range []string{"", "dom_", "doc" + last[3:], strings.ToUpper(last), last + "0", last[:len(last)-1] + "u"} {
-		if IsID("dom", text) {
-			t.Errorf("%q is taken for an id", text)
-		}
-	}
-	if got := KeyTime(TimeKey(second(3)) + "more"); !got.Equal(second(3)) {
-		t.Errorf("time key: %v", got)
-	}
-}
-
 // TestReadSharesWhatIsStored follows a record through changes, a rollback and its end.
 func TestReadSharesWhatIsStored(t *testing.T) {
-	s := openTest(t, Options{})
+	db := openTest(t, Options{})
 	put := func(tx *Tx, name string) error {
-		return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, Name: name, WarmupPhrases: []string{name}})
+		return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, Name: name, Words: []string{name}})
 	}
-	update(t, s, func(tx *Tx) error { return put(tx, "one") })
+	update(t, db, func(tx *Tx) error { return put(tx, "one") })
 	read := func() (a *Account) {
 		t.Helper()
-		err := s.View(func(tx *Tx) (err error) {
-			a, err = AccountByNum.FindShared(tx, NumKey(1))
+		err := db.View(func(tx *Tx) (err error) {
+			a, err = AccountByNum.FindShared(tx, numKey(1))
 			return err
 		})
 		if err != nil {
@@ -486,7 +438,7 @@ func TestReadSharesWhatIsStored(t *testing.T) {
 		t.Errorf("read %p %v, then %p %v", first, first, again, again)
 	}
 	refused := errors.New("refused")
-	err := s.Update(func(tx *Tx) error {
+	err := db.Update(func(tx *Tx) error {
 		if err := put(tx, "two"); err != nil {
 			return err
 		}
@@ -501,11 +453,11 @@ func TestReadSharesWhatIsStored(t *testing.T) {
 	if a := read(); a.Name != "one" {
 		t.Errorf("after a rollback it reads %q", a.Name)
 	}
-	update(t, s, func(tx *Tx) error { return put(tx, "three") })
+	update(t, db, func(tx *Tx) error { return put(tx, "three") })
 	if a := read(); a.Name != "three" || first.Name != "one" {
 		t.Errorf("after a change it reads %q, and what was read before says %q", a.Name, first.Name)
 	}
-	update(t, s, func(tx *Tx) error { return Accounts.Delete(tx, "acc_1") })
+	update(t, db, func(tx *Tx) error { return Accounts.Delete(tx, "acc_1") })
 	if a := read(); a != nil {
 		t.Errorf("after its end it reads %v", a)
 	}
@@ -513,49 +465,22 @@ func TestReadSharesWhatIsStored(t *testing.T) {
 
 // TestCheckFindsChangedSharedRecords lets a reader break its promise.
 func TestCheckFindsChangedSharedRecords(t *testing.T) {
-	s, err := Open(t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	update(t, s, func(tx *Tx) error {
-		return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, WarmupPhrases: []string{"a"}})
+	db := openUnchecked(t, t.TempDir(), strict(Options{}))
+	defer db.Close()
+	update(t, db, func(tx *Tx) error {
+		return Accounts.Put(tx, &Account{ID: "acc_1", Num: 1, Words: []string{"a"}})
 	})
-	err = s.View(func(tx *Tx) error {
+	err := db.View(func(tx *Tx) error {
 		a, err := Accounts.Read(tx, "acc_1")
 		if err == nil {
-			a.WarmupPhrases[0] = "b"
+			a.Words[0] = "b"
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "was changed in memory") {
+	if err := checkTest(db); err == nil || !strings.Contains(err.Error(), "was changed in memory") {
 		t.Errorf("check says %v", err)
-	}
-}
-
-// BenchmarkRead compares what the decoded form saves.
-func BenchmarkRead(b *testing.B) {
-	s := openTest(b, Options{})
-	update(b, s, func(tx *Tx) error {
-		return Mailboxes.Put(tx, &Mailbox{ID: "eu_1", AccountID: "acc_1", Num: 1, Email: "ann@example.test", Status: "active", Ready: true})
-	})
-	for name, get := range map[string]func(*Tx, string) (*Mailbox, error){"get": MailboxByEmail.Get, "read": MailboxByEmail.Read} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			err := s.View(func(tx *Tx) error {
-				for b.Loop() {
-					if _, err := get(tx, "ann@example.test"); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				b.Error(err)
-			}
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"bytes"
@@ -10,14 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/mailstead/mailstead/store/engine"
 )
-
-// putText writes a record of at least n bytes.
-func putText(tx *Tx, id string, n int) error {
-	return Templates.Put(tx, &Template{ID: id, AccountID: "acc_1", Name: id, Usernames: []string{strings.Repeat("x", n)}})
-}
 
 // tooLarge are transactions beyond each of the bounds that loose has.
 var tooLarge = []struct {
@@ -44,28 +37,28 @@ var tooLarge = []struct {
 }
 
 func TestLargeTransactionFailsAndNamesItsNumbersAndItsCaller(t *testing.T) {
-	s := openTest(t, Options{MaxBytes: 1000, MaxWrites: 10, MaxSteps: 15})
+	db := openTest(t, Options{MaxBytes: 1000, MaxWrites: 10, MaxSteps: 15})
 	for n := range uint32(3) {
-		update(t, s, func(tx *Tx) error { return putAccount(tx, n+1) })
+		update(t, db, func(tx *Tx) error { return putAccount(tx, n+1) })
 	}
 	for _, c := range tooLarge {
-		err := s.Update(c.fn)
+		err := db.Update(c.fn)
 		if !errors.Is(err, ErrTooMuch) || !strings.Contains(err.Error(), "TestLargeTransactionFails") || !strings.Contains(err.Error(), "writes of 10") {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if got := len(accountNums(t, s)); got != 3 {
+	if got := len(accountNums(t, db)); got != 3 {
 		t.Errorf("%d accounts, want the 3 of before", got)
 	}
 }
 
 func TestLargeTransactionIsToldOfOnceInProduction(t *testing.T) {
 	var log bytes.Buffer
-	s := openTest(t, Options{MaxWrites: 10, lenient: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	db := openDir(t, t.TempDir(), Options{MaxWrites: 10, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for range 2 {
-		update(t, s, tooLarge[1].fn)
+		update(t, db, tooLarge[1].fn)
 	}
-	if n := strings.Count(log.String(), "a large transaction"); n != 1 || !strings.Contains(strings.ReplaceAll(log.String(), `"`, ""), "function=store.") {
+	if n := strings.Count(log.String(), "a large transaction"); n != 1 || !strings.Contains(strings.ReplaceAll(log.String(), `"`, ""), "function=store/engine.") {
 		t.Errorf("told %d times: %s", n, &log)
 	}
 }
@@ -73,9 +66,9 @@ func TestLargeTransactionIsToldOfOnceInProduction(t *testing.T) {
 // TestEveryFunctionRunsTwiceInTests: what the first run has written, and what it gave to After, is
 // undone.
 func TestEveryFunctionRunsTwiceInTests(t *testing.T) {
-	s := openTest(t, Options{})
+	db := openTest(t, Options{})
 	runs, after := 0, 0
-	update(t, s, func(tx *Tx) error {
+	update(t, db, func(tx *Tx) error {
 		runs++
 		tx.After(func() { after++ })
 		for range Accounts.All(tx) {
@@ -90,17 +83,17 @@ func TestEveryFunctionRunsTwiceInTests(t *testing.T) {
 
 func TestBatchEndsWhenEnoughIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openTest(t, Options{})
+		db := openTest(t, Options{})
 		sizes := map[int]int{} // members by commit
 		var fns []func(*Tx) error
 		for i := range 12 {
 			fns = append(fns, func(tx *Tx) error {
-				commit := engine.Bolt(tx).ID()
+				commit := tx.b.ID()
 				tx.After(func() { sizes[commit]++ })
 				return putText(tx, fmt.Sprint(i), 1<<20)
 			})
 		}
-		for i, err := range batch(t, s, fns...) {
+		for i, err := range batch(t, db, fns...) {
 			if err != nil {
 				t.Errorf("member %d: %v", i, err)
 			}
@@ -113,12 +106,12 @@ func TestBatchEndsWhenEnoughIsWritten(t *testing.T) {
 
 func TestReportHasTheLargestTransactions(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv(engine.ReportEnv, dir)
-	s := openTest(t, Options{})
+	t.Setenv(ReportEnv, dir)
+	db := openTest(t, Options{})
 	for _, n := range []int{20_000, 40_000, 30_000} {
-		update(t, s, func(tx *Tx) error { return putText(tx, "s", n) })
+		update(t, db, func(tx *Tx) error { return putText(tx, "s", n) })
 	}
-	closeTest(t, s)
+	closeTest(t, db)
 	files, err := filepath.Glob(filepath.Join(dir, "*.tsv"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)
