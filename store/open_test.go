@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // Domains of a store from before there were claims are proven where they were complete, and others
@@ -174,6 +175,44 @@ func TestOpenRefusesDamage(t *testing.T) {
 		}
 		if err := os.WriteFile(path, whole, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A watchedDisk calls synced before each sync.
+type watchedDisk struct {
+	segment.Disk
+	synced func()
+}
+
+func (d *watchedDisk) Datasync(f *os.File) error {
+	d.synced()
+	return d.Disk.Datasync(f)
+}
+
+// TestCloseKeepsTheLockToItsEnd: what Close writes to the segments must not meet what the next
+// process has written there.
+func TestCloseKeepsTheLockToItsEnd(t *testing.T) {
+	dir := t.TempDir()
+	disk := &watchedDisk{segment.UnsyncedDisk{}, func() {}}
+	s := openDir(t, dir, Options{disk: disk})
+	addMailbox(t, s, 1)
+	addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "x")
+	var during []error
+	disk.synced = func() {
+		other, err := Open(dir, Options{LockTimeout: 1})
+		if err == nil {
+			_ = other.Close()
+		}
+		during = append(during, err)
+	}
+	closeTest(t, s)
+	if len(during) == 0 {
+		t.Error("Close has not synced the segments")
+	}
+	for _, err := range during {
+		if !errors.Is(err, ErrInUse) {
+			t.Errorf("opened while Close writes: %v, want %v", err, ErrInUse)
 		}
 	}
 }

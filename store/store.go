@@ -66,7 +66,8 @@ func (s *Store) Close() error {
 		if err := s.noteEnd(); err != nil {
 			s.log.Warn("the end of the messages was not noted", "error", err)
 		}
-		s.closeErr = errors.Join(s.db.Close(), s.seg.Close())
+		s.db.Stop()
+		s.closeErr = errors.Join(s.seg.Close(), s.db.Close()) // the lock on the database goes last
 	})
 	return s.closeErr
 }

@@ -93,6 +93,7 @@ type DB struct {
 
 	writes    chan *write
 	closing   chan struct{}
+	stopOnce  sync.Once
 	closeOnce sync.Once
 	closeErr  error
 	committed chan struct{} // closed when the committer has ended; nil before Start
@@ -196,17 +197,23 @@ func (db *DB) Begin() (*Tx, error) {
 // Sync brings what Setup has written to the disk.
 func (db *DB) Sync() error { return db.bolt.Sync() }
 
-// Close waits for the writes that were taken, calls between, and closes the file. It is safe to
-// call twice, and waits for views.
-func (db *DB) Close() error {
-	db.closeOnce.Do(func() {
+// Stop ends the committer once the writes that it has taken are on disk. Update returns ErrClosed
+// from then on; the file stays open and locked until Close. It is safe to call twice.
+func (db *DB) Stop() {
+	db.stopOnce.Do(func() {
 		close(db.closing)
 		if db.committed != nil {
 			<-db.committed
 			db.closeFreelist()
 		}
-		db.closeErr = db.bolt.Close()
 	})
+}
+
+// Close stops the committer, closes the file and gives up its lock. It is safe to call twice, and
+// waits for views.
+func (db *DB) Close() error {
+	db.Stop()
+	db.closeOnce.Do(func() { db.closeErr = db.bolt.Close() })
 	return db.closeErr
 }
 
