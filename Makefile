@@ -16,7 +16,7 @@ run: build
 # Without the tables of a debugger, since linking the tests of 60 packages takes its time; make lint has vet. The two that take
 # longest begin first.
 test: peers
-	TMPDIR=$$(sh .ci/tmp) go test -vet=off -ldflags=-w -timeout 30m ./e2e ./handlers ./...
+	TMPDIR=$$(sh .ci/tmp) go test -vet=off -ldflags=-w -timeout 30m ./e2e/... ./handlers ./...
 
 # The race detector makes everything four times as slow. race-short, which .ci/run asks for, takes the packages whose work
 # is to share things between goroutines. race takes all but parsers that do one thing at a time, and the tests of the
@@ -26,8 +26,8 @@ race-short:
 
 RACY = ^Test(Receive|Send|Stop|TwoAccounts|Connections|TooMany|EdgeRaces|ExternalChanges|Feedback|Relay|ManyHosts|DeadResolver)
 race: peers
-	go test -race -short -ldflags=-w $$(go list ./... | grep -vE '/(e2e|mail/(dmarcreport|msg|tokenize|view))$$')
-	go test -race -short -run '$(RACY)' ./e2e
+	go test -race -short -ldflags=-w $$(go list ./... | grep -vE '/(e2e/.*|mail/(dmarcreport|msg|tokenize|view))$$')
+	go test -race -short -run '$(RACY)' ./e2e/...
 
 peers:
 	@sh .ci/peers
@@ -49,7 +49,7 @@ release:
 
 # Pictures of every page of the dashboard, at work, into docs/screenshots; those that README and docs/dashboard.md show are committed.
 screenshots: peers
-	MAILSTEAD_SHOTS=$(CURDIR)/docs/screenshots MAILSTEAD_WALK=pages go test -count=1 -run '^TestDashboard$$' ./e2e
+	MAILSTEAD_SHOTS=$(CURDIR)/docs/screenshots MAILSTEAD_WALK=pages go test -count=1 -run '^TestDashboard$$' ./e2e/api
 	cd docs/screenshots && cp inbox-phone-light.png phone.png && cp message.png inbox.png
 
 lint:

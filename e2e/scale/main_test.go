@@ -1,0 +1,9 @@
+package scale
+
+import (
+	"testing"
+
+	"github.com/mailstead/mailstead/e2e/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
