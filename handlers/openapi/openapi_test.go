@@ -47,17 +47,17 @@ func TestFieldsHaveTheTextOfTheirOwnStruct(t *testing.T) {
 // TestExamplesAreOfTheirFieldsKind reads the examples of tags.
 func TestExamplesAreOfTheirFieldsKind(t *testing.T) {
 	type owner struct {
-		Text   string            `json:"text" example:"17"`
-		Count  int               `json:"count" example:"17"`
-		Share  float64           `json:"share" example:"0.5"`
-		On     bool              `json:"on" example:"true"`
-		One    []string          `json:"one" example:"a, b"`
-		Two    []string          `json:"two" example:"[\"a\",\"b\"]"`
-		Object map[string]string `json:"object" example:"{\"a\":\"b\"}"`
-		Either *external.Told    `json:"either" example:"17"`
-		Wrong  int               `json:"wrong" example:"0.5"`
-		Chosen string            `json:"chosen" enum:"a|b" example:"c"`
-		URL    string            `json:"where" example:"https://example.com/" format:"uri"`
+		Text   string                     `json:"text" example:"17"`
+		Count  int                        `json:"count" example:"17"`
+		Share  float64                    `json:"share" example:"0.5"`
+		On     bool                       `json:"on" example:"true"`
+		One    []string                   `json:"one" example:"a, b"`
+		Two    []string                   `json:"two" example:"[\"a\",\"b\"]"`
+		Object map[string]string          `json:"object" example:"{\"a\":\"b\"}"`
+		Either *external.InboxesRefreshed `json:"either" example:"17"`
+		Wrong  int                        `json:"wrong" example:"0.5"`
+		Chosen string                     `json:"chosen" enum:"a|b" example:"c"`
+		URL    string                     `json:"where" example:"https://example.com/" format:"uri"`
 	}
 	d := &describer{used: map[typeUse]string{}, doc: &Document{}}
 	s := d.doc.Resolve(d.of(reflect.TypeFor[owner](), false))
@@ -83,7 +83,7 @@ func TestExamplesAreOfTheirFieldsKind(t *testing.T) {
 // TestWordsOfNothingAreFound describes an API whose one operation nobody has written about.
 func TestWordsOfNothingAreFound(t *testing.T) {
 	doc := Describe(API{
-		Operations: []api.Operation{{Name: "get_weather", Route: api.GET("/v1/weather"), Status: 200, Errors: []string{"raining"}, Call: api.Caller{In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*external.Told]()}}},
+		Operations: []api.Operation{{Name: "get_weather", Route: api.GET("/v1/weather"), Status: 200, Errors: []string{"raining"}, Call: api.Caller{In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*external.InboxesRefreshed]()}}},
 		Errors: func(int, string, string, string) (own, rfc9457 any) {
 			type problem struct {
 				Code string `json:"code"`

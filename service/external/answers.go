@@ -13,11 +13,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const answerTries = 8 // about two hours
+const maxAnswerTries = 8 // over about two hours
 
 func (s *Service) answerKind() jobs.Kind {
 	return jobs.Kind{
-		Name: inbox.KindRemoteAnswer, Work: s.answerRemote, Max: answerTries, Timeout: changeTimeout + 10*time.Second, Lanes: PullsPerHost,
+		Name: inbox.KindRemoteAnswer, Work: s.answerRemote, Max: maxAnswerTries, Timeout: changeTimeout + 10*time.Second, Lanes: PullsPerHost,
 		Most: CopiesMost, MostEach: CopiesEach, Backoff: FailureWait,
 	}
 }
@@ -35,7 +35,7 @@ func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, 
 		}
 		box, err := core.RemoteBox(tx, mb)
 		if err == nil && box.UIDValidity != args.UIDValidity {
-			mb = nil // the messages have other numbers now
+			mb = nil // the messages have other UIDs now
 		}
 		return err
 	})

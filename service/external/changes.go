@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	changeTimeout  = 60 * time.Second // of a change by the API on a server
-	messageUnknown = "The mail server has renumbered the mailbox. Read the inbox again."
+	changeTimeout     = 60 * time.Second // timeout of a change by the API on a server
+	mailboxRenumbered = "The mail server has renumbered the mailbox. Read the inbox again."
 )
 
-// onServer changes something on the server of an external mailbox. fn runs in the mailbox's turn,
-// so that no comparison takes what it changes back; what it returns is the answer, and nothing that
-// is stored has changed before. A server that does not do it is a 502.
+// onServer changes something on the server of an external mailbox. fn runs with the mailbox's
+// change lock, so that no sync reverts what it changes. It returns the error of fn. Nothing stored
+// has changed before fn. An error of the server is an upstream_error (502).
 func (s *Servers) onServer(ctx context.Context, mb *store.Mailbox, fn func(context.Context, *pull.Session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -47,7 +47,7 @@ func (s *Servers) onServer(ctx context.Context, mb *store.Mailbox, fn func(conte
 	err = s.Store.View(func(tx *store.Tx) error {
 		box, err := core.RemoteBox(tx, mb)
 		if err == nil && box.UIDValidity != remote.UIDValidity {
-			return core.Errorf("not_found", "%s", messageUnknown)
+			return core.Errorf("not_found", "%s", mailboxRenumbered)
 		}
 		return err
 	})
@@ -60,7 +60,7 @@ func (s *Servers) onServer(ctx context.Context, mb *store.Mailbox, fn func(conte
 	return upstreamError(host, err)
 }
 
-// upstreamError is the answer for a server elsewhere that did not do what was asked.
+// upstreamError returns the answer for an external server that did not carry out a request.
 func upstreamError(host string, err error) *core.Error {
 	var f *pullFailure
 	if !errors.As(err, &f) {
@@ -69,9 +69,9 @@ func upstreamError(host string, err error) *core.Error {
 	return core.Errorf("upstream_error", "%s Nothing was changed here.", f.text).With(host, "upstream_error", "the mailbox's server").Because(err)
 }
 
-// Mark marks messages of an external mailbox on its server first. It gives the flags of those that
-// are marked now, and says why the others are not: they are gone, or the server keeps them as they
-// were.
+// Mark marks messages of an external mailbox on its server first. marked holds the new flags of the
+// marked messages, kept the errors of the others: the message is gone, or the server did not change
+// it.
 func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]inbox.Flags, kept map[uint32]*core.Error, err error) {
 	rows := map[uint32]pull.Row{}
 	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
@@ -86,7 +86,7 @@ func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m 
 		return s.Store.Update(func(tx *store.Tx) error {
 			tx.After(func() { s.Hub.Changed(mb.Num) })
 			for _, r := range found {
-				if err := setRow(tx, mb, r); err != nil {
+				if err := setRemoteFlags(tx, mb, r); err != nil {
 					return err
 				}
 			}
@@ -111,8 +111,8 @@ func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m 
 	return marked, kept, nil
 }
 
-// Delete deletes messages of an external mailbox on its server first, and says which that keeps all
-// the same.
+// Delete deletes messages of an external mailbox on its server first. kept holds the errors of the
+// messages that the server did not delete.
 func (s *Servers) Delete(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error) {
 	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
 		left, err := session.Delete(ctx, uids)
@@ -140,7 +140,7 @@ func (s *Servers) Delete(ctx context.Context, who core.Actor, mb *store.Mailbox,
 	return kept, err
 }
 
-// notDeleted is said of a message that a server was told to delete and still has.
+// notDeleted returns the error for a message that a server did not delete.
 func notDeleted(mb *store.Mailbox) *core.Error {
 	host := mb.External.IMAP.Host
 	return core.Errorf("upstream_error", "%s did not delete the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// Internals that external tests use.
 
 const (
 	ExternalsAtATime = externalsAtATime
@@ -23,11 +23,11 @@ func (s *Service) AddSync(tx *store.Tx, mb *store.Mailbox, by string) error {
 
 func (s *Service) OpenIdles(ctx context.Context) { s.idles.open(ctx) }
 
-// Idles reports whether a session waits for mail of the mailbox.
+// Idles reports whether the mailbox has an IDLE session.
 func (s *Service) Idles(mailbox string) bool { return s.idles.has(mailbox) }
 
 func (s *Service) IdleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
-	return s.idleOn(mb, box, session)
+	return s.keepIdle(mb, box, session)
 }
 
 func (s *Service) PlanRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Writes, error) {

@@ -21,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestLogInThatIsHungUpOnIsOnesOwn: a server that ends the connection instead of refusing a
-// password answers others.
+// TestLogInThatIsHungUpOnIsOnesOwn: a server that closes the connection instead of refusing a
+// password still answers other mailboxes.
 func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
 	o.IMAP.Change(func() {
@@ -43,8 +43,8 @@ func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
 	}
 }
 
-// TestNobodyIdlesUnwanted: a session that waits for mail ends with the universal inbox and with the
-// suspension of its account, and one whose look began before does not wait at all.
+// TestNobodyIdlesUnwanted: an IDLE session ends when the universal inbox is switched off or its
+// account is suspended, and a sync that began before does not start one.
 func TestNobodyIdlesUnwanted(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
 	ctx := t.Context()
@@ -92,8 +92,8 @@ func TestNobodyIdlesUnwanted(t *testing.T) {
 	}
 }
 
-// TestRefreshOfManyExternalMailboxes looks at some of them in the request and at the others in a
-// job, for all who ask.
+// TestRefreshOfManyExternalMailboxes: some syncs are planned in the request and the others by one
+// job, for all requests.
 func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	const n = 230
@@ -154,8 +154,8 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 	}
 }
 
-// TestPasswordsCrossNoNetworkAsPlainText: servers without TLS are for private addresses that the
-// operator allows; a sandbox asks less.
+// TestPasswordsCrossNoNetworkAsPlainText: servers without TLS must be at private addresses that the
+// operator allows; a sandbox is less strict.
 func TestPasswordsCrossNoNetworkAsPlainText(t *testing.T) {
 	for name, c := range map[string]struct {
 		sandbox, private bool
@@ -187,8 +187,8 @@ func TestPasswordsCrossNoNetworkAsPlainText(t *testing.T) {
 	}
 }
 
-// TestOldMailboxesWithoutTLSSaySo: one that was made before, or whose name leads to a public
-// address, sends its password to nobody.
+// TestOldMailboxesWithoutTLSSaySo: a mailbox that was created before this rule, or whose host name
+// leads to a public address, never sends its password.
 func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -250,8 +250,8 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 	}
 }
 
-// TestSuspendedAccountFetchesNothing: neither a look that somebody asked for before nor one by the
-// clock logs in to an external mailbox of a suspended account; both go on after resume.
+// TestSuspendedAccountFetchesNothing: neither a requested sync nor one in the background logs in
+// for a suspended account; both continue after it is resumed.
 func TestSuspendedAccountFetchesNothing(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
 	remote := pulltest.Serve(t, nil)

@@ -14,7 +14,7 @@ func TestSeatsGoToThoseWithNewestMail(t *testing.T) {
 	i.open(t.Context())
 	var slots []*idleSlot
 	contexts := map[string]context.Context{}
-	for n := range idleMost {
+	for n := range maxIdle {
 		name := string(rune('A'+n/26)) + string(rune('a'+n%26))
 		ctx, s := i.acquire(name, "acc", time.Unix(int64(1000+n), 0))
 		slots, contexts[name] = append(slots, s), ctx
@@ -43,7 +43,7 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 	last := time.Duration(0)
 	for n := 1; n <= 12; n++ {
 		d := FailureWait(n, 0.5)
-		if d < last || d > failureLatest {
+		if d < last || d > maxFailureWait {
 			t.Errorf("after %d failures %s, before that %s", n, d, last)
 		}
 		last = d

@@ -11,42 +11,42 @@ import (
 )
 
 const (
-	idleMost   = 100 // sessions that wait for news
-	idleAtOnce = 8   // of them that fetch at a time
-	idleRound  = 20 * time.Minute
-	idleGap    = 300 * time.Millisecond // between two syncs, at the least
-	idlePause  = 15 * time.Second       // before a mailbox whose session has ended is synced again
+	maxIdle         = 100 // sessions that wait for changes
+	maxIdleFetches  = 8   // of these, sessions that fetch at a time
+	idleRound       = 20 * time.Minute
+	minIdleInterval = 300 * time.Millisecond // minimum interval between two syncs of a session
+	idlePause       = 15 * time.Second       // before a mailbox whose session has ended is synced again
 )
 
-// An idlePool has the sessions that wait for news: as many as a small host can hold, of the
-// mailboxes that had mail last.
+// An idlePool has the sessions that wait for changes with IDLE, at most maxIdle: those of the
+// mailboxes that had mail most recently.
 type idlePool struct {
 	mu      sync.Mutex
-	base    context.Context // of all of them; nil: nobody may idle
+	base    context.Context // context of all sessions; nil: no session may start
 	slots   map[string]*idleSlot
 	ended   sync.WaitGroup
-	fetches chan struct{} // one place for each that fetches
+	fetches chan struct{} // holds a value for each session that fetches
 }
 
 // An idleSlot is one of the sessions.
 type idleSlot struct {
 	mailbox, account string
-	active           time.Time // when the mailbox had new mail last
+	active           time.Time // when the mailbox last had new mail
 	cancel           context.CancelFunc
 }
 
 func newIdlePool() idlePool {
-	return idlePool{slots: map[string]*idleSlot{}, fetches: make(chan struct{}, idleAtOnce)}
+	return idlePool{slots: map[string]*idleSlot{}, fetches: make(chan struct{}, maxIdleFetches)}
 }
 
-// open lets sessions wait until ctx ends.
+// open allows sessions until ctx ends.
 func (i *idlePool) open(ctx context.Context) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.base = ctx
 }
 
-// Close waits for the sessions, whose ctx has ended.
+// close waits for the sessions to end. Their context must have ended.
 func (i *idlePool) close() {
 	i.mu.Lock()
 	i.base = nil
@@ -60,15 +60,15 @@ func (i *idlePool) has(mailbox string) bool {
 	return i.slots[mailbox] != nil
 }
 
-// acquire gives a mailbox a slot, that of the one whose mail is oldest if there is no other and
-// this one's is newer. The context is nil if there is none.
+// acquire returns a slot for a mailbox. If all are taken, it ends the session of the mailbox with
+// the oldest mail, if that is older than active. The context is nil if there is no slot.
 func (i *idlePool) acquire(mailbox, account string, active time.Time) (context.Context, *idleSlot) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.base == nil || i.base.Err() != nil || i.slots[mailbox] != nil {
 		return nil, nil
 	}
-	if len(i.slots) >= idleMost {
+	if len(i.slots) >= maxIdle {
 		var oldest *idleSlot
 		for _, s := range i.slots {
 			if oldest == nil || s.active.Before(oldest.active) {
@@ -88,7 +88,7 @@ func (i *idlePool) acquire(mailbox, account string, active time.Time) (context.C
 	return ctx, mine
 }
 
-// release gives a slot back.
+// release frees a slot.
 func (i *idlePool) release(s *idleSlot) {
 	i.mu.Lock()
 	if i.slots[s.mailbox] == s {
@@ -99,14 +99,14 @@ func (i *idlePool) release(s *idleSlot) {
 	i.ended.Done()
 }
 
-// touch notes that a mailbox has had mail.
+// touch records when a mailbox last had mail.
 func (i *idlePool) touch(s *idleSlot, active time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s.active = active
 }
 
-// EndIdle ends the session that waits for changes of an external mailbox, if there is one.
+// EndIdle ends the IDLE session of an external mailbox, if there is one.
 func (s *Servers) EndIdle(mailboxID string) { s.idles.cancel(mailboxID) }
 
 // cancel ends the session of a mailbox.
@@ -118,7 +118,7 @@ func (i *idlePool) cancel(mailbox string) {
 	}
 }
 
-// StopIdling ends the sessions that wait for mail of an account's external mailboxes.
+// StopIdling ends the IDLE sessions of an account.
 func (s *Servers) StopIdling(account string) { s.idles.cancelAccount(account) }
 
 // cancelAccount ends the sessions of an account.
@@ -132,9 +132,9 @@ func (i *idlePool) cancelAccount(account string) {
 	}
 }
 
-// idleOn keeps a session that has just synced the mailbox, to be notified of news; false if the
-// server or the number of sessions does not allow it.
-func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
+// keepIdle keeps a session that has just synced the mailbox open with IDLE; false if the server or
+// the number of sessions does not allow it.
+func (s *Service) keepIdle(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
 	if !session.CanIdle() {
 		return false
 	}
@@ -142,8 +142,9 @@ func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.
 	if ctx == nil {
 		return false
 	}
-	// What ends the wish for it later finds the slot; what ended it during the sync did not.
-	if still, _, err := s.wanted(mb.ID); still == nil || err != nil {
+	// A change that ends background syncs from now on finds the slot and cancels it; check for one
+	// that came during the sync.
+	if still, _, err := s.backgroundMailbox(mb.ID); still == nil || err != nil {
 		s.idles.release(mine)
 		return false
 	}
@@ -155,7 +156,7 @@ func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.
 		err := s.idle(ctx, mine, session)
 		s.Log.Debug("a session that waited for mail has ended", "mailbox", mb.ID, "error", err)
 		wait := idlePause
-		if s.Now().Sub(began) < pollSoonest && ctx.Err() == nil { // a server that ends sessions at once
+		if s.Now().Sub(began) < minPollWait && ctx.Err() == nil { // the server ends sessions at once
 			wait = 20 * idlePause
 		}
 		s.pollAfter(mb.ID, jobs.Jitter(wait, s.Rand()))
@@ -163,15 +164,15 @@ func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.
 	return true
 }
 
-// idle waits for news and fetches them until the session or the wish for it ends.
+// idle waits for changes and fetches them, until the session or its context ends.
 func (s *Service) idle(ctx context.Context, mine *idleSlot, session *pull.Session) error {
-	pause := time.NewTicker(idleGap)
+	pause := time.NewTicker(minIdleInterval)
 	defer pause.Stop()
 	for {
 		if err := session.Idle(ctx, idleRound); err != nil {
 			return err
 		}
-		select { // so that a server which always has news does not keep us busy
+		select { // limits the rate for a server that always reports changes
 		case <-pause.C:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -184,7 +185,8 @@ func (s *Service) idle(ctx context.Context, mine *idleSlot, session *pull.Sessio
 	}
 }
 
-// resync is a sync over a session that is open. A nil state ends it.
+// resync syncs a mailbox over an open session. It returns a nil box if the mailbox must not be
+// synced any more.
 func (s *Service) resync(ctx context.Context, id string, session *pull.Session) (*store.RemoteBox, error) {
 	select {
 	case s.idles.fetches <- struct{}{}:
@@ -210,16 +212,16 @@ func (s *Service) resync(ctx context.Context, id string, session *pull.Session) 
 	return box, err
 }
 
-// pollAfter has a mailbox whose session has ended synced again.
+// pollAfter plans the next background sync of a mailbox after wait.
 func (s *Service) pollAfter(id string, wait time.Duration) {
 	err := s.Store.Update(func(tx *store.Tx) error {
-		mb, err := inBackground(tx, id)
+		mb, err := syncedInBackground(tx, id)
 		if mb == nil || err != nil {
 			return err
 		}
 		return s.addPoll(tx, mb, tx.Now().Add(wait))
 	})
 	if err != nil {
-		s.Log.Error("plan the next look at a mailbox", "mailbox", id, "error", err)
+		s.Log.Error("plan the next sync of a mailbox", "mailbox", id, "error", err)
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// pullArgs is the job of looking at one mailbox.
+// pullArgs are the arguments of a job that syncs one mailbox.
 type pullArgs struct {
 	UserID string `json:"user_id"`
 }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the kinds of jobs of this package.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.WhileActive(s.answerKind()),
-		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: PullsPerHost, Most: pullsMost, MostEach: pullsEach,
+		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: PullsPerHost, Most: maxPulls, MostEach: maxPullsPerAccount,
 			Backoff: FailureWait, Visible: true}),
 		{Name: kindExternals, Work: s.planRemainingSyncs, Timeout: pullTimeout, Most: inbox.ArrivalsMost},
-		s.EndsInactive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: PullsPerHost, Most: pullsMost, MostEach: pullsEach}),
+		s.EndsInactive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: PullsPerHost, Most: maxPulls, MostEach: maxPullsPerAccount}),
 	}
 }
 
-// planRemainingSyncs goes on where BeginExternals ended, some mailboxes in each transaction.
+// planRemainingSyncs continues what BeginExternals began, some mailboxes in each transaction.
 func (s *Service) planRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[externalsArgs](j)
 	if err != nil {
@@ -49,13 +49,13 @@ func (s *Service) planRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Wr
 			return nil, err
 		}
 		args.After = next
-		core.Sleep(ctx, time.Since(began)) // others go first
+		core.Sleep(ctx, time.Since(began)) // let other writers go first
 	}
 	return nil, nil
 }
 
-// inBackground reports whether a mailbox is to be synced without anybody asking.
-func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
+// syncedInBackground returns the mailbox if it is to be synced in the background; otherwise nil.
+func syncedInBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
 	if err != nil {
 		return nil, err
@@ -70,10 +70,10 @@ func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 	return mb, nil
 }
 
-// wanted is inBackground in a snapshot of its own, with the mailbox's state.
-func (s *Service) wanted(id string) (mb *store.Mailbox, box *store.RemoteBox, err error) {
+// backgroundMailbox is syncedInBackground in its own snapshot, with the state of the sync.
+func (s *Service) backgroundMailbox(id string) (mb *store.Mailbox, box *store.RemoteBox, err error) {
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		mb, err = inBackground(tx, id)
+		mb, err = syncedInBackground(tx, id)
 		if mb == nil || err != nil {
 			return err
 		}
@@ -83,13 +83,13 @@ func (s *Service) wanted(id string) (mb *store.Mailbox, box *store.RemoteBox, er
 	return mb, box, err
 }
 
-// pollInbox syncs a mailbox in the background, and says when to do so again.
+// pollInbox syncs a mailbox in the background, and reschedules itself.
 func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[pullArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	mb, _, err := s.wanted(args.UserID)
+	mb, _, err := s.backgroundMailbox(args.UserID)
 	if mb == nil || err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 		return nil, jobs.Snooze(until)
 	}
 	session, box, err := s.syncMailbox(ctx, mb.ID, nil)
-	kept := err == nil && box != nil && s.idleOn(mb, box, session)
+	kept := err == nil && box != nil && s.keepIdle(mb, box, session)
 	if session != nil && !kept {
 		session.Close()
 	}
@@ -117,7 +117,7 @@ func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	return nil, jobs.Snooze(s.Now().Add(jobs.Jitter(box.Wait, s.Rand())))
 }
 
-// syncInbox is a sync that somebody asked for, or the first.
+// syncInbox is the first sync of a mailbox, or one on request.
 func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[pullArgs](j)
 	if err != nil {
@@ -136,17 +136,17 @@ func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 		return nil, nil
 	}
 	if err != nil {
-		return nil, s.syncFailure(ctx, err)
+		return nil, s.jobError(ctx, err)
 	}
 	return func(tx *store.Tx, j *store.Job) error {
-		if mb, err := store.Mailboxes.Get(tx, args.UserID); err == nil { // all is compared, whoever did it
+		if mb, err := store.Mailboxes.Get(tx, args.UserID); err == nil { // everything is compared, even if another job did part of it
 			f, err := tx.Folder(mb.Num, store.InboxID)
 			if err != nil {
 				return err
 			}
 			j.Completed, j.Total = int(f.Messages), int(f.Messages)
 		}
-		mb, err := inBackground(tx, args.UserID)
+		mb, err := syncedInBackground(tx, args.UserID)
 		if mb == nil || err != nil {
 			return err
 		}
@@ -154,22 +154,22 @@ func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	}, nil
 }
 
-// DownUntil says up to when the server of a mailbox is left alone; zero: it is not.
+// DownUntil returns until when the server of a mailbox is not contacted; zero if it may be.
 func (s *Service) DownUntil(id string) time.Time {
 	v, err := s.newSyncRun(id, false)
 	if v == nil || err != nil {
-		return time.Time{} // which the sync itself will find
+		return time.Time{} // the sync itself reports the error
 	}
-	until := s.hosts.until(listenerOf(v.mb.External.IMAP), s.Now())
+	until := s.hosts.until(serverKey(v.mb.External.IMAP), s.Now())
 	if until.IsZero() {
 		return until
 	}
 	return until.Add(time.Duration(s.Rand() * float64(10*time.Second)))
 }
 
-// syncFailure is the error of a job, for people; trying again does not help where a log-in is
-// refused.
-func (s *Service) syncFailure(ctx context.Context, err error) error {
+// jobError returns the error of a sync job in a form for people. A refused login is permanent,
+// since a retry does not help.
+func (s *Service) jobError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
@@ -184,8 +184,8 @@ func (s *Service) syncFailure(ctx context.Context, err error) error {
 	return public
 }
 
-// wakePolls sees to it at a start that every mailbox is synced soon, spread a little: what idled
-// before does no more.
+// wakePolls plans a sync of every mailbox soon after a start, slightly spread out, since IDLE
+// sessions of the last process have ended.
 func (s *Service) wakePolls() error {
 	var ids []string
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -199,7 +199,7 @@ func (s *Service) wakePolls() error {
 			return err
 		}
 		err = s.Store.Update(func(tx *store.Tx) error {
-			mb, err := inBackground(tx, id)
+			mb, err := syncedInBackground(tx, id)
 			if mb == nil || err != nil {
 				return err
 			}

@@ -9,9 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// syncMailbox brings what is stored of a mailbox in line with its server, over a new connection,
-// which the caller closes. A nil state says that the mailbox is gone or closed. progress may be
-// nil.
+// syncMailbox syncs a mailbox with its server over a new connection, which the caller closes. It
+// returns a nil box if the mailbox was deleted or closed. progress may be nil.
 func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done, total int)) (*pull.Session, *store.RemoteBox, error) {
 	done, err := s.syncLocks.Lock(ctx, id)
 	if err != nil {
@@ -36,8 +35,8 @@ func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done
 	return v.session, box, err
 }
 
-// newSyncRun begins a sync: nil for a mailbox that is gone, closed or, in the background, not
-// wanted.
+// newSyncRun begins a sync. It returns nil if the mailbox was deleted or closed, or, in the
+// background, must not be synced.
 func (s *Service) newSyncRun(id string, background bool) (*syncRun, error) {
 	v := &syncRun{s: s, id: id, background: background}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -54,10 +53,10 @@ func (s *Service) newSyncRun(id string, background bool) (*syncRun, error) {
 	return v, nil
 }
 
-// open gives the mailbox as it is in tx; nil if it is not to be synced any more.
+// open returns the mailbox as it is in tx; nil if it must not be synced any more.
 func (v *syncRun) open(tx *store.Tx) (*store.Mailbox, error) {
 	if v.background {
-		return inBackground(tx, v.id)
+		return syncedInBackground(tx, v.id)
 	}
 	mb, err := store.Mailboxes.Find(tx, v.id)
 	if err != nil {
@@ -73,7 +72,7 @@ func (v *syncRun) open(tx *store.Tx) (*store.Mailbox, error) {
 	return mb, nil
 }
 
-// saveSync writes what a sync came to into the mailbox and its state.
+// saveSync records the result of a sync in the mailbox and its RemoteBox.
 func (s *Service) saveSync(ctx context.Context, v *syncRun, cause error) (box *store.RemoteBox, err error) {
 	if errors.Is(cause, errUnwanted) || ctx.Err() != nil && cause != nil {
 		return nil, nil
@@ -90,18 +89,18 @@ func (s *Service) saveSync(ctx context.Context, v *syncRun, cause error) (box *s
 		state := *v.box
 		box = &state
 		if cause == nil {
-			return s.syncDone(tx, mb, box, v)
+			return s.recordSuccess(tx, mb, box, v)
 		}
-		return s.syncFailed(tx, mb, box, cause)
+		return s.recordFailure(tx, mb, box, cause)
 	})
 	return box, err
 }
 
-func (s *Service) syncDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, v *syncRun) error {
+func (s *Service) recordSuccess(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, v *syncRun) error {
 	box.Fails, box.Refusals = 0, 0
-	box.Wait = min(max(box.Wait+box.Wait/2, pollSoonest), pollLatest)
+	box.Wait = min(max(box.Wait+box.Wait/2, minPollWait), maxPollWait)
 	if v.found > 0 {
-		box.ActiveAt, box.Wait = tx.Now(), pollSoonest
+		box.ActiveAt, box.Wait = tx.Now(), minPollWait
 	}
 	if err := store.RemoteBoxes.Put(tx, box); err != nil {
 		return err
@@ -121,12 +120,12 @@ func (s *Service) syncDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox
 	return store.Accounts.Put(tx, a)
 }
 
-// UnreadHere is the error of a sync that failed by a fault of this installation.
+// UnreadHere is the error text of a sync that failed because of this installation.
 const UnreadHere = "The mailbox could not be read. See the log of this installation."
 
-// syncFailed notes a failure. After a log-in that is refused for good nobody tries again before
-// somebody asks for it: servers lock those out who do.
-func (s *Service) syncFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
+// recordFailure records a failure. After a login that was refused for good, the mailbox is synced
+// again only on request: servers lock out clients that retry.
+func (s *Service) recordFailure(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
 	box.Fails++
 	mb.ErrorCode, mb.ErrorText = "internal_error", UnreadHere
 	var f *pullFailure
@@ -138,7 +137,7 @@ func (s *Service) syncFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteB
 	var login *pull.LoginError
 	if errors.As(cause, &login) {
 		box.Refusals++
-		if mb.Status == store.MailboxActive && (login.Final || box.Refusals >= refusalsAllowed) {
+		if mb.Status == store.MailboxActive && (login.Final || box.Refusals >= maxRefusals) {
 			mb.Status = store.MailboxError
 		}
 	}

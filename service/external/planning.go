@@ -9,34 +9,34 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Kinds of jobs that fetch mail from elsewhere.
+// Kinds of jobs that sync external mailboxes.
 const (
-	kindInboxSync = "inbox_sync" // that somebody asked for, and the first one
-	kindInboxPoll = "inbox_poll" // in the background; one waits for each mailbox
-	kindExternals = "externals"  // adds either for the mailboxes of an account that has many
+	kindInboxSync = "inbox_sync" // the first sync, or one on request
+	kindInboxPoll = "inbox_poll" // in the background; each mailbox has one such job
+	kindExternals = "externals"  // plans syncs for the mailboxes of an account that has many
 )
 
 const (
-	PullsPerHost     = 4  // of a kind
-	pullsMost        = 32 // of a kind
-	pullsEach        = 24 // of one account
-	pullTimeout      = 2 * time.Hour
-	pollSoonest      = time.Minute
-	pollLatest       = 30 * time.Minute
-	pollWhileIdle    = 25 * time.Minute // a check whether the session that idles is still there
-	failureLatest    = time.Hour
-	externalsAtATime = 50               // mailboxes whose syncs one transaction plans
-	refreshPause     = 10 * time.Second // in which those who ask for all mailboxes of an account are served together
-	refusalsAllowed  = 3                // in a row, where the server does not say that the password is wrong
+	PullsPerHost       = 4  // jobs of a kind
+	maxPulls           = 32 // jobs of a kind
+	maxPullsPerAccount = 24 // jobs of one account
+	pullTimeout        = 2 * time.Hour
+	minPollWait        = time.Minute
+	maxPollWait        = 30 * time.Minute
+	pollWhileIdle      = 25 * time.Minute // interval of the checks whether an IDLE session is still open
+	maxFailureWait     = time.Hour
+	externalsAtATime   = 50               // mailboxes whose syncs one transaction plans
+	refreshPause       = 10 * time.Second // delay in which further requests to refresh an account are combined
+	maxRefusals        = 3                // refused logins in a row, unless the server says that the password is wrong
 )
 
-// FailureWait is how long a server is left alone after it has failed so many times in a row: 1, 2,
-// 4 … 60 min.
+// FailureWait returns how long a server is not contacted after that many failures in a row: 1, 2, 4
+// … 60 min.
 func FailureWait(fails int, r float64) time.Duration {
-	return jobs.Jitter(min(time.Minute<<min(max(fails, 1)-1, 6), failureLatest), r)
+	return jobs.Jitter(min(time.Minute<<min(max(fails, 1)-1, 6), maxFailureWait), r)
 }
 
-// addSync adds a sync that people can see; what waits already comes sooner.
+// addSync queues a sync that is visible to people, or wakes one that is queued.
 func (s *Servers) addSync(tx *store.Tx, mb *store.Mailbox, by string) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: mb.AccountID, Kind: kindInboxSync, Key: mb.ID, Lane: "sync " + mb.External.IMAP.Host, Args: pullArgs{mb.ID}, CreatedBy: by,
@@ -45,7 +45,7 @@ func (s *Servers) addSync(tx *store.Tx, mb *store.Mailbox, by string) error {
 	return err
 }
 
-// addPoll adds the mailbox's next sync in the background, at the latest when it is due.
+// addPoll queues the mailbox's next background sync, or moves a queued one up to due.
 func (s *Servers) addPoll(tx *store.Tx, mb *store.Mailbox, due time.Time) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: mb.AccountID, Kind: kindInboxPoll, Key: mb.ID, Lane: "poll " + mb.External.IMAP.Host, Args: pullArgs{mb.ID}, Due: due,
@@ -53,7 +53,8 @@ func (s *Servers) addPoll(tx *store.Tx, mb *store.Mailbox, due time.Time) error 
 	return err
 }
 
-// BeginExternal has a new external mailbox synced, if its account's universal inbox is on.
+// BeginExternal plans the first sync of a new external mailbox, if its account's universal inbox is
+// on.
 func (s *Servers) BeginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	if mb.External == nil {
 		return nil
@@ -68,8 +69,8 @@ func (s *Servers) BeginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	return s.addSync(tx, mb, "")
 }
 
-// externalsArgs is the job of having the external mailboxes of an account synced, from the one
-// behind After on.
+// externalsArgs are the arguments of a job that plans syncs for the external mailboxes of an
+// account, from the one after After on.
 type externalsArgs struct {
 	AccountID string `json:"account_id"`
 	By        string `json:"by"`
@@ -77,15 +78,15 @@ type externalsArgs struct {
 }
 
 // BeginExternals plans a sync of every external mailbox of an account, when its universal inbox is
-// turned on or somebody asks: the first ones in this transaction, the rest by a job. A call while
-// that job waits adds no other.
+// switched on or on request: the first ones in this transaction, the others by a job. If that job
+// is queued already, no other is added.
 func (s *Servers) BeginExternals(tx *store.Tx, accountID, by string) error {
 	next, err := s.planSyncs(tx, externalsArgs{AccountID: accountID, By: by})
 	if err != nil || next == "" {
 		return err
 	}
 	due := tx.Now()
-	if s.refreshes.Count(accountID, due) > 0 { // others that asked are being served
+	if s.refreshes.Count(accountID, due) > 0 { // other requests are being served
 		due = due.Add(refreshPause)
 	}
 	tx.After(func() { s.refreshes.Add(accountID, s.Now()) })
@@ -95,8 +96,8 @@ func (s *Servers) BeginExternals(tx *store.Tx, accountID, by string) error {
 	return err
 }
 
-// planSyncs has the next external mailboxes of an account synced, and says where to go on; ""
-// at the end.
+// planSyncs plans syncs for the next external mailboxes of an account, and returns where to
+// continue; "" at the end.
 func (s *Servers) planSyncs(tx *store.Tx, args externalsArgs) (next string, err error) {
 	seen := 0
 	for key, id := range store.RemoteBoxesByAccount.Keys(tx, args.AccountID, args.After) {
@@ -106,11 +107,11 @@ func (s *Servers) planSyncs(tx *store.Tx, args externalsArgs) (next string, err 
 		next = key
 		box, err := store.RemoteBoxes.Read(tx, id)
 		if err != nil {
-			return "", fmt.Errorf("state of mailbox %s: %w", id, err)
+			return "", fmt.Errorf("read sync state of mailbox %s: %w", id, err)
 		}
 		mb, err := store.Mailboxes.Read(tx, id)
 		if err != nil {
-			return "", fmt.Errorf("mailbox %s: %w", id, err)
+			return "", fmt.Errorf("read mailbox %s: %w", id, err)
 		}
 		switch {
 		case !mb.MayFetch():
@@ -126,18 +127,18 @@ func (s *Servers) planSyncs(tx *store.Tx, args externalsArgs) (next string, err 
 	return "", nil
 }
 
-// pollIsDue reports whether a sync of a mailbox in the background waits only for its turn.
+// pollIsDue reports whether a mailbox has a background sync that is due.
 func pollIsDue(tx *store.Tx, id string) bool {
 	j, err := store.JobByKey.Read(tx, store.JobKey(kindInboxPoll, id))
 	return err == nil && !j.Due.After(tx.Now())
 }
 
-// countExternals says how many external mailboxes of an account are synced.
+// countExternals counts the external mailboxes of an account that are synced.
 func countExternals(tx *store.Tx, accountID string) (n int, err error) {
 	for _, id := range store.RemoteBoxesByAccount.Keys(tx, accountID, "") {
 		mb, err := store.Mailboxes.Read(tx, id)
 		if err != nil {
-			return 0, fmt.Errorf("mailbox %s: %w", id, err)
+			return 0, fmt.Errorf("read mailbox %s: %w", id, err)
 		}
 		if mb.MayFetch() {
 			n++
@@ -151,8 +152,8 @@ const (
 	CopiesEach = 4 // of one account
 )
 
-// ResumeExternal has an external mailbox looked at again after a new password or the end of a
-// suspension, with what was refused before forgotten. The caller writes mb.
+// ResumeExternal plans a sync of an external mailbox after a new password or the end of a
+// suspension, and resets its failures. The caller writes mb.
 func (s *Servers) ResumeExternal(tx *store.Tx, mb *store.Mailbox) error {
 	tx.After(func() { s.idles.cancel(mb.ID) })
 	if mb.Status == store.MailboxSuspended {

@@ -18,44 +18,44 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Servers connects to the servers of external mailboxes, changes messages there, and plans the
-// syncs. It knows no other room, so that rooms which a sync needs can be made with it.
+// Servers connects to the servers of external mailboxes, changes messages there, and plans syncs.
+// It needs no other service but core, so that services that a sync needs can be made with it.
 type Servers struct {
 	*core.Core
 	client      *pull.Client
-	plain       *pull.Client             // of servers without TLS
-	changeLocks limit.KeyedMutex[string] // a sync's comparison and a change by the API come one after the other
-	changeSlots *limit.Semaphore[string] // one for each change on a server
+	plain       *pull.Client             // for servers without TLS
+	changeLocks limit.KeyedMutex[string] // serializes the comparison of a sync and a change by the API, by mailbox
+	changeSlots *limit.Semaphore[string] // held during a change on a server, by account
 	hosts       hosts
 	idles       idlePool
-	refreshes   *limit.Counter[string] // of all mailboxes of an account, by account
+	refreshes   *limit.Counter[string] // refreshes of all mailboxes of an account, by account
 }
 
 const (
-	changesMost = 64 // changes by the API that are made on servers at a time
-	changesEach = 8  // of one account
+	maxChanges           = 64 // changes on servers at a time
+	maxChangesPerAccount = 8  // for one account
 )
 
-// NewServers makes what connects to servers.
+// NewServers makes the Servers.
 func NewServers(c *core.Core) *Servers {
 	s := &Servers{
-		Core: c, client: &pull.Client{Dial: c.Guard.Dialer(c.Resolver), RootCAs: c.Config.RootCAs}, changeSlots: limit.NewSemaphore[string](changesMost, changesEach),
+		Core: c, client: &pull.Client{Dial: c.Guard.Dialer(c.Resolver), RootCAs: c.Config.RootCAs}, changeSlots: limit.NewSemaphore[string](maxChanges, maxChangesPerAccount),
 		hosts: hosts{down: map[string]outage{}}, idles: newIdlePool(), refreshes: limit.NewSlidingCounter[string](refreshPause, core.AttemptKeys),
 	}
 	s.plain = &pull.Client{Dial: s.PlainGuard().Dialer(s.Resolver)}
 	return s
 }
 
-// hosts remembers which servers do not answer, so that the mailboxes on one wait together rather
-// than each in turn.
+// hosts remembers which servers do not answer, so that all mailboxes on a server wait instead of
+// each trying.
 type hosts struct {
 	mu   sync.Mutex
-	down map[string]outage // by listenerOf
+	down map[string]outage // by serverKey
 }
 
-// listenerOf is what all mailboxes that fail together have in common: a wrong port or security is
-// one's own fault.
-func listenerOf(at store.Server) string {
+// serverKey returns the key that mailboxes on the same server share. It includes port and
+// security, since a wrong setting of one mailbox must not affect others.
+func serverKey(at store.Server) string {
 	return fmt.Sprintf("%s:%d %s", at.Host, at.Port, at.Security)
 }
 
@@ -64,14 +64,14 @@ type outage struct {
 	until time.Time
 }
 
-// hostLatest is how long mailboxes wait at most for a server that did not answer; one of them then
-// tries.
-const hostLatest = 10 * time.Minute
+// maxHostWait is the maximum time for which a server that did not answer is not contacted; then one
+// of its mailboxes tries.
+const maxHostWait = 10 * time.Minute
 
-const hostsKept = 4096
+const maxHosts = 4096
 
-// until says up to when a server is left alone; zero: it is not. Who is let through keeps the
-// others waiting.
+// until returns until when a server is not contacted; zero if the caller may contact it now. Other
+// callers then wait a minute for its result.
 func (h *hosts) until(host string, now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,7 +87,7 @@ func (h *hosts) until(host string, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// retry lets a server be tried at once, since somebody asks for it.
+// retry allows a server to be tried at once, on request.
 func (h *hosts) retry(host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +97,7 @@ func (h *hosts) retry(host string) {
 	}
 }
 
-// record keeps whether a server answered.
+// record records whether a server answered.
 func (h *hosts) record(host string, answered bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,17 +105,17 @@ func (h *hosts) record(host string, answered bool, now time.Time) {
 		delete(h.down, host)
 		return
 	}
-	if len(h.down) >= hostsKept {
+	if len(h.down) >= maxHosts {
 		maps.DeleteFunc(h.down, func(_ string, o outage) bool { return o.until.Before(now) })
 	}
 	o := h.down[host]
 	o.fails++
-	wait := min(15*time.Second<<min(o.fails, 6), hostLatest)
+	wait := min(15*time.Second<<min(o.fails, 6), maxHostWait)
 	o.until = now.Add(jobs.Jitter(wait, rand.Float64()))
 	h.down[host] = o
 }
 
-// Client is what logs in to a server that a tenant has named.
+// Client returns the client for a server that a tenant has named.
 func (s *Servers) Client(server pull.Server) *pull.Client {
 	if server.Security == "none" {
 		return s.plain
@@ -123,18 +123,18 @@ func (s *Servers) Client(server pull.Server) *pull.Client {
 	return s.client
 }
 
-// loginOf opens the sealed password of the mailbox's server.
+// loginOf returns the mailbox's server with the unsealed password.
 func (s *Servers) loginOf(mb *store.Mailbox) (pull.Server, error) {
 	at := mb.External.IMAP
 	password, err := s.Keys.Open(store.ServerPlace(mb.ID, "imap"), at.PasswordSealed)
 	if err != nil {
-		return pull.Server{}, fmt.Errorf("password of %s: %w", mb.Email, err)
+		return pull.Server{}, fmt.Errorf("unseal IMAP password of %s: %w", mb.Email, err)
 	}
 	return pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)}, nil
 }
 
-// Connect opens a session with the mailbox's server and notes whether that answers. Errors of the
-// server are pullFailures.
+// Connect opens a session with the mailbox's server and records whether the server answers. Errors
+// of the server are pullFailures.
 func (s *Servers) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session, error) {
 	server, err := s.loginOf(mb)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Servers) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	session, err := s.Client(server).Connect(ctx, server)
 	if ctx.Err() == nil {
 		answered := err == nil || errors.Is(err, pull.ErrGreeted)
-		s.hosts.record(listenerOf(mb.External.IMAP), answered, s.Now())
+		s.hosts.record(serverKey(mb.External.IMAP), answered, s.Now())
 	}
 	if errors.Is(err, netguard.ErrBlocked) && server.Security == "none" {
 		return nil, &pullFailure{server.Host + " is not asked for mail: imap.security " + PlainRefused + ".", err}
@@ -154,7 +154,7 @@ func (s *Servers) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 	return session, nil
 }
 
-// A pullFailure is what went wrong with a remote server, in words for the mailbox's owner.
+// A pullFailure is an error of a remote server, with a text for the mailbox's owner.
 type pullFailure struct {
 	text  string
 	cause error
@@ -162,10 +162,10 @@ type pullFailure struct {
 
 func (f *pullFailure) Error() string { return f.text + " (" + f.cause.Error() + ")" }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (f *pullFailure) Unwrap() error { return f.cause }
 
-// explainPull says what a person can do about a remote server's failure.
+// explainPull returns what a person can do about a remote server's error.
 func explainPull(host string, err error) *pullFailure {
 	say := func(format string, args ...any) *pullFailure {
 		return &pullFailure{fmt.Sprintf(format, args...), err}
@@ -193,19 +193,19 @@ func explainPull(host string, err error) *pullFailure {
 	return say("%s cannot be reached.", host)
 }
 
-// Reason says what a person can do about a remote server's failure.
+// Reason returns the text of what a person can do about a remote server's error.
 func Reason(host string, err error) string { return explainPull(host, err).text }
 
-// PlainRefused is why a password is not sent without TLS.
+// PlainRefused is the reason why a password is not sent without TLS.
 const PlainRefused = "must be tls or starttls: with none the password would cross the internet as plain text. " +
 	"TLS is optional only for servers at private addresses, and only where the operator sets allow_private_destinations"
 
-// PlainGuard decides which servers of tenants may be logged in to without TLS: in production those
-// at private addresses that the operator allows, in a sandbox all that may be dialled.
+// PlainGuard decides which servers of tenants may be used without TLS: in production those at
+// private addresses that the operator allows, in a sandbox all that may be dialled.
 func (s *Servers) PlainGuard() *netguard.Guard {
 	return &netguard.Guard{AllowPrivate: s.Config.AllowPrivate, OnlyPrivate: !s.Config.Sandbox}
 }
 
-// PlainAllowed reports whether there are any such servers. Those with a name are judged when they
-// are dialled.
+// PlainAllowed reports whether PlainGuard may allow any server. A host name is checked when it is
+// dialled.
 func (s *Servers) PlainAllowed() bool { return s.Config.Sandbox || s.Config.AllowPrivate }

@@ -20,23 +20,23 @@ import (
 const (
 	windowRows = 250     // rows that are compared at a time
 	batchSize  = 40      // messages that are fetched and filed at a time
-	maxNew     = 100_000 // new messages that one sync takes, or up to twice as many; the next one goes on
+	maxNew     = 100_000 // new messages that one sync takes, or up to twice as many; the next sync continues
 	walkEvery  = time.Hour
 )
 
 // errUnwanted ends a sync of a mailbox that has been closed, deleted or switched off meanwhile.
-var errUnwanted = errors.New("the mailbox is not to be looked at any more")
+var errUnwanted = errors.New("the mailbox must not be synced any more")
 
 // A syncRun is one sync of a remote INBOX.
 //
-// New mail, with UIDs above box.Seen, is filed upwards, each batch with the new Seen in one
-// transaction: so each message is told of once, whatever dies in between. What was there at the
+// New mail, with UIDs above box.Seen, is filed in ascending order, each batch in one transaction
+// with the new Seen: each message has one event, even after a crash. Mail that was there at the
 // first sync, or is missing for another reason, is filed newest first and without events. One walk
-// over the rows serves for that, for flags and for what is gone.
+// over the rows finds it, and also changed flags and deleted messages.
 type syncRun struct {
 	s          *Service
 	id         string
-	background bool // it ends when the universal inbox is switched off
+	background bool // it ends if the universal inbox is switched off
 	mb         *store.Mailbox
 	box        *store.RemoteBox
 	session    *pull.Session
@@ -59,7 +59,7 @@ func (v *syncRun) steps(ctx context.Context) (err error) {
 		return err
 	}
 	if v.box.UIDValidity != v.remote.UIDValidity {
-		if err := v.adopt(ctx); err != nil {
+		if err := v.adoptUIDValidity(ctx); err != nil {
 			return err
 		}
 	}
@@ -69,9 +69,9 @@ func (v *syncRun) steps(ctx context.Context) (err error) {
 	return v.compare(ctx)
 }
 
-// adopt begins with a UIDVALIDITY that is new: what is stored under another one goes, and what is
-// there is no news.
-func (v *syncRun) adopt(ctx context.Context) error {
+// adoptUIDValidity begins with a new UIDVALIDITY: it deletes everything stored under the old one,
+// and treats the messages on the server as old.
+func (v *syncRun) adoptUIDValidity(ctx context.Context) error {
 	top := v.remote.UIDNext
 	if top > 0 {
 		top--
@@ -96,7 +96,8 @@ func (v *syncRun) adopt(ctx context.Context) error {
 	return nil
 }
 
-// adoptStep removes some of what is stored, and with the last of it takes the new UIDVALIDITY over.
+// adoptStep deletes some of the stored messages; after the last of them it takes over the new
+// UIDVALIDITY.
 func (v *syncRun) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done bool, err error) {
 	box := &store.RemoteBox{MailboxID: mb.ID, AccountID: mb.AccountID, ActiveAt: v.box.ActiveAt, Wait: v.box.Wait}
 	n := 0
@@ -116,8 +117,8 @@ func (v *syncRun) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done b
 	return true, store.RemoteBoxes.Put(tx, box)
 }
 
-// update runs a transaction of the sync, unless the mailbox is not to be synced any more, and
-// wakes who watches it.
+// update runs a transaction of the sync, unless the mailbox must not be synced any more, and
+// notifies its watchers.
 func (v *syncRun) update(fn func(tx *store.Tx, mb *store.Mailbox) error) error {
 	return v.s.Store.Update(func(tx *store.Tx) error {
 		mb, err := v.open(tx)
@@ -132,7 +133,7 @@ func (v *syncRun) update(fn func(tx *store.Tx, mb *store.Mailbox) error) error {
 	})
 }
 
-// fileNew files what came since the last sync, in the order in which it came.
+// fileNew files the mail that arrived since the last sync, in the order of arrival.
 func (v *syncRun) fileNew(ctx context.Context) error {
 	if v.remote.UIDNext != 0 && v.remote.UIDNext-1 <= v.box.Seen {
 		return nil
@@ -154,7 +155,7 @@ func (v *syncRun) fileNew(ctx context.Context) error {
 	return nil
 }
 
-// listNew lists the UIDs above Seen, upwards; whole says that there are no others.
+// listNew lists the UIDs above Seen in ascending order; whole says that the list is complete.
 func (v *syncRun) listNew(ctx context.Context) (uids []uint32, whole bool, err error) {
 	whole = true
 	for hi, more := v.remote.Messages, true; more && hi > 0; {
@@ -182,10 +183,10 @@ func (v *syncRun) listNew(ctx context.Context) (uids []uint32, whole bool, err e
 	return uids, whole, nil
 }
 
-// compare brings flags and deletions in line, with as little traffic as the server allows.
+// compare updates flags and deletions, with as little traffic as the server allows.
 func (v *syncRun) compare(ctx context.Context) error {
 	if v.box.Done && v.box.ModSeq > 0 && v.remote.ModSeq > 0 && v.remote.ModSeq != v.box.ModSeq {
-		if err := v.changes(ctx); err != nil {
+		if err := v.syncFlags(ctx); err != nil {
 			return err
 		}
 	}
@@ -214,7 +215,7 @@ func (v *syncRun) compare(ctx context.Context) error {
 	return nil
 }
 
-// shortfall is how many more messages the server counts than are stored.
+// shortfall returns how many more messages the server has than are stored.
 func (v *syncRun) shortfall() (n int64, err error) {
 	err = v.s.Store.View(func(tx *store.Tx) error {
 		f, err := tx.Folder(v.mb.Num, store.InboxID)
@@ -226,8 +227,8 @@ func (v *syncRun) shortfall() (n int64, err error) {
 	return n, err
 }
 
-// changes takes over the flags that have changed since the last sync (RFC 7162).
-func (v *syncRun) changes(ctx context.Context) error {
+// syncFlags updates the flags that have changed since the last sync (RFC 7162).
+func (v *syncRun) syncFlags(ctx context.Context) error {
 	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return err
@@ -236,7 +237,7 @@ func (v *syncRun) changes(ctx context.Context) error {
 	return v.session.Changed(ctx, v.box.ModSeq, v.box.Seen, v.remote.Messages, func(rows []pull.Row) error {
 		return v.update(func(tx *store.Tx, mb *store.Mailbox) error {
 			for _, r := range rows {
-				if err := setRow(tx, mb, r); err != nil {
+				if err := setRemoteFlags(tx, mb, r); err != nil {
 					return err
 				}
 			}
@@ -245,8 +246,8 @@ func (v *syncRun) changes(ctx context.Context) error {
 	})
 }
 
-// setRow gives a stored message the flags that the server says.
-func setRow(tx *store.Tx, mb *store.Mailbox, r pull.Row) error {
+// setRemoteFlags gives a stored message the server's flags.
+func setRemoteFlags(tx *store.Tx, mb *store.Mailbox, r pull.Row) error {
 	m, err := tx.Message(mb.Num, store.InboxID, r.UID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -258,7 +259,7 @@ func setRow(tx *store.Tx, mb *store.Mailbox, r pull.Row) error {
 	return tx.SetFlags(m, flags, keywords)
 }
 
-// remoteFlags are a server's flags as they are kept: no more keywords than any message has here.
+// remoteFlags converts a server's flags to those stored here, with at most MaxKeywords keywords.
 func remoteFlags(f pull.Flags) (inbox.Flags, []string) {
 	var flags inbox.Flags
 	for flag, set := range map[inbox.Flags]bool{
@@ -277,13 +278,13 @@ func remoteFlags(f pull.Flags) (inbox.Flags, []string) {
 	return flags, keywords
 }
 
-// walk compares every row from the newest down to the sequence number `last`, and files what is
-// missing.
+// walk compares every row from the newest down to the sequence number last, and files the missing
+// messages.
 func (v *syncRun) walk(ctx context.Context, last uint32) error {
 	total := int(v.remote.Messages)
-	above := uint64(v.box.Seen) + 1 // what is below is to be compared
+	above := uint64(v.box.Seen) + 1 // rows below are to be compared
 	if total == 0 {
-		return v.window(ctx, nil, 1, above, true)
+		return v.planLocked(ctx, nil, 1, above, true)
 	}
 	for hi := v.remote.Messages; hi >= last && hi > 0; {
 		lo := max(hi-min(hi-1, windowRows-1), last)
@@ -299,7 +300,8 @@ func (v *syncRun) walk(ctx context.Context, last uint32) error {
 	return nil
 }
 
-// walkWindow compares the rows of one window, and gives the UID that the next one stays below.
+// walkWindow compares the rows of one window. It returns the UID below which the next window
+// begins.
 func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
 	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
@@ -310,7 +312,7 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 		done()
 		return 0, err
 	}
-	for len(rows) > 0 && uint64(rows[len(rows)-1].UID) >= above { // new, or seen in the window before
+	for len(rows) > 0 && uint64(rows[len(rows)-1].UID) >= above { // new, or seen in the previous window
 		rows = rows[:len(rows)-1]
 	}
 	from := above
@@ -334,8 +336,8 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 	return from, nil
 }
 
-// window is plan for rows that need no fetching.
-func (v *syncRun) window(ctx context.Context, rows []pull.Row, from, above uint64, whole bool) error {
+// planLocked is plan with the change lock, for rows that are known already.
+func (v *syncRun) planLocked(ctx context.Context, rows []pull.Row, from, above uint64, whole bool) error {
 	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return err
@@ -345,9 +347,9 @@ func (v *syncRun) window(ctx context.Context, rows []pull.Row, from, above uint6
 	return err
 }
 
-// plan compares the server's rows with what is stored with UIDs from `from` to below `above`: flags
-// are taken over, what the server does not have goes if it showed all it has, and what is not
-// stored is given back.
+// plan compares the server's rows with the stored messages whose UIDs are from `from` to below
+// `above`: it updates flags, deletes stored messages that the server does not have, if whole says
+// that rows is complete, and returns the UIDs that are not stored.
 func (v *syncRun) plan(rows []pull.Row, from, above uint64, whole bool) (missing []uint32, err error) {
 	if above <= from {
 		return nil, nil
@@ -383,14 +385,14 @@ func (v *syncRun) plan(rows []pull.Row, from, above uint64, whole bool) (missing
 	return missing, v.apply(changed, gone)
 }
 
-// apply changes flags and removes messages, a bounded number in each transaction.
+// apply changes flags and deletes messages, at most PerWrite in each transaction.
 func (v *syncRun) apply(changed []pull.Row, gone []uint32) error {
 	for len(changed) > 0 || len(gone) > 0 {
 		rows := changed[:min(len(changed), inbox.PerWrite)]
 		uids := gone[:min(len(gone), inbox.PerWrite)]
 		err := v.update(func(tx *store.Tx, mb *store.Mailbox) error {
 			for _, r := range rows {
-				if err := setRow(tx, mb, r); err != nil {
+				if err := setRemoteFlags(tx, mb, r); err != nil {
 					return err
 				}
 			}
@@ -404,7 +406,7 @@ func (v *syncRun) apply(changed []pull.Row, gone []uint32) error {
 	return nil
 }
 
-// removeUIDs removes messages that may be gone already.
+// removeUIDs deletes messages; they may be deleted already.
 func removeUIDs(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
 	for _, uid := range uids {
 		if err := tx.DeleteMessage(mb.Num, store.InboxID, uid); err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -414,21 +416,21 @@ func removeUIDs(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
 	return nil
 }
 
-// A fetched is one message that was fetched and is to be filed.
+// A fetched is a fetched message that is to be filed.
 type fetched struct {
 	row      pull.Row
 	received time.Time
 	stored   *inbox.StoredMessage
 }
 
-// file fetches messages and files them with their new Seen in one transaction, and says how many it
-// filed; arrived says that they are news. Those that the server does not give any more are passed
-// over.
+// file fetches messages and files them in one transaction with the new Seen, and returns how many
+// it filed; arrived says that they are new mail. Messages that the server does not return any more
+// are skipped.
 func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
 	messages, err := v.fetch(ctx, uids)
 	defer func() {
 		for _, c := range messages {
-			v.s.inbox.Release(c.stored) // does nothing for what was filed
+			v.s.inbox.Release(c.stored) // no effect if it was filed
 		}
 	}()
 	if err != nil {
@@ -462,7 +464,7 @@ func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed 
 	return filed, nil
 }
 
-// checkQuota refuses what would not fit under the mailbox's quota.
+// checkQuota returns quota_exceeded if the messages would exceed the mailbox's quota.
 func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched) error {
 	left, err := core.QuotaLeft(tx, mb)
 	if err != nil || left < 0 {
@@ -477,7 +479,7 @@ func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched
 	return nil
 }
 
-// fileOne files a message that is not stored yet.
+// fileOne files a message unless it is stored already. It reports whether it filed it.
 func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetched, arrived bool) (bool, error) {
 	_, err := tx.Message(mb.Num, store.InboxID, c.row.UID)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
@@ -490,7 +492,7 @@ func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetched, arrived bo
 	return err == nil, err
 }
 
-// fetch gives the messages, stored. What it gives is to be released, with an error too.
+// fetch returns the messages, stored. The caller releases them, even after an error.
 func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err error) {
 	var long []pull.Message // without their content
 	err = v.session.Fetch(ctx, uids, func(m pull.Message) error {
@@ -526,7 +528,7 @@ func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err 
 	return out, err
 }
 
-// prepare reads a message that is in a spool.
+// prepare parses and stores a message that is in a spool.
 func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetched, error) {
 	c := fetched{row: m.Row, received: m.Received}
 	if now := v.s.Now(); c.received.IsZero() || c.received.After(now) {
@@ -535,13 +537,13 @@ func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetched, error) {
 	var err error
 	c.stored, err = v.s.inbox.Prepare(spool, inbox.Envelope{To: []string{v.mb.Email}, Received: c.received, Mailbox: v.mb.Num})
 	if err != nil {
-		return fetched{}, fmt.Errorf("message %d of %s: %w", m.UID, v.mb.Email, err)
+		return fetched{}, fmt.Errorf("store message %d of %s: %w", m.UID, v.mb.Email, err)
 	}
 	return c, nil
 }
 
-// fetchLong fetches a message piece by piece; of one that is longer than any message here only the
-// header. One that is gone is not stored.
+// fetchLong fetches a message in pieces; only the header if it exceeds MaxMessage. If the message
+// is gone, the result has no stored message.
 func (v *syncRun) fetchLong(ctx context.Context, m pull.Message) (fetched, error) {
 	spool := v.s.Store.NewSpool(core.MaxMessage)
 	defer func() { _ = spool.Close() }()
@@ -569,18 +571,18 @@ func (v *syncRun) fetchLong(ctx context.Context, m pull.Message) (fetched, error
 	return v.prepare(m, stub)
 }
 
-// stub is what stands here for a message that is too long: its header, and where the rest is. The
-// caller closes it.
+// stub returns the replacement for a message that is too long: its header, and a text that says
+// where to read it. The caller closes it.
 func (v *syncRun) stub(m pull.Message, header *store.Spool) (*store.Spool, error) {
 	root, err := msg.Scan(header.Reader())
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("parse message header: %w", err)
 	}
 	fields, err := msg.HeaderFields(header, root, []string{"Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "MIME-Version"}, true)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("parse message header: %w", err)
 	}
-	fields = bytes.TrimSuffix(fields, []byte("\r\n")) // the empty line
+	fields = bytes.TrimSuffix(fields, []byte("\r\n")) // without the empty line
 	out := v.s.Store.NewSpool(core.MaxMessage)
 	_, err = fmt.Fprintf(out, "%sMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
 		"This message has %d bytes, more than the limit of %d, so it was not fetched. Read it on %s.\r\n", fields, m.Size, core.MaxMessage, v.mb.External.IMAP.Host)

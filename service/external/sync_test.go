@@ -22,7 +22,7 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// An elsewhere is a sandbox that runs, with a mailbox on somebody else's server.
+// An elsewhere is a running sandbox with a mailbox on another server.
 type elsewhere struct {
 	*servicetest.Sandbox
 	t      *testing.T
@@ -31,7 +31,7 @@ type elsewhere struct {
 	id     string
 }
 
-// polling is a server that does not tell what changes.
+// polling is a server without support for change tracking.
 const polling = "IMAP4rev1 AUTH=PLAIN SASL-IR UIDPLUS"
 
 func newElsewhere(t *testing.T, caps string, n int) *elsewhere {
@@ -79,7 +79,7 @@ func mail(subject string) string {
 	return "From: a@far.test\r\nMessage-ID: <" + strings.ReplaceAll(subject, " ", ".") + "@far.test>\r\nSubject: " + subject + "\r\n\r\nhello\r\n"
 }
 
-// subjects are those of the mailbox's inbox, newest first.
+// subjects returns the subjects of the mailbox's inbox, newest first.
 func (e *elsewhere) subjects(id string) (out []string) {
 	e.t.Helper()
 	page, err := e.Inbox.ListEmailUserInbox(e.t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: id})
@@ -92,7 +92,7 @@ func (e *elsewhere) subjects(id string) (out []string) {
 	return out
 }
 
-// told are the subjects of email.received events, in their order.
+// told returns the subjects of email.received events, in order.
 func (e *elsewhere) told() (out []string) {
 	e.t.Helper()
 	found, err := e.Events.ListEvents(e.t.Context(), e.who, events.ListEventsIn{Type: "email.received"})
@@ -132,8 +132,8 @@ func (e *elsewhere) mailbox(id string) *mailboxes.EmailUser {
 	return mb
 }
 
-// TestRemoteNewsAreToldOnce: a server that breaks off again and again in the middle of new mail
-// makes nobody hear of any of it twice, or not at all.
+// TestRemoteNewsAreToldOnce: a server that disconnects repeatedly in the middle of new mail causes
+// neither duplicate nor missing events.
 func TestRemoteNewsAreToldOnce(t *testing.T) {
 	e := newElsewhere(t, polling, 3)
 	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 3 && e.mailbox(e.id).LastSyncAt.Unix() > 0 })
@@ -188,8 +188,8 @@ func TestRemoteNewsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestRemoteChangesAreSeen: flags, deletions and renumbering on the server come here, whatever it
-// offers to find them by.
+// TestRemoteChangesAreSeen: flags, deletions and renumbering on the server are synced, whatever
+// extensions it has.
 func TestRemoteChangesAreSeen(t *testing.T) {
 	for _, caps := range []string{polling, polling + " CONDSTORE", pulltest.Caps} {
 		e := newElsewhere(t, caps, 5)
@@ -223,8 +223,8 @@ func TestRemoteChangesAreSeen(t *testing.T) {
 	}
 }
 
-// TestRemoteMessageTooLong: of what is longer than any message here the header is kept, and where
-// the rest is.
+// TestRemoteMessageTooLong: for a message above the limit, the header is kept with a text that says
+// where to read it.
 func TestRemoteMessageTooLong(t *testing.T) {
 	e := newElsewhere(t, polling, 0)
 	e.remote.Change(func() {
@@ -243,7 +243,8 @@ func TestRemoteMessageTooLong(t *testing.T) {
 	}
 }
 
-// TestBrokenServerSlowsNobody: many mailboxes on a server that only listens, and one on a good one.
+// TestBrokenServerSlowsNobody: many mailboxes are on a server that never answers, and one on a good
+// one.
 func TestBrokenServerSlowsNobody(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.2:0") // the kernel takes the connections
 	if err != nil {
@@ -265,7 +266,7 @@ func TestBrokenServerSlowsNobody(t *testing.T) {
 	}
 }
 
-// TestRemoteRefusesChanges: what the server does not do is not done here.
+// TestRemoteRefusesChanges: a change that the server does not make is not made here.
 func TestRemoteRefusesChanges(t *testing.T) {
 	e := newElsewhere(t, polling, 2)
 	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 2 })
@@ -312,7 +313,7 @@ func TestRemoteRefusesChanges(t *testing.T) {
 	}
 }
 
-// TestRemoteQuota: a mailbox takes no more than its quota, and says so.
+// TestRemoteQuota: a mailbox fetches no more than its quota, and its error says so.
 func TestRemoteQuota(t *testing.T) {
 	e := newElsewhere(t, polling, 2)
 	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 2 })
@@ -332,8 +333,8 @@ func TestRemoteQuota(t *testing.T) {
 	}
 }
 
-// TestIdleSessionsEnd: switching the universal inbox off, suspending and deleting end the sessions
-// that wait.
+// TestIdleSessionsEnd: switching the universal inbox off, suspending and deleting end the IDLE
+// sessions.
 func TestIdleSessionsEnd(t *testing.T) {
 	e := newElsewhere(t, pulltest.Caps, 1)
 	waits := func() bool { return e.remote.Sessions() == 1 && e.remote.Count("IDLE") > 0 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// UniversalInboxIn is the body of set_universal_inbox; without `enabled` it toggles.
+// UniversalInboxIn is the request of set_universal_inbox; without `enabled` it toggles.
 type UniversalInboxIn struct {
 	Enabled *bool `json:"enabled"`
 }
@@ -21,8 +21,8 @@ type UniversalInboxOut struct {
 	Message string `json:"message" words:"ours" example:"The universal inbox is on."` // For people; the text may change.
 }
 
-// SetUniversalInbox switches the background sync of external mailboxes on or off. It stays on while
-// an enabled endpoint wants email.received.
+// SetUniversalInbox switches the background sync of external mailboxes on or off. It refuses to
+// switch it off while an enabled endpoint subscribes to email.received.
 func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in UniversalInboxIn) (*UniversalInboxOut, error) {
 	out := &UniversalInboxOut{}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -54,7 +54,7 @@ func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in Univer
 	return out, nil
 }
 
-// SwitchInbox begins or ends the background sync of the account's external mailboxes.
+// SwitchInbox starts or stops the background sync of the account's external mailboxes.
 func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on bool) error {
 	was := a.UniversalInbox
 	a.UniversalInbox, a.UpdatedAt = on, tx.Now()
@@ -71,7 +71,8 @@ func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on
 	return s.BeginExternals(tx, a.ID, who.UserID)
 }
 
-// inboxNeeded names the enabled endpoints that want email.received.
+// inboxNeeded returns an error that names the enabled endpoints that subscribe to email.received;
+// nil if there is none.
 func inboxNeeded(tx *store.Tx, accountID string) error {
 	e := core.Errorf("universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
 	for _, w := range store.WebhooksByAccount.Asc(tx, accountID, "") {
@@ -85,15 +86,15 @@ func inboxNeeded(tx *store.Tx, accountID string) error {
 	return e
 }
 
-// InboxRefreshed says that the mail of a mailbox is as new as it can be, or is being fetched.
+// InboxRefreshed says that the mail of a mailbox is up to date, or is being fetched.
 type InboxRefreshed struct {
 	Message string `json:"message" words:"ours" example:"New mail is being fetched."` // For people; the text may change.
 	Email   string `json:"email" words:"ours"`
 }
 
-// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it
-// arrives; that of an external one is fetched by a job of type inbox_sync, whether or not the
-// universal inbox is on.
+// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted mailbox is stored the moment
+// it arrives; mail of an external one is fetched by a job of type inbox_sync, even if the universal
+// inbox is off.
 func (s *Service) RefreshEmailUserInbox(_ context.Context, who core.Actor, in core.EmailUserIn) (*InboxRefreshed, error) {
 	out := &InboxRefreshed{}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -116,14 +117,14 @@ func (s *Service) RefreshEmailUserInbox(_ context.Context, who core.Actor, in co
 	return out, nil
 }
 
-// Told is an answer that only says something.
-type Told struct {
+// InboxesRefreshed is an answer with a message only.
+type InboxesRefreshed struct {
 	Message string `json:"message" words:"ours" example:"The job was started."` // For people; the text may change.
 }
 
-// RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.
-func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error) {
-	out := &Told{"The inbox is up to date: mail of hosted mailboxes appears as it arrives."}
+// RefreshInbox brings every mailbox of the account up to date, if its universal inbox is on.
+func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*InboxesRefreshed, error) {
+	out := &InboxesRefreshed{"The inbox is up to date: mail of hosted mailboxes appears as it arrives."}
 	count := 0
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		count, err = countExternals(tx, who.AccountID)
@@ -155,11 +156,11 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error)
 	return out, nil
 }
 
-// refreshExternal has an external mailbox looked at now, whatever failed before.
+// refreshExternal plans a sync of an external mailbox now, in spite of earlier failures.
 func (s *Servers) refreshExternal(tx *store.Tx, who core.Actor, mb *store.Mailbox) error {
 	if !mb.MayFetch() {
 		return core.Invalid("user_id", mb.Status, "the mailbox %s is %s, so its mail is not fetched", mb.Email, mb.Status)
 	}
-	tx.After(func() { s.hosts.retry(listenerOf(mb.External.IMAP)) })
+	tx.After(func() { s.hosts.retry(serverKey(mb.External.IMAP)) })
 	return s.addSync(tx, mb, who.UserID)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 )
 
-// answers are what hosts say of a recipient, after the public words of common servers, and whether
-// that is about the address.
+// answers are hosts' replies about a recipient, from the published texts of common servers, and
+// whether each means that the address is at fault.
 var answers = []struct {
 	name, code, status, words string
 	address                   bool
@@ -51,8 +51,8 @@ var answers = []struct {
 	{"broken", "451", "4.3.0", "Local error in processing", false},
 }
 
-// quiet are messages that machines write to a return path and that tell of no failure; {RCPT} and
-// {N} stand in them.
+// quiet are automatic messages to a return path that report no failure; they contain {RCPT} and
+// {N}.
 var quiet = []string{
 	"From: X <{RCPT}>\nSubject: Out of office: s\nAuto-Submitted: auto-replied\n\nI am away until the {N}th. Mail could not be delivered to my desk; room 550 is empty.\n",
 	"From: X <{RCPT}>\nSubject: Automatic reply: s\nX-Auto-Response-Suppress: All\n\nBack in week {N}. For urgent things call 555.\n",
@@ -64,15 +64,15 @@ var quiet = []string{
 
 const returnedCopy = "Received: from here.test by out.far.test; Mon, 7 Feb 2022 10:00:00 +0000\nFrom: ann@here.test\nTo: {RCPT}\nSubject: s\nMessage-ID: <c1@here.test>\n\nError 421 4.7.0 stands in the text.\n"
 
-// A madeReport is one of the reports that the comparison makes.
+// A madeReport is a report that the test generates.
 type madeReport struct {
 	name, form, answer string
 	text, recipient    string
-	failed, address    bool // what it tells
+	failed, address    bool // what it reports
 	class              byte // of its status
 }
 
-// makeReports writes every answer in every form, and the messages that tell of no failure.
+// makeReports generates every answer in every format, and the messages without a failure.
 func makeReports(t testing.TB) (out []madeReport) {
 	raw, err := os.ReadFile("testdata/reports/formats.txt")
 	if err != nil {
@@ -99,8 +99,8 @@ func makeReports(t testing.TB) (out []madeReport) {
 	return out
 }
 
-// verdict is what is made of a report: nothing, or a failure with the class of its status, and
-// whether it is about the address.
+// verdict is the result of reading a report: nothing, or a failure with its status class, and
+// whether the address is at fault.
 func verdict(t testing.TB, raw []byte, recipient string) string {
 	root, err := msg.Scan(bytes.NewReader(raw))
 	if err != nil {
@@ -121,7 +121,7 @@ func verdict(t testing.TB, raw []byte, recipient string) string {
 	return outbound.BounceType(f.Status)
 }
 
-// TestReportsAreReadAsTheyWereMade: every answer in every form comes to what it says.
+// TestReportsAreReadAsTheyWereMade: every answer in every format is read correctly.
 func TestReportsAreReadAsTheyWereMade(t *testing.T) {
 	made := makeReports(t)
 	if len(made) < 500 {
@@ -141,13 +141,13 @@ func TestReportsAreReadAsTheyWereMade(t *testing.T) {
 	}
 }
 
-// What the peer, Sisimai, finds about one recipient.
+// The result of Sisimai for one recipient.
 type peerFinding struct {
 	Recipient, Action, Status, Reason string
 }
 
-// verdict puts what the peer says in the same words. A status whose detail begins with 9 is one
-// that it has made up, whose class means nothing.
+// verdict converts Sisimai's result. A status whose detail begins with 9 is invented by Sisimai, so
+// that its class means nothing.
 func (p *peerFinding) verdict(ours string) string {
 	switch {
 	case p == nil, p.Reason == "vacation", p.Reason == "feedback", p.Reason == "delivered", p.Action == "delayed":
@@ -167,8 +167,8 @@ func (p *peerFinding) verdict(ours string) string {
 	return kind
 }
 
-// differences explains where the peer reads otherwise: for each a reason, and which reports it is
-// about.
+// differences explains where Sisimai's results differ: a reason, and the reports that it applies
+// to.
 var differences = []struct {
 	why  string
 	fits func(m madeReport, p *peerFinding) bool
@@ -182,10 +182,9 @@ var differences = []struct {
 	}},
 }
 
-// TestReportsAgainstAnotherReader compares with Sisimai, a reader of bounces, over the made
-// reports: both agree on 95 % of them at least, and the table explains the rest.
-// MAILSTEAD_REPORTS may name a folder of other people's reports, about which the differences are
-// only shown.
+// TestReportsAgainstAnotherReader compares with Sisimai, another reader of bounces, over the
+// generated reports: both agree on at least 95 %, and the table explains the rest.
+// MAILSTEAD_REPORTS may name a directory of other reports, for which differences are only logged.
 func TestReportsAgainstAnotherReader(t *testing.T) {
 	if exec.Command("perl", "-MSisimai", "-e1").Run() != nil {
 		if os.Getenv("CI") == "true" {
@@ -241,7 +240,7 @@ func TestReportsAgainstAnotherReader(t *testing.T) {
 	t.Logf("%d of %d reports are read alike", len(made)-differ, len(made))
 }
 
-// askPeer gives what the peer finds in each file.
+// askPeer returns Sisimai's results for each file.
 func askPeer(t *testing.T, files []string) (found [][]peerFinding) {
 	cmd := exec.Command("perl", "testdata/reports/sisimai.pl")
 	cmd.Stdin, cmd.Stderr = strings.NewReader(strings.Join(files, "\n")+"\n"), io.Discard
@@ -262,7 +261,7 @@ func askPeer(t *testing.T, files []string) (found [][]peerFinding) {
 	return found
 }
 
-// showDifferences logs where both read a folder's reports otherwise.
+// showDifferences logs the differences for a directory of reports.
 func showDifferences(t *testing.T, dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.eml"))
 	if err != nil || len(files) == 0 {
@@ -287,7 +286,7 @@ func showDifferences(t *testing.T, dir string) {
 	t.Logf("%d of %d differ", differ, len(files))
 }
 
-// TestNoticesAreJudgedToo: a relay's notice says why in the words of a host that it need not name.
+// TestNoticesAreJudgedToo: a relay's notice quotes a host's reply, whose host it need not name.
 func TestNoticesAreJudgedToo(t *testing.T) {
 	for diagnostic, want := range map[string]bool{
 		"550 5.1.1 no such user": true, "550 5.1.1 the reputation of the sender is low": false, "550 5.1.1 mailbox full": false,

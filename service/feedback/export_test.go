@@ -5,7 +5,7 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 )
 
-// What tests outside of the package look at.
+// Internals that external tests use.
 
 const NoticesAtOnce = noticesAtOnce
 
@@ -13,8 +13,8 @@ func (s *Service) NewReader(r *outbound.Relay) (feedback.Reader, error) { return
 
 func (s *Service) ReadTag(tag string) string { return s.readTag(tag) }
 
-// SetReader has the notices of a relay read by a reader.
+// SetReader sets the reader of a relay's notices.
 func (s *Service) SetReader(relay string, notices feedback.Reader) { s.readers.Store(relay, notices) }
 
-// StartRoom starts this room alone.
+// StartRoom starts this service only.
 func (s *Service) StartRoom() error { return s.Start() }

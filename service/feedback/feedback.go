@@ -15,13 +15,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Feedback is what others say about mail that left here: bounces and complaints, as mail or as a
-// relay's notice. It counts only if it proves which message it is about, since it keeps mail from
-// an address: by a return path of ours, by our DKIM signature over what is returned, or by the
-// relay's own signature. What proves nothing is mail like any other.
+// Feedback is what others report about mail that was sent here: bounces and complaints, as mail or
+// as a relay's notice. It counts only with a proof of which message it is about, since it
+// suppresses addresses: a return path of ours, our DKIM signature over the returned header, or the
+// relay's own signature. Feedback without proof is ordinary mail.
 
-// ReadReport finds out what a message that was read says about one of ours, and what proves that.
-// What comes from the null sender to a return path of ours is a report in whatever form.
+// ReadReport finds out what a parsed message reports about one of ours, and how it proves that. A
+// message from the null sender to a return path of ours counts as a report in any format.
 func (s *Service) ReadReport(d *inbox.StoredMessage, body io.ReaderAt, sender string, to []string) error {
 	if sender == "" {
 		about, err := s.returnedFrom(to)
@@ -37,7 +37,8 @@ func (s *Service) ReadReport(d *inbox.StoredMessage, body io.ReaderAt, sender st
 	return s.readProof(d.Report)
 }
 
-// returnedFrom is whom the message was for whose return path is among the addresses; "" if none is.
+// returnedFrom returns the recipient of the message whose return path is among the addresses; "" if
+// there is none.
 func (s *Service) returnedFrom(addresses []string) (recipient string, err error) {
 	for _, address := range addresses {
 		id := s.recipients.BouncedRow(address)
@@ -58,7 +59,7 @@ func (s *Service) returnedFrom(addresses []string) (recipient string, err error)
 	return "", nil
 }
 
-// readProof finds out which message of ours a report or complaint proves to be about.
+// readProof finds the message of ours that a report or complaint is proven to be about.
 func (s *Service) readProof(t *inbox.DeliveryReport) error {
 	if t == nil {
 		return nil
@@ -79,8 +80,8 @@ func (s *Service) readProof(t *inbox.DeliveryReport) error {
 	return s.readSigned(t, returned)
 }
 
-// readSigned looks for a signature of ours over a header that names the message. One of a domain
-// that is gone, or whose key has changed since, proves nothing.
+// readSigned looks for our signature over a header with the Message-ID. A signature of a deleted
+// domain, or by a key that has changed since, proves nothing.
 func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
 	ids := msg.FieldValues(returned, "Message-ID")
 	if len(ids) != 1 {
@@ -100,7 +101,7 @@ func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
 	return failed
 }
 
-// ownKey is the DKIM record of a domain of ours; "" if it has no such key.
+// ownKey returns the DKIM record of a domain here; "" if it has no such key.
 func (s *Service) ownKey(domain, selector string) (record string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		d, err := store.DomainByName.Get(tx, domain)
@@ -120,8 +121,8 @@ func (s *Service) ownKey(domain, selector string) (record string, err error) {
 	return record, err
 }
 
-// provenRow is the row that a message proves to speak of, whatever address it came to; nil if it
-// proves none.
+// provenRow returns the row that a report is proven to be about, whatever address the report was
+// sent to; nil if nothing is proven.
 func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	if t.RowID != "" {
 		row, err := store.Outgoings.Get(tx, t.RowID)
@@ -140,8 +141,8 @@ func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The signature says which message, and not which of its recipients: any of them could speak
-	// for the others.
+	// The signature proves the message but not the recipient: any recipient could report for the
+	// others.
 	var found []*store.Outgoing
 	for _, row := range store.OutgoingsByMessageID.Asc(tx, d.AccountID+t.MessageID+"\x00", "") {
 		found = append(found, row)
@@ -155,10 +156,10 @@ func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	return found[0], nil
 }
 
-// applyReport notes in a row what a report or complaint says of its message.
+// applyReport records in a row the bounce or complaint that a report contains.
 func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, report *inbox.DeliveryReport) error {
 	if c := report.Complaint; c != nil {
-		if c.FeedbackType == "not-spam" || c.FeedbackType == "auth-failure" { // these say nothing against it (RFC 6430, RFC 6591)
+		if c.FeedbackType == "not-spam" || c.FeedbackType == "auth-failure" { // these are not complaints (RFC 6430, RFC 6591)
 			return nil
 		}
 		return s.outbound.RecordComplaint(tx, row, outbound.Complaint{Kind: c.FeedbackType, Agent: c.UserAgent, Arrived: c.ArrivalDate})
@@ -169,47 +170,45 @@ func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, report *inbox.D
 	return nil
 }
 
-// failureIn is the failure that a report tells of; nil: none. It is about the recipient of its row,
-// whatever that was turned into on the way.
+// failureIn returns the failure in a report; nil if it reports none. It applies to the row's
+// recipient, even if the address was rewritten on the way.
 func failureIn(report *msg.Report, recipient string) *outbound.Failure {
 	r := report.About(recipient)
 	if r.Action != msg.ActionFailed {
 		return nil
 	}
-	return &outbound.Failure{Status: r.Status, Diagnostic: r.Diagnostic, Host: r.RemoteMTA, Address: addressFault(r.Status) || deniedAddress(r), Reported: true}
+	return &outbound.Failure{Status: r.Status, Diagnostic: r.Diagnostic, Host: r.RemoteMTA, Address: addressFault(r.Status) || isExchangeUnknownUser(r), Reported: true}
 }
 
-// sameAddress compares an address as others write it with one in its one form.
+// sameAddress compares an address as others write it with a normalized one.
 func sameAddress(theirs, ours string) bool {
 	email, err := msg.NormalizeEmail(strings.Trim(theirs, "<> "))
 	return err == nil && email == ours
 }
 
-// addressFault reports whether a status says that an address is not there, or is not used any more
-// (RFC 3463).
+// addressFault reports whether a status says that an address does not exist or is disabled (RFC
+// 3463).
 func addressFault(status string) bool {
 	return status == "5.2.1" || strings.HasPrefix(status, "5.1.") && !outbound.SenderFault(status)
 }
 
-// deniedAddress reports whether a report has Exchange Online's way to say that there is no such
-// user.
-func deniedAddress(r *msg.ReportRecipient) bool {
+// isExchangeUnknownUser reports whether a report has Exchange Online's text for an unknown user.
+func isExchangeUnknownUser(r *msg.ReportRecipient) bool {
 	const denied = "5.4.1"
 	return r.Status == denied && strings.Contains(strings.ToLower(r.Diagnostic), "recipient address rejected: access denied")
 }
 
-// errStillDelivering says that something is heard of a message whose own delivery is not noted yet,
-// or is still tried: whoever tells is to come again.
+// errStillDelivering asks the reporter to retry: the message is still being delivered, or the
+// result is not recorded yet.
 func errStillDelivering() *core.SMTPError {
 	return core.SMTPErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
 }
 
-// Apply does what follows from what a message says about one of ours. For a message to an
-// address of a row it reports whether that is all, or the message is to be delivered too: reports
-// are, and whatever a person wrote.
+// Apply records what a message reports about one of ours. For a message to an address of a row,
+// done is false if it must also be delivered, as reports and messages from people are.
 func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.StoredMessage, sender string) (done bool, err error) {
 	report, row := stored.Report, to.Row
-	if row == nil { // an ordinary address: the message must prove what it is about
+	if row == nil { // an ordinary address: the message must prove which message it is about
 		if report == nil {
 			return false, nil
 		}
@@ -225,7 +224,7 @@ func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.
 	switch {
 	case to.RowKind == recipients.UnsubscribeAddress:
 		if sender == "" {
-			return true, nil // a machine's answer
+			return true, nil // an automatic reply
 		}
 		return true, core.Suppress(tx, row.AccountID, row.Recipient, "manual", row.MessageID)
 	case report == nil:
@@ -234,11 +233,11 @@ func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.
 		return true, s.applyReport(tx, row, report)
 	}
 	err = s.applyReport(tx, row, report)
-	return !outbound.WantsReport(row.Notify, "FAILURE") || !hasRoom(tx, to, stored), err
+	return !outbound.WantsReport(row.Notify, "FAILURE") || !fitsMailbox(tx, to, stored), err
 }
 
-// Takes says why what came to an address of a row is not taken, as an SMTPError: a report on
-// what is still tried, or a person's message where there is no mailbox for it.
+// Takes returns why a message to an address of a row is refused, as an SMTPError: it reports on a
+// message that is still being delivered, or it is from a person and there is no mailbox for it.
 func Takes(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) error {
 	switch {
 	case d.Row == nil || d.RowKind == recipients.UnsubscribeAddress:
@@ -253,14 +252,14 @@ func Takes(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) erro
 	if err := recipients.Accepting(d.Mailbox); err != nil {
 		return err
 	}
-	if !hasRoom(tx, d, m) {
+	if !fitsMailbox(tx, d, m) {
 		return core.SMTPErrorf(452, "4.2.2", "Mailbox full")
 	}
 	return nil
 }
 
-// hasRoom reports whether there is a mailbox that a message fits in.
-func hasRoom(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) bool {
+// fitsMailbox reports whether the destination is a mailbox whose quota allows the message.
+func fitsMailbox(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) bool {
 	if d.Mailbox == nil {
 		return false
 	}

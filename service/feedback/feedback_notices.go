@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	noticesAtOnce = 25   // in one transaction
-	noticeSearch  = 2000 // rows that are looked through for a message of which a relay tells no id
-	noticeRace    = 2 * time.Minute
+	noticesAtOnce     = 25   // notices in one transaction
+	maxNoticeSearch   = 2000 // newest rows that are searched for a message, if the relay's notice has no ID
+	noticeRetryWindow = 2 * time.Minute
 )
 
-// newReaders prepares for the notices of the relays that are configured for them.
+// newReaders makes the readers of notices, for relays that are configured for them.
 func (s *Service) newReaders() {
 	for _, r := range s.outbound.Relays() {
 		reader, err := s.newReader(r)
 		if err != nil {
-			s.Log.Error("a relay's notices are not taken", "relay", r.Name, "error", err)
+			s.Log.Error("a relay's notices are not accepted", "relay", r.Name, "error", err)
 			continue
 		}
 		if reader != nil {
@@ -39,7 +39,8 @@ func (s *Service) newReaders() {
 	}
 }
 
-// newReader makes the reader of a relay's notices; nil if it has no secret to know them by.
+// newReader makes the reader of a relay's notices; nil if the relay has no secret to authenticate
+// them.
 func (s *Service) newReader(r *outbound.Relay) (feedback.Reader, error) {
 	switch {
 	case r.Kind == "ses" && r.TopicARN != "":
@@ -56,8 +57,8 @@ func (s *Service) newReader(r *outbound.Relay) (feedback.Reader, error) {
 	return nil, nil
 }
 
-// snsTransport asks SNS for certificates, which is seldom. Its address follows from the topic's
-// name; one that the operator gave instead may be private.
+// snsTransport returns the transport for requests to SNS, which are rare. Its address follows from
+// the topic's name; an address that the operator configured instead may be private.
 func (s *Service) snsTransport(r *outbound.Relay) http.RoundTripper {
 	guard := s.Guard
 	if r.SNSURL != "" || r.SESURL != "" {
@@ -68,10 +69,10 @@ func (s *Service) snsTransport(r *outbound.Relay) http.RoundTripper {
 	return t
 }
 
-// TakeNotices takes what a relay tells of mail that went through it. Errors are 404 for a relay
-// that there is not, or that is not configured for notices, 403 for what does not prove to come
-// from it, 400 for what cannot be read, 502 if its proof could not be had, and 503 for what is to
-// be sent again later.
+// TakeNotices accepts a relay's notices about mail that was sent through it. Errors are 404 for a
+// relay that does not exist or is not configured for notices, 403 for a notice that is not
+// authenticated, 400 for one that cannot be parsed, 502 if it could not be verified now, and 503 if
+// it must be sent again later.
 func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback.Request) error {
 	var from *outbound.Relay
 	for _, one := range s.outbound.Relays() {
@@ -126,8 +127,8 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 	return nil
 }
 
-// rowsOfNotices finds the rows that notices are about, "" for none. All accounts may have to be
-// looked through, so that it is done in a snapshot and holds nobody up. They are listed once.
+// rowsOfNotices returns the IDs of the rows that notices are about, "" for none. It runs in a
+// snapshot, since it may search all accounts, and lists these at most once.
 func (s *Service) rowsOfNotices(from *outbound.Relay, list []feedback.Notice) (ids []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		everyone := sync.OnceValue(func() (out []string) {
@@ -152,9 +153,9 @@ func (s *Service) rowsOfNotices(from *outbound.Relay, list []feedback.Notice) (i
 	return ids, err
 }
 
-// applyNotice does what follows from a notice. It reports whether that is still to come, since the
-// relay's own answer to the message is not noted yet. A notice about a message that is not ours is
-// passed over: relays may have other senders.
+// applyNotice records what a notice reports. It returns early if the relay's own answer to the
+// message is not recorded yet, so that the notice must be sent again. It ignores notices about
+// messages that are not ours: a relay may have other senders.
 func (s *Service) applyNotice(tx *store.Tx, rowID string, n feedback.Notice) (early bool, err error) {
 	row, err := store.Outgoings.Get(tx, rowID)
 	if core.IsGone(err) {
@@ -164,7 +165,7 @@ func (s *Service) applyNotice(tx *store.Tx, rowID string, n feedback.Notice) (ea
 		return false, err
 	}
 	if row.Waits() {
-		return tx.Now().Sub(row.UpdatedAt) < noticeRace, nil
+		return tx.Now().Sub(row.UpdatedAt) < noticeRetryWindow, nil
 	}
 	if n.Kind == feedback.Complained {
 		return false, s.outbound.RecordComplaint(tx, row, outbound.Complaint{Kind: n.FeedbackType, Agent: n.UserAgent, Arrived: n.ArrivedAt})
@@ -183,9 +184,9 @@ func failureOfNotice(n feedback.Notice) outbound.Failure {
 	}
 }
 
-// rowOfNotice finds the row that a notice is about: by the tag that we sent with it, by the id that
-// the relay gave it, by our own Message-ID, and where a relay tells none of these the newest to
-// that recipient. nil: none, or not which one.
+// rowOfNotice finds the row that a notice is about: by our tag, by the relay's ID, by our
+// Message-ID, or, if the notice has none of these, the newest row of that sender and recipient. It
+// returns nil if there is no row or more than one.
 func (s *Service) rowOfNotice(tx *store.Tx, from *outbound.Relay, n feedback.Notice, everyone func() []string) (*store.Outgoing, error) {
 	recipient, err := msg.NormalizeEmail(n.Recipient)
 	if err != nil {
@@ -205,20 +206,19 @@ func (s *Service) rowOfNotice(tx *store.Tx, from *outbound.Relay, n feedback.Not
 	}
 	var found []*store.Outgoing
 	for _, account := range s.accountsOfNotice(tx, n, everyone) {
-		if row := findNoticed(tx, account, from, n, fits); row != nil {
+		if row := findRowOfNotice(tx, account, from, n, fits); row != nil {
 			found = append(found, row)
 		}
 	}
-	if len(found) != 1 { // a Message-ID that two accounts have used says nothing
+	if len(found) != 1 { // a Message-ID that two accounts have used is ambiguous
 		return nil, nil
 	}
 	return found[0], nil
 }
 
-// accountsOfNotice are those whose message it may be about: the sender's, or all of them where a
-// relay does not tell who that is, or somebody else's message was forwarded. Where there is no more
-// than a sender to go by, who is nobody here, all accounts would be looked through for each notice
-// about mail of the relay's other users.
+// accountsOfNotice returns the accounts whose message a notice may be about: the sender's, or all
+// if the sender is unknown here and the notice has an ID, since a forward keeps its sender. Without
+// an ID it returns none, so that notices about a relay's other users do not search all accounts.
 func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice, everyone func() []string) []string {
 	if d, err := store.DomainByName.Get(tx, strings.ToLower(core.DomainOfAddress(n.Sender))); err == nil {
 		return []string{d.AccountID}
@@ -229,8 +229,8 @@ func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice, everyone fun
 	return everyone()
 }
 
-// findNoticed looks for the message in one account.
-func findNoticed(tx *store.Tx, account string, from *outbound.Relay, n feedback.Notice, fits func(*store.Outgoing) bool) *store.Outgoing {
+// findRowOfNotice finds the message of a notice in one account.
+func findRowOfNotice(tx *store.Tx, account string, from *outbound.Relay, n feedback.Notice, fits func(*store.Outgoing) bool) *store.Outgoing {
 	if n.ProviderID != "" && from.Kind == "ses" {
 		provided := "<" + n.ProviderID + "@" + outbound.SESHost(from.Relay) + ">"
 		for _, m := range store.MappingsByProvided.Asc(tx, account+provided+"\x00", "") {
@@ -254,7 +254,7 @@ func findNoticed(tx *store.Tx, account string, from *outbound.Relay, n feedback.
 	}
 	seen := 0
 	for _, row := range store.OutgoingsByAccount.Desc(tx, account, "") {
-		if seen++; seen > noticeSearch {
+		if seen++; seen > maxNoticeSearch {
 			break
 		}
 		if fits(row) && sameAddress(n.Sender, row.Sender) && (n.Subject == "" || n.Subject == cmp.Or(strings.Join(strings.Fields(row.Subject), " "), n.Subject)) {
@@ -264,7 +264,7 @@ func findNoticed(tx *store.Tx, account string, from *outbound.Relay, n feedback.
 	return nil
 }
 
-// readTag gives the id of the row that a tag is of; "" for one that we did not make.
+// readTag returns the ID of the row that a tag belongs to; "" for a tag that we did not make.
 func (s *Service) readTag(tag string) string {
 	id, _, _ := strings.Cut(tag, "-")
 	if !store.IsID("msg", "msg_"+id) || !s.recipients.IsRowLocal(recipients.TagAddress+"-"+tag, recipients.TagAddress, id, "") {

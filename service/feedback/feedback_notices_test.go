@@ -17,12 +17,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// notice is a Postmark webhook that bears the secret.
+// notice is a Postmark webhook with the secret.
 func notice(fields string) feedback.Request {
 	return feedback.Request{Header: http.Header{"X-Webhook-Secret": {"s3cret"}}, Body: []byte("{" + fields + "}")}
 }
 
-// A script of notices that comes in the form of one kind of relay.
+// A script of notices in the format of one kind of relay.
 type reader []feedback.Notice
 
 func (r reader) Read(context.Context, feedback.Request) ([]feedback.Notice, error) { return r, nil }
@@ -82,7 +82,7 @@ func TestNoticesFindTheirMessage(t *testing.T) {
 	}
 }
 
-// TestPostmarkTellsOurTag follows the header field that Postmark gives back.
+// TestPostmarkTellsOurTag: the tag in the header field that Postmark returns identifies the row.
 func TestPostmarkTellsOurTag(t *testing.T) {
 	c := correspond(t, core.Config{}, func(h *servicetest.Host) core.Relay { r := h.Relay("postmark"); r.WebhookSecret = "s3cret"; return r })
 	_, tag, _ := strings.Cut(c.data, feedback.PostmarkTag+": ")
@@ -110,7 +110,7 @@ func TestPostmarkTellsOurTag(t *testing.T) {
 	c.heard(store.OutgoingBounced, 1, 0, "bounce")
 }
 
-// TestNoticeBeforeTheAnswerIsNoted: a notice can be quicker than our own commit.
+// TestNoticeBeforeTheAnswerIsNoted: a notice can arrive before our own commit.
 func TestNoticeBeforeTheAnswerIsNoted(t *testing.T) {
 	c := correspond(t, core.Config{}, relayOf("mailgun"))
 	n := feedback.Notice{Kind: feedback.Bounced, MessageID: "<own@example.test>", Recipient: "x@far.test", Type: feedback.Soft}
@@ -139,7 +139,7 @@ func TestNoticeBeforeTheAnswerIsNoted(t *testing.T) {
 	c.heard(store.OutgoingBounced, 1, 0, "")
 }
 
-// TestMessageIDOfTwoAccountsSaysNothing: anybody may write another's Message-ID into a message.
+// TestMessageIDOfTwoAccountsSaysNothing: anybody can use another account's Message-ID.
 func TestMessageIDOfTwoAccountsSaysNothing(t *testing.T) {
 	c := correspond(t, core.Config{}, relayOf("sendgrid"))
 	bob := c.AddMailbox(c.AddDomain(c.AddAccount("other@elsewhere.test"), "other.test", nil), "bob", nil)
@@ -164,8 +164,8 @@ func TestMessageIDOfTwoAccountsSaysNothing(t *testing.T) {
 	}
 }
 
-// TestNoticesDoNotHoldOthersUp: notices about mail of the relay's other users are looked for in all
-// accounts, and no transaction that others wait for does it.
+// TestNoticesDoNotHoldOthersUp: notices about mail of the relay's other users are looked up in all
+// accounts, but not in a write transaction.
 func TestNoticesDoNotHoldOthersUp(t *testing.T) {
 	c := correspond(t, core.Config{}, relayOf("mailgun"))
 	const accounts = 1000
@@ -185,7 +185,7 @@ func TestNoticesDoNotHoldOthersUp(t *testing.T) {
 		list = append(list, feedback.Notice{Kind: feedback.Bounced, MessageID: fmt.Sprintf("<%d@stranger.test>", n), Recipient: "x@far.test", Type: feedback.Hard})
 	}
 	began := time.Now()
-	if err := c.take("mailgun", list...); err != nil { // as one that takes more than 20 000 steps would
+	if err := c.take("mailgun", list...); err != nil { // like one that takes more than 20 000 steps
 		t.Fatal(err)
 	}
 	t.Logf("%d notices took %v", len(list), time.Since(began))
@@ -213,7 +213,7 @@ func TestReadersOfRelays(t *testing.T) {
 	}
 }
 
-// A relay tells of a thousand recipients of one message at once.
+// A relay reports a thousand recipients of one message at once.
 func TestManyNoticesWithinTheBounds(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{{Name: "r1", Kind: "sendgrid", Host: "smtp.far.test", Port: 587}}})
 	s, who := i.Svc, servicetest.Actor(i.Account)

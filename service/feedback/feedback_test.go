@@ -20,12 +20,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A correspondence is one message that an MX host has taken from ann for x@far.test.
+// A correspondence is one message from ann to x@far.test that an MX host has accepted.
 type correspondence struct {
 	*servicetest.Installation
 	ann  *store.Mailbox
 	row  *store.Outgoing
-	path string // that it left with
+	path string // its return path
 	data string
 }
 
@@ -50,13 +50,13 @@ func correspond(t *testing.T, c core.Config, relay func(*servicetest.Host) core.
 	return &correspondence{i, ann, row, got.From, got.Data}
 }
 
-// head is the header of what was sent.
+// head returns the header of the sent message.
 func (c *correspondence) head() string {
 	head, _, _ := strings.Cut(c.data, "\r\n\r\n")
 	return head + "\r\n"
 }
 
-// dsn is a bounce (RFC 3464) with as much of the original as is given.
+// dsn returns a bounce (RFC 3464) with the given part of the original.
 func dsn(action, status, rcpt, original string) string {
 	text := "From: MAILER-DAEMON@mx.far.test\r\nTo: <>\r\nSubject: Undelivered\r\nMIME-Version: 1.0\r\n" +
 		"Content-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\r\nIt did not work.\r\n" +
@@ -68,7 +68,7 @@ func dsn(action, status, rcpt, original string) string {
 	return text + "--b--\r\n"
 }
 
-// arf is a complaint (RFC 5965).
+// arf returns a complaint (RFC 5965).
 func arf(kind, fields, original string) string {
 	return "From: fbl@far.test\r\nTo: abuse@example.test\r\nSubject: complaint\r\nMIME-Version: 1.0\r\n" +
 		"Content-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n--b\r\n\r\nSpam.\r\n" +
@@ -76,7 +76,7 @@ func arf(kind, fields, original string) string {
 		"\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + original + "\r\nbody\r\n--b--\r\n"
 }
 
-// heard checks what has become of the message: its status, how many events of both kinds, and
+// heard checks the result for the message: its status, the number of events of both kinds, and
 // whether its recipient is suppressed, and why.
 func (c *correspondence) heard(status string, bounced, complained int, reason string) {
 	c.T.Helper()
@@ -155,8 +155,8 @@ func TestWhatABounceMeans(t *testing.T) {
 	}
 }
 
-// TestPeopleAnswerToTheReturnPath: an automatic answer goes there (RFC 3834 section 4), and its
-// reader is a person.
+// TestPeopleAnswerToTheReturnPath: an automatic reply to the return path (RFC 3834 section 4) is no
+// bounce, and is delivered to the mailbox.
 func TestPeopleAnswerToTheReturnPath(t *testing.T) {
 	c := correspond(t, core.Config{}, nil)
 	c.MustArrive("", c.path, "From: x@far.test\r\nTo: ann@example.test\r\nSubject: away\r\nAuto-Submitted: auto-replied\r\n\r\nI am away. Mail could not be delivered.\r\n\r\n  y@far.test\r\n")
@@ -169,8 +169,8 @@ func TestPeopleAnswerToTheReturnPath(t *testing.T) {
 	}
 }
 
-// TestLocalMailToAReturnPathIsRefusedToo: somebody here answers to the address of a row whose
-// mailbox takes no mail any more, and is told as anybody elsewhere would be.
+// TestLocalMailToAReturnPathIsRefusedToo: a sender here that writes to the address of a row whose
+// mailbox takes no mail any more is refused like senders elsewhere.
 func TestLocalMailToAReturnPathIsRefusedToo(t *testing.T) {
 	c := correspond(t, core.Config{}, nil)
 	bob := c.AddMailbox(&store.Domain{ID: c.ann.DomainID, AccountID: c.ann.AccountID, Name: "example.test"}, "bob", nil)
@@ -231,8 +231,8 @@ func TestForgedReturnPathsAreRefused(t *testing.T) {
 	c.heard(store.OutgoingSent, 0, 0, "")
 }
 
-// TestBounceOfWaitingMailComesAgain: whoever took the first copy bounces it before we know that it
-// was taken.
+// TestBounceOfWaitingMailComesAgain: the host that accepted the first copy bounces it before we
+// have recorded that.
 func TestBounceOfWaitingMailComesAgain(t *testing.T) {
 	c := correspond(t, core.Config{}, nil)
 	setStatus := func(status string) {
@@ -278,9 +278,9 @@ func TestComplaintToTheReturnPath(t *testing.T) {
 	}
 }
 
-// TestComplaintsMustProveWhatTheySpeakOf: an ARF counts by our return path in it, or by our
-// signature over the header that it returns, wherever it comes to; it is delivered like other mail
-// all the same.
+// TestComplaintsMustProveWhatTheySpeakOf: an ARF report counts by our return path in it, or by our
+// signature over the returned header, whatever address it was sent to; it is also delivered like
+// other mail.
 func TestComplaintsMustProveWhatTheySpeakOf(t *testing.T) {
 	unsigned := func(c *correspondence) string { return strings.ReplaceAll(c.head(), "DKIM-Signature", "X-Signature") }
 	for name, tc := range map[string]struct {
@@ -327,7 +327,7 @@ func TestComplaintsMustProveWhatTheySpeakOf(t *testing.T) {
 	}
 }
 
-// TestFeedbackAddressOfTheHost takes complaints about all domains.
+// TestFeedbackAddressOfTheHost: it accepts complaints about all domains.
 func TestFeedbackAddressOfTheHost(t *testing.T) {
 	c := correspond(t, core.Config{Outbound: "direct", Resolver: &servicetest.World{Dead: "all"}}, nil)
 	c.MustArrive("fbl@far.test", "feedback@mail.mailstead.test", arf("abuse", "", c.head()))
@@ -337,7 +337,7 @@ func TestFeedbackAddressOfTheHost(t *testing.T) {
 	}
 }
 
-// TestSignatureSpeaksForOneRecipientOnly: each recipient has the signed header, and none may speak
+// TestSignatureSpeaksForOneRecipientOnly: each recipient has the signed header, so none can report
 // for the others.
 func TestSignatureSpeaksForOneRecipientOnly(t *testing.T) {
 	c := correspond(t, core.Config{}, nil)
@@ -347,7 +347,7 @@ func TestSignatureSpeaksForOneRecipientOnly(t *testing.T) {
 	c.heard(store.OutgoingSent, 0, 0, "")
 }
 
-// TestBounceToTheSenderItself: through a relay that writes its own return path a bounce comes to
+// TestBounceToTheSenderItself: through a relay that sets its own return path, a bounce arrives in
 // the mailbox, and counts if it returns our signature.
 func TestBounceToTheSenderItself(t *testing.T) {
 	c := correspond(t, core.Config{}, func(h *servicetest.Host) core.Relay { r := h.Relay("custom"); r.ReturnPath = "sender"; return r })
@@ -399,8 +399,8 @@ func TestRowAddressesOfLongDomains(t *testing.T) {
 	}
 }
 
-// leaving sends a message to x@far.test from a domain that asks for List-Unsubscribe, and gives
-// that field of what went out.
+// leaving sends a message to x@far.test from a domain with List-Unsubscribe enabled, and returns
+// that field of the sent message.
 func leaving(t *testing.T, base, message, to string) (i *servicetest.Installation, field, data string) {
 	t.Helper()
 	h := (&servicetest.Host{}).Start(t)
@@ -466,8 +466,8 @@ func TestOneClickUnsubscribe(t *testing.T) {
 	}
 }
 
-// TestWhatIsOutOutlivesTheMasterKey: links and addresses that were handed out under a master key
-// hold when another one has taken its place, and after a start too.
+// TestWhatIsOutOutlivesTheMasterKey: links and addresses that were issued under a master key stay
+// valid after it is replaced, also after a restart.
 func TestWhatIsOutOutlivesTheMasterKey(t *testing.T) {
 	i, field, _ := leaving(t, "https://mail.mailstead.test", servicetest.PlainMessage, "x@far.test")
 	link, _, _ := strings.Cut(strings.Trim(field, "<>"), ">, <")
@@ -553,8 +553,8 @@ func TestEachRecipientHasALinkOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestLateFeedbackCountsWhereMailWasTaken: a report names any host, and the recipient's domain
-// is not the operator of its MX host. What comes of a message counts at the operator that took
+// TestLateFeedbackCountsWhereMailWasTaken: a report may name any host, and the recipient's domain
+// is not the operator of its MX host. The result of a message counts for the operator that accepted
 // it.
 func TestLateFeedbackCountsWhereMailWasTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -588,8 +588,8 @@ func TestLateFeedbackCountsWhereMailWasTaken(t *testing.T) {
 	}
 }
 
-// TestReportsOfEveryForm reads reports that come to the return path from the null sender: what
-// they say counts in whatever form, and suppresses only where it is about the address.
+// TestReportsOfEveryForm reads messages from the null sender to the return path: failures count in
+// any format, and suppress only if the address is at fault.
 func TestReportsOfEveryForm(t *testing.T) {
 	for name, want := range map[string]struct {
 		kind       string
@@ -613,7 +613,7 @@ func TestReportsOfEveryForm(t *testing.T) {
 			}
 			c := correspond(t, core.Config{}, nil)
 			text := strings.NewReplacer("@VERP@", c.path, "@RCPT@", "x@far.test").Replace(string(raw))
-			_, text, _ = strings.Cut(text, "\r\n") // the return path is put in by whoever delivers
+			_, text, _ = strings.Cut(text, "\r\n") // the delivering host adds the return path
 			c.MustArrive("", c.path, text)
 			reason := ""
 			if want.suppressed {

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	suppressionsAtATime = 500     // that one transaction adds
-	suppressionsMost    = 500_000 // lines of a file: each takes several times its size in memory
+	suppressionsAtATime = 500     // addresses that one transaction adds
+	maxSuppressionLines = 500_000 // lines of a file: each needs several times its size in memory
 )
 
-// ImportSuppressionsIn is the body of import_suppressions: a list of addresses, or the text of a
+// ImportSuppressionsIn is the request of import_suppressions: a list of addresses, or the text of a
 // CSV file, which may also be the body itself.
 type ImportSuppressionsIn struct {
 	Emails []string `json:"emails" max:"10000" items:"judged" example:"old@example.net"`
@@ -26,15 +26,15 @@ type ImportSuppressionsIn struct {
 	CSV    string   `json:"csv" example:"email,reason\nold@example.net,bounce\n"` // The text of a CSV file, which may also be the body itself.
 }
 
-// SuppressionsImported counts what came of an import.
+// SuppressionsImported counts the results of an import.
 type SuppressionsImported struct {
 	Added   int      `json:"added" example:"120"`
-	Already int      `json:"already" example:"3"`                             // Those that were suppressed before.
-	Invalid []string `json:"invalid" words:"theirs" example:"not an address"` // What is no address, as it was given.
+	Already int      `json:"already" example:"3"`                             // Addresses that were suppressed already.
+	Invalid []string `json:"invalid" words:"theirs" example:"not an address"` // Entries that are not addresses, as they were given.
 }
 
-// ImportSuppressions keeps the account from sending to many addresses. One that is suppressed
-// already stays as it is, and one that is given twice counts once. What is no address is named.
+// ImportSuppressions suppresses many addresses for the account. An address that is suppressed
+// already is unchanged, and one that is given twice counts once. Invalid entries are listed.
 func (s *Service) ImportSuppressions(ctx context.Context, who core.Actor, in ImportSuppressionsIn) (*SuppressionsImported, error) {
 	if (in.CSV == "") == (in.Emails == nil) {
 		return nil, core.Invalid("emails", "required", "give emails, or a CSV file, and not both")
@@ -45,7 +45,7 @@ func (s *Service) ImportSuppressions(ctx context.Context, who core.Actor, in Imp
 	}
 	defer leave()
 
-	// Each address once, in its one form.
+	// Each address once, normalized.
 	type row struct{ email, reason string }
 	out := &SuppressionsImported{Invalid: []string{}}
 	seen := map[string]bool{}
@@ -90,8 +90,8 @@ func (s *Service) ImportSuppressions(ctx context.Context, who core.Actor, in Imp
 				}
 				return ""
 			}
-			if line > suppressionsMost {
-				return nil, core.Invalid("csv", "too_many_items", "can have at most %d lines below its header; send several files", suppressionsMost)
+			if line > maxSuppressionLines {
+				return nil, core.Invalid("csv", "too_many_items", "can have at most %d lines below its header; send several files", maxSuppressionLines)
 			}
 			reason := strings.ToLower(cmp.Or(cell("reason"), in.Reason, store.SuppressionManual))
 			if !slices.Contains([]string{store.SuppressionBounce, store.SuppressionComplaint, store.SuppressionManual}, reason) {

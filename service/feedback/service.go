@@ -1,12 +1,12 @@
-// Package feedback reads what others say about mail that left here: bounces and complaints, as mail
-// or as a relay's notice, and people who unsubscribe. It counts only if it proves which message it
-// is about, since it keeps mail from an address. What follows for the message is outbound's matter.
+// Package feedback reads what others report about mail that was sent here: bounces and complaints,
+// as mail or as a relay's notice, and unsubscriptions. Feedback counts only with a proof of which
+// message it is about, since it suppresses addresses. Package outbound records the results.
 //
-// Where things stand:
+// Where things are:
 //   - feedback.go: reports in mail ([Service.ReadReport], [Service.Apply]).
 //   - feedback_notices.go: notices of relays ([Service.TakeNotices]). ses_topics.go: the topics
 //     that Amazon SES sends them to.
-//   - suppressions.go, import_suppressions.go: addresses that an account does not send to.
+//   - suppressions.go, import_suppressions.go: the suppression list of an account.
 //   - unsubscribe.go: links by which a recipient unsubscribes.
 package feedback
 
@@ -20,31 +20,31 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Outbound knows the messages that left here.
+// Outbound records bounces and complaints of sent messages.
 type Outbound interface {
 	Relays() []*outbound.Relay
 	RecordBounce(tx *store.Tx, row *store.Outgoing, f outbound.Failure) error
 	RecordComplaint(tx *store.Tx, row *store.Outgoing, c outbound.Complaint) error
 }
 
-// A Service holds what feedback needs.
+// A Service reads feedback.
 type Service struct {
 	*core.Core
 	recipients *recipients.Service
 	outbound   Outbound
 
-	readers sync.Map // by the name of a relay, the feedback.Reader of its notices
+	readers sync.Map // feedback.Reader of a relay's notices, by the relay's name
 }
 
-// New puts the room together.
+// New makes the Service.
 func New(c *core.Core, r *recipients.Service, o Outbound) *Service {
 	s := &Service{Core: c, recipients: r, outbound: o}
 	s.newReaders()
 	return s
 }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the kinds of jobs of this package.
 func (s *Service) Kinds() []jobs.Kind { return []jobs.Kind{s.topicKind()} }
 
-// Start has the topics of relays made.
+// Start queues the jobs that create the topics of relays.
 func (s *Service) Start() error { return s.planTopics() }

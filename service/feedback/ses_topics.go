@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	kindTopic  = "ses_topic"
-	topicAgain = time.Hour // between two looks whether all domains report to a topic
+	kindTopic     = "ses_topic"
+	topicInterval = time.Hour // interval of the checks whether all domains report to a topic
 )
 
-// topicArgs is the job of making the topic of a relay's notices.
+// topicArgs are the arguments of a job that creates the topic of a relay's notices.
 type topicArgs struct {
 	Relay string `json:"relay"`
 }
@@ -28,7 +28,7 @@ func (s *Service) topicKind() jobs.Kind {
 	return jobs.Kind{Name: kindTopic, Work: s.makeTopic, Timeout: 10 * time.Minute}
 }
 
-// planTopics adds those jobs at a start; the topic of a relay is known once its job has run.
+// planTopics queues those jobs at a start. The topic of a relay is known once its job has run.
 func (s *Service) planTopics() error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		for _, r := range s.outbound.Relays() {
@@ -47,8 +47,8 @@ func (s *Service) planTopics() error {
 	})
 }
 
-// makeTopic makes the topic of a relay's notices, and has the domains that are hosted here report
-// to it. It comes again, for domains that are new.
+// makeTopic creates the topic of a relay's notices, and makes the domains hosted here report to it.
+// It reschedules itself, for new domains.
 func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[topicArgs](j)
 	if err != nil {
@@ -56,11 +56,11 @@ func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, err
 	}
 	i := slices.IndexFunc(s.outbound.Relays(), func(r *outbound.Relay) bool { return r.Name == args.Relay && r.KeyID != "" })
 	if i < 0 {
-		return nil, nil // it is not configured any more
+		return nil, nil // it is no longer configured
 	}
 	r := s.outbound.Relays()[i]
 	if !strings.HasPrefix(s.Config.BaseURL, "https://") {
-		return nil, jobs.Permanent(fmt.Errorf("relay %s: SNS posts to https alone, and this host is reached at %s", r.Name, s.Config.BaseURL))
+		return nil, jobs.Permanent(fmt.Errorf("relay %s: SNS posts only to https, but this host is reached at %s", r.Name, s.Config.BaseURL))
 	}
 	var domains []string
 	if err := s.Store.View(func(tx *store.Tx) error {
@@ -86,7 +86,7 @@ func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if err != nil {
 		return nil, err
 	}
-	if _, known := s.readers.Load(r.Name); !known { // SNS asks for a confirmation at once
+	if _, known := s.readers.Load(r.Name); !known { // Subscribe makes SNS request a confirmation at once
 		reader, err := feedback.NewSES(arn, r.SNSURL, transport, s.Now)
 		if err != nil {
 			return nil, jobs.Permanent(err)
@@ -96,10 +96,10 @@ func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if err := topic.Subscribe(ctx, arn, domains); err != nil {
 		return nil, err
 	}
-	return nil, jobs.Snooze(s.Now().Add(topicAgain))
+	return nil, jobs.Snooze(s.Now().Add(topicInterval))
 }
 
-// topicName is the name of the topic of a relay of this host.
+// topicName returns the name of the topic of a relay of this host.
 func topicName(hostname, relay string) string {
 	name := strings.Map(func(c rune) rune {
 		if c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {

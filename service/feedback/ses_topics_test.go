@@ -26,8 +26,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// fakeAWS is SNS and SES. It checks signatures (AWS Signature Version 4) by itself, knows one key,
-// and takes nothing else.
+// fakeAWS is a fake of SNS and SES. It checks signatures (AWS Signature Version 4) with its own
+// code, and accepts only one key.
 type fakeAWS struct {
 	t       *testing.T
 	service string
@@ -43,7 +43,8 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// checkSignature computes a request's signature from its parts, as Amazon's documentation has it.
+// checkSignature computes a request's signature from its parts, as described in Amazon's
+// documentation.
 func (f *fakeAWS) checkSignature(r *http.Request, body string) error {
 	const prefix = "AWS4-HMAC-SHA256 "
 	header := r.Header.Get("Authorization")
@@ -144,8 +145,8 @@ func (f *fakeAWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `<%sResponse xmlns="http://example/"><%sResult>%s</%sResult></%sResponse>`, action, action, answer, action, action)
 }
 
-// TestTopicIsMade: with an access key the topic of a relay's notices is made and subscribed to, and
-// our domains report to it; until then notices are to be sent again.
+// TestTopicIsMade: with an access key, the topic of a relay's notices is created and subscribed to,
+// and our domains report to it; until then notices must be sent again.
 func TestTopicIsMade(t *testing.T) {
 	sns, ses := &fakeAWS{t: t, service: "sns"}, &fakeAWS{t: t, service: "ses", denied: true}
 	pool, address := x509.NewCertPool(), map[*fakeAWS]string{}

@@ -21,7 +21,7 @@ func suppressionOut(r *store.Suppression) Suppression {
 	return Suppression{r.Email, r.Reason, core.OrNull(r.MessageID), core.Time{Time: r.CreatedAt}}
 }
 
-// ListSuppressionsIn is the query of list_suppressions.
+// ListSuppressionsIn is the request of list_suppressions.
 type ListSuppressionsIn struct {
 	page.Query
 	Reason string `query:"reason" enum:"bounce|complaint|manual|"`
@@ -42,13 +42,13 @@ func suppressionTarget(email string) store.AuditTarget {
 	return store.AuditTarget{Type: "suppression", ID: email, Name: email}
 }
 
-// CreateSuppressionIn is the body of create_suppression.
+// CreateSuppressionIn is the request of create_suppression.
 type CreateSuppressionIn struct {
 	Email string `json:"email" required:"true" max:"254"`
 }
 
-// CreateSuppression keeps the account from sending to an address. For one that is suppressed
-// already it answers that.
+// CreateSuppression suppresses an address for the account. If it is suppressed already, it returns
+// the existing entry.
 func (s *Service) CreateSuppression(_ context.Context, who core.Actor, in CreateSuppressionIn) (*Suppression, error) {
 	email, err := core.NormalizeEmail("email", in.Email)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Service) CreateSuppression(_ context.Context, who core.Actor, in Create
 	return &out, nil
 }
 
-// DeleteSuppressionIn names one address.
+// DeleteSuppressionIn is the request of delete_suppression.
 type DeleteSuppressionIn struct {
 	Email string `path:"email"`
 }

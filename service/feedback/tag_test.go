@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/service/recipients"
 )
 
-// FuzzTag takes nothing for a tag of ours but what we made.
+// FuzzTag: only tags that we made are accepted.
 func FuzzTag(f *testing.F) {
 	keys, err := core.NewKeys(make([]byte, 32))
 	if err != nil {

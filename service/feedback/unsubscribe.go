@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// CheckUnsubscribe reads the token of a link. A wrong one is a 404.
+// CheckUnsubscribe verifies the token of a link. The error is not_found for an invalid token.
 func (s *Service) CheckUnsubscribe(_ context.Context, token string) (*recipients.Unsubscription, error) {
 	var out *recipients.Unsubscription
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -19,7 +19,7 @@ func (s *Service) CheckUnsubscribe(_ context.Context, token string) (*recipients
 	return out, err
 }
 
-// Unsubscribe keeps the account of a link's domain from writing to its recipient again. Again it
+// Unsubscribe suppresses the recipient of a link for the account of its domain. A repeated call
 // changes nothing.
 func (s *Service) Unsubscribe(_ context.Context, token string) (*recipients.Unsubscription, error) {
 	var out *recipients.Unsubscription

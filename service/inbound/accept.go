@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	unfiledMost     = 1000                  // messages that are acknowledged and not filed; whoever brings more waits
-	filedAtOnce     = 128                   // messages that one transaction files at most
-	fileEvery       = 20 * time.Millisecond // at least from one transaction that files to the next, unless somebody waits for it
-	fileAgain       = time.Second
-	readWait        = 500 * time.Millisecond // of who reads, for what was acknowledged before
-	unfiledWait     = 30 * time.Second       // for what was left to be filed, at the start
-	acceptedVersion = 1
+	maxUnfiled        = 1000                   // acknowledged messages that are not filed yet; at the limit new ones wait
+	maxFiledTogether  = 128                    // messages that one transaction files
+	fileInterval      = 20 * time.Millisecond  // minimum interval between the starts of two filing transactions, unless somebody waits
+	fileRetryInterval = time.Second            // between attempts to file a message
+	maxReadWait       = 500 * time.Millisecond // how long a reader waits for acknowledged messages to be filed
+	maxStartWait      = 30 * time.Second       // how long the start waits for messages that the last run left to be filed
+	acceptedVersion   = 1
 )
 
-// An acceptedEnvelope is what is kept in the record of an accepted message beside its bytes: all
-// that its rows need. It is JSON; later versions may add fields.
+// An acceptedEnvelope is stored in the record of an accepted message beside its bytes. It has
+// everything that the message's rows need. It is JSON; later versions may add fields.
 type acceptedEnvelope struct {
 	inbox.Envelope
 	store.Facts
 	Version    int               `json:"version"`
-	Places     []string          `json:"places"`           // an address of To for each place
+	Places     []string          `json:"places"`           // for each destination, the address of To that leads to it
 	Author     string            `json:"author,omitempty"` // domain
-	Count      *store.DMARCCount `json:"count,omitempty"`  // for the report to the author's domain
+	Count      *store.DMARCCount `json:"count,omitempty"`  // the message's count for the DMARC report to the author's domain
 	RequireTLS bool              `json:"require_tls,omitempty"`
 	Decisions  decisions         `json:"decisions,omitempty"`
 }
 
-// arrival is what has to be filed.
+// arrival returns the work of filing the message.
 func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
 		Facts: e.Facts, Blob: blob, Sender: e.From, From: e.Author, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
@@ -50,32 +50,32 @@ func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	}
 }
 
-// An accepted message is one that is to be filed.
+// An accepted is a message that was accepted and is to be filed.
 type accepted struct {
-	id       string          // in its Received field; "": it was accepted before the last end
-	cause    context.Context // of what brought it, for traces; nil: the same
+	id       string          // in its Received field; "" if an earlier process accepted it
+	cause    context.Context // context of the request that brought it, for traces; nil if an earlier process accepted it
 	envelope acceptedEnvelope
 	stored   *inbox.StoredMessage
-	logged   bool             // its record is an accepted one: it is filed, whatever happens
-	reserved map[uint32]int64 // bytes, by mailbox
-	done     chan error       // gets one value
+	logged   bool             // it has a record of accepted mail, so that it will be filed even after a crash
+	reserved map[uint32]int64 // bytes reserved in mailboxes, by number
+	done     chan error       // gets one value when the message is filed
 }
 
-// A filer makes rows of accepted messages, in the order in which they came. It works while there
-// are any.
+// A filer writes the rows of accepted messages, in the order in which they arrived. Its goroutine
+// runs while there are any.
 type filer struct {
-	places chan struct{} // one for each message that is acknowledged and not filed
+	places chan struct{} // holds a value for each acknowledged message that is not filed
 
 	mu       sync.Mutex
 	waiting  []*accepted
 	working  bool
-	idle     chan struct{}    // closed when it does not work
-	taken    uint64           // messages that were ever to be filed
-	ended    uint64           // those that are filed, or have met an error
-	progress chan struct{}    // closed when that rises
-	reserved map[uint32]int64 // by mailbox: bytes of messages that are not filed
-	hurry    chan struct{}    // has one where somebody waits for what is not filed
-	last     time.Time        // when the last transaction began
+	idle     chan struct{}    // closed while the goroutine is not running
+	taken    uint64           // messages that were ever queued
+	ended    uint64           // messages that were filed or failed
+	progress chan struct{}    // closed and replaced when ended rises
+	reserved map[uint32]int64 // bytes of messages that are not filed, by mailbox number
+	urgent   chan struct{}    // holds a value if somebody waits for filing
+	last     time.Time        // start of the last transaction
 	closing  chan struct{}
 	closed   bool
 }
@@ -84,12 +84,12 @@ func newFiler() *filer {
 	idle := make(chan struct{})
 	close(idle)
 	return &filer{
-		places: make(chan struct{}, unfiledMost), idle: idle, progress: make(chan struct{}), reserved: map[uint32]int64{},
-		hurry: make(chan struct{}, 1), closing: make(chan struct{}),
+		places: make(chan struct{}, maxUnfiled), idle: idle, progress: make(chan struct{}), reserved: map[uint32]int64{},
+		urgent: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 }
 
-// Close has the filer end as soon as what waits is filed, or has met an error.
+// close makes the filer end as soon as all queued messages are filed or failed.
 func (f *filer) close() {
 	f.mu.Lock()
 	if !f.closed {
@@ -100,26 +100,26 @@ func (f *filer) close() {
 	<-f.wait()
 }
 
-// hasten has what waits filed at once.
-func (f *filer) hasten() {
+// fileNow makes the filer file the queued messages at once.
+func (f *filer) fileNow() {
 	select {
-	case f.hurry <- struct{}{}:
+	case f.urgent <- struct{}{}:
 	default:
 	}
 }
 
-// gather waits for more messages when some were filed a moment ago: a transaction for twenty costs
-// little more than one for each of them, and none of their senders waits for it.
-func (f *filer) gather() {
+// pauseForMore waits for more messages if some were filed a moment ago: a transaction for twenty
+// messages costs little more than a transaction for one, and no sender waits for it.
+func (f *filer) pauseForMore() {
 	select {
-	case <-f.hurry:
+	case <-f.urgent:
 	default:
-		if rest := time.Until(f.last.Add(fileEvery)); rest > 0 {
+		if rest := time.Until(f.last.Add(fileInterval)); rest > 0 {
 			pause := time.NewTimer(rest)
 			defer pause.Stop()
 			select {
 			case <-pause.C:
-			case <-f.hurry:
+			case <-f.urgent:
 			case <-f.closing:
 			}
 		}
@@ -127,15 +127,15 @@ func (f *filer) gather() {
 	f.last = time.Now()
 }
 
-// wait gives a channel that is closed when nothing waits to be filed.
+// wait returns a channel that is closed when no message waits to be filed.
 func (f *filer) wait() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.idle
 }
 
-// accept appends a message and has it filed. When it returns nil the message is on disk, and will
-// be filed even if the process ends.
+// accept appends a message and queues it for filing. When it returns nil the message is on disk,
+// and will be filed even if the process ends.
 func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, stored *inbox.StoredMessage, env acceptedEnvelope) error {
 	select {
 	case s.filer.places <- struct{}{}:
@@ -156,7 +156,7 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	if err != nil {
 		return err
 	}
-	judged, err := s.judge(places, stored, in.Body, func(string) bool { return false })
+	judged, err := s.classify(places, stored, in.Body, func(string) bool { return false })
 	if err != nil {
 		return err
 	}
@@ -174,15 +174,15 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 			return refused
 		}
 	}
-	stored.Root = nil // it may be large, and a thousand messages may wait to be filed
+	stored.Root = nil // it may be large, and up to maxUnfiled messages may wait
 	text, err := json.Marshal(it.envelope)
 	if err != nil {
-		return fmt.Errorf("write envelope: %w", err)
+		return fmt.Errorf("encode envelope: %w", err)
 	}
 	killpoint.At("accept.reserved")
 	stored.Blob, err = s.Store.AppendAccepted(text, in.Body)
 	if errors.Is(err, store.ErrEnvelope) {
-		// So many recipients fit in no record: their message is acknowledged once it is filed.
+		// The envelope does not fit into a record: acknowledge the message only after it is filed.
 		it.logged = false
 		text, err = json.Marshal(inbox.Envelope{From: env.From, Received: env.Received})
 		if err == nil {
@@ -206,11 +206,13 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	}
 }
 
-// reserve finds one address for each place that the recipients lead to. What one of them does not
-// take refuses the message. It reserves room in the mailboxes until the message is filed.
+// reserve returns one address for each distinct destination of the recipients, and the
+// destinations. If one of them refuses the message, it returns that error. It reserves space in the
+// mailboxes until the message is filed.
 func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (reserved map[uint32]int64, to []string, where []*recipients.Destination, err error) {
 	size := in.Body.Size()
-	// A message whose reservation was given up before this began is in the rows that this sees.
+	// The filer releases a reservation after its rows are committed. With the lock held, each
+	// earlier message is either still reserved or in the rows of this view.
 	s.filer.mu.Lock()
 	defer s.filer.mu.Unlock()
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -249,7 +251,7 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 	return reserved, to, where, nil
 }
 
-// unreserve gives up what was reserved for a message.
+// unreserve releases the space that was reserved for a message.
 func (s *Service) unreserve(it *accepted) {
 	s.filer.mu.Lock()
 	defer s.filer.mu.Unlock()
@@ -262,15 +264,15 @@ func (s *Service) unreserve(it *accepted) {
 	it.reserved = nil
 }
 
-// file has a message filed behind those that wait.
+// file queues a message for filing.
 func (s *Service) file(it *accepted) {
 	f := s.filer
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting = append(f.waiting, it)
 	f.taken++
-	if !it.logged || s.Config.WaitForRows || len(f.waiting) >= filedAtOnce {
-		f.hasten()
+	if !it.logged || s.Config.WaitForRows || len(f.waiting) >= maxFiledTogether {
+		f.fileNow()
 	}
 	if !f.working {
 		f.working, f.idle = true, make(chan struct{})
@@ -278,8 +280,8 @@ func (s *Service) file(it *accepted) {
 	}
 }
 
-// fileWaiting files what waits, until nothing does. While one transaction goes to disk, and for
-// some time after it, the next ones' messages gather.
+// fileWaiting files the queued messages until there are none. While a transaction is written, and
+// during gather, the messages of the next one collect.
 func (s *Service) fileWaiting() {
 	f := s.filer
 	for {
@@ -291,19 +293,19 @@ func (s *Service) fileWaiting() {
 			return
 		}
 		f.mu.Unlock()
-		f.gather()
+		f.pauseForMore()
 		f.mu.Lock()
-		batch := slices.Clone(f.waiting[:min(len(f.waiting), filedAtOnce)])
+		batch := slices.Clone(f.waiting[:min(len(f.waiting), maxFiledTogether)])
 		f.mu.Unlock()
 		killpoint.At("filing.begin")
 		filed, err := s.fileBatch(batch)
 		killpoint.At("filing.done")
-		if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) { // they may be on disk
+		if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) { // the outcome is unknown: they may be on disk
 			filed = len(batch)
 			for _, it := range batch {
 				s.endFiling(it, err)
 			}
-		} else if err != nil { // one of them, or a full disk: each by itself
+		} else if err != nil { // one message failed, or the disk is full: file each in its own transaction
 			filed = 0
 			for _, it := range batch {
 				s.endFiling(it, s.fileAlone(it))
@@ -323,7 +325,7 @@ func (s *Service) fileWaiting() {
 	}
 }
 
-// fileBatch files as many messages as one transaction can.
+// fileBatch files as many of the messages as fit in one transaction.
 func (s *Service) fileBatch(batch []*accepted) (filed int, err error) {
 	return filed, s.updateSafely(func(tx *store.Tx) error {
 		filed = 0
@@ -348,8 +350,7 @@ func (s *Service) fileBatch(batch []*accepted) (filed int, err error) {
 	})
 }
 
-// updateSafely is Update with an error in the place of a panic: nobody stands behind the filer who
-// would stop it for one message alone.
+// updateSafely is Update that returns a panic as an error: one bad message must not stop the filer.
 func (s *Service) updateSafely(fn func(*store.Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -359,8 +360,8 @@ func (s *Service) updateSafely(fn func(*store.Tx) error) (err error) {
 	return s.Store.Update(fn)
 }
 
-// fileAlone files one message. It was acknowledged: if it cannot be filed a job tries again, and if
-// the store takes nothing now it waits.
+// fileAlone files one message that was acknowledged. If it cannot be filed, a job retries it; if
+// the store cannot write now, it waits.
 func (s *Service) fileAlone(it *accepted) error {
 	for warned := false; ; warned = true {
 		_, err := s.fileBatch([]*accepted{it})
@@ -385,30 +386,30 @@ func (s *Service) fileAlone(it *accepted) error {
 		select {
 		case <-s.filer.closing:
 			return err // the next start files it
-		case <-time.After(fileAgain):
+		case <-time.After(fileRetryInterval):
 		}
 	}
 }
 
-// endFiling ends what a message holds while it waits.
+// endFiling releases everything that a message holds while it waits to be filed.
 func (s *Service) endFiling(it *accepted, err error) {
 	if err != nil && it.logged {
-		s.Log.Error("an accepted message is not filed; the next start does it", "message_id", it.id, "error", err)
+		s.Log.Error("an accepted message was not filed; the next start files it", "message_id", it.id, "error", err)
 	}
 	if err == nil || !it.logged {
-		s.rooms.Inbox.Release(it.stored) // does nothing where it is referred to
+		s.rooms.Inbox.Release(it.stored) // no effect if the message was filed
 	}
 	s.unreserve(it)
 	it.done <- err
 	<-s.filer.places
 }
 
-// fileAccepted delivers an accepted message: to all of its places if one transaction can, else a
-// job goes on with the others. What they take may have changed since it was accepted; who cannot be
-// served any more is reported to the sender.
+// fileAccepted delivers an accepted message to all of its destinations, or to as many as one
+// transaction can; a job does the others. A destination may have changed since acceptance;
+// recipients that can no longer take the message are reported to the sender.
 func (s *Service) fileAccepted(tx *store.Tx, it *accepted) error {
 	a := it.envelope.arrival(it.stored.Blob)
-	// Room was reserved: its size is no reason to refuse it.
+	// Size 0: the space was reserved, so a full mailbox must not refuse it.
 	if err := s.fileNext(tx, a, it.stored, 0, outbound.PlacesAtATime, false); err != nil {
 		return err
 	}
@@ -423,7 +424,7 @@ func (s *Service) fileAccepted(tx *store.Tx, it *accepted) error {
 	return s.rooms.Reports.CountDMARC(tx, it.envelope.Count)
 }
 
-// fileLater has a job file a message for those who have not had it.
+// fileLater queues a job that files a message for its remaining recipients.
 func (s *Service) fileLater(tx *store.Tx, a *store.Arrival) error {
 	a.ID = tx.NewID("arr")
 	if err := tx.RefArrival(a.Blob, a.ID); err != nil {
@@ -436,8 +437,8 @@ func (s *Service) fileLater(tx *store.Tx, a *store.Arrival) error {
 	return err
 }
 
-// fileNext delivers a message to the next addresses, up to so many. Those that cannot take it are
-// noted: for later, or, for good or where this was the last time, as refused.
+// fileNext delivers a message to the next most addresses. An address with a temporary failure goes
+// to Later, unless last is set; one with a permanent failure goes to Refused.
 func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64, most int, last bool) error {
 	decided := decisionsOf(a.Decisions)
 	for n := 0; len(a.To) > 0 && n < most && !tx.Large(); n++ {
@@ -455,14 +456,14 @@ func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredM
 	return nil
 }
 
-// FileUnfiled files the messages that were acknowledged before the process ended the last time, and
-// waits until that is done. It is to be called before anything is served.
+// FileUnfiled files the messages that the previous process acknowledged without filing them, and
+// waits for that. It must be called before anything is served.
 func (s *Service) FileUnfiled() {
 	left := s.Store.Unfiled()
 	for _, u := range left {
 		it, err := s.readAccepted(u)
 		if err != nil {
-			s.Log.Error("a message that was accepted cannot be filed; it stays where it is", "segment", u.Blob.Segment, "offset", u.Blob.Offset, "error", err)
+			s.Log.Error("an accepted message cannot be read; it stays in its segment", "segment", u.Blob.Segment, "offset", u.Blob.Offset, "error", err)
 			continue
 		}
 		s.filer.places <- struct{}{}
@@ -470,32 +471,32 @@ func (s *Service) FileUnfiled() {
 	}
 	select {
 	case <-s.filer.wait():
-	case <-time.After(unfiledWait): // the disk is full: to free it, somebody must be served
-		s.Log.Error("messages that were accepted before the last end cannot be filed yet; they wait", "messages", s.Store.UnfiledCount())
+	case <-time.After(maxStartWait): // the disk is full: start serving, so that somebody can free space
+		s.Log.Error("messages that the previous process accepted cannot be filed yet; they wait", "messages", s.Store.UnfiledCount())
 		return
 	}
 	if len(left) > 0 {
-		s.Log.Info("messages that were accepted before the last end are filed", "messages", len(left))
+		s.Log.Info("messages that the previous process accepted are filed", "messages", len(left))
 	}
 }
 
-// readAccepted reads a message again that was accepted.
+// readAccepted reads an accepted message from its record.
 func (s *Service) readAccepted(u store.Accepted) (*accepted, error) {
 	it := &accepted{logged: true, done: make(chan error, 1)}
 	if err := json.Unmarshal(u.Envelope, &it.envelope); err != nil {
-		return nil, fmt.Errorf("read envelope: %w", err)
+		return nil, fmt.Errorf("decode envelope: %w", err)
 	}
 	if it.envelope.Version != acceptedVersion {
-		return nil, fmt.Errorf("its envelope is of version %d, which this version of Mailstead does not know", it.envelope.Version)
+		return nil, fmt.Errorf("the envelope has version %d, which this version of Mailstead does not know", it.envelope.Version)
 	}
 	var err error
 	it.stored, err = s.rereadArrival(it.envelope.arrival(u.Blob))
 	return it, err
 }
 
-// WaitFiled waits until everything is filed that was acknowledged before, so that whoever has
-// handed us a message sees it: all of it, or, with the number of a mailbox, what goes there. It
-// does not wait long: where the disk is full, others go on.
+// WaitFiled waits until all messages that were acknowledged before the call are filed, or, with the
+// number of a mailbox, those for that mailbox, so that the caller sees them. It waits for at most
+// maxReadWait, in case the disk is full.
 func (s *Service) WaitFiled(ctx context.Context, mailbox uint32) {
 	f := s.filer
 	f.mu.Lock()
@@ -504,9 +505,9 @@ func (s *Service) WaitFiled(ctx context.Context, mailbox uint32) {
 	for taken := f.taken; f.ended < taken && (mailbox == 0 || f.reserved[mailbox] > 0); {
 		progress := f.progress
 		f.mu.Unlock()
-		f.hasten()
+		f.fileNow()
 		if limit == nil {
-			limit = time.After(readWait)
+			limit = time.After(maxReadWait)
 		}
 		select {
 		case <-progress:

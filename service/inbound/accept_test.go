@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// installAckFirst is an installation that acknowledges mail before its rows are there.
+// installAckFirst returns an installation that acknowledges mail before its rows are written.
 func installAckFirst(t *testing.T) *servicetest.Installation {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	i.AckFirst = true
@@ -26,8 +26,8 @@ func installAckFirst(t *testing.T) *servicetest.Installation {
 	return i
 }
 
-// TestAcceptedMailOutlivesACrash: what was acknowledged while the store committed nothing is filed
-// once by the next process, and by no later one again.
+// TestAcceptedMailOutlivesACrash: mail that was acknowledged while the store could not commit is
+// filed once by the next process, and not again by later ones.
 func TestAcceptedMailOutlivesACrash(t *testing.T) {
 	i := installAckFirst(t)
 	boxes := i.ManyMailboxes(60)
@@ -71,7 +71,8 @@ func TestAcceptedMailOutlivesACrash(t *testing.T) {
 	}
 }
 
-// TestAcceptedMailToAMailboxThatGoes: its sender is told.
+// TestAcceptedMailToAMailboxThatGoes: if the mailbox is deleted before filing, the sender gets a
+// report.
 func TestAcceptedMailToAMailboxThatGoes(t *testing.T) {
 	i := installAckFirst(t)
 	boxes := i.ManyMailboxes(2)
@@ -105,12 +106,12 @@ func TestAcceptedMailToAMailboxThatGoes(t *testing.T) {
 	}
 }
 
-// TestParallelMailKeepsTheQuota: what is accepted and not filed counts.
+// TestParallelMailKeepsTheQuota: accepted messages that are not filed yet count against the quota.
 func TestParallelMailKeepsTheQuota(t *testing.T) {
 	i := installAckFirst(t)
 	box := i.ManyMailboxes(1)[0]
 	text := "From: far@far.test\r\nSubject: x\r\n\r\n" + strings.Repeat("0123456789\r\n", 300)
-	quota := int64(18_000) // four of them, and a bit
+	quota := int64(18_000) // four of them, and some space left
 	i.Update(func(tx *store.Tx) error {
 		mb, err := store.Mailboxes.Get(tx, box.ID)
 		if err != nil {
@@ -143,7 +144,7 @@ func TestParallelMailKeepsTheQuota(t *testing.T) {
 	}
 }
 
-// TestAcceptedMailWaitsForTheDisk: while the store takes nothing, what was acknowledged waits.
+// TestAcceptedMailWaitsForTheDisk: while the store cannot write, acknowledged mail waits.
 func TestAcceptedMailWaitsForTheDisk(t *testing.T) {
 	i := installAckFirst(t)
 	boxes := i.ManyMailboxes(1)
@@ -171,12 +172,12 @@ func TestAcceptedMailWaitsForTheDisk(t *testing.T) {
 	}
 }
 
-// TestAcceptedMailThatCannotBeFiled becomes an arrival, which a job tries again.
+// TestAcceptedMailThatCannotBeFiled becomes an arrival, which a job retries.
 func TestAcceptedMailThatCannotBeFiled(t *testing.T) {
 	i := installAckFirst(t)
 	boxes := i.ManyMailboxes(2)
 	var left atomic.Int32
-	left.Store(4) // the batch, and the message by itself, each of them twice
+	left.Store(4) // the batch, and the message alone, each of them twice
 	i.Svc.Inbound.FilingFails(func() error {
 		if left.Add(-1) >= 0 {
 			panic(errors.New("a fault"))
@@ -195,7 +196,7 @@ func TestAcceptedMailThatCannotBeFiled(t *testing.T) {
 	i.EachOnce(boxes)
 }
 
-// TestAcceptedMailOfANewerVersion stays where it is.
+// TestAcceptedMailOfANewerVersion: a record of a newer version stays in its segment.
 func TestAcceptedMailOfANewerVersion(t *testing.T) {
 	i := installAckFirst(t)
 	body := i.St.NewSpool(100)
@@ -220,8 +221,8 @@ func TestAcceptedMailOfANewerVersion(t *testing.T) {
 	}
 }
 
-// TestFilingGathers: what comes soon after a transaction waits for more, but not when somebody
-// reads, when there is enough for a transaction, or at the end.
+// TestFilingGathers: messages that arrive soon after a transaction wait for more, except if a
+// reader waits, if there are enough for a transaction, or when the server stops.
 func TestFilingGathers(t *testing.T) {
 	i := installAckFirst(t)
 	box := i.ManyMailboxes(1)

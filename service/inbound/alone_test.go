@@ -24,17 +24,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The room alone: its collaborators are these, which do what a test says and remember what they
-// were asked.
+// The service alone: these fakes are its collaborators. They return what a test sets, and record
+// their calls.
 type alone struct {
 	*inbound.Service
 	t  *testing.T
 	st *store.Store
 
-	// What the collaborators answer.
+	// The answers of the collaborators.
 	places map[string]*recipients.Destination // by address
-	done   bool                               // feedback has done all that a message asks for
-	full   bool                               // no mailbox takes anything when it is filed
+	done   bool                               // feedback handles the message completely
+	full   bool                               // mailboxes refuse everything at filing
 
 	mu  sync.Mutex
 	did []string
@@ -72,7 +72,7 @@ func (a *alone) note(format string, args ...any) {
 	a.did = append(a.did, fmt.Sprintf(format, args...))
 }
 
-// noteWith notes what is done once its transaction is committed.
+// noteWith records an action once its transaction is committed.
 func (a *alone) noteWith(tx *store.Tx, format string, args ...any) {
 	tx.After(func() { a.note(format, args...) })
 }
@@ -169,7 +169,7 @@ func (a *alone) DMARCCount(inbound.Incoming, *inbound.ScreeningResult) (*store.D
 
 func (a *alone) CountDMARC(*store.Tx, *store.DMARCCount) error { return nil }
 
-// receive has a message come in, and gives what was done with it once that is settled.
+// receive receives a message, and returns the recorded actions once they are complete.
 func (a *alone) receive(from string, to ...string) []string {
 	a.t.Helper()
 	in := inbound.Incoming{Client: inbound.Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "mx.far.test", Extended: true}, From: from}
@@ -225,8 +225,8 @@ func (a *alone) jobs(kind string) func(yield func(*store.Job) bool) {
 	return slices.Values(found)
 }
 
-// TestTheRoomAlone: what is decided about a message between its arrival and the rooms that file and
-// send.
+// TestTheRoomAlone: the decisions about a message between its arrival and the services that file
+// and send.
 func TestTheRoomAlone(t *testing.T) {
 	dns := servicetest.NewFakeDNS()
 	dns.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"

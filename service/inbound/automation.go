@@ -25,41 +25,43 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Rules and the automatic reply of a mailbox are asked about a message before its rows are written,
-// since they may take their time, and for mail from outside before the 250. What they say goes with
-// the message, so that it is done once with the message's rows, also after a crash in between.
+// The rules and the automatic reply of a mailbox are evaluated before a message's rows are written,
+// since that may take long; for mail from outside, before the 250. The decisions are stored with
+// the message and carried out in the transaction that writes its rows, so that they are carried out
+// once, even after a crash.
 
 const (
-	kindAutoReply = "auto_reply"
-	rejected      = "The recipient does not want this message"
-	deciding      = 2000 // messages whose rules may wait to be asked
+	kindAutoReply       = "auto_reply"
+	rejected            = "The recipient does not want this message"
+	maxWaitingDecisions = 2000 // messages that may wait for their rules to be evaluated
 
-	keptDecisions = 512 << 10 // bytes of what rules say about one message
+	maxDecisionBytes = 512 << 10 // bytes of decisions about one message
 )
 
-// A decision is what a mailbox does by itself with a message.
+// A decision is what a mailbox does automatically with a message.
 type decision struct {
 	rules.Outcome
-	Vacation string            `json:"vacation,omitempty"` // the version of the reply; "": there is none
-	Replies  bool              `json:"replies,omitempty"`  // a machine may answer the message
-	Names    map[string]string `json:"names,omitempty"`    // of rules that webhooks are told of
+	Vacation string            `json:"vacation,omitempty"` // version of the automatic reply to send; "": none
+	Replies  bool              `json:"replies,omitempty"`  // an automatic reply may answer the message
+	Names    map[string]string `json:"names,omitempty"`    // names of rules whose webhooks are notified, by rule ID
 
-	// Of an account: what its classifier said, as a Meta keeps it, and that it is spam.
+	// For an account: the classifier's result in the form of Meta.Spam, and whether the message is
+	// spam.
 	Spam string `json:"spam,omitempty"`
 	Junk bool   `json:"junk,omitempty"`
 
 	score *float64
 }
 
-// decisions are those of a message, by the ids of mailboxes, and of accounts whose classifiers were
-// asked.
+// decisions holds the decisions about a message by mailbox ID, and the classifier's results by
+// account ID.
 type decisions map[string]*decision
 
 func (d decisions) text() []byte {
 	if len(d) == 0 {
 		return nil
 	}
-	text, _ := json.Marshal(d) // it is made of texts
+	text, _ := json.Marshal(d) // a map of strings and numbers always marshals
 	return text
 }
 
@@ -70,8 +72,8 @@ func decisionsOf(text []byte) (d decisions) {
 	return d
 }
 
-// refusal is why a message is refused: its only recipient is a mailbox one of whose rules rejects
-// it.
+// refusal returns why a message is refused; nil if it is not. A rule can reject a message only if
+// its mailbox is the only recipient.
 func (d decisions) refusal(alone bool, automatic []automation) *core.SMTPError {
 	if !alone || len(automatic) != 1 || automatic[0].member {
 		return nil
@@ -83,7 +85,7 @@ func (d decisions) refusal(alone bool, automatic []automation) *core.SMTPError {
 	return core.SMTPErrorf(550, "5.7.1", "%s", cmp.Or(o.Text, rejected))
 }
 
-// onlyRecipient reports whether a submission has no recipient but that of the row.
+// onlyRecipient reports whether a submission has no recipient but the row's.
 func (s *Service) onlyRecipient(sub *store.Submission, row *store.Outgoing) (alone bool, err error) {
 	if sub.Waiting > 1 {
 		return false, nil
@@ -101,21 +103,21 @@ func (s *Service) onlyRecipient(sub *store.Submission, row *store.Outgoing) (alo
 	return alone, err
 }
 
-// An asked message is one about which the mailboxes of one recipient are asked.
-type asked struct {
+// A mailboxQuery is a message for one recipient, whose rules are to be evaluated.
+type mailboxQuery struct {
 	stored  *inbox.StoredMessage
 	body    *store.Spool
 	sender  string
 	to      *recipients.Destination
 	address string
-	ours    func(accountID string) bool // whether the sender is of the account
+	ours    func(accountID string) bool // reports whether the sender belongs to the account
 }
 
-// askMailboxes asks classifier, rules and automatic replies about a message for one recipient, and
-// gives the mailboxes that do something by themselves.
-func (s *Service) askMailboxes(ctx context.Context, m asked) (decisions, []automation, error) {
+// evaluateFor runs classifiers, rules and automatic replies for a message to one recipient. It
+// returns the decisions, and the mailboxes with automations.
+func (s *Service) evaluateFor(ctx context.Context, m mailboxQuery) (decisions, []automation, error) {
 	places, addresses := []*recipients.Destination{m.to}, []string{m.address}
-	decided, err := s.judge(places, m.stored, m.body, m.ours)
+	decided, err := s.classify(places, m.stored, m.body, m.ours)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,9 +129,9 @@ func (s *Service) askMailboxes(ctx context.Context, m asked) (decisions, []autom
 	return decided, automatic, err
 }
 
-// judge asks the classifiers of the accounts that a message goes to, and gives what they say. ours
-// tells of which accounts the sender is one.
-func (s *Service) judge(to []*recipients.Destination, stored *inbox.StoredMessage, body io.ReaderAt, ours func(accountID string) bool) (decisions, error) {
+// classify runs the classifiers of the accounts that a message goes to, and returns their results.
+// ours reports whether the sender belongs to an account.
+func (s *Service) classify(to []*recipients.Destination, stored *inbox.StoredMessage, body io.ReaderAt, ours func(accountID string) bool) (decisions, error) {
 	if !s.rooms.Classifier.On() {
 		return nil, nil
 	}
@@ -161,27 +163,27 @@ func (s *Service) judge(to []*recipients.Destination, stored *inbox.StoredMessag
 	return out, nil
 }
 
-// An automation is a mailbox that does something with mail by itself.
+// An automation is a mailbox with rules or an automatic reply for a message.
 type automation struct {
 	mailbox  *store.Mailbox
 	rules    []*store.Rule
 	vacation *store.Vacation
 	as       core.Senders
-	lies     string // where the message lies without rules
-	junk     bool   // whatever rules say
-	spam     bool   // unless a rule moves it
-	member   bool   // of a group that the message goes to
+	folder   string // the folder of the message if no rule moves it
+	junk     bool   // it goes to Junk whatever the rules say
+	spam     bool   // it goes to Junk unless a rule moves it
+	member   bool   // the mailbox gets the message as a member of a group
 }
 
-// automationsOf gives the mailboxes that do something by themselves with a message to these
-// addresses, which lead to these destinations.
+// automationsOf returns the mailboxes with rules or automatic replies among the destinations of a
+// message. addresses[i] leads to to[i].
 func (s *Service) automationsOf(sender string, addresses []string, to []*recipients.Destination, judged decisions, junk bool) (list []automation, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		list = nil
 		a := &store.Arrival{Sender: sender, Placed: map[string]bool{}}
 		for i := range to {
 			if to[i].Group == nil {
-				list, err = s.addAutomation(tx, list, to[i], judged, junk, false)
+				list, err = s.appendAutomation(tx, list, to[i], judged, junk, false)
 				if err != nil {
 					return err
 				}
@@ -203,7 +205,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 			if to.Group != nil {
 				err = recipients.ExpandGroup(tx, a, to.Group, recipients.EntryAddress(entry))
 			} else {
-				list, err = s.addAutomation(tx, list, to, judged, junk, true)
+				list, err = s.appendAutomation(tx, list, to, judged, junk, true)
 			}
 			if err != nil {
 				return err
@@ -214,7 +216,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 	return list, err
 }
 
-func (s *Service) addAutomation(tx *store.Tx, list []automation, to *recipients.Destination, judged decisions, junk, member bool) ([]automation, error) {
+func (s *Service) appendAutomation(tx *store.Tx, list []automation, to *recipients.Destination, judged decisions, junk, member bool) ([]automation, error) {
 	mb := to.Mailbox
 	if mb == nil || mb.External != nil || to.Reports || to.SRS {
 		return list, nil
@@ -229,7 +231,7 @@ func (s *Service) addAutomation(tx *store.Tx, list []automation, to *recipients.
 	if v == nil && !store.RulesByMailbox.Has(tx, mb.ID) {
 		return list, nil
 	}
-	out := automation{mailbox: mb, vacation: v, lies: inbox.InboxName, junk: junk, member: member}
+	out := automation{mailbox: mb, vacation: v, folder: inbox.InboxName, junk: junk, member: member}
 	out.rules, err = rules.Load(tx, mb)
 	if err != nil {
 		return nil, err
@@ -238,7 +240,7 @@ func (s *Service) addAutomation(tx *store.Tx, list []automation, to *recipients.
 		out.spam = v.Junk
 	}
 	if junk || out.spam {
-		out.lies, err = inbox.FolderName(tx, mb, "junk")
+		out.folder, err = inbox.FolderName(tx, mb, "junk")
 		if err != nil {
 			return nil, err
 		}
@@ -250,16 +252,16 @@ func (s *Service) addAutomation(tx *store.Tx, list []automation, to *recipients.
 	return append(list, out), nil
 }
 
-// newDeciders bounds how much rules work at a time, so that mail of other accounts does not wait
-// for those of one.
+// newDeciders limits how many messages are evaluated at a time, in all and for one account, so that
+// an account's rules do not delay the mail of others.
 func newDeciders() *limit.Semaphore[string] {
 	d := limit.NewSemaphore[string](max(2, runtime.GOMAXPROCS(0)), 1)
-	d.MaxWaiting = deciding
+	d.MaxWaiting = maxWaitingDecisions
 	return d
 }
 
-// decide asks rules and automatic replies about a message, and adds what they say to what the
-// classifiers have said.
+// decide evaluates rules and automatic replies for a message, and returns their decisions together
+// with judged.
 func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.StoredMessage, body io.ReaderAt, size int64, sender string, judged decisions) (decisions, error) {
 	m := rules.NewMessage(body, stored.Root, size)
 	out := decisions{}
@@ -280,7 +282,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 			if v := judged[a.mailbox.AccountID]; v != nil {
 				m.SpamScore = v.score
 			}
-			d.Outcome = *rules.Evaluate(a.rules, m, a.lies)
+			d.Outcome = *rules.Evaluate(a.rules, m, a.folder)
 			release()
 			if len(d.Skipped) > 0 {
 				s.LogOf(ctx).Warn("rules took too long, and some were skipped", "mailbox_id", a.mailbox.ID, "rules", d.Skipped)
@@ -301,22 +303,22 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 		a := &list[i]
 		d := out[a.mailbox.ID]
 		if d.Left > 0 {
-			s.LogOf(ctx).Warn("rules ask for too much for one message, and some of it was left out", "mailbox_id", a.mailbox.ID, "left_out", d.Left)
+			s.LogOf(ctx).Warn("rules exceed the limits for one message, and some of their actions were left out", "mailbox_id", a.mailbox.ID, "left_out", d.Left)
 		}
 		if d.trim(a.rules, len(list) == 1); len(a.rules) == 0 {
 			continue
 		}
 		kept += len(decisions{a.mailbox.ID: d}.text())
-		if kept > keptDecisions { // it is written again with each part of the message's places
-			s.LogOf(ctx).Warn("the rules of one message ask for too much, and those of a mailbox were left out", "mailbox_id", a.mailbox.ID)
+		if kept > maxDecisionBytes { // the decisions are rewritten with each transaction that files the message
+			s.LogOf(ctx).Warn("the rules of all recipients of a message exceed its limits, and those of a mailbox were left out", "mailbox_id", a.mailbox.ID)
 			d.Outcome = rules.Outcome{}
 		}
 	}
 	return out, m.Err()
 }
 
-// trim leaves of a decision what filing the message needs. alone is whether it may refuse the
-// message.
+// trim removes from a decision what filing does not need. alone is whether the mailbox may refuse
+// the message.
 func (d *decision) trim(list []*store.Rule, alone bool) {
 	d.Matched, d.Skipped = nil, nil
 	if !alone {
@@ -326,7 +328,7 @@ func (d *decision) trim(list []*store.Rule, alone bool) {
 	for i := range d.Actions {
 		switch e := &d.Actions[i]; e.Type {
 		case "reply":
-			if e.Value != nil { // the job reads the text
+			if e.Value != nil { // the job reads the text; keep its version
 				version := rules.RuleReplier(e.RuleID, *e.Value).Version
 				e.Value = &version
 			}
@@ -343,16 +345,17 @@ func (d *decision) trim(list []*store.Rule, alone bool) {
 	}
 }
 
-// fileBy files a message that arrives in a mailbox as its rules say, and does what else they say. f
-// is where it goes without them; junk says that they move it nowhere.
-func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) error {
+// fileWithRules files an arriving message as its mailbox's rules say, and carries out their other
+// actions. f is the filing without rules. junk says that rules may neither move nor forward the
+// message.
+func (s *Service) fileWithRules(tx *store.Tx, a arrival, f inbox.Filing, junk bool) error {
 	mb, d := a.to.Mailbox, a.decisions[a.to.Mailbox.ID]
 	if d == nil {
 		_, err := s.rooms.Inbox.File(tx, mb, a.stored, f)
 		return err
 	}
 
-	// The message and its copies.
+	// File the message and its copies.
 	if d.Read {
 		f.Flags |= store.FlagSeen
 	}
@@ -379,7 +382,7 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) err
 	}
 	var m *store.Message
 	placed := map[uint32]bool{}
-	c := f // for the copies: they are no news, and have the time of the message
+	c := f // copies emit no event, and have the time of the message
 	c.Arrived, c.Copied = false, true
 	if d.Gone != "discard" {
 		m, err = s.rooms.Inbox.File(tx, mb, a.stored, f)
@@ -404,7 +407,7 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) err
 		c.Received = copied.Received
 	}
 
-	// What else is done.
+	// Carry out the other actions.
 	var forwards []string
 	var replies []rules.Replier
 	if d.Vacation != "" && d.Gone == "" {
@@ -445,7 +448,7 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) err
 		}
 		sum := a.stored.Summary
 		_, err = s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: kindAutoReply, Lane: "auto_reply " + mb.AccountID, Args: autoReplyArgs{
-			UserID: mb.ID, Of: by.Of, To: a.sender, Subject: sum.Subject, MessageID: sum.MessageID, References: lastOf(sum.References, 20),
+			UserID: mb.ID, Of: by.Of, To: a.sender, Subject: sum.Subject, MessageID: sum.MessageID, References: lastN(sum.References, 20),
 		}})
 		if err != nil {
 			return err
@@ -454,12 +457,12 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) err
 	return nil
 }
 
-func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
+func lastN(list []string, n int) []string { return list[max(0, len(list)-n):] }
 
-// autoReplyArgs is the job of writing one automatic reply.
+// autoReplyArgs are the arguments of a job that writes one automatic reply.
 type autoReplyArgs struct {
 	UserID     string   `json:"user_id"`
-	Of         string   `json:"of"` // vacation, or the id of a rule
+	Of         string   `json:"of"` // "vacation", or the ID of a rule
 	To         string   `json:"to"`
 	Subject    string   `json:"subject"`
 	MessageID  string   `json:"message_id"`
@@ -519,7 +522,7 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	local, domain, ok := msg.SplitEmail(args.To)
 	if !ok {
-		return nil, jobs.Permanent(fmt.Errorf("%q is no address", args.To))
+		return nil, jobs.Permanent(fmt.Errorf("the recipient %q of an automatic reply is no address", args.To))
 	}
 	if subject == "" {
 		subject = "Auto: " + args.Subject
@@ -545,7 +548,7 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 	if err != nil {
 		return nil, err
 	}
-	jobs.Finally(ctx, func() { s.rooms.Inbox.Release(stored) }) // does nothing for what was queued
+	jobs.Finally(ctx, func() { s.rooms.Inbox.Release(stored) }) // no effect if the reply was queued
 	people, answers, err := s.rooms.Inbox.PeopleAnswered(mb, args.MessageID, nil)
 	if err != nil {
 		return nil, err
@@ -568,7 +571,7 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 	}, nil
 }
 
-// planForwards has a job send a message on to addresses that rules of its mailbox say.
+// planForwards queues a job that forwards a message to the addresses that its mailbox's rules name.
 func (s *Service) planForwards(tx *store.Tx, a arrival, to []string) error {
 	if len(to) == 0 {
 		return nil

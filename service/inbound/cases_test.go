@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// readCases reads a table of cases, which has a number of rows.
+// readCases reads a table with the given number of rows.
 func readCases[T any](t *testing.T, path string, rows int) (list []T) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -33,7 +33,7 @@ func readCases[T any](t *testing.T, path string, rows int) (list []T) {
 
 var wantedSubtype = regexp.MustCompile(`bounce_subtype (\w+)`)
 
-// TestAnswersThatSuppress has a host refuse with each answer, at RCPT and after the message.
+// TestAnswersThatSuppress: a host refuses with each answer, at RCPT and after the message.
 func TestAnswersThatSuppress(t *testing.T) {
 	for _, row := range readCases[struct {
 		Answer   string
@@ -72,7 +72,8 @@ func TestAnswersThatSuppress(t *testing.T) {
 	}
 }
 
-// TestVacationAnswersNoRobots has each robot write to a mailbox that answers people.
+// TestVacationAnswersNoRobots sends mail from each kind of robot to a mailbox with a vacation
+// reply.
 func TestVacationAnswersNoRobots(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -106,7 +107,7 @@ func TestVacationAnswersNoRobots(t *testing.T) {
 	}
 }
 
-// TestFileNamesAreQuotedInWhatIsSent sends a file of each name, which is quoted wherever it stands.
+// TestFileNamesAreQuotedInWhatIsSent sends a file with each name, which must be quoted everywhere.
 func TestFileNamesAreQuotedInWhatIsSent(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -134,8 +135,8 @@ func TestFileNamesAreQuotedInWhatIsSent(t *testing.T) {
 	}
 }
 
-// TestBadLinesOfHeadersHideNoAuthor: a message whose header has a line that is no field is taken,
-// and is refused where its author's domain refuses what does not prove itself.
+// TestBadLinesOfHeadersHideNoAuthor: a message with a malformed header line is accepted, and is
+// refused if its author's domain has a DMARC policy that it fails.
 func TestBadLinesOfHeadersHideNoAuthor(t *testing.T) {
 	for policy, want := range map[string]int{"": 250, "v=DMARC1; p=reject": 550} {
 		i := servicetest.Install(t, core.Config{})

@@ -8,14 +8,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// Internals that external tests use.
 
 const (
-	FiledAtOnce   = filedAtOnce // messages that one transaction files
+	FiledAtOnce   = maxFiledTogether // messages that one transaction files
 	JunkUse       = junkUse
 	KindArrival   = kindArrival
 	KindAutoReply = kindAutoReply
-	MostDelayed   = mostDelayed
+	MostDelayed   = maxDelayed
 )
 
 var GreyKey = greyKey
@@ -34,13 +34,13 @@ func (s *Service) RereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 
 func (s *Service) Screener() *screener { return s.screener }
 
-// RecipientAt is a recipient that nobody has looked up.
+// RecipientAt returns a recipient without any check.
 func RecipientAt(address string) Recipient { return Recipient{address} }
 
-// FilingFails has each transaction that files a message fail with what fn returns.
+// FilingFails makes each transaction that files a message fail with the error of fn.
 func (s *Service) FilingFails(fn func() error) { s.rooms.Reports = failingCounts{s.rooms.Reports, fn} }
 
-// failingCounts fails to count any message.
+// failingCounts returns an error whenever a message is counted.
 type failingCounts struct {
 	Reports
 	fn func() error
@@ -52,12 +52,12 @@ func (failingCounts) DMARCCount(Incoming, *ScreeningResult) (*store.DMARCCount, 
 
 func (f failingCounts) CountDMARC(*store.Tx, *store.DMARCCount) error { return f.fn() }
 
-// HoldFiling has the next message wait for an hour to be filed, as if a transaction had begun then,
+// HoldFiling delays the filing of the next message for an hour, as if a transaction had just begun,
 // unless somebody waits for it.
 func (s *Service) HoldFiling() {
 	<-s.filer.wait()
 	select {
-	case <-s.filer.hurry:
+	case <-s.filer.urgent:
 	default:
 	}
 	s.filer.last = time.Now().Add(time.Hour)

@@ -19,13 +19,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// toSubject is what the gate counts mail of a kind to an address as.
+// toSubject returns the subject under which automatic mail of a kind to an address is counted.
 func toSubject(kind, address string) string {
 	sum := sha256.Sum256([]byte(address))
 	return "to " + kind + " " + hex.EncodeToString(sum[:16])
 }
 
-// setDay sets what is counted of a subject today.
+// setDay sets today's count of a subject.
 func setDay(i *servicetest.Installation, accountID, subject string, n int) {
 	i.T.Helper()
 	i.Update(func(tx *store.Tx) error {
@@ -33,7 +33,7 @@ func setDay(i *servicetest.Installation, accountID, subject string, n int) {
 	})
 }
 
-// waitingForwards are the jobs of forwards that wait for another day.
+// waitingForwards returns the jobs of forwards that wait for another day.
 func waitingForwards(i *servicetest.Installation) (list []*store.Job) {
 	i.T.Helper()
 	err := i.St.View(func(tx *store.Tx) error {
@@ -51,7 +51,7 @@ func waitingForwards(i *servicetest.Installation) (list []*store.Job) {
 	return list
 }
 
-// TestTagsAreOneTarget: an address gets what it may get, however it is written.
+// TestTagsAreOneTarget: an address has one limit, whatever its +tag and case.
 func TestTagsAreOneTarget(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -79,7 +79,7 @@ func TestTagsAreOneTarget(t *testing.T) {
 	})
 }
 
-// TestAlertsAreLateNotLost: past what an address gets in an hour alerts wait, and come together.
+// TestAlertsAreLateNotLost: alerts above an address's hourly limit wait, and are sent together.
 func TestAlertsAreLateNotLost(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	var passed atomic.Int64
@@ -108,7 +108,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 		t.Errorf("%d letters in an hour", len(h.Mails()))
 	}
 	passed.Add(int64(time.Hour))
-	i.Update(func(tx *store.Tx) error { // which has the queue look
+	i.Update(func(tx *store.Tx) error { // starts the queue's next look
 		return alert.Plan(i.Svc.Core, tx, alert.Letter{To: "other@elsewhere.test", Subject: "s", Text: "t"})
 	})
 	servicetest.Eventually(t, "the others come in one letter", func() bool { return len(h.Mails()) == 8 })
@@ -123,7 +123,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 	}
 }
 
-// wakeAll has the jobs of a kind that wait be due.
+// wakeAll makes all waiting jobs of a kind due.
 func wakeAll(i *servicetest.Installation, tx *store.Tx, kind string) error {
 	for j := range store.Jobs.All(tx) {
 		if j.Kind == kind && j.State == store.JobQueued {
@@ -135,8 +135,8 @@ func wakeAll(i *servicetest.Installation, tx *store.Tx, kind string) error {
 	return nil
 }
 
-// TestForwardsLookAtFewRows: a Message-ID that very many messages have costs no more than a
-// thousand rows.
+// TestForwardsLookAtFewRows: at most a thousand rows are read for a Message-ID that very many
+// messages have.
 func TestForwardsLookAtFewRows(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -168,8 +168,8 @@ func TestForwardsLookAtFewRows(t *testing.T) {
 	}
 }
 
-// TestForwardToEndsALoop: a mailbox sends on what comes back at most once more, also where the
-// first message had several recipients.
+// TestForwardToEndsALoop: a mailbox forwards a message that comes back at most once more, even if
+// the first one had several recipients.
 func TestForwardToEndsALoop(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -181,7 +181,7 @@ func TestForwardToEndsALoop(t *testing.T) {
 	}
 	for n := 1; ; n++ {
 		servicetest.Eventually(t, "it is sent on", func() bool { return len(h.Mails()) == n })
-		err := i.Receive("far@far.test", h.Mails()[n-1].Data, ann.Email) // as it went out
+		err := i.Receive("far@far.test", h.Mails()[n-1].Data, ann.Email) // as it was sent
 		if refused := new(core.SMTPError); errors.As(err, &refused) {
 			if n != 2 || refused.Enhanced != "5.4.6" {
 				t.Errorf("round %d: %v", n, err)
@@ -194,8 +194,8 @@ func TestForwardToEndsALoop(t *testing.T) {
 	}
 }
 
-// TestForwardsThatWait: they are due in the first two hours of the next day, one after the other,
-// so many of an account, and what waits twice is sent once.
+// TestForwardsThatWait: waiting forwards are due in the first two hours of the next day, one after
+// the other, up to a number for each account; a forward that waits twice is sent once.
 func TestForwardsThatWait(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	log := listenIn(i)
@@ -229,7 +229,8 @@ func TestForwardsThatWait(t *testing.T) {
 		t.Errorf("%d are due in the first hour and %d in the second", early, late)
 	}
 
-	// What is there already waits twice, and is sent once; what is too many is dropped.
+	// A forward that is already queued waits twice and is sent once; forwards above the number are
+	// dropped.
 	receive("m0", 31)
 	setDay(i, ann.AccountID, "waiting forwards", 1999)
 	receive("m30", 32)
@@ -250,8 +251,8 @@ func TestForwardsThatWait(t *testing.T) {
 	noErrors(t, log)
 }
 
-// TestRequiredMailPassesTheLimits: what comes to postmaster@ and abuse@ reaches a person whatever
-// else has used up the limits, also where the catch-all takes nothing. Past a number it waits.
+// TestRequiredMailPassesTheLimits: mail to postmaster@ and abuse@ reaches a person even if other
+// mail has used up the limits, and if the catch-all accepts nothing. Above a number it waits.
 func TestRequiredMailPassesTheLimits(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture, Limits: core.Limits{RecipientsPerMailbox: 1, RecipientsPerDomain: 1, RecipientsPerAccount: 1}})
 	log := listenIn(i)
@@ -276,7 +277,7 @@ func TestRequiredMailPassesTheLimits(t *testing.T) {
 	i.MustArrive("stranger@far.test", "abuse@elsewhere.example.test", "Subject: x\r\n\r\nhello\r\n")
 	i.Becomes("catch@else.test", store.OutgoingCaptured)
 
-	// It ends where it comes back, and waits past a number.
+	// It ends when it comes back, and waits above a number.
 	err := i.Arrive("stranger@far.test", "abuse@example.test", "Delivered-To: abuse@example.test\r\nSubject: x\r\n\r\nhello\r\n")
 	if refused := new(core.SMTPError); !errors.As(err, &refused) || refused.Enhanced != "5.4.6" {
 		t.Errorf("a loop: %v", err)
@@ -287,8 +288,8 @@ func TestRequiredMailPassesTheLimits(t *testing.T) {
 	noErrors(t, log)
 }
 
-// TestOldNotesOfRepliesCount: whom a rule has answered before there was one note for all that
-// answers is not answered again for seven days.
+// TestOldNotesOfRepliesCount: a correspondent whom a rule answered under the older record format is
+// not answered again for seven days.
 func TestOldNotesOfRepliesCount(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	i.DNS.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"

@@ -27,9 +27,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// calledAt finds where functions, methods and composite literals of these names are used outside of
-// tests: "directory/file.go function what". A name with a directory counts there alone, and one
-// with a dot only behind that.
+// calledAt finds uses of functions, methods and composite literals with these names outside tests,
+// as "directory/file.go function name". A name with a directory counts only in that directory, and
+// a name with a dot only with that qualifier.
 func calledAt(t *testing.T, names ...string) (out []string) {
 	t.Helper()
 	var files []string
@@ -105,7 +105,7 @@ func calledAt(t *testing.T, names ...string) (out []string) {
 	return out
 }
 
-// listed compares the places that the source has with those that a test knows.
+// listed compares the places in the source with the expected ones.
 func listed(t *testing.T, got, want []string, why string) {
 	t.Helper()
 	for _, site := range got {
@@ -120,16 +120,17 @@ func listed(t *testing.T, got, want []string, why string) {
 	}
 }
 
-// TestProgramsSendThroughTheGate: rows of the sending log are made for what a person or its program
-// submits, for what is held for a person, and by the gate; all else changes rows that are there.
+// TestProgramsSendThroughTheGate: rows of the sending log are only created for submissions of a
+// person or program, for messages held for approval, and by SendAutomatic; all other code changes
+// existing rows.
 func TestProgramsSendThroughTheGate(t *testing.T) {
 	listed(t, calledAt(t, "Outgoing", "NewRow", "Enqueue", "outbound/addDelivery", "enqueueLater", "holdForApproval", "deliverArgs", "putWithJob", "outbound/job"), []string{
 		"outbound/enqueue.go NewRow Outgoing", // the one place that makes rows
-		"outbound/enqueue.go Enqueue NewRow", "outbound/enqueue.go enqueueLater NewRow", "outbound/enqueue.go enqueueSome NewRow", "submit/approvals.go holdForApproval NewRow",
+		"outbound/enqueue.go Enqueue NewRow", "outbound/enqueue.go enqueueLater NewRow", "outbound/enqueue.go enqueueNext NewRow", "submit/approvals.go holdForApproval NewRow",
 		"outbound/gate.go SendAutomatic Enqueue",                                  // the gate
 		"submit/submit.go place Enqueue", "submit/submit.go hold holdForApproval", // a person, or a program of one
 		"submit/byitself.go readByItself holdForApproval", // what a person must approve
-		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueSome addDelivery",
+		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueNext addDelivery",
 		"outbound/enqueue.go addDelivery putWithJob", "outbound/schedule.go AddDeliveryOf putWithJob", "outbound/enqueue.go putWithJob job",
 		"outbound/routes.go job deliverArgs",                                                   // the one place that plans deliveries
 		"submit/submit.go MaySendTo Outgoing", "servicetest/installation_help.go Row Outgoing", // which nobody keeps
@@ -142,12 +143,12 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 		"outbound/schedule.go UpdateScheduledMessage AddDeliveryOf",
 		"outbound/delivery.go CloseRow Outgoings.Put", "outbound/delivery.go deliveryParked Outgoings.Put", "outbound/delivery.go scheduleRetry Outgoings.Put", "outbound/delivery.go waitUntilDue Outgoings.Put",
 		"outbound/failures.go RecordBounce Outgoings.Put", "outbound/failures.go RecordComplaint Outgoings.Put", "outbound/hold.go resumeWaiting Outgoings.Put", "outbound/hold.go putHeld Outgoings.Put",
-		"outbound/hold.go settleHeld Outgoings.Put", "outbound/hold.go waitPaused Outgoings.Put", "outbound/sending_log.go RetryMessage Outgoings.Put", "outbound/waiting.go stopLater Outgoings.Put",
-		"outbound/waiting.go waitSaying Outgoings.Put", "outbound/waiting.go withNextTurns Outgoings.Put", "outbound/waiting.go rerouteJob Outgoings.Put",
+		"outbound/hold.go settleHeld Outgoings.Put", "outbound/hold.go waitPaused Outgoings.Put", "outbound/sending_log.go RetryMessage Outgoings.Put", "outbound/waiting.go cancelAfterAttempt Outgoings.Put",
+		"outbound/waiting.go reschedule Outgoings.Put", "outbound/waiting.go withNextTurns Outgoings.Put", "outbound/waiting.go rerouteJob Outgoings.Put",
 	}, "it is to change rows that are there, or to go through SendAutomatic")
 }
 
-// A gateWorld is an installation in which programs send.
+// A gateWorld is an installation in which programs send mail.
 type gateWorld struct {
 	*servicetest.Installation
 	log     *servicetest.Log
@@ -156,21 +157,21 @@ type gateWorld struct {
 	path    *gatePath
 }
 
-// A gatePath is one way by which a program of ours starts mail. by are the limits that it counts
-// against beside that of the target: of the mailbox, its domain and its account, or that of the
-// kind for an account.
+// A gatePath is one way in which the server sends automatic mail. by names the limits that it
+// counts against besides the target's: of the mailbox, its domain and its account, or the limit of
+// the kind for an account.
 type gatePath struct {
 	name  string
-	sites []string // in the source
+	sites []string // places in the source
 	kind  string
-	to    string // without its tag
+	to    string // target address without its tag
 	by    string // "sender", "domain" (one without a mailbox) or "account"
 	begin func(w *gateWorld)
-	// drive has the path taken once, for the n-th time.
+	// drive causes the mail once, for the n-th time.
 	drive func(w *gateWorld, n int)
 }
 
-// receive has a message from a proven sender arrive.
+// receive delivers a message from a proven sender.
 func (w *gateWorld) receive(from string, n int, to ...string) {
 	w.T.Helper()
 	if err := w.Installation.Receive(from, fmt.Sprintf(ruled, to[0], "s", fmt.Sprint("n", n)), to...); err != nil {
@@ -201,7 +202,7 @@ func (w *gateWorld) must(_ any, err error) {
 
 const gatePerson = "p+%d@far.test"
 
-// gatePaths are all ways by which a program of ours starts mail.
+// gatePaths are all ways in which the server sends automatic mail.
 var gatePaths = []gatePath{
 	{
 		name: "vacation", sites: []string{"inbound/automation.go writeAutoReply SendByItself"}, kind: "reply", to: "p@far.test", by: "sender",
@@ -216,7 +217,7 @@ var gatePaths = []gatePath{
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
 	{
-		name: "forward of a rule", sites: []string{"inbound/automation.go fileBy planForwards", "inbound/automation.go planForwards PlanForward", "submit/byitself.go forward SendByItself"}, kind: "forward", to: "on@else.test", by: "sender",
+		name: "forward of a rule", sites: []string{"inbound/automation.go fileWithRules planForwards", "inbound/automation.go planForwards PlanForward", "submit/byitself.go forward SendByItself"}, kind: "forward", to: "on@else.test", by: "sender",
 		begin: func(w *gateWorld) { addRule(w.Installation, w.ann, "", "forward on@else.test") },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
@@ -323,7 +324,7 @@ var gatePaths = []gatePath{
 		drive: func(w *gateWorld, _ int) { w.lookAtHost() },
 	},
 	{
-		name: "letter about what waits for approval", sites: []string{"submit/approvals.go tellApprovers alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
+		name: "letter about what waits for approval", sites: []string{"submit/approvals.go notifyApprovers alert.Plan"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			w.Update(func(tx *store.Tx) error {
 				a, err := store.Accounts.Get(tx, w.Account.AccountID)
@@ -360,7 +361,7 @@ var gatePaths = []gatePath{
 	},
 }
 
-// TestEveryWayOfProgramsIsKnown: the table has every place of the source that has the gate send.
+// TestEveryWayOfProgramsIsKnown: the table has every place in the source that calls SendAutomatic.
 func TestEveryWayOfProgramsIsKnown(t *testing.T) {
 	var want []string
 	for _, p := range gatePaths {
@@ -383,7 +384,7 @@ func (w *gateWorld) plan(kind string, args any) {
 	})
 }
 
-// lookAtHost has the host looked at while its disk is nearly full, as if for the first time.
+// lookAtHost checks the host while its disk is nearly full, as if for the first time.
 func (w *gateWorld) lookAtHost() {
 	w.T.Helper()
 	w.Update(func(tx *store.Tx) error {
@@ -413,7 +414,7 @@ func (w *gateWorld) lookAtHost() {
 	<-done
 }
 
-// counters are the limits that a path counts against, as accounts and subjects.
+// counters are the accounts and subjects whose limits a path counts against.
 func (w *gateWorld) counters() (out [][2]string) {
 	p, account := w.path, w.Account.AccountID
 	hour := ""
@@ -448,7 +449,7 @@ func (w *gateWorld) counted(c [2]string) (n int) {
 	return n
 }
 
-// sent counts the rows for the path's target that nobody holds.
+// sent counts the rows for the path's target that are not held.
 func (w *gateWorld) sent() (n int) {
 	w.T.Helper()
 	target := w.path.to
@@ -470,7 +471,7 @@ func (w *gateWorld) sent() (n int) {
 	return n
 }
 
-// calm ends what waits for another day or hour.
+// calm ends the jobs that wait for another day or hour.
 func (w *gateWorld) calm() {
 	w.T.Helper()
 	w.Update(func(tx *store.Tx) error {
@@ -485,8 +486,8 @@ func (w *gateWorld) calm() {
 	})
 }
 
-// TestTheGateCountsAndBoundsEveryWay drives each way by which a program sends: the gate counts it
-// at each of its limits, and past any one of them it is not sent, and the log tells.
+// TestTheGateCountsAndBoundsEveryWay causes each kind of automatic mail: it counts against each of
+// its limits, and above any of them it is not sent, and the log says so.
 func TestTheGateCountsAndBoundsEveryWay(t *testing.T) {
 	for n := range gatePaths {
 		p := &gatePaths[n]
@@ -562,8 +563,7 @@ func TestTheGateCountsAndBoundsEveryWay(t *testing.T) {
 	}
 }
 
-// provesHeld: what waits for a person's approval is not sent, and there is so much of it and no
-// more.
+// provesHeld: mail that waits for a person's approval is not sent, and its number is limited.
 func (w *gateWorld) provesHeld(t *testing.T) {
 	w.path.drive(w, 1)
 	w.Becomes("on@else.test", store.OutgoingHeld)
@@ -595,7 +595,7 @@ func (w *gateWorld) provesHeld(t *testing.T) {
 	})
 }
 
-// fileLater has a message filed that was taken before.
+// fileLater queues a message that was accepted before for filing.
 func fileLater(w *gateWorld, tx *store.Tx, a *store.Arrival) error {
 	a.ID = tx.NewID("arr")
 	if err := errors.Join(tx.RefArrival(a.Blob, a.ID), store.Arrivals.Put(tx, a)); err != nil {
@@ -605,7 +605,7 @@ func fileLater(w *gateWorld, tx *store.Tx, a *store.Arrival) error {
 	return err
 }
 
-// hold has a program submit a message that a person must approve, and gives the approval's id.
+// hold submits a message of a program that a person must approve, and returns the approval's ID.
 func (w *gateWorld) hold(u core.MailboxUser) string {
 	u.Policy = store.Policy{Send: store.SendApproval}
 	w.Update(func(tx *store.Tx) error {

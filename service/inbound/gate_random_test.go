@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A ruleDraw draws an installation whose mailboxes do much by themselves, and mail to it.
+// A ruleDraw draws a random installation with many automations, and mail to it.
 type ruleDraw struct {
 	*rand.Rand
 	i         *servicetest.Installation
@@ -32,7 +32,7 @@ type ruleDraw struct {
 
 func (r *ruleDraw) one(list ...string) string { return list[r.IntN(len(list))] }
 
-// most is a number up to n, and n itself as often as not.
+// most returns a number up to n, and n itself half of the time.
 func (r *ruleDraw) most(n int) int { return min(r.IntN(2*n+1), n) }
 
 func (r *ruleDraw) action() store.RuleAction {
@@ -70,7 +70,7 @@ func (r *ruleDraw) condition() store.RuleCondition {
 	return store.RuleCondition{Field: "to", Op: "exists"}
 }
 
-// mailbox draws one with rules, folders and more.
+// mailbox draws a mailbox with rules, folders and more.
 func (r *ruleDraw) mailbox(d *store.Domain, n int) {
 	mb := r.i.AddMailbox(d, fmt.Sprint("m", n), func(mb *store.Mailbox) {
 		if r.IntN(3) == 0 {
@@ -139,7 +139,7 @@ func (r *ruleDraw) group(n int) {
 	r.groups, r.addresses = append(r.groups, in.Email), append(r.addresses, in.Email)
 }
 
-// message draws a message of some shape.
+// message draws a message of a random shape.
 func (r *ruleDraw) message(n int, to []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "From: P <p%d@far.test>\r\nTo: %s\r\nSubject: %s\r\n", r.IntN(30), strings.Join(to, ",\r\n "), strings.Repeat("a subject ", r.IntN(30)))
@@ -180,10 +180,9 @@ func (r *ruleDraw) one2(a, b int) int {
 }
 
 // TestRandomRulesWithinTheBounds draws rules, groups, forwards, recipients and shapes of messages.
-// Every transaction is within the store's bounds, every message is filed, and what one arrival
-// does is bounded. That the bounds were checked in every test has not shown what rules could do: no
-// test had more than a few actions, and the failure of a transaction that files what was taken is
-// seen by nobody but the log, since a job tries it again.
+// Every transaction stays within the store's bounds, every message is filed, and the effects of one
+// arrival are limited. Other tests also check the bounds, but have only a few actions; and a failed
+// filing transaction is visible only in the log, since a job retries it.
 func TestRandomRulesWithinTheBounds(t *testing.T) {
 	arrivals, seed := 30, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_ARRIVALS")); err == nil {
@@ -203,7 +202,7 @@ func TestRandomRulesWithinTheBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	largest := map[string]string{} // the last line of each kind is its largest
+	largest := map[string]string{} // the last line of each kind has the largest transaction
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestManyForwardsOfRules: rules that ask for very many forwards send 20, in transactions within
-// their bounds, and what comes back is not sent on again.
+// TestManyForwardsOfRules: rules with very many forwards send 20, in transactions within the
+// store's bounds, and a message that comes back is not forwarded again.
 func TestManyForwardsOfRules(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -45,8 +45,7 @@ func TestManyForwardsOfRules(t *testing.T) {
 	}
 }
 
-// putRules gives a mailbox a hundred rules of ten actions each, without asking whether they are
-// right.
+// putRules gives a mailbox a hundred rules of ten actions each, without validation.
 func putRules(i *servicetest.Installation, mb *store.Mailbox, action func(n int) store.RuleAction) {
 	i.T.Helper()
 	i.Update(func(tx *store.Tx) error {
@@ -63,7 +62,7 @@ func putRules(i *servicetest.Installation, mb *store.Mailbox, action func(n int)
 	})
 }
 
-// folders makes folders f0, f1, ….
+// folders creates folders f0, f1, ….
 func folders(i *servicetest.Installation, mb *store.Mailbox, many int) {
 	i.T.Helper()
 	for from := 0; from < many; from += 100 {
@@ -78,8 +77,8 @@ func folders(i *servicetest.Installation, mb *store.Mailbox, many int) {
 	}
 }
 
-// TestManyCopiesAndKeywordsOfRules: rules that ask for very many copies and keywords have 20 and
-// 50, in a transaction within its bounds, and the log tells of the rest.
+// TestManyCopiesAndKeywordsOfRules: rules with very many copies and keywords get 20 and 50, in a
+// transaction within the store's bounds, and the log reports the rest.
 func TestManyCopiesAndKeywordsOfRules(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	log := listenIn(i)
@@ -109,8 +108,8 @@ func TestManyCopiesAndKeywordsOfRules(t *testing.T) {
 	noErrors(t, log)
 }
 
-// TestRulesOfAGroupHaveTheBoundsOfOne: the rules of all members of a group have the effects that
-// those of one mailbox may have, shared evenly, and each member has one.
+// TestRulesOfAGroupHaveTheBoundsOfOne: the rules of all members of a group together have the limits
+// of one mailbox, shared evenly, with at least one for each member.
 func TestRulesOfAGroupHaveTheBoundsOfOne(t *testing.T) {
 	for _, c := range []struct{ members, want int }{{8, 20}, {30, 30}} {
 		i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
@@ -171,7 +170,8 @@ func TestRulesOfAGroupHaveTheBoundsOfOne(t *testing.T) {
 	}
 }
 
-// noErrors is for what nobody waits for: a message whose transaction fails is tried again for ever.
+// noErrors fails on logged errors: a message whose transaction fails is retried for ever, and
+// nobody waits for it.
 func noErrors(t *testing.T, log *servicetest.Log) {
 	t.Helper()
 	for line := range strings.Lines(log.String()) {
@@ -181,7 +181,7 @@ func noErrors(t *testing.T, log *servicetest.Log) {
 	}
 }
 
-// listenIn hears what an installation logs; before Run.
+// listenIn records the log of an installation; call it before Run.
 func listenIn(i *servicetest.Installation) *servicetest.Log {
 	h := &servicetest.Log{}
 	log := slog.New(slog.NewTextHandler(h, nil))
@@ -207,7 +207,7 @@ func forwarded(i *servicetest.Installation, domain string) (rows int) {
 	return rows
 }
 
-// TestOneAddressGetsFewLetters: letters to one address end at a number a day.
+// TestOneAddressGetsFewLetters: letters to one address are limited to a number a day.
 func TestOneAddressGetsFewLetters(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	i.AddDomain(i.Account, "example.test", nil)
@@ -224,7 +224,7 @@ func TestOneAddressGetsFewLetters(t *testing.T) {
 	}
 }
 
-// sendLetter writes and sends a letter as those do who mail links.
+// sendLetter sends a letter like the code that mails links.
 func sendLetter(i *servicetest.Installation, l alert.Letter) error {
 	_, err := i.Svc.Outbound.SendLetter(l, func(*store.Tx) (bool, error) { return true, nil })
 	return err

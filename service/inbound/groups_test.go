@@ -17,9 +17,9 @@ import (
 
 const groupLetter = "From: far@far.test\r\nTo: %s\r\nSubject: hello\r\nMessage-ID: <%s@far.test>\r\n\r\nHello.\r\n"
 
-// TestGroupReachesEachMemberOnce: mail to a group that names mailboxes, aliases, other groups and
-// addresses elsewhere, some in several ways, is filed once for each mailbox, and sent on once to
-// each address, with the group's List-Id.
+// TestGroupReachesEachMemberOnce: mail to a group of mailboxes, aliases, other groups and outside
+// addresses, some named in several ways, is filed once in each mailbox, and forwarded once to each
+// address, with the group's List-Id.
 func TestGroupReachesEachMemberOnce(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -40,7 +40,7 @@ func TestGroupReachesEachMemberOnce(t *testing.T) {
 	inner := group("inner@example.test", "", mailboxes.NewMember{Email: "cat@example.test"}, mailboxes.NewMember{UserID: ann.ID}, mailboxes.NewMember{Email: "far@else.test"}, mailboxes.NewMember{Email: "one@else.test"})
 	outer := group("outer@example.test", "members", mailboxes.NewMember{Email: "a@example.test"}, mailboxes.NewMember{UserID: bob.ID}, mailboxes.NewMember{Email: "inner@example.test"}, mailboxes.NewMember{Email: "far@else.test"})
 
-	// A loop is refused, and the list stays as it was.
+	// A loop is refused, and the list is unchanged.
 	_, err := i.Svc.Mailboxes.UpdateGroup(ctx, who, mailboxes.UpdateGroupIn{GroupID: inner.ID, Members: &[]mailboxes.NewMember{{UserID: cat.ID}, {Email: "outer@example.test"}}})
 	if e, _ := core.AsError(err); e == nil || e.Code != "group_loop" {
 		t.Errorf("a loop: %v", err)
@@ -83,14 +83,14 @@ func TestGroupReachesEachMemberOnce(t *testing.T) {
 		t.Errorf("recipients: %v", recipients)
 	}
 
-	// What comes back is a loop.
+	// A message that comes back is a loop.
 	var refused *core.SMTPError
 	again := "List-Id: <outer.example.test>\r\n" + fmt.Sprintf(groupLetter, "outer@example.test", "2")
 	if err := i.Receive("far@far.test", again, "outer@example.test"); !errors.As(err, &refused) || refused.Enhanced != "5.4.6" {
 		t.Errorf("what came back: %v", err)
 	}
 
-	// Nobody is left: 550 5.1.1, and no address is taken any more.
+	// The group is empty: 550 5.1.1, and no address is accepted any more.
 	if _, err := i.Svc.Mailboxes.UpdateGroup(ctx, who, mailboxes.UpdateGroupIn{GroupID: outer.ID, Members: &[]mailboxes.NewMember{{UserID: bob.ID}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestGroupReachesEachMemberOnce(t *testing.T) {
 	}
 }
 
-// TestGroupGoesOnAfterACrash: a group of 200, 150 of them elsewhere, that is cut after each
-// transaction.
+// TestGroupGoesOnAfterACrash: filing for a group of 200 members, 150 of them elsewhere, is
+// interrupted after each transaction.
 func TestGroupGoesOnAfterACrash(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	boxes := i.ManyMailboxes(50)
@@ -150,8 +150,8 @@ func TestGroupGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// TestSendAs: over the API and by submission a mailbox sends as its aliases and as groups that let
-// it, signed by the domain of the author, and as nobody else.
+// TestSendAs: over the API and by submission a mailbox sends as its aliases and as groups that
+// allow it, signed by the author's domain, and as nobody else.
 func TestSendAs(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -203,7 +203,7 @@ func TestSendAs(t *testing.T) {
 		}
 	}
 
-	// To a mailbox here, the author counts as proven.
+	// For a mailbox here, the author counts as proven.
 	if _, err := i.Submit(ann, "From: sales@other.test\r\nTo: bob@example.test\r\nSubject: s\r\n\r\nt\r\n", "bob@example.test"); err != nil {
 		t.Fatal(err)
 	}
@@ -211,13 +211,13 @@ func TestSendAs(t *testing.T) {
 	if got := i.Folder(bob, "INBOX")[0].Meta.DMARC; got != "pass" {
 		t.Errorf("DMARC of local mail from an alias: %s", got)
 	}
-	// Mail to the alias comes to the mailbox.
+	// Mail to the alias arrives in the mailbox.
 	if err := i.Receive("far@far.test", fmt.Sprintf(groupLetter, "sales", "9"), "sales+list@other.test"); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.Eventually(t, "it is with ann", func() bool { return len(i.Folder(ann, "INBOX")) == 1 })
 
-	// An alias that is taken away is nobody's, and a deleted mailbox frees its own.
+	// A removed alias belongs to nobody, and a deleted mailbox frees its aliases.
 	if _, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, Aliases: &[]string{"new@other.test"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestSendAs(t *testing.T) {
 	_ = other
 }
 
-// TestForwardWithoutACopy: a mailbox that keeps no copy has nothing of what it sends on, but its
+// TestForwardWithoutACopy: a mailbox that keeps no copy stores nothing of what it forwards, except
 // junk.
 func TestForwardWithoutACopy(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})

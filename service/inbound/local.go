@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Deliver makes a message of the queue one that arrives at a mailbox here. It is filed in the
-// transaction that ends the attempt, exactly once.
+// Deliver prepares a queued message for a mailbox here. The transaction that ends the attempt files
+// it, exactly once.
 func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.Arrived, error) {
 	sub, recipient, content := m.Submission, m.Row.Recipient, m.Content
 	if s.Config.Spam.Milter != nil && !sub.Forward {
@@ -35,8 +35,8 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		}
 	}
 
-	// Copy the message without what its sender claims that we said of it. What goes on after it
-	// arrived here has been freed of that already, and what it says of us is true.
+	// Remove Authentication-Results fields that claim to be ours. A forward has none but true ones:
+	// they were removed when it arrived here.
 	spool := s.Store.NewSpool(content.Size())
 	defer spool.Close()
 	var err error
@@ -56,7 +56,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		return &outbound.Arrived{Refusal: core.SMTPErrorf(554, "5.4.6", "Mail loop")}, nil
 	}
 
-	// Store it with what a final delivery puts on top.
+	// Store it with the fields that a final delivery adds.
 	spool.Prepend(m.Head)
 	spool.Prepend(fmt.Appendf(finalFields(sub.Sender, recipient), "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
 		s.Hostname(), m.Row.ID, recipient, m.Now.Format(time.RFC1123Z)))
@@ -76,7 +76,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		return out, err
 	}
 	stored.Genuine, stored.Authentic = !sub.Forward || sub.ReportTo != "", !sub.Forward
-	if !sub.Forward { // we know who sent it
+	if !sub.Forward { // the sender was authenticated here
 		stored.SPF, stored.DKIM, stored.DMARC = "pass", "none", string(localDMARC(sub, passed))
 		if len(m.Head) > 0 {
 			stored.DKIM = "pass"
@@ -89,8 +89,8 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		}
 	}
 
-	// Ask the classifier and the rules of the mailboxes that it goes to.
-	decided, automatic, err := s.askMailboxes(ctx, asked{
+	// Run the classifier and the rules of the destination.
+	decided, automatic, err := s.evaluateFor(ctx, mailboxQuery{
 		stored: stored, body: spool, sender: sub.Sender, to: m.To, address: recipient,
 		ours: func(accountID string) bool { return !sub.Forward && (sub.AccountID == accountID || sub.Sender == "") },
 	})
@@ -105,7 +105,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		out.Refusal = decided.refusal(alone, automatic)
 	}
 
-	// It goes where its recipient's mail goes when it is filed.
+	// When the message is filed, use the recipient's current destination.
 	out.File = func(tx *store.Tx) error {
 		to, err := s.rooms.Recipients.Receiver(tx, recipient)
 		if err != nil {
@@ -114,19 +114,19 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		stored.Origin = agents.OriginOf(to.Domain.AccountID, sub)
 		if to.Group != nil {
 			return s.fileLater(tx, &store.Arrival{
-				Facts: stored.Facts, Blob: stored.Blob, Sender: sub.Sender, From: m.Row.Domain, SentBy: sentFrom(sub), To: []string{recipient}, ReceivedAt: tx.Now(),
+				Facts: stored.Facts, Blob: stored.Blob, Sender: sub.Sender, From: m.Row.Domain, SentBy: sendingMailbox(sub), To: []string{recipient}, ReceivedAt: tx.Now(),
 				RequireTLS: sub.RequireTLS, Decisions: decided.text(),
 			})
 		}
 		return s.deliver(tx, arrival{
-			stored: stored, to: to, address: recipient, sender: sub.Sender, read: true, from: m.Row.Domain, sentBy: sentFrom(sub), requireTLS: sub.RequireTLS, decisions: decided,
+			stored: stored, to: to, address: recipient, sender: sub.Sender, read: true, from: m.Row.Domain, sentBy: sendingMailbox(sub), requireTLS: sub.RequireTLS, decisions: decided,
 		})
 	}
 	return out, nil
 }
 
-// Answer has a message arrive that the simulator of recipients has written. It is filed by a job,
-// which comes again where the mailbox takes it later.
+// Answer prepares a message of the simulator for a mailbox here. A job files it, and retries if the
+// mailbox cannot take it now.
 func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbound.Arrived, error) {
 	m.Body.Prepend(fmt.Appendf(finalFields(m.From, m.To), "Received: by %s (Mailstead simulator) id %s;\r\n\t%s\r\n", s.Hostname(), m.RowID, m.Now.Format(time.RFC1123Z)))
 	stored, err := s.rooms.Inbox.Prepare(m.Body, inbox.Envelope{From: m.From, To: []string{m.To}, Received: m.Now})
@@ -138,7 +138,7 @@ func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbou
 	if err := s.rooms.Feedback.ReadReport(stored, m.Body, m.From, []string{m.To}); err != nil {
 		return out, err
 	}
-	var to *recipients.Destination // nil: it cannot go there now
+	var to *recipients.Destination // nil if the recipient cannot take it now
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		to, err = s.rooms.Recipients.For(tx, m.From, m.To, int64(stored.Blob.Length))
 		return err
@@ -149,7 +149,7 @@ func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbou
 	var decided decisions
 	if to != nil {
 		var automatic []automation
-		decided, automatic, err = s.askMailboxes(ctx, asked{
+		decided, automatic, err = s.evaluateFor(ctx, mailboxQuery{
 			stored: stored, body: m.Body, sender: m.From, to: to, address: m.To, ours: func(accountID string) bool { return accountID == m.AccountID },
 		})
 		if err != nil {
@@ -165,8 +165,8 @@ func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbou
 	return out, nil
 }
 
-// ownAuthor gives the domain of the author of a message that was submitted here, if it is one that
-// the account has proven to hold; "" for what nobody submitted, such as automatic answers.
+// ownAuthor returns the domain of the author of a message that was submitted here, if it belongs to
+// the sender's account; "" otherwise, and for mail without a sender, such as automatic replies.
 func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err error) {
 	if sub.Sender == "" || len(h.authors) == 0 {
 		return "", nil
@@ -179,7 +179,7 @@ func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err 
 	}
 	domain, err = msg.NormalizeDomain(domain)
 	if err != nil {
-		return "", nil // none that is hosted here
+		return "", nil // no domain that is hosted here
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
 		d, err := store.DomainByName.Read(tx, domain)
@@ -192,9 +192,9 @@ func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err 
 	return domain, err
 }
 
-// localDMARC says whether the author of a message that was sent here is who sent it, as submission
-// wants it: what lay in the queue when an older release ended may be otherwise. What has no sender
-// we wrote ourselves.
+// localDMARC compares the author of a message that was sent here with its sender, as submission
+// does; messages queued by older releases may differ. Mail without a sender was written by this
+// server and passes.
 func localDMARC(sub *store.Submission, h *head) auth.Result {
 	if sub.Sender == "" {
 		return auth.Pass
@@ -213,8 +213,9 @@ func localDMARC(sub *store.Submission, h *head) auth.Result {
 	return auth.Pass
 }
 
-// sentFrom is the id of the mailbox here that wrote the message; "" for what is passed on.
-func sentFrom(sub *store.Submission) string {
+// sendingMailbox returns the ID of the mailbox here that wrote the message; "" for a forward or for
+// mail without a sender.
+func sendingMailbox(sub *store.Submission) string {
 	if sub.Forward || sub.Sender == "" {
 		return ""
 	}

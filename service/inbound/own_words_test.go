@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestOwnDecisionsAreNoHostsReplies: what this server decides itself is told in words, in the log,
-// the event and the report, and no host is said to have answered it.
+// TestOwnDecisionsAreNoHostsReplies: decisions of this server are explained in the log, the event
+// and the report, and are not attributed to a host.
 func TestOwnDecisionsAreNoHostsReplies(t *testing.T) {
 	signed := "Content-Type: multipart/signed; boundary=b; protocol=\"application/pgp-signature\"; micalg=pgp-sha256\r\n\r\n" +
 		"--b\r\nContent-Transfer-Encoding: 8bit\r\n\r\nGrüße\r\n--b\r\nContent-Type: application/pgp-signature\r\n\r\nx\r\n--b--\r\n"

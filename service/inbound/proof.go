@@ -13,15 +13,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// originFromOutside says who wrote a message that another server brought. Nobody knows of one
-// without a sender, which a machine wrote, nor of one that this server sent, perhaps for somebody
-// tainted, and that whoever got it has sent again.
+// originFromOutside returns the origin of a message from another server. It is "" (unknown) for a
+// message without a sender, which a machine wrote, and for a message that this server sent, whose
+// recipient may resend it.
 func (s *Service) originFromOutside(ctx context.Context, in Incoming, v *auth.Verdict, messageID string) (origin string, err error) {
 	if in.From == "" {
 		return "", nil
 	}
 	var d *store.Domain
-	var signed []auth.Signature // that cover the message, by keys that are not ours
+	var signed []auth.Signature // aligned signatures that cover the message, by keys that are not ours
 	sentHere := false
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		d, err = store.DomainByName.Find(tx, v.FromDomain)
@@ -48,22 +48,22 @@ func (s *Service) originFromOutside(ctx context.Context, in Incoming, v *auth.Ve
 		return agents.OriginAuthor, nil
 	case sentHere:
 		return "", nil
-	case v.SPF == auth.Pass && v.SPFAligned && s.cameFrom(ctx, d, in.Client.IP, signed):
+	case v.SPF == auth.Pass && v.SPFAligned && s.cameFromDeclaredPlace(ctx, d, in.Client.IP, signed):
 		return agents.OriginElsewhere, nil
 	}
 	return agents.OriginAuthor, nil
 }
 
-// wasSentHere reports whether an account has sent a message with a Message-ID, or a relay has given
-// it to one that the account has sent.
+// wasSentHere reports whether an account has sent a message with that Message-ID, or a relay has
+// assigned it to a message of the account.
 func wasSentHere(tx *store.Tx, accountID, messageID string) bool {
 	key := accountID + messageID + "\x00"
 	return store.OutgoingsByMessageID.Has(tx, key) || store.MappingsByProvided.Has(tx, key) || store.MappingsByOriginal.Has(tx, key)
 }
 
-// cameFrom reports whether a message came from one of the places where mail of a domain is sent
-// elsewhere, with one of the signatures by that place's key.
-func (s *Service) cameFrom(ctx context.Context, d *store.Domain, ip netip.Addr, signatures []auth.Signature) bool {
+// cameFromDeclaredPlace reports whether a message came from one of the places in d.SendsElsewhere,
+// with a signature by that place's key.
+func (s *Service) cameFromDeclaredPlace(ctx context.Context, d *store.Domain, ip netip.Addr, signatures []auth.Signature) bool {
 	ctx, cancel := context.WithTimeout(ctx, core.JudgeWithin)
 	defer cancel()
 	ip = ip.Unmap()
@@ -90,11 +90,11 @@ func (s *Service) cameFrom(ctx context.Context, d *store.Domain, ip netip.Addr, 
 	return false
 }
 
-// namesLooked is how many addresses of a message are looked at for the mailbox that they lead to.
-const namesLooked = 20
+// maxNamesResolved is how many addresses in To and Cc are resolved to find the mailbox.
+const maxNamesResolved = 20
 
-// asProvenTo is the message as one mailbox gets it: what a signature alone proves it proves to whom
-// To and Cc name, since whoever has got it can send it to others.
+// asProvenTo returns the message as one mailbox gets it. Proof by a signature alone counts only for
+// mailboxes that To and Cc name, since any recipient could resend the message to others.
 func (s *Service) asProvenTo(tx *store.Tx, stored *inbox.StoredMessage, mb *store.Mailbox, address string) (*inbox.StoredMessage, error) {
 	if mb == nil || stored.Proven == "" || !stored.Signed {
 		return stored, nil
@@ -108,8 +108,8 @@ func (s *Service) asProvenTo(tx *store.Tx, stored *inbox.StoredMessage, mb *stor
 	return &other, nil
 }
 
-// namesMailbox reports whether To or Cc name the address by which a message came to a mailbox, or
-// another one that leads to it.
+// namesMailbox reports whether To or Cc name the address at which a message arrived, or another
+// address that leads to the mailbox.
 func (s *Service) namesMailbox(tx *store.Tx, sum *msg.Summary, mb *store.Mailbox, address string) (bool, error) {
 	var named []string
 	for _, a := range slices.Concat(sum.To, sum.Cc) {
@@ -120,14 +120,14 @@ func (s *Service) namesMailbox(tx *store.Tx, sum *msg.Summary, mb *store.Mailbox
 		if email == address || email == mb.Email {
 			return true, nil
 		}
-		if len(named) < namesLooked && !slices.Contains(named, email) {
+		if len(named) < maxNamesResolved && !slices.Contains(named, email) {
 			named = append(named, email)
 		}
 	}
 	for _, email := range named {
 		to, err := s.rooms.Recipients.Find(tx, email)
 		if err != nil {
-			continue // it leads nowhere here
+			continue // no address here
 		}
 		if to.Mailbox != nil && to.Mailbox.ID == mb.ID || to.Group != nil && to.Domain.AccountID == mb.AccountID && isMember(tx, to.Group, mb) {
 			return true, nil
@@ -136,7 +136,7 @@ func (s *Service) namesMailbox(tx *store.Tx, sum *msg.Summary, mb *store.Mailbox
 	return false, nil
 }
 
-// isMember reports whether a mailbox is a member of a group itself.
+// isMember reports whether a mailbox is a direct member of a group.
 func isMember(tx *store.Tx, g *store.Group, mb *store.Mailbox) bool {
 	for _, m := range store.MembersByMailbox.Asc(tx, mb.ID, "") {
 		if m.GroupID == g.ID {

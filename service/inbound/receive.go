@@ -28,25 +28,25 @@ import (
 
 const junkUse = `\Junk` // RFC 6154
 
-// A RecipientQuery is what SMTP knows when a recipient is named.
+// A RecipientQuery is the state of an SMTP transaction at RCPT.
 type RecipientQuery struct {
 	From     string // "" for the null sender
 	To       string
-	Size     int64 // as declared; 0 where nothing was
+	Size     int64 // as declared with SIZE; 0 if not declared
 	RemoteIP netip.Addr
 }
 
-// A Recipient is an address that we take mail for.
+// A Recipient is an address for which we accept mail.
 type Recipient struct {
-	address string // in its one form
+	address string // normalized
 }
 
-// String is the address.
+// String returns the address.
 func (r Recipient) String() string { return r.address }
 
-// Accepts says whether mail to an address is taken. If not, the error is an SMTPError: 550 5.1.1
-// for nobody, 550 5.7.1 for a domain that is not ours, 550 5.2.1 and 450 4.2.1 for a mailbox that
-// takes no mail, 452 4.2.2 for a full one.
+// Accepts reports whether mail to an address is accepted. If not, the error is an SMTPError: 550
+// 5.1.1 for an unknown address, 550 5.7.1 for a domain that is not ours, 550 5.2.1 and 450 4.2.1
+// for a mailbox that takes no mail, 452 4.2.2 for a full one.
 func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, error) {
 	address, err := msg.NormalizeEmail(in.To)
 	if err != nil {
@@ -59,13 +59,13 @@ func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, erro
 	return Recipient{address}, core.OverStore(err)
 }
 
-// A Client is who hands us a message, and how.
+// A Client is the SMTP client that sends a message, and its session.
 type Client struct {
 	IP            netip.Addr
 	Helo          string
 	Extended      bool   // EHLO
 	UTF8          bool   // SMTPUTF8 was asked for
-	TLS           string // version and cipher; "" without
+	TLS           string // version and cipher; "" without TLS
 	RequireTLS    bool   // REQUIRETLS was given (RFC 8689)
 	Authenticated bool
 }
@@ -75,12 +75,12 @@ type Incoming struct {
 	Client     Client
 	From       string // reverse path, "" for the null sender
 	Recipients []Recipient
-	Body       *core.Spool // as Spool made it; the caller closes it
+	Body       *core.Spool // from Spool; the caller closes it
 }
 
-// Spool reads a message with CRLF line ends to its end, without what it claims that we said of it
-// (RFC 8601 section 5). The error is that of r, or an SMTPError: 552 5.3.4 for more than MaxMessage
-// bytes, 452 4.3.1 for a full disk.
+// Spool reads a message with CRLF line ends to its end, and removes Authentication-Results fields
+// that claim to be ours (RFC 8601 section 5). The error is that of r, or an SMTPError: 552 5.3.4
+// for more than MaxMessage bytes, 452 4.3.1 for a full disk.
 func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
 	body := s.Store.NewSpool(core.MaxMessage)
 	if err := auth.StripResults(body, r, s.Hostname()); err != nil {
@@ -90,10 +90,9 @@ func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
 }
 
 // Receive authenticates and screens a message and accepts it for all its recipients, or for none.
-// When it returns nil the message is on disk with all that is known of it: rows, events and
-// forwards follow, even if the process ends. A mailbox that several of the recipients lead to gets
-// the message once. It gives the name under which the message stands in its Received field. Errors
-// are SMTPErrors.
+// When it returns nil the message is on disk with its facts: rows, events and forwards follow, even
+// if the process ends. A mailbox to which several recipients lead gets the message once. It returns
+// the message's ID in its Received field. Errors are SMTPErrors.
 func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	id, err := s.receive(ctx, in)
 	if err == nil {
@@ -115,7 +114,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	if err := head.checkLoop(nil, ""); err != nil {
 		return "", err
 	}
-	only := "" // the recipient, if there is one: others must not learn of each other
+	only := "" // the recipient if there is only one: recipients must not learn of each other
 	if len(in.Recipients) == 1 {
 		only = in.Recipients[0].address
 	}
@@ -125,7 +124,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		return "", err
 	}
 
-	// Store the message with our own fields on top, and without those that only our filter may
+	// Store the message with our own fields on top, and without fields that only our filter may
 	// write.
 	if s.Config.Spam.Milter != nil {
 		clean, err := s.WithoutFields(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
@@ -159,7 +158,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},
 		Facts: stored.Facts, Author: v.FromDomain, RequireTLS: in.Client.RequireTLS,
 	}
-	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
+	if !mayContainReport(stored.Summary) { // otherwise reports about reports would never end
 		env.Count, err = s.rooms.Reports.DMARCCount(in, result)
 		if err != nil {
 			return "", err
@@ -168,14 +167,13 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	return id, s.accept(ctx, id, in, head, stored, env)
 }
 
-// filterFields are how header fields begin that say what a filter thinks of a message. Where there
-// is a filter here, only its own count: mail programs sort by them, so that a sender must not write
-// them.
+// filterFields are prefixes of header fields with a spam filter's result. If a filter is configured
+// here, the sender's own fields are removed: mail programs sort by them.
 var filterFields = []string{"x-spam", "received-spf"}
 
-// deliverNext takes the next entry off the list and delivers the message to it, unless it is in the
-// same place already; a group leaves its members in the list. Reports that the message may hold are
-// read once for each account. size is what the mailbox must have room for.
+// deliverNext removes the first entry of a.To and delivers the message to it, unless its
+// destination already has the message; a group adds its members to a.To. Reports in the message are
+// read once for each account. size is the free space that the mailbox must have.
 func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, decided decisions, size int64) error {
 	entry := a.To[0]
 	address := recipients.EntryAddress(entry)
@@ -204,27 +202,27 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	if err != nil || !first {
 		return err
 	}
-	return s.noteSender(tx, to.Domain.AccountID, a)
+	return s.recordSender(tx, to.Domain.AccountID, a)
 }
 
-// An arrival is a message that comes to one destination.
+// An arrival is a message that arrives at one destination.
 type arrival struct {
 	stored  *inbox.StoredMessage
 	to      *recipients.Destination
-	address string // that the envelope named
+	address string // recipient in the envelope
 	sender  string // return path, "" for a report
-	sentBy  string // id of the mailbox here that sent it; "": it is from elsewhere
+	sentBy  string // ID of the mailbox here that sent it; "" if it is from elsewhere
 
-	read bool   // reports that the message may hold are to be read
-	from string // the domain that it is from
+	read bool   // reports in the message are to be read
+	from string // the author's domain
 
-	requireTLS bool // where it goes on, it goes over TLS (RFC 8689)
+	requireTLS bool // a forward requires TLS (RFC 8689)
 
-	decisions decisions // of the mailboxes that it comes to
+	decisions decisions // for the mailboxes at which it arrives
 }
 
-// deliver files a message that arrives, from outside or from a mailbox here, and sends it on, as
-// the destination says.
+// deliver files a message from outside or from a mailbox here, and forwards it, as the destination
+// says.
 func (s *Service) deliver(tx *store.Tx, a arrival) error {
 	to, stored := a.to, a.stored
 	junk := stored.Junk
@@ -233,15 +231,15 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		return err
 	}
 
-	// What the classifier holds for spam goes to Junk, unless a rule has moved it.
+	// A message that the classifier considers spam goes to Junk, unless a rule moves it.
 	judged := a.decisions[to.Domain.AccountID]
 	if judged != nil && judged.Junk && to.Mailbox != nil && to.Mailbox.External == nil {
 		d := a.decisions[to.Mailbox.ID]
 		junk = junk || d == nil || d.Folder == ""
 	}
 
-	// Into the mailbox: INBOX, or Junk. A mailbox whose user has deleted Junk gets it in INBOX. One
-	// that keeps no copy of what it sends on keeps junk, and sends that on to nobody.
+	// File it in INBOX or Junk; in INBOX if the mailbox has no Junk folder. A mailbox that forwards
+	// without keeping a copy keeps junk, and does not forward it.
 	if to.Mailbox != nil && !done && (!to.Only || junk) {
 		folder := uint32(store.InboxID)
 		if junk {
@@ -257,7 +255,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		if judged != nil && to.Mailbox.External == nil {
 			filing.Spam = judged.Spam
 		}
-		if err := s.fileBy(tx, a, filing, junk); err != nil {
+		if err := s.fileWithRules(tx, a, filing, junk); err != nil {
 			return err
 		}
 	}
@@ -267,11 +265,10 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		}
 	}
 
-	// On to the other address. The message goes out as it came: not signed by us, so that its
-	// author's signature stays what counts, but sealed (RFC 8617), so that what we found out about
-	// where it came from goes with it, and with a rewritten return path where another server will
-	// look at that (see SRSForward). Failures are reported to the sender only if it is known to be
-	// genuine, since a report to a forged one hits a stranger.
+	// Forward it. The message is sent unchanged: not signed by us, so that its author's signature
+	// counts, but sealed (RFC 8617), so that our authentication results go with it, and with a
+	// rewritten return path if another server will check that (see SRSForward). Failures are
+	// reported only to a genuine sender, since a report to a forged one goes to a stranger.
 	if to.Forward != "" && !done && (!to.Only || !junk) {
 		sub := &store.Submission{
 			AccountID: to.Domain.AccountID, DomainID: to.Domain.ID, MessageID: stored.Summary.MessageID, Sender: a.sender,
@@ -290,29 +287,29 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 	}
 
 	// DMARC and TLS reports about domains of the account.
-	if a.read && mayHoldReport(stored.Summary) {
+	if a.read && mayContainReport(stored.Summary) {
 		return s.rooms.Reports.KeepForReading(tx, to.Domain.AccountID, stored, a.from, stored.Authentic)
 	}
 	return nil
 }
 
-// A head is what is decided by before a message is stored.
+// A head is the part of the header on which decisions are made before a message is stored.
 type head struct {
-	from      []string // addresses, as they are shown here
-	authors   []string // the same, as every program reads them; nil where programs differ
+	from      []string // the author addresses as they are shown here
+	authors   []string // the author addresses on which all mail programs agree; nil if they may differ
 	hops      int
-	delivered map[string]bool // where it has been, by its Delivered-To fields
-	lists     map[string]bool // that it has come from, by its List-Id fields
+	delivered map[string]bool // addresses in its Delivered-To fields
+	lists     map[string]bool // IDs in its List-Id fields
 }
 
 // readHead reads the header of a message.
 func readHead(body *core.Spool) (*head, error) {
-	// The message up to its empty line, at most MaxHeader bytes.
+	// Read the message up to its empty line, at most MaxHeader bytes.
 	block := make([]byte, min(body.Size(), 16<<10))
 	for {
 		n, err := body.ReadAt(block, 0)
 		if err != nil && err != io.EOF {
-			return nil, fmt.Errorf("read header: %w", err)
+			return nil, fmt.Errorf("read message header: %w", err)
 		}
 		if i := bytes.Index(block[:n], []byte("\r\n\r\n")); i >= 0 {
 			block = block[:i+4]
@@ -325,11 +322,11 @@ func readHead(body *core.Spool) (*head, error) {
 		block = make([]byte, min(body.Size(), msg.MaxHeader))
 	}
 
-	// Its authors.
+	// Read its authors.
 	r := bytes.NewReader(block)
 	root, err := msg.Scan(r)
 	if err != nil {
-		return nil, fmt.Errorf("read header: %w", err)
+		return nil, fmt.Errorf("read message header: %w", err)
 	}
 	h := &head{delivered: map[string]bool{}, lists: map[string]bool{}}
 	if len(block) < msg.MaxHeader {
@@ -343,10 +340,10 @@ func readHead(body *core.Spool) (*head, error) {
 		}
 	}
 
-	// Where it has been.
+	// Read where it has been.
 	fields, err := msg.HeaderFields(r, root, []string{"Received", "Delivered-To", "List-Id"}, false)
 	if err != nil {
-		return nil, fmt.Errorf("read header: %w", err)
+		return nil, fmt.Errorf("read message header: %w", err)
 	}
 	for line := range bytes.SplitSeq(fields, []byte("\r\n")) {
 		name, value, _ := strings.Cut(string(line), ":")
@@ -366,12 +363,12 @@ func readHead(body *core.Spool) (*head, error) {
 	return h, nil
 }
 
-// maxHops is how many servers a message may have passed before; one that has passed as many is in a
-// loop (RFC 5321 section 6.3).
+// maxHops is the number of Received fields from which a message counts as looping (RFC 5321 section
+// 6.3).
 const maxHops = 50
 
-// checkLoop refuses a message that has passed too many servers, or has been before at an address
-// that sends it on. A destination that is not known yet is nil.
+// checkLoop refuses a message with too many hops, or one that has been at the forwarding address or
+// group before. to is nil before the destination is known.
 func (h *head) checkLoop(to *recipients.Destination, address string) error {
 	if h.hops >= maxHops {
 		return core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has passed %d servers", h.hops)
@@ -382,9 +379,9 @@ func (h *head) checkLoop(to *recipients.Destination, address string) error {
 	return nil
 }
 
-// finalFields are those that only a final delivery writes: Return-Path (RFC 5321 section 4.4), and
-// Delivered-To, by which a message that comes back is known. With several recipients that would
-// tell each of the others, and what comes back from a forward has one; then only is "".
+// finalFields returns the fields that only a final delivery writes: Return-Path (RFC 5321 section
+// 4.4), and Delivered-To, which detects loops. Delivered-To would reveal recipients to each other,
+// so only is "" if there are several; a message that returns from a forward has one.
 func finalFields(sender, only string) []byte {
 	fields := "Return-Path: <" + sender + ">\r\n"
 	if only != "" {
@@ -401,10 +398,9 @@ func addressesOf(list []Recipient) []string {
 	return out
 }
 
-// Trace makes the Received field (RFC 5321 section 4.4) of a message that a client hands us, and
-// the name that the message has in it. forWhom is "" where the field must not tell. Of a user who
-// has logged in it says neither the address nor what the user's machine calls itself, which are
-// nobody's business outside.
+// Trace returns the Received field (RFC 5321 section 4.4) of a message from a client, and the ID in
+// it. forWhom is "" if the field must not name the recipient. For a logged-in user the field leaves
+// out the client's address and HELO name, which are private.
 func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	now := s.Now()
 	id = s.Store.NewID("rcv")
@@ -424,8 +420,7 @@ func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	return append(field, "\r\n"...), id
 }
 
-// heloWord keeps of what a client calls itself what cannot be mistaken for anything else in the
-// field.
+// heloWord returns the HELO name without characters that could break the field.
 func heloWord(helo string) string {
 	word := strings.Map(func(r rune) rune {
 		switch {
@@ -440,7 +435,7 @@ func heloWord(helo string) string {
 	return strings.ToValidUTF8(word[:min(len(word), 255)], "")
 }
 
-// addressLiteral writes an address as RFC 5321 section 4.1.3 has it.
+// addressLiteral formats an address as in RFC 5321 section 4.1.3.
 func addressLiteral(ip netip.Addr) string {
 	switch {
 	case !ip.IsValid():
@@ -451,7 +446,7 @@ func addressLiteral(ip netip.Addr) string {
 	return "[IPv6:" + ip.String() + "]"
 }
 
-// protocol is the word of RFC 3848 and RFC 6531 section 4.3.
+// protocol returns the protocol name of RFC 3848 and RFC 6531 section 4.3.
 func protocol(c Client) string {
 	if !c.Extended {
 		return "SMTP"
@@ -470,25 +465,25 @@ func protocol(c Client) string {
 }
 
 const (
-	kindArrival  = "arrival"
-	placesInAJob = 25 // of each of the others: nobody waits for these, and two of them may share a commit
+	kindArrival       = "arrival"
+	placesPerJobWrite = 25 // recipients in each transaction of the job: nobody waits for it, and two may share a commit
 )
 
-// arrivalArgs is the job of filing one message where it is not yet.
+// arrivalArgs are the arguments of a job that files a message for its remaining recipients.
 type arrivalArgs struct {
 	ArrivalID string `json:"arrival_id"`
 }
 
-// arrivalKind files messages that were taken for more places than one transaction serves.
+// arrivalKind is the job that files messages with more recipients than one transaction serves.
 func (s *Service) arrivalKind() jobs.Kind {
 	return jobs.Kind{
 		Name: kindArrival, Work: s.fileArrival, Max: outbound.MaxAttempts, Timeout: time.Hour, Most: inbox.ArrivalsMost, Backoff: outbound.RetryWait,
 		Failed: func(tx *store.Tx, j *store.Job, cause error) error {
 			args, err := jobs.Args[arrivalArgs](j)
 			if err != nil {
-				return nil // there is no message that it could be about
+				return nil // invalid arguments: no message to drop
 			}
-			s.Log.Error("a message is not filed for all its recipients", "job_id", j.ID, "arrival", args.ArrivalID, "error", cause)
+			s.Log.Error("a message was not filed for all its recipients", "job_id", j.ID, "arrival", args.ArrivalID, "error", cause)
 			return dropArrival(tx, args.ArrivalID)
 		},
 	}
@@ -508,9 +503,9 @@ func dropArrival(tx *store.Tx, id string) error {
 	return store.Arrivals.Delete(tx, id)
 }
 
-// fileArrival files a message for those who have not had it, some in each transaction, so that
-// other mail goes between. What is left to do changes with what is done: after a crash it goes on
-// there.
+// fileArrival files a message for its remaining recipients, some in each transaction, so that other
+// writers get their turn. Each transaction updates the list, so that the job continues after a
+// crash.
 func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[arrivalArgs](j)
 	if err != nil {
@@ -531,11 +526,11 @@ func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, e
 		}
 		began := time.Now()
 		a, err = s.fileSome(args.ArrivalID, d, !s.Now().Before(giveUp))
-		core.Sleep(ctx, time.Since(began)) // others go first
+		core.Sleep(ctx, time.Since(began)) // let other writers go first
 	}
 	switch {
 	case core.IsGone(err):
-		return nil, nil // another attempt was faster
+		return nil, nil // another attempt has finished it
 	case err != nil && !s.Now().Before(giveUp):
 		return nil, jobs.Permanent(err)
 	case err != nil:
@@ -549,8 +544,8 @@ func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, e
 	return s.endArrival(a.ID, float64(j.Jitter)/(1<<16))
 }
 
-// endArrival lets a message go that everybody has, or has the job come again for those who could
-// not take it.
+// endArrival deletes a message that all recipients have, or reschedules the job for those that
+// could not take it yet.
 func (s *Service) endArrival(id string, jitter float64) (jobs.Writes, error) {
 	a, err := s.readArrival(id)
 	if core.IsGone(err) {
@@ -585,7 +580,7 @@ func (s *Service) readArrival(id string) (a *store.Arrival, err error) {
 	return a, err
 }
 
-// rereadArrival reads a message again that was read when it came.
+// rereadArrival parses a stored message that was already parsed on arrival.
 func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) {
 	blob, err := s.Store.OpenBlob(a.Blob)
 	if err != nil {
@@ -608,8 +603,8 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 	return d, nil
 }
 
-// fileSome serves the next addresses in one transaction, and gives the record as it is then. last
-// says that nobody is left for later any more.
+// fileSome delivers to the next addresses in one transaction, and returns the updated record. With
+// last set, temporary failures are final.
 func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *store.Arrival, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		a, err = store.Arrivals.Get(tx, id)
@@ -620,8 +615,8 @@ func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *
 			a.Placed = map[string]bool{}
 		}
 		stored := *read
-		stored.Blob = a.Blob // compaction may have moved it
-		if err := s.fileNext(tx, a, &stored, int64(stored.Blob.Length), placesInAJob, last); err != nil {
+		stored.Blob = a.Blob // compaction may have moved it since it was read
+		if err := s.fileNext(tx, a, &stored, int64(stored.Blob.Length), placesPerJobWrite, last); err != nil {
 			return err
 		}
 		return store.Arrivals.Put(tx, a)
@@ -629,10 +624,10 @@ func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *
 	return a, err
 }
 
-// reportRefused tells the sender of those who could not be served, in one report (RFC 5321 section
-// 6.1, RFC 3464), if the sender is known to be genuine.
+// reportRefused reports the refused recipients to the sender in one report (RFC 5321 section 6.1,
+// RFC 3464), if the sender is genuine.
 func (s *Service) reportRefused(a *store.Arrival) error {
-	var report *inbox.StoredMessage // nil: nobody is to be told
+	var report *inbox.StoredMessage // nil if nobody is to be notified
 	if a.Genuine && a.Sender != "" {
 		blob, err := s.Store.OpenBlob(a.Blob)
 		if err != nil {
@@ -643,7 +638,7 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 		for _, r := range a.Refused {
 			status := r.Enhanced
 			if status[0] == '4' {
-				status = "4.4.7" // it lasted too long (RFC 3463)
+				status = "4.4.7" // expired (RFC 3463)
 			}
 			list = append(list, msg.DSNRecipient{Final: r.Address, Action: msg.ActionFailed, Status: status, Diagnostic: r.Text})
 		}
@@ -652,7 +647,7 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 			return err
 		}
 		if report != nil {
-			defer s.rooms.Inbox.Release(report) // does nothing where it is referred to
+			defer s.rooms.Inbox.Release(report) // no effect if the report was queued
 		}
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
@@ -660,7 +655,7 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 		if err != nil {
 			return err
 		}
-		if len(now.Refused) != len(a.Refused) { // another attempt was faster
+		if len(now.Refused) != len(a.Refused) { // another attempt has reported them
 			return nil
 		}
 		now.Refused = nil
@@ -669,7 +664,7 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 		}
 		d, err := store.DomainByName.Read(tx, core.DomainOfAddress(a.Refused[0].Address))
 		if core.IsGone(err) {
-			return nil // nobody is left who could tell
+			return nil // no domain is left to report from
 		}
 		if err != nil {
 			return err
@@ -678,9 +673,9 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 	})
 }
 
-// mayHoldReport reports whether a message looks like one that brings a report: by the type or name
-// of what is attached.
-func mayHoldReport(sum *msg.Summary) bool {
+// mayContainReport reports whether a message may contain a DMARC or TLS report, by the types and
+// names of its attachments.
+func mayContainReport(sum *msg.Summary) bool {
 	for _, a := range sum.Attachments {
 		if ReportFile(&a) != "" {
 			return true
@@ -689,7 +684,7 @@ func mayHoldReport(sum *msg.Summary) bool {
 	return false
 }
 
-// ReportFile says what kind of a report an attachment may be; "" for none.
+// ReportFile returns which kind of report an attachment may be; "" for none.
 func ReportFile(a *msg.Attachment) string {
 	if a.Size > 2*reportfile.MaxPacked {
 		return ""

@@ -18,7 +18,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestTraceOfUsersTellsNoAddress: what a user sends says nothing of where it was sent from.
+// TestTraceOfUsersTellsNoAddress: the Received field of a user's message does not reveal the user's
+// address.
 func TestTraceOfUsersTellsNoAddress(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	c := inbound.Client{IP: netip.MustParseAddr("192.0.2.77"), Helo: "[10.1.2.3]", Extended: true, TLS: "TLS 1.3", Authenticated: true}
@@ -62,7 +63,7 @@ func addressesIn(boxes []*store.Mailbox) (out []string) {
 	return out
 }
 
-// idle waits until no job is left.
+// idle waits until there are no jobs.
 func idle(i *servicetest.Installation) {
 	i.T.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -90,7 +91,7 @@ func TestMessageToManyMailboxes(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	boxes := i.ManyMailboxes(130)
 	text := manyTo(1000)
-	// Two addresses of one mailbox are one place.
+	// Two addresses of one mailbox are one destination.
 	if err := i.Receive("far@far.test", text, append(addressesIn(boxes), "box0000+tag@many.test", "box0129+tag@many.test")...); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestArrivalGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// What could not be known when the message was taken: a mailbox is deleted, another has filled up.
+// Changes after acceptance: one mailbox is deleted, another is full.
 func TestArrivalTellsOfWhoCannotBeServed(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	boxes := i.ManyMailboxes(60)
@@ -261,7 +262,7 @@ func TestEventNamesFewOfManyRecipients(t *testing.T) {
 		t.Errorf("references are %v, want the first and the newest 19", refs)
 	}
 
-	// Of more addresses than are kept of a message all are counted.
+	// All addresses count, although only some are stored.
 	if err := i.Receive("far@far.test", manyTo(1300), boxes[0].Email); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func TestEventNamesFewOfManyRecipients(t *testing.T) {
 	}
 }
 
-// TestSlicesEndWithTheirWrites: where each copy takes many writes, fewer share a transaction.
+// TestSlicesEndWithTheirWrites: if each copy needs many writes, a transaction has fewer copies.
 func TestSlicesEndWithTheirWrites(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	boxes := i.ManyMailboxes(60)
@@ -294,8 +295,8 @@ func TestSlicesEndWithTheirWrites(t *testing.T) {
 	i.EachOnce(boxes)
 }
 
-// TestRewrittenPathsTakeReportsAlone: they come from the null sender; anybody else would get past
-// us to a stranger.
+// TestRewrittenPathsTakeReportsAlone: a rewritten return path accepts mail only from the null
+// sender; otherwise anybody could send through it to a stranger.
 func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -328,8 +329,8 @@ func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
 	}
 }
 
-// TestOneBoundForLoops takes a message that has passed 49 servers and refuses one that has passed
-// 50, from outside and from a mailbox here.
+// TestOneBoundForLoops: a message with 49 hops is accepted and one with 50 is refused, from outside
+// and from a mailbox here.
 func TestOneBoundForLoops(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	d := i.AddDomain(i.Account, "example.test", nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestStoreErrorsOverSMTP has a client come back when the disk is full or has failed, and never
-// lets it read why.
+// TestStoreErrorsOverSMTP: if the disk is full or failing, the client is told to retry, and never
+// sees the error's details.
 func TestStoreErrorsOverSMTP(t *testing.T) {
 	for _, tc := range []struct {
 		err      error
@@ -66,8 +66,7 @@ func TestTraceWords(t *testing.T) {
 	}
 }
 
-// FuzzHead reads the headers of strangers: it never fails, and counts no more hops than there are
-// lines.
+// FuzzHead: reading a header never fails, and counts no more hops than lines.
 func FuzzHead(f *testing.F) {
 	f.Add("Received: a\r\n\tb\r\nReceived : c\r\nDelivered-To: Ana@Example.Test\r\nFrom: a@b, c@d\r\n\r\nReceived: body\r\n")
 	f.Add("no header")

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestPostmasterAndAbuseAreAlwaysTaken: they go on to the owner's address, also when that is
-// suppressed; other mail does not.
+// TestPostmasterAndAbuseAreAlwaysTaken: mail to them is forwarded to the owner's address, even if
+// that is suppressed; other mail is not.
 func TestPostmasterAndAbuseAreAlwaysTaken(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})
@@ -28,8 +28,8 @@ func TestPostmasterAndAbuseAreAlwaysTaken(t *testing.T) {
 	}
 }
 
-// TestOwnMailSuppressesNobody: an alert or a letter that is refused keeps no address from mail, nor
-// does one that its recipient calls spam.
+// TestOwnMailSuppressesNobody: neither a refused alert or letter nor a complaint about one
+// suppresses an address.
 func TestOwnMailSuppressesNobody(t *testing.T) {
 	h := (&servicetest.Host{Rcpt: func(string) string { return "550 5.1.1 no such user" }}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})

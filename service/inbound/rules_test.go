@@ -23,7 +23,7 @@ import (
 
 const ruled = "From: Far <far@far.test>\r\nTo: %s\r\nSubject: %s\r\nMessage-ID: <%s@far.test>\r\n\r\nHello.\r\n"
 
-// addRule makes a rule for messages with a word in the subject; none of it: for every message.
+// addRule adds a rule for messages with a word in the subject; an empty word matches every message.
 func addRule(i *servicetest.Installation, mb *store.Mailbox, word string, actions ...string) *rules.Rule {
 	i.T.Helper()
 	in := rules.CreateRuleIn{UserID: mb.ID, Name: "about " + word}
@@ -45,7 +45,7 @@ func addRule(i *servicetest.Installation, mb *store.Mailbox, word string, action
 	return r
 }
 
-// settled waits until no mail is on its way.
+// settled waits until no mail is in transit.
 func settled(t *testing.T, i *servicetest.Installation) {
 	t.Helper()
 	idle(i)
@@ -62,8 +62,8 @@ func settled(t *testing.T, i *servicetest.Installation) {
 	})
 }
 
-// TestRulesFileMail: mail from outside and from a neighbour lies where the rules of its mailbox
-// say, with the flags and copies that they say, and its events tell where.
+// TestRulesFileMail: mail from outside and from the same account is filed as the mailbox's rules
+// say, with their flags and copies, and its events name the folder.
 func TestRulesFileMail(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -115,7 +115,7 @@ func TestRulesFileMail(t *testing.T) {
 		t.Errorf("the inbox: %s", got)
 	}
 
-	// A sender here is told of the refusal; two recipients are refused neither.
+	// A sender here gets a report of the refusal; a message with two recipients is not refused.
 	servicetest.Eventually(t, "bob has the message and a report", func() bool { return len(i.Folder(bob, "INBOX")) == 2 })
 	folders := map[string]int{}
 	for _, e := range i.Events("email.received") {
@@ -135,7 +135,7 @@ func TestRulesFileMail(t *testing.T) {
 		t.Errorf("matched: %v", matched)
 	}
 
-	// What a rule sent on and comes back is not sent on again.
+	// A message that a rule forwarded and that comes back is not forwarded again.
 	if err := arrive("3", "onward", ann.Email); err != nil {
 		t.Fatal(err)
 	}
@@ -151,14 +151,14 @@ func TestRulesFileMail(t *testing.T) {
 		t.Errorf("%d were sent on", sent)
 	}
 
-	// A test of the rules on a stored message changes nothing.
+	// Testing the rules on a stored message changes nothing.
 	tested, err := i.Svc.Rules.TestRules(t.Context(), servicetest.Actor(i.Account), rules.TestRulesIn{UserID: ann.ID, MessageID: core.UIDText(i.Folder(ann, "INBOX")[5].UID)})
 	if err != nil || len(tested.Matched) != 1 || tested.Matched[0] != on.ID || len(tested.Actions) != 2 || *tested.Folder != "INBOX" || tested.Flags[0] != `\Flagged` {
 		t.Errorf("tested: %+v, %v", tested, err)
 	}
 }
 
-// TestVacation: the cases of RFC 3834.
+// TestVacation covers the cases of RFC 3834.
 func TestVacation(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -223,7 +223,7 @@ func TestVacation(t *testing.T) {
 		}
 	}
 
-	// Another text begins again, a time that is over ends it.
+	// A new text starts again; an end date in the past ends it.
 	again := func() int {
 		t.Helper()
 		before, filed := len(h.Mails()), len(i.Folder(ann, "INBOX"))
@@ -244,7 +244,7 @@ func TestVacation(t *testing.T) {
 	}
 }
 
-// TestTwoVacationsEnd: two mailboxes that answer by themselves answer each other once.
+// TestTwoVacationsEnd: two mailboxes with automatic replies answer each other only once.
 func TestTwoVacationsEnd(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -266,8 +266,8 @@ func TestTwoVacationsEnd(t *testing.T) {
 	}
 }
 
-// TestHostileRulesHoldNobodyUp: while mail comes to a mailbox whose hundred rules take all the time
-// that they may, mail of other mailboxes, with rules of their own, is taken as before.
+// TestHostileRulesHoldNobodyUp: while a mailbox with a hundred rules that use their full time gets
+// mail, mail of other mailboxes with rules is accepted without delay.
 func TestHostileRulesHoldNobodyUp(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -333,7 +333,7 @@ func TestHostileRulesHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// TestARuleIsKeptWhateverTheTime has the clock go on between any two looks at it.
+// TestARuleIsKeptWhateverTheTime advances the clock between any two reads of it.
 func TestARuleIsKeptWhateverTheTime(t *testing.T) {
 	var looks atomic.Int64
 	began := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)

@@ -19,22 +19,22 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A ScreeningResult is what is known of a message from outside, and decided about it, before it is
-// filed.
+// A ScreeningResult is what authentication and screening found out and decided about a message from
+// outside, before it is filed.
 type ScreeningResult struct {
 	Verdict *auth.Verdict
-	Policy  string // what is done for DMARC: verdict.Policy, unless the operator trusts who has forwarded the message
-	Trusted bool   // that is so
+	Policy  string // the DMARC policy that is applied: Verdict.Policy, or "" if Trusted
+	Trusted bool   // a trusted forwarder attests that DMARC passed before it
 	Junk    bool
-	fields  []byte // that a filter wants added
-	id      string // the message's name in its Received field
+	fields  []byte // header fields that the filter adds
+	id      string // the message's ID in its Received field
 }
 
-// screen authenticates a message and decides whether it is taken. The error of one that is not is
-// an SMTPError.
+// screen authenticates a message and decides whether to accept it. If it refuses the message, the
+// error is an SMTPError.
 func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*ScreeningResult, error) {
-	// SPF, DKIM, ARC and DMARC, while the lists of clients are asked. DNS that does not answer is
-	// no reason to refuse a message.
+	// Check SPF, DKIM, ARC and DMARC, and the DNS blocklists at the same time. DNS that does not
+	// answer is no reason to refuse a message.
 	var listed auth.Listing
 	var lists sync.WaitGroup
 	if len(s.Config.Spam.DNSBL) > 0 {
@@ -51,15 +51,16 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	}
 	result := &ScreeningResult{Verdict: verdict, Policy: verdict.Policy, id: id}
 
-	// The DMARC policy of the author's domain, unless the message came by way of somebody whom the
-	// operator believes that it was authentic before he had to change it (RFC 8617 section 7.2.1).
+	// Apply the DMARC policy of the author's domain, unless the message came through a trusted
+	// forwarder that attests that it was authentic before the forwarder changed it (RFC 8617
+	// section 7.2.1).
 	strict := verdict.Policy == dmarc.PolicyReject || verdict.Policy == dmarc.PolicyQuarantine
 	if strict && verdict.DMARC == auth.Fail && verdict.ARC.Result == auth.Pass &&
 		slices.Contains(s.Config.Spam.TrustedSealers, verdict.ARC.Sealer) && verdict.ARC.AttestsDMARC(verdict.FromDomain) {
 		result.Policy, result.Trusted = "", true
 	}
 	if result.Policy == dmarc.PolicyReject {
-		count, err := s.rooms.Reports.DMARCCount(in, result) // for the report about it
+		count, err := s.rooms.Reports.DMARCCount(in, result) // for the DMARC report
 		if err == nil && count != nil {
 			err = s.Store.Update(func(tx *store.Tx) error { return s.rooms.Reports.CountDMARC(tx, count) })
 		}
@@ -73,15 +74,15 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	}
 	result.Junk = result.Policy == dmarc.PolicyQuarantine
 
-	// The operator's lists of clients. Postmasters hear from everybody (RFC 5321 section 4.5.1), so
-	// that one who is listed can ask why.
+	// Apply the blocklists. Mail to postmaster and abuse is accepted from everybody (RFC 5321
+	// section 4.5.1), so that a listed client can ask why.
 	if listed.Zone != "" {
 		others := slices.ContainsFunc(in.Recipients, func(r Recipient) bool {
 			local, _, _ := msg.SplitEmail(r.address)
 			return local != "postmaster" && local != "abuse"
 		})
 		if others && !s.Config.Spam.DNSBLJunk {
-			s.Log.Info("mail refused: the client is in a list", "message_id", id, "ip", in.Client.IP, "list", listed.Zone)
+			s.Log.Info("mail refused: the client is on a blocklist", "message_id", id, "ip", in.Client.IP, "list", listed.Zone)
 			if listed.Reason == "" {
 				return nil, core.SMTPErrorf(550, "5.7.1", "%s is listed by %s", in.Client.IP, listed.Zone)
 			}
@@ -96,7 +97,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	return result, s.filter(ctx, in, result)
 }
 
-// screenUnknown has senders wait, or come again, of whom nobody among the recipients has had
+// screenUnknown delays or greylists senders from whom not all of the recipients' accounts have had
 // authentic mail.
 func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdict) error {
 	c := s.Config.Spam
@@ -108,7 +109,7 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 		return err
 	}
 
-	// Greylisting: the sender is to come again in some minutes, unless it has.
+	// Greylisting: the sender must retry after some minutes, unless it has already.
 	if c.Greylisting {
 		wait := time.Duration(0)
 		for some := range slices.Chunk(in.Recipients, outbound.PlacesAtATime) {
@@ -134,7 +135,7 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 		}
 	}
 
-	// The delay of first senders, unless too many wait already.
+	// Delay first senders, unless too many connections are delayed already.
 	if c.FirstDelay <= 0 {
 		return nil
 	}
@@ -147,8 +148,8 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 	return nil
 }
 
-// filter asks the operator's filter and does what it decides. One that cannot be asked stops no
-// mail.
+// filter asks the operator's milter and applies its decision. If the milter cannot be asked, the
+// mail is accepted.
 func (s *Service) filter(ctx context.Context, in Incoming, result *ScreeningResult) error {
 	milterClient := s.Config.Spam.Milter
 	if milterClient == nil {
@@ -162,22 +163,22 @@ func (s *Service) filter(ctx context.Context, in Incoming, result *ScreeningResu
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		s.Log.Warn("mail was taken without being filtered", "message_id", result.id, "error", err)
+		s.Log.Warn("mail was accepted without being filtered", "message_id", result.id, "error", err)
 		return nil
 	}
 	if len(v.Ignored) > 0 {
-		s.Log.Debug("the filter asked for what is not done", "message_id", result.id, "changes", v.Ignored)
+		s.Log.Debug("the filter asked for changes that are not supported", "message_id", result.id, "changes", v.Ignored)
 	}
 	return result.apply(v)
 }
 
-// apply does what the filter has decided.
+// apply applies the filter's decision.
 func (r *ScreeningResult) apply(v *milter.Verdict) error {
 	switch v.Action {
 	case milter.Reject, milter.TempFail:
 		return filterAnswer(v)
 	case milter.Discard:
-		// A message is not taken and then dropped: its sender learns why.
+		// A message is refused rather than dropped, so that its sender learns why.
 		return core.SMTPErrorf(550, "5.7.1", "Message rejected by policy")
 	}
 	r.Junk = r.Junk || v.Quarantine != ""
@@ -191,7 +192,7 @@ func (r *ScreeningResult) apply(v *milter.Verdict) error {
 	return nil
 }
 
-// filterAnswer is the filter's own reply, where it is one: "554 5.7.1 text", with or without the
+// filterAnswer returns the filter's own reply if it has one: "554 5.7.1 text", with or without the
 // status in the middle.
 func filterAnswer(v *milter.Verdict) *core.SMTPError {
 	e := core.SMTPErrorf(550, "5.7.1", "Message rejected by policy")
@@ -212,20 +213,20 @@ func filterAnswer(v *milter.Verdict) *core.SMTPError {
 	return e
 }
 
-// Greylisting (RFC 6647): how long a sender has to wait, and how long is remembered that it has,
-// and that it has not.
+// Greylisting (RFC 6647): how long a sender has to wait, and how long a waiting tuple, a passed
+// tuple and a known sender are kept.
 const (
-	greyWait   = 5 * time.Minute
-	greyWithin = 48 * time.Hour
-	greyKept   = 36 * 24 * time.Hour
-	knownKept  = 180 * 24 * time.Hour
-	touchEvery = 24 * time.Hour // a row's time is not written more often
+	greyWait        = 5 * time.Minute
+	greyRetryWindow = 48 * time.Hour
+	greyKept        = 36 * 24 * time.Hour
+	knownKept       = 180 * 24 * time.Hour
+	touchInterval   = 24 * time.Hour // minimum interval between updates of a row's time
 
 	maxGreyTuples   = 100_000
 	maxKnownSenders = 200_000
 )
 
-// greyWait is how long a tuple has still to wait. The first time makes its row.
+// greyWait returns how long a tuple still has to wait. The first call creates its row.
 func (s *Service) greyWait(tx *store.Tx, id string) (time.Duration, error) {
 	now := tx.Now()
 	g, err := store.GreyTuples.Get(tx, id)
@@ -234,22 +235,23 @@ func (s *Service) greyWait(tx *store.Tx, id string) (time.Duration, error) {
 		if err := makeRoom(tx, &s.screener.Grey, store.GreyTuples, store.GreyTuplesByTime); err != nil {
 			return 0, err
 		}
-		return greyWait, store.GreyTuples.Put(tx, &store.GreyTuple{ID: id, FirstAt: now, Expires: now.Add(greyWithin)})
+		return greyWait, store.GreyTuples.Put(tx, &store.GreyTuple{ID: id, FirstAt: now, Expires: now.Add(greyRetryWindow)})
 	case err != nil:
 		return 0, err
-	case !g.Expires.After(now) || g.FirstAt.After(now): // it begins anew, also where the clock was set back
-		g.FirstAt, g.Expires, g.Passed = now, now.Add(greyWithin), false
+	case !g.Expires.After(now) || g.FirstAt.After(now): // it starts again, also if the clock was set back
+		g.FirstAt, g.Expires, g.Passed = now, now.Add(greyRetryWindow), false
 		return greyWait, store.GreyTuples.Put(tx, g)
 	case !g.Passed && now.Sub(g.FirstAt) < greyWait:
 		return greyWait - now.Sub(g.FirstAt), nil
-	case g.Passed && g.Expires.Sub(now) > greyKept-touchEvery:
+	case g.Passed && g.Expires.Sub(now) > greyKept-touchInterval:
 		return 0, nil
 	}
 	g.Passed, g.Expires = true, now.Add(greyKept)
 	return 0, store.GreyTuples.Put(tx, g)
 }
 
-// greyKey names network, sender and recipient. Large senders come from many addresses of a network.
+// greyKey returns the key of network, sender and recipient. The network counts since large senders
+// use many addresses of it.
 func greyKey(ip netip.Addr, from, to string) string {
 	bits := 64
 	if ip.Is4() {
@@ -257,13 +259,13 @@ func greyKey(ip netip.Addr, from, to string) string {
 	}
 	network, err := ip.Prefix(bits)
 	if err != nil {
-		network = netip.Prefix{} // no address at all
+		network = netip.Prefix{} // no IP address
 	}
 	return core.TextHash(network.String() + "\x00" + from + "\x00" + to)[:32]
 }
 
 // knowsSender reports whether all accounts that get a message have had authentic mail from its
-// author's domain before. A message that is not authentic itself is from nobody whom they know.
+// author's domain before. For a message that is not authentic it returns false.
 func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
 	if !v.Authentic() {
 		return false, nil
@@ -286,9 +288,9 @@ func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
 	return known, err
 }
 
-// noteSender remembers whom an account has authentic mail from. It is in the transaction that files
-// the mail.
-func (s *Service) noteSender(tx *store.Tx, accountID string, a *store.Arrival) error {
+// recordSender records, in the transaction that files the mail, that an account has authentic mail
+// from the author's domain.
+func (s *Service) recordSender(tx *store.Tx, accountID string, a *store.Arrival) error {
 	c := s.Config.Spam
 	if !c.Greylisting && c.FirstDelay <= 0 || a.Junk || !a.Authentic {
 		return nil
@@ -296,34 +298,34 @@ func (s *Service) noteSender(tx *store.Tx, accountID string, a *store.Arrival) e
 	k, err := store.KnownSenders.Get(tx, accountID+a.From)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		if err := makeRoom(tx, &s.screener.known, store.KnownSenders, store.KnownSendersByTime); err != nil {
+		if err := makeRoom(tx, &s.screener.knownSenders, store.KnownSenders, store.KnownSendersByTime); err != nil {
 			return err
 		}
 		k = &store.KnownSender{AccountID: accountID, Domain: a.From}
 	case err != nil:
 		return err
-	case k.Expires.Sub(tx.Now()) > knownKept-touchEvery:
+	case k.Expires.Sub(tx.Now()) > knownKept-touchInterval:
 		return nil
 	}
 	k.Expires = tx.Now().Add(knownKept)
 	return store.KnownSenders.Put(tx, k)
 }
 
-// A rowQuota counts the rows of a table that is bounded.
+// A rowQuota counts the rows of a table that has a maximum size.
 type rowQuota struct {
-	Most  int
-	mu    sync.Mutex
-	begun bool
-	rows  int
+	Most    int
+	mu      sync.Mutex
+	counted bool
+	rows    int
 }
 
-// makeRoom counts a row that will be added, and deletes the one that would be forgotten first where
-// there are too many.
+// makeRoom counts a row that will be added. If the table is full, it deletes the row that expires
+// first.
 func makeRoom[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *store.Index[T]) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.begun {
-		c.begun, c.rows = true, byTime.Count(tx, "", 0)
+	if !c.counted {
+		c.counted, c.rows = true, byTime.Count(tx, "", 0)
 	}
 	if c.rows < c.Most {
 		tx.After(func() { c.add(1) })
@@ -335,14 +337,14 @@ func makeRoom[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *s
 	return nil
 }
 
-// countRows counts in a snapshot what is there at a start: there may be more rows than a
-// transaction may walk over.
+// countRows counts the rows at a start, in a snapshot: there may be more than a write transaction
+// may read.
 func countRows[T any](st *store.Store, c *rowQuota, byTime *store.Index[T]) error {
 	return st.View(func(tx *store.Tx) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.begun {
-			c.begun, c.rows = true, byTime.Count(tx, "", 0)
+		if !c.counted {
+			c.counted, c.rows = true, byTime.Count(tx, "", 0)
 		}
 		return nil
 	})
@@ -354,40 +356,40 @@ func (c *rowQuota) add(n int) {
 	c.rows += n
 }
 
-// PruneScreened deletes the tuples and senders that are forgotten.
+// PruneScreened deletes expired tuples and known senders.
 func (s *Service) PruneScreened(tx *store.Tx) (int, error) {
 	grey, err := pruneExpired(tx, &s.screener.Grey, store.GreyTuples, store.GreyTuplesByTime)
 	if err != nil {
 		return 0, err
 	}
-	known, err := pruneExpired(tx, &s.screener.known, store.KnownSenders, store.KnownSendersByTime)
+	known, err := pruneExpired(tx, &s.screener.knownSenders, store.KnownSenders, store.KnownSendersByTime)
 	return max(grey, known), err
 }
 
-// pruneExpired deletes the records whose time in the index is over.
+// pruneExpired deletes the rows that have expired according to the index.
 func pruneExpired[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *store.Index[T]) (int, error) {
 	n, err := core.DeleteExpired(tx, table, byTime)
 	tx.After(func() { c.add(-n) })
 	return n, err
 }
 
-// Bounds of the first-sender delay: longer than a minute is more than some senders wait, and each
-// that waits holds a connection.
+// Limits of the first-sender delay: some senders do not wait longer than a minute, and each delayed
+// sender holds a connection.
 const (
 	maxFirstDelay = time.Minute
-	mostDelayed   = 200
+	maxDelayed    = 200
 )
 
-// A screener holds what screening needs over messages.
+// A screener holds the state that screening shares between messages.
 type screener struct {
-	Delayed chan struct{} // one place for each message that is delayed
-	Grey    rowQuota      // rows of GreyTuples
-	known   rowQuota      // rows of KnownSenders
+	Delayed      chan struct{} // holds a value for each delayed message
+	Grey         rowQuota      // rows of GreyTuples
+	knownSenders rowQuota      // rows of KnownSenders
 }
 
 func newScreener() *screener {
 	return &screener{
-		Delayed: make(chan struct{}, mostDelayed),
-		Grey:    rowQuota{Most: maxGreyTuples}, known: rowQuota{Most: maxKnownSenders},
+		Delayed: make(chan struct{}, maxDelayed),
+		Grey:    rowQuota{Most: maxGreyTuples}, knownSenders: rowQuota{Most: maxKnownSenders},
 	}
 }

@@ -32,8 +32,8 @@ func screened(t *testing.T, spam core.Spam) (*servicetest.Installation, *store.M
 	return i, mb
 }
 
-// TestTrustedSealers lets a list's mail pass that had to break its author's signature, if the
-// operator trusts the list and the list says that the signature was good.
+// TestTrustedSealers: mail of a list that broke its author's signature passes, if the operator
+// trusts the list and the list attests that the signature was valid.
 func TestTrustedSealers(t *testing.T) {
 	author := "From: Pat <pat@strict.test>\r\nTo: list@list.test\r\nSubject: hello\r\n\r\nhello\r\n"
 	for name, tc := range map[string]struct {
@@ -79,8 +79,8 @@ func TestTrustedSealers(t *testing.T) {
 	}
 }
 
-// TestGreylisting has strangers come again, remembers over a restart who has, and lets those pass
-// whom the account has had authentic mail from.
+// TestGreylisting: strangers must retry, tuples that have passed survive a restart, and senders of
+// authentic mail to the account pass at once.
 func TestGreylisting(t *testing.T) {
 	i, mb := screened(t, core.Spam{Greylisting: true})
 	from := func(ip, path, author string) int {
@@ -145,7 +145,7 @@ func TestGreylisting(t *testing.T) {
 	})
 }
 
-// TestCrowdsAreBounded lets those go first that would be forgotten first.
+// TestCrowdsAreBounded: a full table deletes the row that expires first.
 func TestCrowdsAreBounded(t *testing.T) {
 	i, _ := screened(t, core.Spam{Greylisting: true})
 	i.Svc.Inbound.Screener().Grey.Most = 3
@@ -173,7 +173,8 @@ func TestCrowdsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFirstSenderWaits delays strangers, and those whom the account knows not.
+// TestFirstSenderWaits: mail from an unknown sender is delayed, and so is unauthenticated mail in
+// the name of a known one.
 func TestFirstSenderWaits(t *testing.T) {
 	const wait = 300 * time.Millisecond
 	i, _ := screened(t, core.Spam{FirstDelay: wait})
@@ -198,7 +199,7 @@ func TestFirstSenderWaits(t *testing.T) {
 	}
 }
 
-// listDNS is a fakeDNS that has addresses too.
+// listDNS is a fakeDNS that has address records too.
 type listDNS struct {
 	*servicetest.FakeDNS
 	ip map[string]string
@@ -211,7 +212,7 @@ func (l listDNS) LookupIPAddr(_ context.Context, name string) ([]net.IPAddr, err
 	return nil, servicetest.NoSuchName(name)
 }
 
-// TestListedClients are refused, or their mail goes to Junk; postmasters hear from everybody.
+// TestListedClients are refused, or their mail goes to Junk; postmasters accept everybody's mail.
 func TestListedClients(t *testing.T) {
 	for _, junk := range []bool{false, true} {
 		i, mb := screened(t, core.Spam{DNSBL: []string{"bl.test", "other.test"}, DNSBLJunk: junk})
@@ -237,7 +238,8 @@ func TestListedClients(t *testing.T) {
 	}
 }
 
-// TestFilterDecides does what a filter wants, and goes on without one that does not answer.
+// TestFilterDecides: the filter's decisions are applied, and mail is accepted if the filter does
+// not answer.
 func TestFilterDecides(t *testing.T) {
 	decide := func(v *milter.Verdict) (*inbound.ScreeningResult, error) {
 		f := &inbound.ScreeningResult{Verdict: &auth.Verdict{}}
@@ -295,7 +297,8 @@ func TestFilterDecides(t *testing.T) {
 	}
 }
 
-// TestFilteredMessage keeps what a filter adds, and puts what it thinks bad into Junk.
+// TestFilteredMessage: the filter's header fields are kept, and a message that it rates as spam
+// goes to Junk.
 func TestFilteredMessage(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -338,7 +341,7 @@ func TestFilteredMessage(t *testing.T) {
 	}
 }
 
-// spamFilter takes every message for spam. It answers nothing but the negotiation and the end.
+// spamFilter marks every message as spam. It answers only the negotiation and the end of a message.
 func spamFilter(c net.Conn) {
 	for {
 		var size [4]byte
@@ -360,8 +363,8 @@ func spamFilter(c net.Conn) {
 	}
 }
 
-// TestUnclearAuthorsAreNotBelieved has mail come in whose author programs read differently, in part
-// as one whose domain wants forgeries rejected. The envelope is the sender's own.
+// TestUnclearAuthorsAreNotBelieved receives mail whose author programs read differently, some of
+// them as an author whose domain rejects forgeries. The envelope sender is genuine.
 func TestUnclearAuthorsAreNotBelieved(t *testing.T) {
 	i, mb := screened(t, core.Spam{})
 	i.DNS.Txt["_dmarc.far.test"] = "v=DMARC1; p=reject"
@@ -374,12 +377,12 @@ func TestUnclearAuthorsAreNotBelieved(t *testing.T) {
 	}
 	for _, c := range []struct {
 		header string
-		folder string // "" for what is refused
+		folder string // "" if the message is refused
 	}{
 		{"From: pat@far.test\r\n", "INBOX"},
 		{"From: \"Pat, Far\" <pat@far.test>\r\n", "INBOX"},
 		{"From: pat@far.test (Pat)\r\n", "INBOX"},
-		{"From: pat@far.test <pat@far.test>\r\n", "INBOX"}, // wrong, frequent, and the same to all
+		{"From: pat@far.test <pat@far.test>\r\n", "INBOX"}, // invalid but common, and read the same by all programs
 		{many + "From: pat@far.test\r\n", "INBOX"},
 		{"From: pat@far.test\r\nSender: pat@far.test, x\r\n", "INBOX"},
 

@@ -1,16 +1,16 @@
-// Package inbound receives mail: from other servers, and from mailboxes here. It says which
-// recipients it takes, authenticates and screens a message, accepts it, and files it into
-// mailboxes, as their rules say. It does not know how mail is sent on, nor how folders are kept.
+// Package inbound receives mail: from other servers, and from mailboxes here. It decides which
+// recipients it accepts, authenticates and screens a message, accepts it, and files it into
+// mailboxes as their rules say. It does not know how mail is sent, or how folders are stored.
 //
-// Where things stand:
-//   - receive.go: a message from outside ([Service.Receive]); mail from outside and from here goes
-//     into mailboxes by one function (Service.deliver); when a message is a loop (head.checkLoop).
-//   - accept.go: what happens between the acknowledgement of a message and its rows.
-//   - screening.go: what decides that mail is spam: authentication, blocklists and greylisting
-//     (Service.screen), and filters ([ScreeningResult]).
-//   - proof.go: who wrote a message, and for whom that is proven.
-//   - automation.go: what classifiers say of mail (Service.judge), and what mailboxes do with it by
-//     themselves (Service.decide, Service.fileBy).
+// Where things are:
+//   - receive.go: a message from outside ([Service.Receive]); the function that delivers mail from
+//     outside and from here (Service.deliver); loop detection (head.checkLoop).
+//   - accept.go: from the acknowledgement of a message to its rows.
+//   - screening.go: whether mail is refused or junk: authentication, blocklists, greylisting
+//     (Service.screen) and filters ([ScreeningResult]).
+//   - proof.go: who wrote a message, and to whom that is proven.
+//   - automation.go: spam classifiers (Service.classify), rules and automatic replies of mailboxes
+//     (Service.decide, Service.fileWithRules).
 //   - local.go: mail of mailboxes here, and of the simulator ([Service.Deliver], [Service.Answer]).
 package inbound
 
@@ -30,71 +30,71 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Recipients knows who receives mail here.
+// Recipients finds the destinations of addresses here.
 type Recipients interface {
-	// Receiver says where mail to an address goes, For whether that takes a message now.
+	// Receiver returns the destination of an address; For also checks that it takes a message now.
 	Receiver(tx *store.Tx, address string) (*recipients.Destination, error)
 	For(tx *store.Tx, sender, address string, size int64) (*recipients.Destination, error)
-	// ForEntry is For for the entry of a list, which may be a member of a group.
+	// ForEntry is For for an entry of Arrival.To, which may be a member of a group.
 	ForEntry(tx *store.Tx, sender, entry string, size int64) (*recipients.Destination, error)
-	// Find says where an address leads, whoever writes to it.
+	// Find returns the destination of an address, whoever the sender is.
 	Find(tx *store.Tx, address string) (*recipients.Destination, error)
 }
 
-// Inbox keeps messages in the folders of mailboxes.
+// Inbox files messages in the folders of mailboxes.
 type Inbox interface {
 	Prepare(body store.Body, env inbox.Envelope) (*inbox.StoredMessage, error)
 	File(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, f inbox.Filing) (*store.Message, error)
 	Release(d *inbox.StoredMessage)
 	EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, m *store.Message, recipient string, rule inbox.RuleMatchedData) error
-	// Answers reports whether a message answers one of the account.
+	// Answers reports whether a message replies to a message of the account.
 	Answers(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error)
 	PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error)
 }
 
-// Classifier says what of the mail of an account is spam, where it is on.
+// Classifier classifies the mail of an account as spam or not, if it is on.
 type Classifier interface {
 	On() bool
 	Judge(accountID string, r io.ReaderAt, root *msg.Part, facts *store.Facts, answers bool) (*spam.Verdict, error)
 }
 
-// Correspondents remembers who has written to an account.
+// Correspondents records who has written to an account.
 type Correspondents interface {
 	Wrote(tx *store.Tx, accountID, email string) error
 }
 
-// Feedback reads what a message says about one that left here.
+// Feedback reads bounces and complaints about messages that were sent here.
 type Feedback interface {
 	ReadReport(d *inbox.StoredMessage, body io.ReaderAt, sender string, to []string) error
 	Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.StoredMessage, sender string) (done bool, err error)
 }
 
-// Outbound sends reports, and what goes on to another address.
+// Outbound sends reports and forwards.
 type Outbound interface {
 	WriteReport(m outbound.Reported, about ...msg.DSNRecipient) (*inbox.StoredMessage, error)
 	QueueReport(tx *store.Tx, accountID, domainID, to string, report *inbox.StoredMessage) error
 	PlanForward(tx *store.Tx, like *store.Submission, args outbound.ForwardArgs, due time.Time) error
 }
 
-// Sender sends what mailboxes send by themselves, as their policies let them.
+// Sender sends the automatic mail of mailboxes, as their policies allow.
 type Sender interface {
 	AskAbout(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error)
 	SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByItself) error
 }
 
-// Reports counts messages for DMARC reports, and reads the reports of others.
+// Reports counts messages for DMARC reports, and collects the reports of others.
 type Reports interface {
-	// KeepForReading has a message from a domain looked through for reports about domains of the
-	// account; authentic says that the domain vouches for it.
+	// KeepForReading keeps a message to be searched for reports about domains of the account. from
+	// is the author's domain; authentic says that the message is authenticated.
 	KeepForReading(tx *store.Tx, accountID string, d *inbox.StoredMessage, from string, authentic bool) error
-	// DMARCCount says with which messages of the day, that DMARC judged alike, one is counted; nil:
-	// it is not.
+	// DMARCCount returns the count to which a message belongs: messages of a day with the same
+	// DMARC result count together. It is nil if the message is not counted.
 	DMARCCount(in Incoming, f *ScreeningResult) (*store.DMARCCount, error)
-	// CountDMARC counts a message with those.
+	// CountDMARC adds a message to that count.
 	CountDMARC(tx *store.Tx, c *store.DMARCCount) error
 }
 
-// Rooms are those that receiving needs.
+// Rooms are the services that receiving uses.
 type Rooms struct {
 	Inbox          Inbox
 	Classifier     Classifier
@@ -106,31 +106,31 @@ type Rooms struct {
 	Reports        Reports
 }
 
-// A Service holds what receiving needs.
+// A Service receives mail.
 type Service struct {
 	*core.Core
 	rooms Rooms
 
 	screener *screener
 	filer    *filer
-	deciders *limit.Semaphore[string] // by account, of who asks rules about a message
+	deciders *limit.Semaphore[string] // limits rule evaluation, by account
 }
 
-// New puts the room together.
+// New makes the Service.
 func New(c *core.Core, r Rooms) *Service {
 	return &Service{Core: c, rooms: r, screener: newScreener(), filer: newFiler(), deciders: newDeciders()}
 }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the kinds of jobs of this package.
 func (s *Service) Kinds() []jobs.Kind { return []jobs.Kind{s.arrivalKind(), s.autoReplyKind()} }
 
-// Start counts whom the room knows.
+// Start counts the greylisting tuples and known senders.
 func (s *Service) Start() error {
 	if err := countRows(s.Store, &s.screener.Grey, store.GreyTuplesByTime); err != nil {
 		return err
 	}
-	return countRows(s.Store, &s.screener.known, store.KnownSendersByTime)
+	return countRows(s.Store, &s.screener.knownSenders, store.KnownSendersByTime)
 }
 
-// Close waits until what was accepted is filed.
+// Close waits until accepted messages are filed.
 func (s *Service) Close() { s.filer.close() }

@@ -23,12 +23,11 @@ import (
 
 const simulator = "@simulator.mail.mailstead.test"
 
-// A simulation is an installation whose clock the test sets, with a mailbox that writes to the
-// simulator.
+// A simulation is an installation with a fake clock and a mailbox that writes to the simulator.
 type simulation struct {
 	*servicetest.Installation
 	ann   *store.Mailbox
-	ahead *atomic.Int64 // of the real time
+	ahead *atomic.Int64 // offset from the real time
 }
 
 func simulate(t *testing.T, c core.Config) *simulation {
@@ -40,7 +39,7 @@ func simulate(t *testing.T, c core.Config) *simulation {
 	return &simulation{i, i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil), ahead}
 }
 
-// advance ends the queue as a crash would, with the store as the disk has it, and goes on later.
+// advance stops the queue like a crash, advances the clock, and starts it on the stored state.
 func (s *simulation) advance(by time.Duration) {
 	s.T.Helper()
 	s.Reopen()
@@ -48,7 +47,7 @@ func (s *simulation) advance(by time.Duration) {
 	s.Run()
 }
 
-// tried waits until a row has been tried so often.
+// tried waits until a row has that many attempts.
 func (s *simulation) tried(recipient string, attempts int) (row *store.Outgoing) {
 	s.T.Helper()
 	servicetest.Eventually(s.T.(*testing.T), fmt.Sprintf("%s is tried %d times", recipient, attempts), func() bool {
@@ -65,7 +64,7 @@ func (s *simulation) codes(recipient string) (out []int) {
 	return out
 }
 
-// suppressions are the addresses that the account does not send to.
+// suppressions counts the suppressed addresses of the account.
 func (s *simulation) suppressions() (n int) {
 	s.T.Helper()
 	if err := s.St.View(func(tx *store.Tx) error {
@@ -79,8 +78,8 @@ func (s *simulation) suppressions() (n int) {
 	return n
 }
 
-// TestSimulatedRecipients: each of them does what it is named for, with capture, too, over crashes
-// between attempts; and nothing of it counts.
+// TestSimulatedRecipients: each recipient behaves as its name says, also with capture and with
+// crashes between attempts; nothing of it is counted.
 func TestSimulatedRecipients(t *testing.T) {
 	for _, mode := range []string{core.ViaCapture, core.ViaDirect, core.ViaRelay} {
 		t.Run(mode, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestSimulatedRecipients(t *testing.T) {
 				t.Errorf("email.delayed: %v", told)
 			}
 
-			// The retries, over crashes; one that comes too early counts for nothing.
+			// The retries, with crashes; an attempt that comes too early does not count.
 			s.advance(10 * time.Second)
 			if got := s.codes(address("defer3")); len(got) != 1 {
 				t.Errorf("too early: %v", got)
@@ -142,7 +141,7 @@ func TestSimulatedRecipients(t *testing.T) {
 				t.Errorf("defer3: %v", got)
 			}
 
-			// What is told of it: an event each, once.
+			// The events: each once.
 			recipients := func(kind string) (out string) {
 				for _, e := range s.Events(kind) {
 					name, _, _ := strings.Cut(fmt.Sprint(e["recipient"]), "+")
@@ -171,7 +170,7 @@ func TestSimulatedRecipients(t *testing.T) {
 				t.Errorf("email.complained: %v", e)
 			}
 
-			// What came by mail: three reports and an answer.
+			// The mail that arrived: three reports and an answer.
 			idle(s.Installation)
 			kinds := map[string]int{}
 			for _, m := range s.Folder(s.ann, "INBOX") {
@@ -197,7 +196,7 @@ func TestSimulatedRecipients(t *testing.T) {
 				t.Errorf("%d email.received", n)
 			}
 
-			// Nothing counts.
+			// Nothing is counted.
 			if n := s.suppressions(); n != 0 {
 				t.Errorf("%d addresses are suppressed", n)
 			}
@@ -228,8 +227,8 @@ func TestSimulatedRecipients(t *testing.T) {
 	}
 }
 
-// TestSimulatorKnowsSendersHereAlone: it refuses unknown recipients at once, and whoever is not
-// here, also where a mailbox sends their mail on.
+// TestSimulatorKnowsSendersHereAlone: it refuses unknown recipients at once, and senders from
+// elsewhere, even if a mailbox forwards their mail.
 func TestSimulatorKnowsSendersHereAlone(t *testing.T) {
 	s := simulate(t, core.Config{Outbound: core.ViaCapture})
 	d := s.AddDomain(s.Account, "other.test", nil)
@@ -269,8 +268,8 @@ func TestSimulatorKnowsSendersHereAlone(t *testing.T) {
 	}
 }
 
-// TestSimulatedAnswerIsMail: rules and the automatic reply of the mailbox are asked about it, what
-// a machine answers is not answered, and a conversation ends.
+// TestSimulatedAnswerIsMail: the mailbox's rules and automatic reply apply to it, automatic replies
+// are not answered, and a thread ends.
 func TestSimulatedAnswerIsMail(t *testing.T) {
 	s := simulate(t, core.Config{Outbound: core.ViaCapture})
 	addRule(s.Installation, s.ann, "filed", "move archive", "flag")
@@ -318,7 +317,7 @@ func TestSimulatedAnswerIsMail(t *testing.T) {
 	}
 }
 
-// TestSimulatorAndMailElsewhere: a mailbox that lives elsewhere is told there, and its own server
+// TestSimulatorAndMailElsewhere: an external mailbox gets the answer on its server, and that server
 // gets nothing to send.
 func TestSimulatorAndMailElsewhere(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
@@ -346,7 +345,7 @@ func TestSimulatorAndMailElsewhere(t *testing.T) {
 	})
 }
 
-// TestSimulatorOff: its addresses are like any others.
+// TestSimulatorOff: its addresses are ordinary ones.
 func TestSimulatorOff(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)

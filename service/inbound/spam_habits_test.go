@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A postbag makes mail in a language that nobody speaks, so that the start set knows none of its
-// words. All mail shares greetings and small words. Wanted mail is about a few things, of which
-// each message takes one; spam is about another, and borrows from all.
+// A postbag makes mail in an invented language, so that the initial training set knows none of its
+// words. All mail shares greetings and small words. Wanted mail has a few topics, one for each
+// message; spam has another topic, and borrows words from all.
 type postbag struct {
 	r      *rand.Rand
 	n      int
@@ -55,7 +55,7 @@ func (p *postbag) some(from []string, n int) string {
 	return strings.Join(out, " ")
 }
 
-// message makes one for ann. Its envelope sender and its words differ each time.
+// message makes a message for ann. Its envelope sender and its words differ each time.
 func (p *postbag) message(spam bool) (from, text string) {
 	p.n++
 	topic := p.spam
@@ -70,7 +70,7 @@ func (p *postbag) message(spam bool) (from, text string) {
 		p.some(p.common, 1), from, p.some(topic, 3), p.n, host, p.common[0], body)
 }
 
-// A person is ann, who has an account of her own.
+// A person is ann, who has her own account.
 type person struct {
 	*testing.T
 	i   *servicetest.Installation
@@ -86,7 +86,7 @@ func newPerson(t *testing.T, seed uint64) *person {
 	return &person{t, i, ann, newPostbag(seed)}
 }
 
-// get has a message arrive, and says in which folder it is, and as which UID.
+// get delivers a message, and returns its folder and UID.
 func (p *person) get(spam bool) (folder string, uid uint32) {
 	p.Helper()
 	next := func() (uids map[string]uint32) {
@@ -146,9 +146,9 @@ func (p *person) move(from string, uid uint32, to string) uint32 {
 	return moved
 }
 
-// TestHabitsOfPeople: whatever people do with mail that they want, what they teach hides none of
-// it, and where they show what they want, their spam is found. The history is 60 messages of either
-// kind, and 60 more of either are judged.
+// TestHabitsOfPeople: whatever people do with wanted mail, the classifier then sends none of it to
+// Junk, and where they show what they want, it finds their spam. The history is 60 messages of
+// either kind; then 60 more of either are classified.
 func TestHabitsOfPeople(t *testing.T) {
 	archive := func(p *person, uid uint32) { p.read(uid); p.move("inbox", uid, "archive") }
 	junk := func(p *person, uid uint32, _ int) { p.move("inbox", uid, "junk") }
@@ -156,7 +156,7 @@ func TestHabitsOfPeople(t *testing.T) {
 		name   string
 		wanted func(p *person, uid uint32)
 		spam   func(p *person, uid uint32, n int)
-		found  int // of 60 spam, at least
+		found  int // minimum of 60 spam messages
 	}{
 		{"reads", func(p *person, uid uint32) { p.read(uid) }, junk, 50},
 		{"archives at once", archive, junk, 50},
@@ -227,7 +227,7 @@ func TestHabitsOfPeople(t *testing.T) {
 	}
 }
 
-// stored puts messages into ann's mailbox as if they had arrived, each in a place, at a time.
+// stored adds messages to ann's mailbox as if they had arrived, each in a folder, at a time.
 func (p *person) stored(count int, one func(n int) (text string, m store.Message, meta store.Meta)) {
 	p.Helper()
 	for from := 0; from < count; from += 100 {
@@ -260,7 +260,7 @@ func (p *person) stored(count int, one func(n int) (text string, m store.Message
 	}
 }
 
-// examples are the messages that the classifier has chosen.
+// examples returns the messages that the classifier has chosen as examples.
 func (p *person) examples() (out []store.Message) {
 	p.Helper()
 	taught(p.T, p.i, p.ann)
@@ -287,10 +287,10 @@ func (p *person) folder(name string) (f *store.Folder) {
 	return f
 }
 
-// TestExamplesAreSpread: of a year's mail, nine tenths of which one program sends, the examples are
-// of nearly as many days as there are examples, and all authors are among them; whether they are
-// chosen at once or one at a time. Nothing that is in Junk, Trash, Drafts and Sent is among them,
-// nor what is unread, did not arrive, was put elsewhere by a rule, or was held for spam.
+// TestExamplesAreSpread: from a year's mail, nine tenths of it by one program, the examples are
+// from nearly as many days as there are examples, and have all authors; whether they are chosen at
+// once or one at a time. They include no message in Junk, Trash, Drafts or Sent, and none that is
+// unread, did not arrive, was moved by a rule, or was classified as spam.
 func TestExamplesAreSpread(t *testing.T) {
 	for _, atOnce := range []bool{true, false} {
 		p := newPerson(t, 5)
@@ -364,8 +364,8 @@ func TestExamplesAreSpread(t *testing.T) {
 }
 
 // TestExamplesFollowTheMessages: a message counts once, wherever it is moved; an example that turns
-// out to be spam is one no more, and another is taken for it; where no example was found, one is
-// taken once a message that was read is archived.
+// out to be spam is replaced by another; if none was found, a read message becomes one when it is
+// archived.
 func TestExamplesFollowTheMessages(t *testing.T) {
 	p := newPerson(t, 6)
 	counts := func(when string, spam, wanted, examples int) {
@@ -391,7 +391,7 @@ func TestExamplesFollowTheMessages(t *testing.T) {
 	p.move("inbox", another, "archive")
 	counts("one spam, one example", 1, 0, 1)
 
-	// The example is spam.
+	// The example turns out to be spam.
 	p.move("inbox", kept, "junk")
 	counts("another is taken for it", 2, 0, 1)
 	third := p.move("archive", unread, "inbox")
@@ -400,8 +400,8 @@ func TestExamplesFollowTheMessages(t *testing.T) {
 	counts("and one for the second spam", 2, 0, 2)
 }
 
-// TestLearningInALargeMailbox: with 12 000 messages in 60 folders, lessons find their examples, and
-// no transaction is over its bounds, which the store fails here.
+// TestLearningInALargeMailbox: with 12 000 messages in 60 folders, training finds its examples, and
+// no transaction exceeds its bounds, which the store enforces here.
 func TestLearningInALargeMailbox(t *testing.T) {
 	p := newPerson(t, 7)
 	var folders []uint32

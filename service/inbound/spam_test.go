@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// spamText is a message about one of two things, by n in other words.
+// spamText is a message about one of two topics, worded by n.
 func spamText(n int, about string) string {
 	words := map[string]string{
 		"garden": "tulips compost trellis seedlings hedges mulch pruning rakes",
@@ -26,8 +26,8 @@ func spamText(n int, about string) string {
 		about, n, about, list[0], list[1], n, about, n, strings.Join(list, " and "))
 }
 
-// taught is what the classifier of the account has counted: messages that were moved, and examples
-// of wanted mail that it has chosen.
+// taught returns what the account's classifier has counted: messages that were moved, and examples
+// of wanted mail.
 func taught(t *testing.T, i *servicetest.Installation, boxes ...*store.Mailbox) (spam, ham, examples, tokens int) {
 	t.Helper()
 	servicetest.Eventually(t, "all lessons are learned", func() bool {
@@ -67,7 +67,7 @@ func taught(t *testing.T, i *servicetest.Installation, boxes ...*store.Mailbox) 
 	return spam, ham - examples, examples, tokens
 }
 
-// makeFolders makes the folders that mail is moved to.
+// makeFolders creates the folders that mail is moved to.
 func makeFolders(i *servicetest.Installation, mb *store.Mailbox) {
 	i.Update(func(tx *store.Tx) error {
 		for _, role := range []string{"archive", "junk", "trash"} {
@@ -79,9 +79,9 @@ func makeFolders(i *servicetest.Installation, mb *store.Mailbox) {
 	})
 }
 
-// TestClassifierLearnsFromMoves: a message that people move to Junk counts as spam, once, whichever
-// way it is moved; one that is moved out of Junk counts as wanted, unless it goes to Trash; and a
-// move back takes back what it counted as.
+// TestClassifierLearnsFromMoves: a message that people move to Junk counts as spam, once, by any
+// way of moving; a message that is moved out of Junk counts as wanted, unless it goes to Trash; and
+// a move back undoes the count.
 func TestClassifierLearnsFromMoves(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Spam: core.Spam{Classifier: true, JunkScore: 0.9}})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -152,7 +152,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	imap("INBOX", "Junk", 4) // the original, which has been counted
 	counts("what was copied before", 4, 0)
 
-	// Between other folders, nothing; within Junk and to Trash, nothing.
+	// Moves between other folders, within Junk and to Trash count nothing.
 	five := imap("INBOX", "Archive", 5)
 	counts("to Archive", 4, 0)
 	five = imap("Archive", "Junk", five)
@@ -162,7 +162,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	imap("Trash", "INBOX", trashed)
 	counts("from Trash", 5, 0)
 
-	// Back, which takes it back, and once more.
+	// A move back, which undoes the count, and another move to Junk.
 	back := imap("Junk", "INBOX", one)
 	counts("back by IMAP", 4, 0)
 	api("junk", "inbox", two)
@@ -172,8 +172,8 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	imap("Junk", "INBOX", back)
 	counts("back again", 3, 0)
 
-	// What a rule has put into Junk was not counted; out of it, it is wanted, and back again it is
-	// not.
+	// A message that a rule moved to Junk was not counted; moved out it counts as wanted, and moved
+	// back it does not.
 	addRule(i, ann, "berth", "move junk")
 	if err := i.Receive("a@berths.test", strings.Replace(spamText(1, "berths"), "Subject: ", "Subject: berth ", 1), ann.Email); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	imap("Junk", "INBOX", lies)
 	counts("and out again", 3, 1)
 
-	// It survives a restart, and the messages themselves.
+	// The counts survive a restart, and the deletion of the messages.
 	i.Reopen()
 	i.Run()
 	counts("after a restart", 3, 1)
@@ -212,9 +212,9 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	}
 }
 
-// TestClassifierFilesMail: after some dozen messages were moved, the like of them goes to Junk
-// without an event, with its reasons; a rule that moves a message comes first; wanted mail stays.
-// Another account has learned nothing.
+// TestClassifierFilesMail: after some dozen messages were moved, similar ones go to Junk without an
+// event, with reasons; a rule that moves a message comes first; wanted mail stays. Another account
+// has learned nothing.
 func TestClassifierFilesMail(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Spam: core.Spam{Classifier: true, JunkScore: 0.9}})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -291,7 +291,7 @@ func TestClassifierFilesMail(t *testing.T) {
 		t.Errorf("trial: %+v %v", tried, err)
 	}
 
-	// What is sent by a neighbour of the account stays wanted; what was sent has no verdict.
+	// Mail from a mailbox of the same account stays wanted; sent mail has no verdict.
 	if _, err := i.Send(bob, submit.SendEmailIn{To: submit.Texts{ann.Email}, Subject: "Re: the ferry", Text: "The quay at eight."}); err != nil {
 		t.Fatal(err)
 	}

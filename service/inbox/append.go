@@ -10,20 +10,20 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Append is a message that a mail client puts into a folder. The caller closes Body.
+// An Append is a message that a mail client appends to a folder. The caller closes Body.
 type Append struct {
 	Flags    Flags
 	Keywords []string
-	Received time.Time // zero: now
+	Received time.Time // zero: the current time
 	Body     store.Body
 }
 
-// perAppend is how many messages one transaction appends: a third of what it copies, since the
-// references of each are looked up.
+// perAppend is how many messages one transaction appends: a third of perTransfer, since each append
+// also looks up the message's references.
 const perAppend = perTransfer / 3
 
-// AppendMessages puts messages into a folder, all or none, and gives their UIDs, which ascend. No
-// event tells of them.
+// AppendMessages appends messages to a folder, all or none, and returns their UIDs, which ascend.
+// It emits no event.
 func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder string, in ...Append) (validity uint32, uids []uint32, err error) {
 	a := s.BeginAppend(u, folder)
 	if err := a.Put(true, in...); err != nil {
@@ -32,9 +32,9 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 	return a.UIDValidity, a.UIDs, nil
 }
 
-// An Appending is one APPEND of any number of messages (RFC 3502), which are put into the folder
-// page by page: all or none, as CopyMessages does it. Whoever begins one ends it with the last page
-// or with Undo.
+// An Appending is one APPEND of any number of messages (RFC 3502). Put writes them to the folder
+// page by page; like CopyMessages, it appends all or none. Whoever begins one must either call Put
+// with last set or call Undo.
 type Appending struct {
 	UIDValidity uint32
 	UIDs        []uint32 // ascending
@@ -42,8 +42,8 @@ type Appending struct {
 	service *Service
 	user    core.MailboxUser
 	folder  string
-	id      uint32 // of the folder, once a page is in it
-	intent  string // of an append of several transactions
+	id      uint32 // of the folder; 0 until a page has been written
+	intent  string // ID of the CopyIntent of an append of several transactions, else ""
 }
 
 // BeginAppend begins to append messages to a folder.
@@ -51,12 +51,12 @@ func (s *Service) BeginAppend(u core.MailboxUser, folder string) *Appending {
 	return &Appending{service: s, user: u, folder: folder}
 }
 
-// Put appends messages, and with the last ones keeps all.
+// Put appends a page of messages. With last set, the append is complete and cannot be undone.
 func (a *Appending) Put(last bool, in ...Append) error {
 	for most := perAppend; len(in) > 0; {
 		n := min(most, len(in))
 		err := a.put(last && n == len(in), in[:n])
-		if errors.Is(err, errMuch) {
+		if errors.Is(err, errBatchTooLarge) {
 			most = (n + 1) / 2
 			continue
 		}
@@ -68,11 +68,11 @@ func (a *Appending) Put(last bool, in ...Append) error {
 	return nil
 }
 
-// Undo takes back what was appended, where the last page was not reached.
+// Undo deletes the messages that were appended, unless Put was called with last set.
 func (a *Appending) Undo() error { return a.service.undoCopy(a.intent) }
 
-// errMuch says that messages are too much for one transaction.
-var errMuch = errors.New("too much for one transaction")
+// errBatchTooLarge is returned when the messages exceed the bounds of one transaction.
+var errBatchTooLarge = errors.New("the appended messages exceed one transaction")
 
 // put appends messages in one transaction.
 func (a *Appending) put(last bool, in []Append) error {
@@ -84,7 +84,7 @@ func (a *Appending) put(last bool, in []Append) error {
 	stored, size := make([]*StoredMessage, 0, len(in)), int64(0)
 	defer func() {
 		for _, d := range stored {
-			s.Release(d) // does nothing for what was filed
+			s.Release(d) // no effect on a filed message
 		}
 	}()
 	filings := make([]Filing, len(in))
@@ -105,12 +105,12 @@ func (a *Appending) put(last bool, in []Append) error {
 		}
 		f, err := folderByName(tx, u.Mailbox, name)
 		if err == nil && a.id != 0 && f.ID != a.id {
-			err = folderNotFound(name) // someone has made a new one of the name
+			err = folderNotFound(name) // another session has created a new folder of that name
 		}
 		if err != nil {
 			return err
 		}
-		if err := mayPut(tx, u, f); err != nil {
+		if err := checkTaintedAppend(tx, u, f); err != nil {
 			return err
 		}
 		if err := CheckQuota(tx, mb, size); err != nil {
@@ -118,7 +118,7 @@ func (a *Appending) put(last bool, in []Append) error {
 		}
 		validity, id, uids = f.UIDValidity, f.ID, uids[:0]
 		for i, d := range stored {
-			if err := noteTainted(tx, u, d, filings[i].Keywords); err != nil {
+			if err := setOrigin(tx, u, d, filings[i].Keywords); err != nil {
 				return err
 			}
 			filing := filings[i]
@@ -129,7 +129,7 @@ func (a *Appending) put(last bool, in []Append) error {
 			}
 			uids = append(uids, m.UID)
 			if len(in) > 1 && tx.Over() {
-				return errMuch
+				return errBatchTooLarge
 			}
 		}
 		intent, err = recordCopy(tx, a.intent, u.Mailbox, f.ID, uids, last)
@@ -142,7 +142,8 @@ func (a *Appending) put(last bool, in []Append) error {
 	return nil
 }
 
-// prepareAppend reads a message and appends its bytes. Whoever does not file it releases it.
+// prepareAppend parses a message and appends its bytes to a segment. A caller that does not file
+// the message must release it.
 func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, Filing, error) {
 	if err := CheckKeywords(a.Keywords); err != nil {
 		return nil, Filing{}, err
@@ -150,14 +151,14 @@ func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, F
 	if a.Received.IsZero() {
 		a.Received = s.Now()
 	}
-	received := time.UnixMilli(max(a.Received.UnixMilli(), 0)).UTC() // what keys can hold
+	received := time.UnixMilli(max(a.Received.UnixMilli(), 0)).UTC() // message keys hold no time before 1970
 	d, err := s.Prepare(a.Body, Envelope{Received: received, Mailbox: u.Mailbox})
 	return d, Filing{Received: received, Flags: a.Flags, Keywords: DistinctKeywords(a.Keywords)}, err
 }
 
-// CheckAppend tells, before a message is taken over the network, whether AppendMessages would
-// refuse one of the size behind others that have so many bytes in all. It gives how many bytes all
-// of them may have.
+// CheckAppend reports, before a message is received over the network, whether AppendMessages would
+// refuse a message of that size after others of the APPEND with so many bytes in all. room is how
+// many bytes all of them may have.
 func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder string, size, others int64) (room int64, err error) {
 	name, err := knownName(folder)
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder stri
 		}
 		f, err := folderByName(tx, u.Mailbox, name)
 		if err == nil {
-			err = mayPut(tx, u, f)
+			err = checkTaintedAppend(tx, u, f)
 		}
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// manyAppends are messages that each refer to so many others, and go to eight people.
+// manyAppends are messages that each have many references and eight recipients.
 func manyAppends(i *servicetest.Installation, n, references int) (list []inbox.Append) {
 	for m := range n {
 		var refs, to []string
@@ -28,8 +28,8 @@ func manyAppends(i *servicetest.Installation, n, references int) (list []inbox.A
 	return list
 }
 
-// TestAppendsWithinTheBounds: any number of messages is appended, in transactions that keep to
-// their bounds.
+// TestAppendsWithinTheBounds: any number of messages can be appended, in transactions within the
+// store's bounds.
 func TestAppendsWithinTheBounds(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -54,7 +54,7 @@ func TestAppendsWithinTheBounds(t *testing.T) {
 	}
 }
 
-// TestAppendsAreAllOrNone has a message whose bytes cannot be read behind two that can.
+// TestAppendsAreAllOrNone appends two readable messages followed by one whose bytes cannot be read.
 func TestAppendsAreAllOrNone(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -74,7 +74,8 @@ func TestAppendsAreAllOrNone(t *testing.T) {
 	}
 }
 
-// TestAppendsOfManyPagesAreAllOrNone: what a command has appended before it fails is taken back.
+// TestAppendsOfManyPagesAreAllOrNone: the messages that a command appended before it failed are
+// deleted.
 func TestAppendsOfManyPagesAreAllOrNone(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)

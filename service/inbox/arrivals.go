@@ -11,102 +11,103 @@ import (
 )
 
 const (
-	waitersMost = 2000             // of an account
-	notesMost   = 1000             // arrivals of an account that are remembered for who waits
-	notesKept   = 10 * time.Minute // after the last waiter of an account has left
-	waitAgain   = 10 * time.Second // of one too many
+	maxWaiters       = 2000             // requests of one account that wait at a time
+	maxNotes         = 1000             // arrivals that are remembered for the waiters of an account
+	notesRetention   = 10 * time.Minute // for how long the notes outlive the last waiter of the account
+	waiterRetryAfter = 10 * time.Second // Retry-After for a request above maxWaiters
 )
 
-// arrivals tells those who wait what arrives in their accounts. Of an account in which somebody has
-// waited a short time ago it remembers what has arrived since, so that who asks again and again
-// reads what is new, and no list.
+// arrivals wakes the requests that wait for new mail of their accounts. If a request of an account
+// has waited recently, arrivals also remembers what has arrived since, so that a client that polls
+// reads the new messages without listing the mailbox.
 type arrivals struct {
 	mu       sync.Mutex
-	accounts map[uint32]*awaited // by number
+	accounts map[uint32]*watchedAccount // by number
 	ended    bool
-	read     []*readOnce // the last messages that were read
+	read     []*sharedRead // the newest messages that were parsed for waiters, at most maxReads
 }
 
-// readsKept is how many messages' codes and links are kept for the others whom the same message
-// has woken.
-const readsKept = 8
+// maxReads is how many messages' codes and links are kept for other requests that the same message
+// woke.
+const maxReads = 8
 
-// A readOnce is the codes and links of a message, for whom it was asked first.
-type readOnce struct {
+// A sharedRead holds the codes and links of a message; the first request that needs them parses it.
+type sharedRead struct {
 	blob  store.BlobRef
 	once  sync.Once
 	found waitedText
 	err   error
 }
 
-// reading gives the place of a message's codes and links.
-func (a *arrivals) reading(blob store.BlobRef) *readOnce {
+// readFor returns the sharedRead of a message, which may still be empty.
+func (a *arrivals) readFor(blob store.BlobRef) *sharedRead {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if i := slices.IndexFunc(a.read, func(r *readOnce) bool { return r.blob == blob }); i >= 0 {
+	if i := slices.IndexFunc(a.read, func(r *sharedRead) bool { return r.blob == blob }); i >= 0 {
 		return a.read[i]
 	}
-	if len(a.read) == readsKept {
+	if len(a.read) == maxReads {
 		a.read = slices.Delete(a.read, 0, 1)
 	}
-	r := &readOnce{blob: blob}
+	r := &sharedRead{blob: blob}
 	a.read = append(a.read, r)
 	return r
 }
 
-// forget drops the place, so that the message is read again.
-func (a *arrivals) forget(r *readOnce) {
+// forget drops a sharedRead, so that the next request parses the message again.
+func (a *arrivals) forget(r *sharedRead) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.read = slices.DeleteFunc(a.read, func(o *readOnce) bool { return o == r })
+	a.read = slices.DeleteFunc(a.read, func(o *sharedRead) bool { return o == r })
 }
 
-// awaited is an account in which somebody waits, or has.
-type awaited struct {
+// A watchedAccount is an account in which a request waits or has waited recently.
+type watchedAccount struct {
 	waiters map[*waiter]struct{}
 	notes   []note // in the order of their times
 
-	// Whatever has arrived after complete is in notes; it is not known at first.
+	// notes has every arrival after complete, if known is true.
 	complete time.Time
 	known    bool
 
-	promised time.Time // what arrives from now on is later than that
+	promised time.Time // messages that arrive from now on have a later time
 	left     time.Time // when the last waiter left
 }
 
-// A note says where a message was filed that has arrived.
+// A note records where an arrived message was filed.
 type note struct {
 	at                   int64 // ms
 	mailbox, folder, uid uint32
 }
 
-// A waiter is a request that waits.
+// A waiter is a request that waits for new mail.
 type waiter struct {
-	in      *awaited
+	in      *watchedAccount
 	mailbox uint32        // number; 0: any
-	wake    chan struct{} // gets a value soon after something has arrived, and when the server stops
+	wake    chan struct{} // gets a value soon after a message has arrived, and when the server stops
 }
 
-// join adds a request that waits for mail of a mailbox, by its number, or of the whole account.
+// join adds a request that waits for mail in a mailbox, given by its number, or in the whole
+// account (0).
 func (a *arrivals) join(account, mailbox uint32, now time.Time) (*waiter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	in := a.accounts[account]
 	if in == nil {
 		if a.accounts == nil {
-			a.accounts = map[uint32]*awaited{}
+			a.accounts = map[uint32]*watchedAccount{}
 		}
 		for other, w := range a.accounts {
-			if len(w.waiters) == 0 && now.Sub(w.left) > notesKept {
+			if len(w.waiters) == 0 && now.Sub(w.left) > notesRetention {
 				delete(a.accounts, other)
 			}
 		}
-		in = &awaited{waiters: map[*waiter]struct{}{}}
+		in = &watchedAccount{waiters: map[*waiter]struct{}{}}
 		a.accounts[account] = in
 	}
-	if len(in.waiters) >= waitersMost {
-		e := core.Errorf("rate_limited", "%d requests of this account wait for messages already. End some of them, or wait for several mailboxes with one.", waitersMost)
-		e.RetryAfter = waitAgain
+	if len(in.waiters) >= maxWaiters {
+		e := core.Errorf("rate_limited", "%d requests of this account wait for messages already. End some of them, or wait for several mailboxes with one.", maxWaiters)
+		e.RetryAfter = waiterRetryAfter
 		return nil, e
 	}
 	w := &waiter{in: in, mailbox: mailbox, wake: make(chan struct{}, 1)}
@@ -124,14 +125,14 @@ func (a *arrivals) leave(w *waiter, now time.Time) {
 	w.in.left = now
 }
 
-// end has all who wait, and who come later, get their answers at once.
+// end wakes all current and future waiters, so that they answer at once.
 func (a *arrivals) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
 	for _, in := range a.accounts {
 		for w := range in.waiters {
-			w.rouse()
+			w.signal()
 		}
 	}
 }
@@ -142,15 +143,15 @@ func (a *arrivals) hasEnded() bool {
 	return a.ended
 }
 
-func (w *waiter) rouse() {
+func (w *waiter) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// next gives the time of a message that arrives.
-func (a *arrivals) next(tx *store.Tx, account uint32) (time.Time, error) {
+// nextTime returns the time that an arriving message gets.
+func (a *arrivals) nextTime(tx *store.Tx, account uint32) (time.Time, error) {
 	var after time.Time
 	a.mu.Lock()
 	if in := a.accounts[account]; in != nil {
@@ -160,8 +161,8 @@ func (a *arrivals) next(tx *store.Tx, account uint32) (time.Time, error) {
 	return tx.Arrive(account, after)
 }
 
-// promise has what arrives from now on be later than a time. It does not bind a transaction that
-// has begun.
+// promise makes every message that arrives from now on have a time after at. It does not affect a
+// transaction that has begun already.
 func (a *arrivals) promise(w *waiter, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,29 +171,30 @@ func (a *arrivals) promise(w *waiter, at time.Time) {
 	}
 }
 
-// told notes a message whose row is on disk, and wakes who waits for it. It runs in the committer.
-func (a *arrivals) told(account uint32, m *store.Message) {
+// record adds a note of a message whose row is on disk, and wakes the requests that wait for it. It
+// runs in the committer.
+func (a *arrivals) record(account uint32, m *store.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	in := a.accounts[account]
 	if in == nil {
 		return
 	}
-	if len(in.notes) == notesMost {
-		in.complete = time.UnixMilli(in.notes[notesMost/2-1].at)
-		in.notes = slices.Delete(in.notes, 0, notesMost/2)
+	if len(in.notes) == maxNotes {
+		in.complete = time.UnixMilli(in.notes[maxNotes/2-1].at)
+		in.notes = slices.Delete(in.notes, 0, maxNotes/2)
 	}
 	in.notes = append(in.notes, note{m.Received.UnixMilli(), m.Mailbox, m.Folder, m.UID})
 	for w := range in.waiters {
 		if w.mailbox == 0 || w.mailbox == m.Mailbox {
-			w.rouse()
+			w.signal()
 		}
 	}
 }
 
-// saw takes the time of the newest arrival that a snapshot has which was taken after the waiter
-// joined: all that is later will be, or is, noted.
-func (a *arrivals) saw(w *waiter, last time.Time) {
+// setComplete takes the time of the newest arrival in a snapshot that was taken after the waiter
+// joined: notes has, or will have, every later arrival.
+func (a *arrivals) setComplete(w *waiter, last time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !w.in.known {
@@ -200,8 +202,8 @@ func (a *arrivals) saw(w *waiter, last time.Time) {
 	}
 }
 
-// after gives what the waiter waits for that has arrived after a time; all is false if there may be
-// more than is remembered.
+// after returns the notes of messages that arrived after a time and that the waiter waits for; all
+// is false if there may be more than the notes record.
 func (a *arrivals) after(w *waiter, at time.Time) (notes []note, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -221,7 +223,7 @@ func (a *arrivals) after(w *waiter, at time.Time) (notes []note, all bool) {
 	return notes, true
 }
 
-// A waitedText is what a request wants of the text of a message.
+// A waitedText is what a waiting request may need of a message's text.
 type waitedText struct {
 	codes.Found
 	reply string

@@ -11,8 +11,8 @@ func draftPicker(who core.Actor, userID, uid string) messagePicker {
 	return messagePicker{byUserID(who, userID), roleDrafts, uid}
 }
 
-// FileDraft puts a draft into the Drafts folder of a mailbox, in the place of the one whose UID is
-// given, unless that is "". The errors are not_found, and quota_exceeded where the mailbox is full.
+// FileDraft files a draft in the Drafts folder of a mailbox. It replaces the draft with the UID
+// old, unless old is "". The errors are not_found, and quota_exceeded where the mailbox is full.
 func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *StoredMessage, old string) (*InboxMessage, error) {
 	if old != "" {
 		if err := s.DeleteDraft(tx, who, mb.ID, old); err != nil {
@@ -37,7 +37,7 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	default:
 		d.Origin = agents.OriginProgram
 	}
-	f, err := ofRole(tx, mb, roleDrafts)
+	f, err := ensureRoleFolder(tx, mb, roleDrafts)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +55,14 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	return &out, err
 }
 
-// OpenDraft opens a message of the Drafts folder, and says whose words it has. The caller closes
-// the blob.
-func (s *Service) OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, words string, err error) {
+// OpenDraft opens a message of the Drafts folder and returns its origin, which says who wrote it.
+// The caller closes the blob.
+func (s *Service) OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, origin string, err error) {
 	o, err := s.openMessage(draftPicker(who, userID, uid))
 	if err != nil {
 		return nil, nil, "", err
 	}
-	return o.root, o.blob, o.words.Origin, nil
+	return o.root, o.blob, o.source.Origin, nil
 }
 
 // DeleteDraft deletes a message of the Drafts folder.

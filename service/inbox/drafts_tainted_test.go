@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// TestDraftsOfTheTaintedAreMadeAnew: a person who sends what a tainted key has drafted sees its
-// text. What they do not see does not leave: where answers and receipts go, and what the HTML
-// loads.
+// TestDraftsOfTheTaintedAreMadeAnew: a person who sends a draft of a tainted key sees its text.
+// Everything they do not see is removed: reply and receipt addresses, and remote content of the
+// HTML.
 func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 	r := newGateRig(t)
 	uid := r.arrives(r.ann, "thief@evil.test", "mate@far.test")
@@ -58,7 +58,7 @@ func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 		check(k.name, core.UIDText(uids[0]), false)
 	}
 
-	// A person's own draft is theirs.
+	// A person's own draft is not rewritten.
 	draft, err := r.Svc.Submit.CreateDraft(t.Context(), person, submit.CreateDraftIn{SendEmailIn: in})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// What RFC 9989 decides stands beside what RFC 7489 said, so that owners see what has changed.
+// The DMARC results of RFC 9989 and RFC 7489 are shown side by side, so that owners see the
+// difference.
 func TestBothEditionsOfDMARCAreShown(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()

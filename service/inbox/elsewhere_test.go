@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestOwnMailFromElsewhere: mail of an own domain that comes from outside has its words only from a
-// place that the domain declares, with that place's signature.
+// TestOwnMailFromElsewhere: mail from outside with an own domain as author has the domain's origin
+// only if it comes from a place that the domain declares, with that place's signature.
 func TestOwnMailFromElsewhere(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	text, _ := servicetest.DKIMKeys()

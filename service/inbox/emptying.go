@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	emptyLook  = 200 // mailboxes that are looked at in one view
-	emptyWrite = 200 // messages that one transaction deletes
+	emptyMailboxes = 200 // mailboxes that one view transaction reads
+	emptyMessages  = 200 // messages that one write transaction deletes
 )
 
-// EmptyOld deletes what has been in Trash and Junk of any mailbox for longer than the settings say.
+// EmptyOld deletes messages that have been in Trash or Junk of any mailbox for longer than
+// Config.Retention.
 func (s *Service) EmptyOld(ctx context.Context) error {
 	kept := map[string]time.Duration{roleTrash: s.Config.Retention.Trash, roleJunk: s.Config.Retention.Junk}
 	if kept[roleTrash]+kept[roleJunk] == 0 {
@@ -20,12 +21,12 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 	}
 	after := ""
 	for more := true; more; {
-		var old []*Folder // that have something to delete
+		var old []*Folder // folders that have a message to delete
 		err := s.Store.View(func(tx *store.Tx) error {
 			old, more = nil, false
 			looked := 0
 			for mb := range store.Mailboxes.After(tx, after) {
-				if looked++; looked > emptyLook {
+				if looked++; looked > emptyMailboxes {
 					more = true
 					break
 				}
@@ -42,7 +43,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 						if age := kept[roleOf(f)]; age > 0 && tx.Now().Sub(m.Saved) > age {
 							old = append(old, f)
 						}
-						break // UIDs rise with the time
+						break // UIDs ascend with the time, so that the first message is the oldest
 					}
 				}
 			}
@@ -52,7 +53,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 			return err
 		}
 		for _, f := range old {
-			if err := s.emptyOldIn(ctx, f, kept[roleOf(f)]); err != nil {
+			if err := s.deleteOldIn(ctx, f, kept[roleOf(f)]); err != nil {
 				return err
 			}
 		}
@@ -60,7 +61,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 	return nil
 }
 
-func (s *Service) emptyOldIn(ctx context.Context, f *Folder, age time.Duration) error {
+func (s *Service) deleteOldIn(ctx context.Context, f *Folder, age time.Duration) error {
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -72,7 +73,7 @@ func (s *Service) emptyOldIn(ctx context.Context, f *Folder, age time.Duration) 
 				if tx.Now().Sub(m.Saved) <= age {
 					break
 				}
-				if n++; n > emptyWrite {
+				if n++; n > emptyMessages {
 					done = false
 					break
 				}

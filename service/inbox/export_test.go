@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// Internals that external tests use.
 
 const (
 	ImageLimit    = imageLimit
@@ -17,7 +17,7 @@ const (
 	ImagesEach    = imagesEach
 	ImagesWaiting = imagesWaiting
 	InboxMerged   = inboxMerged
-	InboxScan     = inboxScan
+	InboxScan     = maxScanned
 	PerTransfer   = perTransfer
 )
 
@@ -34,7 +34,7 @@ func (s *Service) ImageExpiry() int64 { return s.imageExpiry() }
 
 func (s *Service) ImageToken(r imageRef) string { return s.imageToken(r) }
 
-func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.markSome(at) }
+func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.markBatch(at) }
 
 func (m *images) Slots() *limit.Semaphore[string] { return m.slots }
 
@@ -48,10 +48,10 @@ func (s *Service) TransferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 
 func (s *Service) UndoCopies() error { return s.undoCopies() }
 
-// Indexer is one that works when a test wants it to.
+// Indexer is an indexer that runs only when a test calls it.
 func (s *Service) Indexer() *indexer { return newIndexer(s) }
 
-// WaitFor is WaitForMessage, or without an id WaitForAnyMessage, with a timeout of any length.
+// WaitFor is WaitForMessage, or WaitForAnyMessage without a user ID, with a timeout of any length.
 func (s *Service) WaitFor(ctx context.Context, who core.Actor, userID string, f WaitFilter, timeout time.Duration) (*WaitAnswer, error) {
 	w, _, err := s.newWait(who, userID, f)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Service) WaitFor(ctx context.Context, who core.Actor, userID string, f 
 	return w.wait(ctx, timeout)
 }
 
-// Waiters is how many requests of an account wait.
+// Waiters returns how many requests of an account wait.
 func (s *Service) Waiters(account uint32) int {
 	s.arrivals.mu.Lock()
 	defer s.arrivals.mu.Unlock()

@@ -20,61 +20,62 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Envelope is what SMTP said about a message; it is kept beside its bytes. Should the database
-// be lost, it tells whose the message is. Later versions may add fields.
+// An Envelope is the SMTP envelope of a message, stored beside its bytes, so that a rebuild of a
+// lost database knows which mailboxes the message belongs to. Later versions may add fields.
 type Envelope struct {
 	From     string    `json:"from"`
 	To       []string  `json:"to"`
 	Received time.Time `json:"received"`
-	Mailbox  uint32    `json:"mailbox,omitempty"`  // number of the one that it was put into, where To does not tell
-	Outgoing bool      `json:"outgoing,omitempty"` // it was written to be sent: To does not have it from here
+	Mailbox  uint32    `json:"mailbox,omitempty"`  // number of the mailbox, where To does not name it
+	Outgoing bool      `json:"outgoing,omitempty"` // it was written to be sent, so To has not received it from here
 }
 
-// ArrivalsMost is how many jobs of a kind file messages at a time.
+// ArrivalsMost is how many jobs of one kind file messages at a time.
 const ArrivalsMost = 2
 
-// A StoredMessage is a message that was read once and whose bytes are in a segment, ready to be
-// filed in any number of folders.
+// A StoredMessage is a parsed message with its bytes in a segment, ready to be filed in any number
+// of folders.
 type StoredMessage struct {
 	store.Facts
 	Blob    store.BlobRef
 	Meta    store.Meta // without the facts
 	Bits    store.Bits
 	Summary *msg.Summary
-	Report  *DeliveryReport // what it says about a message of ours; nil: nothing
-	Embeds  bool            // it has a whole message in it, whose words are anybody's
-	Root    *msg.Part       // what it consists of; nil where nobody needs it any more
+	Report  *DeliveryReport // what it reports about a message that we sent; nil if it is no report
+	Embeds  bool            // it contains a whole message, which anybody may have written
+	Root    *msg.Part       // its MIME structure; nil once it is no longer needed
 }
 
-// meta is what the rows of the message keep of it, so far as that does not depend on a mailbox.
+// meta returns the Meta of the message, without the fields that depend on a mailbox.
 func (d *StoredMessage) meta() store.Meta {
 	meta := d.Meta
 	meta.SPF, meta.DKIM, meta.DMARC, meta.Judged = d.SPF, d.DKIM, d.DMARC, d.Judged
 	return meta
 }
 
-// Judged is the form in which a Meta keeps the policy that DMARC asks for, and what RFC 7489 says.
+// Judged formats, for Meta.Judged, the policy that DMARC asks for and the result and policy of RFC
+// 7489.
 func Judged(policy, formerResult, formerPolicy string) string {
 	return policy + " " + formerResult + " " + formerPolicy
 }
 
-// A DeliveryReport is what a message says about one of ours.
+// A DeliveryReport is what a bounce or complaint says about a message that we sent.
 type DeliveryReport struct {
-	DSN       *msg.Report    // nil: it is no bounce
-	Complaint *msg.Complaint // nil: it is no complaint
+	DSN       *msg.Report    // nil if it is no bounce
+	Complaint *msg.Complaint // nil if it is no complaint
 
-	// What in it proves of which message it speaks, beside the address that it came to. Only mail
-	// that is delivered is looked through for it.
+	// These prove which message the report is about, besides the return path that it was sent to.
+	// Only delivered mail is searched for them.
 	RowID             string
 	Domain, MessageID string
 }
 
-// Prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
-// calls release.
+// Prepare parses a message and appends its bytes to a segment, outside any transaction. A caller
+// that does not file the message must call Release.
 func (s *Service) Prepare(body store.Body, env Envelope) (*StoredMessage, error) {
 	envelope, err := json.Marshal(env)
 	if err != nil {
-		return nil, fmt.Errorf("write envelope: %w", err)
+		return nil, fmt.Errorf("encode envelope: %w", err)
 	}
 	d, err := ReadMessage(body, body.Size(), env.From)
 	if err != nil {
@@ -85,15 +86,15 @@ func (s *Service) Prepare(body store.Body, env Envelope) (*StoredMessage, error)
 	return d, err
 }
 
-// ReadMessage reads a message whose bytes are appended already, or are still to be.
+// ReadMessage parses a message. Its bytes may be in a segment already or not yet.
 func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, error) {
 	root, err := msg.Scan(io.NewSectionReader(body, 0, size))
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("parse message: %w", err)
 	}
 	sum, err := msg.Summarize(body, root)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("parse message: %w", err)
 	}
 	d := &StoredMessage{Summary: sum, Root: root, Meta: store.Meta{
 		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: sender,
@@ -109,7 +110,7 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 		d.Bits |= store.BitBounce
 	}
 
-	// What it says about a message of ours: a bounce, a complaint, or nothing.
+	// A message may be a bounce or a complaint about a message of ours.
 	isReport := root.IsMultipart() && root.Subtype == "report"
 	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
 		d.SetDSN(report)
@@ -119,38 +120,39 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 	return d, nil
 }
 
-// SetDSN notes that a message is a bounce, and what it says.
+// SetDSN marks the message as a bounce with the given report.
 func (d *StoredMessage) SetDSN(report *msg.Report) {
 	d.Report = &DeliveryReport{DSN: report}
 	d.Bits |= store.BitBounce | store.BitAutoReply
 }
 
-// embedsMessage reports whether a part is a whole message, or has one.
+// embedsMessage reports whether a part is a whole message or contains one.
 func embedsMessage(p *msg.Part) bool {
 	return p.IsMessage() || slices.ContainsFunc(p.Children, embedsMessage)
 }
 
-// Release gives the bytes of a stored message that nobody filed back to compaction.
+// Release returns the bytes of a stored message that nobody filed to compaction.
 func (s *Service) Release(d *StoredMessage) { s.Store.Release(d.Blob) }
 
-// A Filing says how a stored message goes into a folder.
+// A Filing says how a stored message is filed in a folder.
 type Filing struct {
 	Folder   uint32
-	Received time.Time // not of one that arrives: it gets the time at which its row is written
+	Received time.Time // ignored for a message that arrives: it gets the time at which its row is written
 	Flags    store.Flags
 	Keywords []string
-	UID      uint32 // that another server gave; 0: the folder's next
-	Arrived  bool   // it came from somebody, rather than being put there by the mailbox's owner
-	Copied   bool   // a rule made it of one that arrives, and of its time, if that was filed
-	Own      bool   // the mailbox itself has sent it, so that nobody waits for it
-	Moved    bool   // a rule put it there
-	Spam     string // what the classifier said, as a Meta keeps it
+	UID      uint32 // assigned by another server; 0: the folder's next UID
+	Arrived  bool   // it came from a sender, and was not added by the mailbox's owner
+	Copied   bool   // a rule copied it from a message that arrives; Received is that message's time, or zero if that was not filed
+	Own      bool   // the mailbox itself sent it, so that no request waits for it
+	Moved    bool   // a rule moved it into this folder
+	Spam     string // the classifier's result in the form of Meta.Spam
 
-	Recipient string // that the envelope named; "" where there was none
+	Recipient string // from the envelope; "" if there was no envelope
 }
 
-// File puts a stored message into a folder of the mailbox, tells who watches, and for mail that
-// arrives counts it and emits email.received, all in the caller's transaction.
+// File files a stored message in a folder of the mailbox and notifies watchers. For an arriving
+// message it also counts it and emits email.received. All rows are written in the caller's
+// transaction.
 func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Filing) (*store.Message, error) {
 	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err != nil {
@@ -172,7 +174,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		meta.Recipient = f.Recipient
 	}
 	meta.Spam = f.Spam
-	fromMachine := d.Bits&(store.BitAutoReply|store.BitBounce) != 0 // machines repeat what they were sent
+	fromMachine := d.Bits&(store.BitAutoReply|store.BitBounce) != 0 // machines quote what they were sent
 	if !fromMachine && !d.Embeds || d.Origin == agents.OriginTainted {
 		meta.Words = d.Origin
 	}
@@ -186,7 +188,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		}
 	}
 	if f.Arrived || f.Copied && m.Received.IsZero() {
-		m.Received, err = s.arrivals.next(tx, mb.AccountNum)
+		m.Received, err = s.arrivals.nextTime(tx, mb.AccountNum)
 		if err != nil {
 			return nil, err
 		}
@@ -205,14 +207,14 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if err := add(m, &meta); err != nil {
 		return nil, err
 	}
-	if m.Folder != store.InboxID { // those of INBOX are noted when it is indexed
+	if m.Folder != store.InboxID { // a subject in INBOX is recorded when the message is indexed
 		if err := recordSubject(tx, mb.AccountNum, d.Summary, meta.ThreadID, m.Received); err != nil {
 			return nil, err
 		}
 	}
 	tx.After(func() { s.Hub.Changed(mb.Num) })
 	if meta.Arrived != "" {
-		tx.After(func() { s.arrivals.told(mb.AccountNum, m) })
+		tx.After(func() { s.arrivals.record(mb.AccountNum, m) })
 	}
 	if !f.Arrived {
 		return m, nil
@@ -230,7 +232,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	return m, err
 }
 
-// receivedData is the data of the event of a message that has arrived; m is nil for one that is
+// receivedData returns the event data of a message that has arrived; m is nil for a message that is
 // filed nowhere.
 func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Message, meta *store.Meta) (ReceivedData, error) {
 	sum := d.Summary
@@ -241,7 +243,7 @@ func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Me
 	out := ReceivedData{
 		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
 		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
-		To: fewTexts(sum.To), ToCount: sum.ToCount, CC: fewTexts(sum.Cc), CCCount: sum.CcCount, Subject: sum.Subject, MessageID: sum.MessageID,
+		To: firstAddressTexts(sum.To), ToCount: sum.ToCount, CC: firstAddressTexts(sum.Cc), CCCount: sum.CcCount, Subject: sum.Subject, MessageID: sum.MessageID,
 		InReplyTo: core.OrNull(sum.InReplyTo), References: refs, ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
 		ReceivedAt: core.Time{Time: tx.Now()}, HasAttachments: d.Bits&store.BitAttachments != 0,
 		Size: int64(d.Blob.Length), IsAutoReply: d.Bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
@@ -260,7 +262,7 @@ func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Me
 	return out, nil
 }
 
-// RuleMatchedData is the data of email.rule_matched: that of email.received, and the rule.
+// RuleMatchedData is the data of email.rule_matched: the data of email.received, and the rule.
 type RuleMatchedData struct {
 	RuleID   string  `json:"rule_id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	RuleName string  `json:"rule_name" words:"ours" example:"Invoices"`
@@ -268,8 +270,8 @@ type RuleMatchedData struct {
 	ReceivedData
 }
 
-// EmitRuleMatched tells that a rule of a mailbox was about a message that arrives; m is nil where
-// that is filed nowhere.
+// EmitRuleMatched emits the event that a rule of a mailbox matched an arriving message; m is nil
+// where the message is filed nowhere.
 func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Message, recipient string, rule RuleMatchedData) error {
 	meta := d.meta()
 	if m != nil {
@@ -290,21 +292,21 @@ func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMess
 	return err
 }
 
-// soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
-const soughtIDs = 10
+// maxReplyIDs is how many Message-IDs of a reply are looked up among the sent messages.
+const maxReplyIDs = 10
 
-// Answers reports whether a message answers one that the account has sent.
+// Answers reports whether a message replies to a message that the account has sent.
 func (s *Service) Answers(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error) {
 	id, err := s.answered(tx, accountID, sum)
 	return id != "", err
 }
 
-// answered finds the message of the account that this one answers: the one that In-Reply-To names,
-// else the newest of References. Where a relay replaced its Message-ID, the reply names the
-// relay's, and the mapping leads back to ours.
+// answered returns the Message-ID of the account's message to which this one replies, "" if there
+// is none: the one in In-Reply-To, else the newest in References. If a relay replaced our
+// Message-ID, the reply names the relay's; the mapping leads back to ours.
 func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
 	ids := []string{sum.InReplyTo}
-	for i := len(sum.References) - 1; i >= 0 && len(ids) < soughtIDs; i-- {
+	for i := len(sum.References) - 1; i >= 0 && len(ids) < maxReplyIDs; i-- {
 		ids = append(ids, sum.References[i])
 	}
 	for _, id := range ids {
@@ -315,7 +317,7 @@ func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (st
 			return m.Original, nil
 		}
 		for _, row := range store.OutgoingsByMessageID.Desc(tx, accountID+id+"\x00", "") {
-			if core.DomainOfAddress(row.Sender) == row.Domain { // else we forwarded it
+			if core.DomainOfAddress(row.Sender) == row.Domain { // otherwise we forwarded it
 				return id, nil
 			}
 			break
@@ -324,13 +326,13 @@ func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (st
 	return "", nil
 }
 
-// Bounds of the lists in events: a message to a thousand mailboxes here has a thousand events.
+// Limits of the lists in an event: a message to a thousand mailboxes here has a thousand events.
 const (
 	eventAddresses  = 50
-	eventReferences = 20 // the first and the newest ones
+	eventReferences = 20 // the first and the newest 19
 )
 
-func fewTexts(list []msg.Address) []string {
+func firstAddressTexts(list []msg.Address) []string {
 	return addressTexts(list[:min(len(list), eventAddresses)])
 }
 
@@ -387,7 +389,7 @@ func first(list []msg.Address) msg.Address {
 	return list[0]
 }
 
-// Watch gives a channel that gets a value soon after each change of the mailbox, and a function
+// Watch returns a channel that gets a value soon after each change of the mailbox, and a function
 // that ends the watch.
 func (s *Service) Watch(_ context.Context, mailbox uint32) (<-chan struct{}, func()) {
 	return s.Hub.Watch(mailbox)
@@ -395,11 +397,11 @@ func (s *Service) Watch(_ context.Context, mailbox uint32) (<-chan struct{}, fun
 
 const (
 	threadPrefix = "thr_"
-	threadRefs   = 20 // message ids of one message that are put to its thread: the first and the newest
-	threadPairs  = 8  // people whom a subject is remembered with
+	threadRefs   = 20 // Message-IDs of one message that are joined to its thread: the first and the newest 19
+	threadPairs  = 8  // correspondents under whom a subject is recorded
 )
 
-// threadNode stands for a message id.
+// threadNode returns the node of a Message-ID.
 func threadNode(id string) store.ThreadNode {
 	sum := sha256.Sum256([]byte(id))
 	return store.ThreadNode(sum[:len(store.ThreadNode{})])
@@ -407,7 +409,7 @@ func threadNode(id string) store.ThreadNode {
 
 func threadText(n store.ThreadNode) string { return threadPrefix + hex.EncodeToString(n[:]) }
 
-// parseThread reads a thread's id; ok is false for a text that is not one.
+// parseThread parses a thread ID; ok is false if id is not a thread ID.
 func parseThread(id string) (n store.ThreadNode, ok bool) {
 	text, ok := strings.CutPrefix(id, threadPrefix)
 	if !ok || len(text) != hex.EncodedLen(len(n)) {
@@ -417,16 +419,16 @@ func parseThread(id string) (n store.ThreadNode, ok bool) {
 	return n, err == nil
 }
 
-// ThreadFor gives the conversation that a message which is being filed belongs to, "" if nothing
-// tells. It is named by its first message. What the message refers to decides; one that claims to
-// be an answer and refers to nothing goes to the newest conversation of its subject between the
-// same people. Where a message comes late and ties two conversations together they become one,
-// under the name of the elder; the other name leads there too.
+// ThreadFor returns the ID of the thread to which a message that is being filed belongs, or "" if
+// it has no Message-ID and refers to none. A thread is named by its first message. The references
+// decide; a reply without references goes to the newest thread of its subject between the same
+// people. If a late message connects two threads, they become one under the ID of the older; the
+// other ID leads there too.
 func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
 	var root store.ThreadNode
 	found := false
 
-	// The thread of the eldest message that is known, else that of the eldest.
+	// Use the thread of the oldest known reference, else the one that the oldest reference starts.
 	ids := threadIDs(sum, original)
 	for k := 0; k < len(ids) && !found; k++ {
 		node, known, err := tx.Thread(account, threadNode(ids[k]))
@@ -438,7 +440,7 @@ func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) 
 		}
 	}
 
-	// An answer that names no message: the thread of its subject.
+	// A reply without references goes to the thread of its subject.
 	if base, answer := msg.BaseSubject(sum.Subject); len(ids) == 0 && answer && base != "" {
 		for _, key := range subjectKeys(base, sum) {
 			var err error
@@ -452,7 +454,8 @@ func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) 
 		}
 	}
 
-	// A message that refers to nothing has its own thread. Others may have referred to it already.
+	// A message without references starts its own thread, unless earlier messages have referred to
+	// it.
 	if len(ids) == 0 && !found {
 		if sum.MessageID == "" {
 			return "", nil
@@ -477,8 +480,8 @@ func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) 
 	return threadText(root), err
 }
 
-// threadIDs are what the message refers to, the eldest first. original is the message that it
-// answers if a relay gave that another id.
+// threadIDs returns the Message-IDs that the message refers to, the oldest first. original is our
+// own ID of the message that it answers, if a relay replaced that ID.
 func threadIDs(sum *msg.Summary, original string) []string {
 	var ids []string
 	if original != "" {
@@ -495,7 +498,7 @@ func threadIDs(sum *msg.Summary, original string) []string {
 	return ids
 }
 
-// recordSubject remembers the message's subject for answers that will name no message.
+// recordSubject records the message's subject, for replies that will have no references.
 func recordSubject(tx *store.Tx, account uint32, sum *msg.Summary, threadID string, at time.Time) error {
 	n, ok := parseThread(threadID)
 	base, _ := msg.BaseSubject(sum.Subject)
@@ -510,7 +513,8 @@ func recordSubject(tx *store.Tx, account uint32, sum *msg.Summary, threadID stri
 	return nil
 }
 
-// subjectKeys stand for the subject between the author and each of those the message is to.
+// subjectKeys returns the keys of a subject between the author and each recipient, at most
+// threadPairs.
 func subjectKeys(base string, sum *msg.Summary) (keys []store.SubjectKey) {
 	author := strings.ToLower(firstEmail(sum.From))
 	for _, list := range [][]msg.Address{sum.To, sum.Cc} {
@@ -526,7 +530,7 @@ func subjectKeys(base string, sum *msg.Summary) (keys []store.SubjectKey) {
 	return keys
 }
 
-// threadNow is the name that the thread has now under which a message was filed.
+// threadNow returns the current ID of a thread under whose earlier ID a message was filed.
 func threadNow(tx *store.Tx, account uint32, id string) (string, error) {
 	n, ok := parseThread(id)
 	if !ok {
@@ -536,8 +540,8 @@ func threadNow(tx *store.Tx, account uint32, id string) (string, error) {
 	return threadText(root), err
 }
 
-// threadNames are the names under which messages of a thread may be filed; none for what is no
-// thread's.
+// threadNames returns all IDs under which messages of a thread may be filed; none if id is not a
+// thread ID.
 func threadNames(tx *store.Tx, account uint32, id string) ([]string, error) {
 	n, ok := parseThread(id)
 	if !ok {

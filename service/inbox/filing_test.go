@@ -14,14 +14,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// keepAt files a message in INBOX with the UID of another server, and with a time that follows from
-// that.
+// keepAt files a message in INBOX with the UID of another server, and a time derived from the UID.
 func keepAt(i *servicetest.Installation, mb *store.Mailbox, uid uint32, message string) {
 	i.T.Helper()
 	servicetest.KeepIn(i, mb, "INBOX", inbox.Filing{UID: uid, Received: time.Unix(1_800_000_000+int64(uid), 0)}, message)
 }
 
-// index has all mail indexed.
+// index indexes all mail.
 func index(i *servicetest.Installation) {
 	i.T.Helper()
 	x := i.Svc.Inbox.Indexer()
@@ -36,7 +35,7 @@ func index(i *servicetest.Installation) {
 	}
 }
 
-// list gives the subjects that an inbox list has, newest first.
+// list returns the subjects of an inbox list, newest first.
 func listed(i *servicetest.Installation, f inbox.InboxFilter) (subjects []string, threads []string) {
 	i.T.Helper()
 	who := core.Actor{AccountID: i.Account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
@@ -77,8 +76,8 @@ func TestThreads(t *testing.T) {
 		t.Errorf("a message without any id is in %s", nothing)
 	}
 
-	// Answers that come before what they answer: the root first is unknown, then the middle ties
-	// two together.
+	// Replies that arrive before the messages that they answer: first the root is unknown, then the
+	// middle message connects two threads.
 	late := in(letterOf("late answer", "13@far", "References: <12@far>"))
 	if middle := in(letterOf("middle", "12@far", "References: <11@far>")); middle == late {
 		t.Errorf("before they are tied together both are %s", late)
@@ -101,7 +100,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestThreadsOverSentMail answers a letter that went out through a relay which gave it another id.
+// TestThreadsOverSentMail: a reply to a message whose Message-ID a relay replaced joins its thread.
 func TestThreadsOverSentMail(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -121,8 +120,8 @@ func TestThreadsOverSentMail(t *testing.T) {
 	}
 }
 
-// TestThreadsBySubject takes answers that name nothing to the letter of the same subject between
-// the same people.
+// TestThreadsBySubject: replies without references join the thread of the same subject between the
+// same people.
 func TestThreadsBySubject(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)

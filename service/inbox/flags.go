@@ -34,7 +34,7 @@ type FlagChange struct {
 	Op       FlagOp
 	Flags    Flags
 	Keywords []string
-	// UnchangedSince, unless nil, keeps messages whose MODSEQ is greater as they are (RFC 7162
+	// UnchangedSince, unless nil, makes the change skip messages with a greater MODSEQ (RFC 7162
 	// section 3.1.3).
 	UnchangedSince *uint64
 }
@@ -42,15 +42,15 @@ type FlagChange struct {
 // A FlagOp is one of the three ways in which IMAP changes flags.
 type FlagOp int
 
-// What a FlagChange does.
+// The operations of a FlagChange.
 const (
 	ReplaceFlags FlagOp = iota
 	AddFlags
 	RemoveFlags
 )
 
-// apply gives the flags and keywords that a message has after the change. Keywords are the same in
-// any case; the first spelling stays.
+// apply returns the flags and keywords of a message after the change. Keywords compare without
+// regard to case; the first spelling is kept.
 func (c FlagChange) apply(flags Flags, keywords []string) (Flags, []string) {
 	switch c.Op {
 	case AddFlags:
@@ -73,7 +73,7 @@ func (c FlagChange) apply(flags Flags, keywords []string) (Flags, []string) {
 	return c.Flags, DistinctKeywords(c.Keywords)
 }
 
-// DistinctKeywords gives each keyword once; keywords are the same whatever their case.
+// DistinctKeywords removes keywords that differ from an earlier one only in case.
 func DistinctKeywords(list []string) []string {
 	var out []string
 	for _, k := range list {

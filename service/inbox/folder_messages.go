@@ -18,23 +18,23 @@ type Blob = store.Blob
 
 const (
 	maxUID          = math.MaxUint32
-	maxFolderWords  = 200     // keywords that a selection names
-	maxRows         = 500     // messages that are read in one transaction
-	maxRowStructure = 4 << 20 // bytes of structures read in one transaction
+	maxFolderWords  = 200     // distinct keywords that a Selection lists
+	maxRows         = 500     // messages that one transaction reads
+	maxRowStructure = 4 << 20 // bytes of structures that one transaction reads
 )
 
-// changed tells whoever watches the mailbox, once the transaction is on disk.
+// changed notifies the watchers of the mailbox once the transaction is on disk.
 func (s *Service) changed(tx *store.Tx, mailbox uint32) { tx.After(func() { s.Hub.Changed(mailbox) }) }
 
-// A Selection is a folder as it stood at one moment.
+// A Selection is the state of a folder when it was selected.
 type Selection struct {
 	Folder      Folder
 	UIDs        []uint32 // ascending
-	FirstUnseen uint32   // its UID; 0 if all are seen
-	Keywords    []string // that its messages have, at most 200
+	FirstUnseen uint32   // UID of the first unseen message; 0 if all are seen
+	Keywords    []string // keywords of its messages, at most 200
 }
 
-// SelectFolder reads which messages a folder has.
+// SelectFolder lists the messages of a folder.
 func (s *Service) SelectFolder(_ context.Context, u core.MailboxUser, name string) (*Selection, error) {
 	name, err := knownName(name)
 	if err != nil {
@@ -70,22 +70,22 @@ func (sel *Selection) add(m *store.Message) {
 	}
 }
 
-// A MessageRow is what is known of a message without reading it.
+// A MessageRow is the stored data of a message that is available without reading its bytes.
 type MessageRow struct {
 	UID      uint32
 	Flags    Flags
 	Keywords []string
 	ModSeq   uint64
-	Was      uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
-	Kept     bool   // ChangeFlags has left the message as it was, since it has changed before
+	Was      uint64 // the MODSEQ before ChangeFlags; equal to ModSeq if nothing changed
+	Kept     bool   // ChangeFlags skipped the message, since its MODSEQ is above UnchangedSince
 	Received time.Time
-	Saved    time.Time // when it came into its folder
+	Saved    time.Time // when the message was added to its folder
 	Size     int64
 
-	// Only where they were asked for.
+	// Set only if the RowQuery asks for them.
 	Structure []byte // for msg.DecodePart
 	EmailID   string
-	ThreadID  string // "" if there is none
+	ThreadID  string // "" if the message has no thread
 	Preview   string
 }
 
@@ -94,30 +94,30 @@ func rowOf(m *store.Message) (row MessageRow) {
 	return row
 }
 
-// set fills in, in place, what a message has without its Meta.
+// set fills in the fields that do not need the Meta.
 func (row *MessageRow) set(m *store.Message) {
 	row.UID, row.Flags, row.Keywords, row.ModSeq = m.UID, m.Flags, m.Keywords, m.ModSeq
 	row.Received, row.Saved, row.Size = m.Received, m.Saved, int64(m.Blob.Length)
 }
 
-// A Known is what a session knows of the folder that it has selected.
+// A Known is a session's state of the folder that it has selected.
 type Known struct {
 	Folder  uint32
 	UIDs    []uint32 // ascending
 	UIDNext uint32
 	ModSeq  uint64
-	Own     int // changes that the session has made itself since ModSeq, each of which has raised it by one
+	Own     int // changes since ModSeq by the session itself, each of which has raised ModSeq by one
 }
 
-// FolderChanges is what has happened to a folder since a Known.
+// FolderChanges is how a folder differs from a Known.
 type FolderChanges struct {
 	Folder  Folder
 	New     []uint32     // ascending
 	Gone    []uint32     // of Known.UIDs, ascending
-	Changed []MessageRow // of Known.UIDs; their flags may be other ones than before
+	Changed []MessageRow // of Known.UIDs; their flags may have changed
 }
 
-// FolderChanges compares the folder with what a session knows of it.
+// FolderChanges compares the folder with a session's state of it.
 func (s *Service) FolderChanges(_ context.Context, u core.MailboxUser, k Known) (*FolderChanges, error) {
 	var c *FolderChanges
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -135,8 +135,8 @@ func (s *Service) FolderChanges(_ context.Context, u core.MailboxUser, k Known) 
 		for m := range tx.Messages(u.Mailbox, f.ID, k.UIDNext, maxUID) {
 			c.New = append(c.New, m.UID)
 		}
-		// Every change takes one MODSEQ, so if these are all, nothing has happened to the messages
-		// before.
+		// Every change raises MODSEQ by one. If the new messages and the session's own changes
+		// account for the difference, the known messages are unchanged.
 		if f.ModSeq != k.ModSeq+uint64(len(c.New)+k.Own) {
 			c.compare(tx, u.Mailbox, k)
 		}
@@ -145,7 +145,7 @@ func (s *Service) FolderChanges(_ context.Context, u core.MailboxUser, k Known) 
 	return c, err
 }
 
-// compare walks over the messages that the session knows.
+// compare finds which of the known messages are gone or changed.
 func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k Known) {
 	known := k.UIDs
 	for m := range tx.Messages(mailbox, k.Folder, 1, k.UIDNext-1) {
@@ -163,19 +163,19 @@ func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k Known) {
 	c.Gone = append(c.Gone, known...)
 }
 
-// A RowQuery says what EachRow and MessageRows read.
+// A RowQuery selects the optional fields that EachRow and MessageRows read.
 type RowQuery struct {
 	Structure    bool
 	EmailID      bool
 	ThreadID     bool
 	Preview      bool
-	ChangedSince uint64 // leaves out messages whose MODSEQ is not greater
+	ChangedSince uint64 // skips messages whose MODSEQ is not greater
 }
 
-// EachRow calls fn with the rows of a bounded number of the messages, whose UIDs ascend, until it
-// answers false; rest are the UIDs that it has not come to. Messages that are gone are left out. fn
-// runs in a transaction: it must not wait for anything, and the row is its own only until it
-// returns.
+// EachRow calls fn for each of the messages (uids must ascend) until fn returns false or the
+// limits of one transaction are reached; rest holds the UIDs that it did not reach. Deleted
+// messages are skipped. fn runs in a transaction: it must not block, and must not keep the row
+// after it returns.
 func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, q RowQuery, fn func(*MessageRow) bool) (rest []uint32, err error) {
 	batch := uids[:min(len(uids), maxRows)]
 	rest = uids[len(batch):]
@@ -209,7 +209,7 @@ func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, 
 	return rest, err
 }
 
-// readMeta reads the Meta of a message and gives its row what is asked for of it.
+// readMeta reads the Meta of a message and fills in the fields of the row that the query selects.
 func (q RowQuery) readMeta(tx *store.Tx, m *store.Message, meta *store.Meta, row *MessageRow) (err error) {
 	if err := tx.ReadMeta(meta, m); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (q RowQuery) readMeta(tx *store.Tx, m *store.Message, meta *store.Meta, row
 	return err
 }
 
-// MessageRows is EachRow that keeps the rows.
+// MessageRows is EachRow that returns copies of the rows.
 func (s *Service) MessageRows(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, q RowQuery) (rows []MessageRow, rest []uint32, err error) {
 	rows = make([]MessageRow, 0, min(len(uids), maxRows))
 	rest, err = s.EachRow(ctx, u, folder, uids, q, func(row *MessageRow) bool {
@@ -241,7 +241,7 @@ func (s *Service) MessageRows(ctx context.Context, u core.MailboxUser, folder ui
 	return rows, rest, err
 }
 
-// OpenMessage opens the bytes of a message, or answers a not_found.
+// OpenMessage opens the bytes of a message. The error is not_found if the message is gone.
 func (s *Service) OpenMessage(_ context.Context, u core.MailboxUser, folder, uid uint32) (*Blob, error) {
 	var ref store.BlobRef
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -260,7 +260,7 @@ func (s *Service) OpenMessage(_ context.Context, u core.MailboxUser, folder, uid
 	return s.Store.OpenBlob(ref)
 }
 
-// CheckKeywords refuses more or longer keywords than a message may have.
+// CheckKeywords refuses a list with too many keywords, or with one that is empty or too long.
 func CheckKeywords(list []string) error {
 	if len(list) > MaxKeywords || slices.ContainsFunc(list, func(k string) bool { return k == "" || len(k) > MaxKeyword }) {
 		return core.Errorf(CodeKeywords, "A message has at most %d keywords of at most %d bytes.", MaxKeywords, MaxKeyword)
@@ -268,9 +268,8 @@ func CheckKeywords(list []string) error {
 	return nil
 }
 
-// ChangeFlags changes the flags of the messages, whose UIDs ascend, and gives their rows as they
-// are then. Messages that are gone are left out; those that UnchangedSince has kept from the change
-// are marked.
+// ChangeFlags changes the flags of the messages (uids must ascend) and returns their rows after
+// the change. Deleted messages are skipped; messages that UnchangedSince excluded have Kept set.
 func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, c FlagChange) ([]MessageRow, error) {
 	if err := CheckKeywords(c.Keywords); err != nil {
 		return nil, err
@@ -288,7 +287,7 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 			if err != nil {
 				return err
 			}
-			if c.Flags&store.FlagDeleted != 0 { // which comes before EXPUNGE
+			if c.Flags&store.FlagDeleted != 0 { // \Deleted precedes EXPUNGE, which frees space
 				tx.MayUseReserve()
 			}
 			for _, m := range messages {
@@ -299,7 +298,7 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 					continue
 				}
 				flags, keywords := c.apply(m.Flags, m.Keywords)
-				if err := errors.Join(CheckKeywords(keywords), mayHave(taint, keywords, m.Keywords)); err != nil {
+				if err := errors.Join(CheckKeywords(keywords), checkTaintedKeywords(taint, keywords, m.Keywords)); err != nil {
 					return err
 				}
 				was := m.ModSeq
@@ -320,8 +319,8 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 	return rows, nil
 }
 
-// messagesToChange reads those of the messages that are there, and sees to it that watchers are
-// told.
+// messagesToChange reads the messages that still exist, and notifies watchers once the transaction
+// is on disk.
 func (s *Service) messagesToChange(tx *store.Tx, u core.MailboxUser, folder uint32, uids []uint32) ([]*store.Message, error) {
 	if _, err := core.OpenMailbox(tx, u); err != nil {
 		return nil, err
@@ -336,8 +335,8 @@ func (s *Service) messagesToChange(tx *store.Tx, u core.MailboxUser, folder uint
 	return messages, err
 }
 
-// ExpungeMessages deletes those of the messages, whose UIDs ascend, that have FlagDeleted, and says
-// which.
+// ExpungeMessages deletes those of the messages (uids must ascend) that have FlagDeleted, and
+// returns their UIDs.
 func (s *Service) ExpungeMessages(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32) ([]uint32, error) {
 	marked, err := s.markedDeleted(u, folder, uids)
 	if err != nil {
@@ -371,8 +370,8 @@ func (s *Service) ExpungeMessages(_ context.Context, u core.MailboxUser, folder 
 	return gone, nil
 }
 
-// markedDeleted reads which messages have FlagDeleted, so that an EXPUNGE of nothing writes
-// nothing.
+// markedDeleted lists the messages that have FlagDeleted, so that an EXPUNGE without any needs no
+// write transaction.
 func (s *Service) markedDeleted(u core.MailboxUser, folder uint32, uids []uint32) (marked []uint32, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		return tx.EachMessage(u.Mailbox, folder, uids, false, func(m *store.Message, _ []byte) bool {
@@ -385,25 +384,26 @@ func (s *Service) markedDeleted(u core.MailboxUser, folder uint32, uids []uint32
 	return marked, err
 }
 
-// Copied says which messages became which: From[i] is To[i] in the other folder.
+// Copied maps the UIDs of copied messages: the message From[i] has the UID To[i] in the other
+// folder.
 type Copied struct {
 	UIDValidity uint32
 	From, To    []uint32
 }
 
 // perTransfer is how many messages one transaction copies or moves: each takes up to twenty writes,
-// and others wait for it.
+// and other writers wait meanwhile.
 const perTransfer = 300
 
-// CopyMessages copies the messages, whose UIDs ascend, into another folder, all or none: what was
-// copied before a failure is taken back, by the next start if a crash has cut it. Until then other
-// sessions see it.
+// CopyMessages copies the messages (uids must ascend) into another folder, all or none: after a
+// failure it deletes the copies made so far; after a crash the next start does. Until then other
+// sessions see them.
 func (s *Service) CopyMessages(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
 	return s.transfer(ctx, u, folder, uids, to, false)
 }
 
-// MoveMessages moves the messages, whose UIDs ascend, into another folder. After an error, those
-// that it names have been moved and the others have not (RFC 6851 section 3.3).
+// MoveMessages moves the messages (uids must ascend) into another folder. After an error, the
+// messages in Copied have been moved and the others have not (RFC 6851 section 3.3).
 func (s *Service) MoveMessages(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
 	return s.transfer(ctx, u, folder, uids, to, true)
 }
@@ -413,12 +413,12 @@ func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32,
 	if err != nil {
 		return nil, err
 	}
-	dest, err := s.roomFor(u, folder, uids, name, move)
+	dest, err := s.destination(u, folder, uids, name, move)
 	if err != nil {
 		return nil, err
 	}
 	out := &Copied{UIDValidity: dest.UIDValidity}
-	intent := "" // of a copy of several transactions
+	intent := "" // ID of the CopyIntent, if the copy takes several transactions
 	for batch := range slices.Chunk(uids, perTransfer) {
 		last := len(batch) < perTransfer || batch[len(batch)-1] == uids[len(uids)-1]
 		var part Copied
@@ -443,9 +443,9 @@ func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32,
 	return out, nil
 }
 
-// recordCopy notes what a COPY or APPEND of several transactions has put there so far, so that it
-// is taken back if the last of them is never reached (RFC 3501 section 6.4.7); with the last the
-// note goes. One transaction needs none.
+// recordCopy adds the messages of one transaction of a COPY or APPEND to its CopyIntent, so that
+// they are deleted if the last transaction is never reached (RFC 3501 section 6.4.7). The last
+// transaction deletes the CopyIntent. A COPY or APPEND of one transaction needs none.
 func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, last bool) (string, error) {
 	switch {
 	case last && id == "":
@@ -461,7 +461,7 @@ func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, 
 			return "", err
 		}
 	}
-	if n := len(uids); n > 0 { // one after the other, since one transaction gave them
+	if n := len(uids); n > 0 { // consecutive, since one transaction assigned them
 		if last := len(c.Ranges) - 1; last >= 0 && c.Ranges[last][1]+1 == uids[0] {
 			c.Ranges[last][1] = uids[n-1]
 		} else {
@@ -471,7 +471,7 @@ func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, 
 	return c.ID, store.CopyIntents.Put(tx, c)
 }
 
-// undoCopy takes back the part of a COPY or APPEND that was done before it failed.
+// undoCopy deletes the messages that a COPY or APPEND wrote before it failed.
 func (s *Service) undoCopy(id string) error {
 	for done := id == ""; !done; {
 		err := s.Store.Update(func(tx *store.Tx) error {
@@ -502,7 +502,7 @@ func (s *Service) undoCopy(id string) error {
 	return nil
 }
 
-// undoCopies takes back what a crash has cut: what was begun before this process was.
+// undoCopies undoes every COPY or APPEND that an earlier process left incomplete.
 func (s *Service) undoCopies() error {
 	var ids []string
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -519,9 +519,9 @@ func (s *Service) undoCopies() error {
 	return err
 }
 
-// roomFor gives the folder that messages shall go to, if the quota allows it: a copy counts once
-// more, a move does not.
-func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name string, move bool) (dest *Folder, err error) {
+// destination returns the folder that messages are to be copied or moved to. A copy counts against
+// the quota; a move does not.
+func (s *Service) destination(u core.MailboxUser, folder uint32, uids []uint32, name string, move bool) (dest *Folder, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := core.OpenMailbox(tx, u)
 		if err != nil {
@@ -544,12 +544,12 @@ func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name
 	return dest, err
 }
 
-// CheckQuota refuses a message that would not fit under the mailbox's quota.
+// CheckQuota returns quota_exceeded if a message of that size would exceed the mailbox's quota.
 func CheckQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
 	return checkQuotaAfter(tx, mb, size, 0)
 }
 
-// checkQuotaAfter is CheckQuota where so many bytes go.
+// checkQuotaAfter is CheckQuota for a mailbox from which gone bytes are deleted first.
 func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, gone int64) error {
 	if mb.QuotaBytes == nil {
 		return nil
@@ -582,7 +582,7 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 		return err
 	}
 	for _, m := range messages {
-		if err := mayMove(tx, taint, m, from, to); err != nil {
+		if err := checkTaintedMove(tx, taint, m, from, to); err != nil {
 			return err
 		}
 	}

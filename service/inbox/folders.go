@@ -14,26 +14,26 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// FolderSeparator stands between the levels of a folder's name.
+// FolderSeparator separates the levels of a folder's name.
 const FolderSeparator = "/"
 
 const (
 	InboxName     = "INBOX"
 	maxFolders    = 1000
 	maxFolderName = 255 // bytes
-	PerWrite      = 250 // messages that one transaction changes; others wait for it
+	PerWrite      = 250 // messages that one transaction changes; other writers wait for it
 
-	maxFolderChanges  = 600 // commands a minute that change folders of one mailbox
-	foldersPerCommand = 100 // of a renamed tree that count as one command more
+	maxFolderChanges  = 600 // commands a minute that may change folders of one mailbox
+	foldersPerCommand = 100 // renamed folders of a tree that count as one more command
 )
 
 // A Folder is one folder of a mailbox, with its counters.
 type Folder = store.Folder
 
-// specialUses are the roles of RFC 6154 that a folder may have, one folder for each.
+// specialUses are the roles of RFC 6154. At most one folder of a mailbox has each.
 var specialUses = []string{`\Archive`, `\Drafts`, `\Junk`, `\Sent`, `\Trash`}
 
-// Codes of the errors that mail clients tell apart.
+// Codes of the errors that IMAP answers differently.
 const (
 	CodeFolderNotFound    = "folder_not_found"
 	CodeFolderExists      = "folder_exists"
@@ -54,15 +54,15 @@ func IsNotFound(err error) bool {
 	return ok && (e.Code == "not_found" || e.Code == CodeFolderNotFound)
 }
 
-// IsDamaged reports whether the bytes of a message are not on the disk as they were written.
+// IsDamaged reports whether the stored bytes of a message differ from those that were written.
 func IsDamaged(err error) bool { return errors.Is(err, store.ErrDamaged) }
 
 func folderNotFound(name string) *core.Error {
 	return core.Errorf(CodeFolderNotFound, "There is no folder %q.", name)
 }
 
-// CleanFolderName gives the one form under which a folder's name is kept: NFC, INBOX in capitals,
-// no separator at its end.
+// CleanFolderName returns the canonical form of a folder's name: NFC, INBOX in capitals, no
+// separator at its end.
 func CleanFolderName(text string) (string, error) {
 	if !utf8.ValidString(text) {
 		return "", core.Errorf(CodeFolderName, "A folder's name is UTF-8.")
@@ -86,8 +86,8 @@ func CleanFolderName(text string) (string, error) {
 	return name, nil
 }
 
-// knownName is CleanFolderName for a folder that should be there: what cannot be a name is the name
-// of none.
+// knownName is CleanFolderName for a folder that should exist: for an invalid name it returns
+// folder_not_found.
 func knownName(text string) (string, error) {
 	name, err := CleanFolderName(text)
 	if err != nil {
@@ -96,7 +96,7 @@ func knownName(text string) (string, error) {
 	return name, nil
 }
 
-// folderByName gives a folder of the mailbox, or a folder_not_found.
+// folderByName returns a folder of the mailbox, or folder_not_found.
 func folderByName(tx *store.Tx, mailbox uint32, name string) (*Folder, error) {
 	f, err := tx.FolderByName(mailbox, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -105,7 +105,7 @@ func folderByName(tx *store.Tx, mailbox uint32, name string) (*Folder, error) {
 	return f, err
 }
 
-// folderByID is folderByName for a folder that is selected; it may be gone.
+// folderByID is folderByName for the ID of a selected folder, which may have been deleted since.
 func folderByID(tx *store.Tx, mailbox, id uint32) (*Folder, error) {
 	f, err := tx.Folder(mailbox, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -114,7 +114,7 @@ func folderByID(tx *store.Tx, mailbox, id uint32) (*Folder, error) {
 	return f, err
 }
 
-// Folders lists the folders of the mailbox, INBOX first, then in the order in which they were made.
+// Folders lists the folders of the mailbox, INBOX first, the others in the order of their creation.
 func (s *Service) Folders(_ context.Context, u core.MailboxUser) (folders []*Folder, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		if _, err := core.OpenMailbox(tx, u); err != nil {
@@ -126,7 +126,7 @@ func (s *Service) Folders(_ context.Context, u core.MailboxUser) (folders []*Fol
 	return folders, err
 }
 
-// FolderByName gives one folder, or a folder_not_found.
+// FolderByName returns one folder, or folder_not_found.
 func (s *Service) FolderByName(_ context.Context, u core.MailboxUser, name string) (f *Folder, err error) {
 	known, err := knownName(name)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Service) FolderByName(_ context.Context, u core.MailboxUser, name strin
 	return f, err
 }
 
-// CountDeleted counts the messages of a folder that have FlagDeleted, and their bytes.
+// CountDeleted counts the messages of a folder that have FlagDeleted, and adds up their bytes.
 func (s *Service) CountDeleted(_ context.Context, u core.MailboxUser, folder uint32) (messages uint32, bytes int64, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for m := range tx.Messages(u.Mailbox, folder, 1, maxUID) {
@@ -156,8 +156,8 @@ func (s *Service) CountDeleted(_ context.Context, u core.MailboxUser, folder uin
 	return messages, bytes, err
 }
 
-// CreateFolder makes a folder, and those above it that are missing. specialUse is one of RFC 6154's
-// attributes or "".
+// CreateFolder creates a folder and its missing parents. specialUse is an attribute of RFC 6154 or
+// "".
 func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, specialUse string) (f *Folder, err error) {
 	name, err = CleanFolderName(name)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, spec
 	return f, err
 }
 
-// CreateFolder makes a folder, with those above it. name is one that CleanFolderName gave.
+// CreateFolder creates a folder and its missing parents. name must be a result of CleanFolderName.
 func CreateFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {
@@ -202,15 +202,15 @@ func CreateFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 		return err
 	}
 	f := &Folder{Mailbox: mailbox, Name: name, SpecialUse: specialUse}
-	f.Subscribed, err = adopt(tx, mailbox, name, names)
+	f.Subscribed, err = takeSubscription(tx, mailbox, name, names)
 	if err != nil {
 		return err
 	}
 	return tx.CreateFolder(f)
 }
 
-// createMissing makes the folders above a name that are missing, if there are no more than most
-// then.
+// createMissing creates the missing parents of a name, unless the mailbox would then have more than
+// most folders.
 func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string, most int, names map[string]bool) (err error) {
 	missing := missingParents(folders, name)
 	if len(folders)+len(missing) > most {
@@ -218,7 +218,7 @@ func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string,
 	}
 	for _, n := range missing {
 		f := &Folder{Mailbox: mailbox, Name: n}
-		f.Subscribed, err = adopt(tx, mailbox, n, names)
+		f.Subscribed, err = takeSubscription(tx, mailbox, n, names)
 		if err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string,
 	return nil
 }
 
-// missingParents lists the names above name that no folder has, topmost first (RFC 3501 section
+// missingParents lists the parents of name that do not exist, topmost first (RFC 3501 section
 // 6.3.3).
 func missingParents(folders []*Folder, name string) []string {
 	have := map[string]bool{}
@@ -245,8 +245,7 @@ func missingParents(folders []*Folder, name string) []string {
 	return missing
 }
 
-// DeleteFolder deletes a folder and its messages. INBOX stays, and so does a folder with others
-// below it.
+// DeleteFolder deletes a folder and its messages. It refuses INBOX, and a folder that has children.
 func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name string) error {
 	name, err := knownName(name)
 	if err != nil {
@@ -265,7 +264,7 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 			if err != nil {
 				return err
 			}
-			if id != 0 && f.ID != id { // someone made a new one of the name
+			if id != 0 && f.ID != id { // another session has created a new folder of that name
 				done = true
 				return nil
 			}
@@ -278,7 +277,7 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 			return err
 		})
 		if e, ok := core.AsError(err); ok && id != 0 && e.Code == CodeFolderNotFound {
-			return nil // another session was faster
+			return nil // another session has deleted it first
 		}
 		if err != nil {
 			return err
@@ -310,8 +309,8 @@ func (s *Service) deletable(tx *store.Tx, u core.MailboxUser, name string) (*Fol
 	return found, nil
 }
 
-// RenameFolder gives a folder, and with it all below it, another name. Renaming INBOX moves its
-// messages to a new folder and leaves INBOX empty (RFC 3501 section 6.3.5).
+// RenameFolder renames a folder and all its descendants. Renaming INBOX moves its messages to a new
+// folder and leaves INBOX empty (RFC 3501 section 6.3.5).
 func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to string) error {
 	from, err := knownName(from)
 	if err != nil {
@@ -338,13 +337,14 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 		renamed, err = renameFolder(tx, u.Mailbox, from, to)
 		return err
 	})
-	for range renamed / foldersPerCommand { // a large tree counts as more than one command
+	for range renamed / foldersPerCommand { // a large tree counts as several commands
 		s.folderChanges.Add(store.SubscriptionsID(u.Mailbox), s.Now())
 	}
 	return err
 }
 
-// MayChangeFolders counts a command that changes folders, of whichever session of the mailbox.
+// MayChangeFolders counts one command that changes folders of the mailbox, in any session, and
+// returns folder_changes_limited if there were too many in the last minute.
 func (s *Service) MayChangeFolders(mailbox uint32) error {
 	key, now := store.SubscriptionsID(mailbox), s.Now()
 	if s.folderChanges.Count(key, now) >= maxFolderChanges {
@@ -354,10 +354,10 @@ func (s *Service) MayChangeFolders(mailbox uint32) error {
 	return nil
 }
 
-// renameFolder renames a folder with all below it in one transaction, so that no client sees half
-// of the tree: of the maxFolders folders that a mailbox may have, with as many subscribed names,
-// that makes some 4 000 writes and takes about as long as filing 50 messages. Folders and names are
-// read once. It says how many folders it renamed.
+// renameFolder renames a folder and its descendants in one transaction, so that no client sees half
+// of the tree. With maxFolders folders and as many subscribed names, that makes some 4 000 writes
+// and takes about as long as filing 50 messages. Folders and names are read once. renamed is the
+// number of renamed folders.
 func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, err error) {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {
@@ -394,7 +394,7 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 	}
 	for _, f := range tree {
 		name := to + f.Name[len(from):]
-		subscribed, err := adopt(tx, mailbox, name, names)
+		subscribed, err := takeSubscription(tx, mailbox, name, names)
 		if err != nil {
 			return 0, err
 		}
@@ -406,8 +406,8 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 	return len(tree), nil
 }
 
-// moveInbox moves what INBOX has at its beginning into a new folder. INBOX is read outside the
-// writer.
+// moveInbox moves the messages that INBOX has at the start into a new folder. It lists them outside
+// the write transaction.
 func (s *Service) moveInbox(ctx context.Context, u core.MailboxUser, to string) error {
 	var uids []uint32
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -438,7 +438,7 @@ func (s *Service) moveInbox(ctx context.Context, u core.MailboxUser, to string) 
 	return err
 }
 
-// SubscribedNames lists the names that the mailbox is subscribed to and has no folders of.
+// SubscribedNames lists the subscribed names that no folder of the mailbox has.
 func (s *Service) SubscribedNames(_ context.Context, u core.MailboxUser) (names []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		if _, err := core.OpenMailbox(tx, u); err != nil {
@@ -450,8 +450,8 @@ func (s *Service) SubscribedNames(_ context.Context, u core.MailboxUser) (names 
 	return names, err
 }
 
-// Subscribe says whether clients show the folder. A name without a folder may be subscribed to as
-// well, but not by a mail client that is tainted, which makes no folders either.
+// Subscribe subscribes to a folder or unsubscribes from it. A name without a folder may be
+// subscribed to as well, but not by a tainted mail client, which may not create folders either.
 func (s *Service) Subscribe(_ context.Context, u core.MailboxUser, name string, subscribed bool) error {
 	name, err := CleanFolderName(name)
 	if err != nil {
@@ -480,7 +480,7 @@ func (s *Service) Subscribe(_ context.Context, u core.MailboxUser, name string, 
 	})
 }
 
-// subscribeName keeps or forgets a name that no folder has.
+// subscribeName adds or removes the subscription of a name that no folder has.
 func subscribeName(tx *store.Tx, mailbox uint32, name string, subscribed bool) error {
 	names, err := subscribedNames(tx, mailbox)
 	if err != nil || names[name] == subscribed {
@@ -492,8 +492,8 @@ func subscribeName(tx *store.Tx, mailbox uint32, name string, subscribed bool) e
 	return tx.SetNameSubscribed(mailbox, name, subscribed)
 }
 
-// subscribedNames are the names without folders. An operation that changes several folders reads
-// them once.
+// subscribedNames returns the subscribed names without folders. An operation that changes several
+// folders reads them once.
 func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 	list, err := tx.Subscribed(mailbox)
 	names := make(map[string]bool, len(list))
@@ -503,8 +503,8 @@ func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 	return names, err
 }
 
-// moveSubscriptions has the names of a mailbox in the form of today before an operation that
-// changes many of them.
+// moveSubscriptions converts the subscriptions of a mailbox from the format of earlier versions,
+// before an operation that changes many of them.
 func (s *Service) moveSubscriptions(mailbox uint32) error {
 	old := false
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -518,9 +518,9 @@ func (s *Service) moveSubscriptions(mailbox uint32) error {
 	return s.Store.Update(func(tx *store.Tx) error { return tx.MoveSubscriptions(mailbox) })
 }
 
-// adopt says whether a folder that comes to a name is to be subscribed since the name was, and
-// forgets that of the name.
-func adopt(tx *store.Tx, mailbox uint32, name string, names map[string]bool) (bool, error) {
+// takeSubscription deletes the subscription of a name and reports whether there was one; the folder
+// that is created with the name takes it over.
+func takeSubscription(tx *store.Tx, mailbox uint32, name string, names map[string]bool) (bool, error) {
 	if !names[name] {
 		return false, nil
 	}

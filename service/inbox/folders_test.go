@@ -12,13 +12,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// user is who has logged in to a mailbox.
+// user returns the login of a mailbox.
 func userOf(mb *store.Mailbox) core.MailboxUser {
 	return core.MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email}
 }
 
-// TestRenameOfAFullTree renames as many folders as a mailbox may have, each to a name that is
-// subscribed to.
+// TestRenameOfAFullTree renames as many folders as a mailbox may have, each to a subscribed name.
 func TestRenameOfAFullTree(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -68,7 +67,7 @@ func TestRenameOfAFullTree(t *testing.T) {
 	if err != nil || len(names) != 1 || names[0] != "elsewhere" || subscribed != tree {
 		t.Errorf("%d folders are subscribed, and the names %v, %v", subscribed, names, err)
 	}
-	// Ten commands' worth of folders: half a minute of this is not allowed.
+	// As many folders as ten commands count: half a minute of such renames is refused.
 	for n := 2; ; n++ {
 		from, to := "new", "old"
 		if n%2 == 1 {
@@ -86,7 +85,7 @@ func TestRenameOfAFullTree(t *testing.T) {
 	}
 }
 
-// TestRefusedRenameOfInboxReadsNoMessages: what it costs does not grow with INBOX.
+// TestRefusedRenameOfInboxReadsNoMessages: the cost of a refusal does not grow with INBOX.
 func TestRefusedRenameOfInboxReadsNoMessages(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	d, ctx := i.AddDomain(i.Account, "example.test", nil), context.Background()
@@ -165,8 +164,8 @@ func TestFolderCommandsAreCounted(t *testing.T) {
 	}
 }
 
-// TestCopyOfManyIsAllOrNothing cuts a COPY of several transactions, by a full mailbox of UIDs and
-// by a crash.
+// TestCopyOfManyIsAllOrNothing interrupts a COPY of several transactions, once because the mailbox
+// has no UIDs left and once by a crash.
 func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -229,7 +228,7 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 	if n := intents(); n != 0 || int(before) != len(uids) {
 		t.Fatalf("%d intents and %d copies after a COPY", n, before)
 	}
-	// A crash after the first of its transactions.
+	// A crash after the first transaction of the copy.
 	i.Update(func(tx *store.Tx) error {
 		var part inbox.Copied
 		if err := i.Svc.Inbox.TransferBatch(tx, u, store.InboxID, uids[:inbox.PerTransfer], folder, false, &part); err != nil {

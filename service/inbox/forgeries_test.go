@@ -43,8 +43,8 @@ func sign(t *testing.T, key crypto.Signer, hash crypto.Hash, tags, from, body st
 	return "DKIM-Signature: " + field + base64.StdEncoding.EncodeToString(sig) + "\r\n"
 }
 
-// TestForgeriesAreNotTaken: with from_domain nobody gets a code of a message that DMARC does not
-// pass for that domain here, though nearly all of these land in INBOX.
+// TestForgeriesAreNotTaken: with from_domain, a waiting request never gets the code of a message
+// for which DMARC does not pass here, although nearly all of these messages land in INBOX.
 func TestForgeriesAreNotTaken(t *testing.T) {
 	t.Setenv("GODEBUG", "rsa1024min=0") // to make keys that nobody should have
 	r := newWaitRig(t, core.Config{Spam: core.Spam{TrustedSealers: []string{"list.test"}}})
@@ -100,7 +100,7 @@ func TestForgeriesAreNotTaken(t *testing.T) {
 		verified         string
 		taken            bool // with from_domain=bank.test
 	}{
-		// The domain's own mail, so that the others fail for their own reasons.
+		// The domain's own mail, to prove that the others fail for their own reasons.
 		{"its signature", "x@evil.test", byBank(ok) + letter(bank), stranger, "bank.test", true},
 		{"its address", "no-reply@bank.test", letter(bank), own, "bank.test", true},
 		{"of a domain below it", "x@evil.test", sign(t, key, crypto.SHA256, ok, "a@mail.bank.test", body) + letter("a@mail.bank.test"), stranger, "mail.bank.test", true},

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A key is a token or a credential that taints.
+// A key is a token or a password with a policy that taints.
 type key struct {
 	name string
 	who  core.Actor       // of a token; its TokenID is "" for a password
@@ -96,7 +96,7 @@ func newGateRig(t *testing.T) *gateRig {
 	return r
 }
 
-// clear has a key begin again.
+// clear clears a key's taint.
 func (r *gateRig) clear(k *key) {
 	h := agents.Holder{TokenID: k.id}
 	if !k.api() {
@@ -105,7 +105,7 @@ func (r *gateRig) clear(k *key) {
 	r.Update(func(tx *store.Tx) error { return h.Clear(tx) })
 }
 
-// arrives has a message come to a mailbox, and gives its UID.
+// arrives delivers a message to a mailbox and returns its UID.
 func (r *gateRig) arrives(mb *store.Mailbox, from string, cc ...string) uint32 {
 	r.T.Helper()
 	r.seq++
@@ -118,7 +118,7 @@ func (r *gateRig) arrives(mb *store.Mailbox, from string, cc ...string) uint32 {
 	return all[len(all)-1].UID
 }
 
-// read has a key read a message.
+// read lets a key read a message.
 func (r *gateRig) read(k *key, mb *store.Mailbox, folder string, uid uint32) error {
 	if k.api() {
 		_, err := r.Svc.Inbox.GetMessage(r.T.Context(), k.who, inbox.MessageIn{UserID: mb.ID, MessageID: core.UIDText(uid), Folder: folder})
@@ -135,7 +135,7 @@ func (r *gateRig) read(k *key, mb *store.Mailbox, folder string, uid uint32) err
 	return r.Svc.Inbox.ReadMessages(r.T.Context(), k.user, f, []uint32{uid})
 }
 
-// send has a key send a message from a mailbox by a door: send, draft or smtp.
+// send sends a message from a mailbox with a key, through one interface: send, draft or smtp.
 func (r *gateRig) send(k *key, mb *store.Mailbox, door string, in submit.SendEmailIn) error {
 	in.UserID, in.Subject, in.Text = mb.ID, "s", "t"
 	switch door {
@@ -170,8 +170,8 @@ func (r *gateRig) send(k *key, mb *store.Mailbox, door string, in submit.SendEma
 
 func isTainted(err error) bool { return servicetest.HasCode(err, "tainted") }
 
-// TestSixtyWaysOut: whatever two keys of one mailbox read and carry between them, and by which
-// door, mail reaches those alone who are among the people of every message that either has read.
+// TestSixtyWaysOut: whatever two keys of one mailbox read and pass to each other, through any
+// interface, their mail reaches only people of every message that either has read.
 func TestSixtyWaysOut(t *testing.T) {
 	r := newGateRig(t)
 	first := r.arrives(r.ann, "thief@evil.test", "mate@far.test")
@@ -245,7 +245,7 @@ func TestSixtyWaysOut(t *testing.T) {
 	r.onlyTo("mate@far.test")
 }
 
-// onlyTo looks whom the sending log names.
+// onlyTo checks the recipients in the sending log.
 func (r *gateRig) onlyTo(emails ...string) {
 	r.Update(func(tx *store.Tx) error {
 		for row := range store.Outgoings.All(tx) {
@@ -257,8 +257,8 @@ func (r *gateRig) onlyTo(emails ...string) {
 	})
 }
 
-// TestGateWalk walks at random over reading, moving, drafting, sending and clearing by all keys and
-// doors, beside a model of the one rule.
+// TestGateWalk performs random reads, moves, drafts, sends and clears with all keys and interfaces,
+// and compares with a model of the rule.
 func TestGateWalk(t *testing.T) {
 	steps, err := strconv.Atoi(os.Getenv("MAILSTEAD_GATE"))
 	if err != nil {

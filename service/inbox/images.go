@@ -21,26 +21,26 @@ import (
 )
 
 const (
-	imagePath  = "/session/image/" // where the links lead
-	innerImage = "cid:"            // before the place of an attachment, in the source of an image
+	imagePath  = "/session/image/" // the path that image links begin with
+	innerImage = "cid:"            // prefix of the source of an image within the message; the attachment's index follows
 
 	imageLife      = time.Hour
-	imageStep      = 5 * time.Minute // links that are made within one are the same, so that browsers keep the images
+	imageStep      = 5 * time.Minute // links made within the same step are identical, so that browsers cache the images
 	imageTimeout   = 10 * time.Second
 	imageLimit     = 5 << 20
 	imageRedirects = 3
-	imagesEach     = 8   // fetched at once for one account
-	imagesWaiting  = 200 // and wanted
-	imagesAtOnce   = 64  // fetched for all
-	imageHead      = 512 // bytes by which an image is known
+	imagesEach     = 8   // fetched at a time for one account
+	imagesWaiting  = 200 // requests of one account that wait to fetch
+	imagesAtOnce   = 64  // fetched at a time for all accounts
+	imageHead      = 512 // bytes from which the image type is detected
 	imageAgent     = "Mozilla/5.0 (compatible; image proxy)"
 )
 
-// An imageRef is what a link to an image says: which one, of which message, for how long.
+// An imageRef is the content of an image link: the image, its message, and when the link expires.
 type imageRef struct {
 	Account, Mailbox, Folder, UID string
 	Expires                       int64  // Unix seconds
-	Source                        string // https: URL, or cid: and the place among the attachments
+	Source                        string // an https: URL, or cid: and the index of the attachment
 }
 
 func (s *Service) imageExpiry() int64 { return s.Now().Truncate(imageStep).Add(imageLife).Unix() }
@@ -49,14 +49,15 @@ func (r imageRef) parts() []string {
 	return []string{r.Account, r.Mailbox, r.Folder, r.UID, strconv.FormatInt(r.Expires, 10), r.Source}
 }
 
-// imageToken is a link's text. It lets anybody who has it fetch this one image, since a frame
-// without an origin of its own sends no cookie.
+// imageToken returns the token of a link. Anybody who has the token can fetch this one image, since
+// the sandboxed frame has an opaque origin and sends no cookie.
 func (s *Service) imageToken(r imageRef) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(r.parts(), "\n")))
 	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("image", r.parts()...)[:16])
 }
 
-// readImageToken undoes imageToken. A wrong one is a 404, one that is over a 410.
+// readImageToken parses and verifies a token of imageToken. The error is not_found for an invalid
+// token, expired for one that has expired.
 func (s *Service) readImageToken(token string) (r imageRef, err error) {
 	wrong := core.Errorf("not_found", "There is no such image.")
 	text, _, _ := strings.Cut(token, ".")
@@ -76,16 +77,16 @@ func (s *Service) readImageToken(token string) (r imageRef, err error) {
 	return r, nil
 }
 
-// An Image is one to be shown: its kind is what its bytes say, and never one that could run
-// anything. MaxAge is for how long its link holds.
+// An Image is an image to be shown. Its content type is detected from its bytes, and is never one
+// that could run code. MaxAge is how long its link remains valid.
 type Image struct {
 	core.File
 	MaxAge time.Duration
 }
 
-// OpenImage opens the image of a link: out of its message, or fetched from where it lies, in at
-// most 10 seconds and up to 5 MiB, without telling there who wants it. What cannot be had, or is no
-// image, is a 422.
+// OpenImage opens the image of a link: an attachment of the message, or a remote image, fetched
+// within 10 seconds and up to 5 MiB, without revealing the reader to its host. The error is
+// image_unavailable if it cannot be fetched or is no image.
 func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
 	r, err := s.readImageToken(token)
 	if err != nil {
@@ -100,10 +101,10 @@ func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
 	kind := imageType(head[:n])
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) || kind == "" {
 		body.Close()
-		return nil, noImage(errors.New("it is no picture that can be shown"))
+		return nil, noImage(errors.New("the content is no image type that can be shown"))
 	}
 	out := &Image{MaxAge: time.Unix(r.Expires, 0).Sub(s.Now())}
-	out.File = core.File{ContentType: kind, Size: -1, Body: joined{io.MultiReader(bytes.NewReader(head[:n]), body), body}}
+	out.File = core.File{ContentType: kind, Size: -1, Body: readCloser{io.MultiReader(bytes.NewReader(head[:n]), body), body}}
 	return out, nil
 }
 
@@ -111,8 +112,8 @@ func noImage(cause error) *core.Error {
 	return core.Errorf("image_unavailable", "The image could not be fetched.").Because(cause)
 }
 
-// joined reads of one and closes the other.
-type joined struct {
+// readCloser reads from Reader and closes Closer.
+type readCloser struct {
 	io.Reader
 	io.Closer
 }
@@ -143,8 +144,8 @@ func (s *Service) openImage(ctx context.Context, r imageRef) (io.ReadCloser, err
 	return blobReader{msg.Open(o.blob, all[i].Part), o.blob}, nil
 }
 
-// imageType tells the images that browsers draw from points by their first bytes (WHATWG MIME
-// Sniffing 6.1, and AVIF); "" is anything else, drawings in SVG among them.
+// imageType returns the content type of a raster image by its first bytes (WHATWG MIME Sniffing
+// 6.1, and AVIF); "" for anything else, SVG included.
 func imageType(head []byte) string {
 	if len(head) >= 12 && string(head[4:8]) == "ftyp" {
 		if brand := string(head[8:12]); brand == "avif" || brand == "avis" {
@@ -181,7 +182,7 @@ func (s *Service) newImages() *images {
 	return &images{HTTP: client, spool: spool, slots: slots}
 }
 
-// Acquire waits for a slot of those who fetch; release gives it back.
+// Acquire waits for a slot for a fetch; release frees it.
 func (m *images) Acquire(ctx context.Context, account string) (release func(), err error) {
 	release, err = m.slots.Acquire(ctx, account)
 	if errors.Is(err, limit.ErrBusy) {
@@ -193,7 +194,7 @@ func (m *images) Acquire(ctx context.Context, account string) (release func(), e
 	return release, nil
 }
 
-// Fetch asks for an image with nothing in the request that tells of who wants it.
+// Fetch fetches an image with a request that does not reveal the reader.
 func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadCloser, error) {
 	waiting, cancel := context.WithTimeout(ctx, imageTimeout)
 	defer cancel()
@@ -213,11 +214,12 @@ func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadClos
 	})}, nil
 }
 
-// get fetches the whole image, so that its host is not kept waiting by whoever reads it here.
+// get downloads the whole image, so that a slow reader does not keep the connection to its host
+// open.
 func (m *images) get(ctx context.Context, to io.Writer, source string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
 	if err != nil {
-		return fmt.Errorf("image %s: %w", source, err)
+		return fmt.Errorf("fetch image %s: %w", source, err)
 	}
 	req.Header.Set("User-Agent", imageAgent)
 	req.Header.Set("Accept", "image/avif,image/webp,image/png,image/jpeg,image/gif")
@@ -227,15 +229,15 @@ func (m *images) get(ctx context.Context, to io.Writer, source string) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.ContentLength > imageLimit {
-		return fmt.Errorf("image %s: status %d, %d bytes", source, resp.StatusCode, resp.ContentLength)
+		return fmt.Errorf("fetch image %s: status %d, %d bytes", source, resp.StatusCode, resp.ContentLength)
 	}
 	if _, err := io.Copy(to, resp.Body); err != nil {
-		return fmt.Errorf("image %s: %w", source, err)
+		return fmt.Errorf("fetch image %s: %w", source, err)
 	}
 	return nil
 }
 
-// An imageBody reads an image, and gives its slot back when it is closed.
+// An imageBody reads an image and releases its slot when it is closed.
 type imageBody struct {
 	io.Reader
 	done func()

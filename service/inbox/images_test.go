@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// TestImageToken: a link is for one image of one message of one account, for an hour.
+// TestImageToken: a token is valid for one image of one message of one account, for an hour.
 func TestImageToken(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
 	ref := inbox.ImageRef{Account: "acc_1", Mailbox: "eu_1", UID: "7", Expires: i.Inbox.ImageExpiry(), Source: "https://a.example/b\nc"}
@@ -49,8 +49,8 @@ func TestImageToken(t *testing.T) {
 	}
 }
 
-// TestImagesAtOnce: an account fetches eight images at a time, waits for the others, and holds
-// nobody else up.
+// TestImagesAtOnce: an account fetches eight images at a time, makes the others wait, and does not
+// delay other accounts.
 func TestImagesAtOnce(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,8 @@ func TestImagesAtOnce(t *testing.T) {
 	})
 }
 
-// A stillHost answers each request with an image, whose bytes come as long as the request holds.
+// A stillHost answers each request with an image of zero bytes, readable until the request's
+// context ends.
 type stillHost struct{ bytes int64 }
 
 func (h stillHost) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -107,7 +108,7 @@ type readerOf func([]byte) (int, error)
 
 func (f readerOf) Read(p []byte) (int, error) { return f(p) }
 
-// TestSlowReadersHaveTheImage: how long a host elsewhere may take is not how long a phone may take.
+// TestSlowReadersHaveTheImage: the timeout for the host does not apply to a slow reader.
 func TestSlowReadersHaveTheImage(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestSlowReadersHaveTheImage(t *testing.T) {
 	})
 }
 
-// TestImagesWaiting: who wants too many at once is told so.
+// TestImagesWaiting: a request above the limit of waiting ones gets an error.
 func TestImagesWaiting(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
 	m := i.Inbox.NewImages()
@@ -160,7 +161,7 @@ func TestImagesWaiting(t *testing.T) {
 	}
 }
 
-// FuzzImageToken wants every text that we did not make to be refused.
+// FuzzImageToken: every text that is not one of our tokens is refused.
 func FuzzImageToken(f *testing.F) {
 	i := servicetest.Install(f, core.Config{}).Svc
 	whole := i.Inbox.ImageToken(inbox.ImageRef{Account: "acc_1", Mailbox: "eu_1", UID: "7", Expires: i.Inbox.ImageExpiry(), Source: "cid:1"})

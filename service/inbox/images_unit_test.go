@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestImageType: what a browser is told an image is comes from its first bytes, and is never more
-// than points.
+// TestImageType: the content type comes from the image's first bytes, and is always a raster
+// format.
 func TestImageType(t *testing.T) {
 	for head, want := range map[string]string{
 		"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff\xe0": "image/jpeg", "GIF89a...": "image/gif", "RIFF\x00\x00\x00\x00WEBPVP8 ": "image/webp",

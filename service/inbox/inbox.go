@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// InboxFilter is what lists of inboxes may be narrowed by. Days are UTC and inclusive.
+// InboxFilter narrows a list of messages. Days are UTC and inclusive.
 type InboxFilter struct {
 	DateFrom       string `query:"date_from"`      // The first day, UTC.
 	DateTo         string `query:"date_to"`        // The last day, UTC, with all of it.
@@ -42,7 +42,7 @@ type InboxFilter struct {
 	Folder string `query:"folder" max:"255" example:"inbox"`
 }
 
-// ListInboxIn is the query of list_inbox.
+// ListInboxIn is the request of list_inbox.
 type ListInboxIn struct {
 	Limit  *int   `query:"limit" example:"100"` // Maximum rows: 100 by default, at most 200.
 	Cursor string `query:"cursor"`              // Opaque: where the next page begins.
@@ -50,14 +50,14 @@ type ListInboxIn struct {
 	Mailbox string `query:"mailbox"` // The mailbox's address.
 }
 
-// ListEmailUserInboxIn is the query of list_email_user_inbox.
+// ListEmailUserInboxIn is the request of list_email_user_inbox.
 type ListEmailUserInboxIn struct {
 	page.Query
 	InboxFilter
 	UserID string `path:"user_id"`
 }
 
-// An InboxPage is a page of messages, and when external mail was last fetched.
+// An InboxPage is a page of messages, with the time when external mail was last fetched.
 type InboxPage struct {
 	page.Page[InboxMessage]
 	SyncedAt core.Time `json:"synced_at"`
@@ -71,7 +71,7 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 	}
 	l.operation, l.filters = "inbox", append(l.filters, in.Mailbox)
 	return l.page(func(tx *store.Tx) (core.Time, bool, error) {
-		if in.Mailbox == "" && who.MailboxID != "" { // whose folders have names of their own
+		if in.Mailbox == "" && who.MailboxID != "" { // only this mailbox's own folders can be named
 			mb, err := core.ReadMailbox(tx, who, who.MailboxID)
 			if err != nil {
 				return core.Time{}, false, err
@@ -88,7 +88,7 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 		}
 		mb, err := core.GetByEmail(tx, who, in.Mailbox)
 		if errors.Is(err, store.ErrNotFound) {
-			return core.Time{}, false, nil // a filter that nothing passes
+			return core.Time{}, false, nil // the filter matches no mailbox
 		}
 		if err != nil {
 			return core.Time{}, false, err
@@ -113,7 +113,8 @@ func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListE
 	})
 }
 
-// ofMailbox narrows a list to a folder of a mailbox, or to all but Junk and Trash.
+// ofMailbox narrows the list to a folder of a mailbox, or for "all" to every folder but Junk and
+// Trash.
 func (l *inboxList) ofMailbox(tx *store.Tx, mb *store.Mailbox, folder string) error {
 	folders, err := foldersToList(tx, mb, folder)
 	if err != nil {
@@ -125,9 +126,9 @@ func (l *inboxList) ofMailbox(tx *store.Tx, mb *store.Mailbox, folder string) er
 	return nil
 }
 
-// ofAccount narrows a list to a folder of each mailbox that has one of the name; some is false if
-// none has messages. The error is not_found where none has the folder, and mailbox_required where
-// they are too many to be merged.
+// ofAccount narrows the list to the folders of that name in all mailboxes; some is false if none of
+// them has messages. The error is not_found if no mailbox has the folder, and mailbox_required if
+// the folders are too many to be merged.
 func (l *inboxList) ofAccount(tx *store.Tx, folder string) (some bool, err error) {
 	inboxes := folder == "" || folder == roleInbox || strings.EqualFold(folder, InboxName)
 	if inboxes && l.who.SeesAll() {
@@ -162,23 +163,23 @@ func (l *inboxList) ofAccount(tx *store.Tx, folder string) (some bool, err error
 	return len(l.query.Folders) > 0, nil
 }
 
-// An inboxList is one page of messages that is to be read.
+// An inboxList reads one page of a list of messages.
 type inboxList struct {
-	s         *Service
-	who       core.Actor
-	operation string
-	filters   []string
-	cursor    string
-	query     store.InboxQuery
-	q         string
-	from      string
-	author    *tokenize.Matcher // nil: any
-	thread    string
-	threads   bool   // one row a conversation
-	domain    string // as it was asked for, then its id; "": any
-	builder   page.Builder[InboxMessage]
-	given     map[string]agents.Source           // by id: what is not withheld; nil: nobody asks
-	named     map[*ThreadSummary][]agents.Source // of conversations: the messages whose authors they name
+	s            *Service
+	who          core.Actor
+	operation    string
+	filters      []string
+	cursor       string
+	query        store.InboxQuery
+	q            string
+	from         string
+	author       *tokenize.Matcher // nil: any author
+	thread       string
+	threads      bool   // one row for each thread
+	domain       string // the domain as requested, later its ID; "": any
+	builder      page.Builder[InboxMessage]
+	shownSources map[string]agents.Source           // for a reader whom strangers' words taint: the sources of messages that are not withheld, by message ID; nil for other readers
+	namedSources map[*ThreadSummary][]agents.Source // likewise, for each thread: the sources of the messages whose authors its summary names
 }
 
 func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byDefault, most int) (*inboxList, error) {
@@ -205,7 +206,7 @@ func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byD
 		l.query.To = l.query.To.AddDate(0, 0, 1)
 	}
 	if who.Policy.Taint {
-		l.given, l.named = map[string]agents.Source{}, map[*ThreadSummary][]agents.Source{}
+		l.shownSources, l.namedSources = map[string]agents.Source{}, map[*ThreadSummary][]agents.Source{}
 	}
 	yes, no := true, false
 	if f.HasAttachments {
@@ -237,8 +238,8 @@ func parseDay(field, text string) (time.Time, error) {
 	return day, nil
 }
 
-// page reads the page in one snapshot. scope narrows the query, and says when what it covers was
-// synced; some is false if it covers nothing.
+// page reads the page in one snapshot. scope narrows the query and returns when the covered mail
+// was last synced; some is false if it covers nothing.
 func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err error)) (*InboxPage, error) {
 	position, err := page.Open(l.s.Core, l.who, l.operation, l.cursor, l.filters...)
 	if err != nil {
@@ -249,7 +250,7 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 		synced, some, err := scope(tx)
 		out.SyncedAt = synced
 		if some && err == nil && l.domain != "" {
-			some, err = l.within(tx)
+			some, err = l.narrowToDomain(tx)
 		}
 		if err != nil || !some {
 			return err
@@ -273,9 +274,10 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 	return out, l.read(out.Data)
 }
 
-// within finds the domain that the list is narrowed to, and its mailboxes, unless they are many;
-// some is false if the account has no such domain, or the domain no mailbox.
-func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
+// narrowToDomain resolves the domain that the list is narrowed to, and narrows the query to its
+// mailboxes unless they are too many; some is false if the account has no such domain, or the
+// domain has no mailbox.
+func (l *inboxList) narrowToDomain(tx *store.Tx) (some bool, err error) {
 	d, err := core.FindDomain(tx, l.who, l.domain)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -294,22 +296,22 @@ func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 			return true, nil
 		}
 	}
-	l.query.Folders = mailboxes // whose numbers are those of their INBOX
+	l.query.Folders = mailboxes // a mailbox has the same number as its INBOX
 	return len(mailboxes) > 0, nil
 }
 
-// walk fills the page. Messages of mailboxes that are being deleted, and those of other domains,
-// are passed over, a bounded number.
+// walk fills the page. It skips messages of mailboxes that are being deleted and of other domains,
+// at most maxSkipped of the latter.
 func (l *inboxList) walk(tx *store.Tx) error {
 	c, shown, scanned, passed := &l.builder, l.newView(tx), 0, 0
 	defer l.s.freeMessageView(shown)
-	threads := &threadList{l, tx, map[uint32]*threadBox{}}
+	threads := &threadList{l, tx, map[uint32]*threadMailbox{}}
 	for at := range tx.Inbox(l.query) {
-		if scanned == inboxScan || passed == inboxPass || len(c.Data) == c.Limit && !l.threads { // what follows may be of conversations on the page
+		if scanned == maxScanned || passed == maxSkipped || len(c.Data) == c.Limit && !l.threads { // with threads, go on: the next messages may belong to threads on the page
 			c.More = true
 			return nil
 		}
-		in, err := shown.covers(at.Num)
+		in, err := shown.inDomain(at.Num)
 		if err != nil {
 			return err
 		}
@@ -326,7 +328,7 @@ func (l *inboxList) walk(tx *store.Tx) error {
 		if ok && l.threads {
 			b, err := shown.folder(at.Num)
 			if err == nil {
-				m.Thread, ok, err = threads.of(b, at, &m)
+				m.Thread, ok, err = threads.summaryOf(b, at, &m)
 			}
 			if err != nil {
 				return err
@@ -342,8 +344,8 @@ func (l *inboxList) walk(tx *store.Tx) error {
 	return nil
 }
 
-// positionText is a position as cursors carry it; they are authenticated, so that inboxPosition
-// need not check.
+// positionText encodes a position for cursors. Cursors are authenticated, so that inboxPosition
+// need not validate it.
 func positionText(at store.InboxPos) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(at.Received.UnixMilli()))
@@ -363,7 +365,7 @@ func inboxPosition(text string) store.InboxPos {
 	}
 }
 
-// An InboxMessage is a message of an INBOX as lists show it. UID is the IMAP UID, MessageID the
+// An InboxMessage is a message as lists show it. UID is the IMAP UID, MessageID the Message-ID
 // header with brackets.
 type InboxMessage struct {
 	ID                string            `json:"id" words:"ours" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2-1793870000-17"` // Opaque.
@@ -383,7 +385,7 @@ type InboxMessage struct {
 	FromName          *string           `json:"from_name" words:"theirs"`
 	To                []string          `json:"to" words:"theirs"`
 	CC                []string          `json:"cc" words:"theirs"`
-	BCC               []string          `json:"bcc" words:"theirs"` // In Sent and Drafts: who gets a blind copy.
+	BCC               []string          `json:"bcc" words:"theirs"` // In Sent and Drafts: the blind copy recipients.
 	ReplyTo           []string          `json:"reply_to" words:"theirs"`
 	Subject           string            `json:"subject" words:"theirs"`
 	BodyPreview       string            `json:"body_preview" words:"theirs"` // The first 200 characters of the text.
@@ -400,15 +402,14 @@ type InboxMessage struct {
 	IsBounce          bool              `json:"is_bounce"`
 	Auth              InboxAuth         `json:"auth"`
 	OriginalMessageID *string           `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
-	AnsweredBy        *Answerer         `json:"answered_by"`                        // Who answered it last by the API or the dashboard.
-	// What the classifier of spam said when the message came; null for one that it was not asked
-	// about.
+	AnsweredBy        *Answerer         `json:"answered_by"`                        // Who last answered it through the API or the dashboard.
+	// The spam classifier's result when the message arrived; null if the classifier did not see it.
 	Spam     *SpamVerdict   `json:"spam"`
-	Withheld bool           `json:"withheld"`         // Its words are left out, since a stranger may have written them.
-	Thread   *ThreadSummary `json:"thread,omitempty"` // Of a list with threads=true: its conversation.
+	Withheld bool           `json:"withheld"`         // Its texts are left out, since a stranger may have written them.
+	Thread   *ThreadSummary `json:"thread,omitempty"` // In a list with threads=true: its conversation.
 }
 
-// bytes is about how long a message is as lists show it: what its author can make long.
+// bytes estimates the size of the message in an answer: the fields that its author can make long.
 func (m *InboxMessage) bytes() int {
 	n := len(m.From) + len(m.Subject) + len(m.BodyPreview) + len(m.MessageID)
 	for _, list := range [][]string{m.References, m.To, m.CC, m.BCC, m.ReplyTo} {
@@ -422,7 +423,7 @@ func (m *InboxMessage) bytes() int {
 	return n
 }
 
-// A SpamVerdict is what the classifier of spam said about a message when it came.
+// A SpamVerdict is the spam classifier's result for a message when it arrived.
 type SpamVerdict struct {
 	Score float64 `json:"score" example:"0.0312"` // From 0, which is wanted mail, to 1, which is spam.
 	// What the score means: wanted mail, unsure or spam. Spam goes to Junk, unless a rule moves it.
@@ -430,16 +431,16 @@ type SpamVerdict struct {
 	Reasons []SpamReason `json:"reasons"` // At most ten, the heaviest first.
 }
 
-// A SpamReason is what in a message speaks for spam, where Weight is positive, or against it.
+// A SpamReason is a property of a message that counts for spam, if Weight is positive, or against
+// it.
 type SpamReason struct {
-	Code string `json:"code" words:"ours" example:"word"`                                               // What kind of sign it is.
+	Code string `json:"code" words:"ours" example:"word"`                                               // The kind of property.
 	Text string `json:"text" words:"theirs" example:"The word \"invoice\" is frequent in wanted mail."` // For people; the text may change.
 	// How much it counts: above 0 for spam, below 0 against it.
 	Weight float64 `json:"weight" example:"-1.25"`
 }
 
-// spamVerdict reads what is kept in a Meta; nil for a message that the classifier was not asked
-// about.
+// spamVerdict parses Meta.Spam; nil for a message that was not classified.
 func spamVerdict(kept string) *SpamVerdict {
 	v := spam.Kept(kept)
 	if v == nil {
@@ -452,7 +453,7 @@ func spamVerdict(kept string) *SpamVerdict {
 	return out
 }
 
-// An InboxAttachment is one attachment; Index is its place in the path that downloads it.
+// An InboxAttachment is one attachment; Index is its number in the path that downloads it.
 type InboxAttachment struct {
 	Index       int     `json:"index"`
 	Filename    string  `json:"filename" words:"theirs"`
@@ -461,31 +462,31 @@ type InboxAttachment struct {
 	ContentID   *string `json:"content_id" words:"theirs"`
 }
 
-// InboxAuth is what the checks of the sender found when the message came.
+// InboxAuth is the result of the sender checks when the message arrived.
 type InboxAuth struct {
 	SPF   string `json:"spf" words:"ours"`
 	DKIM  string `json:"dkim" words:"ours"`
 	DMARC string `json:"dmarc" words:"ours"`
 
-	// Why DMARC passes and still does not prove that the author wrote what is shown here; null
-	// otherwise.
+	// Why DMARC passes but does not prove that the author wrote what is shown here; null otherwise.
 	Reason *string `json:"reason" words:"ours" example:"the field subject stands more than once" rare:"true"`
 
-	// What the author's domain asks to do with a message that DMARC refuses; null for others.
+	// What the author's domain asks receivers to do with a message that fails DMARC; null for
+	// others.
 	Policy *string `json:"dmarc_policy" enum:"none|quarantine|reject"`
-	// What DMARC said until RFC 9989, with the public suffix list and without sampling; it decides
-	// nothing. Null for mail that did not come from outside.
+	// The DMARC result by the rules before RFC 9989, with the public suffix list and without
+	// sampling; for information only. Null for mail that did not come from outside.
 	Former *FormerResult `json:"dmarc_rfc7489"`
 }
 
-// A FormerResult is what RFC 7489 says about a message.
+// A FormerResult is the DMARC result of a message by RFC 7489.
 type FormerResult struct {
 	Result string  `json:"result" words:"ours"`
 	Policy *string `json:"policy" enum:"none|quarantine|reject"`
 }
 
 func authOf(meta *store.Meta) InboxAuth {
-	out := InboxAuth{SPF: orNone(meta.SPF), DKIM: orNone(meta.DKIM), DMARC: orNone(meta.DMARC), Reason: core.OrNull(lackingOf(meta))}
+	out := InboxAuth{SPF: orNone(meta.SPF), DKIM: orNone(meta.DKIM), DMARC: orNone(meta.DMARC), Reason: core.OrNull(unprovenReason(meta))}
 	if kept := strings.Split(meta.Judged, " "); len(kept) == 3 {
 		out.Policy = core.OrNull(kept[0])
 		out.Former = &FormerResult{kept[1], core.OrNull(kept[2])}
@@ -493,33 +494,32 @@ func authOf(meta *store.Meta) InboxAuth {
 	return out
 }
 
-// A messageView turns rows into InboxMessages. It remembers the folders of a page, which are few,
-// by their numbers.
+// A messageView turns rows into InboxMessages. It caches the folders of a page by their numbers.
 type messageView struct {
 	tx      *store.Tx
-	domain  string // whose mailboxes alone count; "": all
+	domain  string // only mailboxes of this domain are shown; "": all
 	folders map[uint32]viewedFolder
 
-	// Of a list for a reader whom strangers' words taint: which are withheld, and by the ids of
-	// messages those that are not. nil: for others.
-	withholds func(*agents.Source) (bool, error)
-	given     map[string]agents.Source
+	// For a reader whom strangers' words taint: withholds reports whether a message is withheld,
+	// and given collects the sources of the others by message ID. Both are nil for other readers.
+	withholds    func(*agents.Source) (bool, error)
+	shownSources map[string]agents.Source
 
-	meta        store.Meta // of the message that is shown
-	structure   *msg.View  // the same
+	meta        store.Meta // of the last message shown
+	structure   *msg.View  // of the last message shown
 	envelope    *msg.EnvelopeView
 	attachments []msg.Attachment
-	text        []byte // one that is being made
+	text        []byte // buffer for a text that is being built
 	texts       strings.Builder
 }
 
 type viewedFolder struct {
 	mailbox *store.Mailbox
 	folder  *Folder
-	ids     string // what the ids of its messages begin with
+	ids     string // prefix of the IDs of its messages
 }
 
-// newMessageView makes one, which is freed before the transaction ends.
+// newMessageView returns a messageView. It must be freed before the transaction ends.
 func (s *Service) newMessageView(tx *store.Tx) *messageView {
 	structure, ok := s.structures.Get().(*msg.View)
 	if !ok {
@@ -533,12 +533,12 @@ func (s *Service) freeMessageView(w *messageView) {
 	s.structures.Put(w.structure)
 }
 
-// newView shows what the list covers.
+// newView returns a messageView with the list's domain and its reader's limits.
 func (l *inboxList) newView(tx *store.Tx) *messageView {
 	w := l.s.newMessageView(tx)
 	w.domain = l.domain
-	if l.given != nil {
-		w.given = l.given
+	if l.shownSources != nil {
+		w.shownSources = l.shownSources
 		w.withholds = func(words *agents.Source) (bool, error) {
 			return l.s.agents.Withholds(tx, l.who.AccountID, &l.who.Policy, words)
 		}
@@ -546,8 +546,8 @@ func (l *inboxList) newView(tx *store.Tx) *messageView {
 	return w
 }
 
-// covers reports whether the folder of a number is of the domain that counts.
-func (w *messageView) covers(num uint32) (bool, error) {
+// inDomain reports whether the folder with that number belongs to the view's domain.
+func (w *messageView) inDomain(num uint32) (bool, error) {
 	if w.domain == "" {
 		return true, nil
 	}
@@ -555,7 +555,7 @@ func (w *messageView) covers(num uint32) (bool, error) {
 	return err == nil && b.mailbox.DomainID == w.domain, err
 }
 
-// folder gives the folder of a number.
+// folder returns the folder with that number.
 func (w *messageView) folder(num uint32) (viewedFolder, error) {
 	if b, ok := w.folders[num]; ok {
 		return b, nil
@@ -563,7 +563,7 @@ func (w *messageView) folder(num uint32) (viewedFolder, error) {
 	mailbox, id := w.tx.FolderOfNum(num)
 	mb, err := store.MailboxByNum.Read(w.tx, store.NumKey(mailbox))
 	if err != nil {
-		return viewedFolder{}, fmt.Errorf("mailbox number %d: %w", mailbox, err)
+		return viewedFolder{}, fmt.Errorf("read mailbox number %d: %w", mailbox, err)
 	}
 	f, err := w.tx.Folder(mailbox, id)
 	if err != nil {
@@ -573,7 +573,7 @@ func (w *messageView) folder(num uint32) (viewedFolder, error) {
 	return w.folders[num], nil
 }
 
-// message reads and shows one message; ok is false for those of a mailbox that is being deleted.
+// message reads and shows one message; ok is false if its mailbox is being deleted.
 func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
 	b, err := w.folder(at.Num)
 	if err != nil || b.mailbox.Gone() {
@@ -586,7 +586,7 @@ func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err
 	return w.row(at.Num, m)
 }
 
-// row shows the message of a row of the folder of a number, as message does.
+// row is message for a row of the folder num that the caller has read.
 func (w *messageView) row(num uint32, m *store.Message) (out InboxMessage, ok bool, err error) {
 	b, err := w.folder(num)
 	if err != nil || b.mailbox.Gone() {
@@ -599,7 +599,7 @@ func (w *messageView) row(num uint32, m *store.Message) (out InboxMessage, ok bo
 	return out, true, err
 }
 
-// show gives a message whole.
+// show returns a message with nothing withheld.
 func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, error) {
 	meta := &w.meta
 	if err := w.tx.ReadMeta(meta, m); err != nil {
@@ -611,7 +611,7 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 	}
 	parts, err := w.structure.Parts(meta.Structure)
 	if err != nil {
-		return InboxMessage{}, fmt.Errorf("structure of message %d of %s: %w", m.UID, b.mailbox.Email, err)
+		return InboxMessage{}, fmt.Errorf("decode structure of message %d of %s: %w", m.UID, b.mailbox.Email, err)
 	}
 	id := b.ids + core.UIDText(m.UID)
 	out := InboxMessage{
@@ -643,8 +643,8 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 	return out, nil
 }
 
-// emailID names a message as IMAP does (RFC 8474): copies of it, wherever they are moved, have the
-// same one. It is a digest of what goes along with it.
+// emailID returns the EMAILID of a message (RFC 8474): copies have the same, in any folder. It is a
+// digest of fields that a copy keeps.
 func emailID(m *store.Message, meta *store.Meta) string {
 	h := sha256.New()
 	h.Write(meta.Structure)
@@ -679,7 +679,7 @@ func (w *messageView) addEnvelope(out *InboxMessage, e *msg.EnvelopeView) {
 	}
 }
 
-// addressTexts leaves out what only begins or ends a group.
+// addressTexts leaves out group markers.
 func (w *messageView) addressTexts(list []msg.AddressView) []string {
 	out := make([]string, 0, len(list))
 	for i := range list {
@@ -697,8 +697,8 @@ func (w *messageView) addressText(a *msg.AddressView) string {
 	return w.copied(w.text)
 }
 
-// copied is a text that stays when the transaction ends. Many share one piece of memory, which
-// spares an allocation for each.
+// copied returns a copy of text that stays valid after the transaction. Copies share larger buffers
+// to save allocations.
 func (w *messageView) copied(text []byte) string {
 	if size := w.texts.Cap(); size-w.texts.Len() < len(text) {
 		w.texts = strings.Builder{}
@@ -709,7 +709,7 @@ func (w *messageView) copied(text []byte) string {
 	return w.texts.String()[begin:]
 }
 
-// withoutGroups leaves out what only begins or ends a group.
+// withoutGroups leaves out group markers.
 func withoutGroups(list []msg.Address) []msg.Address {
 	out := make([]msg.Address, 0, len(list))
 	for _, a := range list {

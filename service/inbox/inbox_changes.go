@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// MessageMarks are what messages are marked: nil leaves a mark as it is.
+// MessageMarks are the marks to set on messages; nil leaves a mark unchanged.
 type MessageMarks struct {
 	IsRead    *bool `json:"is_read" alias:"read"`
 	IsFlagged *bool `json:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
@@ -28,7 +28,7 @@ func (m MessageMarks) check() error {
 	return nil
 }
 
-// apply gives the flags that a message has then.
+// apply returns the flags after the change.
 func (m MessageMarks) apply(flags Flags) Flags {
 	for flag, want := range map[Flags]*bool{FlagSeen: m.IsRead, FlagFlagged: m.IsFlagged} {
 		switch {
@@ -42,12 +42,12 @@ func (m MessageMarks) apply(flags Flags) Flags {
 	return flags
 }
 
-// remote is the same for a server elsewhere.
+// remote returns the same change for an external server.
 func (m MessageMarks) remote() pull.FlagChange {
 	return pull.FlagChange{Seen: m.IsRead, Flagged: m.IsFlagged}
 }
 
-// summary says what was done.
+// summary describes the change for people.
 func (m MessageMarks) summary() string {
 	var done []string
 	for _, is := range []struct {
@@ -65,19 +65,19 @@ func (m MessageMarks) summary() string {
 	return "The message is marked " + strings.Join(done, " and ") + "."
 }
 
-// MarkMessageIn is mark_message.
+// MarkMessageIn is the request of mark_message.
 type MarkMessageIn struct {
 	MessageIn
 	MessageMarks
 }
 
-// MarkInboxMessageIn is mark_inbox_message.
+// MarkInboxMessageIn is the request of mark_inbox_message.
 type MarkInboxMessageIn struct {
 	InboxMessageIn
 	MessageMarks
 }
 
-// MessageMarked says how a message is marked now. MessageID is the UID.
+// MessageMarked says how a message is marked after the change. MessageID is the UID.
 type MessageMarked struct {
 	Message   string `json:"message" words:"ours" example:"The message is marked as read."` // For people; the text may change.
 	MessageID string `json:"message_id" words:"ours" example:"17"`                          // The IMAP UID; the same as uid.
@@ -87,8 +87,8 @@ type MessageMarked struct {
 	IsFlagged bool   `json:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
 }
 
-// MarkMessage marks a message of a mailbox read or unread, flagged or not, one of an external
-// mailbox on its server first.
+// MarkMessage marks a message read or unread, flagged or not. A message of an external mailbox is
+// marked on its server first.
 func (s *Service) MarkMessage(ctx context.Context, who core.Actor, in MarkMessageIn) (*MessageMarked, error) {
 	return s.mark(ctx, in.by(who), in.MessageMarks)
 }
@@ -115,7 +115,7 @@ func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks)
 		}
 		m.Flags = marked[m.UID]
 	} else {
-		m, err = s.markHere(p, marks)
+		m, err = s.markLocal(p, marks)
 	}
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks)
 	}, nil
 }
 
-func (s *Service) markHere(p messagePicker, marks MessageMarks) (m *store.Message, err error) {
+func (s *Service) markLocal(p messagePicker, marks MessageMarks) (m *store.Message, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		var mb *store.Mailbox
 		mb, _, m, err = p.find(tx)
@@ -142,7 +142,7 @@ func (s *Service) markHere(p messagePicker, marks MessageMarks) (m *store.Messag
 	return m, err
 }
 
-// MessageDeleted says that a message is gone, or, with Folder and NewUID, that it is in Trash.
+// MessageDeleted says that a message was deleted or, if Folder and NewUID are set, moved to Trash.
 // MessageID is the UID.
 type MessageDeleted struct {
 	Message   string  `json:"message" words:"ours" example:"The message is deleted."` // For people; the text may change.
@@ -150,7 +150,7 @@ type MessageDeleted struct {
 	UID       string  `json:"uid" words:"ours"`                                       // The IMAP UID.
 	Mailbox   string  `json:"mailbox" words:"ours"`                                   // The mailbox's address.
 	Folder    *string `json:"folder,omitempty" words:"theirs" known:"folders"`
-	NewUID    *string `json:"new_uid,omitempty" words:"ours"` // Its UID there.
+	NewUID    *string `json:"new_uid,omitempty" words:"ours"` // Its UID in that folder.
 }
 
 // DeleteMessageIn is the request of delete_message.
@@ -165,8 +165,8 @@ type DeleteInboxMessageIn struct {
 	To string `query:"to" enum:"trash|"` // `trash` moves the message to Trash. Without it, and in Trash, it is deleted for good.
 }
 
-// DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server
-// first; with to=trash it moves it to Trash, unless it is there already.
+// DeleteMessage deletes a message for good; a message of an external mailbox is deleted on its
+// server first. With to=trash it moves the message to Trash, unless it is there already.
 func (s *Service) DeleteMessage(ctx context.Context, who core.Actor, in DeleteMessageIn) (*MessageDeleted, error) {
 	return s.deleteMessage(ctx, who, in.by(who), in.To == roleTrash)
 }
@@ -176,8 +176,8 @@ func (s *Service) DeleteInboxMessage(ctx context.Context, who core.Actor, in Del
 	return s.deleteMessage(ctx, who, in.by(who), in.To == roleTrash)
 }
 
-// DeletesForGood reports whether DeleteMessage deletes the message for good: without to=trash, and
-// one that lies in Trash or on another server.
+// DeletesForGood reports whether DeleteMessage would delete the message for good: without to=trash,
+// or if the message is in Trash or on an external server.
 func (s *Service) DeletesForGood(who core.Actor, in DeleteMessageIn) (bool, error) {
 	return s.deletesForGood(in.by(who), in.To == roleTrash)
 }
@@ -211,9 +211,9 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 		if err != nil || out != nil {
 			return out, err
 		}
-		err = s.deleteHere(who, p)
+		err = s.deleteLocal(who, p)
 	default:
-		err = s.deleteHere(who, p)
+		err = s.deleteLocal(who, p)
 	}
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 	return &MessageDeleted{Message: "The message is deleted.", UID: core.UIDText(m.UID), MessageID: core.UIDText(m.UID), Mailbox: mb.Email}, nil
 }
 
-// moveToTrash moves a message to Trash; nil says that it is there.
+// moveToTrash moves a message to Trash. It returns nil if the message is there already.
 func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDeleted, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		out = nil
@@ -229,7 +229,7 @@ func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDele
 		if err != nil || roleOf(f) == roleTrash {
 			return err
 		}
-		trash, err := ofRole(tx, mb, roleTrash)
+		trash, err := ensureRoleFolder(tx, mb, roleTrash)
 		if err != nil {
 			return err
 		}
@@ -246,7 +246,7 @@ func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDele
 	return out, err
 }
 
-// moveOne moves a message into another folder of its mailbox, as MOVE of IMAP does.
+// moveOne moves a message into another folder of its mailbox, like IMAP MOVE.
 func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to *Folder) (*store.Message, error) {
 	if m.Folder == to.ID {
 		return m, nil
@@ -259,7 +259,7 @@ func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *st
 	if err != nil {
 		return nil, err
 	}
-	if err := mayMove(tx, taint, m, from, to); err != nil {
+	if err := checkTaintedMove(tx, taint, m, from, to); err != nil {
 		return nil, err
 	}
 	s.changed(tx, mb.Num)
@@ -273,7 +273,7 @@ func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *st
 	return copies[0], tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
 }
 
-// movedBits are the bits of what somebody copies or moves, of which tainted keys get none.
+// movedBits returns the bits for messages that a caller copies or moves; none for a tainted caller.
 func movedBits(taint *store.Taint) store.Bits {
 	if taint != nil {
 		return 0
@@ -281,7 +281,8 @@ func movedBits(taint *store.Taint) store.Bits {
 	return store.BitMoved
 }
 
-// copied keeps what a message that is copied or moved into another folder is from then on.
+// copied updates a copy for its new folder: Drafts marks it as drafted, and the spam classifier
+// learns from it unless the caller is tainted.
 func (s *Service) copied(tx *store.Tx, accountID string, taint *store.Taint, from, to *Folder, m, copied *store.Message) error {
 	if roleOf(to) == roleDrafts {
 		if err := tx.SetDrafted(copied); err != nil {
@@ -289,13 +290,13 @@ func (s *Service) copied(tx *store.Tx, accountID string, taint *store.Taint, fro
 		}
 	}
 	if taint != nil {
-		return nil // it teaches nothing
+		return nil // the classifier must not learn from it
 	}
 	return s.learnMove(tx, accountID, from, to, m, copied)
 }
 
-// learnMove has the account's classifier of spam learn from a message that is copied or moved into
-// another folder. Both the message and its copy remember what it was counted as.
+// learnMove lets the account's spam classifier learn from a message that is copied or moved to
+// another folder. The message and its copy both record what it was learned as.
 func (s *Service) learnMove(tx *store.Tx, accountID string, from, to *Folder, m, copied *store.Message) error {
 	move := spam.Move{FromJunk: roleOf(from) == roleJunk, ToJunk: roleOf(to) == roleJunk, ToTrash: roleOf(to) == roleTrash}
 	taught, err := s.spam.Moved(tx, accountID, copied, move)
@@ -305,7 +306,7 @@ func (s *Service) learnMove(tx *store.Tx, accountID string, from, to *Folder, m,
 	return tx.SetTaught(m, taught)
 }
 
-func (s *Service) deleteHere(who core.Actor, p messagePicker) error {
+func (s *Service) deleteLocal(who core.Actor, p messagePicker) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		mb, _, m, err := p.find(tx)
 		if err == nil {
@@ -319,7 +320,7 @@ func (s *Service) deleteHere(who core.Actor, p messagePicker) error {
 	})
 }
 
-// AuditDeleted writes the audit row of messages of a mailbox that a request has deleted.
+// AuditDeleted writes the audit row for messages of a mailbox that a request has deleted.
 func AuditDeleted(tx *store.Tx, who core.Actor, mb *store.Mailbox, uids ...uint32) error {
 	if len(uids) == 1 {
 		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: core.UIDText(uids[0]), Name: mb.Email})
@@ -338,10 +339,10 @@ func (r MessageRef) inInbox() bool {
 	return r.Folder == "" || r.Folder == roleInbox || strings.EqualFold(r.Folder, InboxName)
 }
 
-// A MessageError says why a message was not changed.
+// A MessageError is why a message was not changed.
 type MessageError struct {
 	UID     string `json:"uid" words:"ours"`                                // The IMAP UID.
-	Mailbox string `json:"mailbox" words:"ours" example:"anna@example.com"` // As it was given.
+	Mailbox string `json:"mailbox" words:"ours" example:"anna@example.com"` // As given in the request.
 	Error   string `json:"error" words:"theirs" example:"There is no such message."`
 	Code    string `json:"code" words:"ours" example:"not_found"` // A code of errors, or external_mailbox: its messages cannot be moved here.
 }
@@ -351,16 +352,15 @@ type BulkDeleteMessagesIn struct {
 	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
 }
 
-// MessagesDeleted counts what is gone, and says why the rest is not.
+// MessagesDeleted counts the deleted messages and lists the errors of the others.
 type MessagesDeleted struct {
 	Deleted int            `json:"deleted"`
 	Failed  int            `json:"failed"`
 	Errors  []MessageError `json:"errors"`
 }
 
-// BulkDeleteMessages deletes up to 200 messages for good, those of external mailboxes on their
-// servers first; what is not there, or on a server that does not answer, does not hold up the
-// others.
+// BulkDeleteMessages deletes up to 200 messages for good; those of external mailboxes on their
+// servers first. A missing message, or a server that does not answer, does not stop the others.
 func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
 		audited: true,
@@ -384,8 +384,8 @@ type BulkMarkMessagesIn struct {
 	Junk *bool `json:"junk" example:"true"` // true moves the messages to Junk, false back to the inbox.
 }
 
-// MessagesMarked counts the messages that were marked, says why others were not, and, for junk,
-// where the messages are now.
+// MessagesMarked counts the marked messages, lists the errors of the others and, for junk, where
+// the messages are now.
 type MessagesMarked struct {
 	Marked  int            `json:"marked"`
 	Failed  int            `json:"failed"`
@@ -393,9 +393,9 @@ type MessagesMarked struct {
 	Results *[]MovedResult `json:"results,omitempty"`
 }
 
-// BulkMarkMessages marks up to 200 messages read or unread, flagged or not, those of external
-// mailboxes on their servers first; what is not there, or on a server that does not answer, does
-// not hold up the others. One that is marked so already counts as marked.
+// BulkMarkMessages marks up to 200 messages read or unread, flagged or not; those of external
+// mailboxes on their servers first. A missing message, or a server that does not answer, does not
+// stop the others. A message that already has the marks counts as marked.
 func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkMarkMessagesIn) (*MessagesMarked, error) {
 	if in.Junk == nil {
 		if err := in.check(); err != nil {
@@ -404,7 +404,7 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 	}
 	var results []MovedResult
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
-		repeats: true, begin: func() { results = []MovedResult{} }, stays: in.Junk != nil,
+		allowsRepeats: true, begin: func() { results = []MovedResult{} }, refusesExternal: in.Junk != nil,
 		local: func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error {
 			if err := tx.SetFlags(m, in.apply(m.Flags), m.Keywords); err != nil || in.Junk == nil {
 				return err
@@ -430,25 +430,26 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 	return out, nil
 }
 
-// changesAtOnce is how many external mailboxes a request changes at a time.
+// changesAtOnce is how many external mailboxes one request changes at a time.
 const changesAtOnce = 8
 
-// A bulkChange is what a request does to each of the messages that it names.
+// A bulkChange is the change that a request makes to each message that it names.
 type bulkChange struct {
-	repeats bool // naming a message twice is no mistake
-	audited bool // in a row for all that is stored here; remote audits each mailbox
-	stays   bool // messages of external mailboxes stay where they are: that is an error
+	allowsRepeats   bool // a message may be named more than once
+	audited         bool // one audit row covers all messages stored here; remote writes one for each mailbox
+	refusesExternal bool // messages of external mailboxes cannot be moved: report an error for them
 
-	begin func() // is called when local begins anew; nil: nothing is to do
-	// local changes one that is stored here; an *Error says why that cannot be.
+	begin func() // called at each start of the transaction, which may be repeated; may be nil
+	// local changes a message that is stored here; an *Error says why it cannot be changed.
 	local func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error
-	// remote changes some on the server of their mailbox, and says which it left as they were.
+	// remote changes messages on the server of their mailbox. kept holds the errors of those that
+	// it did not change.
 	remote func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
 }
 
-// changeMany changes the messages, all that are stored here in one transaction and then those of
-// external mailboxes on their servers. It counts those that were changed, and says why the others
-// were not.
+// changeMany changes the messages: first those stored here, in one transaction, then those of
+// external mailboxes on their servers. It counts the changed messages and returns the errors of the
+// others.
 func (s *Service) changeMany(ctx context.Context, who core.Actor, refs []MessageRef, c bulkChange) (done int, failed []MessageError, err error) {
 	if err := checkRefs(refs); err != nil {
 		return 0, nil, err
@@ -512,8 +513,7 @@ func checkRefs(refs []MessageRef) error {
 	return nil
 }
 
-// groupRefs puts what is in one mailbox side by side, in the order in which the mailboxes come
-// first.
+// groupRefs groups the references by mailbox, in the order in which the mailboxes first occur.
 func groupRefs(refs []MessageRef) [][]MessageRef {
 	var out [][]MessageRef
 	at := map[string]int{}
@@ -529,12 +529,12 @@ func groupRefs(refs []MessageRef) [][]MessageRef {
 	return out
 }
 
-// failed is what is said of a message that was not changed.
+// failed returns the error of a message that was not changed.
 func (r MessageRef) failed(why *core.Error) MessageError {
 	return MessageError{r.UID, r.Mailbox, why.Message, why.Code}
 }
 
-// changeGroup changes messages of one mailbox that is here.
+// changeGroup changes messages of one mailbox that is stored here.
 func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (mb *store.Mailbox, done int, failed []MessageError, err error) {
 	mb, err = byMailbox(who, group[0].Mailbox)(tx)
 	if e, ours := core.AsError(err); ours {
@@ -564,11 +564,11 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 	return mb, done, failed, nil
 }
 
-// A remoteGroup is what a request asks of one external mailbox.
+// A remoteGroup is the messages of one external mailbox that a request names.
 type remoteGroup struct {
 	mailbox *store.Mailbox
-	refs    []remoteRef // that are stored
-	uids    []uint32    // theirs, each once
+	refs    []remoteRef // the messages that are stored here
+	uids    []uint32    // their UIDs, without duplicates
 	failed  []MessageError
 	done    int
 }
@@ -578,8 +578,8 @@ type remoteRef struct {
 	uid uint32
 }
 
-// remotePart is a group of messages of an external mailbox, with those that are not there set
-// aside; nil for others.
+// remotePart returns the group of an external mailbox, with errors for messages that do not exist;
+// nil for other mailboxes.
 func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (*remoteGroup, error) {
 	mb, err := byMailbox(who, group[0].Mailbox)(tx)
 	if _, ours := core.AsError(err); ours || err == nil && mb.External == nil {
@@ -591,13 +591,13 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) 
 	g := &remoteGroup{mailbox: mb}
 	seen := map[uint32]bool{}
 	for _, r := range group {
-		if c.stays || !r.inInbox() {
+		if c.refusesExternal || !r.inInbox() {
 			g.failed = append(g.failed, r.failed(core.Errorf("external_mailbox", "The mail of %s is hosted elsewhere: move its messages there.", mb.Email)))
 			continue
 		}
 		n, err := strconv.ParseUint(r.UID, 10, 32)
 		uid := uint32(n)
-		if err == nil && (c.repeats || !seen[uid]) {
+		if err == nil && (c.allowsRepeats || !seen[uid]) {
 			_, err = tx.Message(mb.Num, store.InboxID, uid)
 		} else {
 			err = store.ErrNotFound
@@ -618,7 +618,8 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) 
 	return g, nil
 }
 
-// changeRemote changes messages of external mailboxes on their servers, some mailboxes at a time.
+// changeRemote changes messages of external mailboxes on their servers, changesAtOnce mailboxes at
+// a time.
 func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
 	var all errgroup.Group
 	all.SetLimit(changesAtOnce)
@@ -631,7 +632,7 @@ func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
 			return nil
 		})
 	}
-	_ = all.Wait() // each group keeps its own errors
+	_ = all.Wait() // each group has its own errors
 }
 
 func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
@@ -648,8 +649,8 @@ func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
 	}
 }
 
-// findExternal is find in a snapshot of its own; external says that the message is to be changed on
-// its server.
+// findExternal is find in its own snapshot; external reports whether the message must be changed on
+// an external server.
 func (s *Service) findExternal(p messagePicker) (mb *store.Mailbox, f *Folder, m *store.Message, external bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		mb, f, m, err = p.find(tx)

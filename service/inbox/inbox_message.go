@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// bodyShown is how many bytes of a message's text, and of its HTML, an answer holds.
+// bodyShown is how many bytes of a message's text, and of its HTML, an answer contains.
 const bodyShown = 1 << 20
 
 // MessageIn names a message of a mailbox by its UID in a folder.
@@ -37,7 +37,7 @@ type InboxMessageIn struct {
 	Folder    string `query:"folder" max:"255" example:"inbox"` // A role (`inbox sent drafts junk trash archive`) or an IMAP name; the inbox unless given.
 }
 
-// A MessageDetail is a message with what people read of it. HTML is safe to show.
+// A MessageDetail is a message with its readable content. HTML is safe to show.
 type MessageDetail struct {
 	InboxMessage
 	Text *string `json:"text" words:"theirs"`
@@ -58,7 +58,7 @@ type MessageHeader struct {
 	Value string `json:"value" words:"theirs" example:"Your order"`
 }
 
-// A boxPicker finds the mailbox that a request is about. It is not to be changed.
+// A boxPicker finds the mailbox of a request. The mailbox is shared and must not be changed.
 type boxPicker func(tx *store.Tx) (*store.Mailbox, error)
 
 func byUserID(who core.Actor, id string) boxPicker {
@@ -79,7 +79,7 @@ func byMailbox(who core.Actor, email string) boxPicker {
 	}
 }
 
-// A messagePicker finds the message that a request is about.
+// A messagePicker finds the message of a request.
 type messagePicker struct {
 	box    boxPicker
 	folder string // a role or an IMAP name
@@ -94,7 +94,7 @@ func (in InboxMessageIn) by(who core.Actor) messagePicker {
 	return messagePicker{byMailbox(who, in.Mailbox), in.Folder, in.MessageID}
 }
 
-// find gives the mailbox, the folder and the message.
+// find returns the mailbox, the folder and the message.
 func (p messagePicker) find(tx *store.Tx) (*store.Mailbox, *Folder, *store.Message, error) {
 	mb, err := p.box(tx)
 	if err != nil {
@@ -115,17 +115,17 @@ func (p messagePicker) find(tx *store.Tx) (*store.Mailbox, *Folder, *store.Messa
 	return mb, f, m, err
 }
 
-// An opened message is what one snapshot said of it, with its bytes.
+// An openedMessage is a message as one snapshot shows it, with its bytes.
 type openedMessage struct {
-	shown InboxMessage
-	root  *msg.Part
-	blob  *store.Blob
-	words agents.Source
+	shown  InboxMessage
+	root   *msg.Part
+	blob   *store.Blob
+	source agents.Source
 
 	keywords []string
 }
 
-// openMessage reads a message's rows and opens its bytes, which the caller closes.
+// openMessage reads a message's rows and opens its bytes. The caller closes them.
 func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 	o := &openedMessage{}
 	var ref store.BlobRef
@@ -145,7 +145,7 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 		if err != nil {
 			return err
 		}
-		o.words = w.source(b, m, o.shown.ThreadID)
+		o.source = w.source(b, m, o.shown.ThreadID)
 		o.root, err = msg.DecodePart(w.meta.Structure)
 		return err
 	})
@@ -156,8 +156,8 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 	return o, err
 }
 
-// ReadStored opens a message for whoever may read it, and gives what the classifier of spam said
-// about it. The caller closes the blob.
+// ReadStored opens a message and returns the spam classifier's result for it. It does not taint the
+// reader. The caller closes the blob.
 func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Blob, *SpamVerdict, error) {
 	o, err := s.openMessage(in.by(who))
 	if err != nil {
@@ -177,20 +177,20 @@ func (s *Service) GetInboxMessage(_ context.Context, who core.Actor, in InboxMes
 }
 
 func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail, error) {
-	o, err := s.openFor(who, p)
+	o, err := s.openToRead(who, p)
 	if err != nil {
 		return nil, err
 	}
 	defer o.blob.Close()
 	body, err := msg.ReadRawBody(o.blob, o.root, bodyShown)
 	if err != nil {
-		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
+		return nil, fmt.Errorf("read message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
 	headers, err := msg.Headers(o.blob, o.root)
 	if err != nil {
-		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
+		return nil, fmt.Errorf("read message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
-	proven, err := s.readsAsProven(who, &o.words)
+	proven, err := s.readsAsProven(who, &o.source)
 	if err != nil {
 		return nil, err
 	}
@@ -212,14 +212,14 @@ func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail
 	}
 	out.Invitation, err = invitationOf(o)
 	if err != nil {
-		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
+		return nil, fmt.Errorf("read message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
 	return out, nil
 }
 
-// GetMessageRaw gives the bytes of a message as they came.
+// GetMessageRaw returns the bytes of a message as they arrived.
 func (s *Service) GetMessageRaw(_ context.Context, who core.Actor, in MessageIn) (*core.File, error) {
-	o, err := s.openFor(who, in.by(who))
+	o, err := s.openToRead(who, in.by(who))
 	if err != nil {
 		return nil, err
 	}
@@ -229,15 +229,15 @@ func (s *Service) GetMessageRaw(_ context.Context, who core.Actor, in MessageIn)
 	}, nil
 }
 
-// AttachmentIn names an attachment of a message by its place.
+// AttachmentIn names an attachment of a message by its index.
 type AttachmentIn struct {
 	MessageIn
 	Index string `path:"index"`
 }
 
-// GetMessageAttachment gives the decoded bytes of an attachment.
+// GetMessageAttachment returns the decoded bytes of an attachment.
 func (s *Service) GetMessageAttachment(_ context.Context, who core.Actor, in AttachmentIn) (*core.File, error) {
-	o, err := s.openFor(who, in.by(who))
+	o, err := s.openToRead(who, in.by(who))
 	if err != nil {
 		return nil, err
 	}
@@ -247,14 +247,14 @@ func (s *Service) GetMessageAttachment(_ context.Context, who core.Actor, in Att
 		o.blob.Close()
 		return nil, core.NotFound("attachment")
 	}
-	// A damaged encoding makes the size a guess, so none is told.
+	// A damaged encoding makes the size a guess, so none is sent.
 	return &core.File{
 		Name: all[i].Filename, ContentType: safeType(all[i].ContentType), Size: -1,
 		Body: blobReader{msg.Open(o.blob, all[i].Part), o.blob},
 	}, nil
 }
 
-// A blobReader reads of a blob and closes it.
+// A blobReader reads from a blob and closes it.
 type blobReader struct {
 	io.Reader
 	blob *store.Blob
@@ -262,8 +262,8 @@ type blobReader struct {
 
 func (r blobReader) Close() error { return r.blob.Close() }
 
-// safeType is the type that an attachment is served as: what a browser would run becomes plain
-// bytes.
+// safeType returns the content type that an attachment is served with: types that a browser would
+// run become application/octet-stream.
 func safeType(contentType string) string {
 	const bytes = "application/octet-stream"
 	media, _, err := mime.ParseMediaType(contentType)
@@ -285,20 +285,20 @@ type ViewIn struct {
 	UserID string `path:"user_id"`
 	UID    string `path:"uid"`
 	Folder string `query:"folder"`
-	Images string `query:"images" enum:"0|1"` // 1: images that lie elsewhere too
+	Images string `query:"images" enum:"0|1"` // 1: show remote images too
 	Theme  string `query:"theme" enum:"light|dark"`
 }
 
-// ViewMessage makes a document of one message, whoever may read it. It does not mark it read.
+// ViewMessage renders a message as an HTML document. It does not mark it read.
 func (s *Service) ViewMessage(_ context.Context, who core.Actor, in ViewIn) (*view.Document, error) {
-	o, err := s.openFor(who, messagePicker{byUserID(who, in.UserID), in.Folder, in.UID})
+	o, err := s.openToRead(who, messagePicker{byUserID(who, in.UserID), in.Folder, in.UID})
 	if err != nil {
 		return nil, err
 	}
 	defer o.blob.Close()
 	body, err := msg.ReadRawBody(o.blob, o.root, bodyShown)
 	if err != nil {
-		return nil, fmt.Errorf("message %s of %s: %w", in.UID, o.shown.Mailbox, err)
+		return nil, fmt.Errorf("read message %s of %s: %w", in.UID, o.shown.Mailbox, err)
 	}
 	shown := view.Options{Title: o.shown.Subject, Dark: in.Theme == "dark", More: body.Truncated, Image: s.imageLinks(who, o, in.Images == "1")}
 	if body.HasHTML {
@@ -307,8 +307,8 @@ func (s *Service) ViewMessage(_ context.Context, who core.Actor, in ViewIn) (*vi
 	return view.Text(body.Text, shown), nil
 }
 
-// imageLinks gives the addresses of the images of a message: those within it, and, if remote says
-// so, those elsewhere.
+// imageLinks returns a function that maps the source of an image to its link: images within the
+// message, and, if remote is true, remote images; "" for others.
 func (s *Service) imageLinks(who core.Actor, o *openedMessage, remote bool) func(src string) string {
 	inner := map[string]int{}
 	for _, a := range msg.Attachments(o.root) {
@@ -337,7 +337,7 @@ func (s *Service) imageLinks(who core.Actor, o *openedMessage, remote bool) func
 	}
 }
 
-// remoteImage is the address of an image elsewhere as it is fetched; "" if nobody may fetch it.
+// remoteImage returns the URL from which a remote image is fetched; "" if the guard refuses it.
 func (s *Service) remoteImage(src string) string {
 	u, err := url.Parse(src)
 	if err != nil {

@@ -10,39 +10,39 @@ import (
 )
 
 const (
-	inboxScan     = 2000     // rows that one request looks at one by one. A page that this cuts short says where to go on
-	inboxPass     = 2500     // rows of other domains that one request passes over
-	foldersMerged = 500      // folders of an account whose lists are merged
-	inboxMerged   = 100      // mailboxes of a domain whose lists are merged; where it has more, others are passed over
-	searchLook    = 200      // messages that one search looks at one by one
+	maxScanned    = 2000     // rows that one request examines one by one; a page that ends at this limit has a cursor to continue from
+	maxSkipped    = 2500     // rows of other domains that one request skips
+	foldersMerged = 500      // folders of an account that one list merges
+	inboxMerged   = 100      // mailboxes of a domain that one list merges; for more, the list skips rows of other domains
+	searchLook    = 200      // messages that one search examines one by one
 	searchRead    = 16 << 20 // bytes of messages that one request reads
-	searchCost    = 8 << 20  // bytes of the text index that one request reads, about
+	searchCost    = 8 << 20  // bytes of the text index that one request reads, approximately
 )
 
-// threadWord is how the text index has a thread: words of texts hold no such character.
+// threadWord returns the word under which the text index has a thread: words of texts never contain
+// \x01.
 func threadWord(id string) string { return "\x01" + id }
 
-// An inboxSearch finds the messages of an inboxList that have words, are of an author or of a
-// thread: those in the text index there, and those that are not in it yet by reading them. The
-// index does not know where in a message a word stands: whether it is the author's is seen in each
-// that it finds.
+// An inboxSearch finds the messages of an inboxList that contain words, are by an author, or belong
+// to a thread. It looks up indexed messages in the text index and reads the others. The index does
+// not record where in a message a word occurs, so that an author is checked in each message found.
 type inboxSearch struct {
 	l       *inboxList
 	tx      *store.Tx
-	matcher *tokenize.Matcher // nil: only the thread counts
+	matcher *tokenize.Matcher // nil: the search has no words
 	phrases bool
 	threads []string // nil: any
 
-	index   *store.InboxSearch // nil: nothing is looked up in it
-	at      store.InboxPos     // what the index has found and was not taken yet
+	index   *store.InboxSearch // nil: the search does not use the index
+	at      store.InboxPos     // the next result of the index, valid if found is true
 	found   bool
-	waiting []store.InboxPos // not in the index, newest first; of the whole inbox if index is nil
+	waiting []store.InboxPos // messages not in the index, newest first; of the whole inbox if index is nil
 	read    int64
 	looked  int
-	passed  int // messages of other domains
+	passed  int // messages of other domains that were skipped
 }
 
-// newSearch begins the search; some is false if nothing can be found.
+// newSearch begins the search; some is false if it cannot find anything.
 func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err error) {
 	x = &inboxSearch{l: l, tx: tx}
 	var terms [][]store.TextTerm
@@ -77,7 +77,7 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 	if err != nil {
 		return nil, false, err
 	}
-	if !few { // while an old store is indexed
+	if !few { // while the mail of an existing store is being indexed
 		x.waiting = x.waiting[:0]
 		for at := range tx.Inbox(l.query) {
 			if len(x.waiting) > searchLook {
@@ -101,42 +101,43 @@ func termsOf(q tokenize.Query) (terms [][]store.TextTerm) {
 	return terms
 }
 
-// findWaiting gathers what is not in the index and passes the filters; few is false if that is too
-// much.
+// findWaiting collects the messages that are not indexed yet and pass the filters; few is false if
+// there are too many.
 func (x *inboxSearch) findWaiting() (few bool, err error) {
 	q, scanned := &x.l.query, 0
 	for m := range x.tx.TextWaiting(q.Account, q.Folders) {
-		if scanned++; scanned > inboxScan {
+		if scanned++; scanned > maxScanned {
 			return false, nil
 		}
 		if q.Selects(&m) {
-			x.waiting = append(x.waiting, placeOf(&m))
+			x.waiting = append(x.waiting, positionOf(&m))
 		}
 	}
 	newestFirst(x.waiting)
 	return true, nil
 }
 
-func comparePlaces(a, b store.InboxPos) int {
+func comparePositions(a, b store.InboxPos) int {
 	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
 
-// advance takes the next message from the index.
+// advance reads the next result of the index.
 func (x *inboxSearch) advance() (err error) {
 	x.at, _, x.found, err = x.index.Next()
 	return err
 }
 
-// next gives the newest message that is left, and whether the index vouches for it.
+// next returns the newest remaining message; indexed is false if the index did not find it, so that
+// the message must be read.
 func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
-	if len(x.waiting) > 0 && (!x.found || comparePlaces(x.waiting[0], x.at) >= 0) {
+	if len(x.waiting) > 0 && (!x.found || comparePositions(x.waiting[0], x.at) >= 0) {
 		at, x.waiting = x.waiting[0], x.waiting[1:]
-		if x.found && comparePlaces(at, x.at) == 0 { // it came to the place of one that was indexed
+		if x.found && comparePositions(at, x.at) == 0 { // its place was reused: the index has the earlier message
 			if err := x.advance(); err != nil {
 				return at, false, false, err
 			}
 		}
-		if end, cut := x.end(); cut && comparePlaces(at, end) < 0 {
+		if end, cut := x.end(); cut && comparePositions(at, end) < 0 {
 			x.waiting = nil
 			return end, false, false, nil
 		}
@@ -149,8 +150,8 @@ func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
 	return at, true, true, x.advance()
 }
 
-// end is where the index stopped although there may be more behind.
-func (x *inboxSearch) end() (store.InboxPos, bool) {
+// end returns where the index stopped at its cost limit; cut is false if it did not.
+func (x *inboxSearch) end() (at store.InboxPos, cut bool) {
 	if x.index == nil || x.found {
 		return store.InboxPos{}, false
 	}
@@ -173,7 +174,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 		if !ok {
 			return x.close()
 		}
-		if x.looked == searchLook || x.passed == inboxPass || x.read > searchRead {
+		if x.looked == searchLook || x.passed == maxSkipped || x.read > searchRead {
 			c.More = true
 			return nil
 		}
@@ -192,7 +193,8 @@ func (l *inboxList) search(tx *store.Tx) error {
 	}
 }
 
-// close ends a page behind which nothing more was found.
+// close ends a page that reached the end of the results. If the index stopped early, the page gets
+// a cursor.
 func (x *inboxSearch) close() error {
 	c := &x.l.builder
 	if end, cut := x.end(); cut {
@@ -204,9 +206,9 @@ func (x *inboxSearch) close() error {
 	return nil
 }
 
-// message gives a message if it is one that is searched for.
+// message returns a message if it matches the search.
 func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed bool) (out InboxMessage, ok bool, err error) {
-	if in, err := shown.covers(at.Num); !in || err != nil {
+	if in, err := shown.inDomain(at.Num); !in || err != nil {
 		x.passed++
 		return out, false, err
 	}
@@ -219,17 +221,18 @@ func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed boo
 		x.looked++
 	}
 	if !indexed || x.phrases {
-		ok, err = x.reads(m, indexed)
+		ok, err = x.matchesStored(m, indexed)
 		if err != nil || !ok {
 			return out, false, err
 		}
 	}
 	out, ok, err = shown.row(at.Num, m)
-	return out, ok && x.finds(&out) && (x.l.author == nil || x.l.author.Matches(out.From)), err
+	return out, ok && x.matchesShown(&out) && (x.l.author == nil || x.l.author.Matches(out.From)), err
 }
 
-// reads tells from the message itself whether it is one. What cannot be read is none.
-func (x *inboxSearch) reads(m *store.Message, indexed bool) (bool, error) {
+// matchesStored reports whether a message matches, by reading it. A message that cannot be read
+// does not match.
+func (x *inboxSearch) matchesStored(m *store.Message, indexed bool) (bool, error) {
 	meta, err := x.tx.Meta(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
 		return false, err
@@ -246,7 +249,7 @@ func (x *inboxSearch) reads(m *store.Message, indexed bool) (bool, error) {
 	}
 	var texts []string
 	if err == nil {
-		x.read += min(int64(m.Blob.Length), readWhole)
+		x.read += min(int64(m.Blob.Length), maxReadWhole)
 		texts, err = x.l.s.searchTexts(m.Blob, root)
 	}
 	if err != nil {

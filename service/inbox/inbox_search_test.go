@@ -15,7 +15,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestSearchSeesMailAtOnce searches while some mail is indexed, some is not, and some is gone.
+// TestSearchSeesMailAtOnce searches while some mail is indexed, some is not indexed yet, and some
+// is deleted.
 func TestSearchSeesMailAtOnce(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -64,8 +65,8 @@ func TestSearchSeesMailAtOnce(t *testing.T) {
 	}
 }
 
-// TestSearchOfExternalMail indexes messages whose UIDs another server gave, the newest first, and
-// those that come again.
+// TestSearchOfExternalMail indexes messages with UIDs of another server, newest first, and messages
+// that are stored again.
 func TestSearchOfExternalMail(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -96,8 +97,8 @@ func TestSearchOfExternalMail(t *testing.T) {
 	find("letter12", "letter9", "letter8", "letter5", "letter3")
 }
 
-// TestAuthorIsFoundBehindManyOthers: a page is not used up by the mail of other authors, however
-// much of it is newer.
+// TestAuthorIsFoundBehindManyOthers: a search for an author finds old mail behind any amount of
+// newer mail of others.
 func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -126,8 +127,8 @@ func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
 	}
 }
 
-// TestMessagesOfDroppedWritesAreReleased has the job of an attempt be gone when its end is to be
-// kept, so that its Writes are never called: the report that they would have filed keeps no segment
+// TestMessagesOfDroppedWritesAreReleased deletes the job of an attempt before its Writes are
+// called, so that they never run: the report that they would have filed must not keep its segment
 // from compaction.
 func TestMessagesOfDroppedWritesAreReleased(t *testing.T) {
 	h := &servicetest.Host{}
@@ -162,8 +163,8 @@ func TestMessagesOfDroppedWritesAreReleased(t *testing.T) {
 	}
 }
 
-// TestFailedSendReleasesItsMessage: of what is refused after its bytes were written nothing is
-// held.
+// TestFailedSendReleasesItsMessage: the bytes of a message that is refused after they were written
+// are released.
 func TestFailedSendReleasesItsMessage(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -185,8 +186,8 @@ func TestFailedSendReleasesItsMessage(t *testing.T) {
 	}
 }
 
-// TestMovedMessageIsIndexedByItsWords: between the reading of a row and of its bytes, compaction
-// has moved the message and removed the segment that it was in.
+// TestMovedMessageIsIndexedByItsWords: compaction moves a message and deletes its old segment
+// between the reading of its row and of its bytes.
 func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -205,8 +206,8 @@ func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 	}
 }
 
-// TestListsOfDomains lists the messages of a domain with few mailboxes, of one with many and of one
-// with none, which the store finds in different ways.
+// TestListsOfDomains lists the messages of domains with few, many and no mailboxes, which the store
+// finds in different ways.
 func TestListsOfDomains(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	i.AddDomain(i.Account, "none.test", nil)
@@ -262,7 +263,7 @@ func TestListsOfDomains(t *testing.T) {
 	}
 }
 
-// pages gives the subjects that all pages of a list have, and demands that they are in order.
+// pages returns the subjects of all pages of a list, and checks their order.
 func pages(i *servicetest.Installation, f inbox.InboxFilter, limit int) (subjects []string) {
 	i.T.Helper()
 	who := core.Actor{AccountID: i.Account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}

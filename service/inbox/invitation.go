@@ -12,34 +12,34 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Invitation is an event that a message invites to.
+// An Invitation is the event that a message invites to.
 type Invitation struct {
-	Summary   string    `json:"summary" words:"theirs" example:"Berth 14"` // What the event is called.
+	Summary   string    `json:"summary" words:"theirs" example:"Berth 14"` // The title of the event.
 	StartsAt  core.Time `json:"starts_at"`
 	EndsAt    core.Time `json:"ends_at"`
-	Organizer string    `json:"organizer" words:"theirs"` // The address that an answer goes to.
+	Organizer string    `json:"organizer" words:"theirs"` // The address that replies go to.
 	Answer    *string   `json:"answer" enum:"accepted|tentative|declined"`
 }
 
-// answers are the answers to an invitation, with the keywords that a message has then, so that
-// every client of the mailbox knows.
-var answers = []struct{ name, keyword, status string }{
+// answers are the answers to an invitation, each with the keyword that records it on the message,
+// so that every client of the mailbox sees it.
+var invitationAnswers = []struct{ name, keyword, status string }{
 	{"accepted", "$Accepted", ical.Accepted}, {"tentative", "$Tentative", ical.Tentative}, {"declined", "$Declined", ical.Declined},
 }
 
-// maxCalendars is how many parts of a message are looked at for a calendar that can be read.
+// maxCalendars is how many parts of a message are tried as a calendar.
 const maxCalendars = 4
 
-// calendarSubtypes are other names of a calendar's type.
+// calendarSubtypes are other media subtypes that senders use for calendars.
 var calendarSubtypes = []string{"ics", "x-ics", "calendar", "x-calendar", "vcalendar", "x-vcalendar"}
 
-// calendarsOf gives the parts of a message that are calendars: those of the registered type before
-// those that their senders call otherwise.
+// calendarsOf returns the calendar parts of a message: text/calendar first, then those with another
+// type or an .ics file name.
 func calendarsOf(root *msg.Part) []*msg.Part {
 	var right, other []*msg.Part
 	var find func(p *msg.Part)
 	find = func(p *msg.Part) {
-		if p.IsMessage() { // that of another person
+		if p.IsMessage() { // an embedded message of another author
 			return
 		}
 		name := strings.ToLower(p.DispositionParams["filename"])
@@ -62,7 +62,7 @@ func calendarsOf(root *msg.Part) []*msg.Part {
 	return found[:min(len(found), maxCalendars)]
 }
 
-// readCalendar reads the calendar of a message; nil where it has none that can be read.
+// readCalendar parses the calendar of a message; nil if it has none that can be parsed.
 func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 	for _, part := range calendarsOf(root) {
 		text, err := io.ReadAll(io.LimitReader(msg.Open(r, part), ical.MaxSize+1))
@@ -71,7 +71,7 @@ func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 		}
 		i, err := ical.Read(text, part.Params["charset"])
 		if err != nil {
-			continue // it says nothing to a person
+			continue // the part is no readable calendar
 		}
 		if i.Method == "" { // RFC 6047 section 2.4
 			i.Method = strings.ToUpper(part.Params["method"])
@@ -81,20 +81,19 @@ func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 	return nil, nil
 }
 
-// isInvitation reports whether a calendar asks for an answer, which goes to an organizer who is one
-// address.
+// isInvitation reports whether a calendar asks for a reply to an organizer with an email address.
 func isInvitation(i *ical.Invitation) bool {
 	return i != nil && i.Method == "REQUEST" && i.Organizer.Email != ""
 }
 
-// invitationOf gives the invitation of a message, nil if it is none.
+// invitationOf returns the invitation of a message, or nil.
 func invitationOf(o *openedMessage) (*Invitation, error) {
 	i, err := readCalendar(o.blob, o.root)
 	if err != nil || !isInvitation(i) {
 		return nil, err
 	}
 	out := &Invitation{Summary: i.Summary, StartsAt: core.Time{Time: i.Starts}, EndsAt: core.Time{Time: i.Ends}, Organizer: i.Organizer.Email}
-	for _, a := range answers {
+	for _, a := range invitationAnswers {
 		if HasKeyword(o.keywords, a.keyword) {
 			out.Answer = &a.name
 		}
@@ -102,13 +101,12 @@ func invitationOf(o *openedMessage) (*Invitation, error) {
 	return out, nil
 }
 
-// cancelScan is how many messages of a mailbox are looked at for one that cancels an event, the
-// newest.
+// cancelScan is how many of the newest messages of a mailbox are searched for the cancellation of
+// an event.
 const cancelScan = 2000
 
-// ReadInvitation gives the invitation of a message that can be answered, and the message's Message-
-// ID. The error is no_invitation where there is none, or where a later message of the mailbox
-// cancels the event.
+// ReadInvitation returns the invitation of a message and the message's Message-ID. The error is
+// no_invitation if there is none to answer, or if a later message of the mailbox cancels the event.
 func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (*ical.Invitation, string, error) {
 	o, err := s.openMessage(in.by(who))
 	if err != nil {
@@ -132,7 +130,7 @@ func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (*ical.Invitation
 	return i, o.shown.MessageID, err
 }
 
-// isCancelled reports whether a message that came later cancels an event.
+// isCancelled reports whether a later message of the mailbox cancels the event.
 func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i *ical.Invitation) (bool, error) {
 	type place struct {
 		ref  store.BlobRef
@@ -198,9 +196,9 @@ func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i
 	return false, nil
 }
 
-// AnswerStatus is an answer as a calendar has it, see ical; "" if it is none.
+// AnswerStatus returns the calendar status of an answer, see ical; "" for an unknown answer.
 func AnswerStatus(answer string) string {
-	for _, a := range answers {
+	for _, a := range invitationAnswers {
 		if a.name == answer {
 			return a.status
 		}
@@ -208,14 +206,14 @@ func AnswerStatus(answer string) string {
 	return ""
 }
 
-// MarkInvitation notes the answer to the invitation of a message, in place of one before.
+// MarkInvitation records the answer to the invitation of a message, replacing an earlier answer.
 func (s *Service) MarkInvitation(tx *store.Tx, who core.Actor, in MessageIn, answer string) error {
 	mb, _, m, err := in.by(who).find(tx)
 	if err != nil {
 		return err
 	}
 	keywords := slices.Clone(m.Keywords)
-	for _, a := range answers {
+	for _, a := range invitationAnswers {
 		keywords = slices.DeleteFunc(keywords, func(k string) bool { return HasKeyword([]string{a.keyword}, k) })
 		if a.name == answer {
 			keywords = append(keywords, a.keyword)

@@ -24,7 +24,8 @@ func readInvitationFile(t *testing.T, raw []byte) *ical.Invitation {
 	return i
 }
 
-// A calendar is found by other names of its type, or by its file's. The method says what it is.
+// Calendars with other media types or only an .ics file name are found. The method decides what a
+// calendar is.
 func TestCalendarsOfOtherTypes(t *testing.T) {
 	const calendar = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:u\nSUMMARY:meet\nORGANIZER:mailto:org@outside.test\nEND:VEVENT\nEND:VCALENDAR\n"
 	for header, want := range map[string]string{

@@ -18,10 +18,10 @@ import (
 const (
 	KindRemoteAnswer = "remote_answer"
 
-	answeredMost = 500 // messages of a conversation in one mailbox that are looked at, the newest
+	maxThreadMessages = 500 // of the newest messages of a thread in one mailbox, how many are read
 )
 
-// An Answered is a message that one which is sent answers.
+// An Answered is the place of a message that an outgoing message replies to.
 type Answered struct{ Folder, UID uint32 }
 
 // An Answerer is who answered a message.
@@ -31,7 +31,8 @@ type Answerer struct {
 	At   core.Time `json:"at"`
 }
 
-// NewAnswerer says who answers a message: by address, or by the name of an API token.
+// NewAnswerer describes the actor that answers a message: by email address, or by the name of an
+// API token.
 func NewAnswerer(who core.Actor, at time.Time) Answerer {
 	a := Answerer{Kind: "token", Name: who.TokenName, At: core.Time{Time: at}}
 	switch {
@@ -43,12 +44,12 @@ func NewAnswerer(who core.Actor, at time.Time) Answerer {
 	return a
 }
 
-// Text is the form in which it is kept.
+// Text returns the stored form.
 func (a Answerer) Text() string {
 	return strconv.FormatInt(a.At.UnixMilli(), 10) + " " + a.Kind + " " + a.Name
 }
 
-// parseAnswerer undoes Text; nil for "".
+// parseAnswerer parses the result of Text; nil for "".
 func parseAnswerer(text string) *Answerer {
 	at, rest, _ := strings.Cut(text, " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
@@ -59,9 +60,9 @@ func parseAnswerer(text string) *Answerer {
 	return &Answerer{kind, name, core.Time{Time: time.UnixMilli(ms)}}
 }
 
-// FindAnswered gives the messages of the mailbox that a message which is being sent answers: those
-// of the Message-ID in every folder but Junk and Trash, in INBOX alone of an external mailbox. They
-// are found by their conversation.
+// FindAnswered returns the messages of the mailbox with the Message-ID id, to which an outgoing
+// message replies: those in every folder but Junk and Trash, or in INBOX alone of an external
+// mailbox. It finds them by their thread.
 func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, err error) {
 	if id == "" {
 		return nil, nil
@@ -98,7 +99,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, e
 			}
 			part, err := msg.DecodePart(meta.Structure)
 			if err != nil {
-				return fmt.Errorf("structure of message %d of %s: %w", at.UID, mb.Email, err)
+				return fmt.Errorf("decode structure of message %d of %s: %w", at.UID, mb.Email, err)
 			}
 			if part.Envelope != nil && part.Envelope.MessageID == id {
 				list = append(list, Answered{ids[at.Num], at.UID})
@@ -106,17 +107,17 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, e
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrTextDamaged) { // a mark is not worth a message that is not sent
+	if errors.Is(err, store.ErrTextDamaged) { // a missing mark must not stop the reply
 		s.rebuildText()
 		return nil, nil
 	}
 	return list, err
 }
 
-// inThread gives the newest messages of a conversation in folders of the mailbox, newest first:
-// those that the text index has under the thread's names, and among those that are not indexed yet
-// the ones that were filed under them. Of the latter there may be too many, while an old store is
-// indexed: then the newest of the folders are looked at instead.
+// inThread returns the newest messages of a thread in folders of the mailbox, newest first: those
+// that the text index has under the thread's IDs, and those not indexed yet that were filed under
+// them. While an existing store is being indexed, too many messages may be unindexed: then it reads
+// the newest messages of the folders instead.
 func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) (found []store.InboxPos, err error) {
 	names, err := threadNames(tx, mb.AccountNum, thread)
 	if err != nil || len(names) == 0 {
@@ -126,15 +127,15 @@ func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) 
 	var waiting []store.InboxPos
 	scanned := 0
 	for m := range tx.TextWaiting(mb.AccountNum, folders) {
-		if scanned++; scanned > inboxScan {
+		if scanned++; scanned > maxScanned {
 			break
 		}
-		waiting = append(waiting, placeOf(&m))
+		waiting = append(waiting, positionOf(&m))
 	}
-	if scanned > inboxScan {
+	if scanned > maxScanned {
 		waiting = waiting[:0]
 		for at := range tx.Inbox(query) {
-			if len(waiting) == inboxScan {
+			if len(waiting) == maxScanned {
 				break
 			}
 			waiting = append(waiting, at)
@@ -153,7 +154,7 @@ func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) 
 				return nil, err
 			}
 			found = append(found, at)
-			if len(found) == answeredMost {
+			if len(found) == maxThreadMessages {
 				break
 			}
 		}
@@ -169,19 +170,19 @@ func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) 
 		}
 	}
 	newestFirst(found)
-	found = slices.Compact(found) // one that came to the place of one that was indexed
-	return found[:min(len(found), answeredMost)], nil
+	found = slices.Compact(found) // duplicates: the place of an indexed message was reused
+	return found[:min(len(found), maxThreadMessages)], nil
 }
 
-// newestFirst sorts places. The sort of the package slices would be a copy of its own in the
-// binary.
+// newestFirst sorts places. It uses sort.Slice, since slices.SortFunc would add its own instance to
+// the binary.
 func newestFirst(places []store.InboxPos) {
-	sort.Slice(places, func(i, j int) bool { return comparePlaces(places[j], places[i]) < 0 })
+	sort.Slice(places, func(i, j int) bool { return comparePositions(places[j], places[i]) < 0 })
 }
 
-// MarkAnswered marks messages of the mailbox as answered by the one that is sent in this
-// transaction, and keeps who answered them: see Answerer.Text. Those of an external mailbox are
-// marked on its server first, by a job.
+// MarkAnswered marks messages of the mailbox as answered by the message that is sent in this
+// transaction, and records by whom: see Answerer.Text. Messages of an external mailbox are marked
+// on its server first, by a job.
 func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []Answered, by string) error {
 	var open []uint32
 	changed := false
@@ -224,8 +225,8 @@ func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []Answered,
 	return err
 }
 
-// AnswerArgs is a job of the kind KindRemoteAnswer, which marks messages as answered on the server
-// of an external mailbox.
+// AnswerArgs are the arguments of a KindRemoteAnswer job, which marks messages as answered on the
+// server of an external mailbox.
 type AnswerArgs struct {
 	UserID      string   `json:"user_id"`
 	UIDValidity uint32   `json:"uid_validity"`

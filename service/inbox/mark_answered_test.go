@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestAnswersMarkWhatTheyAnswer: in the mailbox that sends alone, with the sending or not at all,
-// indexed or not.
+// TestAnswersMarkWhatTheyAnswer: a reply marks the messages that it answers once it is sent, only
+// in the sending mailbox, and whether they are indexed or not.
 func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -70,8 +70,8 @@ func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	i.MustSend(ann, answer("<two@far.test>")) // what is gone is no reason not to send
 }
 
-// TestAnswersAreMarkedElsewhere: on the server of an external mailbox first, by a job that outlives
-// a server that is away.
+// TestAnswersAreMarkedElsewhere: an answered message of an external mailbox is marked on its server
+// first, by a job that retries while the server is down.
 func TestAnswersAreMarkedElsewhere(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
 	o.IMAP.Change(func() {
@@ -114,15 +114,15 @@ func TestAnswersAreMarkedElsewhere(t *testing.T) {
 	}
 }
 
-// flagsOf are the flags that a message has on its server.
+// flagsOf returns the flags that a message has on its server.
 func flagsOf(s *pulltest.Server, uid uint32) (flags []string) {
 	m := s.Find(uid)
 	s.Change(func() { flags = slices.Clone(m.Flags) })
 	return flags
 }
 
-// TestAnsweredAmongManyNotIndexed: while an old store is indexed the newest messages of the INBOX
-// are looked at, a bounded number.
+// TestAnsweredAmongManyNotIndexed: while an existing store is being indexed, a limited number of
+// the newest messages of INBOX is searched.
 func TestAnsweredAmongManyNotIndexed(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)

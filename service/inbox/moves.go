@@ -11,19 +11,19 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A MovedResult says where a message is now.
+// A MovedResult says where a message was moved to.
 type MovedResult struct {
 	Mailbox string `json:"mailbox" words:"ours"` // The mailbox's address.
 	UID     string `json:"uid" words:"ours"`     // The IMAP UID.
 	Folder  string `json:"folder" words:"theirs" known:"folders"`
-	NewUID  string `json:"new_uid" words:"ours"` // Its UID there.
+	NewUID  string `json:"new_uid" words:"ours"` // Its UID in that folder.
 }
 
-// moveTo moves a message to the folder of a role, or of an IMAP name.
+// moveTo moves a message to the folder named by a role or an IMAP name.
 func (s *Service) moveTo(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to string) (MovedResult, error) {
 	f, err := findFolder(tx, mb, to)
 	if e, ours := core.AsError(err); ours && e.Code == "not_found" && slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.name == to }) {
-		f, err = ofRole(tx, mb, to)
+		f, err = ensureRoleFolder(tx, mb, to)
 	}
 	if err != nil {
 		return MovedResult{}, err
@@ -41,7 +41,7 @@ type BulkMoveMessagesIn struct {
 	To       string       `json:"to" required:"true" max:"255" example:"archive"` // A role (`inbox archive junk trash sent drafts`) or an IMAP name.
 }
 
-// MessagesMoved counts what was moved and says where it is now, and why the rest is where it was.
+// MessagesMoved counts the moved messages, lists where they are now, and the errors of the others.
 type MessagesMoved struct {
 	Moved   int            `json:"moved"`
 	Failed  int            `json:"failed"`
@@ -49,15 +49,14 @@ type MessagesMoved struct {
 	Results []MovedResult  `json:"results"`
 }
 
-// BulkMoveMessages moves up to 200 messages into a folder of their mailboxes, all in one
-// transaction.
+// BulkMoveMessages moves up to 200 messages into a folder of their mailboxes, in one transaction.
 func (s *Service) BulkMoveMessages(ctx context.Context, who core.Actor, in BulkMoveMessagesIn) (*MessagesMoved, error) {
 	if in.To == "" || in.To == allMail {
 		return nil, core.Invalid("to", "invalid", "must be a folder: inbox, archive, junk, trash, sent, drafts or an IMAP name")
 	}
 	out := &MessagesMoved{}
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
-		stays: true, begin: func() { out.Results = []MovedResult{} },
+		refusesExternal: true, begin: func() { out.Results = []MovedResult{} },
 		local: func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error {
 			moved, err := s.moveTo(tx, who, mb, m, in.To)
 			if err == nil {
@@ -77,13 +76,13 @@ func (s *Service) BulkMoveMessages(ctx context.Context, who core.Actor, in BulkM
 type MailFolder struct {
 	ID       string  `json:"id" words:"ours" example:"fld_80000007"`                        // Stays when the folder is renamed; IMAP's MAILBOXID.
 	Name     string  `json:"name" words:"theirs" known:"folders" example:"Projects/Garden"` // Its name over IMAP, with `/` between levels.
-	Role     *string `json:"role" enum:"inbox|drafts|sent|archive|junk|trash"`              // What it is for; null for people's own folders.
+	Role     *string `json:"role" enum:"inbox|drafts|sent|archive|junk|trash"`              // Its purpose; null for folders that people created.
 	Messages int64   `json:"messages" example:"12"`
 	Unread   int64   `json:"unread" example:"3"`
 }
 
-// MailboxID is the MAILBOXID of a folder (RFC 8474): it stays when the folder is renamed, and no
-// other folder ever gets it.
+// MailboxID returns the MAILBOXID of a folder (RFC 8474): it stays when the folder is renamed, and
+// is never reused.
 func MailboxID(f *Folder) string { return fmt.Sprintf("fld_%08x", f.Num) }
 
 func folderOut(f *Folder) MailFolder {
@@ -125,7 +124,7 @@ type FolderIn struct {
 	FolderID string `path:"folder_id"`
 }
 
-// find gives the mailbox and the folder.
+// find returns the mailbox and the folder.
 func (in FolderIn) find(tx *store.Tx, who core.Actor) (*store.Mailbox, *Folder, error) {
 	mb, err := core.ReadMailbox(tx, who, in.UserID)
 	if err != nil {
@@ -148,8 +147,7 @@ type CreateFolderIn struct {
 	Name   string `json:"name" required:"true" example:"Projects/Garden"`
 }
 
-// folderError gives errors about folders, which mail clients know by codes of IMAP, the form of the
-// API.
+// folderError converts an error about folders from its IMAP code to the code of the API.
 func folderError(err error) error {
 	e, ours := core.AsError(err)
 	if !ours {
@@ -168,8 +166,8 @@ func folderError(err error) error {
 	return err
 }
 
-// CreateMailFolder makes a folder of a mailbox, and those above it that are missing. The error is
-// folder_exists for a name that is in use.
+// CreateMailFolder creates a folder of a mailbox and its missing parents. The error is
+// folder_exists if the name is in use.
 func (s *Service) CreateMailFolder(_ context.Context, who core.Actor, in CreateFolderIn) (out *MailFolder, err error) {
 	name, err := CleanFolderName(in.Name)
 	if err != nil {
@@ -212,7 +210,7 @@ func folderProtected(f *Folder) error {
 	return core.Errorf("folder_protected", "%s is a standard folder: it can be neither renamed nor deleted.", f.Name)
 }
 
-// UpdateMailFolder renames a folder, and with it all below it.
+// UpdateMailFolder renames a folder and all its descendants.
 func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateFolderIn) (out *MailFolder, err error) {
 	name, err := CleanFolderName(*in.Name)
 	if err != nil {
@@ -246,13 +244,14 @@ func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateF
 	return out, nil
 }
 
-// FolderDeleted says that a folder is gone.
+// FolderDeleted says that a folder was deleted.
 type FolderDeleted struct {
 	Message string `json:"message" words:"ours" example:"The folder Projects is deleted. Its messages are in Trash."` // For people; the text may change.
 	ID      string `json:"id" words:"ours" example:"fld_80000007"`
 }
 
-// DeleteMailFolder deletes a folder; its messages go to Trash, some in each transaction.
+// DeleteMailFolder moves the messages of a folder to Trash, PerWrite in each transaction, and then
+// deletes the folder.
 func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in FolderIn) (*FolderDeleted, error) {
 	out := &FolderDeleted{ID: in.FolderID}
 	for done := false; !done; {
@@ -274,7 +273,7 @@ func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in Folde
 			if slices.ContainsFunc(folders, func(o *Folder) bool { return strings.HasPrefix(o.Name, f.Name+FolderSeparator) }) {
 				return core.Errorf(CodeFolderHasChildren, "Delete the folders below %s first.", f.Name)
 			}
-			trash, err := ofRole(tx, mb, roleTrash)
+			trash, err := ensureRoleFolder(tx, mb, roleTrash)
 			if err != nil {
 				return err
 			}

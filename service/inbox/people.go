@@ -10,14 +10,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const referencesAsked = 20 // ids of a message's References, the last ones
+const maxReferences = 20 // Message-IDs of References that are looked up, the last ones
 
-// PeopleAnswered gives the people of the message that one answers with the ids, which are in
-// brackets: the message that In-Reply-To names, else the last of References, as far as it arrived
-// in the mailbox and is not in Junk. Its people are the addresses in its From, Reply-To, To and Cc.
-// found is false where there is no such message.
+// PeopleAnswered returns the people of the message that a reply with these Message-IDs, in
+// brackets, answers: the message that In-Reply-To names, else the last one of References. The
+// message must have arrived in the mailbox and not be in Junk. Its people are the addresses in its
+// From, Reply-To, To and Cc. found is false if there is no such message.
 func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error) {
-	ids := slices.Clone(references[max(0, len(references)-referencesAsked):])
+	ids := slices.Clone(references[max(0, len(references)-maxReferences):])
 	slices.Reverse(ids)
 	if inReplyTo != "" {
 		ids = slices.Insert(ids, 0, inReplyTo)
@@ -32,7 +32,7 @@ func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references
 			if err != nil {
 				return err
 			}
-			for _, e := range arrived { // the oldest: nobody can name an id before there is one
+			for _, e := range arrived { // keep the oldest: a later message may only imitate its Message-ID
 				if e.MessageID == id {
 					people, found = peopleOf(e), true
 				}
@@ -43,12 +43,12 @@ func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references
 		}
 		return nil
 	})
-	return people, found, s.withoutIndex(err)
+	return people, found, s.rebuildDamaged(err)
 }
 
-// PeopleSent gives the people of a message that a mailbox sent, by its copies in the folder of sent
-// mail; none where there is none. If there are several, which others can have put there, it gives
-// those who are the people of each.
+// PeopleSent returns the people of a message that the mailbox sent, according to its copy in the
+// Sent folder; none if there is no copy. Others can add copies there, so if there are several, it
+// returns only the people whom all of them have.
 func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people []string, err error) {
 	sent, err := findFolder(tx, mb, roleSent)
 	if IsNotFound(err) {
@@ -63,7 +63,7 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 	}
 	found, err := inThread(tx, mb, []uint32{sent.Num}, threadText(root))
 	if err != nil {
-		return nil, s.withoutIndex(err)
+		return nil, s.rebuildDamaged(err)
 	}
 	first := true
 	for _, at := range found {
@@ -83,8 +83,9 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 	return people, nil
 }
 
-// withoutIndex has a damaged index built again; until then nobody is found.
-func (s *Service) withoutIndex(err error) error {
+// rebuildDamaged starts a rebuild of the text index if err says that it is damaged, and then
+// returns nil: until the index is rebuilt, nobody is found.
+func (s *Service) rebuildDamaged(err error) error {
 	if errors.Is(err, store.ErrTextDamaged) {
 		s.rebuildText()
 		return nil
@@ -92,8 +93,8 @@ func (s *Service) withoutIndex(err error) error {
 	return err
 }
 
-// arrivedInThread gives the envelopes of the messages of a conversation that arrived in a mailbox,
-// the newest first, but for those in Junk.
+// arrivedInThread returns the envelopes of the messages of a thread that arrived in the mailbox and
+// are not in Junk, newest first.
 func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg.Envelope, err error) {
 	folders, err := tx.Folders(mb.Num)
 	if err != nil {
@@ -114,7 +115,8 @@ func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg
 		if err != nil {
 			return nil, err
 		}
-		// Others were put there, unless an older release filed them.
+		// Without any of these, a client added the message. Older releases recorded SPF and DMARC
+		// only.
 		if e != nil && (meta.Arrived != "" || meta.SPF != "" || meta.DMARC != "") {
 			out = append(out, e)
 		}
@@ -122,7 +124,8 @@ func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg
 	return out, nil
 }
 
-// envelopeAt gives the envelope of a message; nil where it is gone, or has none.
+// envelopeAt returns the envelope and the Meta of a message; nil if the message is gone or has no
+// envelope.
 func envelopeAt(tx *store.Tx, mb *store.Mailbox, folder, uid uint32) (*msg.Envelope, *store.Meta, error) {
 	meta, err := tx.Meta(mb.Num, folder, uid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -133,12 +136,12 @@ func envelopeAt(tx *store.Tx, mb *store.Mailbox, folder, uid uint32) (*msg.Envel
 	}
 	part, err := msg.DecodePart(meta.Structure)
 	if err != nil {
-		return nil, nil, fmt.Errorf("structure of message %d of %s: %w", uid, mb.Email, err)
+		return nil, nil, fmt.Errorf("decode structure of message %d of %s: %w", uid, mb.Email, err)
 	}
 	return part.Envelope, meta, nil
 }
 
-// peopleOf gives the addresses of a message's From, Reply-To, To and Cc in their one form.
+// peopleOf returns the distinct addresses of From, Reply-To, To and Cc, normalized.
 func peopleOf(e *msg.Envelope) (people []string) {
 	for _, a := range slices.Concat(e.From, e.ReplyTo, e.To, e.Cc) {
 		email, err := core.NormalizeEmail("to", a.Email())

@@ -12,9 +12,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestManyReadersHoldNoWriterUp: a message with many people that one token reads is read by every
-// token that taints, however many an account has. The store refuses a transaction that is too
-// large.
+// TestManyReadersHoldNoWriterUp: when one token reads a message with many people, every tainting
+// token of the account has read it, however many there are. The store refuses a transaction that is
+// too large.
 func TestManyReadersHoldNoWriterUp(t *testing.T) {
 	const many, people = 400, 180
 	r := newWaitRig(t, core.Config{Outbound: "capture"})

@@ -8,14 +8,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ReplaceMessage puts a message into a folder and deletes the message old of the folder from, both
-// or neither (RFC 8508). The quota counts the latter as gone. No event tells of them.
+// ReplaceMessage appends a message to a folder and deletes the message old of the folder from, both
+// or neither (RFC 8508). The quota counts old as deleted. It emits no event.
 func (s *Service) ReplaceMessage(_ context.Context, u core.MailboxUser, from, old uint32, folder string, a Append) (validity, uid uint32, err error) {
 	d, filing, err := s.prepareAppend(u, a)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer s.Release(d) // does nothing for what was filed
+	defer s.Release(d) // no effect on a filed message
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, f, err := checkReplace(tx, u, from, old, folder, a.Body.Size())
 		if err != nil {
@@ -24,7 +24,7 @@ func (s *Service) ReplaceMessage(_ context.Context, u core.MailboxUser, from, ol
 		if err := tx.DeleteMessage(u.Mailbox, from, old); err != nil {
 			return err
 		}
-		if err := noteTainted(tx, u, d, filing.Keywords); err != nil {
+		if err := setOrigin(tx, u, d, filing.Keywords); err != nil {
 			return err
 		}
 		filing.Folder = f.ID
@@ -38,8 +38,8 @@ func (s *Service) ReplaceMessage(_ context.Context, u core.MailboxUser, from, ol
 	return validity, uid, err
 }
 
-// CheckReplace tells, before a message is taken over the network, whether ReplaceMessage would
-// refuse one of the size.
+// CheckReplace reports, before a message is received over the network, whether ReplaceMessage would
+// refuse a message of that size.
 func (s *Service) CheckReplace(_ context.Context, u core.MailboxUser, from, old uint32, folder string, size int64) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		_, _, err := checkReplace(tx, u, from, old, folder, size)
@@ -47,7 +47,8 @@ func (s *Service) CheckReplace(_ context.Context, u core.MailboxUser, from, old 
 	})
 }
 
-// checkReplace gives the mailbox, and the folder that a message of the size may go into.
+// checkReplace returns the mailbox and the destination folder if a message of that size may replace
+// old.
 func checkReplace(tx *store.Tx, u core.MailboxUser, from, old uint32, folder string, size int64) (*store.Mailbox, *Folder, error) {
 	mb, err := core.OpenMailbox(tx, u)
 	if err != nil {
@@ -65,7 +66,7 @@ func checkReplace(tx *store.Tx, u core.MailboxUser, from, old uint32, folder str
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := errors.Join(mayPut(tx, u, f), mayPut(tx, u, replaced)); err != nil {
+	if err := errors.Join(checkTaintedAppend(tx, u, f), checkTaintedAppend(tx, u, replaced)); err != nil {
 		return nil, nil, err
 	}
 	m, err := tx.Message(u.Mailbox, from, old)

@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// roles are the names that requests have for the standard folders, in the order of lists.
+// roles are the standard folders in the order of lists: the name in requests, the special use, and
+// the IMAP name.
 var roles = []struct{ name, use, folder string }{
 	{"inbox", "", InboxName}, {"drafts", `\Drafts`, "Drafts"}, {"sent", `\Sent`, "Sent"},
 	{"archive", `\Archive`, "Archive"}, {"junk", `\Junk`, "Junk"}, {"trash", `\Trash`, "Trash"},
@@ -24,12 +25,12 @@ const (
 	allMail    = "all" // every folder but Junk and Trash
 )
 
-// IsStandardFolder reports whether a folder has the name that this server gave it.
+// IsStandardFolder reports whether name is the IMAP name of a standard folder.
 func IsStandardFolder(name string) bool {
 	return slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.folder == name })
 }
 
-// roleOf is the role of a folder; "" if it has none.
+// roleOf returns the role of a folder; "" if it has none.
 func roleOf(f *Folder) string {
 	for _, r := range roles {
 		if f.ID == store.InboxID && r.name == roleInbox || r.use != "" && f.SpecialUse == r.use {
@@ -39,8 +40,8 @@ func roleOf(f *Folder) string {
 	return ""
 }
 
-// findFolder gives the folder of a mailbox that a request names by its role or its IMAP name; ""
-// is the inbox. The error is not_found.
+// findFolder returns the folder of a mailbox by its role or IMAP name; "" is the inbox. The error
+// is not_found.
 func findFolder(tx *store.Tx, mb *store.Mailbox, name string) (*Folder, error) {
 	if name == "" || name == roleInbox || strings.EqualFold(name, InboxName) {
 		return tx.Folder(mb.Num, store.InboxID)
@@ -65,8 +66,8 @@ func findFolder(tx *store.Tx, mb *store.Mailbox, name string) (*Folder, error) {
 	return f, err
 }
 
-// ofRole gives the folder of a role, which is made where the mailbox has none.
-func ofRole(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, error) {
+// ensureRoleFolder returns the folder with a role, and creates it if the mailbox has none.
+func ensureRoleFolder(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, error) {
 	f, err := findFolder(tx, mb, role)
 	if e, ours := core.AsError(err); !ours || e.Code != "not_found" {
 		return f, err
@@ -80,7 +81,7 @@ func ofRole(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, error) {
 	return f, err
 }
 
-// ValidFolder reports whether a name can be that of a folder: a role, or an IMAP name.
+// ValidFolder reports whether name is a role or can be an IMAP name of a folder.
 func ValidFolder(name string) bool {
 	if name == "" || name == allMail {
 		return false
@@ -89,8 +90,9 @@ func ValidFolder(name string) bool {
 	return err == nil
 }
 
-// FolderName is the IMAP name of the folder that a role or a name leads to. A standard folder that
-// the mailbox does not have is made as it is needed; for another one this is the inbox.
+// FolderName returns the IMAP name of the folder that a role or an IMAP name refers to. A standard
+// folder that the mailbox lacks has its default name; for any other missing folder it returns
+// INBOX.
 func FolderName(tx *store.Tx, mb *store.Mailbox, name string) (string, error) {
 	f, err := findFolder(tx, mb, name)
 	if e, ours := core.AsError(err); ours && e.Code == "not_found" {
@@ -107,15 +109,15 @@ func FolderName(tx *store.Tx, mb *store.Mailbox, name string) (string, error) {
 	return f.Name, nil
 }
 
-// FolderID is the id of the folder that FolderName gave, or of a role. It makes a standard folder
-// that is missing; of another one that is gone it is the inbox's.
+// FolderID returns the ID of the folder that a role or an IMAP name refers to. It creates a missing
+// standard folder; for any other missing folder it returns the ID of INBOX.
 func FolderID(tx *store.Tx, mb *store.Mailbox, name string) (uint32, error) {
 	f, err := findFolder(tx, mb, name)
 	if e, ours := core.AsError(err); ours && e.Code == "not_found" {
 		f = &Folder{ID: store.InboxID}
 		for _, r := range roles {
 			if r.name == name || r.folder == name {
-				f, err = ofRole(tx, mb, r.name)
+				f, err = ensureRoleFolder(tx, mb, r.name)
 				if err != nil {
 					return 0, err
 				}
@@ -129,17 +131,17 @@ func FolderID(tx *store.Tx, mb *store.Mailbox, name string) (uint32, error) {
 	return f.ID, nil
 }
 
-// SentFolder gives the id of the folder of sent mail, which is made where the mailbox has none.
+// SentFolder returns the ID of the Sent folder, and creates it if the mailbox has none.
 func (s *Service) SentFolder(tx *store.Tx, mb *store.Mailbox) (uint32, error) {
-	f, err := ofRole(tx, mb, roleSent)
+	f, err := ensureRoleFolder(tx, mb, roleSent)
 	if err != nil {
 		return 0, err
 	}
 	return f.ID, nil
 }
 
-// foldersToList gives the folders of a mailbox that a list is of: the one that a request names, or
-// all but Junk and Trash.
+// foldersToList returns the folders that a list covers: the folder with that name or, for "all",
+// every folder but Junk and Trash.
 func foldersToList(tx *store.Tx, mb *store.Mailbox, name string) ([]*Folder, error) {
 	if name != allMail {
 		f, err := findFolder(tx, mb, name)

@@ -1,17 +1,17 @@
-// Package inbox reads and changes what is in mailboxes, for the API and IMAP: messages, folders,
-// flags, threads and searches. It files messages. It does not know how mail comes here or leaves,
-// how mailboxes are made, nor how those on other servers are synced.
+// Package inbox reads and changes the contents of mailboxes for the API and IMAP: messages,
+// folders, flags, threads and searches. It files messages. It does not know how mail arrives or
+// leaves, how mailboxes are created, or how external mailboxes are synced.
 //
-// Where things stand:
+// Where things are:
 //   - filing.go: a stored message and its row ([Service.Prepare], [Service.File]), what makes a
 //     thread ([ThreadFor]), and when a mailbox is full ([core.QuotaLeft]).
 //   - inbox.go: lists of messages.
 //   - inbox_message.go: one message.
-//   - words.go: whose words a message has, and what readers get of it whom strangers' words taint.
-//   - waiting.go: requests that wait for a message. arrivals.go: how they learn of it.
+//   - taint.go: which messages taint a reader, and what such a reader may see and do.
+//   - waiting.go: requests that wait for a message. arrivals.go: how they are woken.
 //   - inbox_changes.go: marks and deletion.
-//   - inbox_search.go: what a search finds. text_index.go: the index behind it.
-//   - append.go: messages that mail clients put into folders.
+//   - inbox_search.go: searches. text_index.go: the index that they use.
+//   - append.go: messages that mail clients append to folders.
 //   - folders.go, folder_messages.go, flags.go: folders, flags, copies and searches for IMAP.
 //   - mark_answered.go: which messages a reply answers.
 //   - warmup.go: warm-up mail.
@@ -32,16 +32,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Servers are those of external mailboxes.
+// Servers changes messages on the servers of external mailboxes.
 type Servers interface {
-	// Mark marks messages there and here. It gives the flags of those that are marked now, and says
-	// why the others are not.
+	// Mark marks messages there and here. marked holds the new flags of the marked messages, kept
+	// the errors of the others.
 	Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]Flags, kept map[uint32]*core.Error, err error)
-	// Delete deletes messages there and here. It says which are kept, and why.
+	// Delete deletes messages there and here. kept holds the errors of the messages that were not
+	// deleted.
 	Delete(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
 }
 
-// A Service holds what the contents of mailboxes need.
+// A Service reads and changes the contents of mailboxes.
 type Service struct {
 	*core.Core
 	events  *events.Service
@@ -50,15 +51,15 @@ type Service struct {
 	servers Servers
 
 	folderChanges *limit.Counter[string] // commands that changed folders, by mailbox
-	firstCopy     string                 // an id of the time when this process began
-	textDamaged   chan struct{}          // holds a value when the index for searches is to be made anew
-	textTurn      chan struct{}          // holds a value while somebody changes the index for searches
-	arrivals      arrivals               // who waits for mail
+	firstCopy     string                 // a CopyIntent ID made when this process started
+	textDamaged   chan struct{}          // holds a value if the text index must be rebuilt
+	textTurn      chan struct{}          // holds a value while a goroutine changes the text index
+	arrivals      arrivals               // wakes the requests that wait for mail
 	images        *images
 	structures    sync.Pool // of *msg.View
 }
 
-// images fetches images from elsewhere, a bounded number at a time.
+// images fetches remote images, a bounded number at a time.
 type images struct {
 	HTTP  *http.Client
 	spool func() *core.Spool

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/spam"
 )
 
-// New puts the room together.
+// New makes the Service.
 func New(c *core.Core, e *events.Service, g *agents.Service, sp *spam.Service, servers Servers) *Service {
 	s := &Service{
 		Core: c, events: e, agents: g, spam: sp, servers: servers, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textTurn: make(chan struct{}, 1),
@@ -22,18 +22,18 @@ func New(c *core.Core, e *events.Service, g *agents.Service, sp *spam.Service, s
 	return s
 }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the kinds of jobs of this package.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.warmupKind()}
 }
 
-// Run does what the room does by the clock, until ctx ends.
+// Run undoes copies that a crash interrupted, then indexes mail until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	if err := s.undoCopies(); err != nil {
-		s.Log.Error("take back copies that a crash has cut", "error", err)
+		s.Log.Error("undo copies that a crash interrupted", "error", err)
 	}
 	s.indexTexts(ctx)
 }
 
-// Close ends the connections that are kept for later.
+// Close closes idle connections of the image fetcher.
 func (s *Service) Close() { s.images.HTTP.CloseIdleConnections() }

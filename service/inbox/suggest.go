@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// suggestFrom is how many messages of the Sent folder suggestions come from, the newest.
-const suggestFrom = 1000
+// suggestMessages is how many of the newest messages of the Sent folder suggestions are taken from.
+const suggestMessages = 1000
 
 // SuggestAddressesIn is the query of suggest_addresses.
 type SuggestAddressesIn struct {
@@ -23,14 +23,14 @@ type SuggestAddressesIn struct {
 	Limit  *int   `query:"limit" example:"25"` // Maximum rows: 25 by default, at most 100.
 }
 
-// A Correspondent is somebody whom the mailbox has written to.
+// A Correspondent is a person to whom the mailbox has written.
 type Correspondent struct {
 	Email      string    `json:"email" words:"theirs"`
 	Name       *string   `json:"name" words:"theirs"`
 	LastUsedAt core.Time `json:"last_used_at"`
 }
 
-// SuggestAddresses gives the people whom the mailbox wrote to last, the latest first.
+// SuggestAddresses returns people to whom the mailbox has written, the most recent first.
 func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in SuggestAddressesIn) (*core.List[Correspondent], error) {
 	limit, err := page.Query{Limit: in.Limit}.Most(10, 50)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in Suggest
 		defer s.freeMessageView(w)
 		seen, looked := map[string]bool{}, 0
 		for at := range tx.Inbox(store.InboxQuery{Account: mb.AccountNum, Folders: []uint32{sent.Num}}) {
-			if looked++; looked > suggestFrom || len(out) == limit {
+			if looked++; looked > suggestMessages || len(out) == limit {
 				return nil
 			}
 			m, ok, err := w.message(at)
@@ -71,7 +71,7 @@ func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in Suggest
 					continue
 				}
 				seen[key] = true
-				if begins(key, a.Name, strings.ToLower(strings.TrimSpace(in.Q))) {
+				if hasWordPrefix(key, a.Name, strings.ToLower(strings.TrimSpace(in.Q))) {
 					out = append(out, Correspondent{a.Email(), core.OrNull(msg.ShownName(a.Name)), m.ReceivedAt})
 				}
 			}
@@ -81,9 +81,9 @@ func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in Suggest
 	return core.ListOf(out), err
 }
 
-// begins reports whether an address, or a word of the name, begins with text, which is in lower
-// case.
-func begins(email, name, text string) bool {
+// hasWordPrefix reports whether an address, or a word of the name, begins with text, which must be
+// in lower case.
+func hasWordPrefix(email, name, text string) bool {
 	if strings.HasPrefix(email, text) {
 		return true
 	}

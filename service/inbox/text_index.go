@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	indexPause = time.Second // mail of about this long is indexed together
-	indexRetry = 10 * time.Second
-	indexTell  = 10_000    // messages to do that the log hears of
-	indexMost  = 1000      // messages of one account that are indexed together
-	indexEach  = 250       // of them, of one mailbox
-	indexText  = 4 << 20   // bytes of text, about
-	readWhole  = 256 << 10 // messages up to this many bytes are read at once
-	purgePause = time.Hour
-	indexDrops = 500              // rows that one transaction deletes
-	indexTurn  = time.Millisecond // between two rests, short beside the time that a message takes to come in
+	indexPause      = time.Second // delay after new mail, so that mail that arrives in this time is indexed together
+	indexRetry      = 10 * time.Second
+	indexLogBacklog = 10_000    // backlog of messages from which progress is logged
+	indexBatch      = 1000      // messages of one account that are indexed together
+	indexPerMailbox = 250       // of these, messages of one mailbox
+	indexBytes      = 4 << 20   // bytes of text that are indexed together, approximately
+	maxReadWhole    = 256 << 10 // messages up to this size are read into memory at once
+	purgePause      = time.Hour
+	indexDrops      = 500              // rows that one transaction deletes
+	indexWork       = time.Millisecond // work between two pauses, short compared with the time that a message takes to arrive
 )
 
-// indexTexts makes mail searchable soon after it came, until ctx ends; in a store without index all
-// mail is to do. What is not done yet, searches look at message by message.
+// indexTexts indexes new mail for searches until ctx ends. In a store without an index, all mail is
+// new. Searches read the messages that are not indexed yet.
 func (s *Service) indexTexts(ctx context.Context) {
 	x := newIndexer(s)
 	purge, stop := s.Store.Clock().Every(purgePause)
@@ -48,8 +48,8 @@ func (s *Service) indexTexts(ctx context.Context) {
 	}
 }
 
-// DropAccountIndex deletes the text index, conversations and counts of an account whose mailboxes
-// are gone, some rows at a time, between the steps of the indexer.
+// DropAccountIndex deletes the text index, threads and counts of an account after its mailboxes are
+// deleted, indexDrops rows at a time, between the steps of the indexer.
 func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
 	for done := false; !done; {
 		select {
@@ -69,7 +69,7 @@ func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
 	return nil
 }
 
-// next waits for pause, or without one until there is something to do, and says what comes then.
+// next waits for pause or, if pause is 0, until there is work. It returns the next step.
 func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan struct{}) indexStep {
 	var over <-chan time.Time
 	wake := x.s.Store.TextWake()
@@ -90,31 +90,31 @@ func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan st
 	return x.Round
 }
 
-// An indexStep is something that is done, and how long to wait then; 0: until there is something to
-// do.
+// An indexStep does some work and returns how long to wait before the next step; 0: until there is
+// work.
 type indexStep func(ctx context.Context) (time.Duration, error)
 
-// An indexer makes mail searchable.
+// An indexer indexes mail for searches.
 type indexer struct {
 	s        *Service
 	splitter tokenize.Splitter
-	loggedAt time.Time // when the log heard of much that is to do
+	loggedAt time.Time // when the backlog was last logged
 	pace     store.Pacer
 }
 
-func newIndexer(s *Service) *indexer { return &indexer{s: s, pace: store.Pacer{Work: indexTurn}} }
+func newIndexer(s *Service) *indexer { return &indexer{s: s, pace: store.Pacer{Work: indexWork}} }
 
 func (x *indexer) tidyAll(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.TidyText(ctx, 0)
 }
 
-// Rebuild has the whole index made again.
+// Rebuild resets the index, so that all mail is indexed again.
 func (x *indexer) Rebuild(context.Context) (time.Duration, error) {
-	x.s.Log.Warn("the index for searches is damaged and is made anew")
+	x.s.Log.Warn("the text index is damaged and is being rebuilt")
 	return time.Nanosecond, x.s.Store.ResetText()
 }
 
-// rebuildText has the index made again soon.
+// rebuildText makes the indexer rebuild the index soon.
 func (s *Service) rebuildText() {
 	select {
 	case s.textDamaged <- struct{}{}:
@@ -126,10 +126,10 @@ func (x *indexer) purge(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.PurgeText(ctx)
 }
 
-// Round indexes some mail of each account in turn, so that one with much does not hold up the
-// others. It says how long to wait before the next; 0 if there is nothing to do.
+// Round indexes some mail of each account in turn, so that an account with much mail does not delay
+// the others. It returns how long to wait before the next round; 0 if there is no work.
 func (x *indexer) Round(ctx context.Context) (time.Duration, error) {
-	accounts, left, err := x.todo()
+	accounts, left, err := x.backlog()
 	if err != nil || len(accounts) == 0 {
 		return 0, err
 	}
@@ -151,18 +151,19 @@ func (x *indexer) Round(ctx context.Context) (time.Duration, error) {
 	return indexPause, nil
 }
 
-// logProgress has the log say now and then how far a large store is.
+// logProgress logs the size of a large backlog, at most once a minute.
 func (x *indexer) logProgress(left int) {
 	now := x.s.Now()
-	if left < indexTell || now.Sub(x.loggedAt) < time.Minute {
+	if left < indexLogBacklog || now.Sub(x.loggedAt) < time.Minute {
 		return
 	}
 	x.loggedAt = now
 	x.s.Log.Info("stored mail is being indexed for searches; until that is done they take several pages", "messages_left", left)
 }
 
-// todo gives the accounts that have something to do, and how many messages that are at most.
-func (x *indexer) todo() (accounts []uint32, left int, err error) {
+// backlog returns the accounts that have mail to index, and an upper bound of the number of
+// messages.
+func (x *indexer) backlog() (accounts []uint32, left int, err error) {
 	err = x.s.Store.View(func(tx *store.Tx) error {
 		for t := range tx.TextTodos(0) {
 			if len(accounts) == 0 || accounts[len(accounts)-1] != t.Account {
@@ -179,7 +180,7 @@ func (x *indexer) todo() (accounts []uint32, left int, err error) {
 	return accounts, left, err
 }
 
-// batch indexes some mail of an account; more reports whether that was not all.
+// batch indexes some mail of an account; more reports whether there is more.
 func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err error) {
 	work, metas, err := x.Gather(account)
 	if err != nil {
@@ -191,7 +192,7 @@ func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err err
 	return work.More, x.s.Store.TidyText(ctx, account)
 }
 
-// Index adds gathered mail to the index.
+// Index adds the gathered messages to the index.
 func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWork, metas []*store.Meta) (err error) {
 	b := store.NewTextBatch(account)
 	summaries := make([]*msg.Summary, len(work.Messages))
@@ -200,14 +201,14 @@ func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWor
 		if err := x.pace.Rest(ctx); err != nil {
 			return err
 		}
-		b.Message(placeOf(m))
+		b.Message(positionOf(m))
 		summaries[i], err = x.add(b, m, metas[i])
 		if err != nil {
 			return fmt.Errorf("index message %d of mailbox %d: %w", m.UID, m.Mailbox, err)
 		}
 	}
 	return x.s.Store.AddText(b, work.Done, func(tx *store.Tx) error {
-		for i := len(summaries) - 1; i >= 0; i-- { // the newest last, which counts
+		for i := len(summaries) - 1; i >= 0; i-- { // in the order of arrival: the newest message of a subject decides
 			if err := recordSubject(tx, account, summaries[i], metas[i].ThreadID, work.Messages[i].Received); err != nil {
 				return err
 			}
@@ -216,11 +217,11 @@ func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWor
 	})
 }
 
-// Gather picks the messages, and reads what was found in them when they came.
+// Gather selects messages to index and reads their Metas.
 func (x *indexer) Gather(account uint32) (work *store.TextWork, metas []*store.Meta, err error) {
 	err = x.s.Store.View(func(tx *store.Tx) error {
 		metas = nil
-		work, err = tx.TextWork(account, store.TextLimits{Most: indexMost, Each: indexEach, Bytes: indexText, Message: readWhole})
+		work, err = tx.TextWork(account, store.TextLimits{Most: indexBatch, Each: indexPerMailbox, Bytes: indexBytes, Message: maxReadWhole})
 		if err != nil {
 			return err
 		}
@@ -236,8 +237,8 @@ func (x *indexer) Gather(account uint32) (work *store.TextWork, metas []*store.M
 	return work, metas, err
 }
 
-// add adds the words of a message, and gives what its subject is noted by. One whose bytes cannot
-// be read is found by its thread alone.
+// add adds the words of a message to the batch, and returns a Summary for recordSubject. A message
+// whose bytes cannot be read is indexed by its thread alone.
 func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*msg.Summary, error) {
 	if meta.ThreadID != "" {
 		b.Word([]byte(threadWord(meta.ThreadID)))
@@ -254,7 +255,7 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 		return nil, err
 	}
 	if err != nil {
-		x.s.Log.Error("read a message for searches", "mailbox", m.Mailbox, "uid", m.UID, "error", err)
+		x.s.Log.Error("read a message for the text index", "mailbox", m.Mailbox, "uid", m.UID, "error", err)
 		return &msg.Summary{}, nil
 	}
 	for _, text := range texts {
@@ -267,7 +268,7 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 	return &msg.Summary{Subject: e.Subject, From: withoutGroups(e.From), To: withoutGroups(e.To), Cc: withoutGroups(e.Cc)}, nil
 }
 
-// readMoved reads a message that compaction has moved since its row was gathered.
+// readMoved reads a message whose bytes compaction has moved since its row was gathered.
 func (x *indexer) readMoved(m *store.Message, root *msg.Part) ([]string, error) {
 	var ref store.BlobRef
 	err := x.s.Store.View(func(tx *store.Tx) error {
@@ -283,7 +284,7 @@ func (x *indexer) readMoved(m *store.Message, root *msg.Part) ([]string, error) 
 	return x.s.searchTexts(ref, root)
 }
 
-// searchTexts gives the texts that a message is found by.
+// searchTexts returns the texts of a message that searches match.
 func (s *Service) searchTexts(ref store.BlobRef, root *msg.Part) ([]string, error) {
 	blob, err := s.Store.OpenBlob(ref)
 	if err != nil {
@@ -291,7 +292,7 @@ func (s *Service) searchTexts(ref store.BlobRef, root *msg.Part) ([]string, erro
 	}
 	defer blob.Close()
 	var r io.ReaderAt = blob
-	if blob.Size() <= readWhole {
+	if blob.Size() <= maxReadWhole {
 		whole := make([]byte, blob.Size())
 		if _, err := blob.ReadAt(whole, 0); err != nil && err != io.EOF {
 			return nil, err
@@ -301,6 +302,6 @@ func (s *Service) searchTexts(ref store.BlobRef, root *msg.Part) ([]string, erro
 	return msg.SearchTexts(r, root)
 }
 
-func placeOf(m *store.Message) store.InboxPos {
+func positionOf(m *store.Message) store.InboxPos {
 	return store.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}
 }

@@ -11,30 +11,30 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A ThreadSummary is what a list that is grouped by conversations says of one: its messages in
-// every folder of the mailbox but Junk and Trash.
+// A ThreadSummary summarizes a thread in a list that is grouped by threads: its messages in every
+// folder of the mailbox but Junk and Trash.
 type ThreadSummary struct {
 	Messages int      `json:"messages"`
 	Unread   int      `json:"unread"`
 	From     []string `json:"from" words:"theirs"` // Names of the authors, the earliest first.
 }
 
-// threadAuthors is how many authors a summary names, the latest.
+// threadAuthors is how many authors a summary names, the most recent.
 const threadAuthors = 10
 
-// A threadList groups the messages of a list by conversations of each mailbox.
+// A threadList groups the messages of a list by thread within each mailbox.
 type threadList struct {
 	l     *inboxList
 	tx    *store.Tx
-	boxes map[uint32]*threadBox // by the mailbox's number
+	boxes map[uint32]*threadMailbox // by the mailbox's number
 }
 
-// A threadBox is a mailbox of such a list.
-type threadBox struct {
+// A threadMailbox is a mailbox of a threadList.
+type threadMailbox struct {
 	folders []uint32          // numbers of all but Junk and Trash
 	ids     map[uint32]uint32 // of folders, by number
-	waiting []threadMember    // that are not in the text index yet
-	known   map[string]*threadFound
+	waiting []threadMember    // messages that are not in the text index yet
+	known   map[string]*foundThread
 }
 
 type threadMember struct {
@@ -42,14 +42,14 @@ type threadMember struct {
 	thread string
 }
 
-type threadFound struct {
-	newest  store.InboxPos // of those that the list shows
+type foundThread struct {
+	newest  store.InboxPos // of the messages that the list shows
 	summary ThreadSummary
 }
 
-// of gives the conversation of a message that the list has come to; newest is false if a later one
-// of the list stands for it.
-func (t *threadList) of(b viewedFolder, at store.InboxPos, m *InboxMessage) (summary *ThreadSummary, newest bool, err error) {
+// summaryOf returns the summary of the thread of a message that the list has reached; newest is
+// false if the list already has a newer message of the thread.
+func (t *threadList) summaryOf(b viewedFolder, at store.InboxPos, m *InboxMessage) (summary *ThreadSummary, newest bool, err error) {
 	box := t.boxes[b.mailbox.Num]
 	if box == nil {
 		box, err = t.open(b.mailbox)
@@ -62,7 +62,7 @@ func (t *threadList) of(b viewedFolder, at store.InboxPos, m *InboxMessage) (sum
 	if err != nil {
 		return nil, false, err
 	}
-	if len(names) == 0 { // it is in none
+	if len(names) == 0 { // the message has no thread
 		one := &ThreadSummary{Messages: 1, From: []string{authorOf(m)}}
 		if !m.IsRead {
 			one.Unread = 1
@@ -77,34 +77,34 @@ func (t *threadList) of(b viewedFolder, at store.InboxPos, m *InboxMessage) (sum
 		}
 		box.known[m.ThreadID] = found
 	}
-	return &found.summary, comparePlaces(found.newest, at) == 0, nil
+	return &found.summary, comparePositions(found.newest, at) == 0, nil
 }
 
-func (t *threadList) open(mb *store.Mailbox) (*threadBox, error) {
+func (t *threadList) open(mb *store.Mailbox) (*threadMailbox, error) {
 	folders, err := foldersToList(t.tx, mb, allMail)
 	if err != nil {
 		return nil, err
 	}
-	box := &threadBox{ids: map[uint32]uint32{}, known: map[string]*threadFound{}}
+	box := &threadMailbox{ids: map[uint32]uint32{}, known: map[string]*foundThread{}}
 	for _, f := range folders {
 		box.folders = append(box.folders, f.Num)
 		box.ids[f.Num] = f.ID
 	}
 	for m := range t.tx.TextWaiting(mb.AccountNum, box.folders) {
-		if len(box.waiting) == inboxScan {
-			break // while an old store is indexed, conversations may be in parts
+		if len(box.waiting) == maxScanned {
+			break // while an existing store is being indexed, a summary may miss messages
 		}
 		meta, err := t.tx.Meta(m.Mailbox, m.Folder, m.UID)
 		if err != nil {
 			return nil, err
 		}
-		box.waiting = append(box.waiting, threadMember{placeOf(&m), meta.ThreadID})
+		box.waiting = append(box.waiting, threadMember{positionOf(&m), meta.ThreadID})
 	}
 	return box, nil
 }
 
-// find reads a conversation: up to answeredMost of its messages, the newest.
-func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at store.InboxPos) (*threadFound, error) {
+// find reads a thread: up to maxThreadMessages of its newest messages.
+func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string, at store.InboxPos) (*foundThread, error) {
 	var words []store.TextTerm
 	for _, name := range names {
 		words = append(words, store.TextTerm{Word: threadWord(name)})
@@ -113,13 +113,13 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 	if err != nil {
 		return nil, err
 	}
-	places := []store.InboxPos{at} // in Junk and Trash it is of no other's count
+	places := []store.InboxPos{at} // a message in Junk or Trash counts only in the list of that folder
 	for place, _, ok, err := index.Next(); ok || err != nil; place, _, ok, err = index.Next() {
 		if err != nil {
 			return nil, err
 		}
 		places = append(places, place)
-		if len(places) == answeredMost {
+		if len(places) == maxThreadMessages {
 			break
 		}
 	}
@@ -131,18 +131,18 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 	newestFirst(places)
 	places = slices.Compact(places)
 
-	out := &threadFound{newest: at}
+	out := &foundThread{newest: at}
 	query, first := t.l.query, true
 	for _, place := range places {
 		_, id := t.tx.FolderOfNum(place.Num)
 		m, err := t.tx.Message(mb.Num, id, place.UID)
-		if errors.Is(err, store.ErrNotFound) { // the index may know it a moment longer
+		if errors.Is(err, store.ErrNotFound) { // the index is updated a moment after a deletion
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if first && t.shows(place.Num) && query.Selects(m) {
+		if first && t.listsFolder(place.Num) && query.Selects(m) {
 			out.newest, first = place, false
 		}
 		out.summary.Messages++
@@ -158,17 +158,17 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 		}
 		part, err := msg.DecodePart(meta.Structure)
 		if err != nil {
-			return nil, fmt.Errorf("structure of message %d of %s: %w", place.UID, mb.Email, err)
+			return nil, fmt.Errorf("decode structure of message %d of %s: %w", place.UID, mb.Email, err)
 		}
 		if part.Envelope != nil && len(part.Envelope.From) > 0 {
 			from := part.Envelope.From[0]
-			name, words, err := t.nameOf(meta, &from)
+			name, source, err := t.nameOf(meta, &from)
 			if err != nil {
 				return nil, err
 			}
-			if words != nil {
-				words.MailboxID, words.ThreadID, words.People = mb.ID, meta.ThreadID, peopleOf(part.Envelope)
-				t.l.named[&out.summary] = append(t.l.named[&out.summary], *words)
+			if source != nil {
+				source.MailboxID, source.ThreadID, source.People = mb.ID, meta.ThreadID, peopleOf(part.Envelope)
+				t.l.namedSources[&out.summary] = append(t.l.namedSources[&out.summary], *source)
 			}
 			if name != "" && !slices.Contains(out.summary.From, name) {
 				out.summary.From = append(out.summary.From, name)
@@ -182,12 +182,12 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 	return out, nil
 }
 
-// nameOf is how a summary names the author of a message; "" leaves it out. words are not nil where
-// that is more than an address, for a reader who is asked about.
-func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, words *agents.Source, err error) {
+// nameOf returns how a summary names the author of a message; "" leaves the author out. source is
+// not nil if the name may be a stranger's text that taints the reader.
+func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, source *agents.Source, err error) {
 	email := from.Email()
 	name = msg.ShownName(from.Name)
-	if t.l.given == nil {
+	if t.l.shownSources == nil {
 		return cmp.Or(name, email), nil, nil
 	}
 	w := authorship(meta, email)
@@ -198,8 +198,8 @@ func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, w
 	return cmp.Or(name, email), &w, nil
 }
 
-// shows reports whether the list is of the folder of a number.
-func (t *threadList) shows(num uint32) bool {
+// listsFolder reports whether the list includes the folder with that number.
+func (t *threadList) listsFolder(num uint32) bool {
 	if len(t.l.query.Folders) > 0 {
 		return slices.Contains(t.l.query.Folders, num)
 	}

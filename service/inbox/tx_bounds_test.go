@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// Two hundred messages, each in another mailbox and with a long subject, are the most that a
-// request marks or deletes.
+// A request may mark or delete at most two hundred messages. The largest case: each is in another
+// mailbox and has a long subject.
 func TestBulkChangesOfMessagesWithinTheBounds(t *testing.T) {
 	b := servicetest.New(t, nil)
 	who, err := b.Accounts.Operator(t.Context(), "")

@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	waitByDefault = 30
-	waitRows      = 2000      // rows of the lists that one snapshot looks at
-	waitFits      = 20        // messages that one snapshot gives to be read
-	waitBody      = 256 << 10 // bytes of a text that codes and links are looked for in
+	defaultWait = 30
+	maxWaitRows = 2000      // rows that one snapshot examines
+	waitBatch   = 20        // messages that one snapshot selects to be read
+	waitBody    = 256 << 10 // bytes of a text that are searched for codes and links
 )
 
-// WaitFilter says what a request waits for, and how long.
+// WaitFilter says which message a request waits for, and how long.
 type WaitFilter struct {
 	Timeout *int `query:"timeout"` // Seconds, from 1 to 60; 30 by default.
-	// Only what has arrived later; by default, later than the request. Pass the now of the answer
-	// before.
+	// Only messages that arrived after this time; by default, after the request. Pass the `now` of
+	// the previous answer.
 	Since      core.Time `query:"since"`
 	From       string    `query:"from" max:"200"`               // Words of the author's name and address, as in lists.
 	To         string    `query:"to" max:"254" example:"trash"` // The recipient, with its +tag.
 	FromDomain string    `query:"from_domain" max:"253"`        // Only mail whose verified_domain is this one or below it.
 	Subject    string    `query:"subject" max:"200"`            // Text that the subject contains, in any case.
 	Kind       string    `query:"kind" enum:"code|link"`        // Only mail with a code, or with a link.
-	// Leave out what a stranger has written, but for the code, and with from_domain for links of
-	// the same domain.
+	// Leave out what a stranger has written, except the code and, with from_domain, links of the
+	// same domain.
 	Withhold bool `query:"withhold"`
 }
 
@@ -51,13 +51,13 @@ type WaitForAnyMessageIn struct {
 	WaitFilter
 }
 
-// A WaitAnswer is a message that has arrived, with what programs want of it; Message is null where
-// none has in time. Now is the Since of the next request.
+// A WaitAnswer is a message that has arrived, with its code and links. Message is null if none
+// arrived in time. Now is the Since of the next request.
 type WaitAnswer struct {
 	Message *WaitedMessage `json:"message"`
-	// The one-time code in it, where there is one and it is clear which. Dashes are kept.
+	// The one-time code in it; null if there is none or it is not clear which. Dashes are kept.
 	Code  *string       `json:"code" words:"theirs" example:"482913"`
-	Links []MessageLink `json:"links"` // At most 20 addresses of the web in their order, without images and what only ends a subscription.
+	Links []MessageLink `json:"links"` // At most 20 web addresses in their order, without images and links that only unsubscribe.
 	// The author's domain, if DMARC passed for it when the message arrived here. Null for all other
 	// mail, whatever its header says.
 	VerifiedDomain *string `json:"verified_domain" words:"theirs" example:"example.net"`
@@ -66,7 +66,7 @@ type WaitAnswer struct {
 	Now core.Time `json:"now"`
 }
 
-// A WaitedMessage is a message that was waited for, with what its author wrote.
+// A WaitedMessage is a message that a request waited for, with what its author wrote.
 type WaitedMessage struct {
 	InboxMessage
 	// What the author wrote, without quoted messages, the lines that introduce them, and the
@@ -75,8 +75,8 @@ type WaitedMessage struct {
 	ReplyText *string `json:"reply_text" words:"theirs"`
 }
 
-// A MessageLink is an address that a message leads to. SameDomain says that it belongs to the one
-// whom the message is from for sure.
+// A MessageLink is a link in a message. SameDomain says that it belongs to the proven author's
+// organisation.
 type MessageLink struct {
 	URL  string `json:"url" words:"theirs" example:"https://example.net/confirm?token=9c41"`
 	Text string `json:"text" words:"theirs" example:"Confirm your address"` // What people read there. With `withhold`, empty for a stranger's mail.
@@ -94,12 +94,12 @@ func (s *Service) WaitForAnyMessage(ctx context.Context, who core.Actor, in Wait
 	return s.wait(ctx, who, "", in.WaitFilter)
 }
 
-// EndWaiting has all requests that wait, and all that come later, get their answers at once.
+// EndWaiting makes all waiting and future requests answer at once.
 func (s *Service) EndWaiting() { s.arrivals.end() }
 
-// Of a message that arrived, a Meta keeps arrivedProven and the domain that its author is from for
-// sure, or arrivedUnverified and why that is not known although DMARC passes. A domain alone is
-// from before proofs covered all that is shown.
+// Meta.Arrived of an arrived message is arrivedProven and the author's proven domain, or
+// arrivedUnverified and the reason why the author is not proven although DMARC passes. A domain
+// without either prefix was written before proofs covered everything that is shown.
 const (
 	arrivedUnverified = "."
 	arrivedProven     = "="
@@ -112,7 +112,7 @@ func arrivedText(verified, lacks string) string {
 	return arrivedProven + verified
 }
 
-// A messageWait is a request that waits. It has looked at all that arrived until at.
+// A messageWait is a waiting request. It has examined all arrivals until at.
 type messageWait struct {
 	s       *Service
 	who     core.Actor
@@ -125,11 +125,12 @@ type messageWait struct {
 	at      time.Time
 }
 
-// An arrived message fits what a request waits for, but that nobody has read it.
+// An arrived is a message that matches the filter, except for the conditions on its body, which has
+// not been read yet.
 type arrived struct {
 	shown    InboxMessage
 	source   agents.Source
-	verified bool // they are those of somebody known
+	verified bool // the author is verified, so that nothing is withheld
 	root     *msg.Part
 	blob     store.BlobRef
 }
@@ -144,8 +145,8 @@ func (s *Service) wait(ctx context.Context, who core.Actor, userID string, f Wai
 
 func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAnswer, error) {
 	s, who := w.s, w.who
-	// What arrives is noted from here on. Without since, it is waited for what arrives after this
-	// snapshot, so that no clock decides.
+	// Arrivals are recorded from here on. Without since, the request waits for messages that arrive
+	// after this snapshot, so that the clock does not matter.
 	err := s.Store.View(func(tx *store.Tx) error {
 		if w.userID != "" {
 			mb, err := core.ReadMailbox(tx, who, w.userID)
@@ -173,7 +174,7 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for ended := s.arrivals.hasEnded(); !ended; {
-		if out, err := w.look(ctx); out != nil || err != nil {
+		if out, err := w.nextAnswer(ctx); out != nil || err != nil {
 			return out, err
 		}
 		select {
@@ -186,19 +187,19 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 		}
 	}
 
-	// The empty answer says until when nothing is missed: what a transaction gives an earlier time
-	// that is under way is waited for, and looked at.
+	// The now of the answer promises that no later arrival has an earlier time. A running
+	// transaction may still write one: wait for it, and look again.
 	now := s.Now().Truncate(time.Millisecond)
 	s.arrivals.promise(w.waiter, now)
-	if s.Store.Update(func(*store.Tx) error { return nil }) != nil { // then nothing is under way
+	if s.Store.Update(func(*store.Tx) error { return nil }) != nil { // the store is closed, so that no transaction is running
 		now = w.at
 	}
-	out, err := w.look(ctx)
+	out, err := w.nextAnswer(ctx)
 	if out != nil || err != nil {
 		return out, err
 	}
 
-	// What came last may be ahead of the clock. Who has had it must not get it again.
+	// The newest arrival may be ahead of the clock. The next request must not return it again.
 	err = s.Store.View(func(tx *store.Tx) error {
 		last, err := tx.LastArrived(who.AccountNum)
 		if w.at.Before(last) {
@@ -215,10 +216,10 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 	return out, err
 }
 
-// newWait reads what a request says.
+// newWait validates the filter of a request.
 func (s *Service) newWait(who core.Actor, userID string, f WaitFilter) (w *messageWait, timeout time.Duration, err error) {
 	w = &messageWait{s: s, who: who, userID: userID, filter: f, subject: strings.ToLower(f.Subject)}
-	timeout = waitByDefault * time.Second
+	timeout = defaultWait * time.Second
 	if f.Timeout != nil {
 		if *f.Timeout < 1 || *f.Timeout > 60 {
 			return nil, 0, core.Invalid("timeout", "out_of_range", "must be from 1 to 60 seconds")
@@ -247,11 +248,11 @@ func (s *Service) newWait(who core.Actor, userID string, f WaitFilter) (w *messa
 	return w, timeout, nil
 }
 
-// look gives the answer with the oldest message that fits and that nobody has looked at; nil if
-// there is none.
-func (w *messageWait) look(ctx context.Context) (*WaitAnswer, error) {
+// nextAnswer returns the answer for the oldest message that matches and has not been examined yet;
+// nil if there is none.
+func (w *messageWait) nextAnswer(ctx context.Context) (*WaitAnswer, error) {
 	for {
-		fits, more, err := w.next()
+		fits, more, err := w.nextMatches()
 		if err != nil {
 			return nil, err
 		}
@@ -270,9 +271,9 @@ func (w *messageWait) look(ctx context.Context) (*WaitAnswer, error) {
 	}
 }
 
-// next gives the next messages that fit, but for what is in them, from one snapshot; more says that
-// there is more to look at.
-func (w *messageWait) next() (fits []*arrived, more bool, err error) {
+// nextMatches returns the next messages that match without their bodies, from one snapshot; more is
+// true if there are more to examine.
+func (w *messageWait) nextMatches() (fits []*arrived, more bool, err error) {
 	notes, noted := w.s.arrivals.after(w.waiter, w.at)
 	if noted && len(notes) == 0 {
 		return nil, false, nil
@@ -293,17 +294,17 @@ func (w *messageWait) next() (fits []*arrived, more bool, err error) {
 				fits, more, err = w.walk(view, account, folders, last)
 			}
 			if err == nil && !more {
-				w.s.arrivals.saw(w.waiter, last)
+				w.s.arrivals.setComplete(w.waiter, last)
 			}
 			return err
 		}
 		for _, n := range notes {
-			if len(fits) >= waitFits && n.at > w.at.UnixMilli() { // not between copies, which are of the same time
+			if len(fits) >= waitBatch && n.at > w.at.UnixMilli() { // not between copies of a message, which have the same time
 				more = true
 				return nil
 			}
 			a, gone, err := w.message(view, n.mailbox, n.folder, n.uid, n.at)
-			if gone { // somebody has moved it, or deleted it
+			if gone { // another session has moved or deleted it
 				a, err = w.moved(view, n)
 			}
 			if err != nil {
@@ -319,8 +320,8 @@ func (w *messageWait) next() (fits []*arrived, more bool, err error) {
 	return fits, more, err
 }
 
-// folders gives where arrived mail may be: the INBOX of all mailboxes of an account, unless account
-// is 0, and folders by their numbers.
+// folders returns where arrived mail may be: the INBOX of all mailboxes of account, unless that is
+// 0, and the folders with these numbers.
 func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, err error) {
 	add := func(mb *store.Mailbox) error {
 		all, err := foldersToList(tx, mb, allMail)
@@ -351,15 +352,15 @@ func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, e
 	return account, folders, nil
 }
 
-// walk looks at what the lists have after w.at, up to last, the time of the newest arrival.
+// walk examines the arrivals after w.at up to last, the time of the newest arrival.
 func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, last time.Time) (fits []*arrived, more bool, err error) {
 	rows := 0
 	for place := range view.tx.Received(account, folders, w.at) {
 		if place.Received.After(last) {
 			break
 		}
-		if place.Received.After(w.at) && rows > 0 && (rows >= waitRows || len(fits) >= waitFits) {
-			return fits, true, nil // not between copies, which are of the same time
+		if place.Received.After(w.at) && rows > 0 && (rows >= maxWaitRows || len(fits) >= waitBatch) {
+			return fits, true, nil // not between copies of a message, which have the same time
 		}
 		rows++
 		mailbox, folder := view.tx.FolderOfNum(place.Num)
@@ -378,7 +379,7 @@ func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, 
 	return fits, false, nil
 }
 
-// moved looks for a message that is not where it was filed.
+// moved finds a message that is no longer where it was filed.
 func (w *messageWait) moved(view *messageView, n note) (*arrived, error) {
 	mb, err := store.MailboxByNum.Find(view.tx, store.NumKey(n.mailbox))
 	if mb == nil || err != nil || mb.AccountID != w.who.AccountID || mb.Gone() {
@@ -405,8 +406,8 @@ func (w *messageWait) moved(view *messageView, n note) (*arrived, error) {
 	return nil, nil
 }
 
-// message gives a message if it arrived at the time and fits, but for what is in it; gone says that
-// it is not there.
+// message returns a message if it arrived at the given time and matches without its body; gone is
+// true if it is not there.
 func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at int64) (a *arrived, gone bool, err error) {
 	tx := view.tx
 	m, err := tx.Message(mailbox, folder, uid)
@@ -450,7 +451,7 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 		return nil, false, err
 	}
 	subject, author := strings.ToLower(a.shown.Subject), a.shown.From
-	if w.who.Policy.Taint && w.withholds(a) { // these are not found
+	if w.who.Policy.Taint && w.withholds(a) { // withheld texts must not be searchable
 		subject, author = "", bareAddress(a.shown.FromEmail)
 	}
 	switch {
@@ -463,14 +464,14 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 	return a, false, err
 }
 
-// answer reads a message, and gives the answer with it; nil if it does not fit.
+// answer reads a message and returns the answer; nil if the message does not match.
 func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
-	read := w.s.arrivals.reading(a.blob)
+	read := w.s.arrivals.readFor(a.blob)
 	read.once.Do(func() { read.found, read.err = w.s.readCodes(a) })
 	found, err := read.found, read.err
 	if err != nil {
 		w.s.arrivals.forget(read)
-		return nil, fmt.Errorf("message %s of %s: %w", a.shown.UID, a.shown.Mailbox, err)
+		return nil, fmt.Errorf("read message %s of %s: %w", a.shown.UID, a.shown.Mailbox, err)
 	}
 	if w.filter.Kind == "code" && found.Code == "" || w.filter.Kind == "link" && len(found.Links) == 0 {
 		return nil, nil
@@ -488,28 +489,28 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 		if withheld {
 			link.Text = ""
 		}
-		if !w.filter.Withhold || link.SameDomain && w.filter.FromDomain != "" { // else a stranger could write a sentence into the path
+		if !w.filter.Withhold || link.SameDomain && w.filter.FromDomain != "" { // otherwise a stranger could write a sentence into the path
 			out.Links = append(out.Links, link)
 		}
 	}
-	words := a.source
+	source := a.source
 	if withheld {
 		if out.Code == nil && len(out.Links) == 0 {
 			return out, nil
 		}
-		words.Harmless = true
+		source.Harmless = true
 	}
-	if err := w.s.agents.Read(w.who.AccountID, agents.HolderOf(w.who), &w.who.Policy, words); err != nil {
+	if err := w.s.agents.Read(w.who.AccountID, agents.HolderOf(w.who), &w.who.Policy, source); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// withholds reports whether the answer leaves out the words of a message.
+// withholds reports whether the answer leaves out the message's texts.
 func (w *messageWait) withholds(a *arrived) bool { return w.filter.Withhold && !a.verified }
 
-// readCodes looks for the code, the links and the answer of a message. One whose bytes are damaged
-// has none.
+// readCodes finds the code, the links and the reply text of a message; none if its bytes are
+// damaged.
 func (s *Service) readCodes(a *arrived) (waitedText, error) {
 	blob, err := s.Store.OpenBlob(a.blob)
 	if errors.Is(err, store.ErrDamaged) {

@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A waitRig is an installation with mailboxes that somebody waits at.
+// A waitRig is an installation with mailboxes for requests that wait.
 type waitRig struct {
 	*servicetest.Installation
 	who      core.Actor
@@ -48,7 +48,7 @@ func newWaitRig(t *testing.T, c core.Config) *waitRig {
 	return r
 }
 
-// first gives what waits gives at once, or after a tenth of a second.
+// first returns what wait returns immediately, or within a tenth of a second.
 func (r *waitRig) first(userID string, f inbox.WaitFilter) *inbox.WaitAnswer {
 	r.T.Helper()
 	out, err := r.Svc.Inbox.WaitFor(r.T.Context(), r.who, userID, f, 100*time.Millisecond)
@@ -78,7 +78,7 @@ func TestWaitForMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What was there before is not waited for; what comes then is, within a moment.
+	// Mail that arrived before is not returned; mail that arrives during the wait is, promptly.
 	if a := r.first(r.ann.ID, inbox.WaitFilter{}); a.Message != nil || a.Now.IsZero() || a.Links == nil || a.Code != nil {
 		t.Errorf("without anything new: %+v", a)
 	}
@@ -166,8 +166,8 @@ func TestWaitForMessage(t *testing.T) {
 	}
 }
 
-// TestWhatArrives: mail of others arrives, wherever rules put it but in Junk and Trash, and keeps
-// that when it is moved; what the mailbox itself has written or put there does not.
+// TestWhatArrives: mail of others counts as arrived in any folder but Junk and Trash, and still
+// does after a move; mail that the mailbox itself has sent or added does not.
 func TestWhatArrives(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
@@ -189,7 +189,7 @@ func TestWhatArrives(t *testing.T) {
 		t.Errorf("appended: %v", got)
 	}
 
-	// A neighbour's mail, also by a group; not the mailbox's own.
+	// Mail of another mailbox of the account, also through a group; not the mailbox's own.
 	for _, from := range []*store.Mailbox{r.bob, r.ann} {
 		if _, err := r.Send(from, submit.SendEmailIn{To: submit.Texts{"ann@example.test"}, Subject: "by " + from.Email, Text: "Code: 774411"}); err != nil {
 			t.Fatal(err)
@@ -207,7 +207,7 @@ func TestWhatArrives(t *testing.T) {
 		t.Errorf("what a neighbour has written is withheld: %+v", a)
 	}
 
-	// It keeps that where it is moved to, but for Junk and Trash.
+	// It still counts after a move, except to Junk and Trash.
 	uid := ""
 	page, err := r.Svc.Inbox.ListEmailUserInbox(t.Context(), r.who, inbox.ListEmailUserInboxIn{UserID: r.ann.ID})
 	if err != nil {
@@ -231,7 +231,8 @@ func TestWhatArrives(t *testing.T) {
 	}
 }
 
-// TestWaitersEnd: a waiter ends with its client, with the server, and one too many does not begin.
+// TestWaitersEnd: a waiter ends with its client's connection or with the server, and one above the
+// limit is refused.
 func TestWaitersEnd(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -277,8 +278,8 @@ func TestWaitersEnd(t *testing.T) {
 	}
 }
 
-// TestReceivedRises: of a thousand messages that come at once no two have one time, also when the
-// clock goes back.
+// TestReceivedRises: of a thousand messages that arrive at once, no two have the same time, even if
+// the clock goes back.
 func TestReceivedRises(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	for k := range 200 {
@@ -315,9 +316,9 @@ func TestReceivedRises(t *testing.T) {
 	})
 }
 
-// TestNoMessageIsMissed: who passes each answer's now to the next call gets each message once, in
-// the order of their times, whatever falls between the calls: timeouts, clients that go, and moves.
-// MAILSTEAD_WAIT says how many runs.
+// TestNoMessageIsMissed: a client that passes each answer's now to the next call gets each message
+// once, in order of time, whatever happens between the calls: timeouts, disconnects, and moves.
+// MAILSTEAD_WAIT is the number of runs.
 func TestNoMessageIsMissed(t *testing.T) {
 	runs := 60
 	if text := os.Getenv("MAILSTEAD_WAIT"); text != "" {
@@ -426,8 +427,8 @@ func id0(id string) byte {
 	return id[len(id)-1]
 }
 
-// TestCostOfWaiters prints what a thousand waiters cost: memory, goroutines, and processor time
-// while nothing comes and for each message that they are woken for.
+// TestCostOfWaiters prints the cost of a thousand waiters: memory, goroutines, and processor time
+// while idle and for each message that wakes them.
 func TestCostOfWaiters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures")

@@ -13,27 +13,28 @@ import (
 )
 
 const (
-	warmupLook  = 2000 // messages that are looked at in one view
-	warmupWrite = 200  // that one transaction changes
-	warmupSteps = 20   // looks between two notes of how far the job is
+	warmupReads  = 2000 // messages that one view transaction reads
+	warmupWrites = 200  // messages that one write transaction changes
+	warmupSteps  = 20   // views between two saves of the job's progress
 )
 
-// warmupKind marks stored mail again when the account's warm-up phrases have changed.
+// warmupKind is the job that marks stored mail again after the account's warm-up phrases have
+// changed.
 func (s *Service) warmupKind() jobs.Kind {
 	return jobs.Kind{Name: "warmup_marks", Work: s.markWarmup, Timeout: time.Hour}
 }
 
-// warmupArgs is whose mail is to be marked, and from where on: every attempt goes on where the last
-// one was.
+// warmupArgs are the account whose mail is to be marked, and the position to continue from: each
+// attempt continues where the previous one stopped.
 type warmupArgs struct {
 	AccountID string `json:"account_id"`
-	MailboxID string `json:"mailbox_id,omitempty"` // the first that is not done
+	MailboxID string `json:"mailbox_id,omitempty"` // the first mailbox that is not done
 	Folder    uint32 `json:"folder,omitempty"`
 	UID       uint32 `json:"uid,omitempty"`
 }
 
-// PlanWarmup has the account's stored mail marked by its phrases. One job after the other does
-// that; a phrase that changes while one runs is for the next.
+// PlanWarmup queues a job that marks the account's stored mail by its warm-up phrases. The jobs of
+// an account run one after the other; a phrase that changes during a job is for the next job.
 func (s *Service) PlanWarmup(tx *store.Tx, accountID string) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: accountID, Kind: "warmup_marks", Key: accountID, Lane: "warmup " + accountID, Args: warmupArgs{AccountID: accountID},
@@ -41,7 +42,7 @@ func (s *Service) PlanWarmup(tx *store.Tx, accountID string) error {
 	return err
 }
 
-// markWarmup does some of the job and has the rest done by another attempt.
+// markWarmup does part of the job and reschedules it for the rest.
 func (s *Service) markWarmup(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	at, err := jobs.Args[warmupArgs](j)
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *Service) markWarmup(ctx context.Context, j *store.Job) (jobs.Writes, er
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		done, err := s.markSome(&at)
+		done, err := s.markBatch(&at)
 		if done || err != nil {
 			return nil, err
 		}
@@ -66,9 +67,8 @@ type warmupChange struct {
 	bits                 store.Bits
 }
 
-// markSome looks at some messages from at on, changes the marks that are wrong and moves at behind
-// them.
-func (s *Service) markSome(at *warmupArgs) (done bool, err error) {
+// markBatch checks some messages from at on, corrects their marks and advances at past them.
+func (s *Service) markBatch(at *warmupArgs) (done bool, err error) {
 	var changes []warmupChange
 	from := *at
 	err = s.Store.View(func(tx *store.Tx) (err error) {
@@ -77,7 +77,7 @@ func (s *Service) markSome(at *warmupArgs) (done bool, err error) {
 		return err
 	})
 	for err == nil && len(changes) > 0 {
-		some := changes[:min(warmupWrite, len(changes))]
+		some := changes[:min(warmupWrites, len(changes))]
 		changes = changes[len(some):]
 		err = s.Store.Update(func(tx *store.Tx) error { return s.setWarmup(tx, at.AccountID, some) })
 	}
@@ -92,7 +92,7 @@ func wrongMarks(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChange, 
 	if a == nil {
 		return true, nil, nil
 	}
-	w := warmupWalk{tx: tx, phrases: foldPhrases(a.WarmupPhrases), left: warmupLook, at: at}
+	w := warmupWalk{tx: tx, phrases: foldPhrases(a.WarmupPhrases), left: warmupReads, at: at}
 	for key, id := range store.MailboxesByAccount.Keys(tx, a.ID, "") {
 		if key < a.ID+at.MailboxID {
 			continue
@@ -111,7 +111,7 @@ func wrongMarks(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChange, 
 	return true, w.wrong, nil
 }
 
-// A warmupWalk looks for messages whose marks are wrong.
+// A warmupWalk finds messages with wrong marks.
 type warmupWalk struct {
 	tx      *store.Tx
 	phrases []string
@@ -120,7 +120,7 @@ type warmupWalk struct {
 	wrong   []warmupChange
 }
 
-// mailbox reports whether it came to the end of the mailbox.
+// mailbox checks the messages of a mailbox; whole is false if it stopped at the limit.
 func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
 	folders, err := w.tx.Folders(mb.Num)
 	if err != nil {
@@ -161,7 +161,7 @@ func (w *warmupWalk) check(m *store.Message) error {
 	return nil
 }
 
-// setWarmup writes marks, unless the phrases have changed since or the message is gone.
+// setWarmup writes the marks, unless the phrases have changed since or a message is gone.
 func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChange) error {
 	a, err := store.Accounts.Read(tx, accountID)
 	if err != nil {
@@ -191,8 +191,8 @@ func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChan
 	return nil
 }
 
-// storedWarmup reports whether a stored message is warm-up traffic, by what is known of it without
-// its bytes.
+// storedWarmup reports whether a stored message is warm-up mail, according to its subject and
+// preview.
 func storedWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error) {
 	if len(phrases) == 0 {
 		return false, nil
@@ -220,7 +220,7 @@ func foldPhrases(phrases []string) []string {
 	return out
 }
 
-// foldPhrase makes texts comparable that differ in case and space.
+// foldPhrase normalizes case and space, so that texts can be compared.
 func foldPhrase(text string) string { return strings.Join(strings.Fields(strings.ToLower(text)), " ") }
 
 func hasPhrase(folded []string, subject, preview string) bool {

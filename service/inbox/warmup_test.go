@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestWarmupPhrasesMarkStoredMail changes the phrases again and again; in the end the marks are
-// those of the last.
+// TestWarmupPhrasesMarkStoredMail changes the phrases repeatedly; in the end the marks match the
+// last ones.
 func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -49,7 +49,7 @@ func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 	}
 }
 
-// TestWarmupJobGoesOnWhereItWas ends the work of the job in the middle.
+// TestWarmupJobGoesOnWhereItWas interrupts the job.
 func TestWarmupJobGoesOnWhereItWas(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)

@@ -24,7 +24,7 @@ const strange = "From: \"ZEBRA name\" <x@far.test>\r\nTo: \"ZEBRA to\" <ann@exam
 	"X-ZEBRA: ZEBRA\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nZEBRA text: your code is 48291%[1]d, see https://far.test/ZEBRA\r\n" +
 	"--b\r\nContent-Type: text/plain; name=\"ZEBRA.txt\"\r\nContent-Disposition: attachment; filename=\"ZEBRA.txt\"\r\n\r\nZEBRA file\r\n--b--\r\n"
 
-// list gives the rows of INBOX that a reader gets, newest first.
+// list returns the rows of INBOX that a reader gets, newest first.
 func (r *waitRig) list(who core.Actor, f inbox.InboxFilter) []inbox.InboxMessage {
 	r.T.Helper()
 	page, err := r.Svc.Inbox.ListEmailUserInbox(r.T.Context(), who, inbox.ListEmailUserInboxIn{UserID: r.ann.ID, InboxFilter: f})
@@ -56,8 +56,8 @@ func subjects(list []inbox.InboxMessage) (out []string) {
 	return out
 }
 
-// TestListsWithhold: no list shows a stranger's words to a reader whom they would taint, no filter
-// finds them, and no list taints.
+// TestListsWithhold: no list shows a stranger's texts to a reader whom they would taint, no filter
+// matches them, and no list taints.
 func TestListsWithhold(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
@@ -119,7 +119,7 @@ func TestListsWithhold(t *testing.T) {
 		}
 	}
 
-	// It has read what bob wrote, and is not tainted by any of this.
+	// It has read bob's message, and is not tainted by any of this.
 	if got := r.reading(a); got == nil || got.Taint != nil || !slices.Equal(got.People, []string{"ann@example.test"}) {
 		t.Errorf("the reader of lists: %+v", got)
 	}
@@ -128,8 +128,8 @@ func TestListsWithhold(t *testing.T) {
 	}
 }
 
-// TestReadingTaints: each answer with a stranger's words taints its reader before it is given, and
-// those who share the mailbox; words of the account and of trusted senders taint nobody.
+// TestReadingTaints: an answer with a stranger's texts taints its reader before it is returned, and
+// others who share the mailbox; texts of the account and of trusted senders taint nobody.
 func TestReadingTaints(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
@@ -218,7 +218,8 @@ func TestReadingTaints(t *testing.T) {
 	}
 }
 
-// TestSentSubjectsAreRead: whoever is given subjects of the sending log has read of these messages.
+// TestSentSubjectsAreRead: a reader that is shown subjects of the sending log counts as having read
+// those messages.
 func TestSentSubjectsAreRead(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
@@ -259,8 +260,8 @@ func TestSentSubjectsAreRead(t *testing.T) {
 	}
 }
 
-// TestWithheldWait: with withhold a reader gets the code and is not tainted, but has read of that
-// conversation; its filters find nothing that is withheld.
+// TestWithheldWait: with withhold, a reader gets the code without being tainted, but counts as
+// having read the message; its filters do not match withheld texts.
 func TestWithheldWait(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
@@ -316,8 +317,9 @@ func TestWithheldWait(t *testing.T) {
 	}
 }
 
-// TestFieldsThatNoProofCovers: a reader whom a proven message does not taint gets the header fields
-// that the proof covers, since anybody can add others to a message that is signed. Others get all.
+// TestFieldsThatNoProofCovers: a reader whom a proven message does not taint gets only the header
+// fields that the proof covers, since others can be added to a signed message. Other readers get
+// all.
 func TestFieldsThatNoProofCovers(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
@@ -354,7 +356,7 @@ func TestFieldsThatNoProofCovers(t *testing.T) {
 	}
 }
 
-// TestTaintedDeletes: a tainted token moves messages to Trash, and deletes none.
+// TestTaintedDeletes: a tainted token can move messages to Trash but delete none.
 func TestTaintedDeletes(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
@@ -393,7 +395,7 @@ func TestTaintedDeletes(t *testing.T) {
 		t.Errorf("by one that is not tainted: %v", err)
 	}
 
-	// What it drafts is nobody's words to the next reader.
+	// Its drafts have no known origin for the next reader.
 	draft, err := r.Svc.Submit.CreateDraft(t.Context(), a, submit.CreateDraftIn{SendEmailIn: submit.SendEmailIn{UserID: r.ann.ID, Subject: "by a tainted one", Text: "x"}})
 	if err != nil || draft.Withheld || draft.Subject == "" {
 		t.Fatalf("%+v %v", draft, err)
@@ -403,7 +405,7 @@ func TestTaintedDeletes(t *testing.T) {
 	}
 }
 
-// TestTaintLasts: requests at one time lose nothing that any of them reads, and a restart neither.
+// TestTaintLasts: neither parallel requests nor a restart lose a recorded reading.
 func TestTaintLasts(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	const n = 12
@@ -443,8 +445,8 @@ func TestTaintLasts(t *testing.T) {
 	}
 }
 
-// TestNamesOfConversationsAreRead: a row of a conversation names the authors of its other messages,
-// so that these are read too, and their people count.
+// TestNamesOfConversationsAreRead: a thread's row names the authors of its other messages, so that
+// these count as read, with their people.
 func TestNamesOfConversationsAreRead(t *testing.T) {
 	r := newGateRig(t)
 	for i, cc := range []string{"mate@far.test", "other@far.test"} {

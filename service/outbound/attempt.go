@@ -13,47 +13,47 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// deliverArgs is the job of handing a message on to one recipient.
+// deliverArgs are the arguments of a job that delivers a message to one recipient.
 type deliverArgs struct {
 	OutgoingID string `json:"outgoing_id"`
 }
 
-// A delivery is a message on its way to one recipient, with all that an attempt needs to know.
+// A delivery is a message for one recipient, with everything that an attempt needs.
 type delivery struct {
 	row        *store.Outgoing
 	sub        *store.Submission
-	domain     *store.Domain // nil: gone
-	local      Mailboxes     // of this host
-	blob       msg.Source    // open while the attempt lasts; nothing of a damaged message
+	domain     *store.Domain // nil if the domain was deleted
+	local      Mailboxes     // delivers to mailboxes of this host
+	blob       msg.Source    // open during the attempt; empty if the message is damaged
 	damaged    bool
-	encoded    bool // its header, for a next hop without SMTPUTF8
+	encoded    bool // the header is encoded for a next hop without SMTPUTF8
 	route      Route
-	operator   string                  // of the hosts that a direct route leads to
-	limits     destinationLimits       // of that operator
-	to         *recipients.Destination // of ViaLocal; nil if it takes none
-	refusal    *core.SMTPError         // why not
-	suppressed bool                    // the recipient has been suppressed since
-	paused     error                   // why its sender may not send now
-	held       bool                    // it is to wait for somebody to release it
+	operator   string                  // operator of the recipient's hosts on a direct route
+	limits     destinationLimits       // of the operator
+	to         *recipients.Destination // set on the route ViaLocal; nil if the recipient takes no mail
+	refusal    *core.SMTPError         // why the recipient takes no mail
+	suppressed bool                    // the recipient has been suppressed since the message was queued
+	paused     error                   // why the sender may not send now, or nil
+	held       bool                    // it must wait until somebody releases it
 	orphaned   bool                    // its mailbox was deleted
-	stranger   bool                    // it is forwarded from somebody elsewhere, whom the simulator does not know
+	stranger   bool                    // a sender elsewhere wrote it and we forward it; the simulator does not answer such senders
 	now        time.Time
-	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
-	recorded   *store.Outgoing        // the row with what came of the attempt, once that is committed
-	answer     deliver.Result         // which that was
+	stored     []*inbox.StoredMessage // prepared for the Writes of the attempt, and released after it
+	recorded   *store.Outgoing        // the row with the result, once that is committed
+	answer     deliver.Result         // the result in recorded
 }
 
-// An attemptResult is what came of an attempt.
+// An attemptResult is the result of an attempt.
 type attemptResult struct {
-	status   string // that the row gets
-	provided string // the Message-ID that a relay minted
+	status   string // the row's new status
+	provided string // the Message-ID that a relay assigned
 	result   deliver.Result
-	arrived  *Arrived // at a mailbox here
+	arrived  *Arrived // set if the message arrived at a mailbox here
 
-	answer *simulatedAnswer // that the simulator gives; nil: none
+	answer *simulatedAnswer // the simulator's answer, or nil
 }
 
-// LocalMail is a message of the queue for a mailbox here.
+// LocalMail is a queued message for a mailbox here.
 type LocalMail struct {
 	Submission *store.Submission
 	Row        *store.Outgoing
@@ -63,33 +63,33 @@ type LocalMail struct {
 	Now        time.Time
 }
 
-// SimulatedMail is a message that the simulator writes to a sender here.
+// SimulatedMail is a message that the simulator sends to a sender here.
 type SimulatedMail struct {
-	From, To  string // of the envelope
-	AccountID string // of the sender whom it answers
-	RowID     string // of what it answers, in the sending log
+	From, To  string // identifies From and To in the envelope
+	AccountID string // account of the sender that it answers
+	RowID     string // ID of the row that it answers in the sending log
 	Origin    string // see store.Facts
 	Body      *store.Spool
 	Now       time.Time
 }
 
-// Arrived is a message that has come to a mailbox here, and is to be filed.
+// Arrived is a message that has arrived at a mailbox here and is to be filed.
 type Arrived struct {
-	Message *inbox.StoredMessage     // which is released when the attempt is over; nil: there is none yet
-	Refusal *core.SMTPError          // why it is refused; nil: it is not
-	File    func(tx *store.Tx) error // files it
+	Message *inbox.StoredMessage     // released after the attempt; may be nil
+	Refusal *core.SMTPError          // why the mailbox refuses the message, or nil
+	File    func(tx *store.Tx) error // files the message
 }
 
-// Mailboxes has mail arrive at mailboxes of this host, as mail from outside does. It is the one way
-// from here back to where mail is received.
+// Mailboxes delivers mail to mailboxes of this host, as if it came from outside. It is the only way
+// from this package back to receiving.
 type Mailboxes interface {
 	Deliver(ctx context.Context, m LocalMail) (*Arrived, error)
 	Answer(ctx context.Context, m SimulatedMail) (*Arrived, error)
 }
 
-// A simulatedAnswer is what the simulator answers once a message is accepted.
+// A simulatedAnswer is the simulator's answer to an accepted message.
 type simulatedAnswer struct {
 	arrived   *Arrived             // at an address here
-	report    *inbox.StoredMessage // for a mailbox that lives elsewhere, which gets it as it gets our reports
-	complaint bool                 // there is no address here that a complaint could come to
+	report    *inbox.StoredMessage // for an external mailbox, which gets it like a delivery report
+	complaint bool                 // a complaint, recorded directly since no address here can receive it
 }

@@ -36,7 +36,8 @@ type BouncedData struct {
 	Tags              TagMap    `json:"tags" words:"theirs"`
 }
 
-// BounceType tells failures for good, which have a status 5.x, from those that lasted too long.
+// BounceType returns "hard" for a permanent failure (status 5.x), "soft" for a temporary one that
+// lasted too long.
 func BounceType(status string) string {
 	switch {
 	case strings.HasPrefix(status, "5."):
@@ -47,11 +48,11 @@ func BounceType(status string) string {
 	return "undetermined"
 }
 
-// Judge decides by what a host said whether the address is at fault: nothing that names the sender
-// suppresses an address, whatever code it has, and a refusal for good of an address that is not in
-// use does.
+// Judge decides from the host's reply whether the address is at fault. A failure that is about the
+// sender never suppresses an address, whatever its code; a permanent refusal of an address that
+// does not exist does.
 func (f *Failure) Judge() {
-	if f.Host == "" && !f.Reported { // it is we who say why
+	if f.Host == "" && !f.Reported { // our own failure text
 		return
 	}
 	switch msg.AboutOf(f.Diagnostic) {
@@ -64,13 +65,12 @@ func (f *Failure) Judge() {
 	}
 }
 
-// bounceSubtype says in a word what a failure is about, by its status of RFC 3463 and by what was
-// said.
+// bounceSubtype names the cause of a failure, by its status (RFC 3463) and its reply.
 func bounceSubtype(status, diagnostic string) string {
 	_, detail, _ := strings.Cut(status, ".")
 	about := msg.AboutOf(diagnostic)
 	switch {
-	case detail == "1.10" && about == msg.AboutAddress: // as Exchange has it
+	case detail == "1.10" && about == msg.AboutAddress: // Exchange's status for an unknown mailbox
 		return "no_such_mailbox"
 	case detail == "0.0" && about == msg.AboutRoom:
 		return "mailbox_full"
@@ -92,15 +92,15 @@ func bounceSubtype(status, diagnostic string) string {
 	return "general"
 }
 
-// bounce gives a message up for one recipient: the event, the report to its sender, and where the
-// address itself is at fault the account's suppression of it.
+// bounce gives a message up for one recipient: it emits the event, reports to the sender and, if
+// the address is at fault, suppresses the address for the account.
 func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 	report, err := s.failureReport(m, r)
 	if err != nil {
 		return nil, err
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
-		row, err := waitingRow(tx, m.row.ID)
+		row, err := pendingRow(tx, m.row.ID)
 		if row == nil {
 			return err
 		}
@@ -117,7 +117,8 @@ func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 	}, nil
 }
 
-// emitBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
+// emitBounce emits email.bounced for a row that was given up, and sets its BouncedAt. The caller
+// writes the row.
 func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error {
 	row.BouncedAt = tx.Now()
 	f.Judge()
@@ -125,11 +126,11 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 		if err != nil {
 			return err
 		}
-		f.Address = false // it is ours to say who is here, and somebody may be tomorrow
+		f.Address = false // a hosted address may be created at any time
 	}
-	simulated := row.Transport == store.OutgoingTransportSimulator // counts for nothing
-	if simulated || ownMail(row) {
-		f.Address = false // it says nothing about the address
+	simulated := row.Transport == store.OutgoingTransportSimulator // it has no effect on suppression, counts and reputation
+	if simulated || isSystemMail(row) {
+		f.Address = false // this mail proves nothing about the address
 	}
 	if f.Address {
 		if err := core.Suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
@@ -156,27 +157,27 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 	return err
 }
 
-// ownMail reports whether a message is the server's own, such as a report, an alert or a letter. No
-// account has chosen to write to its recipient, so none loses that address by it.
-func ownMail(row *store.Outgoing) bool {
+// isSystemMail reports whether the server itself sent the message, such as a report, an alert or a
+// letter. No account chose to write to its recipient, so the address is not suppressed for any.
+func isSystemMail(row *store.Outgoing) bool {
 	return row.Sender == "" && row.MailboxID == "" && !row.Program
 }
 
 // noRequiredTLS is the status of mail that is not sent on since its next hop cannot keep it
-// encrypted (RFC 8689). It says nothing about who gets it.
+// encrypted (RFC 8689). It is not the recipient's fault.
 const noRequiredTLS = "5.7.30"
 
-// maxReturned is how long a message may be to come back whole where RET=FULL asks for it.
+// maxReturned is the size up to which RET=FULL returns the whole message, in bytes.
 const maxReturned = 1 << 20
 
-// WantsReport reports whether the sender wants to hear of failures or delays (RFC 3461 section
-// 4.1).
+// WantsReport reports whether the sender asked for reports of this kind, or gave no NOTIFY (RFC
+// 3461 section 4.1).
 func WantsReport(notify, what string) bool {
 	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
 }
 
-// failureReport is what tells the sender that a message was given up; nil where nobody is to be
-// told.
+// failureReport returns the report to the sender of a message that was given up; nil if the sender
+// wants none.
 func (s *Service) failureReport(m *delivery, r deliver.Result) (*inbox.StoredMessage, error) {
 	if !WantsReport(m.row.Notify, "FAILURE") {
 		return nil, nil
@@ -186,15 +187,15 @@ func (s *Service) failureReport(m *delivery, r deliver.Result) (*inbox.StoredMes
 	})
 }
 
-// successReport is what tells the sender who asked for it that a message arrived, or that it went
-// on to a host that will not tell (RFC 3461 section 5.2.2, 6.2.7); else nil. That it cannot be
-// written is no reason to send the message again.
+// successReport returns the report, if the sender asked for one, that a message arrived, or that it
+// was relayed to a host that sends no reports (RFC 3461 section 5.2.2, 6.2.7); else nil. If it
+// cannot be written it is left out, since the message must not be sent again.
 func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMessage {
 	action := msg.ActionRelayed
 	switch {
 	case m.row.Notify == "" || !WantsReport(m.row.Notify, "SUCCESS"):
 		return nil
-	case o.status == store.OutgoingSuppressed, o.status == store.OutgoingCancelled: // nobody got it, as somebody of the account wanted
+	case o.status == store.OutgoingSuppressed, o.status == store.OutgoingCancelled: // the message was not sent, as the account wanted
 		return nil
 	case m.route.Transport == core.ViaLocal:
 		action = msg.ActionDelivered
@@ -205,18 +206,18 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 		Final: m.row.Recipient, Original: m.row.ORCPT, Action: action, Status: o.result.Enhanced, Diagnostic: o.result.Reply, Own: o.result.Code == 0, RemoteMTA: o.result.AnsweredBy(),
 	})
 	if err != nil {
-		s.Log.Error("a report of success cannot be written", "message_id", m.row.ID, "error", err)
+		s.Log.Error("the success report cannot be written", "message_id", m.row.ID, "error", err)
 	}
 	return report
 }
 
-// delayNotice gives when a job must be due so that the sender hears of a delay four hours after the
-// message was queued, and the notice itself once it is time. next is the next attempt; own says
-// that the answer is our own words.
+// delayNotice returns when the job must be due so that the sender is notified of a delay four hours
+// after the message was queued, and the notice itself if that time has come. next is the next
+// attempt; own says that answer is our own text.
 func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, own bool) (due time.Time, report *inbox.StoredMessage, err error) {
-	at := m.row.Began().Add(noticeAfter)
+	at := m.row.Began().Add(delayNoticeAfter)
 	switch {
-	case m.row.DelayTold || !WantsReport(m.row.Notify, "DELAY") || !s.hasReader(m.sub):
+	case m.row.DelayTold || !WantsReport(m.row.Notify, "DELAY") || !s.hasReportRecipient(m.sub):
 		return next, nil, nil
 	case m.now.Before(at):
 		if at.Before(next) {
@@ -232,33 +233,33 @@ func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string
 	return next, report, err
 }
 
-// answered reports whether a text is what a host has answered to the newest attempt.
+// answered reports whether text is a host's reply to the newest attempt.
 func answered(row *store.Outgoing, text string) bool {
 	n := len(row.Log)
 	return n > 0 && row.Log[n-1].Code != 0 && row.Log[n-1].Reply == text
 }
 
-// hasReader reports whether anybody is to hear of what becomes of a submission. Nobody hears of a
-// report (RFC 5321 section 6.1), nor of a forward whose sender may be forged.
-func (s *Service) hasReader(sub *store.Submission) bool {
+// hasReportRecipient reports whether anybody may be notified about a submission. Nobody is notified
+// about a report (RFC 5321 section 6.1), or about a forward whose sender may be forged.
+func (s *Service) hasReportRecipient(sub *store.Submission) bool {
 	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
 }
 
-// A Reported message is one that a delivery report is about.
+// A Reported is the message that a delivery report is about.
 type Reported struct {
 	ID         string // for the log
-	To         string // who is told
+	To         string // the recipient of the report
 	EnvelopeID string // ENVID, decoded
 	QueuedAt   time.Time
 	Original   msg.Source
-	Full       bool // it may come back whole (RFC 3461 section 4.3)
-	Simulated  bool // the simulator reports
+	Full       bool // the report may return the whole message (RFC 3461 section 4.3)
+	Simulated  bool // the simulator sends the report
 }
 
-// writeReport writes a report about a delivery, which is released with the attempt; nil if it has
+// writeReport writes a report about a delivery, which is released after the attempt; nil if it has
 // no reader.
 func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
-	if !s.hasReader(m.sub) {
+	if !s.hasReportRecipient(m.sub) {
 		return nil, nil
 	}
 	report, err := s.WriteReport(Reported{
@@ -271,9 +272,9 @@ func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.St
 	return report, err
 }
 
-// WriteReport writes a report about what became of a message for some of its recipients (RFC 3464),
-// ready to be filed or sent. The caller releases it. It is nil where no later attempt would do
-// better.
+// WriteReport writes a report about some recipients of a message (RFC 3464), ready to be filed or
+// sent. The caller releases it. It returns nil if the report cannot be written, and a later attempt
+// could not either.
 func (s *Service) WriteReport(m Reported, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
 	now := s.Now()
 	from := s.Config.Hostname
@@ -290,11 +291,11 @@ func (s *Service) WriteReport(m Reported, about ...msg.DSNRecipient) (*inbox.Sto
 	defer spool.Close()
 	_, err := dsn.WriteTo(spool)
 	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) {
-		s.Log.Error("a report cannot be written", "message_id", m.ID, "error", err)
+		s.Log.Error("the delivery report cannot be written", "message_id", m.ID, "error", err)
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write report: %w", err)
+		return nil, fmt.Errorf("write delivery report: %w", err)
 	}
 	report, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{m.To}, Received: now})
 	if err != nil {
@@ -306,8 +307,8 @@ func (s *Service) WriteReport(m Reported, about ...msg.DSNRecipient) (*inbox.Sto
 	return report, nil
 }
 
-// SendReport brings a report to the sender: into the mailbox that sent, or as mail to the sender of
-// what was forwarded.
+// SendReport sends a report to the sender: it files it in the sending mailbox, or for a forward
+// mails it to ReportTo.
 func (s *Service) SendReport(tx *store.Tx, sub *store.Submission, report *inbox.StoredMessage) error {
 	if report == nil {
 		return nil
@@ -319,14 +320,14 @@ func (s *Service) SendReport(tx *store.Tx, sub *store.Submission, report *inbox.
 	if mb == nil {
 		return err
 	}
-	if mb.External != nil { // whose UIDs are its server's to give
-		return s.copyOut(tx, mb, store.RemoteCopy{MessageID: report.Summary.MessageID, Blob: report.Blob}, 0)
+	if mb.External != nil { // its server assigns the UIDs
+		return s.queueCopy(tx, mb, store.RemoteCopy{MessageID: report.Summary.MessageID, Blob: report.Blob}, 0)
 	}
 	_, err = s.inbox.File(tx, mb, report, inbox.Filing{Folder: store.InboxID, Arrived: true})
 	return err
 }
 
-// QueueReport sends a report to somebody elsewhere, for a domain of an account.
+// QueueReport queues a report to an outside address, from a domain of an account.
 func (s *Service) QueueReport(tx *store.Tx, accountID, domainID, to string, report *inbox.StoredMessage) error {
 	d, err := store.Domains.Get(tx, domainID)
 	if core.IsGone(err) || err == nil && d.Gone() {

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	deliverTimeout = 20 * time.Minute // of one attempt with all its hosts
-	keptAttempts   = 30               // in a row of the sending log
-	MaxAttempts    = 1000             // far beyond what five days hold, so that no job goes on for ever
+	deliverTimeout    = 20 * time.Minute // of one attempt, over all hosts
+	maxLoggedAttempts = 30               // attempts that a row of the sending log keeps
+	MaxAttempts       = 1000             // far more than fit into five days; it ends a job that would run for ever
 )
 
 func (s *Service) deliverKind(local Mailboxes, name string, lanes, most, each int) jobs.Kind {
@@ -34,8 +34,8 @@ func (s *Service) deliverKind(local Mailboxes, name string, lanes, most, each in
 	}
 }
 
-// newClients makes those that dial out: to hosts that strangers name, to the operator's relays,
-// which may be anywhere, and to servers without TLS that tenants name.
+// newClients makes the clients that dial out: direct to hosts that strangers name, relayed to the
+// operator's relays, which may be anywhere, and plain to servers without TLS that tenants name.
 func (s *Service) newClients() {
 	s.direct, s.relayed, s.plain = new(deliver.Client), new(deliver.Client), new(deliver.Client)
 	for _, c := range []*deliver.Client{s.direct, s.relayed, s.plain} {
@@ -50,12 +50,12 @@ func (s *Service) newClients() {
 }
 
 const (
-	takenBack = "it was cancelled by its sender"
-	cutOff    = "; an attempt was cut off before its end, so that a host may have it all the same"
+	cancelledText     = "it was cancelled by its sender"
+	interruptedRemark = "; an attempt was cut off before its end, so that a host may have it all the same"
 )
 
-// attemptDelivery makes one attempt, and ends a message that was taken back meanwhile, unless it
-// arrived.
+// attemptDelivery makes one attempt. Afterwards it cancels a message whose cancellation was
+// requested, unless it was delivered.
 func (s *Service) attemptDelivery(ctx context.Context, j *store.Job, local Mailboxes) (jobs.Writes, error) {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
@@ -66,43 +66,42 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job, local Mailb
 		return nil, err
 	}
 	d.local = local
-	if d.row.Stop != "" { // that attempt is over, and has not said how
-		return s.withStop(d, cutOff, nil), nil
+	if d.row.Stop != "" { // an earlier attempt was interrupted, and its outcome is unknown
+		return s.withCancellation(d, interruptedRemark, nil), nil
 	}
 	writes, err := s.tryDelivery(ctx, j, d)
 	if ctx.Err() != nil && err != nil {
 		return nil, err
 	}
-	return s.withStop(d, "", writes), err
+	return s.withCancellation(d, "", writes), err
 }
 
-// withStop adds to the writes of an attempt that the message is cancelled if it is to be, and still
-// waits.
-func (s *Service) withStop(d *delivery, remark string, writes jobs.Writes) jobs.Writes {
+// withCancellation adds to the writes of an attempt: if the message is still pending and its
+// cancellation was requested, it is cancelled.
+func (s *Service) withCancellation(d *delivery, remark string, writes jobs.Writes) jobs.Writes {
 	return func(tx *store.Tx, j *store.Job) error {
 		if writes != nil {
 			if err := writes(tx, j); err != nil {
 				return err
 			}
 		}
-		row, err := waitingRow(tx, d.row.ID)
+		row, err := pendingRow(tx, d.row.ID)
 		if row == nil || row.Stop == "" {
 			return err
 		}
-		row.LastResponse = withDoubt(row, row.Stop+remark)
+		row.LastResponse = withUnknownOutcome(row, row.Stop+remark)
 		return s.CloseRow(tx, row, store.OutgoingCancelled)
 	}
 }
 
-// tryDelivery makes one attempt. What it does to the world may be done again after a crash, so
-// that a relay or a host may get a message twice if we die between its answer and our commit (RFC
-// 5321 section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written
-// once.
+// tryDelivery makes one attempt. After a crash its effects outside may be repeated: a relay or a
+// host may get a message twice if the process dies between the host's answer and our commit (RFC
+// 5321 section 4.5.4.1 accepts that). Its writes, including mail for mailboxes here, happen once.
 func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (jobs.Writes, error) {
 	blob, err := s.Store.OpenBlob(d.sub.Blob)
 	switch {
 	case errors.Is(err, store.ErrDamaged):
-		s.LogOf(ctx).Error("a message that waits to be sent is damaged on the disk", "message_id", d.row.ID, "error", err)
+		s.LogOf(ctx).Error("a queued message is damaged on the disk", "message_id", d.row.ID, "error", err)
 		d.blob, d.damaged = strings.NewReader(""), true
 	case err != nil:
 		return nil, d.internalFailure(err)
@@ -112,13 +111,13 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	}
 	jobs.Finally(ctx, func() {
 		for _, m := range d.stored {
-			s.inbox.Release(m) // does nothing for what was filed
+			s.inbox.Release(m) // no effect on a filed message
 		}
 		s.logAttempt(ctx, d)
 	})
 
-	// It may have to wait: for somebody to release it, or to let its sender send, for its time, for
-	// a next hop that gets too much, or for others that are forwarded to the same address.
+	// It may have to wait: until somebody releases it, until its sender may send, for its time, for
+	// a next hop at its limit, or for other mail forwarded to the same address.
 	if d.held {
 		return s.holdRow(d), nil
 	}
@@ -129,14 +128,14 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 		return s.waitUntilDue(d)
 	}
 	if at := s.simulatedTime(d); d.now.Before(at) {
-		return s.waitSaying(d, at, "4.0.0", "waiting: the simulator accepts the message at "+at.UTC().Format(time.RFC3339))
+		return s.reschedule(d, at, "4.0.0", "waiting: the simulator accepts the message at "+at.UTC().Format(time.RFC3339))
 	}
 	s.applyDestination(ctx, d)
 	if slot, ok := s.paces.reserve(d.pace(), d.limits); !ok {
 		return s.waitForSlot(d, slot)
 	}
 	began := time.Now()
-	defer func() { s.paces.leave(d.pace(), time.Since(began)) }()
+	defer func() { s.paces.release(d.pace(), time.Since(began)) }()
 	counted := d.sub.Forward && d.route.Transport != core.ViaCapture && d.route.Transport != core.ViaSimulator && !d.suppressed
 	if counted {
 		if at, ok := s.forwards.Take(d.row.Recipient, d.now); !ok {
@@ -158,18 +157,18 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	}
 	span.End()
 	if counted && (err != nil || r.result.Status == deliver.Temporary) {
-		s.forwards.giveBack(d.row.Recipient)
+		s.forwards.undoTake(d.row.Recipient)
 	}
 	if err != nil {
 		return nil, d.internalFailure(err)
 	}
 	if ctx.Err() != nil && r.result.Status == deliver.Temporary {
-		return nil, ctx.Err() // we stopped it: not the host's fault
+		return nil, ctx.Err() // we stopped the attempt; the host is not at fault
 	}
 	s.paces.observe(d.pace(), d.limits, r.result)
 	killpoint.At("delivery.decided")
 
-	// It is done, given up, or tried again later.
+	// The message is delivered, given up, or retried later.
 	var writes jobs.Writes
 	var again error
 	switch {
@@ -192,9 +191,8 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	return writes, again
 }
 
-// pace names those who are slowed down together: all through the same relay, or to
-// the hosts of the same operator, but at a server that a mailbox logs in to itself that mailbox
-// alone.
+// pace returns the name of the pace that the message shares: with all mail through the same relay
+// or to hosts of the same operator; on a mailbox's own server, with that mailbox's mail alone.
 func (m *delivery) pace() string {
 	if m.operator != "" {
 		return "mx " + m.operator
@@ -206,7 +204,8 @@ func (m *delivery) pace() string {
 	return lane
 }
 
-// internalFailure is a failure of our own, which is for good once it has lasted as long as any may.
+// internalFailure returns a failure of our own; it is permanent once the message has been tried for
+// GiveUpAfter.
 func (m *delivery) internalFailure(err error) error {
 	if m.now.Before(m.row.Began().Add(GiveUpAfter)) {
 		return err
@@ -214,17 +213,18 @@ func (m *delivery) internalFailure(err error) error {
 	return jobs.Permanent(err)
 }
 
-// loadDelivery reads what an attempt needs, in one snapshot; nil if the message waits no more.
+// loadDelivery reads what an attempt needs, in one snapshot; nil if the message is no longer
+// pending.
 func (s *Service) loadDelivery(id string) (*delivery, error) {
 	d := &delivery{now: s.Now()}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		d.row, err = waitingRow(tx, id)
+		d.row, err = pendingRow(tx, id)
 		if d.row == nil || err != nil {
 			return err
 		}
 		d.sub, err = store.Submissions.Get(tx, d.row.SubmissionID)
 		if err != nil {
-			return fmt.Errorf("submission %s: %w", d.row.SubmissionID, err)
+			return fmt.Errorf("read submission %s: %w", d.row.SubmissionID, err)
 		}
 		d.domain, err = store.Domains.Read(tx, d.sub.DomainID)
 		if err != nil && !core.IsGone(err) {
@@ -261,7 +261,7 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 	return d, nil
 }
 
-// attempt delivers the message, once.
+// attempt tries to deliver the message once.
 func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, error) {
 	relay := d.route.relay
 	switch {
@@ -282,7 +282,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	case d.refusal != nil:
 		return refused(d.refusal), nil
 	case d.route.Transport == core.ViaRelay && relay == nil:
-		return localResult("", deliver.Temporary, "4.3.5", d.route.missing()), nil
+		return localResult("", deliver.Temporary, "4.3.5", d.route.missingRelay()), nil
 	}
 
 	content, err := msg.AsSent(d.blob)
@@ -290,8 +290,8 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return nil, err
 	}
 
-	// The operator's relay must find nothing that it would take as a command, also in a message
-	// from outside whose signature covers such a field.
+	// The operator's relay must not receive header fields that it takes as commands, even in a
+	// forwarded message whose signature covers such a field.
 	if relay != nil && !d.route.own {
 		clean, err := s.WithoutFields(content, relay.controls())
 		if err != nil {
@@ -303,9 +303,9 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		}
 	}
 
-	head, err := s.signed(d, content)
+	head, err := s.headFields(d, content)
 	if err != nil {
-		if s.signer.mayTell(d.sub.DomainID, d.now) {
+		if s.signer.mayLog(d.sub.DomainID, d.now) {
 			s.Log.Error("sign outgoing mail", "domain", d.row.Domain, "message_id", d.row.ID, "error", err)
 		}
 		return localResult("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
@@ -314,7 +314,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		arrived, err := d.local.Deliver(ctx, LocalMail{Submission: d.sub, Row: d.row, To: d.to, Head: head, Content: content, Now: d.now})
 		return d.arrival(arrived, err)
 	}
-	if d.sub.Forward || d.sub.Sender == "" { // of others' words nobody has made sure
+	if d.sub.Forward || d.sub.Sender == "" { // 8-bit content of these messages is unknown
 		d.sub.EightBit, err = msg.HasHighBytes(msg.Again(content))
 		if err != nil {
 			return nil, err
@@ -327,7 +327,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	return s.dialEncoded(ctx, d, r, content)
 }
 
-// arrival is the outcome of an attempt to deliver to a mailbox here.
+// arrival returns the result of a delivery to a mailbox here.
 func (m *delivery) arrival(a *Arrived, err error) (*attemptResult, error) {
 	if a != nil && a.Message != nil {
 		m.stored = append(m.stored, a.Message)
@@ -343,12 +343,12 @@ func (m *delivery) arrival(a *Arrived, err error) (*attemptResult, error) {
 	return r, nil
 }
 
-// localResult is an outcome that no other host had a part in.
+// localResult returns a result without any other host.
 func localResult(status string, what deliver.Status, enhanced, text string) *attemptResult {
 	return &attemptResult{status: status, result: deliver.Result{Status: what, Enhanced: enhanced, Reply: text}}
 }
 
-// refused is what becomes of mail that our own rules refuse.
+// refused returns the result for mail that our own rules refuse.
 func refused(e *core.SMTPError) *attemptResult {
 	o := localResult("", deliver.Permanent, e.Enhanced, e.Error())
 	o.result.Code = e.Code
@@ -359,7 +359,7 @@ func refused(e *core.SMTPError) *attemptResult {
 	return o
 }
 
-// expired is a temporary failure that has lasted too long.
+// expired turns a temporary failure that has lasted too long into a permanent one.
 func expired(r deliver.Result) deliver.Result {
 	last := r.Reply
 	if host := r.AnsweredBy(); host != "" {
@@ -370,9 +370,9 @@ func expired(r deliver.Result) deliver.Result {
 	return r
 }
 
-// scheduleRetry makes another attempt later.
+// scheduleRetry schedules another attempt.
 func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jobs.Writes, error) {
-	paced := m.route.Transport == core.ViaRelay && throttles(o.result) // it asks for patience, which is no failed attempt
+	paced := m.route.Transport == core.ViaRelay && throttles(o.result) // throttling by a relay does not count as a failed attempt
 	next := m.now.Add(RetryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
 	if paced {
 		next = s.paces.later(m.pace(), m.limits)
@@ -386,12 +386,12 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 		return nil, err
 	}
 	writes := func(tx *store.Tx, j *store.Job) error {
-		row, err := waitingRow(tx, m.row.ID)
+		row, err := pendingRow(tx, m.row.ID)
 		if row == nil {
 			return err
 		}
 		row.Status, row.NextAt = store.OutgoingDeferred, next
-		if j.Due.Before(due) { // somebody asked for it
+		if j.Due.Before(due) { // a user has asked for an earlier retry
 			row.NextAt = j.Due
 		}
 		if err := s.recordAttempt(tx, row, m, o.result); err != nil {
@@ -400,7 +400,7 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 		if paced {
 			row.Attempts--
 		}
-		if row.Stop != "" { // it is not tried again
+		if row.Stop != "" { // a cancelled message is not retried
 			row.Stop += "; the last answer was: " + o.result.Reply
 			return store.Outgoings.Put(tx, row)
 		}
@@ -417,10 +417,10 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 	if paced {
 		return writes, jobs.Snooze(due)
 	}
-	return writes, jobs.RetryAt(due, fmt.Errorf("deferred with status %s", o.result.Enhanced)) // not the answer, which may quote the message
+	return writes, jobs.RetryAt(due, fmt.Errorf("deferred with status %s", o.result.Enhanced)) // without the answer, which may quote the message
 }
 
-// waitUntilDue is for a job that came before its next attempt: for the delay notice.
+// waitUntilDue handles a job that runs before the next attempt, to send the delay notice.
 func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 	status := "4.0.0"
 	if n := len(d.row.Log); n > 0 && d.row.Log[n-1].Enhanced != "" {
@@ -434,7 +434,7 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 		return nil, jobs.Snooze(due)
 	}
 	writes := func(tx *store.Tx, _ *store.Job) error {
-		row, err := waitingRow(tx, d.row.ID)
+		row, err := pendingRow(tx, d.row.ID)
 		if row == nil {
 			return err
 		}
@@ -447,8 +447,8 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 	return writes, jobs.Snooze(due)
 }
 
-// finish closes the row of a message that somebody took, even if its sender has tried to take it
-// back meanwhile. The sender is notified if it asked for that.
+// finish closes the row of a delivered message, even if its sender has cancelled it meanwhile. It
+// notifies the sender if the sender asked for that.
 func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 	report := s.successReport(d, r)
 	return func(tx *store.Tx, _ *store.Job) error {
@@ -463,7 +463,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 			return err
 		}
 		if r.status == store.OutgoingCancelled || r.status == store.OutgoingSuppressed {
-			row.LastResponse = withDoubt(row, row.LastResponse)
+			row.LastResponse = withUnknownOutcome(row, row.LastResponse)
 		}
 		if err := s.SendReport(tx, d.sub, report); err != nil {
 			return err
@@ -475,8 +475,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 			}
 		}
 
-		// A relay may have given the message another Message-ID, and a mailbox elsewhere gets a
-		// copy.
+		// A relay may have assigned another Message-ID, and an external mailbox gets a copy.
 		if r.provided != "" {
 			row.ProviderMessageID = r.provided
 			m := &store.Mapping{
@@ -510,7 +509,8 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 	}
 }
 
-// CloseRow ends a row: its status is final, and the message's bytes go with its last recipient.
+// CloseRow gives a row its final status. With the last pending recipient of a submission, the
+// submission and its bytes are deleted.
 func (s *Service) CloseRow(tx *store.Tx, row *store.Outgoing, status string) error {
 	waited := row.Waits()
 	row.Status, row.NextAt, row.Stop, row.UpdatedAt = status, time.Time{}, "", tx.Now()
@@ -519,14 +519,14 @@ func (s *Service) CloseRow(tx *store.Tx, row *store.Outgoing, status string) err
 	}
 	sub, err := store.Submissions.Get(tx, row.SubmissionID)
 	if err != nil {
-		return fmt.Errorf("submission %s: %w", row.SubmissionID, err)
+		return fmt.Errorf("read submission %s: %w", row.SubmissionID, err)
 	}
 	sub.Waiting--
 	return KeepSubmission(tx, sub)
 }
 
-// waitingRow gives a row that still waits; nil for one that has been closed meanwhile.
-func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
+// pendingRow returns a pending row; nil if it has been closed.
+func pendingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 	row, err := store.Outgoings.Get(tx, id)
 	if core.IsGone(err) || err == nil && !row.Waits() {
 		return nil, nil
@@ -534,13 +534,13 @@ func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 	return row, err
 }
 
-// resultWord is a result as metrics and traces have it.
+// resultWord returns the name of a result in metrics and traces.
 func resultWord(s deliver.Status) string {
 	return map[deliver.Status]string{deliver.Delivered: "delivered", deliver.Temporary: "deferred", deliver.Permanent: "failed"}[s]
 }
 
-// recordAttempt notes an attempt in the row, and its TLS sessions for the report to the recipient's
-// domain.
+// recordAttempt records an attempt in the row, and its TLS sessions for the report to the
+// recipient's domain.
 func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, d *delivery, result deliver.Result) error {
 	r := d.route
 	tx.After(func() {
@@ -561,13 +561,13 @@ func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, d *delivery, 
 			Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply,
 		})
 	}
-	if over := len(row.Log) - keptAttempts; over > 0 {
+	if over := len(row.Log) - maxLoggedAttempts; over > 0 {
 		row.Log = row.Log[over:]
 	}
 	return countTLS(tx, core.DomainOfAddress(row.Recipient), result.Sessions)
 }
 
-// logAttempt tells the log what has come of an attempt.
+// logAttempt logs the result of an attempt.
 func (s *Service) logAttempt(ctx context.Context, d *delivery) {
 	row, what := d.recorded, "message delivered"
 	if row == nil {
@@ -582,14 +582,14 @@ func (s *Service) logAttempt(ctx context.Context, d *delivery) {
 		slog.Int("attempt", row.Attempts), slog.Int("code", d.answer.Code), slog.String("enhanced", d.answer.Enhanced))
 }
 
-// deliveryParked says in the row of a parked job why the message waits. It goes on waiting: the
-// queue tries it again, or its operator does. A job that has nothing to deliver any more goes on.
+// deliveryParked records in the row of a parked job why the message waits. The queue or the
+// operator retries it later. A job that has nothing left to deliver is unparked.
 func deliveryParked(tx *store.Tx, j *store.Job) error {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
-		return nil // there is no row that it could be about
+		return nil // invalid arguments: no row to update
 	}
-	row, err := waitingRow(tx, args.OutgoingID)
+	row, err := pendingRow(tx, args.OutgoingID)
 	if err != nil {
 		return err
 	}
@@ -601,14 +601,14 @@ func deliveryParked(tx *store.Tx, j *store.Job) error {
 	return store.Outgoings.Put(tx, row)
 }
 
-// deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged
-// disk can bring it, so that nobody waits for it.
+// deliveryFailed closes the row of a job that the queue gave up, so that it does not stay pending
+// for ever. Only a bug or a damaged disk leads here.
 func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
-		return nil // there is no row that it could be about
+		return nil // invalid arguments: no row to update
 	}
-	row, err := waitingRow(tx, args.OutgoingID)
+	row, err := pendingRow(tx, args.OutgoingID)
 	if row == nil {
 		return err
 	}
@@ -621,19 +621,19 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 }
 
 const (
-	GiveUpAfter = 5 * 24 * time.Hour // RFC 5321 section 4.5.4.1: at least 4 to 5 days
-	noticeAfter = 4 * time.Hour
-	lastWait    = 8 * time.Hour
+	GiveUpAfter      = 5 * 24 * time.Hour // RFC 5321 section 4.5.4.1: at least 4 to 5 days
+	delayNoticeAfter = 4 * time.Hour
+	maxRetryWait     = 8 * time.Hour
 )
 
-// RetryWait is how long to wait after the attempt (from 1) of a delivery that failed for now: 1, 5,
-// 15, 30 minutes, 1, 2, 4, 6 hours, then 8 hours each time, up to a tenth less or more as r goes
-// from 0 to 1. Where r stays the same the waits never fall.
+// RetryWait returns how long to wait after a temporary failure of the given attempt (from 1): 1, 5,
+// 15, 30 minutes, 1, 2, 4, 6 hours, then 8 hours each time. r, from 0 to 1, varies the wait from a
+// tenth less to a tenth more. With a constant r the waits never decrease.
 func RetryWait(attempt int, r float64) time.Duration {
 	waits := [...]time.Duration{
 		time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour,
 	}
-	wait := lastWait
+	wait := maxRetryWait
 	if n := max(attempt, 1) - 1; n < len(waits) {
 		wait = waits[n]
 	}

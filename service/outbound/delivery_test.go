@@ -186,7 +186,7 @@ func TestCaptureWinsOverEverythingButLocal(t *testing.T) {
 	}
 }
 
-// TestLocalMailIsFiledOnceOverACrash does the work of a delivery twice without its writes, as if
+// TestLocalMailIsFiledOnceOverACrash runs the work of a delivery twice without its writes, as if
 // the process had died in between, and then starts again.
 func TestLocalMailIsFiledOnceOverACrash(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
@@ -233,8 +233,8 @@ func TestRelayThatDropsTheConnectionIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestStalledRelayHoldsNobodyElseUp has a relay that says nothing after DATA, and stops the queue
-// meanwhile.
+// TestStalledRelayHoldsNobodyElseUp: a relay that does not answer after DATA delays nobody else;
+// meanwhile the queue is stopped.
 func TestStalledRelayHoldsNobodyElseUp(t *testing.T) {
 	h := &servicetest.Host{}
 	stalled := make(chan struct{})
@@ -325,8 +325,8 @@ func TestSendingLogFilters(t *testing.T) {
 	}
 }
 
-// TestSendingLogUpToADay: the log up to a day has every row of that day and before, also those that
-// were queued shortly after the clock was set back.
+// TestSendingLogUpToADay: the log with date_to has every row up to that day, including rows queued
+// shortly after the clock was set back.
 func TestSendingLogUpToADay(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
@@ -366,7 +366,7 @@ func TestSendingLogUpToADay(t *testing.T) {
 	}
 }
 
-// TestGivenUpJobClosesItsRow is what a bug that stops every attempt comes to.
+// TestGivenUpJobClosesItsRow: a bug stops every attempt.
 func TestGivenUpJobClosesItsRow(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -380,8 +380,8 @@ func TestGivenUpJobClosesItsRow(t *testing.T) {
 	}
 }
 
-// BenchmarkSubmissionToRelay counts messages of 2 KiB from Submit, by eight clients, to the relay's
-// 250.
+// BenchmarkSubmissionToRelay measures messages of 2 KiB from Submit, by eight clients, to the
+// relay's 250.
 func BenchmarkSubmissionToRelay(b *testing.B) {
 	var got atomic.Int64
 	all := make(chan struct{})
@@ -419,7 +419,7 @@ func BenchmarkSubmissionToRelay(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
 
-// TestFiveDaysOfRetries lets a host be unreachable for good.
+// TestFiveDaysOfRetries: a host stays unreachable.
 func TestFiveDaysOfRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := servicetest.Install(t, core.Config{})
@@ -477,8 +477,8 @@ func TestFiveDaysOfRetries(t *testing.T) {
 
 func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
 
-// checkTries wants the waits of the contract, and the last try at the date that the notice
-// promised.
+// checkTries checks the waits between attempts, and that the last attempt is at the date in the
+// delay notice.
 func checkTries(t *testing.T, tries []time.Duration) {
 	t.Helper()
 	at := time.Duration(0)
@@ -493,7 +493,7 @@ func checkTries(t *testing.T, tries []time.Duration) {
 	}
 }
 
-// TestNoticeIsForThoseWhoAsk: NOTIFY=FAILURE asks for no notice of delay (RFC 3461 section 4.1).
+// TestNoticeIsForThoseWhoAsk: NOTIFY=FAILURE requests no delay notice (RFC 3461 section 4.1).
 func TestNoticeIsForThoseWhoAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := servicetest.Install(t, core.Config{})
@@ -515,7 +515,7 @@ func TestNoticeIsForThoseWhoAsk(t *testing.T) {
 	})
 }
 
-// TestDamagedMessageIsNotSent: the row says why, and after five days the sender is told.
+// TestDamagedMessageIsNotSent: the row says why, and after five days the sender gets a report.
 func TestDamagedMessageIsNotSent(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
@@ -555,8 +555,8 @@ func TestDamagedMessageIsNotSent(t *testing.T) {
 	turn("A text to damage", "a text to damage")
 }
 
-// TestParkedDeliveryIsNotLost: a delivery with which the server has ended three times waits aside.
-// Its row says so, its sender cannot have it tried, and it goes on when the operator says so.
+// TestParkedDeliveryIsNotLost: a delivery during which the server has died three times is parked.
+// Its row says so, its sender cannot retry it, and the operator can unpark it.
 func TestParkedDeliveryIsNotLost(t *testing.T) {
 	t.Run("resumed", func(t *testing.T) { parksADelivery(t, false) })
 	t.Run("cancelled", func(t *testing.T) { parksADelivery(t, true) })

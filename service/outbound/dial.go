@@ -20,13 +20,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// signed gives the header fields that go before the stored message on this route.
-func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte, err error) {
+// headFields returns the header fields that are prepended to the stored message on this route.
+func (s *Service) headFields(d *delivery, content *io.SectionReader) (fields []byte, err error) {
 	relay := d.route.relay
 	relaySigns := relay != nil && relay.NoDKIM
 	switch {
-	case d.route.own: // which signs for its domain, with keys that we do not have
-	case !d.sub.Forward || d.sub.ApprovalID != "": // a message of ours, with the fields that are for this recipient alone
+	case d.route.own: // the mailbox's own server signs, with keys that we do not have
+	case !d.sub.Forward || d.sub.ApprovalID != "": // our own message, with the fields for this recipient alone
 		extra, id := s.unsubscribeFields(d), d.sub.ID
 		if len(extra) > 0 {
 			id = d.row.ID
@@ -43,7 +43,7 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 		}
 		fields = slices.Concat(fields, extra)
 	default:
-		var extra []byte // where it comes from, unless another list says so (RFC 2919 section 8)
+		var extra []byte // identifies our list, unless another list already does (RFC 2919 section 8)
 		if d.sub.ListID != "" {
 			listed, err := msg.HasFields(msg.Again(content), []string{"list-id"})
 			if err != nil {
@@ -62,7 +62,7 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 		}
 		fields = slices.Concat(fields, extra)
 	}
-	if relay != nil { // what it wants to find, beside what the sender wrote
+	if relay != nil { // the fields that the relay expects
 		own := relay.fields
 		if relay.Kind == "postmark" {
 			own += fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.recipients.RowLocal(recipients.TagAddress, d.row.ID, "")[2:])
@@ -72,8 +72,8 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 	return fields, nil
 }
 
-// dial delivers the message to another host: through a relay, or to the recipient's own hosts as
-// their domain's policies on TLS ask.
+// dial delivers the message to another host: to a relay, or to the hosts of the recipient's domain
+// by its TLS policies.
 func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader, smtpUTF8 bool) *attemptResult {
 	env := deliver.Envelope{
 		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: smtpUTF8, EightBit: d.sub.EightBit,
@@ -92,7 +92,7 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 	if relay := d.route.relay; relay != nil {
 		client := s.relayed
 		if d.route.own {
-			client = s.direct // a tenant named the server, not the operator
+			client = s.direct // a tenant, not the operator, named the server
 			if relay.TLS == "none" {
 				client = s.plain
 			}
@@ -111,7 +111,7 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 	if d.sub.TLSReport {
 		env.TLSOptional = true
 		r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
-		r.result.Sessions = nil // reports are not reported on (RFC 8460 section 3)
+		r.result.Sessions = nil // TLS reports are excluded from TLS reporting (RFC 8460 section 3)
 		return r
 	}
 	policy, failed, err := s.policies.Of(ctx, domain)
@@ -126,22 +126,22 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 	return r
 }
 
-// lacksUTF8 reports whether a message was not sent since the next hop does not offer SMTPUTF8.
+// lacksUTF8 reports whether a message was not sent because the next hop does not offer SMTPUTF8.
 func lacksUTF8(r deliver.Result) bool {
 	return r.Status == deliver.Permanent && r.Code == 0 && r.Enhanced == "5.6.7"
 }
 
-// dialEncoded sends a message whose header is in UTF-8 to a next hop that does not take that, with
-// the header encoded and signed again. refused is what came of the first try, and stays where
+// dialEncoded sends a message with a UTF-8 header to a next hop without SMTPUTF8: it encodes the
+// header and signs the message again. It returns refused, the result of the first try, if the
 // addresses cannot be encoded.
 func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attemptResult, content *io.SectionReader) (*attemptResult, error) {
 	root, err := msg.Scan(msg.Again(content))
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("parse message: %w", err)
 	}
 	c, err := msg.NewRecoder(content, root, msg.RecodeOptions{EncodeHeaders: true})
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("parse message: %w", err)
 	}
 	if c.HeaderFault() != nil || !c.Changes() {
 		return refused, nil
@@ -149,10 +149,10 @@ func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attempt
 	spool := s.Store.NewSpool(core.MaxMessage + msg.MaxHeader + c.Growth())
 	defer spool.Close()
 	if _, err := c.WriteTo(spool); err != nil {
-		return nil, fmt.Errorf("write message: %w", err)
+		return nil, fmt.Errorf("write encoded message: %w", err)
 	}
 	content, d.encoded = io.NewSectionReader(spool, 0, spool.Size()), true
-	head, err := s.signed(d, content)
+	head, err := s.headFields(d, content)
 	if err != nil {
 		return nil, err
 	}
@@ -166,12 +166,12 @@ func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attempt
 	return r, nil
 }
 
-// returnPath is the sender that a message leaves with on its route.
+// returnPath returns the envelope sender with which a message leaves on its route.
 func (s *Service) returnPath(m *delivery) string {
 	switch {
 	case m.sub.Forward:
 		path := s.recipients.SRSForward(m.sub.Sender, m.row.Domain)
-		if m.sub.ListID != "" && path != "" && path == m.sub.Sender { // a group may be its own sender: its members get no bounces
+		if m.sub.ListID != "" && path != "" && path == m.sub.Sender { // a group may be its own envelope sender, so that its members get no bounces
 			path = cmp.Or(s.recipients.RowAddress(recipients.BounceAddress, m.row), path)
 		}
 		return path

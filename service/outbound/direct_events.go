@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// delayedEvery is how often email.delayed tells of one message.
+// delayedEvery is the interval at which email.delayed is repeated for one message.
 const delayedEvery = 24 * time.Hour
 
 // DeliveredData is the data of email.delivered.
@@ -36,14 +36,14 @@ func deliveredData(row *store.Outgoing, r deliver.Result) DeliveredData {
 	out := DeliveredData{
 		MessageID: row.MessageID, ID: row.ID, Recipient: row.Recipient, Host: core.OrNull(host), Response: r.Reply, Tags: tagsOut(row.Tags),
 	}
-	if name := strings.Fields(r.TLS); host != "" && len(name) > 1 { // such as TLS 1.3, and the cipher
+	if name := strings.Fields(r.TLS); host != "" && len(name) > 1 { // such as TLS 1.3, followed by the cipher
 		out.TLS = core.OrNull(name[0] + " " + name[1])
 	}
 	return out
 }
 
-// emitDelivered tells that a host outside, or the simulator, accepted a message for good. What this
-// server writes of its own is no account's matter.
+// emitDelivered emits the event that an outside host or the simulator accepted a message. There is
+// none for mail without a sender, which the server itself writes.
 func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
 	if row.Sender == "" {
 		return nil
@@ -52,11 +52,11 @@ func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Res
 	return err
 }
 
-// emitDelayed tells that a message is tried again later, at the first time and then once a day. The
-// caller writes the row.
+// emitDelayed emits the event that a message will be retried: at the first deferral, then once a
+// day. The caller writes the row.
 func (s *Service) emitDelayed(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
-	told := row.Transport == store.OutgoingTransportDirect || row.Transport == store.OutgoingTransportSimulator
-	if row.Sender == "" || !told || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEvery {
+	emits := row.Transport == store.OutgoingTransportDirect || row.Transport == store.OutgoingTransportSimulator
+	if row.Sender == "" || !emits || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEvery {
 		return nil
 	}
 	row.DelayedAt = tx.Now()

@@ -14,12 +14,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// PlacesAtATime is how many recipients of one message one transaction serves: others wait for it.
+// PlacesAtATime is how many recipients of one message one transaction enqueues, since other writers
+// wait for it.
 const PlacesAtATime = 50
 
-// Enqueue writes a submission with a row and a job for each recipient, in tx; those of many
-// recipients come soon after it, by a job, and their rows here are not stored yet. Recipients on
-// the suppression list have a row only. The blob must be one that may be referred to.
+// Enqueue writes a submission with a row and a job for each recipient, in tx. Recipients beyond
+// PlacesAtATime are enqueued by a job soon after; their returned rows are not stored yet. A
+// suppressed recipient gets a row without a job. The blob must be one that may be referenced.
 func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
 	now := min(len(to), PlacesAtATime)
@@ -45,7 +46,7 @@ func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 	return rows, store.Submissions.Put(tx, sub)
 }
 
-// NewRow is what the sending log says of a recipient before the first attempt.
+// NewRow returns the row of a recipient before the first attempt.
 func NewRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.Outgoing {
 	row := &store.Outgoing{
 		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
@@ -59,10 +60,10 @@ func NewRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.O
 	return row
 }
 
-// SuppressedNow is why a message is not tried.
+// SuppressedNow is the reason in the row of a suppressed recipient.
 const SuppressedNow = "The address is on the account's suppression list."
 
-// isSuppressed reports whether a submission is kept from an address.
+// isSuppressed reports whether suppression keeps a submission from an address.
 func isSuppressed(tx *store.Tx, sub *store.Submission, address string) (bool, error) {
 	if sub.Required {
 		return false, nil
@@ -70,7 +71,7 @@ func isSuppressed(tx *store.Tx, sub *store.Submission, address string) (bool, er
 	return core.IsSuppressed(tx, sub.AccountID, address)
 }
 
-// addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
+// addDelivery writes one recipient's row, with a job unless the recipient is suppressed.
 func (s *Service) addDelivery(tx *store.Tx, sub *store.Submission, row *store.Outgoing, d *store.Domain) error {
 	r, err := s.RouteOf(tx, d, row)
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *Service) addDelivery(tx *store.Tx, sub *store.Submission, row *store.Ou
 	return s.putWithJob(tx, row, r)
 }
 
-// putWithJob writes a row that waits, with its job on a route, which is due at the row's SendAt.
+// putWithJob writes a pending row with its job on a route. The job is due at the row's SendAt.
 func (s *Service) putWithJob(tx *store.Tx, row *store.Outgoing, r Route) error {
 	j, err := s.Queue.Add(tx, r.job(row))
 	if err != nil {
@@ -100,19 +101,19 @@ func (s *Service) putWithJob(tx *store.Tx, row *store.Outgoing, r Route) error {
 
 const kindRecipients = "recipients"
 
-// recipientsArgs is the job of making the rows of a submission that are not there yet.
+// recipientsArgs are the arguments of the job that enqueues the remaining recipients of a
+// submission.
 type recipientsArgs struct {
 	SubmissionID string `json:"submission_id"`
 }
 
-// recipientsKind makes rows and jobs for submissions with more recipients than one transaction
-// makes.
+// recipientsKind is the job that enqueues the recipients of a submission beyond PlacesAtATime.
 func (s *Service) recipientsKind() jobs.Kind {
 	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.ArrivalsMost}
 }
 
-// enqueueLater notes the recipients that are to get their rows by a job, and gives what those will
-// be. They count as waiting from now on, so that the submission stays.
+// enqueueLater stores the recipients that a job will enqueue, and returns their future rows. They
+// count as pending from now on, so that the submission stays.
 func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) (rows []*store.Outgoing, err error) {
 	if len(to) == 0 {
 		return nil, nil
@@ -145,8 +146,9 @@ func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Dom
 	return rows, err
 }
 
-// enqueueRest makes the rows that are not there yet, some in each transaction, so that other mail
-// goes between. A recipient leaves the list in the transaction that makes its row: each gets one.
+// enqueueRest enqueues the remaining recipients, PlacesAtATime in each transaction, so that other
+// writers get their turn. The transaction that writes a row also removes the recipient from the
+// list, so that each gets exactly one row.
 func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[recipientsArgs](j)
 	if err != nil {
@@ -158,18 +160,18 @@ func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, e
 		}
 		began := time.Now()
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
-			more, err = s.enqueueSome(tx, args.SubmissionID)
+			more, err = s.enqueueNext(tx, args.SubmissionID)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
-		core.Sleep(ctx, time.Since(began)) // others go first
+		core.Sleep(ctx, time.Since(began)) // let other writers go first
 	}
 	return nil, nil
 }
 
-func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
+func (s *Service) enqueueNext(tx *store.Tx, id string) (more bool, err error) {
 	p, err := store.PendingRecipients.Get(tx, id)
 	if core.IsGone(err) {
 		return false, nil
@@ -208,8 +210,8 @@ func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
 	return false, KeepSubmission(tx, sub)
 }
 
-// KeepSubmission writes a submission while any of its recipients waits; it goes, with its bytes,
-// with the last one.
+// KeepSubmission writes a submission that has pending recipients, and deletes one that has none,
+// with its bytes.
 func KeepSubmission(tx *store.Tx, sub *store.Submission) error {
 	if sub.Waiting > 0 {
 		return store.Submissions.Put(tx, sub)
@@ -220,7 +222,7 @@ func KeepSubmission(tx *store.Tx, sub *store.Submission) error {
 	return store.Submissions.Delete(tx, sub.ID)
 }
 
-// Bounds of the tags of a message.
+// Limits of the tags of a message.
 const (
 	maxTags     = 20
 	maxTagName  = 64
@@ -230,7 +232,7 @@ const (
 // A TagMap is the tags of a message, by their names.
 type TagMap map[string]string
 
-// Sorted checks tags and gives them in the order of their names.
+// Sorted validates tags and returns them in the order of their names.
 func (m TagMap) Sorted() (out []store.Tag, err error) {
 	if len(m) > maxTags {
 		return nil, core.Invalid("tags", "too_many_items", "a message can have at most %d tags", maxTags)
@@ -257,7 +259,7 @@ func isTagName(name string) bool {
 	return name != "" && len(name) <= maxTagName
 }
 
-// tagsOut gives the tags of a row; an empty map for none.
+// tagsOut returns the tags of a row as a map, which is never nil.
 func tagsOut(tags []store.Tag) TagMap {
 	out := TagMap{}
 	for _, t := range tags {

@@ -8,15 +8,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// Internals that external tests use.
 
 const (
 	DirectLanes  = directLanes
-	ForwardMost  = forwardMost
-	KeptAttempts = keptAttempts
+	ForwardMost  = maxForwards
+	KeptAttempts = maxLoggedAttempts
 	LongGap      = longGap
-	PolicyAsked  = policyAsked
-	PolicyFresh  = policyFresh
+	PolicyAsked  = policyRecheck
+	PolicyFresh  = policyRefresh
 )
 
 type Pace = pace

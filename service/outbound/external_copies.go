@@ -18,34 +18,34 @@ import (
 const (
 	KindRemoteCopy = "remote_copy"
 
-	copyTries   = 12 // about seven hours
+	copyTries   = 12 // attempts, over about seven hours
 	copyTimeout = 10 * time.Minute
-	copiesWait  = 1000
-	copyAfter   = 5 * time.Second // the sending, in which servers that file what they send have done so
+	maxCopies   = 1000            // queued for one account
+	copyDelay   = 5 * time.Second // after sending, so that a server that files sent mail itself has done so
 )
 
-// copyArgs is the job of putting one message into a folder elsewhere.
+// copyArgs are the arguments of a job that copies a message to an external mailbox.
 type copyArgs struct {
 	CopyID string `json:"copy_id"`
 }
 
-// copyKind puts messages into the folders of mailboxes that live elsewhere, as mail clients do.
+// copyKind is the job that appends messages to folders of external mailboxes, as mail clients do.
 func (s *Service) copyKind() jobs.Kind {
 	return jobs.Kind{
-		Name: KindRemoteCopy, Work: s.putCopy, Max: copyTries, Timeout: copyTimeout, Lanes: external.PullsPerHost, Most: external.CopiesMost, MostEach: external.CopiesEach,
+		Name: KindRemoteCopy, Work: s.appendCopy, Max: copyTries, Timeout: copyTimeout, Lanes: external.PullsPerHost, Most: external.CopiesMost, MostEach: external.CopiesEach,
 		Backoff: external.FailureWait,
 		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
 			args, err := jobs.Args[copyArgs](j)
 			if err != nil {
-				return nil // there is no message that it could be about
+				return nil // invalid arguments: no copy to drop
 			}
 			return dropCopy(tx, args.CopyID)
 		},
 	}
 }
 
-// copySent has a message that an external mailbox's own server took put into its folder of sent
-// mail, once for all its recipients. The sending does not depend on what becomes of it.
+// copySent queues a copy for the Sent folder of an external mailbox after its own server has
+// accepted the message, once for all recipients. Sending does not depend on it.
 func (s *Service) copySent(tx *store.Tx, submissionID string) error {
 	sub, err := store.Submissions.Get(tx, submissionID)
 	if core.IsGone(err) || err == nil && sub.Copied {
@@ -62,13 +62,13 @@ func (s *Service) copySent(tx *store.Tx, submissionID string) error {
 	if err := store.Submissions.Put(tx, sub); err != nil {
 		return err
 	}
-	return s.copyOut(tx, mb, store.RemoteCopy{MessageID: sub.MessageID, Sent: true, Blob: sub.Blob}, copyAfter)
+	return s.queueCopy(tx, mb, store.RemoteCopy{MessageID: sub.MessageID, Sent: true, Blob: sub.Blob}, copyDelay)
 }
 
-// copyOut has a message put into a folder of an external mailbox's server. Where too many wait
-// already it is left out.
-func (s *Service) copyOut(tx *store.Tx, mb *store.Mailbox, c store.RemoteCopy, wait time.Duration) error {
-	if store.RemoteCopiesByAccount.Count(tx, mb.AccountID, copiesWait) == copiesWait {
+// queueCopy queues a copy of a message for a folder of an external mailbox. It does nothing if the
+// account already has maxCopies queued.
+func (s *Service) queueCopy(tx *store.Tx, mb *store.Mailbox, c store.RemoteCopy, wait time.Duration) error {
+	if store.RemoteCopiesByAccount.Count(tx, mb.AccountID, maxCopies) == maxCopies {
 		return nil
 	}
 	c.ID, c.AccountID, c.MailboxID, c.CreatedAt = tx.NewID("rcp"), mb.AccountID, mb.ID, tx.Now()
@@ -98,9 +98,9 @@ func dropCopy(tx *store.Tx, id string) error {
 	return store.RemoteCopies.Delete(tx, c.ID)
 }
 
-// putCopy puts one message where it belongs, unless it is there already: the server may do so by
-// itself, or an attempt before may have, whose end we did not see.
-func (s *Service) putCopy(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+// appendCopy appends the message to its folder, unless it is there already: the server may have
+// filed it itself, or an earlier attempt may have been interrupted after it.
+func (s *Service) appendCopy(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[copyArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -124,7 +124,7 @@ func (s *Service) putCopy(ctx context.Context, j *store.Job) (jobs.Writes, error
 	if mb == nil || mb.External == nil {
 		return drop, nil
 	}
-	if err := s.putRemote(ctx, mb, c); err != nil {
+	if err := s.appendRemote(ctx, mb, c); err != nil {
 		if errors.Is(err, pull.ErrLogin) || errors.Is(err, pull.ErrRefused) {
 			err = jobs.Permanent(err)
 		}
@@ -133,8 +133,8 @@ func (s *Service) putCopy(ctx context.Context, j *store.Job) (jobs.Writes, error
 	return drop, nil
 }
 
-// putRemote is one attempt.
-func (s *Service) putRemote(ctx context.Context, mb *store.Mailbox, c *store.RemoteCopy) error {
+// appendRemote makes one attempt to append the copy.
+func (s *Service) appendRemote(ctx context.Context, mb *store.Mailbox, c *store.RemoteCopy) error {
 	session, err := s.servers.Connect(ctx, mb)
 	if err != nil {
 		return err

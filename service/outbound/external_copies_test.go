@@ -19,9 +19,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestSentMailIsFiledOnItsServer: once, whatever the number of recipients, as one that was read;
-// and not again where it is there already, since the server or an attempt that nobody saw the end
-// of has put it there.
+// TestSentMailIsFiledOnItsServer: a sent message is filed as read, once for all recipients, and not
+// if it is there already, because the server or an interrupted attempt has filed it.
 func TestSentMailIsFiledOnItsServer(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
 	lost := false
@@ -60,9 +59,8 @@ func TestSentMailIsFiledOnItsServer(t *testing.T) {
 	}
 }
 
-// TestSentMailThatCannotBeFiled is sent all the same, once, and nothing of it is kept.
-// TestSuppressedMailIsNoSentMail: what was suppressed while it waited did not go out, so no copy of
-// it is filed.
+// TestSuppressedMailIsNoSentMail: a message that was suppressed while it was queued was not sent,
+// so no copy is filed.
 func TestSuppressedMailIsNoSentMail(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
 	if _, err := o.Send(o.Mailbox, submit.SendEmailIn{To: submit.Texts{"x@far.test"}, Subject: "s", Text: "t"}); err != nil {
@@ -78,6 +76,7 @@ func TestSuppressedMailIsNoSentMail(t *testing.T) {
 	}
 }
 
+// TestSentMailThatCannotBeFiled: it is sent once all the same, and its copy is dropped.
 func TestSentMailThatCannotBeFiled(t *testing.T) {
 	for name, change := range map[string]func(o *servicetest.Outpost){
 		"no such folder": func(o *servicetest.Outpost) { o.IMAP.Folders = nil },
@@ -106,8 +105,8 @@ func TestSentMailThatCannotBeFiled(t *testing.T) {
 }
 
 // TestBounceOfExternalMailbox: the report goes to the mailbox's own server. Filed here it would
-// have a UID that the server gives to another message, which then nobody would see, or delete in
-// its place.
+// have a UID that the server assigns to another message, which would then be invisible or deleted
+// instead.
 func TestBounceOfExternalMailbox(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{Rcpt: func(string) string { return "550 5.1.1 nobody" }})
 	o.IMAP.Change(func() { o.IMAP.Add("Subject: old\r\n\r\n") })
@@ -150,8 +149,8 @@ func TestBounceOfExternalMailbox(t *testing.T) {
 	}
 }
 
-// TestWrongPortIsOnesOwn: a mailbox that names a port where nobody listens keeps no other one at
-// the host waiting.
+// TestWrongPortIsOnesOwn: a mailbox with a wrong port does not delay other mailboxes on the same
+// host.
 func TestWrongPortIsOnesOwn(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

@@ -15,26 +15,26 @@ import (
 
 // A Failure is why a message was given up.
 type Failure struct {
-	Kind       string // hard soft undetermined; "": as the status says
-	Subtype    string // "": as the status says
+	Kind       string // hard, soft or undetermined; "": derived from Status
+	Subtype    string // "": derived from Status and Diagnostic
 	Status     string // RFC 3463
 	Diagnostic string
-	Host       string // that refused it
-	tried      string // that was asked in our own attempt; "": the failure is told by a report
-	Address    bool   // the address is at fault: nothing more is to go there
-	Reported   bool   // by a report or a relay's notice
+	Host       string // the host that refused it
+	tried      string // the host that our own attempt reached; "": a report announced the failure
+	Address    bool   // the address is at fault and is to be suppressed
+	Reported   bool   // a report or a relay's notice announced it
 }
 
 func failureOf(r deliver.Result) Failure {
 	return Failure{Status: r.Enhanced, Diagnostic: r.Reply, Host: r.AnsweredBy(), tried: r.Host, Address: r.RecipientFault}
 }
 
-// SenderFault reports whether a status is about the sender's address, whatever words go with it
-// (RFC 3463 section 3.2).
+// SenderFault reports whether a status is about the sender's address, whatever the reply says (RFC
+// 3463 section 3.2).
 func SenderFault(status string) bool { return status == "5.1.7" || status == "5.1.8" }
 
-// handedOver reports whether a message has been handed to others, so that something may be heard of
-// it.
+// handedOver reports whether another host has accepted the message, so that reports about it may
+// arrive.
 func handedOver(row *store.Outgoing) bool {
 	switch row.Status {
 	case store.OutgoingSent, store.OutgoingRelayed, store.OutgoingBounced, store.OutgoingComplained:
@@ -43,7 +43,7 @@ func handedOver(row *store.Outgoing) bool {
 	return false
 }
 
-// RecordBounce notes that a message which others had taken was given up by them; once.
+// RecordBounce records, once, that a message that another host had accepted bounced.
 func (s *Service) RecordBounce(tx *store.Tx, row *store.Outgoing, f Failure) error {
 	if !handedOver(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
 		return nil
@@ -58,10 +58,10 @@ func (s *Service) RecordBounce(tx *store.Tx, row *store.Outgoing, f Failure) err
 	return store.Outgoings.Put(tx, row)
 }
 
-// A Complaint is what a recipient's mail system said when the recipient called a message spam.
+// A Complaint is a mail system's report that a recipient marked a message as spam.
 type Complaint struct {
 	Kind, Agent string
-	Arrived     time.Time // when the message came there; zero: unknown
+	Arrived     time.Time // when the message arrived there; zero: unknown
 }
 
 // ComplainedData is the data of email.complained.
@@ -79,8 +79,8 @@ type ComplainedData struct {
 	Tags              TagMap    `json:"tags" words:"theirs"`
 }
 
-// RecordComplaint notes that a message's recipient called it spam, and keeps further mail from
-// there; once.
+// RecordComplaint records, once, that the recipient marked a message as spam, and suppresses the
+// address.
 func (s *Service) RecordComplaint(tx *store.Tx, row *store.Outgoing, g Complaint) error {
 	if !handedOver(row) || row.Status == store.OutgoingComplained {
 		return nil
@@ -89,8 +89,8 @@ func (s *Service) RecordComplaint(tx *store.Tx, row *store.Outgoing, g Complaint
 	if err := store.Outgoings.Put(tx, row); err != nil {
 		return err
 	}
-	if row.Transport != store.OutgoingTransportSimulator { // which counts for nothing
-		if !ownMail(row) {
+	if row.Transport != store.OutgoingTransportSimulator { // it has no effect on suppression, counts and reputation
+		if !isSystemMail(row) {
 			if err := core.Suppress(tx, row.AccountID, row.Recipient, "complaint", row.MessageID); err != nil {
 				return err
 			}
@@ -111,10 +111,10 @@ func (s *Service) RecordComplaint(tx *store.Tx, row *store.Outgoing, g Complaint
 	return err
 }
 
-// unsubscribeFields offer a recipient a way out (RFC 2369, RFC 8058), where the sending domain asks
-// for that: in what it sends to others, but for answers in a conversation, what machines wrote, and
-// messages that have a way out of their own. The link is offered only where this host is reached
-// over HTTPS, as RFC 8058 demands; the address always.
+// unsubscribeFields returns fields that let the recipient unsubscribe (RFC 2369, RFC 8058), if the
+// sending domain has that enabled. Mail within the domain, replies, automatic mail, and messages
+// with unsubscribe fields of their own get none. The link requires that this host is reached over
+// HTTPS (RFC 8058); the address is always offered.
 func (s *Service) unsubscribeFields(m *delivery) []byte {
 	d := m.domain
 	if d == nil || !d.ListUnsub || !m.sub.Starts || m.sub.Sender == "" || core.DomainOfAddress(m.row.Recipient) == d.Name {

@@ -13,7 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestOurOwnRefusalSuppressesNobody, and a mailbox that is made or taken back gets mail again.
+// TestOurOwnRefusalSuppressesNobody: a refusal here does not suppress the address, so that a
+// mailbox that is created or restored later gets mail.
 func TestOurOwnRefusalSuppressesNobody(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -34,7 +35,7 @@ func TestOurOwnRefusalSuppressesNobody(t *testing.T) {
 	if e := i.Events(events.EventEmailBounced); suppressed("new@example.test") || len(e) != 1 || e[0]["suppressed"] != false || e[0]["status"] != "5.1.1" {
 		t.Errorf("events %v", e)
 	}
-	// A report from elsewhere about an address of ours says no more.
+	// A report from elsewhere about an address of ours suppresses it neither.
 	i.Update(func(tx *store.Tx) error {
 		row := i.Row("new@example.test")
 		return i.Svc.Outbound.EmitBounce(tx, row, outbound.Failure{Status: "5.1.1", Address: true})

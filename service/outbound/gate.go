@@ -13,28 +13,28 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// forwardsWait is how long a forward waits for the limits of who sends it on.
-const forwardsWait = 5 * 24 * time.Hour
+// maxForwardWait is how long a forward waits for the limits of its sender.
+const maxForwardWait = 5 * 24 * time.Hour
 
-// forwardsSpread is over how much of a day those that waited for it go out.
+// forwardsSpread is the part of the next day over which waiting forwards are spread.
 const forwardsSpread = 2 * time.Hour
 
-// An AutomaticMail is a message that this server sends by itself.
+// An AutomaticMail is a message that this server sends without a person's request.
 type AutomaticMail struct {
 	Kind    reputation.Automatic
-	Mailbox *store.Mailbox // nil: none starts it
+	Mailbox *store.Mailbox // the mailbox that causes it, or nil
 	Domain  *store.Domain
-	account string // that a letter or an alert is about
+	account string // the account that a letter or an alert is about
 	Sub     *store.Submission
 	To      []Rcpt
-	Since   time.Time // when a forward began to wait; zero: it has not
+	Since   time.Time // when a forward began to wait; zero if it has not waited
 	Once    bool      // see ForwardArgs
 }
 
-// SendAutomatic queues what a program of ours starts. All such mail goes through here: it counts
-// against the limits of who sends it, and of what its recipients get from programs of ours. What is
-// past them is dropped, and the log tells. A forward waits for the next day, where not too many do.
-// A letter that is dropped is an error, so that its transaction fails, and an alert comes later.
+// SendAutomatic queues automatic mail. All automatic mail goes through here: it counts against the
+// limits of its sender, and of the automatic mail that its recipients get. Mail above a limit is
+// dropped and logged. A forward waits for the next day instead, unless too many wait. A letter
+// above a limit is an error, so that its transaction fails; an alert is retried later.
 func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 	var to []Rcpt
 	for _, r := range m.To {
@@ -43,7 +43,7 @@ func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 			return err
 		}
 		if suppressed || s.Simulates(r.Address) {
-			to = append(to, r) // which has a row that says so, or stays here
+			to = append(to, r) // addDelivery records the suppression, and simulated mail stays here
 			continue
 		}
 		err = s.reputation.AdmitAutomatic(tx, m.Kind, m.Mailbox, m.Domain, cmp.Or(m.account, m.Sub.AccountID), strings.ToLower(r.Address))
@@ -66,7 +66,7 @@ func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 			if m.Since.IsZero() {
 				m.Since = tx.Now()
 			}
-			if tx.Now().Sub(m.Since) < forwardsWait {
+			if tx.Now().Sub(m.Since) < maxForwardWait {
 				waits, err = s.reputation.MayWait(tx, m.Kind, m.Sub.AccountID)
 				if err != nil {
 					return err
@@ -90,40 +90,40 @@ func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 	return err
 }
 
-// PastLimit is the line of the log about mail that a limit stops.
+// PastLimit is the log line for automatic mail that a limit stops.
 const PastLimit = "a program's mail is past a limit"
 
-// KindForward is the kind of the jobs that PlanForward adds; submit does them, since policies bound
-// them.
+// KindForward is the kind of the jobs that PlanForward adds. Package submit handles them, since
+// policies apply to them.
 const KindForward = "forward"
 
-// ForwardArgs is the job of sending a message on.
+// ForwardArgs are the arguments of a job that forwards a message.
 type ForwardArgs struct {
-	SubmissionID string    `json:"submission_id"` // has the bytes, and no rows
+	SubmissionID string    `json:"submission_id"` // the submission with the bytes; it has no rows
 	To           []string  `json:"to"`
-	Once         bool      `json:"once,omitempty"` // not where the mailbox has sent it before
+	Once         bool      `json:"once,omitempty"` // skip recipients to whom the mailbox has forwarded it before
 	Since        time.Time `json:"since,omitzero"` // when it began to wait for a limit
 }
 
-// PlanForward has a job send a message on, at a time or, where that is zero, now.
+// PlanForward queues a job that forwards a message at due, or now if that is zero.
 func (s *Service) PlanForward(tx *store.Tx, like *store.Submission, args ForwardArgs, due time.Time) error {
 	sub := *like
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 1
 	if err := errors.Join(tx.RefBlob(sub.Blob, sub.ID), store.Submissions.Put(tx, &sub)); err != nil {
 		return err
 	}
-	lane := "forward " + cmp.Or(sub.MailboxID, sub.AccountID) // one after the other: each sees what those before it sent
+	lane := "forward " + cmp.Or(sub.MailboxID, sub.AccountID) // one at a time, so that each sees what earlier ones have sent
 	args.SubmissionID = sub.ID
 	_, err := s.Queue.Add(tx, jobs.New{AccountID: sub.AccountID, Kind: KindForward, Lane: lane, Args: args, Due: due})
 	return err
 }
 
-// A ByItself is a message that a mailbox sends by itself.
+// A ByItself is a message that a mailbox sends automatically.
 type ByItself struct {
 	Sub    *store.Submission
 	Domain *store.Domain
 	To     Rcpt
 	Since  time.Time       // when a forward began to wait for a limit
 	Once   bool            // see ForwardArgs
-	Asked  *agents.Message // what the policy of the mailbox is asked; nil: nobody has found out
+	Asked  *agents.Message // the message that the mailbox's policy decides on; nil if it is not known
 }

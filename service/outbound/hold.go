@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// HeldFor is how long what a deleted mailbox had waiting is kept for somebody to release it.
+	// HeldFor is how long the held messages of a deleted mailbox are kept for release.
 	HeldFor = 14 * 24 * time.Hour
 
-	pausedLook = 12 * time.Hour // between two looks whether sending goes on, beside the one that resuming begins
-	KindHold   = "hold"
+	pausedRecheck = 12 * time.Hour // interval between checks whether sending has resumed, besides the check at the resumption itself
+	KindHold      = "hold"
 )
 
-// loadSender looks whether the sender of a message may send, and whether it is held.
+// loadSender determines whether the sender of a message may send, and whether the message is held.
 func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 	if d.row.Program && d.domain != nil {
 		d.paused = reputation.PausedError(nil, d.domain)
@@ -36,7 +36,7 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 		return err
 	}
 	if err != nil || mb.Gone() {
-		d.orphaned = h == nil && d.row.HeldAt.IsZero() // else somebody released it
+		d.orphaned = h == nil && d.row.HeldAt.IsZero() // otherwise somebody has released it
 		return nil
 	}
 	if d.domain == nil {
@@ -46,33 +46,34 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 	return nil
 }
 
-// MailboxDeleted is why the mail of a deleted mailbox is cancelled.
+// MailboxDeleted is the reason with which the mail of a deleted mailbox is cancelled.
 const MailboxDeleted = "its mailbox was deleted before it was sent"
 
-// waitPaused is for a message whose sender may not send now. It waits without its days passing.
+// waitPaused reschedules a message whose sender is paused. The time does not count towards
+// GiveUpAfter.
 func (s *Service) waitPaused(d *delivery) (jobs.Writes, error) {
-	at := d.now.Add(pausedLook).Truncate(time.Millisecond)
-	text := "waiting: " + pausedNow
+	at := d.now.Add(pausedRecheck).Truncate(time.Millisecond)
+	text := "waiting: " + pausedText
 	return func(tx *store.Tx, _ *store.Job) error {
-		row, err := waitingRow(tx, d.row.ID)
+		row, err := pendingRow(tx, d.row.ID)
 		if row == nil {
 			return err
 		}
 		if row.Status == store.OutgoingScheduled {
-			row.Status = store.OutgoingQueued // its time has come
+			row.Status = store.OutgoingQueued // its send time has come
 		}
 		row.NextAt, row.TriedFrom, row.LastResponse, row.UpdatedAt = at, tx.Now(), text, tx.Now()
 		return store.Outgoings.Put(tx, row)
 	}, jobs.Snooze(at)
 }
 
-const pausedNow = "sending is paused until an owner or admin resumes it"
+const pausedText = "sending is paused until an owner or admin resumes it"
 
-// holdRow has a message wait until somebody releases it. Its job ends. One that somebody has
-// released since the attempt began gets another.
+// holdRow marks a message as held until somebody releases it, and ends its job. If it has been
+// released since the attempt began, it gets a new job.
 func (s *Service) holdRow(d *delivery) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
-		row, err := waitingRow(tx, d.row.ID)
+		row, err := pendingRow(tx, d.row.ID)
 		if row == nil || row.Status == store.OutgoingHeld {
 			return err
 		}
@@ -92,7 +93,7 @@ func putHeld(tx *store.Tx, row *store.Outgoing) error {
 	return store.Outgoings.Put(tx, row)
 }
 
-// HoldArgs is the job of having the rows of a mailbox say that they are held.
+// HoldArgs are the arguments of a job that marks the pending rows of a mailbox as held.
 type HoldArgs struct {
 	MailboxID string `json:"mailbox_id"`
 }
@@ -112,16 +113,16 @@ func (s *Service) holdWaiting(ctx context.Context, j *store.Job) (jobs.Writes, e
 	return nil, s.holdAll(ctx, j.AccountID, args.MailboxID)
 }
 
-// holdAll has all rows of a mailbox that its Hold is about say that they are held. What is being
-// delivered ends as it ends.
+// holdAll marks all rows of a mailbox to which its Hold applies as held. An attempt that is running
+// is not interrupted.
 func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) error {
-	return s.eachWaiting(ctx, accountID, func(o *store.Outgoing) bool { return o.MailboxID == mailboxID && o.Status != store.OutgoingHeld }, func(tx *store.Tx, row *store.Outgoing) error {
+	return s.eachPending(ctx, accountID, func(o *store.Outgoing) bool { return o.MailboxID == mailboxID && o.Status != store.OutgoingHeld }, func(tx *store.Tx, row *store.Outgoing) error {
 		h, err := store.Holds.Find(tx, mailboxID)
 		if h == nil || err != nil || !h.Holds(row) || row.Status == store.OutgoingHeld {
 			return err
 		}
-		if running, err := s.wakeAfter(tx, row); running || err != nil {
-			return err // holdRow holds it, unless it arrives
+		if running, err := s.wakeAfterAttempt(tx, row); running || err != nil {
+			return err // holdRow holds it, unless it is delivered
 		}
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 			return err
@@ -131,8 +132,8 @@ func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) erro
 }
 
 func (s *Service) resumeWaiting(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	paused := func(o *store.Outgoing) bool { return o.LastResponse == "waiting: "+pausedNow }
-	return nil, s.eachWaiting(ctx, j.AccountID, paused, func(tx *store.Tx, row *store.Outgoing) error {
+	paused := func(o *store.Outgoing) bool { return o.LastResponse == "waiting: "+pausedText }
+	return nil, s.eachPending(ctx, j.AccountID, paused, func(tx *store.Tx, row *store.Outgoing) error {
 		if !paused(row) || row.Status == store.OutgoingHeld {
 			return nil
 		}
@@ -150,7 +151,7 @@ type ReleaseIn struct {
 	Action string `json:"action" required:"true" enum:"release|discard"` // `release` sends what is held, `discard` cancels it.
 }
 
-// Released counts what was released or discarded, in rows of the sending log.
+// Released counts the released and the discarded rows of the sending log.
 type Released struct {
 	Released  int `json:"released"`
 	Discarded int `json:"discarded"`
@@ -158,8 +159,8 @@ type Released struct {
 
 const discardedText = "it was held, and then discarded"
 
-// ReleaseHeldMessages has what is held of a mailbox leave, or discards it. The mailbox may be gone
-// for up to 14 days.
+// ReleaseHeldMessages sends or discards the held messages of a mailbox. The mailbox may have been
+// deleted up to 14 days ago.
 func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in ReleaseIn) (*Released, error) {
 	var target store.AuditTarget
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -197,9 +198,9 @@ func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in Re
 	return out, nil
 }
 
-// settleHeld releases or discards what is held of a mailbox, and counts that. What its Hold is
-// about and is being delivered at that moment goes on as released, or is taken back unless it
-// arrives.
+// settleHeld releases or discards the held rows of a mailbox, and counts them. A row of the Hold
+// that is being delivered at that moment continues as released, or is cancelled unless it is
+// delivered.
 func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, release bool, out *Released) error {
 	for again := true; again; {
 		again = false
@@ -217,15 +218,15 @@ func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, r
 			held := o.Status == store.OutgoingHeld && !o.AwaitsApproval()
 			return o.MailboxID == mailboxID && (held || h != nil && h.Holds(o) && o.Stop == "")
 		}
-		err := s.eachWaiting(ctx, accountID, concerns, func(tx *store.Tx, row *store.Outgoing) error {
+		err := s.eachPending(ctx, accountID, concerns, func(tx *store.Tx, row *store.Outgoing) error {
 			if !concerns(row) {
 				return nil
 			}
 			if row.Status == store.OutgoingHeld {
 				return s.settleRow(tx, row, release, out)
 			}
-			running, err := s.wakeAfter(tx, row)
-			if err != nil || !running { // it has begun to wait since it was looked at
+			running, err := s.wakeAfterAttempt(tx, row)
+			if err != nil || !running { // its attempt has ended since the row was selected
 				tx.After(func() { again = true })
 				return err
 			}
@@ -244,14 +245,14 @@ func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, r
 	return nil
 }
 
-// settleRow releases or discards one row that is held, and counts it.
+// settleRow releases or discards one held row, and counts it.
 func (s *Service) settleRow(tx *store.Tx, row *store.Outgoing, release bool, out *Released) error {
 	if !release {
-		row.LastResponse = withDoubt(row, discardedText)
+		row.LastResponse = withUnknownOutcome(row, discardedText)
 		tx.After(func() { out.Discarded++ })
 		return s.CloseRow(tx, row, store.OutgoingCancelled)
 	}
-	row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now() // HeldAt stays: it was released
+	row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now() // HeldAt stays, which records the release
 	if row.SendAt.After(tx.Now()) {
 		row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
 	}
@@ -259,7 +260,8 @@ func (s *Service) settleRow(tx *store.Tx, row *store.Outgoing, release bool, out
 	return s.AddDeliveryOf(tx, row)
 }
 
-// DiscardHeld discards what is held of mailboxes that are gone since HeldFor. It is for retention.
+// DiscardHeld discards the held messages of mailboxes that were deleted more than HeldFor ago.
+// Retention calls it.
 func (s *Service) DiscardHeld(ctx context.Context) error {
 	for {
 		var h *store.Hold
@@ -291,7 +293,7 @@ func (s *Service) DiscardHeld(ctx context.Context) error {
 			}
 		}
 		if err := s.Store.Update(func(tx *store.Tx) error {
-			if there { // it stays, and is looked at again
+			if there { // the mailbox exists: check again later
 				h.Until = tx.Now().Add(HeldFor)
 				return store.Holds.Put(tx, h)
 			}

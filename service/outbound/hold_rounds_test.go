@@ -23,22 +23,22 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A thinker is an SMTP server that thinks for a while at one point of the dialogue, and counts what
-// it takes.
+// A thinker is an SMTP server that pauses at one point of the dialogue, and counts the messages
+// that it accepts.
 type thinker struct {
 	port int
 
 	mu      sync.Mutex
-	at      string        // where it thinks; "": nowhere
-	gate    chan struct{} // closed when it has thought enough
+	at      string        // where it pauses; "": nowhere
+	gate    chan struct{} // closed to end the pause
 	waiting int
-	end     func(to string) string // what comes of a message while it thinks; nil: it is taken
-	copies  map[string]int         // taken, by recipient
-	doubt   map[string]int         // of these, those whose sender was not told
+	end     func(to string) string // decides the answer to a message during the pause; nil: it is accepted
+	copies  map[string]int         // accepted messages, by recipient
+	doubt   map[string]int         // of these, messages whose sender did not get the answer
 }
 
-// stations are the points of a dialogue that a thinker knows. At "dot" it has the message and has
-// not decided; at "answer" it has taken or refused it and has not said so.
+// stations are the points at which a thinker can pause. At "dot" it has the message and has not
+// decided; at "answer" it has decided and has not answered.
 var stations = []string{"greeting", "EHLO", "MAIL", "RCPT", "DATA", "body", "dot", "answer"}
 
 func startThinker(t *testing.T) *thinker {
@@ -62,14 +62,14 @@ func startThinker(t *testing.T) *thinker {
 	return k
 }
 
-// think has it think at a point, from now on.
+// think makes it pause at a point from now on.
 func (k *thinker) think(at string, end func(string) string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.at, k.end, k.gate, k.waiting = at, end, make(chan struct{}), 0
 }
 
-// open lets all go on, and thinks no more.
+// open ends all pauses.
 func (k *thinker) open() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,7 +85,7 @@ func (k *thinker) thinking() int {
 	return k.waiting
 }
 
-// pass is called at each point, and gives what is to come of the message.
+// pass is called at each point. It returns the result for the message.
 func (k *thinker) pass(at, to string) (end string) {
 	k.mu.Lock()
 	gate, thinks := k.gate, k.at == at
@@ -155,7 +155,7 @@ func (k *thinker) serve(c net.Conn) {
 	}
 }
 
-// decide takes a message or not; false ends the connection.
+// decide accepts or refuses a message; false ends the connection.
 func (k *thinker) decide(to, end string, say func(string) bool) bool {
 	switch end {
 	case "lost":
@@ -189,9 +189,9 @@ func rounds(t *testing.T) (n int, seed uint64) {
 }
 
 // TestHoldAndCancelActOnWhatWaits holds, cancels, releases, discards, deletes, stops and crashes at
-// every point of deliveries: no message arrives twice, and each row tells what came of it. A host
-// that took a message and could not say so, or to a server that was cut before it wrote that down,
-// may get it again (RFC 5321 section 4.5.4.1).
+// every point of deliveries: no message arrives twice, and each row has the right result. A message
+// may arrive again only if the host could not answer, or the server died before it recorded the
+// answer (RFC 5321 section 4.5.4.1).
 func TestHoldAndCancelActOnWhatWaits(t *testing.T) {
 	n, seed := rounds(t)
 	k := startThinker(t)
@@ -217,9 +217,9 @@ func TestHoldAndCancelActOnWhatWaits(t *testing.T) {
 	}
 }
 
-// TestWhatIsBeingDeliveredEndsAsItEnds: held, cancelled or discarded while the host thinks at the
-// dot, a message arrives once, and its row says so; one that the host then refuses for now is held,
-// or cancelled with its answer.
+// TestWhatIsBeingDeliveredEndsAsItEnds: a message that is held, cancelled or discarded while the
+// host pauses at the dot arrives once, and its row says so; if the host then defers it, it is held,
+// or cancelled with the host's answer.
 func TestWhatIsBeingDeliveredEndsAsItEnds(t *testing.T) {
 	k := startThinker(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{{Name: "r1", Kind: "custom", Host: "127.0.0.1", Port: k.port, TLS: "none"}}})
@@ -288,7 +288,7 @@ func TestWhatIsBeingDeliveredEndsAsItEnds(t *testing.T) {
 	}
 }
 
-// A holdRound is one mailbox with three messages, and what is done to them.
+// A holdRound is one mailbox with three messages, and the actions on them.
 type holdRound struct {
 	*testing.T
 	i    *servicetest.Installation
@@ -297,10 +297,10 @@ type holdRound struct {
 	name string
 	mb   *store.Mailbox
 	ids  []string
-	done []string // what was done, in order
+	done []string // the actions, in order
 
 	held, gone, takenBack bool
-	cuts                  int // of this server
+	cuts                  int // interruptions of this server
 }
 
 func (g *holdRound) play(d *store.Domain) {
@@ -343,7 +343,7 @@ func (g *holdRound) note(what string, err error) {
 	g.done = append(g.done, what)
 }
 
-// act does one thing that somebody may do at any time.
+// act performs one random action.
 func (g *holdRound) act() {
 	who, ctx := servicetest.Actor(g.i.Account), context.Background()
 	one := outbound.SentMessageIn{ID: g.ids[g.dice.IntN(len(g.ids))]}
@@ -380,8 +380,8 @@ func (g *holdRound) release(action string) {
 	g.note(fmt.Sprintf("%s %+v", action, out), err)
 }
 
-// restart stops the server, which cuts what it does, and starts it on its store, or on what a
-// crash has left of it.
+// restart stops the server, which interrupts its attempts, and starts it on the same store, or on
+// the store as a crash leaves it.
 func (g *holdRound) restart(crash bool) {
 	g.cuts++
 	if crash {
@@ -412,7 +412,7 @@ func (g *holdRound) rows() (out []*store.Outgoing) {
 	return out
 }
 
-// settle tries what waits until nothing does.
+// settle retries pending messages until there are none.
 func (g *holdRound) settle() {
 	ctx, who := context.Background(), servicetest.Actor(g.i.Account)
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
@@ -438,7 +438,7 @@ func (g *holdRound) settle() {
 	}
 }
 
-// check compares a row with what the host has.
+// check compares a row with the messages that the host has.
 func (g *holdRound) check(id string) {
 	row := g.rows()[0]
 	for _, r := range g.rows() {

@@ -16,8 +16,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// TestHold: what a mailbox has waiting when it is suspended with hold stays, and is sent or
-// discarded by one call; without hold it goes out.
+// TestHold: the pending mail of a mailbox that is suspended with hold stays, and one call sends or
+// discards it; without hold it is sent.
 func TestHold(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -95,7 +95,7 @@ func TestHold(t *testing.T) {
 	servicetest.Eventually(t, "nothing is left", func() bool { subs, _ := i.Left(); return subs == 0 })
 }
 
-// TestHeldMailOfADeletedMailboxEnds: after 14 days the rest is discarded.
+// TestHeldMailOfADeletedMailboxEnds: held messages are discarded after 14 days.
 func TestHeldMailOfADeletedMailboxEnds(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	h := (&servicetest.Host{}).Start(t)

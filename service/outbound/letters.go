@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// letterKind sends the letters that older releases planned, which alerts are now.
+// letterKind sends letters that older releases queued; now alerts replace them.
 func (s *Service) letterKind() jobs.Kind {
 	return jobs.Kind{Name: "letter", Work: s.sendLetter, Max: 5, Timeout: time.Minute}
 }
@@ -33,7 +33,7 @@ func (s *Service) sendLetter(_ context.Context, j *store.Job) (jobs.Writes, erro
 	return nil, err
 }
 
-// alertKind is tried until it has succeeded: nobody else tells of what an alert tells of.
+// alertKind is retried until it succeeds: nothing else notifies of an alert's subject.
 func (s *Service) alertKind() jobs.Kind {
 	return jobs.Kind{Name: alert.Kind, Work: s.sendAlerts, Timeout: time.Minute}
 }
@@ -41,7 +41,7 @@ func (s *Service) alertKind() jobs.Kind {
 func (s *Service) sendAlerts(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[alert.Args](j)
 	if err != nil || len(args.Alerts) == 0 {
-		return nil, jobs.Permanent(cmp.Or(err, errors.New("no alerts")))
+		return nil, jobs.Permanent(cmp.Or(err, errors.New("the job has no alerts")))
 	}
 	from, account, err := s.Reporter()
 	if err != nil {
@@ -63,18 +63,18 @@ func (s *Service) sendAlerts(_ context.Context, j *store.Job) (jobs.Writes, erro
 	if err != nil {
 		return nil, err
 	}
-	defer s.inbox.Release(d) // does nothing where it is referred to
+	defer s.inbox.Release(d) // no effect if the message was queued
 	return nil, s.Store.Update(func(tx *store.Tx) error {
-		return s.SendSystemMail(tx, s.asMail(from, account, d, l, reputation.AutomaticAlert))
+		return s.SendSystemMail(tx, s.letterMail(from, account, d, l, reputation.AutomaticAlert))
 	})
 }
 
-// composeLetter writes a letter from the postmaster of a domain, see Reporter. The caller releases
-// it.
+// composeLetter composes a letter from the postmaster of a domain, see Reporter. The caller
+// releases it.
 func (s *Service) composeLetter(from *store.Domain, l alert.Letter) (*inbox.StoredMessage, error) {
 	local, domain, ok := msg.SplitEmail(l.To)
 	if !ok {
-		return nil, jobs.Permanent(fmt.Errorf("%q is no address", l.To))
+		return nil, jobs.Permanent(fmt.Errorf("the letter's recipient %q is no address", l.To))
 	}
 	letter := &msg.Composer{
 		From: msg.Address{Name: "Mailstead", Mailbox: "postmaster", Host: from.Name}, To: []msg.Address{{Mailbox: local, Host: domain}},
@@ -89,9 +89,9 @@ func (s *Service) composeLetter(from *store.Domain, l alert.Letter) (*inbox.Stor
 	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{l.To}, Received: s.Now(), Outgoing: true})
 }
 
-// SendLetter writes a letter and queues it, in the transaction in which put writes what the letter
-// is about: nothing is sent if put says so. Where an account or a person has too many letters it
-// fails, and what put wrote is not kept, so that what was sent before holds on.
+// SendLetter composes a letter and queues it in the transaction in which put writes the rows that
+// the letter is about; nothing is sent if put returns false. If the limit of letters for an account
+// or a person is reached it fails and rolls back put's rows, so that an earlier letter stays valid.
 func (s *Service) SendLetter(l alert.Letter, put func(*store.Tx) (send bool, err error)) (sent bool, err error) {
 	from, account, err := s.Reporter()
 	if err != nil {
@@ -101,40 +101,40 @@ func (s *Service) SendLetter(l alert.Letter, put func(*store.Tx) (send bool, err
 	if err != nil {
 		return false, err
 	}
-	defer s.inbox.Release(d) // does nothing where it is referred to
+	defer s.inbox.Release(d) // no effect if the message was queued
 	err = s.Store.Update(func(tx *store.Tx) error {
 		sent, err = put(tx)
 		if err != nil || !sent {
 			return err
 		}
-		return s.SendSystemMail(tx, s.asMail(from, account, d, l, reputation.AutomaticLetter))
+		return s.SendSystemMail(tx, s.letterMail(from, account, d, l, reputation.AutomaticLetter))
 	})
 	return sent && err == nil, err
 }
 
-func (s *Service) asMail(from *store.Domain, account string, d *inbox.StoredMessage, l alert.Letter, kind reputation.Automatic) SystemMail {
+func (s *Service) letterMail(from *store.Domain, account string, d *inbox.StoredMessage, l alert.Letter, kind reputation.Automatic) SystemMail {
 	return SystemMail{StoredMessage: d, AccountID: account, From: from, To: []Rcpt{{Address: l.To, Notify: "NEVER"}}, Kind: kind, About: l.About}
 }
 
-// An Rcpt is one recipient of a submission, with what RFC 3461 lets a client say about it.
+// An Rcpt is one recipient of a submission, with its options of RFC 3461.
 type Rcpt struct {
 	Address string
-	Notify  string // "NEVER", or some of "SUCCESS,FAILURE,DELAY", "" where nothing was said
+	Notify  string // "NEVER", or some of "SUCCESS,FAILURE,DELAY"; "" if NOTIFY was not given
 	ORCPT   string // such as "rfc822;user@example.com", decoded
 }
 
-// SystemMail is a message that the server itself sends: a report, or a link for a person.
+// SystemMail is a message that the server itself sends: a report, or a letter to a person.
 type SystemMail struct {
 	*inbox.StoredMessage
 	AccountID string
-	From      *store.Domain // which signs it; see Reporter
+	From      *store.Domain // the domain that signs it; see Reporter
 	To        []Rcpt
-	TLSReport bool // it goes out where TLS fails too (RFC 8460 section 5.3)
+	TLSReport bool // a TLS report, which is sent even if TLS fails (RFC 8460 section 5.3)
 	Kind      reputation.Automatic
-	About     string // the account that a letter is about; "": none
+	About     string // the account that a letter is about; "" if none
 }
 
-// SendSystemMail queues a message of the server's own, as far as its kind's limits go.
+// SendSystemMail queues a message of the server itself, within the limits of its kind.
 func (s *Service) SendSystemMail(tx *store.Tx, m SystemMail) error {
 	return s.SendAutomatic(tx, AutomaticMail{Kind: m.Kind, Domain: m.From, account: m.About, To: m.To, Sub: &store.Submission{
 		AccountID: m.AccountID, DomainID: m.From.ID, MessageID: m.Summary.MessageID, Subject: m.Summary.Subject, Blob: m.Blob, TLSReport: m.TLSReport,
@@ -144,10 +144,10 @@ func (s *Service) SendSystemMail(tx *store.Tx, m SystemMail) error {
 	}})
 }
 
-// Reporter is the domain whose postmaster reports to others, and whose account sends them: the
-// domain of the host's own name, if that is hosted here, else the oldest one of the first account,
-// since reports have to be signed by the domain that they come from (RFC 9990 section 3.5.2, RFC
-// 8460 section 3). Where there is none it is the bare name of the host.
+// Reporter returns the domain whose postmaster sends reports, and the account that sends them: the
+// domain of the host's own name if it is hosted here, else the oldest hosted domain of the first
+// account, since the domain of a report must sign it (RFC 9990 section 3.5.2, RFC 8460 section 3).
+// If there is none, it returns the bare host name.
 func (s *Service) Reporter() (from *store.Domain, account string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {

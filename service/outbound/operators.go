@@ -15,15 +15,15 @@ import (
 	"github.com/mailstead/mailstead/service/reputation"
 )
 
-// destinationLimits are how much the hosts of an operator get.
+// destinationLimits limit the mail to the hosts of an operator.
 type destinationLimits struct {
-	Connections int           // at a time; 0: any number
-	PerMinute   int           // messages; 0: any number
-	Pause       time.Duration // without any message after an answer that asks for less, at least
-	Relay       string        // the name of the relay that all mail for it takes; "": none
+	Connections int           // open at a time; 0: no limit
+	PerMinute   int           // messages; 0: no limit
+	Pause       time.Duration // minimum pause after an answer that asks for less mail
+	Relay       string        // name of the relay that takes all mail for the operator; "": none
 }
 
-// gap is the least time between two messages.
+// gap returns the minimum time between two messages.
 func (l destinationLimits) gap() time.Duration {
 	if l.PerMinute == 0 {
 		return 0
@@ -31,12 +31,12 @@ func (l destinationLimits) gap() time.Duration {
 	return time.Minute / time.Duration(l.PerMinute)
 }
 
-// otherOperators are the limits of whoever is not in the table of large operators.
+// otherOperators are the limits of operators that are not listed in largeOperators.
 var otherOperators = destinationLimits{Connections: 20}
 
-// largeOperators are limits that large operators are known to accept of a host that they do not
-// know well, by the registrable domain of their MX hosts. Some publish a number of connections, and
-// most answer with 421 or 4.7 where they want less; then the pace falls by itself.
+// largeOperators are limits that large operators are known to accept from a host with little
+// reputation, by the registrable domain of their MX hosts. Some publish a number of connections;
+// most answer 421 or 4.7 when they want less, and then the pace slows down by itself.
 var largeOperators = map[string]destinationLimits{
 	"google.com":            {Connections: 10, PerMinute: 1200, Pause: 5 * time.Minute},
 	"googlemail.com":        {Connections: 10, PerMinute: 1200, Pause: 5 * time.Minute},
@@ -64,15 +64,15 @@ var largeOperators = map[string]destinationLimits{
 }
 
 const (
-	operatorFresh = time.Hour        // that the operator of a domain is remembered
-	operatorAsked = 10 * time.Second // that a look-up may take
-	keptOperators = 4096             // domains
+	operatorTTL     = time.Hour        // how long the operator of a domain is cached
+	operatorTimeout = 10 * time.Second // timeout of a lookup
+	maxOperators    = 4096             // cached domains
 )
 
-// operators knows the limits of mail operators, and for a while who runs the hosts of a domain.
+// operators has the limits of mail operators, and caches which operator runs the hosts of a domain.
 type operators struct {
 	limits  map[string]destinationLimits // by operator
-	relayed bool                         // mail for some operator takes a relay
+	relayed bool                         // a relay is configured for some operator
 
 	mu    sync.Mutex
 	known map[string]knownOperator // by domain
@@ -86,7 +86,7 @@ type knownOperator struct {
 func newOperators(list []core.Destination) *operators {
 	o := &operators{limits: maps.Clone(largeOperators), known: map[string]knownOperator{}}
 	for _, d := range list {
-		l := o.of(d.Operator)
+		l := o.limitsOf(d.Operator)
 		if d.Connections != nil {
 			l.Connections = *d.Connections
 		}
@@ -103,23 +103,23 @@ func newOperators(list []core.Destination) *operators {
 	return o
 }
 
-// of gives the limits of an operator.
-func (o *operators) of(operator string) destinationLimits {
+// limitsOf returns the limits of an operator.
+func (o *operators) limitsOf(operator string) destinationLimits {
 	if l, known := o.limits[operator]; known {
 		return l
 	}
 	return otherOperators
 }
 
-// applyDestination finds whose hosts a message goes to, for which that operator's limits hold, and
-// has it take the relay that the operator of this installation chose for them.
+// applyDestination finds the operator of the recipient's hosts. It applies the operator's limits,
+// or the relay that the configuration assigns to the operator.
 func (s *Service) applyDestination(ctx context.Context, d *delivery) {
 	direct := d.route.Transport == core.ViaDirect
 	if !direct && (d.route.Transport != core.ViaRelay || d.route.own || !s.operators.relayed) {
 		return
 	}
 	operator := s.operatorOf(ctx, core.DomainOfAddress(d.row.Recipient), d.row.Recipient)
-	limits := s.operators.of(operator)
+	limits := s.operators.limitsOf(operator)
 	for _, r := range s.relays {
 		if r.Name == limits.Relay {
 			d.route = Route{Transport: core.ViaRelay, relay: r, wants: r.Name}
@@ -131,8 +131,8 @@ func (s *Service) applyDestination(ctx context.Context, d *delivery) {
 	}
 }
 
-// operatorOf names the operator of the first MX host of a domain; where none can be looked up, it
-// is the domain itself.
+// operatorOf returns the operator of the first MX host of a domain; if that cannot be looked up,
+// the domain itself.
 func (s *Service) operatorOf(ctx context.Context, domain, recipient string) string {
 	o, now := s.operators, s.Now()
 	o.mu.Lock()
@@ -143,7 +143,7 @@ func (s *Service) operatorOf(ctx context.Context, domain, recipient string) stri
 	}
 	host, sure := "", strings.HasPrefix(domain, "[")
 	if !sure {
-		ctx, cancel := context.WithTimeout(ctx, operatorAsked)
+		ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
 		defer cancel()
 		list, err := s.Resolver.LookupMX(ctx, domain+".")
 		var failed *net.DNSError
@@ -155,10 +155,10 @@ func (s *Service) operatorOf(ctx context.Context, domain, recipient string) stri
 	operator := reputation.OperatorOf(host, recipient)
 	if sure {
 		o.mu.Lock()
-		if len(o.known) >= keptOperators {
+		if len(o.known) >= maxOperators {
 			clear(o.known)
 		}
-		o.known[domain] = knownOperator{operator, now.Add(operatorFresh)}
+		o.known[domain] = knownOperator{operator, now.Add(operatorTTL)}
 		o.mu.Unlock()
 	}
 	return operator

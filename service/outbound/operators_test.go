@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestOperatorsLimits: the domains that one operator hosts share its connections and its rate;
-// another operator's do not.
+// TestOperatorsLimits: domains hosted by the same operator share its connections and rate; domains
+// of other operators do not.
 func TestOperatorsLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connections, perMinute := 2, 60
@@ -99,8 +99,8 @@ func TestOperatorsLimits(t *testing.T) {
 	})
 }
 
-// TestPauseAndRelayOfAnOperator: after an answer that asks for less an operator gets nothing for
-// its pause, and mail for one that has a relay takes that.
+// TestPauseAndRelayOfAnOperator: after an answer that asks for less, an operator gets no mail
+// during its pause; mail for an operator with a relay takes that relay.
 func TestPauseAndRelayOfAnOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pause := 5 * time.Minute

@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	firstGap  = time.Second // between two messages to a next hop that has asked for less for the first time
-	longGap   = 2 * time.Minute
-	shortGap  = 10 * time.Millisecond // below which there is no gap
-	firstHold = 5 * time.Second       // without any message, after the first such answer
-	holdGaps  = 2                     // gaps without any message, after each that follows
-	staleGap  = time.Hour             // after which a pace that nobody went by says nothing any more
-	farthest  = 10 * time.Minute      // that a message is told to wait at once, since a hop may recover sooner
-	keptPaces = 4096                  // next hops
+	firstGap   = time.Second // between two messages, after a next hop asks for less for the first time
+	longGap    = 2 * time.Minute
+	shortGap   = 10 * time.Millisecond // a smaller gap counts as none
+	firstPause = 5 * time.Second       // pause after the first such answer
+	pauseGaps  = 2                     // pause after each further answer, in gaps
+	staleGap   = time.Hour             // a pace that was not used for this long starts again without a gap
+	maxHopWait = 10 * time.Minute      // maximum wait that a message is given at once, since a hop may recover sooner
+	maxPaces   = 4096                  // paces in memory
 )
 
-// paces spaces out the messages to next hops, one pace for a relay or a mail operator, or for one
-// mailbox at a server that the mailbox logs in to itself. A hop that says that it gets too much is
-// left alone for a while, and then gets one message at a time with a gap between them, which
-// doubles with each such answer and shrinks with each message that is taken. The limits of an
-// operator hold beside that. Nothing of it outlives the process.
+// paces spaces out the messages to next hops. A pace belongs to a relay, to a mail operator, or to
+// one mailbox at its own server. A hop that asks for less mail gets none for a while, and then one
+// message at a time with a gap between them. The gap doubles with each such answer and shrinks with
+// each accepted message. The limits of the operator apply as well. Paces are kept in memory only.
 type paces struct {
 	now func() time.Time
 
@@ -34,22 +33,22 @@ type paces struct {
 }
 
 type pace struct {
-	Gap   time.Duration // that the hop asked for
-	Next  time.Time     // when the next message may go
-	safe  time.Duration // a gap that is probably long enough; 0: nobody knows
-	last  time.Time     // when the hop took a message
-	tail  time.Time     // when the last of those that were told to wait tries again
-	until time.Time     // the latest time that anybody was told, also before the pace changed
+	Gap   time.Duration // the gap after the hop has asked for less; 0: none
+	Next  time.Time     // when the next message may be sent
+	safe  time.Duration // a gap that is probably long enough; 0: unknown
+	last  time.Time     // when the hop last accepted a message
+	tail  time.Time     // when the last waiting message is due
+	until time.Time     // the latest time given to any message, including before the pace changed
 
-	answer  string        // that asked for less, the newest one
-	running int           // messages that are under way
-	took    time.Duration // for a message, about
+	answer  string        // the newest answer that asked for less
+	running int           // messages being delivered
+	took    time.Duration // moving average of the time for a message
 }
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, Lanes: map[string]*pace{}} }
 
-// reserve takes a message's turn, which is at the time now, and which leave ends; if it has none
-// yet, at is when to ask again.
+// reserve reserves the turn of a message; if ok is true it may be sent now, and leave must be
+// called afterwards. Otherwise at is when to try again.
 func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +74,7 @@ func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok
 	return now, true
 }
 
-// later is when a message that was refused asks for its next turn.
+// later returns when a refused message should try again.
 func (p *paces) later(lane string, limits destinationLimits) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +85,7 @@ func (p *paces) later(lane string, limits destinationLimits) time.Time {
 	return l.queue(now, l.Next, max(l.Gap, limits.gap()))
 }
 
-// queue gives the next of those who wait a time, from first on.
+// queue returns the time for the next waiting message, no earlier than first.
 func (l *pace) queue(now, first time.Time, gap time.Duration) time.Time {
 	l.tail = l.tail.Add(gap)
 	if l.tail.Before(first) {
@@ -95,7 +94,7 @@ func (l *pace) queue(now, first time.Time, gap time.Duration) time.Time {
 	if !l.tail.After(now) {
 		l.tail = now.Add(gap)
 	}
-	if limit := now.Add(farthest); l.tail.After(limit) {
+	if limit := now.Add(maxHopWait); l.tail.After(limit) {
 		l.tail = limit
 	}
 	if l.until.Before(l.tail) {
@@ -104,14 +103,14 @@ func (l *pace) queue(now, first time.Time, gap time.Duration) time.Time {
 	return wholeMillis(l.tail)
 }
 
-// wholeMillis is the first time that rows can hold, which have milliseconds, that is not before at.
+// wholeMillis rounds a time up to milliseconds, the precision of rows.
 func wholeMillis(at time.Time) time.Time {
 	return at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// turn is when the next message may go, and how far behind it the one after that; waiting is false
-// where nobody was told to wait so long, or the times that they were told are right: the hop has
-// not asked for less.
+// turn returns when the next message may be sent, and the gap to the one after it. waiting is false
+// if no message waits beyond now, or if the hop has not asked for less, so that the given times are
+// still right.
 func (p *paces) turn(lane string, limits destinationLimits) (next time.Time, gap time.Duration, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +125,8 @@ func (p *paces) turn(lane string, limits destinationLimits) (next time.Time, gap
 	return wholeMillis(next), max(l.Gap, limits.gap()), true
 }
 
-// leave ends the turn of a message, which took so long.
-func (p *paces) leave(lane string, took time.Duration) {
+// release ends the turn of a message, which took that long.
+func (p *paces) release(lane string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.Lanes[lane]
@@ -141,26 +140,26 @@ func (p *paces) leave(lane string, took time.Duration) {
 	}
 }
 
-// idle reports whether nothing need be remembered of a next hop.
+// idle reports whether a pace has no state worth keeping.
 func (l *pace) idle(now time.Time) bool {
 	return l.running == 0 && l.Gap == 0 && !now.Before(l.Next) && !now.Before(l.until)
 }
 
-// add makes a pace without a gap.
+// add adds a pace without a gap.
 func (p *paces) add(lane string) *pace {
-	if len(p.Lanes) >= keptPaces {
+	if len(p.Lanes) >= maxPaces {
 		now := p.now()
 		maps.DeleteFunc(p.Lanes, func(_ string, l *pace) bool { return l.idle(now) })
 	}
-	if len(p.Lanes) >= keptPaces {
-		clear(p.Lanes) // they will tell again
+	if len(p.Lanes) >= maxPaces {
+		clear(p.Lanes) // the hops will ask again
 	}
 	p.Lanes[lane] = &pace{took: time.Second}
 	return p.Lanes[lane]
 }
 
-// observe has a pace learn from what came of a message. One that asked for less gets nothing for
-// the pause of its limits at least.
+// observe updates a pace with the result of a message. After an answer that asks for less, nothing
+// is sent for at least the pause of the limits.
 func (p *paces) observe(lane string, limits destinationLimits, r deliver.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +176,7 @@ func (p *paces) observe(lane string, limits destinationLimits, r deliver.Result)
 	}
 }
 
-// answer is what a next hop said when it asked for less; "" if it has not.
+// answer returns the newest answer of a next hop that asked for less; "" if there is none.
 func (p *paces) answer(lane string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,28 +186,28 @@ func (p *paces) answer(lane string) string {
 	return ""
 }
 
-// slower makes a pace slower, once for all who are told the same at the same time.
+// slower slows a pace down, once for all messages that get such an answer at the same time.
 func (l *pace) slower(now time.Time, limits destinationLimits) {
 	if l.Gap == 0 && l.safe > 0 {
-		l.Gap = shortGap // its gap ended a short while ago
+		l.Gap = shortGap // the gap ended a short while ago
 	}
 	switch {
 	case l.Gap == 0:
 		l.Gap = max(firstGap, 2*limits.gap())
-		l.Next = now.Add(max(firstHold, limits.Pause))
+		l.Next = now.Add(max(firstPause, limits.Pause))
 	case now.Add(l.Gap).Before(l.Next):
 		return
 	default:
 		l.safe = l.Gap * 5 / 4
 		l.Gap = min(2*l.Gap, longGap)
-		l.Next = now.Add(max(holdGaps*l.Gap, limits.Pause))
+		l.Next = now.Add(max(pauseGaps*l.Gap, limits.Pause))
 	}
 	l.tail = time.Time{}
 }
 
-// faster shrinks the gap by a tenth for a message that was taken, and near the one that was too
-// short before by a hundredth a second, so that a host gets most of what it takes. One that takes
-// far more than it did has changed.
+// faster shrinks the gap by a tenth for an accepted message; near the last gap that was too short,
+// by at most a hundredth per second, so that the rate stays close to what the host accepts. If the
+// gap falls far below safe, the host has changed and safe is dropped.
 func (l *pace) faster(now time.Time) {
 	if l.Gap == 0 {
 		return
@@ -227,11 +226,11 @@ func (l *pace) faster(now time.Time) {
 	}
 }
 
-// tooMuch is how hosts say that they get too much at a time.
-var tooMuch = lazyregexp.New(`(?i)throttl|\brate\b|\blimit|too (many|much|fast|quick|frequent)|slow down|try (again )?later|temporarily deferred|exceeded|busy`)
+// throttleTexts matches replies of hosts that want less mail at a time.
+var throttleTexts = lazyregexp.New(`(?i)throttl|\brate\b|\blimit|too (many|much|fast|quick|frequent)|slow down|try (again )?later|temporarily deferred|exceeded|busy`)
 
-// throttles tells an answer that asks for less mail from one about a message or a mailbox: 421, and
-// 45x that says so.
+// throttles reports whether a result asks for less mail, rather than being about a message or a
+// mailbox: 421, or 45x with such a text.
 func throttles(r deliver.Result) bool {
 	switch {
 	case r.Status != deliver.Temporary, strings.HasPrefix(r.Enhanced, "4.1."), strings.HasPrefix(r.Enhanced, "4.2."):
@@ -239,45 +238,44 @@ func throttles(r deliver.Result) bool {
 	case r.Code == 421:
 		return true
 	case r.Code == 429, r.Code >= 450 && r.Code <= 454:
-		return tooMuch().MatchString(r.Reply) && !greylists().MatchString(r.Reply)
+		return throttleTexts().MatchString(r.Reply) && !greylistTexts().MatchString(r.Reply)
 	}
 	return false
 }
 
-// greylists is how hosts say that a sender who comes back is welcome, which is no matter of how
-// much comes.
-var greylists = lazyregexp.New(`(?i)gr[ea]y.?list`)
+// greylistTexts matches greylisting, which asks for a retry and not for less mail.
+var greylistTexts = lazyregexp.New(`(?i)gr[ea]y.?list`)
 
-// Bounds of what is forwarded to one address: hosts take who forwards more spam than their users
-// can read for its sender.
+// Limits of the mail forwarded to one address: hosts blame the forwarder for spam beyond what a
+// user can read.
 const (
-	forwardMost   = 200
-	forwardWindow = time.Hour
-	forwardGap    = forwardWindow / forwardMost
-	forwardKept   = 10000 // addresses that are remembered
+	maxForwards       = 200
+	forwardWindow     = time.Hour
+	forwardGap        = forwardWindow / maxForwards
+	maxForwardTargets = 10000 // addresses in memory
 )
 
-// forwards counts what was forwarded to each address within the last hour. Nothing of it outlives
-// the process.
+// forwards counts the messages forwarded to each address within the last hour, in memory only.
 type forwards struct {
 	mu sync.Mutex
 	to map[string]*forwardTarget
 }
 
 type forwardTarget struct {
-	sent []time.Time // oldest first, at most forwardMost
-	tail time.Time   // when the last of those that wait asks again
+	sent []time.Time // oldest first, at most maxForwards
+	tail time.Time   // when the last waiting message is due
 }
 
 func newForwards() *forwards { return &forwards{to: map[string]*forwardTarget{}} }
 
-// Take notes a message to the address; if there have been too many, at is when to ask again.
+// Take counts a message to the address; if the limit is reached, ok is false and at is when to try
+// again.
 func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.to[address]
 	if t == nil {
-		if len(f.to) >= forwardKept {
+		if len(f.to) >= maxForwardTargets {
 			maps.DeleteFunc(f.to, func(_ string, t *forwardTarget) bool { return t.idle(now) })
 		}
 		t = &forwardTarget{}
@@ -286,7 +284,7 @@ func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	for len(t.sent) > 0 && !now.Before(t.sent[0].Add(forwardWindow)) {
 		t.sent = t.sent[1:]
 	}
-	if len(t.sent) < forwardMost {
+	if len(t.sent) < maxForwards {
 		t.sent = append(t.sent, now)
 		return now, true
 	}
@@ -295,21 +293,21 @@ func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	if t.tail.Before(free) {
 		t.tail = free
 	}
-	// Those that the tail counts may have been given up or taken back: whoever comes behind very
-	// many of them asks again sooner.
+	// Messages that tail counts may have been given up or cancelled, so a message after very many
+	// others tries again sooner.
 	if limit := free.Add(forwardWindow); t.tail.After(limit) {
 		t.tail = limit
 	}
 	return t.tail, false
 }
 
-// idle reports whether nothing need be remembered of the address.
+// idle reports whether the address has no state worth keeping.
 func (t *forwardTarget) idle(now time.Time) bool {
 	return len(t.sent) == 0 || !now.Before(t.sent[len(t.sent)-1].Add(forwardWindow))
 }
 
-// giveBack takes out what take noted last, since the message did not go.
-func (f *forwards) giveBack(address string) {
+// undoTake removes the last message that Take counted, which was not sent.
+func (f *forwards) undoTake(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t := f.to[address]; t != nil && len(t.sent) > 0 {

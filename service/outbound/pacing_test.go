@@ -19,8 +19,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestPaceOfOneMailboxIsNotAnothers: two tenants have mailboxes at the same provider, which has had
-// enough of one of them.
+// TestPaceOfOneMailboxIsNotAnothers: two tenants have mailboxes at the same provider, which
+// throttles one of them.
 func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
 	provider := &servicetest.Host{Answer: func(_ int, m servicetest.Taken) string {
 		if m.From == "greedy@away.test" {
@@ -51,8 +51,8 @@ func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
 	}
 }
 
-// TestWaitingForATurnEnds: a message that has waited for five days for its turn at a slow host is
-// given up, whoever else waits there.
+// TestWaitingForATurnEnds: a message that has waited five days for its turn at a slow host is given
+// up, even if others wait there.
 func TestWaitingForATurnEnds(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -70,8 +70,8 @@ func TestWaitingForATurnEnds(t *testing.T) {
 	}
 }
 
-// piped has the clients of a service connect to hosts in memory, by address, so that false time can
-// pass.
+// piped connects the clients of a service to hosts in memory, by address, so that the test can use
+// a fake clock.
 func piped(i *servicetest.Installation, hosts map[string]func(net.Conn)) {
 	dial := func(_ context.Context, _, addr string) (net.Conn, error) {
 		ip, _, _ := net.SplitHostPort(addr)
@@ -86,7 +86,7 @@ func piped(i *servicetest.Installation, hosts map[string]func(net.Conn)) {
 	i.Svc.Outbound.Direct().Dialer, i.Svc.Outbound.Relayed().Dialer = dial, dial
 }
 
-// TestThrottlingRelayPacesAndNothingFails is Amazon SES at its limit.
+// TestThrottlingRelayPacesAndNothingFails: the relay behaves like Amazon SES at its limit.
 func TestThrottlingRelayPacesAndNothingFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -126,8 +126,8 @@ func TestThrottlingRelayPacesAndNothingFails(t *testing.T) {
 	})
 }
 
-// TestStallingHostHoldsNobodyElseUp: 500 messages wait for a host that takes connections and says
-// nothing.
+// TestStallingHostHoldsNobodyElseUp: 500 messages wait for a host that accepts connections and
+// never answers.
 func TestStallingHostHoldsNobodyElseUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -174,7 +174,7 @@ func TestStallingHostHoldsNobodyElseUp(t *testing.T) {
 	})
 }
 
-// TestForwardsWaitInSight: the row says that it waits, for what and until when, and no attempt is
+// TestForwardsWaitInSight: the row of a waiting forward says why and until when, and no attempt is
 // counted.
 func TestForwardsWaitInSight(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
@@ -202,8 +202,8 @@ func TestForwardsWaitInSight(t *testing.T) {
 	}
 }
 
-// TestSlowRelayIsUsedFully: a relay that takes so many a second gets most of that, although it
-// refused more at first; nothing bounces.
+// TestSlowRelayIsUsedFully: a relay with a limited rate gets most of that rate, although it refused
+// more at first; nothing bounces.
 func TestSlowRelayIsUsedFully(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total, rate = 1500, 14

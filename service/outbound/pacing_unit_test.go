@@ -37,8 +37,8 @@ func TestThrottles(t *testing.T) {
 	}
 }
 
-// TestPaceFallsAndRecovers sends against a host that takes one message in two seconds, and then as
-// many as come.
+// TestPaceFallsAndRecovers sends to a host that accepts one message every two seconds, and later
+// any number.
 func TestPaceFallsAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
@@ -51,7 +51,7 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 				if _, ok := p.reserve("mx far.test", destinationLimits{}); !ok {
 					continue
 				}
-				p.leave("mx far.test", time.Millisecond)
+				p.release("mx far.test", time.Millisecond)
 				if time.Since(last) < limit {
 					p.observe("mx far.test", destinationLimits{}, slow)
 					refused++
@@ -70,16 +70,17 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 		if sent, _ := send(); sent < 9000 {
 			t.Errorf("the same host without a limit took %d", sent)
 		}
-		time.Sleep(farthest) // of those who were told to wait
+		time.Sleep(maxHopWait) // of those who were told to wait
 		p.reserve("mx far.test", destinationLimits{})
-		p.leave("mx far.test", 0)
+		p.release("mx far.test", 0)
 		if len(p.Lanes) != 0 {
 			t.Errorf("%d paces are left", len(p.Lanes))
 		}
 	})
 }
 
-// TestThoseWhoWaitComeInTurn: they are told times that a gap parts, and none that is far away.
+// TestThoseWhoWaitComeInTurn: waiting messages get times that are a gap apart, and none far in the
+// future.
 func TestThoseWhoWaitComeInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
@@ -90,10 +91,10 @@ func TestThoseWhoWaitComeInTurn(t *testing.T) {
 		var before time.Time
 		for n := range 5000 {
 			at, ok := p.reserve("a", destinationLimits{})
-			if ok || at.Before(before) || at.After(time.Now().Add(farthest)) {
+			if ok || at.Before(before) || at.After(time.Now().Add(maxHopWait)) {
 				t.Fatalf("number %d: %s, %v", n, at, ok)
 			}
-			if n == 100 && time.Until(at) != firstHold+100*firstGap {
+			if n == 100 && time.Until(at) != firstPause+100*firstGap {
 				t.Errorf("number 100 waits %s", time.Until(at))
 			}
 			before = at
@@ -104,7 +105,7 @@ func TestThoseWhoWaitComeInTurn(t *testing.T) {
 	})
 }
 
-// TestTurnIsATime: whoever may go on is told when, which is now.
+// TestTurnIsATime: reserve returns the current time for a message that may go now.
 func TestTurnIsATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
@@ -122,7 +123,7 @@ func TestTurnIsATime(t *testing.T) {
 // addresses do not wait.
 func TestForwardsToOneAddressAreBounded(t *testing.T) {
 	f, start := newForwards(), time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
-	for n := range forwardMost {
+	for n := range maxForwards {
 		if _, ok := f.Take("a@far.test", start.Add(time.Duration(n)*time.Second)); !ok {
 			t.Fatalf("the %d. waits", n+1)
 		}
@@ -138,35 +139,36 @@ func TestForwardsToOneAddressAreBounded(t *testing.T) {
 	if _, ok := f.Take("b@far.test", now); !ok {
 		t.Error("another address waits")
 	}
-	f.giveBack("a@far.test")
+	f.undoTake("a@far.test")
 	if _, ok := f.Take("a@far.test", now); !ok {
 		t.Error("what did not go counts")
 	}
-	// Whoever asks when it is told to goes, and no hour has more than 200.
+	// A message that retries at its time is admitted, and no hour has more than 200.
 	var went []time.Time
 	for at := start.Add(forwardWindow); at.Before(start.Add(5 * time.Hour)); at = at.Add(forwardGap / 3) {
 		if _, ok := f.Take("a@far.test", at); ok {
 			went = append(went, at)
 		}
 	}
-	for n := forwardMost; n < len(went); n++ {
-		if went[n].Sub(went[n-forwardMost]) < forwardWindow {
-			t.Fatalf("201 messages within %v", went[n].Sub(went[n-forwardMost]))
+	for n := maxForwards; n < len(went); n++ {
+		if went[n].Sub(went[n-maxForwards]) < forwardWindow {
+			t.Fatalf("201 messages within %v", went[n].Sub(went[n-maxForwards]))
 		}
 	}
-	if len(went) < 3*forwardMost {
+	if len(went) < 3*maxForwards {
 		t.Errorf("%d went in four hours", len(went))
 	}
 }
 
-// TestForwardsDoNotWaitForAPastFlood: what waited in a flood and is gone keeps nobody for days.
+// TestForwardsDoNotWaitForAPastFlood: messages that waited in a flood and were given up delay
+// nobody for days.
 func TestForwardsDoNotWaitForAPastFlood(t *testing.T) {
 	f, start := newForwards(), time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
-	for range forwardMost + 100_000 {
+	for range maxForwards + 100_000 {
 		f.Take("a@far.test", start)
 	}
 	later := start.Add(GiveUpAfter + time.Hour) // by then the last of them has been given up
-	for range forwardMost {
+	for range maxForwards {
 		if _, ok := f.Take("a@far.test", later); !ok {
 			t.Fatal("a free place is not given")
 		}

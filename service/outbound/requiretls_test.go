@@ -15,7 +15,7 @@ import (
 )
 
 // TestRequireTLSBounces: a message that requires TLS does not go to a host without it: its sender
-// gets a report with its header alone, and nobody is suppressed.
+// gets a report with the header only, and no address is suppressed.
 func TestRequireTLSBounces(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})
@@ -37,8 +37,8 @@ func TestRequireTLSBounces(t *testing.T) {
 	}
 }
 
-// TestTLSPolicyOfADomain: what a domain with the policy required sends waits where a host has no
-// valid certificate, unless the message says that TLS is optional.
+// TestTLSPolicyOfADomain: mail of a domain with the policy "required" waits if a host has no valid
+// certificate, unless the message says that TLS is optional.
 func TestTLSPolicyOfADomain(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})
@@ -68,7 +68,7 @@ func TestTLSPolicyOfADomain(t *testing.T) {
 	i.Becomes("a@far.test", store.OutgoingSent)
 }
 
-// TestForwardKeepsRequireTLS: mail that came with REQUIRETLS goes on with it.
+// TestForwardKeepsRequireTLS: a message that arrived with REQUIRETLS is forwarded with it.
 func TestForwardKeepsRequireTLS(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})

@@ -18,20 +18,20 @@ import (
 	"github.com/mailstead/mailstead/store/objects"
 )
 
-// A Route is the way to one recipient, as things stand.
+// A Route is how mail currently reaches one recipient.
 type Route struct {
 	Transport string
-	relay     *Relay // of viaRelay; nil if there is none
+	relay     *Relay // set for core.ViaRelay; nil if no such relay is configured
 	own       bool   // the relay is the sending mailbox's own server
-	wants     string // the name of the relay that the mailbox or domain chose; "" where it did not
-	gone      bool   // the sending mailbox, whose own server it would be, was deleted
+	wants     string // name of the relay that the mailbox or domain chose; "" if none
+	gone      bool   // the sending mailbox, which had its own server, was deleted
 }
 
-// RouteOf decides how mail of a row that a domain (nil: one that is gone) sends gets to its
-// recipient. The simulator's recipients are played here, and to domains of ours it stays here; what
-// a mailbox that lives elsewhere sends goes through its own server, to mailboxes here, too; else
-// capture wins over everything, then the relay counts that the mailbox chose, then the domain's
-// sending mode and relay, then what the installation does.
+// RouteOf decides how a row's mail from domain d (nil if deleted) reaches its recipient. The
+// simulator answers for its addresses, and mail to hosted domains stays here. Mail of an external
+// mailbox goes through its own server, even to mailboxes here. Otherwise capture comes first, then
+// the relay that the mailbox chose, then the domain's sending mode and relay, then the
+// configuration.
 func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (Route, error) {
 	if s.Simulates(row.Recipient) {
 		return Route{Transport: core.ViaSimulator}, nil
@@ -43,7 +43,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 	local := err == nil && to.Hosted()
 	capture := s.Config.Outbound == core.ViaCapture
 	external := d != nil && d.DNSProvider == store.DomainProviderExternal
-	if external && capture && d.Claim != store.ClaimProven { // in whose name nobody here may be written to
+	if external && capture && d.Claim != store.ClaimProven { // an unproven domain must not write to mailboxes here
 		return Route{Transport: core.ViaCapture}, nil
 	}
 	if local && (!external || capture) {
@@ -53,7 +53,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 		return Route{Transport: core.ViaCapture}, nil
 	}
 
-	var mb *store.Mailbox // nil: none, or gone
+	var mb *store.Mailbox // nil if there is none or it was deleted
 	if row.MailboxID != "" {
 		mb, err = store.Mailboxes.FindShared(tx, row.MailboxID)
 		if err != nil {
@@ -62,7 +62,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 	}
 	if external {
 		if mb == nil || mb.Gone() {
-			return Route{Transport: core.ViaRelay, own: true, gone: true}, nil // nobody is left to send it
+			return Route{Transport: core.ViaRelay, own: true, gone: true}, nil // the mailbox with the server was deleted
 		}
 		if mb.External == nil || mb.External.SMTP == nil {
 			return Route{Transport: core.ViaRelay, own: true}, nil
@@ -70,16 +70,17 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 		at := mb.External.SMTP
 		password, err := s.Keys.Open(store.ServerPlace(mb.ID, "smtp"), at.PasswordSealed)
 		if err != nil {
-			return Route{}, fmt.Errorf("smtp password of %s: %w", mb.Email, err)
+			return Route{}, fmt.Errorf("unseal SMTP password of %s: %w", mb.Email, err)
 		}
-		own, err := newRelay(core.Relay{ // one that keeps Message-IDs
+		own, err := newRelay(core.Relay{ // it keeps Message-IDs
 			Name: at.Host, Kind: "custom", Host: at.Host, Port: at.Port, TLS: at.Security, Username: at.Username, Password: string(password),
-			ReturnPath: "sender", // it takes no other
+			ReturnPath: "sender", // the server accepts no other sender
 		})
 		return Route{Transport: core.ViaRelay, relay: own, own: true}, err
 	}
 
-	// The sending mode ("": relay where there is one) and the relay ("": the first).
+	// mode is the sending mode ("": by relay if one is configured), wants the relay ("": the
+	// first).
 	mode, wants := s.Config.Outbound, ""
 	switch {
 	case mb != nil && mb.Relay != "":
@@ -90,7 +91,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 	case d.Relay != "":
 		mode, wants = core.ViaRelay, d.Relay
 	}
-	var relay *Relay // nil: none is configured, or not the one that is wanted
+	var relay *Relay // nil if no relay or not the wanted one is configured
 	for _, r := range s.relays {
 		if wants == "" || r.Name == wants {
 			relay = r
@@ -103,8 +104,8 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 	return Route{Transport: core.ViaDirect}, nil
 }
 
-// missing says why a route has no relay.
-func (r Route) missing() string {
+// missingRelay explains why a route has no relay.
+func (r Route) missingRelay() string {
 	if r.own {
 		return "the mailbox has no server that sends for it"
 	}
@@ -114,13 +115,13 @@ func (r Route) missing() string {
 	return "no relay is configured, and the domain's sending mode is relay"
 }
 
-// Kinds of delivery jobs. They differ in how many of one lane, that is to one next hop, run at a
-// time, and in how many of the queue's workers they may have: what waits for others must not keep
-// mail from its mailbox.
+// Kinds of delivery jobs. They differ in how many jobs of one lane, that is to one next hop, run at
+// a time, and in how many of the queue's workers they may use, so that slow hosts do not hold up
+// local mail.
 const (
-	KindDeliver = "deliver" // to mailboxes here, and to nowhere
-	KindDirect  = "direct"  // to strangers' hosts, which are to be treated gently
-	KindRelay   = "relay"   // through a relay, which is there to take much
+	KindDeliver = "deliver" // to mailboxes here, and captured mail
+	KindDirect  = "direct"  // to strangers' hosts, few at a time
+	KindRelay   = "relay"   // through a relay, many at a time
 )
 
 const (
@@ -129,12 +130,12 @@ const (
 	relayLanes  = 36
 
 	directMost = 96
-	directEach = 64 // of one account
+	directEach = 64 // for one account
 	relayMost  = 64
 )
 
-// job is the delivery of a row on this route. Its lane is the next hop, so that a slow one holds up
-// nobody else; which way it goes is decided again at each attempt.
+// job returns the delivery job of a row on this route. Its lane is the next hop, so that a slow hop
+// delays only its own mail. Each attempt decides the route again.
 func (r Route) job(row *store.Outgoing) jobs.New {
 	kinds := map[string]string{core.ViaRelay: KindRelay, core.ViaDirect: KindDirect}
 	if r.own { // a tenant named the host
@@ -143,7 +144,7 @@ func (r Route) job(row *store.Outgoing) jobs.New {
 	return jobs.New{AccountID: row.AccountID, Kind: cmp.Or(kinds[r.Transport], KindDeliver), Lane: r.lane(row.Recipient), Args: deliverArgs{row.ID}, Due: row.SendAt}
 }
 
-// lane names the next hop of a recipient's mail.
+// lane returns the name of the next hop of a recipient's mail.
 func (r Route) lane(recipient string) string {
 	switch {
 	case r.Transport == core.ViaDirect:
@@ -160,21 +161,21 @@ func (r Route) lane(recipient string) string {
 	return "relay"
 }
 
-// A Relay is a configured Relay with what its kind does to a Message-ID.
+// A Relay is a configured relay, with how its kind changes the Message-ID.
 type Relay struct {
 	core.Relay
-	minted   *regexp.Regexp // finds the id in the answer to DATA; nil where the relay keeps ours
-	template string         // the Message-ID made of it
-	fields   string         // header fields that it wants
-	verp     bool           // mail leaves with a return path for each recipient
+	minted   *regexp.Regexp // finds the new ID in the answer to DATA; nil if the relay keeps ours
+	template string         // the format of the new Message-ID
+	fields   string         // header fields that it expects
+	verp     bool           // each recipient gets its own return path
 
-	KeyID, KeySecret string // of the access key that makes the topic of its notices; "": there is none
+	KeyID, KeySecret string // the access key that creates the SNS topic of its notices; "": none
 }
 
-// relayKinds are the kinds of relays. For each, controls names how the header fields begin that it
-// takes as commands from whoever may send through it: more recipients, another sender of bounces,
-// past its own suppression list. Only the operator may give such commands. SES sends bounces to the
-// address in Return-Path.
+// relayKinds are the kinds of relays. controls are prefixes of header fields that the relay takes
+// as commands from anyone who sends through it: to add recipients, redirect bounces, or bypass its
+// suppression list. Only the operator may give such commands. SES sends bounces to the address in
+// Return-Path.
 var relayKinds = []struct {
 	name     string
 	controls []string
@@ -186,7 +187,7 @@ var relayKinds = []struct {
 	{"custom", nil}, // control_headers alone
 }
 
-// RelayKinds names the kinds of relays.
+// RelayKinds lists the names of the kinds of relays.
 func RelayKinds() []string {
 	var out []string
 	for _, kind := range relayKinds {
@@ -195,7 +196,7 @@ func RelayKinds() []string {
 	return out
 }
 
-// controls are the beginnings of header fields that the relay must not find in what its users send.
+// controls returns the prefixes of header fields that must not reach the relay in users' mail.
 func (r *Relay) controls() []string {
 	var out []string
 	for _, kind := range relayKinds {
@@ -206,9 +207,9 @@ func (r *Relay) controls() []string {
 	return append(out, r.ControlHeaders...)
 }
 
-// ControlFields are the beginnings of header fields that no relay must find in what its users send:
-// those of every kind, and what the operator names. A message may go through another relay when it
-// is tried again.
+// ControlFields returns the prefixes of header fields that must not reach any relay in users' mail:
+// those of every kind, and those that the operator configured. A retry may go through another
+// relay, so all count.
 func (s *Service) ControlFields() []string {
 	var out []string
 	for _, kind := range relayKinds {
@@ -220,20 +221,20 @@ func (s *Service) ControlFields() []string {
 	return out
 }
 
-// neededFields are header fields that a message cannot do without.
-var neededFields = []string{
+// requiredFields are header fields that must not be removed from a message.
+var requiredFields = []string{
 	"from", "sender", "to", "cc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references", "received",
 	"mime-version", "content-type", "content-transfer-encoding", "dkim-signature", "list-unsubscribe", "auto-submitted",
 }
 
-// checkControls says what is wrong with the control_headers of a configuration.
+// checkControls validates the control_headers of a configuration.
 func checkControls(list []string) error {
 	for _, prefix := range list {
 		notName := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' } // RFC 5322 section 3.6.8
 		if prefix == "" || len(prefix) > 100 || strings.ContainsFunc(prefix, notName) {
 			return fmt.Errorf("control_headers: %.100q is not the beginning of a header field's name", prefix)
 		}
-		for _, name := range neededFields {
+		for _, name := range requiredFields {
 			if msg.HasFieldPrefix(name, []string{prefix}) {
 				return fmt.Errorf("control_headers: %q would take %s out of every message", prefix, name)
 			}
@@ -242,21 +243,20 @@ func checkControls(list []string) error {
 	return nil
 }
 
-// sesAnswer is what Amazon SES says to a message that it takes.
-const sesAnswer = `(?i)^250 (?:2\.\d+\.\d+ )?ok:? ([^\s<>@]+)`
+// sesAnswerPattern matches the answer of Amazon SES to an accepted message.
+const sesAnswerPattern = `(?i)^250 (?:2\.\d+\.\d+ )?ok:? ([^\s<>@]+)`
 
-// CheckRelay says what is wrong with the configuration of a relay.
+// CheckRelay validates the configuration of a relay.
 func CheckRelay(r core.Relay) error {
 	_, err := newRelay(r)
 	return err
 }
 
-// newRelay says what is wrong with a configuration that nobody has checked.
+// newRelay makes a Relay. The error says what is wrong with its configuration.
 func newRelay(r core.Relay) (*Relay, error) {
 	out := &Relay{Relay: r}
 	var err error
-	// The others write return paths of their own, and look at ours only to see that it is of a
-	// sender whom they know.
+	// Other kinds set their own return path, and use ours only to check that they know the sender.
 	out.verp = r.Kind == "custom"
 	switch r.ReturnPath {
 	case "":
@@ -279,7 +279,7 @@ func newRelay(r core.Relay) (*Relay, error) {
 		if err := out.readAccessKey(); err != nil {
 			return nil, fmt.Errorf("relay %s: %w", r.Name, err)
 		}
-		out.minted, err = regexp.Compile(sesAnswer)
+		out.minted, err = regexp.Compile(sesAnswerPattern)
 		out.template = "<{1}@" + SESHost(r) + ">"
 	case "postmark":
 		out.fields = "X-PM-KeepID: true\r\n"
@@ -298,7 +298,8 @@ func newRelay(r core.Relay) (*Relay, error) {
 	return out, nil
 }
 
-// readAccessKey reads the key that makes the topic of the relay's notices, if there is to be one.
+// readAccessKey reads the access key that creates the topic of the relay's notices, if one is
+// configured.
 func (r *Relay) readAccessKey() (err error) {
 	if r.AccessKeyFile == "" {
 		return nil
@@ -313,7 +314,7 @@ func (r *Relay) readAccessKey() (err error) {
 	return nil
 }
 
-// SESHost is the domain of the Message-IDs that SES mints in the relay's region.
+// SESHost returns the domain of the Message-IDs that SES assigns in the relay's region.
 func SESHost(r core.Relay) string {
 	region := r.Region
 	if parts := strings.Split(r.Host, "."); region == "" && len(parts) == 4 && parts[2] == "amazonaws" {
@@ -325,15 +326,15 @@ func SESHost(r core.Relay) string {
 	return region + ".amazonses.com"
 }
 
-// replaces reports whether recipients see another Message-ID than ours, so that a signature must
-// not cover it.
+// replaces reports whether the relay replaces the Message-ID, so that a signature must not cover
+// it.
 func (r *Relay) replaces() bool { return r != nil && r.minted != nil }
 
-// maxMinted bounds a Message-ID that a relay makes (RFC 5322 section 2.1.1).
+// maxMinted is the maximum length of a Message-ID that a relay assigns (RFC 5322 section 2.1.1).
 const maxMinted = 900
 
-// mint gives the Message-ID that recipients see, made of the relay's answer to the message; "" if
-// it tells none.
+// mint returns the Message-ID that recipients see, from the relay's answer to the message; "" if
+// the answer has none.
 func (r *Relay) mint(answer string) string {
 	if !r.replaces() {
 		return ""
@@ -362,13 +363,13 @@ func (r *Relay) hop() deliver.Relay {
 	return deliver.Relay{Host: r.Host, Port: r.Port, TLS: tls, Username: r.Username, Password: r.Password}
 }
 
-// newRelays leaves out relays that cannot work.
+// newRelays makes the relays, and logs and skips those with an invalid configuration.
 func newRelays(list []core.Relay, log *slog.Logger) []*Relay {
 	var out []*Relay
 	for _, r := range list {
 		made, err := newRelay(r)
 		if err != nil {
-			log.Error("a relay is not used", "error", err)
+			log.Error("skip a relay with an invalid configuration", "error", err)
 			continue
 		}
 		out = append(out, made)
@@ -376,5 +377,5 @@ func newRelays(list []core.Relay, log *slog.Logger) []*Relay {
 	return out
 }
 
-// Relays are those that are configured, in the order of the configuration.
+// Relays returns the usable relays in the order of the configuration.
 func (s *Service) Relays() []*Relay { return s.relays }

@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestRelayOfTheMailboxThenOfTheDomain sends the same way as somebody sets, and takes back, both.
+// TestRelayOfTheMailboxThenOfTheDomain sets and removes the relay of the mailbox and of the domain.
 func TestRelayOfTheMailboxThenOfTheDomain(t *testing.T) {
 	first, second, third := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{first.Named("r1", "ses"), second.Named("r2", "mailgun"), third.Named("r3", "sendgrid")}})
@@ -57,8 +57,8 @@ func TestUnknownRelaysAreRefused(t *testing.T) {
 	}
 }
 
-// TestMailWaitsForTheRelayThatWasChosen: one that the operator took away is no reason to go another
-// way.
+// TestMailWaitsForTheRelayThatWasChosen: mail does not take another route because the operator
+// removed its relay.
 func TestMailWaitsForTheRelayThatWasChosen(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
@@ -70,7 +70,8 @@ func TestMailWaitsForTheRelayThatWasChosen(t *testing.T) {
 	}
 }
 
-// TestDirectWinsOverTheDomainsRelay: the sending mode says whether, the relay only which.
+// TestDirectWinsOverTheDomainsRelay: the sending mode decides whether a relay is used, the relay
+// setting only which.
 func TestDirectWinsOverTheDomainsRelay(t *testing.T) {
 	mx, relay := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: mx.Port, Relays: []core.Relay{relay.Relay("ses")}})
@@ -84,8 +85,8 @@ func TestDirectWinsOverTheDomainsRelay(t *testing.T) {
 	i.Becomes("y@far.test", store.OutgoingRelayed)
 }
 
-// TestWhatEachRelayGets sends the same message through every kind: which fields it wants, what is
-// signed, what it minted.
+// TestWhatEachRelayGets sends the same message through every kind of relay and checks the added
+// fields, the signature, and the new Message-ID.
 func TestWhatEachRelayGets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change   func(r *core.Relay)
@@ -130,8 +131,8 @@ func TestWhatEachRelayGets(t *testing.T) {
 	}
 }
 
-// TestSenderHearsOfSuccessWhereItAsked (RFC 3461 sections 5.2.2 and 6.2.7): of a delivery here, and
-// of a host that takes no such duty over.
+// TestSenderHearsOfSuccessWhereItAsked (RFC 3461 sections 5.2.2 and 6.2.7): the sender gets a
+// report for a delivery here, and for a host without DSN support.
 func TestSenderHearsOfSuccessWhereItAsked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		to, notify, status string
@@ -173,7 +174,7 @@ func TestSenderHearsOfSuccessWhereItAsked(t *testing.T) {
 	}
 }
 
-// TestFailureReturnsWhatWasAskedFor: RET=FULL brings the message back, anything else its header.
+// TestFailureReturnsWhatWasAskedFor: RET=FULL returns the whole message, anything else its header.
 func TestFailureReturnsWhatWasAskedFor(t *testing.T) {
 	for _, ret := range []string{"FULL", "HDRS", ""} {
 		h := (&servicetest.Host{Rcpt: func(string) string { return "550 5.1.1 no such user" }}).Start(t)
@@ -194,8 +195,8 @@ func TestFailureReturnsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestExternalMailboxSendsThroughItsOwnServer: to strangers and to mailboxes here alike, with its
-// own log-in, unsigned.
+// TestExternalMailboxSendsThroughItsOwnServer: it sends to strangers and to mailboxes here through
+// its own server, with its own login, unsigned.
 func TestExternalMailboxSendsThroughItsOwnServer(t *testing.T) {
 	own, relay := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Outbound: "relay", Relays: []core.Relay{relay.Relay("ses")}})
@@ -235,7 +236,7 @@ func TestExternalMailboxSendsThroughItsOwnServer(t *testing.T) {
 	}
 }
 
-// commands are header fields that some relay obeys, as a user may write them.
+// commands are header fields that some relay obeys, in forms that a user may write.
 var commands = []string{
 	"X-SMTPAPI: {\"to\": [\"more@far.test\"], \"filters\": {\"bypass_list_management\": {\"settings\": {\"enable\": 1}}}}\r\n",
 	"x-smtpapi \t: {\r\n \"to\": [\"more@far.test\"]}\r\n", "X-SES-CONFIGURATION-SET: theirs\r\n", "x-ses-message-tags: a=b\r\n", "X-SES-SOURCE-ARN: arn\r\n",
@@ -243,7 +244,7 @@ var commands = []string{
 	"X-PM-Metadata-mailstead-id: forged\r\n", "X-MC-BccAddress: more@far.test\r\n", "X-SG-EID: 1\r\n",
 }
 
-// holdsCommand gives the first of the commands that the header of a message holds.
+// holdsCommand returns the first command in the header of a message.
 func holdsCommand(data string) string {
 	head, _, _ := strings.Cut(strings.ToLower(data), "\r\n\r\n")
 	for _, name := range []string{"x-smtpapi", "x-ses-", "x-mailgun-", "x-pm-", "x-mc-", "x-sg-", "more@"} {
@@ -254,7 +255,8 @@ func holdsCommand(data string) string {
 	return ""
 }
 
-// TestRelayCommandsOfUsersAreDropped: on submission for every kind of relay, whatever the route.
+// TestRelayCommandsOfUsersAreDropped: submission removes the commands of every kind of relay,
+// whatever the route.
 func TestRelayCommandsOfUsersAreDropped(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	r := h.Relay("custom")
@@ -284,8 +286,8 @@ func TestRelayCommandsOfUsersAreDropped(t *testing.T) {
 	}
 }
 
-// TestRelayCommandsOfStrangersAreDropped: of what is forwarded, for the relay that it goes through,
-// though a signature covers them. What the relay is told by us follows.
+// TestRelayCommandsOfStrangersAreDropped: a forward loses the commands of the relay that it goes
+// through, even if a signature covers them. Our own commands are added afterwards.
 func TestRelayCommandsOfStrangersAreDropped(t *testing.T) {
 	for kind, own := range map[string][]string{
 		"ses": {"x-ses-", "return-path:"}, "postmark": {"x-pm-message", "keepid: false", "forged"}, "mailgun": {"x-mailgun-"}, "sendgrid": {"x-smtpapi", "x-sg-"}, "custom": {"x-mc-"},

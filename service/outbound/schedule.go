@@ -13,11 +13,11 @@ import (
 // UpdateScheduledIn is the request of update_scheduled_message.
 type UpdateScheduledIn struct {
 	ID     string     `path:"id"`
-	SendAt *core.Time `json:"send_at" required:"true"` // When it is sent instead.
+	SendAt *core.Time `json:"send_at" required:"true"` // The new time to send it.
 }
 
-// UpdateScheduledMessage has a scheduled message leave for one recipient at another time. The error
-// is not_scheduled for one that is not scheduled, or leaves at this very moment.
+// UpdateScheduledMessage changes the send time of a scheduled message for one recipient. The error
+// is not_scheduled if the message is not scheduled or is being sent.
 func (s *Service) UpdateScheduledMessage(_ context.Context, who core.Actor, in UpdateScheduledIn) (*SentMessage, error) {
 	at, err := core.SendAt(s.Now(), in.SendAt)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Service) UpdateScheduledMessage(_ context.Context, who core.Actor, in U
 	})
 }
 
-// AddDeliveryOf writes a row that waits with a new job on the way that it has now.
+// AddDeliveryOf writes a pending row with a new job on its current route.
 func (s *Service) AddDeliveryOf(tx *store.Tx, row *store.Outgoing) error {
 	sub, err := store.Submissions.Get(tx, row.SubmissionID)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *Service) AddDeliveryOf(tx *store.Tx, row *store.Outgoing) error {
 	return s.putWithJob(tx, row, r)
 }
 
-// withSentCopy adds to the writes of an attempt the copy in the folder of sent mail, for a message
-// whose copy comes when it is sent. The first attempt for any of its recipients files it.
+// withSentCopy adds to the writes of an attempt the copy in the Sent folder, for a message whose
+// copy is filed when it is sent. The first attempt for any of its recipients files it.
 func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, error) {
 	if !d.sub.FileSent || d.damaged || writes == nil {
 		return writes, nil
@@ -108,8 +108,7 @@ func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, er
 	}, nil
 }
 
-// fileSent files the copy of a message that is sent, as one that was read, and marks what it
-// answers.
+// fileSent files the Sent copy of a submission as read, and marks the messages that it answers.
 func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.StoredMessage, answered []inbox.Answered) error {
 	sub.FileSent = false
 	if err := store.Submissions.Put(tx, sub); err != nil {
@@ -123,8 +122,8 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 	return s.FileSentCopy(tx, mb, stored, answered, sub.AnsweredBy)
 }
 
-// FileSentCopy files the copy of a sent message in the folder of sent mail, as one that was read,
-// and marks what it answers. by says who answers it, see store.Meta.
+// FileSentCopy files a message in the Sent folder as read, and marks the messages that it answers.
+// by is who answers them, see store.Meta.
 func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error {
 	folder, err := s.inbox.SentFolder(tx, mb)
 	if err != nil {

@@ -31,9 +31,10 @@ type SentMessage struct {
 	Attempts          int       `json:"attempts"`
 	LastResponse      *string   `json:"last_response" words:"theirs"`
 	NextAttemptAt     core.Time `json:"next_attempt_at"`
-	SendAt            core.Time `json:"send_at" rare:"true"` // When it is sent; null for at once.
+	SendAt            core.Time `json:"send_at" rare:"true"` // When it is to be sent; null for at once.
 	Tags              TagMap    `json:"tags" words:"theirs"`
-	// It goes only to hosts that prove who they are over TLS and promise to do the same (RFC 8689).
+	// It may go only to hosts that authenticate over TLS and promise to require TLS for the next
+	// hop (RFC 8689).
 	RequireTLS bool      `json:"require_tls"`
 	ApprovalID *string   `json:"approval_id" words:"ours" rare:"true"` // The approval that it waits for, or waited for.
 	QueuedAt   core.Time `json:"queued_at"`
@@ -44,16 +45,16 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 	out := SentMessage{
 		ID: o.ID, MessageID: o.MessageID, UserID: core.OrNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
 		Status: o.Status, Transport: o.Transport, Provider: core.OrNull(o.Provider), ProviderMessageID: core.OrNull(o.ProviderMessageID),
-		Attempts: o.Attempts, LastResponse: core.OrNull(whyItWaits(o, now)), NextAttemptAt: core.Time{Time: o.NextAt},
+		Attempts: o.Attempts, LastResponse: core.OrNull(waitReason(o, now)), NextAttemptAt: core.Time{Time: o.NextAt},
 		SendAt: core.Time{Time: o.SendAt}, Tags: tagsOut(o.Tags), RequireTLS: o.RequireTLS, ApprovalID: core.OrNull(o.ApprovalID), QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
 	}
 	if !who.Policy.Taint {
 		return out
 	}
 
-	// The words of strangers: what a server elsewhere has answered, and the subject and the tags of
-	// what nobody has sent who speaks for the account; the Message-ID, too, of what was passed on,
-	// answered by a machine, or sent by somebody who had read such words.
+	// Hide strangers' words from a reader whom they would taint: replies of other servers; subject
+	// and tags of messages from senders that do not speak for the account; also the Message-ID of
+	// forwards, automatic replies and messages from tainted senders.
 	if o.LastResponse != "" {
 		out.LastResponse = core.OrNull(codesOf(o.LastResponse))
 	}
@@ -67,7 +68,7 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 	return out
 }
 
-// readRows notes of which messages a reader is given the subjects.
+// readRows records which messages' subjects the reader is shown.
 func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 	if !who.Policy.Taint {
 		return nil
@@ -84,7 +85,7 @@ func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 			if err != nil {
 				return err
 			}
-			w := agents.Source{ThreadID: thread, Harmless: true} // they are our own words
+			w := agents.Source{ThreadID: thread, Harmless: true} // our own words
 			if r.UserID != nil {
 				w.MailboxID = *r.UserID
 			}
@@ -105,15 +106,16 @@ func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 	return s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, words...)
 }
 
-// responseCodes are the codes that an SMTP reply begins with (RFC 5321 section 4.2, RFC 2034).
+// responseCodes matches the codes at the start of an SMTP reply (RFC 5321 section 4.2, RFC 2034).
 var responseCodes = lazyregexp.New(`^[2-5][0-9][0-9](?:[ -][245]\.[0-9]{1,3}\.[0-9]{1,3})?(?:[ -]|$)`)
 
-// codesOf is all of a reply that its server cannot have put words into, such as "550 5.1.1".
+// codesOf returns the codes of a reply, such as "550 5.1.1", without the text that the server
+// chose.
 func codesOf(reply string) string {
 	return strings.TrimRight(strings.Replace(responseCodes().FindString(reply), "-", " ", 1), " ")
 }
 
-// ListMessagesIn is the query of list_messages. Dates are of the day on which the message was
+// ListMessagesIn is the request of list_messages. The dates are of the day on which the message was
 // queued (UTC), inclusive.
 type ListMessagesIn struct {
 	page.Query
@@ -160,7 +162,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 			return err
 		},
 	}
-	if !to.IsZero() { // a row is as old as its id, unless the clock was set back by more than this
+	if !to.IsZero() { // IDs follow the queue time, unless the clock was set back by more than ten minutes
 		l.Before = who.AccountID + store.FirstID("msg", to.Add(10*time.Minute))
 	}
 	page, err := l.Page(s.Core, who, in.Query)
@@ -172,13 +174,13 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 
 type sentFilter struct {
 	ListMessagesIn
-	mailboxID string // of Mailbox, if there is such a one now
+	mailboxID string // ID of the mailbox with the address Mailbox, if it exists
 	tag       store.Tag
 	to        time.Time
 	who       core.Actor
 }
 
-// prefilter gives the Prefilter that goes with keep.
+// prefilter returns a Prefilter for keep: a cheap check of the encoded row.
 func (f *sentFilter) prefilter() func(row []byte) bool {
 	status, domain, to, from := page.HasTexts(f.Status, f.tag.Name, f.tag.Value), page.HasFolded(f.Domain), page.HasFolded(f.Recipient), page.HasFolded(f.Mailbox)
 	return func(row []byte) bool {
@@ -209,7 +211,8 @@ func (f *sentFilter) keep(o *store.Outgoing) bool {
 	return strings.EqualFold(o.Sender, f.Mailbox)
 }
 
-// Days reads an inclusive range of UTC days; a zero end is open.
+// Days parses an inclusive range of UTC days into [start, end); an empty day leaves its end zero,
+// which is open.
 func Days(from, to string) (start, end time.Time, err error) {
 	if from != "" {
 		start, err = time.Parse(time.DateOnly, from)
@@ -232,7 +235,7 @@ type SentMessageIn struct {
 	ID string `path:"id"`
 }
 
-// A SentAttempt is one try to hand a message on, over one address of one host.
+// A SentAttempt is one attempt to deliver a message to one address of a host.
 type SentAttempt struct {
 	At   core.Time `json:"at"`
 	Host *string   `json:"host" words:"theirs" example:"mx.example.net"`
@@ -252,7 +255,7 @@ type SentMessageDetail struct {
 	AttemptsLog []SentAttempt `json:"attempts_log"` // The newest 30 attempts, the newest last: one for each address tried.
 }
 
-// GetSentMessage shows one row of the sending log, with what each attempt came to.
+// GetSentMessage shows one row of the sending log, with the result of each attempt.
 func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessageDetail, error) {
 	var row *store.Outgoing
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -282,7 +285,7 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 	return out, s.readRows(who, out.SentMessage)
 }
 
-// RetryMessage has a message that waits tried again at once.
+// RetryMessage retries a pending message at once.
 func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
 	return s.changeRow(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
 		switch row.Status {
@@ -312,29 +315,29 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 			return core.Errorf("not_queued", "The message is parked, since the server has ended each time that it was being delivered. It is tried again at %s; the operator of this installation can let it go on before.", j.Due.UTC().Format(time.RFC3339))
 		}
 		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
-			return fmt.Errorf("job of %s: %w", row.ID, err)
+			return fmt.Errorf("wake job of message %s: %w", row.ID, err)
 		}
 		row.NextAt, row.UpdatedAt = tx.Now(), tx.Now()
 		return store.Outgoings.Put(tx, row)
 	})
 }
 
-// ShowRow gives a row of the sending log as it is now.
+// ShowRow returns the current state of a row of the sending log.
 func (s *Service) ShowRow(who core.Actor, id string) (*SentMessage, error) {
 	return s.changeRow(who, id, func(*store.Tx, *store.Outgoing) error { return nil })
 }
 
-// CancelRow takes a message that waits back for one recipient. One that is being delivered at this
-// very moment is cancelled when that has ended, unless it arrived.
+// CancelRow cancels a pending message for one recipient. If it is being delivered at this moment,
+// it is cancelled after the attempt unless that delivers it.
 func (s *Service) CancelRow(who core.Actor, id string) (*SentMessage, error) {
 	return s.changeRow(who, id, func(tx *store.Tx, row *store.Outgoing) error {
 		if err := checkWaits(row); err != nil {
 			return err
 		}
-		why := cmp.Or(row.LastResponse, takenBack)
-		running, err := s.stopLater(tx, row, takenBack)
+		why := cmp.Or(row.LastResponse, cancelledText)
+		running, err := s.cancelAfterAttempt(tx, row, cancelledText)
 		if err == nil && !running {
-			err = s.takeBack(tx, row, why)
+			err = s.cancel(tx, row, why)
 		}
 		if err != nil {
 			return err
@@ -372,7 +375,8 @@ func (s *Service) changeRow(who core.Actor, id string, change func(*store.Tx, *s
 	return &out, s.readRows(who, out)
 }
 
-// maxMappings bounds one answer; it is as many as one send can have.
+// maxMappings is the maximum number of rows in an answer: the most recipients that one send can
+// have.
 const maxMappings = 1000
 
 // RelayedData is the data of message.relayed.
@@ -388,13 +392,14 @@ type RelayedData struct {
 	Tags              TagMap    `json:"tags" words:"theirs"`
 }
 
-// LookupIn is the query of lookup_message: exactly one of the two, with angle brackets or without.
+// LookupIn is the request of lookup_message: exactly one of the two IDs, with or without angle
+// brackets.
 type LookupIn struct {
 	Provider string `query:"provider_message_id" max:"998"` // The Message-ID that the relay gave.
 	Original string `query:"original_message_id" max:"998"` // The Message-ID that the sender gave.
 }
 
-// A Lookup pairs Message-IDs; it is empty where nothing is known.
+// A Lookup maps Message-IDs; it is empty if none is known.
 type Lookup struct {
 	OriginalMessageID  *string   `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
 	ProviderMessageIDs []string  `json:"provider_message_ids" words:"theirs"`
@@ -402,7 +407,7 @@ type Lookup struct {
 	Count              int       `json:"count"` // How many rows are in `data`.
 }
 
-// A Mapping is one pair, for one recipient.
+// A Mapping is a pair of Message-IDs, for one recipient.
 type Mapping struct {
 	OriginalMessageID string    `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
 	ProviderMessageID string    `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
@@ -413,7 +418,7 @@ type Mapping struct {
 	RelayedAt         core.Time `json:"relayed_at"`
 }
 
-// LookupMessage finds what a relay made of a Message-ID, or what it was before.
+// LookupMessage finds the Message-IDs that relays gave to a message, or the original of such an ID.
 func (s *Service) LookupMessage(_ context.Context, who core.Actor, in LookupIn) (*Lookup, error) {
 	if (in.Provider == "") == (in.Original == "") {
 		return nil, core.Errorf("exactly_one_parameter", "Give exactly one of provider_message_id and original_message_id.")

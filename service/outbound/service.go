@@ -1,23 +1,24 @@
-// Package outbound sends what is in the queue. It makes the rows and jobs of a message, chooses its
-// way, makes attempts, signs and paces them, tries again, gives up, and reports that to the sender.
-// It does not know who may send what, nor how mail comes to a mailbox here ([Mailboxes] does).
+// Package outbound sends the mail in the queue. It writes the rows and jobs of a message, chooses
+// its route, makes and paces attempts, signs, retries, gives up, and reports to the sender. It does
+// not know who may send what, or how mail reaches a mailbox here ([Mailboxes] does).
 //
-// Where things stand:
-//   - start.go: how the room is made, its jobs. attempt.go: what one attempt is given and finds.
+// Where things are:
+//   - start.go: the constructor and the kinds of jobs. attempt.go: the input and the result of an
+//     attempt.
 //   - enqueue.go: the rows and jobs of a submission ([Service.Enqueue]), and its tags.
-//   - gate.go: mail that programs of ours start, and its limits ([Service.SendAutomatic]).
+//   - gate.go: automatic mail, and its limits ([Service.SendAutomatic]).
 //   - delivery.go: one attempt to deliver, when it is retried ([RetryWait]) and given up
 //     ([GiveUpAfter]).
-//   - routes.go: the way of a message ([Service.RouteOf]), and the relays. dial.go: the dialogue
+//   - routes.go: the route of a message ([Service.RouteOf]), and the relays. dial.go: the dialogue
 //     with a host. tls.go: TLS policies. signing.go: DKIM and ARC. pacing.go, operators.go: how
 //     fast mail goes to a destination.
-//   - waiting.go: why a message waits, and what becomes of those whose domain or relay is gone.
-//     hold.go: what waits until somebody releases it.
+//   - waiting.go: why a message waits, how it is cancelled, and mail whose relay is not configured.
+//     hold.go: messages that are held until somebody releases them.
 //   - bounces.go: delivery reports that we write, and which failures suppress an address.
-//     failures.go: what follows from a message that was given up or called spam. letters.go: what
-//     this host writes to a person.
-//   - simulator.go: the recipients that this server plays.
-//   - sending_log.go: the log of sent messages. schedule.go: messages that leave later.
+//     failures.go: the consequences of a bounce or a spam complaint. letters.go: letters from this
+//     host to a person.
+//   - simulator.go: the recipients that this server simulates.
+//   - sending_log.go: the log of sent messages. schedule.go: messages that are sent later.
 //   - external_copies.go: copies of sent mail for the Sent folder on another server.
 //   - direct_events.go: the events of a delivery.
 package outbound
@@ -37,15 +38,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Servers are those of external mailboxes.
+// Servers connects to the servers of external mailboxes.
 type Servers interface {
 	// Connect opens a session with the mailbox's server.
 	Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session, error)
-	// PlainGuard decides which servers of tenants may be logged in to without TLS.
+	// PlainGuard decides which servers of tenants may be used without TLS.
 	PlainGuard() *netguard.Guard
 }
 
-// A Service holds what sending needs.
+// A Service sends the mail in the queue.
 type Service struct {
 	*core.Core
 	events     *events.Service

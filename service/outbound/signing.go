@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	keptSignatures = 256
-	keptSigners    = 1024
+	maxSignatures = 256
+	maxOpenedKeys = 1024
 
-	tellAgain = time.Minute // between two lines of the log about the keys of one domain
+	keyLogInterval = time.Minute // between two lines of the log about the keys of one domain
 )
 
-// A signer makes DKIM signatures for what domains send. It keeps the newest ones, since a message
-// to many is signed alike for each, and the keys that it has opened.
+// A signer makes DKIM signatures for domains. It caches the newest signatures, since a message to
+// many recipients has the same for each, and the opened keys.
 type signer struct {
 	keys  *core.Keys
-	slots chan struct{} // held while signing: an RSA signature takes a core for a millisecond, and the store needs one too
+	slots chan struct{} // held while signing: an RSA signature takes a core for a millisecond, and the store needs a core too
 
-	mu     sync.Mutex
-	opened map[string]openedKeys // by domain id
-	told   map[string]time.Time  // when the log told that a domain's keys cannot be used, by its id
-	made   map[signatureID]*signature
-	order  []signatureID // of made, oldest first
+	mu       sync.Mutex
+	opened   map[string]openedKeys // by domain ID
+	loggedAt map[string]time.Time  // when unusable keys of a domain were last logged, by domain ID
+	made     map[signatureID]*signature
+	order    []signatureID // of made, oldest first
 }
 
 type openedKeys struct {
-	sealed [sha256.Size]byte // which sealed keys these are
+	sealed [sha256.Size]byte // digest of the sealed keys
 	keys   []auth.Key
 }
 
@@ -44,7 +44,7 @@ type signatureID struct {
 	omitID     bool
 }
 
-// A signature is made by whoever comes first; the others wait for it.
+// A signature is made by the first caller; others wait for it.
 type signature struct {
 	once   sync.Once
 	fields []byte
@@ -52,11 +52,11 @@ type signature struct {
 }
 
 func newSigner(keys *core.Keys) *signer {
-	return &signer{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, told: map[string]time.Time{}, made: map[signatureID]*signature{}}
+	return &signer{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, loggedAt: map[string]time.Time{}, made: map[signatureID]*signature{}}
 }
 
-// sign gives the DKIM-Signature fields for a submission's message; none for a domain without keys
-// and for a message that cannot be signed. omitID leaves Message-ID out of what is signed.
+// sign returns the DKIM-Signature fields for a submission's message; none if the domain has no keys
+// or the message cannot be signed. omitID excludes the Message-ID from the signature.
 func (s *signer) sign(d *store.Domain, submission string, message io.Reader, omitID bool) ([]byte, error) {
 	if d == nil || len(d.DKIM) == 0 {
 		return nil, nil
@@ -76,7 +76,7 @@ func (s *signer) signature(id signatureID) *signature {
 	if sig := s.made[id]; sig != nil {
 		return sig
 	}
-	if len(s.order) == keptSignatures {
+	if len(s.order) == maxSignatures {
 		delete(s.made, s.order[0])
 		s.order = append(s.order[:0], s.order[1:]...)
 	}
@@ -106,8 +106,8 @@ func (s *signer) make(d *store.Domain, message io.Reader, omitID bool) ([]byte, 
 	return fields, err
 }
 
-// seal gives the ARC set for a message that a domain forwards; none for a domain without an RSA key
-// and for a message that cannot be sealed, such as one whose chain was broken when it came.
+// seal returns the ARC set for a message that a domain forwards; none if the domain has no RSA key
+// or the message cannot be sealed, for example because its chain was broken on arrival.
 func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([]byte, error) {
 	if d == nil || len(d.DKIM) == 0 {
 		return nil, nil
@@ -126,21 +126,21 @@ func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([
 	return fields, err
 }
 
-// mayTell reports whether it is time for the log to say again that a domain's keys cannot be used.
-func (s *signer) mayTell(domain string, now time.Time) bool {
+// mayLog reports whether unusable keys of a domain may be logged again.
+func (s *signer) mayLog(domain string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.told[domain]) < tellAgain {
+	if now.Sub(s.loggedAt[domain]) < keyLogInterval {
 		return false
 	}
-	if len(s.told) >= keptSigners {
-		clear(s.told)
+	if len(s.loggedAt) >= maxOpenedKeys {
+		clear(s.loggedAt)
 	}
-	s.told[domain] = now
+	s.loggedAt[domain] = now
 	return true
 }
 
-// open gives the domain's keys, RSA first.
+// open returns the domain's private keys, RSA first.
 func (s *signer) open(d *store.Domain) ([]auth.Key, error) {
 	sum := sha256.New()
 	for _, k := range d.DKIM {
@@ -161,13 +161,13 @@ func (s *signer) open(d *store.Domain) ([]auth.Key, error) {
 		}
 		key, err := auth.ParseKey(text)
 		if err != nil {
-			return nil, fmt.Errorf("DKIM key %s of %s: %w", k.Selector, d.Name, err)
+			return nil, fmt.Errorf("parse DKIM key %s of %s: %w", k.Selector, d.Name, err)
 		}
 		have.keys = append(have.keys, auth.Key{Domain: d.Name, Selector: k.Selector, Signer: key})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.opened) >= keptSigners {
+	if len(s.opened) >= maxOpenedKeys {
 		clear(s.opened)
 	}
 	s.opened[d.ID] = have

@@ -16,17 +16,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The simulator plays recipients elsewhere: an attempt for one of its addresses asks it instead of
-// another host. Retries, rows, events and reports are those of all mail that leaves; what it
-// answers arrives as other mail does. It counts for nothing that judges or limits a sender.
+// The simulator plays outside recipients: a delivery to one of its addresses asks it instead of
+// another host. Retries, rows, events and reports are the same as for other outgoing mail; its
+// answers arrive like other mail. It has no effect on reputation and limits.
 
 const (
-	simulatedWait  = 60 * time.Second // of slow
-	simulatedWords = 20               // messages of a conversation, after which two machines talk
+	slowDelay              = 60 * time.Second // delay of the recipient slow
+	maxSimulatedReferences = 20               // references of a message, from which the simulator stops answering: the other side may be a machine
 )
 
-// What the simulator does for local parts that it knows, without their +tag. A message is deferred
-// so many times first, and then refused for good, or accepted where there is no refusal.
+// simulatedRecipients is the behaviour for each known local part, without its +tag: a message is
+// deferred deferrals times, and then refused, or accepted if there is no refusal.
 var simulatedRecipients = map[string]struct {
 	deferrals int
 	deferral  simulatedReply
@@ -49,14 +49,14 @@ type simulatedReply struct {
 	enhanced, text string
 }
 
-// simulatedName is the local part of an address without its +tag.
+// simulatedName returns the local part of an address in lower case, without its +tag.
 func simulatedName(address string) string {
 	local, _, _ := msg.SplitEmail(address)
 	name, _, _ := strings.Cut(strings.ToLower(local), "+")
 	return name
 }
 
-// KnowsSimulated refuses an address of the simulator that plays nobody.
+// KnowsSimulated refuses an address of the simulator that has no behaviour.
 func KnowsSimulated(address string) error {
 	if _, known := simulatedRecipients[simulatedName(address)]; !known {
 		return core.SMTPErrorf(550, "5.1.1", "User unknown: the simulator has ok, bounce, defer3, slow, complain, reply and full")
@@ -64,16 +64,16 @@ func KnowsSimulated(address string) error {
 	return nil
 }
 
-// simulatedTime is when the recipient of a message answers: at once, but for one that is slow.
+// simulatedTime returns when the recipient slow accepts a message; zero for other recipients.
 func (s *Service) simulatedTime(d *delivery) time.Time {
 	if d.route.Transport != core.ViaSimulator || simulatedName(d.row.Recipient) != "slow" {
 		return time.Time{}
 	}
-	return wholeMillis(d.row.Began().Add(simulatedWait))
+	return wholeMillis(d.row.Began().Add(slowDelay))
 }
 
-// simulate makes an attempt to deliver a message to a recipient of the simulator. What it did
-// before is in the row's log, so that an end of the process between attempts changes nothing.
+// simulate makes an attempt to deliver to a recipient of the simulator. It counts earlier deferrals
+// in the row's log, so that a restart between attempts changes nothing.
 func (s *Service) simulate(ctx context.Context, d *delivery) (*attemptResult, error) {
 	host, name := s.SimulatorDomain(), simulatedName(d.row.Recipient)
 	does, known := simulatedRecipients[name]
@@ -95,7 +95,7 @@ func (s *Service) simulate(ctx context.Context, d *delivery) (*attemptResult, er
 	r := localResult(store.OutgoingSent, status, say.enhanced, fmt.Sprintf("%d %s %s", say.code, say.enhanced, say.text))
 	r.result.Code, r.result.Host = say.code, host
 	r.result.Attempts = []deliver.Attempt{{Host: host, Code: say.code, Enhanced: say.enhanced, Reply: r.result.Reply, At: d.now}}
-	if status != deliver.Delivered || d.sub.Sender == "" { // nobody is to hear of what has no sender
+	if status != deliver.Delivered || d.sub.Sender == "" { // a message without a sender gets no answer
 		return r, nil
 	}
 	var err error
@@ -105,15 +105,15 @@ func (s *Service) simulate(ctx context.Context, d *delivery) (*attemptResult, er
 	case "reply":
 		r.answer, err = s.simulatedAnswerTo(ctx, d)
 	}
-	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) { // no later attempt would do better
-		s.LogOf(ctx).Error("the simulator cannot answer a message", "message_id", d.row.ID, "error", err)
+	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) { // a later attempt would fail too
+		s.LogOf(ctx).Error("the simulator cannot write an answer", "message_id", d.row.ID, "error", err)
 		return r, nil
 	}
 	return r, err
 }
 
-// simulatedComplaint reports a message as spam to the row's own address, which proves what it is
-// about.
+// simulatedComplaint sends a spam complaint about a message to the row's return path, which proves
+// which message it is about.
 func (s *Service) simulatedComplaint(ctx context.Context, d *delivery) (*simulatedAnswer, error) {
 	host, path := s.SimulatorDomain(), s.recipients.RowAddress(recipients.BounceAddress, d.row)
 	if path == "" || d.domain == nil || !d.domain.Hosted() {
@@ -134,8 +134,8 @@ func (s *Service) simulatedComplaint(ctx context.Context, d *delivery) (*simulat
 // simulatorAgent is the User-Agent of simulated complaints.
 const simulatorAgent = "Mailstead-Simulator"
 
-// simulatedAnswerTo writes what a person might answer, in the conversation. It goes to the
-// envelope's sender alone, who is here: the addresses in the header may be anywhere.
+// simulatedAnswerTo writes a reply in the thread. It goes only to the envelope sender, who is here:
+// the addresses in the header may be anywhere.
 func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulatedAnswer, error) {
 	to, err := msg.ParseAddress(d.sub.Sender)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulate
 		return nil, err
 	}
 	sum := original.Summary
-	if len(sum.References) >= simulatedWords {
+	if len(sum.References) >= maxSimulatedReferences {
 		return nil, nil
 	}
 	local, host, _ := msg.SplitEmail(d.row.Recipient)
@@ -182,11 +182,11 @@ func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulate
 	return s.answer(ctx, d, d.row.Recipient, d.sub.Sender, spool)
 }
 
-// answer has a message of the simulator arrive. One that a rule rejects is dropped: the simulator
-// would be told, and has no use for it.
+// answer delivers a message of the simulator to a mailbox here. If a rule rejects it, it is
+// dropped: the simulator needs no bounce.
 func (s *Service) answer(ctx context.Context, d *delivery, from, to string, body *store.Spool) (*simulatedAnswer, error) {
 	m := SimulatedMail{From: from, To: to, AccountID: d.row.AccountID, RowID: d.row.ID, Body: body, Now: d.now}
-	if !d.sub.Tainted { // it repeats the subject
+	if !d.sub.Tainted { // the answer repeats the subject
 		m.Origin = agents.OriginAuthor
 	}
 	arrived, err := d.local.Answer(ctx, m)
@@ -199,7 +199,7 @@ func (s *Service) answer(ctx context.Context, d *delivery, from, to string, body
 	return &simulatedAnswer{arrived: arrived}, nil
 }
 
-// sendAnswer has an answer of the simulator to a row that is closed arrive.
+// sendAnswer files or sends the simulator's answer to a row that was closed.
 func (s *Service) sendAnswer(tx *store.Tx, d *delivery, row *store.Outgoing, a *simulatedAnswer) error {
 	switch {
 	case a.complaint:

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service/reputation"
 )
 
-// New puts the room together.
+// New makes the Service.
 func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, servers Servers, r *recipients.Service, p *reputation.Service) *Service {
 	s := &Service{
 		Core: c, events: e, agents: g, inbox: i, servers: servers, recipients: r, reputation: p,
@@ -22,7 +22,7 @@ func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, s
 	return s
 }
 
-// Kinds lists the kinds of jobs of this room. Mail for mailboxes here goes to local.
+// Kinds lists the kinds of jobs of this package. local delivers mail to mailboxes here.
 func (s *Service) Kinds(local Mailboxes) []jobs.Kind {
 	return append(s.holdKinds(),
 		s.WhileActive(s.copyKind()),
@@ -36,12 +36,12 @@ func (s *Service) Kinds(local Mailboxes) []jobs.Kind {
 	)
 }
 
-// Start looks for mail whose relay is gone.
+// Start queues a job for mail whose relay is no longer configured.
 func (s *Service) Start() error { return s.planReroute() }
 
-// Close ends the connections that are kept for later.
+// Close closes the idle connections of the clients.
 func (s *Service) Close() {
-	_ = s.direct.Close() // ends idle connections; there is nothing to lose
+	_ = s.direct.Close() // nothing is lost
 	_ = s.relayed.Close()
 	_ = s.plain.Close()
 }

@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	policyAsked   = 5 * time.Minute     // between two looks at a domain's record, so long also after a failure (RFC 8461 section 3.3)
-	policyFresh   = 24 * time.Hour      // between two fetches of a policy that is in use
-	policyUnused  = 30 * 24 * time.Hour // after which a policy is not fetched again
-	policyLookFor = time.Minute         // one look, DNS and HTTPS
-	keptLooks     = 4096                // domains whose newest look is in memory
+	policyRecheck = 5 * time.Minute     // between two lookups of a domain's record, also after a failure (RFC 8461 section 3.3)
+	policyRefresh = 24 * time.Hour      // between two fetches of a policy that is in use
+	policyUnused  = 30 * 24 * time.Hour // a policy that was not used for this long is not fetched again
+	policyTimeout = time.Minute         // timeout of one lookup, DNS and HTTPS
+	maxLookups    = 4096                // lookups in memory
 	refreshAtOnce = 8
 )
 
-// policies knows the MTA-STS policies of domains elsewhere (RFC 8461): those that were fetched are
-// in the store, and count until they expire, also when nobody can be asked; when a domain was last
-// looked at is in memory.
+// policies has the MTA-STS policies of other domains (RFC 8461). Fetched policies are stored and
+// valid until they expire, even if the domain cannot be reached. The time of the last lookup is
+// kept in memory.
 type policies struct {
 	svc  *Service
 	HTTP *http.Client
@@ -38,12 +38,12 @@ type policies struct {
 	lookups map[string]*policyLookup
 }
 
-// A policyLookup is one look at a domain, which everybody who delivers there shares.
+// A policyLookup is a lookup of a domain's policy, shared by all deliveries to the domain.
 type policyLookup struct {
-	done   chan struct{} // closed when the rest is set
+	done   chan struct{} // closed when the fields below are set
 	until  time.Time
-	policy *mtasts.Policy   // nil: none
-	failed *deliver.Session // for reports: the domain has a record, and its policy could not be had
+	policy *mtasts.Policy   // nil if the domain has none
+	failed *deliver.Session // for TLS reports: the domain has a record, but its policy could not be fetched
 }
 
 func newPolicies(s *Service) *policies {
@@ -54,51 +54,52 @@ func newPolicies(s *Service) *policies {
 	return &policies{svc: s, lookups: map[string]*policyLookup{}, HTTP: mtasts.NewHTTP(t)}
 }
 
-// Of gives the policy of a domain, an ASCII name, that counts now; nil if there is none. failed is
-// to be counted.
+// Of returns the current policy of a domain, which must be an ASCII name; nil if there is none.
+// failed, unless nil, must be counted for TLS reports.
 func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy, failed *deliver.Session, err error) {
 	if strings.HasPrefix(domain, "[") {
 		return nil, nil, nil
 	}
-	look, ours := p.look(domain)
+	look, ours := p.lookup(domain)
 	if ours {
 		p.fill(context.WithoutCancel(ctx), look, domain)
 		return look.policy, look.failed, nil
 	}
 	select {
 	case <-look.done:
-		return look.policy, nil, nil // whoever looked counts
+		return look.policy, nil, nil // the caller that did the lookup counts its failure
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
 }
 
-// look gives the newest look at a domain; ours tells that the caller must fill it.
-func (p *policies) look(domain string) (look *policyLookup, ours bool) {
+// lookup returns the newest lookup of a domain; ours is true if it is new and the caller must fill
+// it.
+func (p *policies) lookup(domain string) (look *policyLookup, ours bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.svc.Now()
 	if l := p.lookups[domain]; l != nil && now.Before(l.until) {
 		return l, false
 	}
-	if len(p.lookups) >= keptLooks {
+	if len(p.lookups) >= maxLookups {
 		for name, l := range p.lookups {
 			if !now.Before(l.until) {
 				delete(p.lookups, name)
 			}
 		}
 	}
-	if len(p.lookups) >= keptLooks {
-		clear(p.lookups) // those who wait have theirs in hand
+	if len(p.lookups) >= maxLookups {
+		clear(p.lookups) // waiting callers hold their own lookup
 	}
-	l := &policyLookup{done: make(chan struct{}), until: now.Add(policyAsked)}
+	l := &policyLookup{done: make(chan struct{}), until: now.Add(policyRecheck)}
 	p.lookups[domain] = l
 	return l, true
 }
 
 func (p *policies) fill(ctx context.Context, l *policyLookup, domain string) {
 	defer close(l.done)
-	ctx, cancel := context.WithTimeout(ctx, policyLookFor)
+	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
 	kept, err := p.Kept(domain)
 	if err == nil {
@@ -106,12 +107,12 @@ func (p *policies) fill(ctx context.Context, l *policyLookup, domain string) {
 	}
 	l.policy = policyOf(kept)
 	if err != nil {
-		p.svc.LogOf(ctx).Info("MTA-STS", "domain", domain, "policy", l.policy != nil, "error", err)
+		p.svc.LogOf(ctx).Info("the MTA-STS policy could not be fetched", "domain", domain, "policy", l.policy != nil, "error", err)
 		l.failed = policyFailure(domain, err)
 	}
 }
 
-// Kept is the policy of a domain in the store, unless it has expired.
+// Kept returns the stored policy of a domain; nil if there is none or it has expired.
 func (p *policies) Kept(domain string) (*store.TLSPolicy, error) {
 	var row *store.TLSPolicy
 	err := p.svc.Store.View(func(tx *store.Tx) (err error) {
@@ -124,17 +125,17 @@ func (p *policies) Kept(domain string) (*store.TLSPolicy, error) {
 	return row, err
 }
 
-// renew gives the policy that counts now: the one that is kept (nil: none) where the domain's
-// record still has its id or nothing newer can be had, else the one that the domain serves. With
-// again it is fetched whatever the id.
-func (p *policies) renew(ctx context.Context, domain string, kept *store.TLSPolicy, anew bool) (*store.TLSPolicy, error) {
+// renew returns the current policy: kept (nil: none) if the domain's record still has its ID or no
+// newer policy can be fetched, else the policy that the domain serves. With force it is fetched
+// even if the ID is the same.
+func (p *policies) renew(ctx context.Context, domain string, kept *store.TLSPolicy, force bool) (*store.TLSPolicy, error) {
 	texts, err := p.svc.Resolver.LookupTXT(ctx, "_mta-sts."+domain+".")
 	id, ok := mtasts.ParseRecord(texts)
 	if err != nil || !ok {
 		return kept, nil // RFC 8461 section 5.1
 	}
-	if kept != nil && kept.ID == id && !anew {
-		return kept, p.use(kept)
+	if kept != nil && kept.ID == id && !force {
+		return kept, p.markUsed(kept)
 	}
 	policy, err := mtasts.Fetch(ctx, p.HTTP, domain)
 	if err != nil {
@@ -144,15 +145,15 @@ func (p *policies) renew(ctx context.Context, domain string, kept *store.TLSPoli
 	row := &store.TLSPolicy{
 		Domain: domain, ID: id, Mode: policy.Mode, MX: policy.MX, MaxAge: policy.MaxAge, FetchedAt: now, ExpiresAt: now.Add(policy.MaxAge), UsedAt: now,
 	}
-	if anew && kept != nil {
+	if force && kept != nil {
 		row.UsedAt = kept.UsedAt
 	}
 	return row, p.put(row)
 }
 
-// use notes that a policy is in use, to a day.
-func (p *policies) use(row *store.TLSPolicy) error {
-	if now := p.svc.Now(); now.Sub(row.UsedAt) > policyFresh {
+// markUsed records that a policy is in use, at most once a day.
+func (p *policies) markUsed(row *store.TLSPolicy) error {
+	if now := p.svc.Now(); now.Sub(row.UsedAt) > policyRefresh {
 		row.UsedAt = now
 		return p.put(row)
 	}
@@ -170,7 +171,7 @@ func policyOf(row *store.TLSPolicy) *mtasts.Policy {
 	return &mtasts.Policy{Mode: row.Mode, MX: row.MX, MaxAge: row.MaxAge}
 }
 
-// policyFailure is what a report says of a policy that could not be had.
+// policyFailure returns the entry in the TLS report for a policy that could not be fetched.
 func policyFailure(domain string, err error) *deliver.Session {
 	out := &deliver.Session{Policy: tlsrpt.PolicySTS, Host: domain, Reason: err.Error()}
 	switch {
@@ -181,13 +182,13 @@ func policyFailure(domain string, err error) *deliver.Session {
 	case errors.Is(err, mtasts.ErrFetch):
 		out.Result = tlsrpt.STSFetch
 	default:
-		return nil // of our own
+		return nil // a failure of our own
 	}
 	return out
 }
 
-// policyKind fetches the policies that are in use again, long before they run out (RFC 8461 section
-// 3.3), and forgets the others.
+// policyKind is the job that fetches policies in use again well before they expire (RFC 8461
+// section 3.3), and deletes expired ones.
 func (s *Service) policyKind() jobs.Kind {
 	return jobs.Kind{Name: "tls_policies", Work: s.refreshPolicies, Timeout: 30 * time.Minute}
 }
@@ -201,7 +202,7 @@ func (s *Service) refreshPolicies(ctx context.Context, _ *store.Job) (jobs.Write
 			switch {
 			case !now.Before(row.ExpiresAt):
 				old = append(old, row.Domain)
-			case now.Sub(row.UsedAt) < policyUnused && now.Sub(row.FetchedAt) > min(policyFresh, row.MaxAge/2):
+			case now.Sub(row.UsedAt) < policyUnused && now.Sub(row.FetchedAt) > min(policyRefresh, row.MaxAge/2):
 				due = append(due, row)
 			}
 		}
@@ -224,17 +225,17 @@ func (s *Service) refreshPolicies(ctx context.Context, _ *store.Job) (jobs.Write
 }
 
 func (s *Service) refreshPolicy(ctx context.Context, row *store.TLSPolicy) {
-	ctx, cancel := context.WithTimeout(ctx, policyLookFor)
+	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
 	if ctx.Err() != nil {
 		return
 	}
 	if _, err := s.policies.renew(ctx, row.Domain, row, true); err != nil {
-		s.LogOf(ctx).Info("MTA-STS: the policy before stays in force", "domain", row.Domain, "until", row.ExpiresAt, "error", err)
+		s.LogOf(ctx).Info("MTA-STS: the previous policy stays in force", "domain", row.Domain, "until", row.ExpiresAt, "error", err)
 	}
 }
 
-// forgetPolicies deletes policies that have expired, unless they were fetched again meanwhile.
+// forgetPolicies deletes expired policies, unless they have been fetched again meanwhile.
 func forgetPolicies(tx *store.Tx, domains []string) error {
 	for _, domain := range domains {
 		row, err := store.TLSPolicies.Get(tx, domain)
@@ -242,20 +243,20 @@ func forgetPolicies(tx *store.Tx, domains []string) error {
 			err = store.TLSPolicies.Delete(tx, domain)
 		}
 		if err != nil && !core.IsGone(err) {
-			return fmt.Errorf("forget policy of %s: %w", domain, err)
+			return fmt.Errorf("delete MTA-STS policy of %s: %w", domain, err)
 		}
 	}
 	return nil
 }
 
-// Bounds of what one domain's report tells of a day.
+// Limits of one domain's TLS report for a day.
 const (
 	maxTLSPolicies = 4
 	maxTLSFailures = 50
 	maxTLSReason   = 300
 )
 
-// countTLS counts the TLS sessions of an attempt, in the transaction that keeps what came of it.
+// countTLS counts the TLS sessions of an attempt, in the transaction that records its result.
 func countTLS(tx *store.Tx, domain string, sessions []deliver.Session) error {
 	if len(sessions) == 0 {
 		return nil
@@ -275,7 +276,7 @@ func countTLS(tx *store.Tx, domain string, sessions []deliver.Session) error {
 	return store.TLSCounts.Put(tx, row)
 }
 
-// AddSession counts one session. Past the bounds of a row failures are counted and not told apart.
+// AddSession counts one session. Above the limits of a row, failures are counted without details.
 func AddSession(row *store.TLSCount, s deliver.Session) {
 	i := slices.IndexFunc(row.Policies, func(p store.TLSPolicyCount) bool {
 		return p.Type == s.Policy && slices.Equal(p.Strings, s.Strings)
@@ -309,7 +310,7 @@ func AddSession(row *store.TLSCount, s deliver.Session) {
 	p.Failures[j].Sessions++
 }
 
-// FailedTLS reports whether a row has anything to report.
+// FailedTLS reports whether a row has failures to report.
 func FailedTLS(row *store.TLSCount) bool {
 	return slices.ContainsFunc(row.Policies, func(p store.TLSPolicyCount) bool { return p.Failed > 0 })
 }

@@ -42,7 +42,7 @@ func (p *policyHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// serve has the service ask p.
+// serve makes the service fetch policies from p.
 func (p *policyHost) serve(i *servicetest.Installation) *policyHost {
 	i.Svc.Outbound.Policies().HTTP = mtasts.NewHTTP(p)
 	return p
@@ -70,7 +70,7 @@ func TestEnforcedPolicyHoldsMailBack(t *testing.T) {
 	}
 }
 
-// tlsCount is the only count of a domain.
+// tlsCount returns the only count of a domain.
 func tlsCount(i *servicetest.Installation, domain string) *store.TLSCount {
 	i.T.Helper()
 	out := &store.TLSCount{}
@@ -88,8 +88,8 @@ func tlsCount(i *servicetest.Installation, domain string) *store.TLSCount {
 	return out
 }
 
-// policyNow is the mode of the policy that counts for far.test now, "" for none, and the failure
-// that was found.
+// policyNow returns the mode of the current policy of far.test, "" for none, and the failure that
+// was found.
 func policyNow(i *servicetest.Installation) (mode, failed string) {
 	i.T.Helper()
 	p, f, err := i.Svc.Outbound.Policies().Of(context.Background(), "far.test")
@@ -105,7 +105,7 @@ func policyNow(i *servicetest.Installation) (mode, failed string) {
 	return mode, failed
 }
 
-// TestPolicyIsKept walks one domain's policy through its life.
+// TestPolicyIsKept follows the life of one domain's policy.
 func TestPolicyIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := servicetest.Install(t, core.Config{})
@@ -165,8 +165,8 @@ func TestPolicyIsFetchedOnceForAll(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreRefreshed: one that is in use is fetched long before it runs out, one that is not
-// is forgotten.
+// TestPoliciesAreRefreshed: a policy in use is fetched long before it expires; an unused one is
+// deleted.
 func TestPoliciesAreRefreshed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := servicetest.Install(t, core.Config{})
@@ -202,8 +202,8 @@ func TestPoliciesAreRefreshed(t *testing.T) {
 	})
 }
 
-// TestTLSReportArrives: it is mail that we sign, and gets through where the policy that it tells of
-// would hold mail back.
+// TestTLSReportArrives: a TLS report is signed mail, and is delivered even if the policy that it
+// reports on would hold mail back.
 func TestTLSReportArrives(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})
@@ -284,7 +284,7 @@ func TestTLSReportIsPosted(t *testing.T) {
 	checkReport(t, bytes.NewReader(bodies[0]))
 }
 
-// TestTLSReportOutlivesAStop: a post that ends with the program is made again, not forgotten.
+// TestTLSReportOutlivesAStop: an HTTP report that a shutdown interrupts is sent again.
 func TestTLSReportOutlivesAStop(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	WaitingAtATime  = 100  // rows that one transaction changes
-	waitingLookedAt = 5000 // rows that one view looks at
+	WaitingAtATime  = 100  // rows that one write transaction changes
+	waitingRowsRead = 5000 // rows that one view transaction reads
 
-	// neverTried is how long a message waits for its first attempt before its row says so.
+	// neverTried is how long a message waits for its first attempt before its row explains the
+	// wait.
 	neverTried = 30 * time.Second
 )
 
-// whyItWaits is what the sending log says of the newest answer to a message. One that was never
-// tried has none: its row says what it waits for once that takes long.
-func whyItWaits(o *store.Outgoing, now time.Time) string {
+// waitReason returns the newest answer to a message for the sending log. For a message that has
+// waited long for its first attempt, it returns what it waits for.
+func waitReason(o *store.Outgoing, now time.Time) string {
 	if o.Stop != "" && o.Waits() {
 		return "being delivered at this moment; if no host takes it now, it is cancelled"
 	}
@@ -41,15 +42,15 @@ func whyItWaits(o *store.Outgoing, now time.Time) string {
 	return "not tried yet: other messages are before it"
 }
 
-// CancelWaiting takes back what waits to be sent for an account, as far as which tells; the rows
-// say why.
-func (s *Service) CancelWaiting(ctx context.Context, accountID, why string, which func(*store.Outgoing) bool) error {
-	return s.eachWaiting(ctx, accountID, which, func(tx *store.Tx, row *store.Outgoing) error { return s.takeBack(tx, row, why) })
+// CancelWaiting cancels the pending messages of an account that match, and records why in their
+// rows.
+func (s *Service) CancelWaiting(ctx context.Context, accountID, why string, matches func(*store.Outgoing) bool) error {
+	return s.eachPending(ctx, accountID, matches, func(tx *store.Tx, row *store.Outgoing) error { return s.cancel(tx, row, why) })
 }
 
-// eachWaiting changes the rows of an account that wait, as far as which tells, some in each
+// eachPending calls change for the pending rows of an account that match, WaitingAtATime in each
 // transaction.
-func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(*store.Outgoing) bool, change func(*store.Tx, *store.Outgoing) error) error {
+func (s *Service) eachPending(ctx context.Context, accountID string, matches func(*store.Outgoing) bool, change func(*store.Tx, *store.Outgoing) error) error {
 	for _, index := range []*store.Index[store.Outgoing]{store.OutgoingsWaiting, store.OutgoingsParked} {
 		for after, more := "", true; more; {
 			var ids []string
@@ -57,13 +58,13 @@ func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(
 				looked := 0
 				more = false
 				for key, row := range index.Asc(tx, accountID, after) {
-					if looked == waitingLookedAt || len(ids) == WaitingAtATime {
+					if looked == waitingRowsRead || len(ids) == WaitingAtATime {
 						more = true
 						break
 					}
 					looked++
 					after = key
-					if which(row) {
+					if matches(row) {
 						ids = append(ids, row.ID)
 					}
 				}
@@ -71,9 +72,9 @@ func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(
 			})
 			if err == nil && len(ids) > 0 {
 				err = s.Store.Update(func(tx *store.Tx) error {
-					tx.MayUseReserve() // it is what a deletion begins with
+					tx.MayUseReserve() // a deletion must work on a full disk
 					for _, id := range ids {
-						row, err := waitingRow(tx, id)
+						row, err := pendingRow(tx, id)
 						if row != nil {
 							err = change(tx, row)
 						}
@@ -92,22 +93,22 @@ func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(
 	return nil
 }
 
-// takeBack cancels a message that still waits for one recipient, and has its row say why. One that
-// is being delivered is cancelled when that has ended, unless it arrived.
-func (s *Service) takeBack(tx *store.Tx, row *store.Outgoing, why string) error {
-	if running, err := s.stopLater(tx, row, why); running || err != nil {
+// cancel cancels a pending message for one recipient, and records why in its row. If it is being
+// delivered, it is cancelled after the attempt unless that delivers it.
+func (s *Service) cancel(tx *store.Tx, row *store.Outgoing, why string) error {
+	if running, err := s.cancelAfterAttempt(tx, row, why); running || err != nil {
 		return err
 	}
 	if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 		return err
 	}
-	row.LastResponse = withDoubt(row, why)
+	row.LastResponse = withUnknownOutcome(row, why)
 	return s.CloseRow(tx, row, store.OutgoingCancelled)
 }
 
-// withDoubt adds to why a message is taken back that a host may have it, where its last attempt has
-// left that open.
-func withDoubt(row *store.Outgoing, why string) string {
+// withUnknownOutcome adds to the reason of a cancellation that a host may have the message, if the
+// last attempt left that open.
+func withUnknownOutcome(row *store.Outgoing, why string) string {
 	doubt := deliver.ErrOutcomeUnknown.Error()
 	if n := len(row.Log); n == 0 || !strings.Contains(row.Log[n-1].Reply, doubt) || strings.Contains(why, doubt) {
 		return why
@@ -115,10 +116,10 @@ func withDoubt(row *store.Outgoing, why string) string {
 	return why + "; the last attempt got " + doubt
 }
 
-// stopLater has a message that is being delivered be taken back when that has ended, for why. It
-// does nothing to one that waits, and answers false.
-func (s *Service) stopLater(tx *store.Tx, row *store.Outgoing, why string) (running bool, err error) {
-	running, err = s.wakeAfter(tx, row)
+// cancelAfterAttempt requests that a message that is being delivered is cancelled, with the reason
+// why, after the attempt. running is false, and nothing changes, if no attempt is running.
+func (s *Service) cancelAfterAttempt(tx *store.Tx, row *store.Outgoing, why string) (running bool, err error) {
+	running, err = s.wakeAfterAttempt(tx, row)
 	if !running || err != nil {
 		return running, err
 	}
@@ -126,10 +127,10 @@ func (s *Service) stopLater(tx *store.Tx, row *store.Outgoing, why string) (runn
 	return true, store.Outgoings.Put(tx, row)
 }
 
-// wakeAfter has the job of a row come again at once when the attempt that runs has ended; false if
-// none runs. The attempt itself is not cut: the host may have the message before it answers, and
-// would get it again.
-func (s *Service) wakeAfter(tx *store.Tx, row *store.Outgoing) (running bool, err error) {
+// wakeAfterAttempt makes the job of a row due again right after the running attempt; false if none
+// is running. The attempt itself is not interrupted: the host may have the message before it
+// answers, and would get it again.
+func (s *Service) wakeAfterAttempt(tx *store.Tx, row *store.Outgoing) (running bool, err error) {
 	if row.JobID == "" {
 		return false, nil
 	}
@@ -140,8 +141,8 @@ func (s *Service) wakeAfter(tx *store.Tx, row *store.Outgoing) (running bool, er
 	return true, s.Queue.Wake(tx, j.ID, tx.Now())
 }
 
-// MayFinish reports whether a job of an account that is being deleted is to go on to its end: it
-// may be handing a message to a host.
+// MayFinish reports whether a running job of an account that is being deleted must run to its end:
+// it may be handing a message to a host.
 func (s *Service) MayFinish(j *store.Job) bool {
 	switch j.Kind {
 	case KindDeliver, KindRelay, KindDirect:
@@ -150,11 +151,11 @@ func (s *Service) MayFinish(j *store.Job) bool {
 	return false
 }
 
-// DomainDeleted is why the mail of a deleted domain is cancelled.
+// DomainDeleted is the reason with which the mail of a deleted domain is cancelled.
 const DomainDeleted = "its domain was deleted before it was sent"
 
-// waitSaying has a message wait for its turn, and its row say until when and why.
-func (s *Service) waitSaying(m *delivery, at time.Time, status, text string) (jobs.Writes, error) {
+// reschedule reschedules a message for at, and records the reason in its row.
+func (s *Service) reschedule(m *delivery, at time.Time, status, text string) (jobs.Writes, error) {
 	if end := m.row.Began().Add(GiveUpAfter); at.After(end) {
 		at = end
 	}
@@ -164,13 +165,13 @@ func (s *Service) waitSaying(m *delivery, at time.Time, status, text string) (jo
 		return nil, err
 	}
 	writes := func(tx *store.Tx, _ *store.Job) error {
-		row, err := waitingRow(tx, m.row.ID)
+		row, err := pendingRow(tx, m.row.ID)
 		if row == nil {
 			return err
 		}
 		row.NextAt, row.LastResponse, row.UpdatedAt = at, text, tx.Now()
 		if row.Status == store.OutgoingScheduled {
-			row.Status = store.OutgoingQueued // its time has come
+			row.Status = store.OutgoingQueued // its send time has come
 		}
 		row.DelayTold = row.DelayTold || notice != nil
 		if err := s.SendReport(tx, m.sub, notice); err != nil {
@@ -181,8 +182,8 @@ func (s *Service) waitSaying(m *delivery, at time.Time, status, text string) (jo
 	return writes, jobs.Snooze(due)
 }
 
-// waitForSlot is for a job whose next hop takes no more now. Its message is given up at its time,
-// which its sender has been told, however many are before it.
+// waitForSlot reschedules a message whose next hop is at its limit. The message is given up after
+// GiveUpAfter, however many are before it.
 func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
 	if !m.now.Before(m.row.Began().Add(GiveUpAfter)) {
 		answer := cmp.Or(m.row.LastResponse, "none: more messages are waiting for the next host than it accepts")
@@ -196,18 +197,18 @@ func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) 
 	if answer := s.paces.answer(m.pace()); answer != "" {
 		text += "; it answered: " + answer
 	}
-	return s.waitSaying(m, turn, status, cmp.Or(m.row.LastResponse, text))
+	return s.reschedule(m, turn, status, cmp.Or(m.row.LastResponse, text))
 }
 
 const waitsForTurn = "waiting: the next host accepts fewer messages at a time than there are"
 
 const (
-	turnsGiven  = 2  // to those that wait, for each message that a host took
-	turnsSought = 32 // rows that are looked at for that
+	turnsGiven       = 2  // for each accepted message
+	maxTurnsExamined = 32 // jobs that are examined for that
 )
 
-// withNextTurns adds to the writes of an attempt that the first of those that wait for their turn
-// in its lane come when that is. They were told a time when the host took less than it does now.
+// withNextTurns adds to the writes of an attempt that the next waiting messages of its lane get
+// earlier turns, since the hop now accepts more than when their times were set.
 func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 	pace := d.pace()
 	return func(tx *store.Tx, j *store.Job) error {
@@ -218,7 +219,7 @@ func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 		var first []string
 		for _, id := range store.JobsByLane.Keys(tx, store.LaneKey(j.Lane)+"\x00", "") {
 			first = append(first, id)
-			if len(first) == turnsSought {
+			if len(first) == maxTurnsExamined {
 				break
 			}
 		}
@@ -226,13 +227,13 @@ func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 		for _, id := range first {
 			next, err := store.Jobs.Find(tx, id)
 			if next == nil || err != nil || next.State != store.JobQueued {
-				continue // the queue tells of what cannot be read
+				continue // the queue reports jobs that cannot be read
 			}
 			args, err := jobs.Args[deliverArgs](next)
 			if err != nil {
 				continue
 			}
-			row, err := waitingRow(tx, args.OutgoingID)
+			row, err := pendingRow(tx, args.OutgoingID)
 			if err != nil {
 				return err
 			}
@@ -257,7 +258,7 @@ func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 	}
 }
 
-// waitsAtHop reports whether a row that waits does so since its next hop gets too much, and not for
+// waitsAtHop reports whether a pending row waits for its turn at a throttled next hop, and not for
 // its next attempt.
 func waitsAtHop(row *store.Outgoing) bool {
 	switch {
@@ -270,26 +271,25 @@ func waitsAtHop(row *store.Outgoing) bool {
 	return false
 }
 
-// waitForForward is for a forwarded message whose address has got too many: it waits, and its row
-// says why.
+// waitForForward reschedules a forwarded message whose address has reached its limit.
 func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error) {
 	if !m.now.Before(m.row.Began().Add(GiveUpAfter)) {
 		return s.waitForSlot(m, at)
 	}
-	text := fmt.Sprintf("waiting: at most %d messages an hour are forwarded to %s, and others come first", forwardMost, m.row.Recipient)
-	return s.waitSaying(m, at, "4.7.0", text)
+	text := fmt.Sprintf("waiting: at most %d messages an hour are forwarded to %s, and others come first", maxForwards, m.row.Recipient)
+	return s.reschedule(m, at, "4.7.0", text)
 }
 
 const kindReroute = "reroute"
 
-// rerouteKind has the messages tried at once that wait for a relay which is not configured any
-// more, or was not and is again. Each goes the way that it has now, or its row says what is
+// rerouteKind is the job that retries messages at once that wait for a relay that is no longer
+// configured, or is configured again. Each takes its current route, or its row says what is
 // missing.
 func (s *Service) rerouteKind() jobs.Kind {
 	return jobs.Kind{Name: kindReroute, Work: s.reroute, Timeout: time.Hour}
 }
 
-// planReroute adds that job at a start, if anything waits for a relay that there is not.
+// planReroute queues that job at a start, if a message waits for a relay that is not configured.
 func (s *Service) planReroute() error {
 	lanes, err := s.lostLanes()
 	if err != nil || len(lanes) == 0 {
@@ -301,7 +301,7 @@ func (s *Service) planReroute() error {
 	})
 }
 
-// lostLanes are the lanes of relays that are not configured, as store.JobsByLane has them.
+// lostLanes returns the lanes of relays that are not configured, as keys of store.JobsByLane.
 func (s *Service) lostLanes() (out []string, err error) {
 	known := map[string]bool{}
 	for _, r := range s.relays {
@@ -316,7 +316,7 @@ func (s *Service) lostLanes() (out []string, err error) {
 				if (lane == prefix || strings.HasPrefix(lane, prefix+" ")) && !known[lane] {
 					out = append(out, lane)
 				}
-				after, more = lane+"\x01", true // behind all of the lane
+				after, more = lane+"\x01", true // the next key after this lane
 				break
 			}
 		}
@@ -358,8 +358,8 @@ func (s *Service) reroute(ctx context.Context, _ *store.Job) (jobs.Writes, error
 	return nil, err
 }
 
-// rerouteJob has a waiting delivery go the way that it has now, at once. One that goes no other way
-// stays as it is, and so does one that cannot be read, which the queue tells of.
+// rerouteJob moves a waiting delivery to its current route, and makes it due at once. It leaves a
+// job whose route is unchanged, or that cannot be read, which the queue reports.
 func (s *Service) rerouteJob(tx *store.Tx, id string) error {
 	j, err := store.Jobs.Find(tx, id)
 	if j == nil || err != nil || j.State != store.JobQueued {
@@ -369,13 +369,13 @@ func (s *Service) rerouteJob(tx *store.Tx, id string) error {
 	if err != nil {
 		return nil
 	}
-	row, err := waitingRow(tx, args.OutgoingID)
+	row, err := pendingRow(tx, args.OutgoingID)
 	if row == nil || err != nil {
 		return err
 	}
 	sub, err := store.Submissions.Get(tx, row.SubmissionID)
 	if err != nil {
-		return fmt.Errorf("submission %s: %w", row.SubmissionID, err)
+		return fmt.Errorf("read submission %s: %w", row.SubmissionID, err)
 	}
 	d, err := store.Domains.Find(tx, sub.DomainID)
 	if err != nil {

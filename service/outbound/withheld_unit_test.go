@@ -19,8 +19,8 @@ func TestCodesOf(t *testing.T) {
 	}
 }
 
-// TestSentRowsWithhold: whoever is tainted by strangers' words sees of the sending log what the
-// account has written, and of a server's answers the codes.
+// TestSentRowsWithhold: a reader whom strangers' words taint sees only texts that the account has
+// written, and only the codes of servers' answers.
 func TestSentRowsWithhold(t *testing.T) {
 	row := func(checked, tainted, own bool) *store.Outgoing {
 		return &store.Outgoing{

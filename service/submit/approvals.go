@@ -21,34 +21,34 @@ import (
 )
 
 const (
-	approvalFor  = 7 * 24 * time.Hour  // how long somebody may decide
-	approvalKept = 30 * 24 * time.Hour // after that was decided
-	lettersEvery = 10 * time.Minute    // at most, of an account
-	mostHeld     = 1000                // messages that programs of an account may have wait
+	approvalPeriod    = 7 * 24 * time.Hour  // how long a message waits for a decision
+	approvalRetention = 30 * 24 * time.Hour // how long a decided approval is kept
+	letterInterval    = 10 * time.Minute    // minimum interval between letters to an account
+	maxHeld           = 1000                // messages of an account that may wait for approval
 
 	kindApprovalEnds   = "approval_ends"
 	kindApprovalRows   = "approval_rows"
 	kindApprovalLetter = "approval_letter"
 )
 
-// WhyHeld says why a message is held for approval, and who sent it how.
+// WhyHeld is why a message is held for approval, and who sent it.
 type WhyHeld struct {
-	Reason    string // agents.HeldByPolicy or agents.HeldByTaint
+	Reason    string // how it was sent: a store.ApprovalVia… constant
 	Via       string // one of the store.ApprovalVia… constants
-	TokenID   string // of the token or credential; "": none
+	TokenID   string // of the token or credential; "" if none was used
 	TokenName string
 	Content   *heldContent
 }
 
-// readHeld reads what a person is to approve of a message as it is sent.
+// readHeld reads the parts of a message that a person is shown for approval.
 func readHeld(from string, to []outbound.Rcpt, body *io.SectionReader) (*heldContent, error) {
 	root, err := msg.Scan(msg.Again(body))
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("read held message: %w", err)
 	}
 	sum, err := msg.Summarize(body, root)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("read held message: %w", err)
 	}
 	h := &heldContent{preview: sum.Preview, size: body.Size()}
 	var all []string
@@ -71,34 +71,35 @@ func readHeld(from string, to []outbound.Rcpt, body *io.SectionReader) (*heldCon
 	return h, err
 }
 
-// contentHash is what a person approves: the envelope and every byte of the message.
+// contentHash returns the hash that a person approves: of the envelope and every byte of the
+// message.
 func contentHash(from string, to []string, body io.Reader) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "MAIL FROM:<%s>\r\n", from)
 	for _, address := range slices.Sorted(slices.Values(to)) {
 		fmt.Fprintf(sum, "RCPT TO:<%s>\r\n", address)
 	}
-	_, _ = io.WriteString(sum, "\r\n") // a hash takes everything
+	_, _ = io.WriteString(sum, "\r\n") // a hash never returns an error
 	if _, err := buffers.Copy(sum, body); err != nil {
-		return "", fmt.Errorf("read message: %w", err)
+		return "", fmt.Errorf("read held message: %w", err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// mayHold says whether a program of an account may have one more message wait. What is held counts
-// against no limit of sending.
-func mayHold(tx *store.Tx, accountID string) error {
-	if store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(accountID, store.ApprovalPending), mostHeld) < mostHeld {
+// checkHeldLimit returns rate_limited if too many messages of an account wait for approval. Held
+// messages count against no sending limit.
+func checkHeldLimit(tx *store.Tx, accountID string) error {
+	if store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(accountID, store.ApprovalPending), maxHeld) < maxHeld {
 		return nil
 	}
-	e := core.Errorf("rate_limited", "%d messages wait for approval already. An owner or admin must decide about some of them first.", mostHeld)
-	e.RetryAfter = lettersEvery
+	e := core.Errorf("rate_limited", "%d messages wait for approval already. An owner or admin must decide about some of them first.", maxHeld)
+	e.RetryAfter = letterInterval
 	return core.OverSMTP(452, "4.7.1", e)
 }
 
-// holdForApproval writes a submission whose rows wait until a person has approved it. Nothing is
-// looked up for its recipients, and nothing is counted as sent. Of the message that was to be sent
-// nothing stays but what h.Content was made of: not even what an envelope says in words.
+// holdForApproval writes a submission whose rows are held until a person approves it. Suppression
+// is not checked, and nothing is counted as sent. It sends the message that h.Content was composed
+// of; of the original it keeps nothing, not even the texts of the envelope.
 func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.Domain, to []outbound.Rcpt, h WhyHeld) ([]*store.Outgoing, *store.Approval, error) {
 	now := tx.Now()
 	sub.Blob, sub.MessageID, sub.Subject = h.Content.blob, h.Content.messageID, h.Content.subject
@@ -108,7 +109,7 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 		ID: tx.NewID("apr"), AccountID: sub.AccountID, SubmissionID: tx.NewID("sub"), MailboxID: sub.MailboxID, DomainID: sub.DomainID, Status: store.ApprovalPending,
 		Reason: h.Reason, Via: h.Via, TokenID: h.TokenID, TokenName: h.TokenName, Sender: sub.Sender, To: h.Content.to, Cc: h.Content.cc, Bcc: h.Content.bcc,
 		Subject: sub.Subject, Preview: h.Content.preview, Size: h.Content.size, ContentHash: h.Content.hash, MessageID: sub.MessageID, Blob: sub.Blob,
-		CreatedAt: now, ExpiresAt: now.Add(approvalFor), BeforeRows: tx.NewID("msg"),
+		CreatedAt: now, ExpiresAt: now.Add(approvalPeriod), BeforeRows: tx.NewID("msg"),
 	}
 	sub.ID, sub.CreatedAt, sub.Waiting, sub.ApprovalID = a.SubmissionID, now, len(to), a.ID
 	sub.FileSent = h.Via == store.ApprovalViaAPI || h.Via == store.ApprovalViaMCP
@@ -168,7 +169,7 @@ func approvalEvent(a *store.Approval) ApprovalEvent {
 	}
 }
 
-// approvalArgs is the job of having an approval expire, and of settling the rows of one.
+// approvalArgs are the arguments of the jobs that expire an approval and settle its rows.
 type approvalArgs struct {
 	ApprovalID string `json:"approval_id"`
 }
@@ -177,24 +178,24 @@ func (s *Service) approvalKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: kindApprovalEnds, Work: s.expireApproval, Timeout: 5 * time.Minute},
 		{Name: kindApprovalRows, Work: s.settleApproval, Timeout: time.Hour},
-		s.WhileActive(jobs.Kind{Name: kindApprovalLetter, Work: s.tellApprovers, Max: 5, Timeout: time.Minute}),
+		s.WhileActive(jobs.Kind{Name: kindApprovalLetter, Work: s.notifyApprovers, Max: 5, Timeout: time.Minute}),
 	}
 }
 
-// tellApprovers writes to the owner and the admins of an account that messages wait for approval.
-func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, error) {
-	var told time.Time
+// notifyApprovers notifies the owner and the admins of an account that messages wait for approval.
+func (s *Service) notifyApprovers(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	var notified time.Time
 	err := s.Store.View(func(tx *store.Tx) error {
 		a, err := store.Accounts.Find(tx, j.AccountID)
 		if a != nil {
-			told = a.HeldToldAt
+			notified = a.HeldToldAt
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if next := told.Add(lettersEvery); s.Now().Before(next) {
+	if next := notified.Add(letterInterval); s.Now().Before(next) {
 		return nil, jobs.Snooze(next)
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
@@ -202,7 +203,7 @@ func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, e
 		if a == nil || err != nil {
 			return err
 		}
-		n := store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(a.ID, store.ApprovalPending), mostHeld)
+		n := store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(a.ID, store.ApprovalPending), maxHeld)
 		if n == 0 {
 			return nil
 		}
@@ -214,11 +215,11 @@ func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, e
 		switch n {
 		case 1:
 			l.Subject = "A message waits for approval"
-		case mostHeld:
-			l.Subject = fmt.Sprintf("%d messages or more wait for approval", mostHeld)
+		case maxHeld:
+			l.Subject = fmt.Sprintf("%d messages or more wait for approval", maxHeld)
 		}
 		l.Text = fmt.Sprintf("%s on %s. An owner or admin of the account %s can approve or reject:\n\n%s/approvals\n\n"+
-			"A message that nobody approves within %d days is not sent.\n", l.Subject, s.Hostname(), a.Name, s.Config.BaseURL, int(approvalFor.Hours()/24))
+			"A message that nobody approves within %d days is not sent.\n", l.Subject, s.Hostname(), a.Name, s.Config.BaseURL, int(approvalPeriod.Hours()/24))
 		for _, u := range store.UsersByAccount.Asc(tx, a.ID, "") {
 			if !core.ManagesAs(u.Role) || u.Status != store.UserActive {
 				continue
@@ -232,7 +233,7 @@ func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, e
 	}, nil
 }
 
-// expireApproval ends an approval that nobody has decided in time.
+// expireApproval expires an approval that nobody decided in time.
 func (s *Service) expireApproval(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[approvalArgs](j)
 	if err != nil {
@@ -258,7 +259,7 @@ func (s *Service) expireApproval(ctx context.Context, j *store.Job) (jobs.Writes
 		if a == nil || err != nil || a.Status != store.ApprovalPending {
 			return err
 		}
-		a.Status, a.JobID = store.ApprovalExpired, "" // this one
+		a.Status, a.JobID = store.ApprovalExpired, "" // the job that is running now
 		return s.endApproval(tx, a, report)
 	}, nil
 }
@@ -268,7 +269,8 @@ const (
 	rejectedText = "it was not approved"
 )
 
-// endApproval writes an approval that was rejected or has expired, and ends its rows.
+// endApproval writes an approval that was rejected or has expired, reports to the sender, and
+// closes its rows.
 func (s *Service) endApproval(tx *store.Tx, a *store.Approval, report *inbox.StoredMessage) error {
 	sub, err := store.Submissions.Find(tx, a.SubmissionID)
 	if err != nil {
@@ -287,8 +289,8 @@ func (s *Service) endApproval(tx *store.Tx, a *store.Approval, report *inbox.Sto
 	return s.putDecided(tx, a, events.EventEmailRejected)
 }
 
-// putDecided writes an approval that is decided now, and has its rows follow, the first of them at
-// once.
+// putDecided writes an approval that has been decided, and settles its first rows; a job settles
+// the others.
 func (s *Service) putDecided(tx *store.Tx, a *store.Approval, event string) error {
 	if a.JobID != "" {
 		if err := s.Queue.Cancel(tx, a.JobID); err != nil && !core.IsGone(err) {
@@ -310,7 +312,7 @@ func (s *Service) putDecided(tx *store.Tx, a *store.Approval, event string) erro
 	return err
 }
 
-// settleSome has rows of an approval that is decided follow it, some of those that wait for it.
+// settleSome applies the decision to the next rows that still wait for it, at most PlacesAtATime.
 func (s *Service) settleSome(tx *store.Tx, a *store.Approval) (more bool, err error) {
 	var rows []*store.Outgoing
 	for row := range rowsOf(tx, a) {
@@ -340,7 +342,7 @@ func (s *Service) settleSome(tx *store.Tx, a *store.Approval) (more bool, err er
 	return more, nil
 }
 
-// queueApproved has a row that was approved leave.
+// queueApproved queues an approved row for delivery.
 func (s *Service) queueApproved(tx *store.Tx, row *store.Outgoing) error {
 	suppressed, err := core.IsSuppressed(tx, row.AccountID, row.Recipient)
 	if err != nil {
@@ -357,7 +359,7 @@ func (s *Service) queueApproved(tx *store.Tx, row *store.Outgoing) error {
 	return s.rooms.Outbound.AddDeliveryOf(tx, row)
 }
 
-// rowsOf walks the rows of an approval.
+// rowsOf iterates over the rows of an approval.
 func rowsOf(tx *store.Tx, a *store.Approval) func(yield func(*store.Outgoing) bool) {
 	return func(yield func(*store.Outgoing) bool) {
 		for row := range store.Outgoings.After(tx, a.BeforeRows) {
@@ -368,7 +370,8 @@ func rowsOf(tx *store.Tx, a *store.Approval) func(yield func(*store.Outgoing) bo
 	}
 }
 
-// settleApproval has the rows of an approval follow it that have not yet, some in each transaction.
+// settleApproval applies the decision to the remaining rows of an approval, some in each
+// transaction.
 func (s *Service) settleApproval(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[approvalArgs](j)
 	if err != nil {
@@ -396,14 +399,14 @@ func (s *Service) settleAll(ctx context.Context, id string) error {
 			return err
 		}
 		if more {
-			core.Sleep(ctx, time.Since(began)) // others go first
+			core.Sleep(ctx, time.Since(began)) // let other writers go first
 		}
 	}
 	return nil
 }
 
-// rejectionReport tells whoever sent a message by SMTP that it will not be sent; nil where nobody
-// is to be told.
+// rejectionReport returns a report to the sender of a message submitted by SMTP that it will not be
+// sent; nil if no report is wanted.
 func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.StoredMessage, error) {
 	if a.Via != store.ApprovalViaSMTP {
 		return nil, nil
@@ -439,16 +442,16 @@ func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.Stored
 	}, about...)
 }
 
-// releaseReport gives up what rejectionReport wrote, unless it was filed.
+// releaseReport releases a rejectionReport that was not filed.
 func (s *Service) releaseReport(report *inbox.StoredMessage) {
 	if report != nil {
 		s.rooms.Inbox.Release(report)
 	}
 }
 
-// rejectApprovals rejects what waits for approval in an account, as far as which tells, since it
-// could not be sent any more.
-func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, which func(*store.Approval) bool) error {
+// rejectApprovals rejects the pending approvals of an account that match, since their messages can
+// no longer be sent.
+func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, matches func(*store.Approval) bool) error {
 	for after, more := "", true; more; {
 		var ids []string
 		if err := s.Store.View(func(tx *store.Tx) error {
@@ -459,7 +462,7 @@ func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, wh
 					break
 				}
 				after = key
-				if which(a) {
+				if matches(a) {
 					ids = append(ids, a.ID)
 				}
 			}
@@ -469,7 +472,7 @@ func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, wh
 		}
 		for _, id := range ids {
 			err := s.Store.Update(func(tx *store.Tx) error {
-				tx.MayUseReserve() // it is what a deletion begins with
+				tx.MayUseReserve() // a deletion must work on a full disk
 				a, err := store.Approvals.Find(tx, id)
 				if a == nil || err != nil || a.Status != store.ApprovalPending {
 					return err
@@ -488,11 +491,12 @@ func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, wh
 	return nil
 }
 
-// PruneApprovals deletes approvals that were decided long ago, with their messages.
+// PruneApprovals deletes approvals that were decided more than approvalRetention ago, with their
+// messages.
 func (s *Service) PruneApprovals(tx *store.Tx) (int, error) {
 	var old []*store.Approval
 	for key, a := range store.ApprovalsDecided.Asc(tx, "", "") {
-		if len(old) == core.PruneAtATime || tx.Now().Sub(store.KeyTime(key)) < approvalKept {
+		if len(old) == core.PruneAtATime || tx.Now().Sub(store.KeyTime(key)) < approvalRetention {
 			break
 		}
 		old = append(old, a)

@@ -22,12 +22,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// heldText is a message that names one of its recipients in To and one in Cc.
+// heldText is a message with one recipient in To and one in Cc.
 const heldText = "From: Ann <ann@example.test>\r\nTo: B <b@far.test>, nobody@far.test\r\nCc: a@far.test\r\nSubject: the secret\r\n" +
 	"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/html\r\n\r\n<p onclick=\"x()\">the words</p>\r\n" +
 	"--x\r\nContent-Type: text/plain\r\nContent-Disposition: attachment; filename=f.txt\r\n\r\nfile\r\n--x--\r\n"
 
-// approvals is a host, and a mailbox whose mail goes to it.
+// approvals is a host, and a mailbox that sends to it.
 type approvals struct {
 	*servicetest.Installation
 	host *servicetest.Host
@@ -77,7 +77,7 @@ func (f *approvals) hold(via, text string, change func(*submit.Submission), to .
 	return a
 }
 
-// sent are the messages that were sent, without the letters of the host.
+// sent returns the messages that were sent, without the server's own letters.
 func (f *approvals) sent() []servicetest.Taken {
 	return slices.DeleteFunc(f.host.Mails(), func(m servicetest.Taken) bool { return strings.Contains(m.Data, "auto-generated") })
 }
@@ -100,8 +100,8 @@ func (f *approvals) status(id string) string {
 	return out.Status
 }
 
-// TestApprovedMessageIsSentAsItWasShown: until it is approved nothing leaves, and nobody is looked
-// up; what then leaves is what the hash was of, and a copy of what came by API is in Sent.
+// TestApprovedMessageIsSentAsItWasShown: before the approval nothing is sent or looked up; then
+// exactly the hashed message is sent, and a copy is in Sent if it came by the API.
 func TestApprovedMessageIsSentAsItWasShown(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Run()
@@ -182,7 +182,8 @@ func TestApprovedMessageIsSentAsItWasShown(t *testing.T) {
 	}
 }
 
-// TestApprovalsOfOthersAreNotThere for each operation.
+// TestApprovalsOfOthersAreNotThere: every operation answers not_found for another account's
+// approval.
 func TestApprovalsOfOthersAreNotThere(t *testing.T) {
 	f := newApprovals(t, nil)
 	a := f.hold("api", heldText, nil, "b@far.test")
@@ -205,8 +206,8 @@ func TestApprovalsOfOthersAreNotThere(t *testing.T) {
 	}
 }
 
-// TestRejectedMessageIsNeverSent, and whoever sent it by SMTP hears of it, but for recipients that
-// want no report. So does the sender of one that nobody approves within seven days.
+// TestRejectedMessageIsNeverSent: its sender by SMTP gets a report, except for recipients without
+// NOTIFY=FAILURE. So does the sender of a message that nobody approves within seven days.
 func TestRejectedMessageIsNeverSent(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Run()
@@ -256,8 +257,8 @@ func TestRejectedMessageIsNeverSent(t *testing.T) {
 	servicetest.Eventually(t, "nothing is left", func() bool { subs, jobs := f.Left(); return subs == 0 && jobs == 0 })
 }
 
-// TestLimitsAreJudgedWhenItIsApproved: what is held counts for nothing, and what passes a limit
-// when it is approved stays held.
+// TestLimitsAreJudgedWhenItIsApproved: a held message counts against no limit; one that exceeds a
+// limit when it is approved stays held.
 func TestLimitsAreJudgedWhenItIsApproved(t *testing.T) {
 	f := newApprovals(t, func(c *core.Config) { c.Limits.RecipientsPerMailbox = 2 })
 	f.Run()
@@ -279,8 +280,8 @@ func TestLimitsAreJudgedWhenItIsApproved(t *testing.T) {
 	}
 }
 
-// TestManyRecipientsAreHeldAndApproved: as many as a message may have, some of them after the
-// transaction that approves it.
+// TestManyRecipientsAreHeldAndApproved: a message with the maximum number of recipients, some of
+// them queued after the transaction that approves it.
 func TestManyRecipientsAreHeldAndApproved(t *testing.T) {
 	f := newApprovals(t, func(c *core.Config) { c.Outbound = core.ViaCapture })
 	var to []string
@@ -301,7 +302,7 @@ func TestManyRecipientsAreHeldAndApproved(t *testing.T) {
 	})
 }
 
-// TestScheduledMessageThatIsApproved leaves at its time, or at once if that is past.
+// TestScheduledMessageThatIsApproved: it is sent at its time, or at once if that has passed.
 func TestScheduledMessageThatIsApproved(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Run()
@@ -324,10 +325,10 @@ func TestScheduledMessageThatIsApproved(t *testing.T) {
 	f.Becomes("a@far.test", "relayed")
 }
 
-// TestApproversAreToldOnceInTenMinutes, also over a restart, and with no word of a message.
+// TestApproversAreToldOnceInTenMinutes, even after a restart, without any text of a message.
 func TestApproversAreToldOnceInTenMinutes(t *testing.T) {
 	f := newApprovals(t, nil)
-	f.Update(func(tx *store.Tx) error { // who has never signed in is told too
+	f.Update(func(tx *store.Tx) error { // a person who has never signed in is notified too
 		for u := range store.Users.All(tx) {
 			u.Status = store.UserActive
 			if err := store.Users.Put(tx, u); err != nil {
@@ -372,8 +373,8 @@ func TestApproversAreToldOnceInTenMinutes(t *testing.T) {
 	}
 }
 
-// TestHeldMessageOfADeletedMailbox is rejected, whether other mail is held or not; so is that of a
-// domain.
+// TestHeldMessageOfADeletedMailbox: it is rejected, whether other mail is held or not; so is a
+// message of a deleted domain.
 func TestHeldMessageOfADeletedMailbox(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		f := newApprovals(t, nil)
@@ -403,7 +404,7 @@ func TestHeldMessageOfADeletedMailbox(t *testing.T) {
 	}
 }
 
-// TestApprovedMessageOfASuspendedMailbox is held like any other, and released like it.
+// TestApprovedMessageOfASuspendedMailbox: it is held and released like other mail.
 func TestApprovedMessageOfASuspendedMailbox(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Run()
@@ -424,7 +425,7 @@ func TestApprovedMessageOfASuspendedMailbox(t *testing.T) {
 	f.Becomes("b@far.test", "relayed")
 }
 
-// TestChangesOfAHeldMessage: it cannot be tried again or moved, and who cancels it for one
+// TestChangesOfAHeldMessage: it cannot be retried or rescheduled, and cancelling it for one
 // recipient rejects it for all.
 func TestChangesOfAHeldMessage(t *testing.T) {
 	f := newApprovals(t, nil)
@@ -444,7 +445,7 @@ func TestChangesOfAHeldMessage(t *testing.T) {
 }
 
 // TestRejectedMessageOfADomainsProgram: a program that sends for a domain has no mailbox; the
-// sender of the envelope hears of it.
+// envelope sender gets the report.
 func TestRejectedMessageOfADomainsProgram(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Run()
@@ -463,8 +464,8 @@ func TestRejectedMessageOfADomainsProgram(t *testing.T) {
 	}
 }
 
-// TestForwardedMessageIsApprovedAsItIsSent: what a mailbox sends on by itself is held under its
-// policy, and shown without the Return-Path that its copy has.
+// TestForwardedMessageIsApprovedAsItIsSent: a forward of a mailbox is held under its policy, and
+// shown without the Return-Path of the stored copy.
 func TestForwardedMessageIsApprovedAsItIsSent(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Update(func(tx *store.Tx) error {
@@ -498,8 +499,8 @@ func TestForwardedMessageIsApprovedAsItIsSent(t *testing.T) {
 	}
 }
 
-// TestProgramsHoldSoManyMessages: what is held counts against no limit of sending, so it has one of
-// its own.
+// TestProgramsHoldSoManyMessages: held messages count against no sending limit, so they have their
+// own.
 func TestProgramsHoldSoManyMessages(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Update(func(tx *store.Tx) error {

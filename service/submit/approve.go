@@ -22,25 +22,24 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// bodyShown is how many bytes of a held message's text, and of its HTML, an answer holds.
+// bodyShown is how many bytes of a held message's text, and of its HTML, an answer contains.
 const bodyShown = 1 << 20
 
 // ApprovalEvent is the data of email.held, email.approved and email.rejected: an approval without
-// words of the message.
+// the message's texts.
 type ApprovalEvent struct {
 	ApprovalID string `json:"approval_id" words:"ours"`
 	Status     string `json:"status" enum:"pending|approved|rejected|expired"`
-	// policy: a sending policy wants approval; tainted: whoever sent it had read a stranger's
-	// words.
+	// policy: a sending policy requires approval; tainted: the sender had read a stranger's words.
 	Reason string `json:"reason" enum:"policy|tainted"`
 	Via    string `json:"via" enum:"api|mcp|smtp|rule"`
-	// What it was sent with: a token, or a password of a program. Null for a mailbox's own password
+	// The token or the program's password that it was sent with. Null for a mailbox's own password
 	// and for what a person sends.
 	Token  *ApprovalName `json:"token"`
 	UserID *string       `json:"user_id" words:"ours"`
-	Email  string        `json:"email" words:"ours"`                          // Who sends it, in the envelope.
-	To     []string      `json:"to" words:"theirs" example:"ben@example.net"` // Recipients that the header field To names.
-	Cc     []string      `json:"cc" words:"theirs" example:"[]"`              // Recipients that the header field Cc names.
+	Email  string        `json:"email" words:"ours"`                          // The sender, in the envelope.
+	To     []string      `json:"to" words:"theirs" example:"ben@example.net"` // Recipients in the To field.
+	Cc     []string      `json:"cc" words:"theirs" example:"[]"`              // Recipients in the Cc field.
 	Bcc    []string      `json:"bcc" words:"theirs" example:"[]"`             // All other recipients.
 	Size   int64         `json:"size"`
 	// The SHA-256, in hex, of `MAIL FROM:<address>` CRLF, `RCPT TO:<address>` CRLF for each
@@ -50,18 +49,18 @@ type ApprovalEvent struct {
 	CreatedAt   core.Time     `json:"created_at"`
 	ExpiresAt   core.Time     `json:"expires_at"`
 	DecidedAt   core.Time     `json:"decided_at"`
-	DecidedBy   *ApprovalName `json:"decided_by" rare:"true"`                                      // Null while nobody has decided, and where nobody did.
-	Note        *string       `json:"note" words:"ours" example:"The price is wrong." rare:"true"` // What was said when it was decided.
+	DecidedBy   *ApprovalName `json:"decided_by" rare:"true"`                                      // Null while the approval is pending, and if nobody decided.
+	Note        *string       `json:"note" words:"ours" example:"The price is wrong." rare:"true"` // The comment given with the decision.
 }
 
-// An ApprovalName is the token that sent a message, or who decided about it.
+// An ApprovalName is the token that sent a message, or the token or person that decided about it.
 type ApprovalName struct {
 	ID   string `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Name string `json:"name" words:"ours" example:"Support agent"`
 }
 
-// An Approval is a message that is or was held until a person approves it. Its recipients are those
-// of the envelope: to and cc are those that these fields name, bcc all others.
+// An Approval is a message that is or was held for a person's approval. Its recipients are those of
+// the envelope: to and cc have those in these fields, bcc the others.
 type Approval struct {
 	ApprovalEvent
 	Subject string `json:"subject" words:"theirs"`
@@ -89,7 +88,7 @@ func approvalOut(a *store.Approval) Approval {
 	return Approval{approvalEvent(a), a.Subject, a.Preview}
 }
 
-// ListApprovalsIn is the query of list_approvals.
+// ListApprovalsIn is the request of list_approvals.
 type ListApprovalsIn struct {
 	page.Query
 	Status string `query:"status" enum:"pending|approved|rejected|expired|"`
@@ -113,7 +112,7 @@ type ApprovalIn struct {
 	ApprovalID string `path:"approval_id"`
 }
 
-// findApproval gives an approval of the account; another account's is not there.
+// findApproval returns an approval of the account. The error is not_found if there is none.
 func findApproval(tx *store.Tx, who core.Actor, id string) (*store.Approval, error) {
 	a, err := store.Approvals.Find(tx, id)
 	if err == nil && (a == nil || a.AccountID != who.AccountID) {
@@ -122,7 +121,8 @@ func findApproval(tx *store.Tx, who core.Actor, id string) (*store.Approval, err
 	return a, err
 }
 
-// openApproval gives an approval with the message as it would be sent. The caller closes the blob.
+// openApproval returns an approval with the message as it would be sent. The caller closes the
+// blob.
 func (s *Service) openApproval(who core.Actor, id string) (a *store.Approval, blob *store.Blob, sent *io.SectionReader, err error) {
 	if err = s.Store.View(func(tx *store.Tx) error {
 		a, err = findApproval(tx, who, id)
@@ -132,7 +132,7 @@ func (s *Service) openApproval(who core.Actor, id string) (a *store.Approval, bl
 	}
 	blob, err = s.Store.OpenBlob(a.Blob)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("message of approval %s: %w", id, err)
+		return nil, nil, nil, fmt.Errorf("read message of approval %s: %w", id, err)
 	}
 	sent, err = msg.AsSent(blob)
 	if err != nil {
@@ -142,7 +142,8 @@ func (s *Service) openApproval(who core.Actor, id string) (a *store.Approval, bl
 	return a, blob, sent, nil
 }
 
-// GetApproval shows an approval with all that a person has to know of the message.
+// GetApproval shows an approval with everything in the message that a person needs for the
+// decision.
 func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn) (*ApprovalDetail, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
@@ -156,15 +157,15 @@ func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn
 	defer leave()
 	root, err := msg.Scan(msg.Again(sent))
 	if err != nil {
-		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	body, err := msg.ReadRawBody(sent, root, bodyShown)
 	if err != nil {
-		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	headers, err := msg.Headers(sent, root)
 	if err != nil {
-		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	out := &ApprovalDetail{Approval: approvalOut(a), BodyComplete: !body.Truncated, Headers: []inbox.MessageHeader{}, Attachments: []ApprovalAttachment{}}
 	if body.HasText {
@@ -190,7 +191,7 @@ func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn
 	return out, nil
 }
 
-// readApproval notes that a token is given the words of a held message.
+// readApproval records that a token is shown the texts of a held message.
 func (s *Service) readApproval(who core.Actor, a *store.Approval) error {
 	return s.rooms.Policies.Read(who.AccountID, agents.HolderOf(who), &who.Policy, agents.Source{MailboxID: a.MailboxID})
 }
@@ -201,7 +202,7 @@ type ViewApprovalIn struct {
 	Theme      string `query:"theme" enum:"light|dark"`
 }
 
-// ViewApproval makes a document of a held message, without its images.
+// ViewApproval renders a held message as an HTML document, without images.
 func (s *Service) ViewApproval(_ context.Context, who core.Actor, in ViewApprovalIn) (*view.Document, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
@@ -210,11 +211,11 @@ func (s *Service) ViewApproval(_ context.Context, who core.Actor, in ViewApprova
 	defer blob.Close()
 	root, err := msg.Scan(msg.Again(sent))
 	if err != nil {
-		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	body, err := msg.ReadRawBody(sent, root, bodyShown)
 	if err != nil {
-		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	shown := view.Options{Title: a.Subject, Dark: in.Theme == "dark", More: body.Truncated, Image: func(string) string { return "" }}
 	if body.HasHTML {
@@ -223,7 +224,7 @@ func (s *Service) ViewApproval(_ context.Context, who core.Actor, in ViewApprova
 	return view.Text(body.Text, shown), nil
 }
 
-// ApprovalFileIn names a file of a held message, by its place in the list of attachments, and how
+// ApprovalFileIn names a file of a held message, by its index in the list of attachments, and how
 // it is shown.
 type ApprovalFileIn struct {
 	ApprovalID string `path:"approval_id"`
@@ -234,9 +235,9 @@ type ApprovalFileIn struct {
 
 const notShown = "This file is no text and no picture. Save it, and open it with a program that you trust.\n"
 
-// OpenApprovalFile gives a file of a held message. To be shown, text and messages are a document,
-// with a mark for each character that nobody sees, and pictures a file; to be saved, each is a
-// file.
+// OpenApprovalFile opens a file of a held message. With Save it returns a file. Otherwise it
+// returns pictures as a file, and texts and messages as a document in which invisible characters
+// are marked.
 func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in ApprovalFileIn) (*view.Document, *core.File, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
@@ -250,7 +251,7 @@ func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in Appro
 	defer leave()
 	root, err := msg.Scan(msg.Again(sent))
 	if err != nil {
-		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	files, err := filesOf(sent, root, "", 1)
 	if err != nil {
@@ -266,7 +267,7 @@ func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in Appro
 		content, err = io.ReadAll(io.NewSectionReader(f.body, 0, f.Size))
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	file := &core.File{Name: path.Base(f.Filename), ContentType: f.ContentType, Size: int64(len(content)), Body: io.NopCloser(bytes.NewReader(content))}
 	if in.Save || shownPictures[f.ContentType] {
@@ -275,7 +276,7 @@ func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in Appro
 	shown := view.Options{Title: f.Filename, Dark: in.Theme == "dark"}
 	text, err := f.text(content)
 	if err != nil {
-		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	if text == nil {
 		return view.Source(notShown, shown), nil, nil
@@ -285,10 +286,11 @@ func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in Appro
 	return view.Source(visible.MarkInvisible(string(first)), shown), nil, nil
 }
 
-// shownPictures are the types of pictures that every browser shows, and that hold no program.
+// shownPictures are the content types of pictures that every browser shows and that cannot contain
+// scripts.
 var shownPictures = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
-// GetApprovalRaw gives the bytes that are sent once the message is approved.
+// GetApprovalRaw returns the bytes that are sent if the message is approved.
 func (s *Service) GetApprovalRaw(_ context.Context, who core.Actor, in ApprovalIn) (*core.File, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
@@ -319,7 +321,7 @@ type RejectMessageIn struct {
 	Note       string `json:"note" max:"1000" example:"The price is wrong."`
 }
 
-// checkPending refuses to decide again.
+// checkPending returns an error if the approval has expired or been decided.
 func checkPending(tx *store.Tx, a *store.Approval) error {
 	switch {
 	case a.Status == store.ApprovalExpired, a.Status == store.ApprovalPending && !tx.Now().Before(a.ExpiresAt):
@@ -330,7 +332,7 @@ func checkPending(tx *store.Tx, a *store.Approval) error {
 	return nil
 }
 
-// decidedBy notes who decides.
+// decidedBy records who decides.
 func decidedBy(tx *store.Tx, who core.Actor, a *store.Approval, note string) error {
 	a.DecidedBy, a.DecidedByName, a.Note = who.TokenID, who.TokenName, note
 	if who.TokenKind != core.SessionKind && who.TokenID != "" {
@@ -351,8 +353,8 @@ func approvalTarget(a *store.Approval) store.AuditTarget {
 	return store.AuditTarget{Type: "approval", ID: a.ID, Name: a.Sender}
 }
 
-// ApproveMessage has a held message sent, if it is what the person has seen. Limits and suppression
-// are judged as if it were sent now; where a limit is passed it stays held.
+// ApproveMessage sends a held message, if content_hash matches the message. Limits and suppression
+// apply as if it were sent now; above a limit it stays held.
 func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in ApproveMessageIn) (*Approval, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
@@ -370,7 +372,7 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 	}
 	hash, err := contentHash(a.Sender, to, msg.Again(sent))
 	if err != nil {
-		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
 	if subtle.ConstantTimeCompare([]byte(hash), []byte(in.ContentHash)) == 0 {
 		return nil, core.Errorf("content_changed", "content_hash is not that of this message and its recipients. Read the approval again.")
@@ -398,14 +400,14 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 		return core.Audit(tx, who, approvalTarget(a))
 	})
 	if err != nil {
-		return nil, s.tellLimit(u, err)
+		return nil, s.notifyLimit(u, err)
 	}
 	out := approvalOut(a)
 	return &out, nil
 }
 
-// admitApproved counts the recipients of a message that is approved, as post does for one that need
-// not be.
+// admitApproved counts the recipients of an approved message against the limits, as place does for
+// a message that needs no approval.
 func (s *Service) admitApproved(tx *store.Tx, u core.MailboxUser, a *store.Approval) error {
 	var sent []string
 	for row := range rowsOf(tx, a) {
@@ -430,7 +432,7 @@ func (s *Service) admitApproved(tx *store.Tx, u core.MailboxUser, a *store.Appro
 	return s.Count(tx, a.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) })
 }
 
-// RejectMessage has a held message never be sent.
+// RejectMessage rejects a held message, which is then never sent.
 func (s *Service) RejectMessage(ctx context.Context, who core.Actor, in RejectMessageIn) (*Approval, error) {
 	a, err := s.reject(ctx, who, in.ApprovalID, in.Note)
 	if err != nil {
@@ -440,7 +442,8 @@ func (s *Service) RejectMessage(ctx context.Context, who core.Actor, in RejectMe
 	return &out, nil
 }
 
-// cancelHeld rejects the message of a row that waits for approval, for all of its recipients.
+// cancelHeld rejects the message of a row that waits for approval, for all of its recipients. It
+// returns false if the row does not wait.
 func (s *Service) cancelHeld(ctx context.Context, who core.Actor, id string) (rejected bool, err error) {
 	var row *store.Outgoing
 	if err := s.Store.View(func(tx *store.Tx) error {
@@ -451,7 +454,7 @@ func (s *Service) cancelHeld(ctx context.Context, who core.Actor, id string) (re
 	}
 	a, err := s.reject(ctx, who, row.ApprovalID, "Its sender has cancelled it.")
 	if e, ours := core.AsError(err); ours && e.Code == "already_decided" {
-		return false, nil // it was approved, and this row has not been queued yet
+		return false, nil // it was approved, but this row is not queued yet
 	}
 	if err != nil {
 		return false, err
@@ -473,7 +476,7 @@ func (s *Service) reject(ctx context.Context, who core.Actor, id, note string) (
 	if err != nil {
 		return nil, err
 	}
-	defer s.releaseReport(report) // does nothing for what was filed
+	defer s.releaseReport(report) // no effect if it was filed
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
 		a, err = findApproval(tx, who, id)

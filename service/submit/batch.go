@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	kindSendBatch  = "send_batch"
-	batchTries     = 100     // of a batch whose sending fails for a reason of our own
-	batchMost      = 1 << 30 // bytes of all its messages together
-	batchTemplates = 8 << 20 // bytes of all its templates together, which are kept with it
+	kindSendBatch    = "send_batch"
+	maxBatchTries    = 100     // attempts, if sending fails for an internal reason
+	maxBatchBytes    = 1 << 30 // bytes of all its messages
+	maxTemplateBytes = 8 << 20 // bytes of all its templates, which are stored with it
 )
 
-// SendBatchIn is the request of send_email_batch: whole messages, or one message or template for
-// many recipients, who each get a message of their own.
+// SendBatchIn is the request of send_email_batch: complete messages, or one message or template for
+// many recipients, who each get their own message.
 type SendBatchIn struct {
 	UserID     string           `path:"user_id"`
 	Messages   []SendEmailIn    `json:"messages" min:"1" max:"100" items:"each"`
@@ -34,7 +34,8 @@ type SendBatchIn struct {
 	SendAt     *core.Time       `json:"send_at"` // When they are sent; at once unless given.
 }
 
-// A BatchMessage is what all recipients of a batch get, with variables as a template has them.
+// A BatchMessage is the message that all recipients of a batch get. It may contain variables like a
+// template.
 type BatchMessage struct {
 	Subject     string            `json:"subject" required:"true"`
 	Text        string            `json:"text"`
@@ -44,7 +45,7 @@ type BatchMessage struct {
 	Attachments []SendAttachment  `json:"attachments" max:"500"`
 }
 
-// A BatchRecipient is one of them.
+// A BatchRecipient is one recipient of a batch.
 type BatchRecipient struct {
 	To        string              `json:"to" required:"true"`
 	Variables templates.Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
@@ -57,7 +58,7 @@ type BatchResult struct {
 	Items  []json.RawMessage `json:"items"`
 }
 
-// A BatchOutcome is what became of one item of a batch.
+// A BatchOutcome is the result for one item of a batch.
 type BatchOutcome struct {
 	Index     int           `json:"index"`
 	Status    string        `json:"status"` // queued scheduled suppressed failed
@@ -66,23 +67,23 @@ type BatchOutcome struct {
 	Error     *BatchFailure `json:"error"`
 }
 
-// A BatchFailure says why an item was not sent.
+// A BatchFailure is why an item was not sent.
 type BatchFailure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// A keptBatch is a batch as it is kept until its job has sent it: with the templates as they are
-// when it is taken.
-type keptBatch struct {
+// A storedBatch is a batch as it is stored until its job has sent it, with the templates as they
+// were at the request.
+type storedBatch struct {
 	SendBatchIn
-	Templates map[string]templates.Content `json:"templates"` // by id
+	Templates map[string]templates.Content `json:"templates"` // by ID
 }
 
-// items is how many messages a batch is.
+// items returns the number of messages in a batch.
 func (in *SendBatchIn) items() int { return max(len(in.Messages), len(in.Recipients)) }
 
-// item is one message of a batch as a request of its own.
+// item returns one message of a batch as a request of its own.
 func (in *SendBatchIn) item(i int, forms batchForms) SendEmailIn {
 	if len(in.Messages) > 0 {
 		one := in.Messages[i]
@@ -102,7 +103,7 @@ func (m *BatchMessage) content() templates.Content {
 	return templates.Content{Subject: m.Subject, Text: m.Text, HTML: m.HTML}
 }
 
-// templateIDs are the templates that a batch names.
+// templateIDs returns the IDs of the templates that a batch uses.
 func (in *SendBatchIn) templateIDs() []string {
 	ids := []string{in.TemplateID}
 	for _, one := range in.Messages {
@@ -112,12 +113,11 @@ func (in *SendBatchIn) templateIDs() []string {
 	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id == "" })
 }
 
-// batchForms are the forms that messages of a batch are made of: of templates, by id, and at "" of
-// its own message.
+// batchForms are the parsed forms of a batch: of templates, by ID, and of its own message, at "".
 type batchForms map[string]*templates.Form
 
-// forms finds the variables of a batch.
-func (b *keptBatch) forms() (batchForms, error) {
+// forms parses the templates and the message of a batch.
+func (b *storedBatch) forms() (batchForms, error) {
 	forms := batchForms{}
 	for id, c := range b.Templates {
 		f, err := c.Form()
@@ -136,10 +136,10 @@ func (b *keptBatch) forms() (batchForms, error) {
 	return forms, nil
 }
 
-// checkSize refuses a batch whose messages are too much together: a text or a file that all
-// recipients get, or a value that a template has often, is small in the request alone. A message
-// whose variables are wrong counts nothing: it fails alone.
-func (b *keptBatch) checkSize() error {
+// checkSize refuses a batch whose messages are too large in total: a text or file for all
+// recipients, or a value that a template repeats, is small only in the request. A message with
+// invalid variables counts nothing, since it will fail alone.
+func (b *storedBatch) checkSize() error {
 	forms, err := b.forms()
 	if err != nil {
 		return err
@@ -150,17 +150,17 @@ func (b *keptBatch) checkSize() error {
 		if one.TemplateID != "" {
 			one.form = forms[one.TemplateID]
 		}
-		if texts, files, err := one.sizes(); err == nil {
+		if texts, files, err := one.estimateSizes(); err == nil {
 			total += texts + files
 		}
-		if total > batchMost {
-			return core.Errorf("payload_too_large", "The messages of a batch can have at most %d MiB together. Send a link to large files, use shorter values, or send to fewer recipients at a time.", batchMost>>20)
+		if total > maxBatchBytes {
+			return core.Errorf("payload_too_large", "The messages of a batch can have at most %d MiB together. Send a link to large files, use shorter values, or send to fewer recipients at a time.", maxBatchBytes>>20)
 		}
 	}
 	return nil
 }
 
-// check refuses a batch of which nothing could be sent as it is meant.
+// check refuses a batch whose fields contradict each other or are missing.
 func (in *SendBatchIn) check(now time.Time) error {
 	switch forRecipients := len(in.Recipients) > 0; {
 	case forRecipients == (len(in.Messages) > 0):
@@ -182,16 +182,16 @@ func (in *SendBatchIn) check(now time.Time) error {
 	return err
 }
 
-// SendEmailBatch takes many messages at once, which a job sends. One that cannot be sent fails
-// alone, which the job's result tells.
+// SendEmailBatch accepts many messages at once, which a job sends. A message that cannot be sent
+// fails alone, as the job's result says.
 func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBatchIn) (*core.JobResponse, error) {
 	if err := in.check(s.Now()); err != nil {
 		return nil, err
 	}
-	kept := keptBatch{SendBatchIn: in, Templates: map[string]templates.Content{}}
+	kept := storedBatch{SendBatchIn: in, Templates: map[string]templates.Content{}}
 
-	// Look first, so that a request that is refused writes nothing. A template that is not there
-	// is the fault of the message that names it.
+	// Check first, so that a refused request writes nothing. A missing template is an error only of
+	// the messages that use it.
 	err := s.Store.View(func(tx *store.Tx) error {
 		all := 0
 		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
@@ -201,7 +201,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		if err != nil {
 			return err
 		}
-		if err := allowsUnasked(tx, mb, who); err != nil {
+		if err := checkUnrestricted(tx, mb, who); err != nil {
 			return err
 		}
 		as, err := core.SendersOf(tx, mb)
@@ -220,8 +220,8 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 				return err
 			}
 			all += len(c.Text) + len(c.HTML)
-			if all > batchTemplates {
-				return core.Errorf("payload_too_large", "The templates of a batch can have at most %d MiB together. Send several batches.", batchTemplates>>20)
+			if all > maxTemplateBytes {
+				return core.Errorf("payload_too_large", "The templates of a batch can have at most %d MiB together. Send several batches.", maxTemplateBytes>>20)
 			}
 			kept.Templates[id] = c
 		}
@@ -233,7 +233,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	if err != nil {
 		return nil, err
 	}
-	spool := s.Store.NewSpool(batchMost)
+	spool := s.Store.NewSpool(maxBatchBytes)
 	defer spool.Close()
 	if err := jsonw.Write(spool, kept); err != nil {
 		return nil, core.OverStore(err)
@@ -242,7 +242,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	if err != nil {
 		return nil, core.OverStore(err)
 	}
-	defer s.Store.Release(blob) // does nothing where it is referred to
+	defer s.Store.Release(blob) // no effect if the batch was stored
 
 	var out core.JobResponse
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -278,8 +278,8 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	return &out, nil
 }
 
-// batchOf is what a message of a batch is judged by: the time when the batch was taken, and the
-// templates of then.
+// batchOf is the batch that a message belongs to: when the batch was accepted, and its templates at
+// that time.
 type batchOf struct {
 	taken    time.Time
 	forms    batchForms
@@ -287,26 +287,26 @@ type batchOf struct {
 	ownWords bool
 }
 
-// batchArgs is the job of sending a batch.
+// batchArgs are the arguments of a job that sends a batch.
 type batchArgs struct {
 	BatchID string `json:"batch_id"`
 }
 
 func (s *Service) batchKind() jobs.Kind {
 	return jobs.Kind{
-		Name: kindSendBatch, Work: s.sendBatch, Timeout: time.Hour, Visible: true, Most: 4, MostEach: 2, Max: batchTries,
+		Name: kindSendBatch, Work: s.sendBatch, Timeout: time.Hour, Visible: true, Most: 4, MostEach: 2, Max: maxBatchTries,
 		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
 			args, err := jobs.Args[batchArgs](j)
 			if err != nil {
-				return nil // there is no batch that it could be about
+				return nil // invalid arguments: no batch to delete
 			}
 			return deleteBatch(tx, args.BatchID)
 		},
 	}
 }
 
-// sendBatch sends the messages of a batch one after the other. Each is noted in the transaction
-// that takes it, so that none is sent twice.
+// sendBatch sends the messages of a batch one after the other. The transaction that accepts a
+// message also records it, so that none is sent twice.
 func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[batchArgs](j)
 	if err != nil {
@@ -341,7 +341,7 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 		for _, it := range store.BatchItemsByBatch.Asc(tx, b.ID, "") {
 			var o BatchOutcome
 			if err := json.Unmarshal(it.Outcome, &o); err != nil {
-				return fmt.Errorf("item %d of %s: %w", it.Index, b.ID, err)
+				return fmt.Errorf("decode outcome %d of batch %s: %w", it.Index, b.ID, err)
 			}
 			switch o.Status {
 			case "failed":
@@ -353,17 +353,17 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 		}
 		j.Result, err = json.Marshal(out)
 		if err != nil {
-			return fmt.Errorf("write result: %w", err)
+			return fmt.Errorf("encode batch result: %w", err)
 		}
 		return deleteBatch(tx, b.ID)
 	}, nil
 }
 
-// batchTurn is how long a large batch has memory before others that are large may have it.
+// batchTurn is how long a large batch may use memory before other large requests get their turn.
 const batchTurn = 2 * time.Second
 
-// sendTurn sends the messages of a batch from next on that are not done, until all are or its turn
-// ends. It returns the first that is left, and how many there are.
+// sendTurn sends the remaining messages of a batch from next on, until all are sent or its turn
+// ends. left is the first that remains, items the number of messages.
 func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done map[int]bool) (left, items int, err error) {
 	ctx, leave, err := s.HoldLarge(ctx, int64(b.Blob.Length))
 	if err != nil {
@@ -388,10 +388,10 @@ func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done m
 		}
 		one := in.item(next, forms)
 		one.of = &batchOf{b.CreatedAt, forms, b.ByPerson, b.OwnWords}
-		_, err := s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, next, out) })
+		_, err := s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return recordSent(tx, b, next, out) })
 		if refused, ours := core.AsError(err); ours {
 			err = s.Store.Update(func(tx *store.Tx) error {
-				return note(tx, b, BatchOutcome{Index: next, Status: "failed", IDs: []string{}, Error: &BatchFailure{refused.Code, refused.Message}})
+				return recordOutcome(tx, b, BatchOutcome{Index: next, Status: "failed", IDs: []string{}, Error: &BatchFailure{refused.Code, refused.Message}})
 			})
 		}
 		if err != nil {
@@ -402,8 +402,8 @@ func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done m
 	return next, in.items(), nil
 }
 
-// readBatch reads the request of a batch.
-func (s *Service) readBatch(ctx context.Context, b *store.Batch) (*keptBatch, error) {
+// readBatch reads the stored request of a batch.
+func (s *Service) readBatch(ctx context.Context, b *store.Batch) (*storedBatch, error) {
 	_, leave, err := s.WorkOnLarge(ctx, int64(b.Blob.Length))
 	if err != nil {
 		return nil, err
@@ -418,7 +418,7 @@ func (s *Service) readBatch(ctx context.Context, b *store.Batch) (*keptBatch, er
 	if _, err := blob.ReadAt(text, 0); err != nil {
 		return nil, fmt.Errorf("read batch: %w", err)
 	}
-	in := &keptBatch{}
+	in := &storedBatch{}
 	if err := json.Unmarshal(text, in); err != nil {
 		return nil, jobs.Permanent(fmt.Errorf("read batch: %w", err))
 	}
@@ -426,8 +426,8 @@ func (s *Service) readBatch(ctx context.Context, b *store.Batch) (*keptBatch, er
 	return in, nil
 }
 
-// noteSent notes a message of a batch that was taken.
-func noteSent(tx *store.Tx, b *store.Batch, index int, sent *EmailQueued) error {
+// recordSent records a message of a batch that was accepted.
+func recordSent(tx *store.Tx, b *store.Batch, index int, sent *EmailQueued) error {
 	o := BatchOutcome{Index: index, Status: store.OutgoingSuppressed, MessageID: &sent.MessageID, IDs: []string{}}
 	for _, r := range sent.Recipients {
 		o.IDs = append(o.IDs, r.ID)
@@ -435,25 +435,25 @@ func noteSent(tx *store.Tx, b *store.Batch, index int, sent *EmailQueued) error 
 			o.Status = r.Status
 		}
 	}
-	return note(tx, b, o)
+	return recordOutcome(tx, b, o)
 }
 
-func note(tx *store.Tx, b *store.Batch, o BatchOutcome) error {
+func recordOutcome(tx *store.Tx, b *store.Batch, o BatchOutcome) error {
 	known, err := store.BatchItems.Find(tx, store.BatchItemID(b.ID, o.Index))
 	if err == nil && known != nil {
-		err = fmt.Errorf("item %d of %s is sent already", o.Index, b.ID)
+		err = fmt.Errorf("message %d of batch %s is recorded already", o.Index, b.ID)
 	}
 	if err != nil {
 		return err
 	}
 	outcome, err := json.Marshal(o)
 	if err != nil {
-		return fmt.Errorf("write outcome: %w", err)
+		return fmt.Errorf("encode batch outcome: %w", err)
 	}
 	return store.BatchItems.Put(tx, &store.BatchItem{BatchID: b.ID, AccountID: b.AccountID, Index: o.Index, Outcome: outcome})
 }
 
-// deleteBatch forgets a batch and its items.
+// deleteBatch deletes a batch and its items.
 func deleteBatch(tx *store.Tx, id string) error {
 	b, err := store.Batches.Find(tx, id)
 	if b == nil || err != nil {

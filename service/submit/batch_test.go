@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// outcome waits for the job of a batch and reads its result.
+// outcome waits for the job of a batch and returns its result.
 func outcome(i *servicetest.Installation, id string) (out submit.BatchResult, items []submit.BatchOutcome) {
 	i.T.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -44,8 +44,8 @@ func outcome(i *servicetest.Installation, id string) (out submit.BatchResult, it
 	return out, items
 }
 
-// TestBatchIsJudgedWhenTaken: its job begins late, after the time that its messages were scheduled
-// for, and after their template has changed.
+// TestBatchIsJudgedWhenTaken: its job starts late, after the scheduled time of its messages, and
+// after their template has changed.
 func TestBatchIsJudgedWhenTaken(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	i := servicetest.InstallWith(t, core.Config{Outbound: core.ViaCapture}, store.Options{Now: func() time.Time { return now }})
@@ -99,7 +99,7 @@ func TestBatchIsJudgedWhenTaken(t *testing.T) {
 	}
 }
 
-// TestBatchInTwoRuns: a batch whose job ends in its middle goes on where it was.
+// TestBatchInTwoRuns: a batch whose job is interrupted continues where it was.
 func TestBatchInTwoRuns(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -140,8 +140,8 @@ func TestBatchInTwoRuns(t *testing.T) {
 	}
 }
 
-// TestBatchIsBoundedWhenTaken: a batch whose messages are too much together is refused at once,
-// however small its request is; one message that is too large fails alone.
+// TestBatchIsBoundedWhenTaken: a batch whose messages are too large in total is refused at once,
+// even if its request is small; one message that is too large fails alone.
 func TestBatchIsBoundedWhenTaken(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)

@@ -16,16 +16,16 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// sentBefore is how many rows are looked at for where a message was sent on to before: anybody may
-// have given it the Message-ID of a message to very many.
-const sentBefore = 1000
+// maxForwardRows is how many rows with a Message-ID are examined for earlier forwards: anyone can
+// reuse the Message-ID of a message with very many recipients.
+const maxForwardRows = 1000
 
 func (s *Service) forwardKind() jobs.Kind {
 	return jobs.Kind{Name: outbound.KindForward, Work: s.forward, Timeout: time.Minute}
 }
 
-// forward sends a message on, by a rule only to where its mailbox has not sent it before: it may
-// have come back.
+// forward forwards a message. With Once, it skips recipients to whom the mailbox has forwarded the
+// message before, since it may have come back.
 func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[outbound.ForwardArgs](j)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 		}
 		looked := 0
 		for _, row := range store.OutgoingsByMessageID.Desc(tx, sub.AccountID+sub.MessageID+"\x00", "") {
-			if looked++; looked > sentBefore {
+			if looked++; looked > maxForwardRows {
 				break
 			}
 			if row.MailboxID == sub.MailboxID {
@@ -91,8 +91,8 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 	}, nil
 }
 
-// AskAbout finds out what the policy of a mailbox wants to know of what it sends by itself; nil
-// where there is none. It is no work for a transaction that writes.
+// AskAbout collects the facts that the policy of a mailbox needs about an automatic message; nil if
+// the mailbox has no policy. It must not run in a write transaction, since it may take long.
 func (s *Service) AskAbout(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error) {
 	if mb == nil || mb.SendPolicy.IsDefault() {
 		return nil, nil
@@ -105,9 +105,10 @@ func (s *Service) AskAbout(tx *store.Tx, mb *store.Mailbox, to string, answers b
 	return m, s.rooms.Policies.Reach(tx, m)
 }
 
-// SendByItself queues what a mailbox sends by itself, nil for none, if its policy lets it. What
-// must be approved is held; what is refused is not sent, which the log tells. Where a policy is to
-// be asked and nobody has found out about what, a job does that for a forward; else it is errFacts.
+// SendByItself queues an automatic message of a mailbox (nil: of none), if its policy allows it. A
+// message that needs approval is held; a refused one is logged and dropped. If the policy needs
+// facts that m does not have, a job collects them for a forward; otherwise the error is
+// errNeedFacts.
 func (s *Service) SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByItself) error {
 	held := ""
 	if mb != nil && !mb.SendPolicy.IsDefault() {
@@ -115,13 +116,13 @@ func (s *Service) SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByIts
 		case m.Asked == nil && m.Sub.Forward:
 			return s.rooms.Outbound.PlanForward(tx, m.Sub, outbound.ForwardArgs{To: []string{m.To.Address}, Since: m.Since, Once: m.Once}, time.Time{})
 		case m.Asked == nil:
-			return errFacts
+			return errNeedFacts
 		}
 		m.Asked.Mailbox = mb
 		var err error
 		held, _, err = s.rooms.Policies.Admit(tx, agents.Holder{}, m.Asked)
 		if err != nil {
-			s.Log.Info("a mailbox does not send by itself what its sending policy refuses", "mailbox_id", mb.ID)
+			s.Log.Info("the sending policy of a mailbox refused its automatic message", "mailbox_id", mb.ID)
 			return nil
 		}
 	}
@@ -140,15 +141,14 @@ func (s *Service) SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByIts
 
 const kindHoldByItself = "hold_by_itself"
 
-// holdByItselfArgs is the job of holding a message that a mailbox sends by itself until a person
-// approves it.
+// holdByItselfArgs are the arguments of a job that holds an automatic message for approval.
 type holdByItselfArgs struct {
 	SubmissionID string        `json:"submission_id"`
 	To           outbound.Rcpt `json:"to"`
 }
 
-// holdByItself has a job hold a message, which is read for that, and so not in tx. Until then its
-// submission has no rows.
+// holdByItself queues a job that holds a message, since the message must be read outside of tx.
+// Until then its submission has no rows.
 func (s *Service) holdByItself(tx *store.Tx, m outbound.ByItself) error {
 	m.Sub.ID, m.Sub.CreatedAt, m.Sub.Waiting = tx.NewID("sub"), tx.Now(), 1
 	if err := errors.Join(tx.RefBlob(m.Sub.Blob, m.Sub.ID), store.Submissions.Put(tx, m.Sub)); err != nil {
@@ -180,15 +180,15 @@ func (s *Service) readByItself(ctx context.Context, j *store.Job) (jobs.Writes, 
 		return nil, err
 	}
 	defer blob.Close()
-	content, err := s.makeHeldByItself(ctx, sub, args.To, blob)
+	content, err := s.composeHeldByItself(ctx, sub, args.To, blob)
 	if refused := new(core.SMTPError); errors.As(err, &refused) && refused.Code >= 500 {
-		s.Log.Info("a mailbox does not send by itself what nobody can be shown for approval", "mailbox_id", sub.MailboxID, "error", err)
+		s.Log.Info("an automatic message of a mailbox cannot be shown for approval and is dropped", "mailbox_id", sub.MailboxID, "error", err)
 		return func(tx *store.Tx, _ *store.Job) error { return dropByItself(tx, args.SubmissionID) }, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	jobs.Finally(ctx, func() { s.Store.Release(content.blob) }) // does nothing for what is held
+	jobs.Finally(ctx, func() { s.Store.Release(content.blob) }) // no effect if the message is held
 	return func(tx *store.Tx, _ *store.Job) error {
 		sub, err := store.Submissions.Find(tx, args.SubmissionID)
 		if sub == nil || err != nil {
@@ -198,7 +198,7 @@ func (s *Service) readByItself(ctx context.Context, j *store.Job) (jobs.Writes, 
 		if err != nil {
 			return err
 		}
-		full := mayHold(tx, sub.AccountID) // whoever writes to the mailbox has it hold something
+		full := checkHeldLimit(tx, sub.AccountID) // strangers can cause automatic mail, which must not exceed the limit
 		if full != nil {
 			tx.After(func() {
 				s.Log.Warn(outbound.PastLimit, "kind", "held", "account_id", sub.AccountID, "mailbox_id", sub.MailboxID, "waits", false, "limit", full.Error())
@@ -214,7 +214,7 @@ func (s *Service) readByItself(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}, nil
 }
 
-// dropByItself ends a submission that has no rows.
+// dropByItself deletes a submission that has no rows.
 func dropByItself(tx *store.Tx, id string) error {
 	sub, err := store.Submissions.Find(tx, id)
 	if sub == nil || err != nil {
@@ -223,9 +223,9 @@ func dropByItself(tx *store.Tx, id string) error {
 	return errors.Join(tx.UnrefBlob(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
 }
 
-// makeHeldByItself makes a message again that a mailbox sends by itself. What it passes on becomes
-// its own, since the author's signature does not hold for the new one.
-func (s *Service) makeHeldByItself(ctx context.Context, sub *store.Submission, to outbound.Rcpt, blob msg.Source) (*heldContent, error) {
+// composeHeldByItself composes an automatic message again for approval. The mailbox becomes the
+// author of a forward, since the author's signature does not cover the new message.
+func (s *Service) composeHeldByItself(ctx context.Context, sub *store.Submission, to outbound.Rcpt, blob msg.Source) (*heldContent, error) {
 	w := rewriting{byItself: true}
 	if sub.Forward {
 		var mb *store.Mailbox
@@ -241,5 +241,5 @@ func (s *Service) makeHeldByItself(ctx context.Context, sub *store.Submission, t
 		local, domain, _ := msg.SplitEmail(mb.Email)
 		w.forwarding = msg.Address{Mailbox: local, Host: domain}
 	}
-	return s.makeHeld(ctx, inbox.Envelope{From: sub.Sender}, []outbound.Rcpt{to}, blob, w)
+	return s.composeHeld(ctx, inbox.Envelope{From: sub.Sender}, []outbound.Rcpt{to}, blob, w)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// CancelMessage takes a message that waits back. One that is being delivered at this very moment is
-// cancelled when that has ended, unless it arrived. One that waits for approval is rejected, for
-// all of its recipients.
+// CancelMessage cancels a pending message. If it is being delivered at this moment, it is cancelled
+// after the attempt unless that delivers it. A message that waits for approval is rejected, for all
+// of its recipients.
 func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in outbound.SentMessageIn) (*outbound.SentMessage, error) {
 	rejected, err := s.cancelHeld(ctx, who, in.ID)
 	switch {
@@ -23,8 +23,8 @@ func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in outbound
 	return s.rooms.Outbound.CancelRow(who, in.ID)
 }
 
-// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held.
-// What waits for approval is rejected.
+// CancelMailOfMailbox cancels the pending mail of a deleted mailbox, unless it is held. Mail that
+// waits for approval is rejected.
 func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) error {
 	if err := s.rejectApprovals(ctx, mb.AccountID, outbound.MailboxDeleted, func(a *store.Approval) bool { return a.MailboxID == mb.ID }); err != nil {
 		return err
@@ -40,8 +40,8 @@ func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) er
 	return s.rooms.Outbound.CancelWaiting(ctx, mb.AccountID, outbound.MailboxDeleted, func(o *store.Outgoing) bool { return o.MailboxID == mb.ID && o.HeldAt.IsZero() })
 }
 
-// Hold keeps what a mailbox has waiting from leaving, from this transaction on, until somebody
-// releases it; a job has the rows say so.
+// Hold keeps the pending mail of a mailbox from being sent, from this transaction on, until
+// somebody releases it. A job marks the rows as held.
 func (s *Service) Hold(tx *store.Tx, mb *store.Mailbox) error {
 	if err := store.Holds.Put(tx, &store.Hold{MailboxID: mb.ID, AccountID: mb.AccountID, At: tx.Now(), Until: tx.Now().Add(outbound.HeldFor)}); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (s *Service) Hold(tx *store.Tx, mb *store.Mailbox) error {
 	return err
 }
 
-// CancelMailOf takes back what a domain has waiting, since nothing could sign it any more and the
-// name may soon be another account's.
+// CancelMailOf cancels the pending mail of a deleted domain, since it can no longer be signed and
+// the name may soon belong to another account.
 func (s *Service) CancelMailOf(ctx context.Context, d *store.Domain) error {
 	if err := s.rejectApprovals(ctx, d.AccountID, outbound.DomainDeleted, func(a *store.Approval) bool { return a.DomainID == d.ID }); err != nil {
 		return err

@@ -20,14 +20,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// draftField is the header field of a draft that holds what a message has no place for. Mail
-// clients that change a draft drop it.
+// draftField is the header field of a draft with the options that have no place in a message. Mail
+// clients drop it when they change a draft.
 const draftField = "X-Mailstead-Draft"
 
-// maxDraftOptions bounds the bytes of that field: a header that is longer is not read whole.
+// maxDraftOptions limits the bytes of that field: a longer header is not read completely.
 const maxDraftOptions = 64 << 10
 
-// draftOptions is what a request to send says beside the message.
+// draftOptions are the fields of a request to send that are not part of the message.
 type draftOptions struct {
 	MessageID  string              `json:"message_id,omitempty"`
 	SendAt     *core.Time          `json:"send_at,omitempty"`
@@ -38,7 +38,7 @@ type draftOptions struct {
 	Headers    map[string]string   `json:"headers,omitempty"`
 }
 
-// CreateDraftIn is the request of create_draft: that of send_email, in which nothing is required.
+// CreateDraftIn is the request of create_draft: the fields of send_email, none of them required.
 type CreateDraftIn struct {
 	SendEmailIn `required:"no"`
 }
@@ -55,20 +55,20 @@ type DraftIn struct {
 	UID    string `path:"message_id" example:"17"` // The IMAP UID of the message.
 }
 
-// CreateDraft keeps a message that is being written in the Drafts folder of the mailbox.
+// CreateDraft saves a draft in the Drafts folder of the mailbox.
 func (s *Service) CreateDraft(ctx context.Context, who core.Actor, in CreateDraftIn) (*inbox.InboxMessage, error) {
 	return s.saveDraft(ctx, who, in.SendEmailIn, "")
 }
 
-// UpdateDraft replaces a draft, which gets a new UID.
+// UpdateDraft replaces a draft. The new one has a new UID.
 func (s *Service) UpdateDraft(ctx context.Context, who core.Actor, in UpdateDraftIn) (*inbox.InboxMessage, error) {
 	return s.saveDraft(ctx, who, in.SendEmailIn, in.DraftUID)
 }
 
-// SendDraft sends a draft as send_email does, and deletes it in the transaction that takes the
+// SendDraft sends a draft like send_email, and deletes it in the transaction that accepts the
 // message. A draft that cannot be sent stays.
 func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*EmailQueued, error) {
-	root, blob, words, err := s.rooms.Inbox.OpenDraft(who, in.UserID, in.UID)
+	root, blob, origin, err := s.rooms.Inbox.OpenDraft(who, in.UserID, in.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*E
 	if err != nil {
 		return nil, err
 	}
-	message, err := readDraft(who, in, root, blob, words)
+	message, err := readDraft(who, in, root, blob, origin)
 	read()
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*E
 	})
 }
 
-// saveDraft writes a draft; old is the UID of the one that it replaces, "" for none.
+// saveDraft writes a draft; old is the UID of the draft to replace, or "".
 func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn, old string) (*inbox.InboxMessage, error) {
 	var mb *store.Mailbox
 	var as core.Senders
@@ -115,18 +115,18 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	}
 	_, leave, err := s.workOn(ctx, &in)
 	if e, ours := core.AsError(err); ours && (e.Code == "missing_variable" || e.Code == "validation_error") {
-		in.form = nil // what cannot be filled yet can be saved all the same, and says so when it is sent
+		in.form = nil // a template that cannot be filled yet is saved unfilled; sending reports the error
 		_, leave, err = s.workOn(ctx, &in)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	if in.form != nil { // the draft shows what is sent, whatever becomes of the template
+	if in.form != nil { // the draft shows what will be sent, even if the template changes
 		in.TemplateID, in.Variables = "", nil
 	}
 
-	// Write the message, without the footer, which it gets when it is sent.
+	// Write the message without the footer, which is added when it is sent.
 	in.To = slices.DeleteFunc(in.To, func(text string) bool { return strings.TrimSpace(text) == "" })
 	m, bcc, err := s.startEmail(as, mb, in)
 	if err != nil {
@@ -141,13 +141,13 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	}
 	options, err := json.Marshal(draftOptions{in.MessageID, in.SendAt, in.Tags, in.RequireTLS, in.TemplateID, in.Variables, in.Headers})
 	if err != nil {
-		return nil, fmt.Errorf("write options of draft: %w", err)
+		return nil, fmt.Errorf("encode options of draft: %w", err)
 	}
 	if len(options) > maxDraftOptions {
 		return nil, core.Errorf("payload_too_large", "The variables and headers of a draft can have at most %d KiB together.", maxDraftOptions>>10)
 	}
 	if len(options) > len("{}") {
-		m.Headers = append(m.Headers, msg.Header{Name: draftField, Value: folded(base64.StdEncoding.EncodeToString(options))})
+		m.Headers = append(m.Headers, msg.Header{Name: draftField, Value: foldable(base64.StdEncoding.EncodeToString(options))})
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()
@@ -158,9 +158,9 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
-	defer s.rooms.Inbox.Release(stored) // does nothing for what was filed
+	defer s.rooms.Inbox.Release(stored) // no effect if it was filed
 
-	// File it, and delete the one that it replaces.
+	// File it, and delete the draft that it replaces.
 	var out *inbox.InboxMessage
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)
@@ -172,8 +172,8 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	return out, err
 }
 
-// folded puts spaces into a text, at which a header field can be folded.
-func folded(text string) string {
+// foldable inserts spaces at which a long header field can be folded.
+func foldable(text string) string {
 	const width = 70
 	var b strings.Builder
 	for len(text) > width {
@@ -183,10 +183,10 @@ func folded(text string) string {
 	return b.String() + text
 }
 
-// readDraft makes the request to send a draft, whoever wrote it. What a mail client has changed
-// comes of the message itself.
-func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, words string) (out SendEmailIn, err error) {
-	// What the header has no place for.
+// readDraft makes the request that sends a draft. Changes by a mail client are in the message
+// itself.
+func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, origin string) (out SendEmailIn, err error) {
+	// Read the options in draftField.
 	headers, err := msg.Headers(blob, root)
 	if err != nil {
 		return out, fmt.Errorf("read draft %s of %s: %w", in.UID, in.UserID, err)
@@ -208,10 +208,10 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 		UserID: in.UserID, MessageID: o.MessageID, SendAt: o.SendAt, Tags: o.Tags, RequireTLS: o.RequireTLS, TemplateID: o.TemplateID,
 		Variables: o.Variables, Headers: o.Headers, unfilled: o.TemplateID != "",
 	}
-	out.anew = words == agents.OriginTainted // a person sees the text of it alone
-	if !who.IsPerson() {                     // who has seen it
-		out.foreign = words != agents.OriginOwn && words != agents.OriginProgram
-		out.program = words != agents.OriginOwn
+	out.rewrite = origin == agents.OriginTainted // a person sees only the text of a tainted draft
+	if !who.IsPerson() {                         // a person has seen the draft
+		out.foreign = origin != agents.OriginOwn && origin != agents.OriginProgram
+		out.program = origin != agents.OriginOwn
 	}
 	if e := root.Envelope; e != nil {
 		out.To, out.Cc, out.Bcc, out.ReplyTo = addressTexts(e.To), addressTexts(e.Cc), addressTexts(e.Bcc), addressTexts(e.ReplyTo)
@@ -224,7 +224,7 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 		}
 	}
 
-	// The texts and the files, which are as many bytes as a message may have.
+	// Read the texts and files, up to the maximum size of a message.
 	body, err := msg.ReadRawBody(blob, root, core.MaxContent)
 	if err != nil {
 		return out, fmt.Errorf("read draft %s of %s: %w", in.UID, in.UserID, err)
@@ -233,12 +233,12 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 		return out, core.ContentTooLarge()
 	}
 	out.Text, out.HTML.Text = body.Text, body.HTML
-	if out.unfilled && strings.TrimSpace(out.Text) == "" { // an empty draft has a line
+	if out.unfilled && strings.TrimSpace(out.Text) == "" { // the text of an empty draft is one line
 		out.Text = ""
 	}
 	size := 0
 	for _, a := range msg.Attachments(root) {
-		var coded strings.Builder // what is decoded passes through, and is never there as a whole
+		var coded strings.Builder // the decoded content is streamed, and never in memory as a whole
 		coded.Grow(base64.StdEncoding.EncodedLen(int(min(a.Size, core.MaxContent))))
 		to := base64.NewEncoder(base64.StdEncoding, &coded)
 		n, err := io.Copy(to, io.LimitReader(msg.Open(blob, a.Part), int64(core.MaxContent-size)+1))

@@ -8,15 +8,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// Internals that external tests use.
 
-// SubmitHeld takes a message as Submit does, and holds it for approval.
+// SubmitHeld submits a message like Submit, and holds it for approval.
 func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows []*store.Outgoing, a *store.Approval, err error) {
 	as, err := s.sendersOf(u)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := s.ready(as, sentByLogin(u), in)
+	l, err := s.prepare(as, sentByLogin(u), in)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -26,7 +26,7 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 		return nil, nil, err
 	}
 	defer s.rooms.Inbox.Release(stored)
-	h.Content, err = s.makeHeld(context.Background(), inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
+	h.Content, err = s.composeHeld(context.Background(), inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,32 +17,32 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxNested is how many messages may be inside each other in mail of a tainted sender.
+// maxNested is the maximum depth of messages inside each other in mail of a tainted sender.
 const maxNested = 4
 
-// harmless writes the message of a sender who is tainted, or the draft of one, again, so that it
-// tells nobody anything but those who get it: nothing in it refers to what is elsewhere, no program
-// answers to a third one, and no reader finds another message in it than this one has read. It
-// gives nil for others. The caller closes the spool.
-func (s *Service) harmless(by sentBy, body msg.Source) (*store.Spool, error) {
+// rewriteIfTainted rewrites the message of a tainted sender, or of a tainted draft, so that it
+// reaches only its recipients: nothing in it loads remote content, no program replies to a third
+// address, and every reader sees the same message. It returns nil for other senders. The caller
+// closes the spool.
+func (s *Service) rewriteIfTainted(by sentBy, body msg.Source) (*store.Spool, error) {
 	var taint *store.Taint
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		taint, err = by.holder.Taint(tx)
 		return err
 	})
-	if taint == nil && !by.anew || err != nil {
+	if taint == nil && !by.rewrite || err != nil {
 		return nil, err
 	}
 	m, err := rewriting{now: s.Now()}.message(body, 1)
 	if err != nil {
 		return nil, err
 	}
-	return s.writeAnew(m, unclear())
+	return s.writeRewritten(m, notRewritable())
 }
 
-// writeAnew gives a message that was made again, which the caller closes. The error is bad where
-// its header cannot be written.
-func (s *Service) writeAnew(m *msg.Composer, bad error) (*store.Spool, error) {
+// writeRewritten writes a rewritten message to a spool, which the caller closes. The error is bad
+// if its header cannot be written.
+func (s *Service) writeRewritten(m *msg.Composer, bad error) (*store.Spool, error) {
 	spool := s.Store.NewSpool(core.MaxMessage)
 	if _, err := m.WriteTo(spool); err != nil {
 		switch {
@@ -56,49 +56,50 @@ func (s *Service) writeAnew(m *msg.Composer, bad error) (*store.Spool, error) {
 	return spool, nil
 }
 
-// unclear refuses a message that cannot be written again. It repeats nothing of it.
-func unclear() error {
+// notRewritable returns the error for a message that cannot be rewritten. It quotes nothing of the
+// message.
+func notRewritable() error {
 	return core.OverSMTP(550, "5.6.0", core.Invalid("headers", "invalid", "a sender who has read a stranger's words must send a message whose header and parts are plain"))
 }
 
-// composedFields are those of a message that its parts make.
+// composedFields are the fields that the Composer writes.
 var composedFields = []string{
 	"from", "to", "cc", "bcc", "subject", "date", "message-id", "in-reply-to", "references", "mime-version",
 	"received", "return-path", "dkim-signature", "authentication-results",
 }
 
-// A rewriting says how a message is made again of what it says.
+// A rewriting is how a message is composed again from its content.
 type rewriting struct {
 	now        time.Time
-	toApprove  bool        // nothing is in it that a person is not shown
-	byItself   bool        // a mailbox sends it, and nobody hears of an error
-	forwarding msg.Address // who passes it on, and is its author then; else nobody
+	toApprove  bool        // it is to be approved, and must contain nothing that the person is not shown
+	byItself   bool        // a mailbox sends it automatically, and nobody gets an error
+	forwarding msg.Address // address of the mailbox that forwards it and becomes its author; zero if it is no forward
 }
 
-// unclear refuses a message as the rewriting is for.
-func (w rewriting) unclear() error {
+// notRewritable returns the error for a message that cannot be rewritten for this purpose.
+func (w rewriting) notRewritable() error {
 	if w.toApprove {
 		return unshowable()
 	}
-	return unclear()
+	return notRewritable()
 }
 
-// message reads what a message says and makes it again of that; nested is how many messages it is
-// in, itself included.
+// message parses a message and composes it again. nested is the depth of the message, 1 for the
+// outer one.
 func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	root, err := msg.Scan(msg.Whole(body))
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("rewrite message: %w", err)
 	}
 	headers, err := msg.Headers(body, root)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("rewrite message: %w", err)
 	}
 	e := root.Envelope
 	if e == nil || nested > maxNested {
-		return nil, w.unclear()
+		return nil, w.notRewritable()
 	}
-	if w.toApprove && !w.byItself && nested == 1 && bound(root) {
+	if w.toApprove && !w.byItself && nested == 1 && hasUncomposable(root) {
 		return nil, unshowable()
 	}
 	m := &msg.Composer{Subject: e.Subject, Date: e.Date, MessageID: e.MessageID, References: e.References}
@@ -109,10 +110,10 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	lists := map[string]*[]msg.Address{"from": &from, "to": &m.To, "cc": &m.Cc}
 	for _, h := range headers {
 		name := strings.ToLower(h.Name)
-		if list := lists[name]; list != nil && !namesNobody(h.Value) {
+		if list := lists[name]; list != nil && !hasNoAddress(h.Value) {
 			read, err := msg.ParseAddressList(h.Value)
 			if err != nil {
-				return nil, w.unclear()
+				return nil, w.notRewritable()
 			}
 			*list = append(*list, slices.DeleteFunc(read, msg.Address.IsGroupMarker)...)
 		}
@@ -121,7 +122,7 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 		}
 	}
 	if len(from) != 1 {
-		return nil, w.unclear()
+		return nil, w.notRewritable()
 	}
 	m.From = from[0]
 	if m.Date.IsZero() {
@@ -132,7 +133,7 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	}
 	text, err := msg.ReadRawBody(body, root, core.MaxMessage)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("rewrite message: %w", err)
 	}
 	if w.toApprove {
 		if err := w.show(m, text, headers, nested); err != nil {
@@ -153,20 +154,20 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	return m, nil
 }
 
-// keeps reports whether a field that nothing is made of stays as it came.
+// keeps reports whether a header field that the Composer does not write is copied unchanged.
 func (w rewriting) keeps(name string) bool {
 	return !w.toApprove && !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.DroppedWhileTainted(name)
 }
 
-// file is a file of a message of at most so many bytes.
+// file rewrites one file of a message, of at most left bytes.
 func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested int) (file msg.AttachedFile, err error) {
 	file = msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID}
-	if w.toApprove { // no image that is in the text is left
+	if w.toApprove { // the text refers to no embedded images any more
 		file.ContentID = ""
 	}
 	file.Content, err = io.ReadAll(io.LimitReader(msg.Open(body, a.Part), left+1))
 	if err != nil {
-		return file, fmt.Errorf("read message: %w", err)
+		return file, fmt.Errorf("rewrite message: %w", err)
 	}
 	if int64(len(file.Content)) > left {
 		return file, core.MessageTooLarge(nil)
@@ -180,24 +181,24 @@ func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested i
 		}
 		var out bytes.Buffer
 		if _, err := inner.WriteTo(&out); err != nil {
-			return file, w.unclear()
+			return file, w.notRewritable()
 		}
 		file.Content, file.ContentType = out.Bytes(), "message/rfc822"
-	case kind == "multipart", kind == "message": // which nobody has gone into
-		return file, w.unclear()
+	case kind == "multipart", kind == "message": // a part that the rewriting did not enter
+		return file, w.notRewritable()
 	case isHTML(a) && !w.toApprove:
-		alone := *a.Part // as the only part of a message, and HTML
+		alone := *a.Part // parse it like the only part of an HTML message
 		alone.Type, alone.Subtype, alone.Disposition, alone.Children = "text", "html", "", nil
 		page, err := msg.ReadRawBody(body, &alone, left)
 		if err != nil {
-			return file, fmt.Errorf("read message: %w", err)
+			return file, fmt.Errorf("rewrite message: %w", err)
 		}
 		file.ContentType, file.Content = "text/html; charset=utf-8", []byte(visible.LocalHTML(page.HTML))
 	}
 	return file, nil
 }
 
-// isMessage reports whether programs show a file as a message.
+// isMessage reports whether mail programs show a file as a message.
 func isMessage(a msg.Attachment) bool {
 	return a.ContentType == "message/rfc822" || a.ContentType == "message/global" || strings.EqualFold(path.Ext(a.Filename), ".eml")
 }

@@ -21,9 +21,8 @@ type AnswerInvitationIn struct {
 	Answer    string `json:"answer" required:"true" enum:"accepted|tentative|declined"`
 }
 
-// AnswerInvitation sends the answer to an invitation to its organizer (RFC 5546 section 3.2.3), as
-// the address of the mailbox that is invited. The error is no_invitation where there is nothing to
-// answer.
+// AnswerInvitation sends a reply to an invitation to its organizer (RFC 5546 section 3.2.3), from
+// the invited address of the mailbox. The error is no_invitation if there is nothing to answer.
 func (s *Service) AnswerInvitation(ctx context.Context, who core.Actor, in AnswerInvitationIn) (*EmailQueued, error) {
 	message := inbox.MessageIn{UserID: in.UserID, MessageID: in.MessageID, Folder: in.Folder}
 	i, id, err := s.rooms.Inbox.ReadInvitation(who, message)

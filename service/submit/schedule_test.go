@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestScheduledMessageOfADayAgo: one that was scheduled for long is tried for five days from its
-// time on.
+// TestScheduledMessageOfADayAgo: a message is tried for five days from its scheduled time, not from
+// its submission.
 func TestScheduledMessageOfLongAgo(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	h := (&servicetest.Host{Rcpt: func(string) string { return "450 4.2.1 later" }}).Start(t)
@@ -31,7 +31,7 @@ func TestScheduledMessageOfLongAgo(t *testing.T) {
 	}
 }
 
-// TestEmailDelayed: the first deferral of direct mail is told, then one a day.
+// TestEmailDelayed: the first deferral of direct mail emits an event, then one a day.
 func TestEmailDelayed(t *testing.T) {
 	h := (&servicetest.Host{Rcpt: func(string) string { return "450 4.2.1 later" }}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})
@@ -76,8 +76,8 @@ func TestEmailDelayed(t *testing.T) {
 	}
 }
 
-// TestEventsOfDirectMailAlone: what a relay deferred or took, what stays here and what is captured
-// has neither email.delayed nor email.delivered; tags are in the events that it has.
+// TestEventsOfDirectMailAlone: relayed, local and captured mail has neither email.delayed nor
+// email.delivered; its other events have the tags.
 func TestEventsOfDirectMailAlone(t *testing.T) {
 	h := (&servicetest.Host{Rcpt: func(to string) string {
 		switch {
@@ -115,7 +115,7 @@ func TestEventsOfDirectMailAlone(t *testing.T) {
 	}
 }
 
-// TestLettersAreNoAccountsMail: what the server writes of its own is told to nobody as delivered.
+// TestLettersAreNoAccountsMail: the server's own mail emits no email.delivered.
 func TestLettersAreNoAccountsMail(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})

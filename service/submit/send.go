@@ -25,10 +25,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Texts is a body field that may be one text or a list of them.
+// Texts is a body field that may be one string or a list of strings.
 type Texts []string
 
-// UnmarshalJSON takes both.
+// UnmarshalJSON accepts both.
 func (t *Texts) UnmarshalJSON(data []byte) error {
 	var one string
 	if json.Unmarshal(data, &one) == nil {
@@ -43,16 +43,16 @@ func (t *Texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Forms says which forms it has on the wire.
+// Forms returns an example of each JSON form.
 func (Texts) Forms() []any { return []any{"", []string{}} }
 
-// HTMLText is a body field that is HTML, or true to say that the field `body` is.
+// HTMLText is a body field that is HTML, or true if the field `body` is HTML.
 type HTMLText struct {
 	Text   string
 	OfBody bool
 }
 
-// UnmarshalJSON takes a text or true or false.
+// UnmarshalJSON accepts a string, true or false.
 func (h *HTMLText) UnmarshalJSON(data []byte) error {
 	into := any(&h.OfBody)
 	if len(data) > 0 && data[0] == '"' {
@@ -64,7 +64,7 @@ func (h *HTMLText) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes what was read.
+// MarshalJSON writes the form that was read.
 func (h HTMLText) MarshalJSON() ([]byte, error) {
 	if h.OfBody {
 		return []byte("true"), nil
@@ -72,7 +72,7 @@ func (h HTMLText) MarshalJSON() ([]byte, error) {
 	return json.Marshal(h.Text)
 }
 
-// Forms says which forms it has on the wire.
+// Forms returns an example of each JSON form.
 func (HTMLText) Forms() []any { return []any{"", true} }
 
 // A SendAttachment is a file to be sent.
@@ -104,21 +104,21 @@ type SendEmailIn struct {
 	MessageID   string            `json:"message_id"` // The Message-ID header, with brackets.
 	SendAt      *core.Time        `json:"send_at"`    // When it is sent; at once unless given.
 	Tags        outbound.TagMap   `json:"tags"`
-	RequireTLS  bool              `json:"require_tls"` // It goes only to hosts that prove who they are over TLS and promise to do the same (RFC 8689).
+	RequireTLS  bool              `json:"require_tls"` // It may go only to hosts that authenticate over TLS and promise to require TLS for the next hop (RFC 8689).
 	// The message template that the subject and the text are made of.
 	TemplateID string              `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Variables  templates.Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
 
-	of       *batchOf        // nil: the message is no part of a batch
-	form     *templates.Form // what Variables fill; nil: the texts are those of the request
-	calendar []byte          // an answer to an invitation
-	foreign  bool            // nobody who sends it has written it
-	program  bool            // a program has written it that does not speak for the account, or nobody knows who has
-	anew     bool            // it is the draft of somebody tainted
-	unfilled bool            // it is a draft that does not show its template
+	of       *batchOf        // nil if the message is not part of a batch
+	form     *templates.Form // the template that Variables fill; nil if the request has the texts
+	calendar []byte          // the reply to an invitation
+	foreign  bool            // somebody else than the sender may have written it
+	program  bool            // a program that does not speak for the account wrote it, or its author is unknown
+	rewrite  bool            // it is the draft of a tainted sender
+	unfilled bool            // it is a draft whose template is not filled in
 }
 
-// EmailQueued says that a message is on its way.
+// EmailQueued is the answer to an accepted message.
 type EmailQueued struct {
 	Success    bool            `json:"success"`
 	MessageID  string          `json:"message_id" words:"ours"` // The Message-ID header, with brackets.
@@ -130,10 +130,10 @@ type EmailQueued struct {
 	// How it goes to the recipient: direct, relay, local, capture or simulator.
 	Transport string    `json:"transport" enum:"direct|relay|local|capture|simulator|mixed"`
 	QueuedAt  core.Time `json:"queued_at"`
-	SendAt    core.Time `json:"send_at" rare:"true"` // When it is sent; null for at once.
+	SendAt    core.Time `json:"send_at" rare:"true"` // When it is to be sent; null for at once.
 }
 
-// A SentRecipient is one recipient of a message that was taken.
+// A SentRecipient is one recipient of an accepted message.
 type SentRecipient struct {
 	ID        string `json:"id" words:"ours" example:"msg_01k9a2b3c4d5e6f7g8h9j0k1m2"` // Its row in the sending log.
 	Email     string `json:"email" words:"ours"`
@@ -141,8 +141,8 @@ type SentRecipient struct {
 	Transport string `json:"transport" words:"ours"` // How it goes to the recipient: direct, relay, local, capture or simulator.
 }
 
-// SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message
-// that it answers.
+// SendEmail sends a message from the mailbox, files a copy in its Sent folder, and marks the
+// message that it answers.
 func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn) (*EmailQueued, error) {
 	if in.TemplateID == "" && who.Request != nil && who.Request.Fields != nil && !slices.Contains(who.Request.Fields, "subject") {
 		return nil, core.Invalid("subject", "required", "is required, unless template_id is given")
@@ -150,7 +150,7 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	return s.sendEmail(ctx, who, in, func(tx *store.Tx, out *EmailQueued) error { return once.KeepAnswer(ctx, s.Core, tx, out) })
 }
 
-// sendEmail sends a message; with does more in the transaction that takes it.
+// sendEmail sends a message; with runs in the transaction that accepts it.
 func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn, with func(*store.Tx, *EmailQueued) error) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	var as core.Senders
@@ -181,7 +181,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, core.Invalid("template_id", "changed", "fits now, which it did not when the draft was saved; save the draft again, so that it shows what is sent")
 	}
 
-	// What a batch scheduled for a time that has passed since leaves at once.
+	// A message of a batch whose scheduled time has passed meanwhile is sent at once.
 	taken := s.Now()
 	if in.of != nil {
 		taken = in.of.taken
@@ -198,7 +198,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 
-	// Write the message and check it like one that a mail client submits.
+	// Compose the message and check it like a message submitted by a mail client.
 	message, to, bcc, err := s.composeEmail(as, mb, in)
 	if err != nil {
 		return nil, err
@@ -212,19 +212,19 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if in.of != nil {
 		by.person, by.ownWords = in.of.byPerson, in.of.ownWords
 	}
-	by.ownWords, by.anew = by.ownWords && !in.program, in.anew
-	l, err := s.ready(as, by, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
+	by.ownWords, by.rewrite = by.ownWords && !in.program, in.rewrite
+	l, err := s.prepare(as, by, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
 	if err != nil {
 		return nil, err
 	}
 	defer l.body.Close()
-	l.foreign = in.foreign || in.calendar != nil // an answer to an invitation repeats that
-	l.SMTPUTF8 = l.EightBit                      // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
+	l.foreign = in.foreign || in.calendar != nil // a reply to an invitation quotes it
+	l.SMTPUTF8 = l.EightBit                      // a Composer writes ASCII, except for addresses that need SMTPUTF8
 	stored, err := s.rooms.Inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
 	if err != nil {
 		return nil, err
 	}
-	defer s.rooms.Inbox.Release(stored) // does nothing for what was sent
+	defer s.rooms.Inbox.Release(stored) // no effect if the message was accepted
 	l.Blob, stored.Meta.Bcc, l.blind = stored.Blob, bcc, bcc
 	answered, err := s.rooms.Inbox.FindAnswered(mb, in.InReplyTo)
 	if err != nil {
@@ -238,8 +238,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		l.Bcc = bcc
 	}
 
-	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
-	// transaction.
+	// In one transaction, queue the message, file the copy unless that happens when it is sent, and
+	// keep the answer for the Idempotency-Key.
 	var out *EmailQueued
 	var sent *Submitted
 	u := core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}
@@ -255,7 +255,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		stored.Origin = sent.origin
 		for _, r := range sent.Recipients {
 			out.Recipients = append(out.Recipients, SentRecipient(r))
-			if r.Status == store.OutgoingScheduled || r.Status == store.OutgoingHeld { // of all of them
+			if r.Status == store.OutgoingScheduled || r.Status == store.OutgoingHeld { // the same for all recipients
 				out.Status = r.Status
 			}
 			if out.Transport != "" && out.Transport != r.Transport {
@@ -278,18 +278,18 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	return out, nil
 }
 
-// workOn waits until there is memory for a request, and fills its template. Whoever has done with
-// it calls leave.
+// workOn waits until there is memory for a request, and fills in its template. The caller must call
+// leave afterwards.
 func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.Context, leave func(), err error) {
-	within, leave, err = s.WorkOnLarge(ctx, in.given())
+	within, leave, err = s.WorkOnLarge(ctx, in.requestSize())
 	if err != nil {
 		return nil, nil, err
 	}
-	texts, files, err := in.sizes()
+	texts, files, err := in.estimateSizes()
 	if err == nil && texts > core.MaxContent {
 		err = core.ContentTooLarge()
 	}
-	if made := texts + files; err == nil && made > in.given() { // short values that a template has often
+	if made := texts + files; err == nil && made > in.requestSize() { // a template may repeat short values often
 		leave()
 		within, leave, err = s.WorkOnLarge(ctx, made)
 		if err != nil {
@@ -308,7 +308,7 @@ func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.C
 	return within, leave, nil
 }
 
-// formOf gives the template that a request names.
+// formOf returns the template that a request uses.
 func formOf(tx *store.Tx, accountID string, in *SendEmailIn) (*templates.Form, error) {
 	if in.Subject != "" || in.Text != "" || in.HTML.Text != "" || in.HTML.OfBody || in.Body != "" {
 		return nil, core.Invalid("template_id", "conflict", "cannot be combined with subject, text and html")
@@ -327,8 +327,8 @@ func formOf(tx *store.Tx, accountID string, in *SendEmailIn) (*templates.Form, e
 	return c.Form()
 }
 
-// given is how many bytes of text, of values and of files in base64 a request has.
-func (in *SendEmailIn) given() (size int64) {
+// requestSize returns the size of a request: bytes of text, of values, and of files in base64.
+func (in *SendEmailIn) requestSize() (size int64) {
 	for _, a := range in.Attachments {
 		if a.Content != nil {
 			size += int64(len(*a.Content))
@@ -337,9 +337,9 @@ func (in *SendEmailIn) given() (size int64) {
 	return size + int64(len(in.Text)+len(in.HTML.Text)+len(in.Body)) + in.Variables.Bytes()
 }
 
-// sizes are about how many bytes of text and of files the message of a request will have, before
-// anything is made of it.
-func (in *SendEmailIn) sizes() (texts, files int64, err error) {
+// estimateSizes estimates the bytes of text and of files in the message of a request, before the
+// message is composed.
+func (in *SendEmailIn) estimateSizes() (texts, files int64, err error) {
 	for _, a := range in.Attachments {
 		if a.Content != nil {
 			files += int64(base64.StdEncoding.DecodedLen(len(*a.Content)))
@@ -380,8 +380,8 @@ func writeEmail(m *msg.Composer, to io.Writer) error {
 	return err
 }
 
-// startEmail makes a message of the names and addresses of a request, and gives those who get a
-// blind copy.
+// startEmail starts a message with the addresses and the subject of a request, and returns the
+// blind copy recipients.
 func (s *Service) startEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (m *msg.Composer, bcc []msg.Address, err error) {
 	from, err := as.Author(mb, in.From)
 	if err != nil {
@@ -405,8 +405,8 @@ func (s *Service) startEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn)
 	return m, bcc, nil
 }
 
-// composeEmail makes the message of a request, and says whom it goes to, and who of them gets a
-// blind copy, one a line.
+// composeEmail composes the message of a request. It returns the recipients, and the blind copy
+// recipients, one per line.
 func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (m *msg.Composer, to []outbound.Rcpt, blind string, err error) {
 	m, bcc, err := s.startEmail(as, mb, in)
 	if err != nil {
@@ -414,7 +414,7 @@ func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailI
 	}
 	seen := map[string]bool{}
 	for _, a := range slices.Concat(m.To, m.Cc, bcc) {
-		if email := strings.ToLower(a.Email()); !seen[email] { // everybody once
+		if email := strings.ToLower(a.Email()); !seen[email] { // each recipient once
 			seen[email] = true
 			to = append(to, outbound.Rcpt{Address: a.Email()})
 		}
@@ -431,12 +431,12 @@ func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailI
 	return m, to, strings.Join(addressTexts(bcc), "\n"), setHeader(m, in, core.DomainOfAddress(m.From.Email()), s.rooms.Outbound.ControlFields())
 }
 
-// addressList reads the addresses of a field, each text one or several.
+// addressList parses the addresses of a field. Each text may have several.
 func addressList(field string, texts Texts) ([]msg.Address, error) {
 	var out []msg.Address
 	for _, text := range texts {
 		if strings.TrimSpace(text) == "" && len(texts) == 1 && field != "to" {
-			return nil, nil // an empty text is nobody
+			return nil, nil // an empty text has no address
 		}
 		list, err := msg.ParseAddressList(text)
 		if err != nil {
@@ -459,7 +459,7 @@ func addressTexts(list []msg.Address) (out Texts) {
 	return out
 }
 
-// setContent fills text, HTML and files, and the mailbox's footer below both texts.
+// setContent fills in text, HTML and files, and appends the mailbox's footer to both texts.
 func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
 	m.Text, m.HTML = in.Text, in.HTML.Text
 	switch {
@@ -472,8 +472,8 @@ func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
 		return core.Invalid("body", "conflict", "cannot be combined with text and html")
 	}
 	size := len(m.Text) + len(m.HTML)
-	// Base64 in the standard or the URL alphabet, padded or not, with white space, of which the
-	// decoder skips the ends of lines by itself: most files need no copy.
+	// The content is base64 in the standard or the URL alphabet, with or without padding and white
+	// space. The decoder skips line ends, so that most files need no copy.
 	standard := strings.NewReplacer("-", "+", "_", "/", " ", "", "\t", "")
 	for i, a := range in.Attachments {
 		field := fmt.Sprintf("attachments.%d", i)
@@ -498,7 +498,7 @@ func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
 	return nil
 }
 
-// addFooter puts a footer, which may be text or HTML, below what the message says.
+// addFooter appends a footer, which may be text or HTML, to the message.
 func addFooter(d *msg.Composer, footer string) {
 	if footer == "" {
 		return
@@ -522,8 +522,8 @@ func addFooter(d *msg.Composer, footer string) {
 	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
 }
 
-// serverFields are header fields, and beginnings of such, that say how a message is sent, signed or
-// built, so that a request may not set them.
+// serverFields and serverPrefixes are header fields, and prefixes of them, that say how a message
+// is sent, signed or built. A request must not set them.
 var (
 	serverFields = []string{
 		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
@@ -532,8 +532,8 @@ var (
 	serverPrefixes = []string{"content-", "resent-", "arc-", "dkim-", "authentication-", "received"}
 )
 
-// setHeader fills ids and the request's own header fields, none of which may be a command to a
-// relay.
+// setHeader fills in Message-IDs and the request's own header fields. It refuses fields that begin
+// with a prefix in controls, which relays take as commands.
 func setHeader(m *msg.Composer, in SendEmailIn, domain string, controls []string) error {
 	m.MessageID = msg.NewMessageID(domain)
 	if in.MessageID != "" {

@@ -16,12 +16,12 @@ type sentBy struct {
 	holder    agents.Holder
 	tokenName string
 	via       string
-	person    bool // an owner or admin, who is signed in
+	person    bool // an owner or admin who is signed in
 	ownWords  bool // a person, or a program that speaks for the account
-	anew      bool // somebody tainted wrote it, so that it is made anew whoever sends it
+	rewrite   bool // a tainted sender wrote it, so that it is rewritten whoever sends it
 }
 
-// sentByActor is who sends by the API or MCP.
+// sentByActor returns the sender for a request by the API or MCP.
 func sentByActor(who core.Actor) sentBy {
 	by := sentBy{holder: agents.HolderOf(who), tokenName: who.TokenName, via: store.ApprovalViaAPI}
 	if who.Request != nil && who.Request.Via == core.AuditMCP {
@@ -31,43 +31,44 @@ func sentByActor(who core.Actor) sentBy {
 	return by
 }
 
-// sentByLogin is who sends by SMTP: a person, with the password of a mailbox or with an app
-// password that no policy bounds, or a program.
+// sentByLogin returns the sender for a submission by SMTP. It counts as a person with the password
+// of a mailbox, or with an app password that has no policy; otherwise it is a program.
 func sentByLogin(u core.MailboxUser) sentBy {
 	return sentBy{holder: agents.HolderOfLogin(u), via: store.ApprovalViaSMTP, ownWords: u.OwnWords || u.MailboxID != "" && u.Policy.IsDefault()}
 }
 
-// errFacts says that a policy is to be asked, for which facts about the message are missing.
-var errFacts = errors.New("a sending policy is to be asked")
+// errNeedFacts is returned if a policy applies and the facts about the message are missing.
+var errNeedFacts = errors.New("a sending policy applies, and the facts about the message are missing")
 
-// errReadsOn says that whoever sends has been tainted since the message was written.
-func errReadsOn() error {
+// errTaintedMeanwhile returns the error for a sender that has been tainted since the message was
+// written.
+func errTaintedMeanwhile() error {
 	return core.OverSMTP(451, "4.3.2", core.Errorf("rate_limited", "The sender has read other mail while it sent this. Try again in a moment."))
 }
 
-// errHeld says that a message is to be held, which must be made again for that.
-var errHeld = errors.New("a message is to be held")
+// errNeedContent is returned if a message must be held and its content for approval is missing.
+var errNeedContent = errors.New("the message must be held, and its content for approval is missing")
 
-// admit asks the policies, in the transaction that takes a message. The error is errFacts where
-// facts is nil and a policy is to be asked.
-func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, facts *agents.Message) (held string, tainted bool, err error) {
+// applyPolicies applies the policies, in the transaction that accepts a message. The error is
+// errNeedFacts if a policy applies and facts is nil.
+func (s *Service) applyPolicies(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, facts *agents.Message) (held string, tainted bool, err error) {
 	asks, err := s.rooms.Policies.Asks(tx, mb, l.by.holder)
 	if err != nil || !asks {
 		return "", false, err
 	}
 	if facts == nil {
-		return "", false, errFacts
+		return "", false, errNeedFacts
 	}
 	facts.Mailbox = mb
 	held, tainted, err = s.rooms.Policies.Admit(tx, l.by.holder, facts)
-	if tainted && !l.harmless && err == nil {
-		err = errReadsOn()
+	if tainted && !l.rewritten && err == nil {
+		err = errTaintedMeanwhile()
 	}
 	return held, tainted, err
 }
 
-// factsOf finds out what the policies want to know of a message that a mailbox, or for nil a
-// domain's program, is about to send. Nothing is looked up but in the store.
+// factsOf collects the facts that policies need about a message of a mailbox, or with nil of a
+// domain's program. It reads only the store and the message.
 func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Message, error) {
 	f := &agents.Message{Mailbox: mb, As: append([]string{l.Sender}, l.authors...), To: l.addresses(), ByPerson: l.by.person}
 	root, err := msg.ScanHeader(l.body)
@@ -76,7 +77,7 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Mess
 	}
 	headers, err := msg.Headers(l.body, root)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("read message header: %w", err)
 	}
 	for _, h := range headers {
 		if name := strings.ToLower(h.Name); name == "to" || name == "cc" || agents.Answering(name) {
@@ -86,7 +87,7 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Mess
 	if err := s.Store.View(func(tx *store.Tx) error { return s.rooms.Policies.Reach(tx, f) }); err != nil {
 		return nil, err
 	}
-	if e := root.Envelope; mb != nil && e != nil { // whom it answers
+	if e := root.Envelope; mb != nil && e != nil { // the people of the message that it replies to
 		inReplyTo := ""
 		if len(e.InReplyTo) > 0 {
 			inReplyTo = e.InReplyTo[0]
@@ -96,17 +97,18 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Mess
 	return f, err
 }
 
-// namesNobody reports whether a field of addresses is empty, or has one group without members, such
-// as undisclosed-recipients (RFC 5322 section 3.4).
-func namesNobody(field string) bool {
+// hasNoAddress reports whether an address field is empty or has only one group without members,
+// such as undisclosed-recipients (RFC 5322 section 3.4).
+func hasNoAddress(field string) bool {
 	field = strings.TrimSpace(field)
 	name, members, group := strings.Cut(field, ":")
 	return field == "" || group && strings.TrimSpace(members) == ";" && !strings.ContainsAny(name, "<>@,;\"(")
 }
 
-// addressesIn gives the addresses of a header field in their one form.
+// addressesIn returns the addresses of a header field, normalized. An unreadable address is
+// agents.Unreadable.
 func addressesIn(field string) (out []string) {
-	if namesNobody(field) {
+	if hasNoAddress(field) {
 		return nil
 	}
 	list, err := msg.ParseAddressList(field)
@@ -126,17 +128,18 @@ func addressesIn(field string) (out []string) {
 	return out
 }
 
-// refusesAll says whether whoever is logged in may send nothing.
-func refusesAll(mb *store.Mailbox, u core.MailboxUser) error {
+// checkSendDenied returns an error if a policy denies all sending by the login.
+func checkSendDenied(mb *store.Mailbox, u core.MailboxUser) error {
 	if mb != nil && mb.SendPolicy.Send == store.SendDeny || u.Policy.Send == store.SendDeny {
 		return agents.Denied()
 	}
 	return nil
 }
 
-// allowsUnasked says that neither the policy of a mailbox nor that of a token bounds what it sends,
-// so that it may do what can neither be held nor looked at message by message.
-func allowsUnasked(tx *store.Tx, mb *store.Mailbox, who core.Actor) error {
+// checkUnrestricted returns an error if the policy of the mailbox or of the token restricts
+// sending, or the sender is tainted. It guards actions that can be neither held nor checked for
+// each message.
+func checkUnrestricted(tx *store.Tx, mb *store.Mailbox, who core.Actor) error {
 	if err := agents.CheckUntainted(tx, agents.HolderOf(who)); err != nil {
 		if _, refused := core.AsError(err); refused {
 			return agents.Denied()

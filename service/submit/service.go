@@ -1,15 +1,16 @@
-// Package submit takes messages from those who send them: people and programs by SMTP and by the
-// API, and mailboxes that send by themselves. It says who may send what as whom, has what must be
-// approved wait for a person, and gives the rest to outbound. It does not know how mail leaves.
+// Package submit accepts messages from their senders: from people and programs by SMTP and by the
+// API, and automatic messages of mailboxes. It decides who may send what and as whom, holds
+// messages that need a person's approval, and passes the others to outbound. It does not know how
+// mail leaves.
 //
-// Where things stand:
+// Where things are:
 //   - submit.go: a submission; who may send as whom: envelope and header; limits.
 //   - send.go: send_email. drafts.go, batch.go, invitation.go: other ways to make a message.
-//   - sending_policy.go: what policies are asked. byitself.go: what mailboxes send by themselves.
-//   - approvals.go: messages that wait until a person approves them, and what becomes of those that
-//     nobody does. approve.go: who reads and decides them. shown.go: what a person is shown.
-//     harmless.go: how a message is written again for one who is tainted.
-//   - cancel.go: what is taken back. unsubscribe.go: how a mailbox leaves a list.
+//   - sending_policy.go: how policies are applied. byitself.go: automatic messages of mailboxes.
+//   - approvals.go: messages that wait for a person's approval, and their expiry. approve.go: how
+//     they are read and decided. shown.go: what a person is shown. harmless.go: how a tainted
+//     sender's message is rewritten.
+//   - cancel.go: how pending messages are cancelled. unsubscribe.go: how a mailbox leaves a list.
 package submit
 
 import (
@@ -29,16 +30,16 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Inbox keeps messages in the folders of mailboxes.
+// Inbox files messages in the folders of mailboxes.
 type Inbox interface {
 	Prepare(body store.Body, env inbox.Envelope) (*inbox.StoredMessage, error)
 	Release(d *inbox.StoredMessage)
 	ReadStored(who core.Actor, in inbox.MessageIn) (*msg.Part, *store.Blob, *inbox.SpamVerdict, error)
-	// FindAnswered finds a message that is answered, and PeopleAnswered whom it names.
+	// FindAnswered finds the messages that a reply answers, PeopleAnswered their people.
 	FindAnswered(mb *store.Mailbox, id string) ([]inbox.Answered, error)
 	PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error)
 
-	OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, words string, err error)
+	OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, origin string, err error)
 	FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *inbox.StoredMessage, old string) (*inbox.InboxMessage, error)
 	DeleteDraft(tx *store.Tx, who core.Actor, userID, uid string) error
 
@@ -46,7 +47,7 @@ type Inbox interface {
 	MarkInvitation(tx *store.Tx, who core.Actor, in inbox.MessageIn, answer string) error
 }
 
-// Policies say what programs may send, and what they have read.
+// Policies decide what programs may send, and record what they have read.
 type Policies interface {
 	Asks(tx *store.Tx, mb *store.Mailbox, h agents.Holder) (bool, error)
 	Admit(tx *store.Tx, h agents.Holder, m *agents.Message) (held string, tainted bool, err error)
@@ -54,19 +55,19 @@ type Policies interface {
 	Read(accountID string, h agents.Holder, p *store.Policy, words ...agents.Source) error
 }
 
-// Limits bound how many recipients are written to in a day.
+// Limits limit the number of recipients in a day.
 type Limits interface {
 	MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e *reputation.Envelope, recipient string) error
 	Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, recipients []string) error
 	TellLimit(u core.MailboxUser, refused error) error
 }
 
-// Recipients knows who receives mail here.
+// Recipients finds the destinations of addresses here.
 type Recipients interface {
 	Receiver(tx *store.Tx, address string) (*recipients.Destination, error)
 }
 
-// Queue has the messages that wait to be sent.
+// Queue writes and changes the queue of outgoing messages.
 type Queue interface {
 	Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []outbound.Rcpt) ([]*store.Outgoing, error)
 	RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (outbound.Route, error)
@@ -74,12 +75,12 @@ type Queue interface {
 	CloseRow(tx *store.Tx, row *store.Outgoing, status string) error
 	ShowRow(who core.Actor, id string) (*outbound.SentMessage, error)
 	CancelRow(who core.Actor, id string) (*outbound.SentMessage, error)
-	CancelWaiting(ctx context.Context, accountID, why string, which func(*store.Outgoing) bool) error
+	CancelWaiting(ctx context.Context, accountID, why string, matches func(*store.Outgoing) bool) error
 	ControlFields() []string
 	FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error
 }
 
-// Outbound has the queue, sends what programs of ours start, and writes delivery reports.
+// Outbound has the queue, sends automatic mail, and writes delivery reports.
 type Outbound interface {
 	Queue
 	SendAutomatic(tx *store.Tx, m outbound.AutomaticMail) error
@@ -89,12 +90,12 @@ type Outbound interface {
 	QueueReport(tx *store.Tx, accountID, domainID, to string, report *inbox.StoredMessage) error
 }
 
-// Events tells webhooks and the dashboard what has happened.
+// Events emits events for webhooks and the dashboard.
 type Events interface {
 	Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error)
 }
 
-// Rooms are those that submission needs.
+// Rooms are the services that submission uses.
 type Rooms struct {
 	Events     Events
 	Inbox      Inbox
@@ -104,16 +105,16 @@ type Rooms struct {
 	Outbound   Outbound
 }
 
-// A Service holds what submission needs.
+// A Service accepts messages to send.
 type Service struct {
 	*core.Core
 	rooms Rooms
 }
 
-// New puts the room together.
+// New makes the Service.
 func New(c *core.Core, r Rooms) *Service { return &Service{Core: c, rooms: r} }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the kinds of jobs of this package.
 func (s *Service) Kinds() []jobs.Kind {
 	return append(slices.Concat(s.approvalKinds(), []jobs.Kind{s.holdByItselfKind(), s.forwardKind()}), s.WhileActive(s.batchKind()))
 }

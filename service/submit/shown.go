@@ -18,10 +18,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A heldContent is the message that a person is to approve, made again of what they are shown
-// before the transaction that holds it.
+// A heldContent is the message that a person is to approve, composed of what they are shown. It is
+// made before the transaction that holds it.
 type heldContent struct {
-	to, cc, bcc []string // each recipient of the envelope in one of them
+	to, cc, bcc []string // each recipient of the envelope is in one of the lists
 	preview     string
 	size        int64
 	hash        string
@@ -29,11 +29,12 @@ type heldContent struct {
 	blob               store.BlobRef
 	messageID, subject string
 	eightBit           bool // an address needs SMTPUTF8
-	starts             bool // a conversation
+	starts             bool // the message starts a thread
 }
 
-// makeHeld makes a message that is to be held again, and appends it: the caller releases its blob.
-func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.Rcpt, stored msg.Source, w rewriting) (*heldContent, error) {
+// composeHeld composes the message that is to be held, and appends it to a segment. The caller
+// releases its blob.
+func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbound.Rcpt, stored msg.Source, w rewriting) (*heldContent, error) {
 	_, leave, err := s.WorkOnLarge(ctx, stored.Size())
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.
 	if err != nil {
 		return nil, err
 	}
-	spool, err := s.writeAnew(m, unshowable())
+	spool, err := s.writeRewritten(m, unshowable())
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.
 	}
 	envelope, err := json.Marshal(e)
 	if err != nil {
-		return nil, fmt.Errorf("write envelope: %w", err)
+		return nil, fmt.Errorf("encode envelope: %w", err)
 	}
 	h.blob, err = s.Store.Append(envelope, spool)
 	if err != nil {
@@ -83,17 +84,17 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.
 	return h, nil
 }
 
-// unshowable refuses a message of which a person cannot be shown all that it says. It repeats
-// nothing of it.
+// unshowable returns the error for a message that a person cannot be shown completely. It quotes
+// nothing of the message.
 func unshowable() error {
 	return core.OverSMTP(550, "5.7.1", core.Errorf("sending_not_allowed",
 		"A message that waits for approval is made anew of what a person is shown, and this one cannot be: it is signed, encrypted, a report or an answer to an invitation, "+
 			"or has several authors, a group of addresses, an address with invisible characters, or a damaged message in it. Send text, HTML and files, or have a person send it."))
 }
 
-// bound reports whether a message has a part that is lost or means nothing where the message is
-// made again: a signature, what is encrypted, a report to programs, an entry for a calendar.
-func bound(root *msg.Part) bool {
+// hasUncomposable reports whether a message has a part that would be lost or invalid in a composed
+// message: a signature, encrypted content, a machine-readable report, a calendar entry.
+func hasUncomposable(root *msg.Part) bool {
 	files := msg.Attachments(root)
 	var look func(p *msg.Part) bool
 	look = func(p *msg.Part) bool {
@@ -108,15 +109,15 @@ func bound(root *msg.Part) bool {
 	return look(root)
 }
 
-// show fills a message with what a person is shown of another one's text and header.
+// show fills a message with the text and header that a person is shown.
 func (w rewriting) show(m *msg.Composer, text msg.Body, headers []msg.Header, nested int) error {
 	if nested == 1 {
 		m.Date = w.now
-		if w.forwarding.Mailbox != "" { // its words, in a message of ours that we sign
+		if w.forwarding.Mailbox != "" { // the author's address moves into the name: we sign the message
 			w.forwarding.Name = strings.TrimSpace(m.From.Name + " " + strings.ReplaceAll(m.From.Email(), "@", " at "))
 			m.From = w.forwarding
 		}
-		m.Headers = automatic(headers)
+		m.Headers = autoSubmittedField(headers)
 	}
 	m.MessageID = msg.NewMessageID(core.DomainOfAddress(m.From.Email()))
 	m.Subject = visible.Line(m.Subject)
@@ -137,9 +138,9 @@ func (w rewriting) show(m *msg.Composer, text msg.Body, headers []msg.Header, ne
 	return nil
 }
 
-// automatic is the field that says that a program wrote a message, which keeps other programs from
-// answering it (RFC 3834 section 5).
-func automatic(headers []msg.Header) []msg.Header {
+// autoSubmittedField returns the field that marks a message as automatic, which keeps other
+// programs from answering it (RFC 3834 section 5); nil if it has none.
+func autoSubmittedField(headers []msg.Header) []msg.Header {
 	for _, h := range headers {
 		value := strings.ToLower(strings.TrimSpace(h.Value))
 		if strings.EqualFold(h.Name, "Auto-Submitted") && (value == "auto-generated" || value == "auto-replied") {
@@ -149,15 +150,16 @@ func automatic(headers []msg.Header) []msg.Header {
 	return nil
 }
 
-// A heldFile is one that a held message lists: one of its own, or of a message in it.
+// A heldFile is a file of a held message, or of a message inside it.
 type heldFile struct {
 	ApprovalAttachment
 	body io.ReaderAt
 	part *msg.Part
-	of   *msg.Part // the whole message, where the file is one
+	of   *msg.Part // the parsed message, if the file is a message
 }
 
-// filesOf lists the files of a held message, those in messages in it under the names of these.
+// filesOf lists the files of a held message. The names of files in an inner message begin with that
+// message's name.
 func filesOf(body msg.Source, root *msg.Part, under string, nested int) (out []heldFile, err error) {
 	for _, a := range msg.Attachments(root) {
 		f := heldFile{ApprovalAttachment: ApprovalAttachment{under + a.Filename, a.ContentType, a.Size}, body: body, part: a.Part}
@@ -167,12 +169,12 @@ func filesOf(body msg.Source, root *msg.Part, under string, nested int) (out []h
 		}
 		text, err := io.ReadAll(msg.Open(body, a.Part))
 		if err != nil {
-			return nil, fmt.Errorf("read message: %w", err)
+			return nil, fmt.Errorf("read message in attachment: %w", err)
 		}
 		inner := bytes.NewReader(text)
 		f.of, err = msg.Scan(bytes.NewReader(text))
 		if err != nil {
-			return nil, fmt.Errorf("read message: %w", err)
+			return nil, fmt.Errorf("read message in attachment: %w", err)
 		}
 		f.body, f.Size = inner, int64(len(text))
 		within, err := filesOf(inner, f.of, f.Filename+"/", nested+1)
@@ -184,7 +186,7 @@ func filesOf(body msg.Source, root *msg.Part, under string, nested int) (out []h
 	return out, nil
 }
 
-// text is all that a file says, nil if it is no text.
+// text returns the text of a file; nil if it is no text.
 func (f *heldFile) text(content []byte) ([]byte, error) {
 	switch {
 	case f.of != nil:
@@ -195,8 +197,7 @@ func (f *heldFile) text(content []byte) ([]byte, error) {
 	return content, nil
 }
 
-// messageText is the header and the text of a message in a held one. Its files are listed beside
-// it.
+// messageText returns the header and the text of an inner message. Its files are listed separately.
 func (f *heldFile) messageText() ([]byte, error) {
 	headers, err := msg.Headers(f.body, f.of)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// hidden is what a program wants to send past the person who approves.
+// hidden is a text that a program tries to send without the approver seeing it.
 const hidden = "qx7secret"
 
 const (
@@ -34,7 +34,7 @@ func partsOf(kind string, parts ...string) string {
 
 func inBase64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// What becomes of the words that were hidden: gone, they are not sent; shown, the person sees them.
+// The two allowed results for a hidden text: gone, it is not sent; shown, the approver sees it.
 const (
 	gone    = "gone"
 	seen    = "seen"
@@ -107,7 +107,8 @@ var waysToHide = []struct{ name, becomes, message string }{
 	{"messages deep in one another", refused, partsOf("mixed", visible, strings.Repeat("Content-Type: message/rfc822\r\n\r\nFrom: a@x.test\r\n", 8)+"\r\nqx7secret")},
 }
 
-// decodedAll is all that a message says in any place and any encoding that a Composer writes.
+// decodedAll returns all texts of a message, decoded from every part and encoding that a Composer
+// writes.
 func decodedAll(t *testing.T, raw []byte) string {
 	t.Helper()
 	out := string(raw)
@@ -129,7 +130,7 @@ func decodedAll(t *testing.T, raw []byte) string {
 			t.Fatal(err)
 		}
 		out += "\n" + string(text)
-		if bytes.HasPrefix(text, []byte("Date: ")) { // a message, which is encoded as a file
+		if bytes.HasPrefix(text, []byte("Date: ")) { // an attached message, which is encoded like a file
 			out += "\n" + decodedAll(t, text)
 		}
 		for _, c := range p.Children {
@@ -142,7 +143,8 @@ func decodedAll(t *testing.T, raw []byte) string {
 
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// showing is all that a person is shown of a held message, and the bytes that would be sent.
+// showing returns everything that a person is shown of a held message, and the bytes that would be
+// sent.
 func (f *approvals) showing(id string) (words string, raw []byte) {
 	f.T.Helper()
 	in := submit.ApprovalIn{ApprovalID: id}
@@ -205,8 +207,8 @@ func (f *approvals) submit(text string, change func(*submit.Submission)) (*submi
 	return f.Svc.Submit.Submit(f.T.Context(), core.MailboxUser{AccountID: f.ann.AccountID, MailboxID: f.ann.ID, Email: f.ann.Email}, in)
 }
 
-// TestWhatIsSentIsShown: a program has many ways to put words into a message that the person who
-// approves it does not see. They see them, or these are not sent.
+// TestWhatIsSentIsShown: a program has many ways to put text into a message that the approver does
+// not see. Each such text is either shown or not sent.
 func TestWhatIsSentIsShown(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.askFirst()
@@ -243,7 +245,8 @@ func TestWhatIsSentIsShown(t *testing.T) {
 	}
 }
 
-// TestEnvelopeOfAHeldMessageSaysNothing that its sender chose, but who gets it.
+// TestEnvelopeOfAHeldMessageSaysNothing: the envelope has no text that the sender chose, except the
+// recipients.
 func TestEnvelopeOfAHeldMessageSaysNothing(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.askFirst()
@@ -277,7 +280,7 @@ func TestEnvelopeOfAHeldMessageSaysNothing(t *testing.T) {
 }
 
 // TestMessageByAPIIsShownToo: it has no Reply-To and no fields of its own, and its copy in Sent is
-// what was approved.
+// the approved message.
 func TestMessageByAPIIsShownToo(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.askFirst()
@@ -302,8 +305,8 @@ func TestMessageByAPIIsShownToo(t *testing.T) {
 	}
 }
 
-// TestForwardIsMadeAnewToo: what a mailbox passes on of itself is its own message, signed by its
-// domain, since the author's signature does not hold for what was made again.
+// TestForwardIsMadeAnewToo: a forward becomes a message of the mailbox itself, signed by its
+// domain, since the author's signature does not cover the composed message.
 func TestForwardIsMadeAnewToo(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Update(func(tx *store.Tx) error {
@@ -333,7 +336,7 @@ func TestForwardIsMadeAnewToo(t *testing.T) {
 		t.Errorf("sent: %+v", sent)
 	}
 
-	// One that cannot be shown is not sent, and nothing of it stays.
+	// A forward that cannot be shown is not sent, and nothing of it is kept.
 	deep := "From: Pat <pat@away.test>\r\nTo: ann@example.test\r\nSubject: on\r\n" + strings.Repeat("Content-Type: message/rfc822\r\n\r\nFrom: a@x.test\r\n", 8) + "\r\nx\r\n"
 	if err := f.ComeIn(netip.MustParseAddr("192.0.2.1"), "pat@away.test", "ann@example.test", deep); err != nil {
 		t.Fatal(err)

@@ -24,30 +24,29 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds of one submission.
+// Limits of one submission.
 const (
 	maxRecipients    = 1000
 	maxAPIRecipients = 50
 )
 
-// A Submission is a message that a mailbox sends, with its envelope.
+// A Submission is a message to send, with its envelope.
 type Submission struct {
-	From       string // reverse path
+	From       string // envelope sender
 	To         []outbound.Rcpt
 	Body       *store.Spool // as the client sent it; the caller closes it
-	Trace      []byte       // whole header fields that go on top, such as Received
+	Trace      []byte       // complete header fields that go on top, such as Received
 	EnvelopeID string       // ENVID, decoded
 	Ret        string       // FULL, HDRS or ""
-	SMTPUTF8   bool         // its header may go out in UTF-8; else it is encoded
+	SMTPUTF8   bool         // the header may be sent in UTF-8; otherwise it is encoded
 	RequireTLS bool         // RFC 8689
 	SendAt     time.Time    // zero: at once
 	Tags       []store.Tag
 }
 
-// MaySendTo says whether a mailbox may name a recipient, and adds it to the envelope if so. If not,
-// the error is an SMTPError: 550 5.1.1 for an address here that nobody has, 550
-// 5.7.1 for one that takes reports alone, 452 4.5.3 for one that goes past the limits of a day.
-// What else may keep a message from its recipient its sender is told later.
+// MaySendTo adds a recipient to the envelope if the mailbox may send to it. If not, the error is an
+// SMTPError: 550 5.1.1 for an unknown address here, 550 5.7.1 for an address that accepts only
+// reports, 452 4.5.3 above a daily limit. Other reasons are reported to the sender later.
 func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation.Envelope, address string) error {
 	email, err := msg.NormalizeEmail(address)
 	if err != nil {
@@ -83,36 +82,36 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 		return s.rooms.Limits.MayAdd(tx, mb, d, e, email)
 	})
 	if err != nil {
-		err = s.tellLimit(u, err)
+		err = s.notifyLimit(u, err)
 	}
 	return core.OverStore(err)
 }
 
-// tellLimit gives back an error, and notifies the owner of it if it is about a limit of the day.
-func (s *Service) tellLimit(u core.MailboxUser, refused error) error {
+// notifyLimit returns refused, and notifies the owner if it is about a daily limit.
+func (s *Service) notifyLimit(u core.MailboxUser, refused error) error {
 	if err := s.rooms.Limits.TellLimit(u, refused); err != nil {
-		s.Log.Error("tell of a limit", "sender", u.Email, "error", err)
+		s.Log.Error("notify about a sending limit", "sender", u.Email, "error", err)
 	}
 	return refused
 }
 
-// MaySend says whether a mailbox may send now. If not, the error is an SMTPError: 452 4.7.1 where
-// sending is paused, 550 5.7.1 where a sending policy lets nothing be sent.
+// MaySend checks whether a mailbox may send now. If not, the error is an SMTPError: 452 4.7.1 if
+// sending is paused, 550 5.7.1 if a sending policy denies all sending.
 func (s *Service) MaySend(_ context.Context, u core.MailboxUser) error {
 	return core.OverStore(s.Store.View(func(tx *store.Tx) error {
 		mb, d, err := senderOf(tx, u)
 		if err != nil {
 			return err
 		}
-		if err := refusesAll(mb, u); err != nil {
+		if err := checkSendDenied(mb, u); err != nil {
 			return err
 		}
 		return reputation.PausedError(mb, d)
 	}))
 }
 
-// senderOf gives the mailbox and the domain of whoever is logged in to send; who sends for a domain
-// has no mailbox, which is nil then. Others share both.
+// senderOf returns the mailbox and the domain of a login; a login for a domain has no mailbox,
+// which is then nil. Both are shared and must not be changed.
 func senderOf(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, error) {
 	if u.MailboxID == "" {
 		d, err := core.OpenDomain(tx, u)
@@ -126,18 +125,18 @@ func senderOf(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, 
 	return mb, d, err
 }
 
-// Submitted says what became of a submission.
+// Submitted is the result of an accepted submission.
 type Submitted struct {
 	ID         string
 	MessageID  string // with brackets
-	ApprovalID string // it is held for; "": it need not be approved
+	ApprovalID string // the approval that it waits for; "" if it needs none
 	QueuedAt   time.Time
 	Recipients []SubmittedRcpt
 
-	origin string // of its copy, see store.Facts
+	origin string // of its Sent copy, see store.Facts
 }
 
-// A SubmittedRcpt is one recipient of a submission that was taken.
+// A SubmittedRcpt is one recipient of an accepted submission.
 type SubmittedRcpt struct {
 	ID        string // of its row in the sending log
 	Email     string
@@ -145,11 +144,10 @@ type SubmittedRcpt struct {
 	Transport string // direct, relay, local, capture, simulator
 }
 
-// Submit takes a message from the user of a mailbox and puts it into the queue, one job for each
-// recipient. When it returns, message and jobs are on disk. Errors are SMTPErrors, with the API's
-// Error behind them: 550 5.7.1 for a sender that is not the mailbox, 550 5.6.0 for one that
-// programs read differently, 452 4.5.3 past 1 000 recipients and past the limits of a day, 552
-// 5.3.4 for the size.
+// Submit accepts a message from a login and queues it, with one job for each recipient. When it
+// returns, message and jobs are on disk. Errors are SMTPErrors that wrap the API's Error: 550 5.7.1
+// for a sender that is not the mailbox's, 550 5.6.0 for one that programs read differently, 452
+// 4.5.3 above 1 000 recipients and above a daily limit, 552 5.3.4 for the size.
 func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
 		return nil, core.SMTPErrorf(452, "4.5.3", "A message can have at most %d recipients.", maxRecipients)
@@ -161,14 +159,14 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.ready(as, sentByLogin(u), in)
+	l, err := s.prepare(as, sentByLogin(u), in)
 	if err != nil {
 		return nil, err
 	}
 	defer l.body.Close()
 	envelope, err := json.Marshal(inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
-		return nil, fmt.Errorf("write envelope: %w", err)
+		return nil, fmt.Errorf("encode envelope: %w", err)
 	}
 	killpoint.At("submit.append")
 	l.Blob, err = s.Store.Append(envelope, l.body)
@@ -187,7 +185,7 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	return out, nil
 }
 
-// sendersOf gives the addresses that whoever is logged in may send as.
+// sendersOf returns the addresses that a login may send as.
 func (s *Service) sendersOf(u core.MailboxUser) (as core.Senders, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, d, err := senderOf(tx, u)
@@ -201,17 +199,17 @@ func (s *Service) sendersOf(u core.MailboxUser) (as core.Senders, err error) {
 	return as, err
 }
 
-// A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF
-// line ends. Who sends it is known when it is taken.
+// A checkedSubmission is ready to be sent: validated, complete and with CRLF line ends. Its
+// account, mailbox and domain are set when it is accepted.
 type checkedSubmission struct {
 	store.Submission
-	authors  []string // in From
-	to       []outbound.Rcpt
-	body     *store.Spool
-	by       sentBy
-	foreign  bool   // it may repeat the words of somebody else
-	harmless bool   // it has lost what a tainted sender's mail loses
-	blind    string // who gets a blind copy, which its copy shows if that comes later
+	authors   []string // addresses in From
+	to        []outbound.Rcpt
+	body      *store.Spool
+	by        sentBy
+	foreign   bool   // it may contain the words of somebody else
+	rewritten bool   // by rewriteIfTainted
+	blind     string // blind copy recipients, for a Sent copy that is filed later
 }
 
 func (l *checkedSubmission) addresses() []string {
@@ -222,25 +220,25 @@ func (l *checkedSubmission) addresses() []string {
 	return out
 }
 
-// ready checks who sends to whom and writes the message as it will go out.
-func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubmission, error) {
-	harmless, err := s.harmless(by, in.Body)
+// prepare validates sender and recipients, and writes the message as it will be sent.
+func (s *Service) prepare(as core.Senders, by sentBy, in Submission) (*checkedSubmission, error) {
+	rewritten, err := s.rewriteIfTainted(by, in.Body)
 	if err != nil {
 		return nil, err
 	}
 	l := &checkedSubmission{by: by, Submission: store.Submission{
 		EnvelopeID: in.EnvelopeID, Ret: in.Ret, SMTPUTF8: in.SMTPUTF8, RequireTLS: in.RequireTLS, SendAt: in.SendAt, Tags: in.Tags,
 	}}
-	if harmless != nil {
-		defer harmless.Close()
-		in.Body, l.harmless = harmless, true
+	if rewritten != nil {
+		defer rewritten.Close()
+		in.Body, l.rewritten = rewritten, true
 	}
 	l.Sender, err = as.Own(in.From)
 	if err != nil {
 		return nil, err
 	}
 
-	// Each recipient once, with what its first mention says.
+	// Each recipient once, with the options of its first occurrence.
 	seen := make(map[string]bool, len(in.To))
 	for _, r := range in.To {
 		email, err := msg.NormalizeEmail(r.Address)
@@ -279,7 +277,7 @@ func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubm
 	return l, nil
 }
 
-// checkEncoded makes sure that a header which was encoded names the authors that it named before.
+// checkEncoded checks that a header still has the same authors after it was encoded.
 func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
 	if l.SMTPUTF8 || !slices.ContainsFunc(before.text, func(b byte) bool { return b >= 0x80 }) {
 		return nil
@@ -290,7 +288,7 @@ func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
 	}
 	text, err := msg.HeaderFields(l.body, root, nil, true)
 	if err != nil {
-		return fmt.Errorf("read message: %w", err)
+		return fmt.Errorf("parse message: %w", err)
 	}
 	authors, err := ownAuthors(as, text)
 	if err == nil && !slices.Equal(authors, before.authors) {
@@ -299,21 +297,21 @@ func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
 	return err
 }
 
-// privateFields are never passed on: blind copies, and what only a final delivery writes.
+// privateFields are removed: blind copies, and the field that only a final delivery writes.
 var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
 
-// A header is the one that a message goes out with.
+// A header is the header with which a message is sent.
 type header struct {
 	text      []byte
 	messageID string
-	authors   []string // in From, in their one form
-	starts    bool     // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
+	authors   []string // in From, normalized
+	starts    bool     // it starts a thread: it is no reply, not automatic, and has no List-Unsubscribe of its own
 
 	tlsOptional bool // TLS-Required: No (RFC 8689 section 5)
 }
 
-// completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8
-// want of it.
+// completeHeader checks the author and returns the header with the fields that RFC 5322 and RFC
+// 6409 section 8 require.
 func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders) (header, error) {
 	fields, err := msg.Headers(in.Body, root)
 	if err != nil {
@@ -336,7 +334,7 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders)
 	}
 	drop := privateFields
 	if root.Envelope.MessageID == "" {
-		drop = append([]string{"Message-ID"}, drop...) // one that is there and holds no id
+		drop = append([]string{"Message-ID"}, drop...) // the field is there but has no ID
 	}
 	kept, err := msg.HeaderFields(in.Body, root, drop, true)
 	if err != nil {
@@ -351,11 +349,11 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders)
 	return h, err
 }
 
-// ownAuthors gives the authors of a header. It refuses one that names anybody as author or sender
-// but those whom the sender may send as, or that some program could read so: each address of From,
-// Sender, Resent-From and Resent-Sender must be one of them. It looks at the lines as they go out.
+// ownAuthors returns the authors of a header, as programs read its lines once they are sent. It
+// refuses a header if an address in From, Sender, Resent-From or Resent-Sender, by any program's
+// reading, is not one that the sender may use.
 func ownAuthors(as core.Senders, text []byte) (emails []string, err error) {
-	var lines bytes.Buffer // takes everything, so there is no error to see
+	var lines bytes.Buffer // writes to it cannot fail
 	w := msg.NormalizeLines(&lines)
 	_, _ = w.Write(text)
 	_ = w.Close()
@@ -381,11 +379,10 @@ func ownAuthors(as core.Senders, text []byte) (emails []string, err error) {
 	return emails, nil
 }
 
-// write puts header and body into a spool of the submission's own, with CRLF at the end of every
-// line.
+// write writes header and body into l.body, with CRLF at the end of every line.
 func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error {
 	l.body = s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
-	watch := &wireLook{w: l.body}
+	watch := &wireCheck{w: l.body}
 	lines := msg.NormalizeLines(watch)
 	_, err := lines.Write(head)
 	if err == nil {
@@ -409,17 +406,17 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 	return nil
 }
 
-// recode has the submission hold ASCII in lines that every host takes, as far as its parts may be
-// encoded, before it is signed: no host on the way has to do it then, which would break the
-// signature (RFC 6152 section 3). Without SMTPUTF8 its header becomes ASCII too, or it is refused.
+// recode encodes the parts of the submission as ASCII with short lines where possible, before it is
+// signed: a host on the way that had to do it would break the signature (RFC 6152 section 3).
+// Without SMTPUTF8 the header is encoded too; if that is impossible, the message is refused.
 func (s *Service) recode(l *checkedSubmission) error {
 	root, err := msg.Scan(l.body.Reader())
 	if err != nil {
-		return fmt.Errorf("read message: %w", err)
+		return fmt.Errorf("parse message: %w", err)
 	}
 	c, err := msg.NewRecoder(l.body, root, msg.RecodeOptions{EncodeHeaders: !l.SMTPUTF8})
 	if err != nil {
-		return fmt.Errorf("read message: %w", err)
+		return fmt.Errorf("parse message: %w", err)
 	}
 	if err := c.HeaderFault(); err != nil {
 		text := strings.TrimPrefix(err.Error(), msg.ErrHeader.Error()+": ")
@@ -429,7 +426,7 @@ func (s *Service) recode(l *checkedSubmission) error {
 		return nil
 	}
 	body := s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
-	watch := &wireLook{w: body}
+	watch := &wireCheck{w: body}
 	if _, err := c.WriteTo(watch); err != nil {
 		return errors.Join(fmt.Errorf("write message: %w", err), body.Close())
 	}
@@ -438,15 +435,15 @@ func (s *Service) recode(l *checkedSubmission) error {
 	return nil
 }
 
-// wireLook notes what passes that a host without 8BITMIME cannot take: bytes beyond ASCII, and
-// lines that are too long for SMTP (RFC 5321 section 4.5.3.1.6).
-type wireLook struct {
+// wireCheck records whether the bytes written through it need 8BITMIME: bytes beyond ASCII, and
+// lines too long for SMTP (RFC 5321 section 4.5.3.1.6).
+type wireCheck struct {
 	w          io.Writer
 	high, long bool
 	line       int
 }
 
-func (l *wireLook) Write(p []byte) (int, error) {
+func (l *wireCheck) Write(p []byte) (int, error) {
 	for _, b := range p {
 		if l.line++; b == '\n' {
 			l.line = 0
@@ -456,25 +453,25 @@ func (l *wireLook) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-const maxWireLine = 999 // with the CR
+const maxWireLine = 999 // including the CR
 
-// A ruling is what is decided about a submission in the transaction that takes it.
+// A ruling is the decision about a submission in the transaction that accepts it.
 type ruling struct {
-	mailbox *store.Mailbox // that sends it; nil: a domain's program does
-	from    *store.Domain  // of the mailbox or the program
-	tainted bool           // whoever sends it has read a stranger's words
-	held    string         // why a person must approve it; "": nobody need
-	content *heldContent   // that the person is shown
+	mailbox *store.Mailbox // the sending mailbox; nil for a domain's program
+	from    *store.Domain  // domain of the mailbox or the program
+	tainted bool           // the sender has read a stranger's words
+	held    string         // why a person must approve it; "" if it needs no approval
+	content *heldContent   // the content that the person is shown
 }
 
-// withRuling has take write all about a submission whose bytes are appended, in one transaction. It
-// looks first whether this sender may send this now. What the policies want to know for that, and
-// what a person is to be shown, is made outside of a transaction, which then begins again. If that
-// fails the bytes are given up.
+// withRuling calls take to write a submission whose bytes are appended, in one transaction, after
+// it has checked that the sender may send it now. Facts for the policies and the content for an
+// approval are made outside the transaction, which then starts again. If it fails, the bytes are
+// released.
 func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checkedSubmission, take func(*store.Tx, ruling) error) error {
-	defer s.Store.Release(l.Blob) // does nothing where it is referred to
-	var facts *agents.Message     // nil: no policy has asked for them
-	var content *heldContent      // nil: no policy has wanted it
+	defer s.Store.Release(l.Blob) // no effect if the blob is referenced
+	var facts *agents.Message     // nil until a policy needs them
+	var content *heldContent      // nil until a policy requires approval
 	defer func() {
 		if content != nil {
 			s.Store.Release(content.blob)
@@ -487,9 +484,9 @@ func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checked
 			if err != nil {
 				return err
 			}
-			held, tainted, err := s.admit(tx, mb, l, facts)
+			held, tainted, err := s.applyPolicies(tx, mb, l, facts)
 			if err == nil && held != "" && content == nil {
-				err = errHeld
+				err = errNeedContent
 			}
 			if err != nil {
 				return err
@@ -499,7 +496,7 @@ func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checked
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, errFacts) && facts == nil:
+		case errors.Is(err, errNeedFacts) && facts == nil:
 			var mb *store.Mailbox
 			err = s.Store.View(func(tx *store.Tx) (err error) {
 				mb, _, err = senderOf(tx, u)
@@ -508,17 +505,16 @@ func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checked
 			if err == nil {
 				facts, err = s.factsOf(mb, l)
 			}
-		case errors.Is(err, errHeld) && content == nil:
-			content, err = s.makeHeld(ctx, inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
+		case errors.Is(err, errNeedContent) && content == nil:
+			content, err = s.composeHeld(ctx, inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
 		}
 		if err != nil {
-			return s.tellLimit(u, err)
+			return s.notifyLimit(u, err)
 		}
 	}
 }
 
-// place writes the rows of a submission, which are queued, or held until a person has approved
-// them.
+// place writes the rows of a submission: queued, or held until a person approves it.
 func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, r ruling) (*Submitted, error) {
 	d, err := authorDomain(tx, r.from, l)
 	if err != nil {
@@ -538,8 +534,8 @@ func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, 
 		return nil, err
 	}
 
-	// The recipients that mail goes to count against the limits of who sends, and in the account's
-	// traffic.
+	// Recipients that are not suppressed or simulated count against the sender's limits, and in the
+	// account's traffic.
 	out := submitted(&sub, rows)
 	out.origin = agents.OriginOf(sub.AccountID, &sub)
 	var sent []string
@@ -557,9 +553,9 @@ func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, 
 	return out, s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) })
 }
 
-// hold holds a submission until a person has approved it. It is counted when that is done.
+// hold holds a submission until a person approves it, which counts it.
 func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *checkedSubmission, r ruling) (*Submitted, error) {
-	if err := mayHold(tx, sub.AccountID); err != nil {
+	if err := checkHeldLimit(tx, sub.AccountID); err != nil {
 		return nil, err
 	}
 	var e reputation.Envelope
@@ -580,7 +576,7 @@ func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *
 	return out, nil
 }
 
-// submitted says what became of a submission.
+// submitted returns the result of a submission.
 func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
 	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
 	for _, row := range rows {
@@ -589,14 +585,14 @@ func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
 	return out
 }
 
-// logAccepted tells the log and the trace of a submission that was taken.
+// logAccepted logs an accepted submission, and adds it to the trace.
 func (s *Service) logAccepted(ctx context.Context, l *checkedSubmission, mailboxID string, out *Submitted) {
 	otlp.SpanOf(ctx).Set("message_id", out.ID)
 	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", mailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
 }
 
-// authorDomain gives the domain that a message of a mailbox on the domain d is sent for: that of
-// its author, since receivers want its signature (RFC 9989 section 4.4).
+// authorDomain returns the domain from which a message is sent, for a mailbox on the domain d: the
+// author's domain, since receivers expect its signature (RFC 9989 section 4.4).
 func authorDomain(tx *store.Tx, d *store.Domain, l *checkedSubmission) (*store.Domain, error) {
 	name := core.DomainOfAddress(l.authors[0])
 	if name == d.Name {
@@ -614,8 +610,8 @@ func domainNotReady(d *store.Domain) error {
 		"The domain %s is not set up yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 }
 
-// sendable gives a mailbox that may send, nil for a domain's credential, with its domain. Others
-// share both: they are not to be changed.
+// sendable returns the mailbox and the domain of a login that may send now; the mailbox is nil for
+// a domain's credential. Both are shared and must not be changed.
 func (s *Service) sendable(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, error) {
 	mb, d, err := senderOf(tx, u)
 	if err != nil {

@@ -22,9 +22,8 @@ func ascii(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 })
 }
 
-// TestRawHeaderIsEncodedUnlessSMTPUTF8GoesThrough: without SMTPUTF8 at submission, and where the
-// next hop does not offer it, text of the header is encoded before it is signed; with it on both
-// sides it stays.
+// TestRawHeaderIsEncodedUnlessSMTPUTF8GoesThrough: if submission does not use SMTPUTF8 or the next
+// hop does not offer it, header text is encoded before signing; if both do, it is unchanged.
 func TestRawHeaderIsEncodedUnlessSMTPUTF8GoesThrough(t *testing.T) {
 	with, without := (&servicetest.Host{}).Start(t), (&servicetest.Host{No8Bit: true}).Start(t)
 	for name, c := range map[string]struct {
@@ -69,7 +68,7 @@ func TestRawHeaderIsEncodedUnlessSMTPUTF8GoesThrough(t *testing.T) {
 	}
 }
 
-// TestHeaderThatNeedsSMTPUTF8IsRefusedWithoutIt names the field.
+// TestHeaderThatNeedsSMTPUTF8IsRefusedWithoutIt: the error names the field.
 func TestHeaderThatNeedsSMTPUTF8IsRefusedWithoutIt(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)

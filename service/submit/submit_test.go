@@ -26,7 +26,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// capturing is an installation that sends nothing, with one mailbox.
+// capturing is an installation that captures outgoing mail, with one mailbox.
 func capturing(t *testing.T, change func(*store.Mailbox)) (*servicetest.Installation, *store.Mailbox) {
 	t.Helper()
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
@@ -149,8 +149,8 @@ func TestWhoMayNotSend(t *testing.T) {
 	}
 }
 
-// TestOtherAccountsGetMailOnlyByAddress: what one account sends to another's mailbox arrives there
-// as anybody's mail would, and nothing of it is the receiver's to see but the message.
+// TestOtherAccountsGetMailOnlyByAddress: mail between accounts arrives like mail from anybody, and
+// the receiver sees nothing of it but the message.
 func TestOtherAccountsGetMailOnlyByAddress(t *testing.T) {
 	i, ann := capturing(t, nil)
 	other := i.AddAccount("other@elsewhere.test")
@@ -246,15 +246,15 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
-// TestSubmissionNamesItsAuthors: whoever writes as somebody else, in whatever form some program
-// would read that, is refused.
+// TestSubmissionNamesItsAuthors: a message with somebody else as author is refused, in any form
+// that some program would read so.
 func TestSubmissionNamesItsAuthors(t *testing.T) {
 	i, ann := capturing(t, nil)
 	many := "To: " + strings.Repeat("x@far.test,", 998) + "x@far.test\r\n"
 	const own, ceo = "ann@example.test", "ceo@example.test"
 	for _, c := range []struct {
 		header   string
-		enhanced string // "" for what is taken
+		enhanced string // "" if the message is accepted
 	}{
 		{"From: " + own + "\r\n", ""},
 		{"From: \"Ann, of Example\" <" + own + ">\r\nSender: " + own + "\r\n", ""},
@@ -301,13 +301,13 @@ func TestSubmissionNamesItsAuthors(t *testing.T) {
 			t.Errorf("%.200q: %v, want 550 %s", strings.TrimPrefix(c.header, many), err, c.enhanced)
 		}
 	}
-	// What stands behind a line that is no field goes out as text, behind an empty line, unless
-	// readers take it for a field.
+	// Text after a line that is no header field is sent as body text, after an empty line, unless
+	// readers would take it for a field.
 	i.MustSubmit(ann, "From: "+own+"\r\nno field\r\nNor this.\r\n\r\nhello\r\n", "text@far.test")
 }
 
-// TestLocalMailPassesForItsAuthorOnly looks at mail that lay in the queue before its author was
-// looked at strictly.
+// TestLocalMailPassesForItsAuthorOnly: local mail passes DMARC only if its author is its sender.
+// The test queues mail as older releases did, which did not check authors strictly.
 func TestLocalMailPassesForItsAuthorOnly(t *testing.T) {
 	for name, c := range map[string]struct{ from, dmarc string }{
 		"own":             {"From: Ann <ann@example.test>\r\n", "pass"},
@@ -341,7 +341,7 @@ func TestLocalMailPassesForItsAuthorOnly(t *testing.T) {
 	}
 }
 
-// TestForwardReportsGoToGenuineSendersOnly replays signed mail with the envelope of a stranger.
+// TestForwardReportsGoToGenuineSendersOnly replays signed mail with a stranger's envelope sender.
 func TestForwardReportsGoToGenuineSendersOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, client string
@@ -403,7 +403,7 @@ func bodyOf(t *testing.T, data string) string {
 	return b.String()
 }
 
-// TestWhatWeSignIsASCII: so that it arrives whole by way of a host without 8BITMIME too.
+// TestWhatWeSignIsASCII: signed mail arrives intact even through a host without 8BITMIME.
 func TestWhatWeSignIsASCII(t *testing.T) {
 	h := (&servicetest.Host{No8Bit: true}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -431,8 +431,8 @@ func TestWhatWeSignIsASCII(t *testing.T) {
 	}
 }
 
-// TestWhatOthersSignedStaysOrBounces: to a host without 8BITMIME a message that must not be changed
-// does not go (RFC 6152 section 3).
+// TestWhatOthersSignedStaysOrBounces: a message that must not be changed is not sent to a host
+// without 8BITMIME (RFC 6152 section 3).
 func TestWhatOthersSignedStaysOrBounces(t *testing.T) {
 	for _, no8Bit := range []bool{false, true} {
 		h := (&servicetest.Host{No8Bit: no8Bit}).Start(t)
@@ -464,8 +464,8 @@ func TestWhatOthersSignedStaysOrBounces(t *testing.T) {
 	}
 }
 
-// TestRecipientIsWhomTheEnvelopeNamed: with its tag, or the address that the catch-all took; in the
-// event and in the inbox.
+// TestRecipientIsWhomTheEnvelopeNamed: with its tag, or the address that the catch-all accepted; in
+// the event and in the inbox.
 func TestRecipientIsWhomTheEnvelopeNamed(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	d := i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.CatchAll = "ann@example.test" })
@@ -505,7 +505,7 @@ func TestRecipientIsWhomTheEnvelopeNamed(t *testing.T) {
 	}
 }
 
-// TestSubmissionKnowsOurRecipients at RCPT.
+// TestSubmissionKnowsOurRecipients: unknown addresses here are refused at RCPT.
 func TestSubmissionKnowsOurRecipients(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "direct"})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -528,14 +528,13 @@ func TestSubmissionKnowsOurRecipients(t *testing.T) {
 			t.Errorf("%s: %q, want %q", to, got, want)
 		}
 	}
-	// An external mailbox sends through its own server, which knows its own recipients.
+	// An external mailbox sends through its own server, which checks its recipients.
 	if err := i.Svc.Submit.MaySendTo(context.Background(), core.MailboxUser{AccountID: away.AccountID, MailboxID: away.ID, Email: away.Email}, new(reputation.Envelope), "nobody@example.test"); err != nil {
 		t.Errorf("from an external mailbox: %v", err)
 	}
 }
 
-// TestRepliesToOurOwnID: a relay that keeps Message-IDs leaves no pair behind, and the reply names
-// ours.
+// TestRepliesToOurOwnID: a relay that keeps Message-IDs leaves no mapping, and replies name our ID.
 func TestRepliesToOurOwnID(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("mailgun")}})

@@ -16,28 +16,28 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// unsubscribeWithin bounds the request to the list's server.
+// unsubscribeWithin is the timeout of the request to the list's server.
 const unsubscribeWithin = 20 * time.Second
 
 // oneClick is the value of List-Unsubscribe-Post, and the body of the request (RFC 8058 section 3).
 const oneClick = "List-Unsubscribe=One-Click"
 
-// Unsubscribed says what the list's server answered.
+// Unsubscribed is the list server's answer.
 type Unsubscribed struct {
 	Message    string `json:"message" words:"ours" example:"The list's server has taken the request."` // For people; the text may change.
 	HTTPStatus int    `json:"http_status"`
 }
 
-// UnsubscribeMessage takes a mailbox off the list that a message came from, by the one-click
-// request of RFC 8058. The error is cannot_unsubscribe where the message offers none, where no
-// valid DKIM signature covers the offer, and where nobody answers.
+// UnsubscribeMessage unsubscribes a mailbox from the list that sent a message, by the one-click
+// request of RFC 8058. The error is cannot_unsubscribe if the message does not offer that, if no
+// valid DKIM signature covers the offer, or if the server does not answer.
 func (s *Service) UnsubscribeMessage(ctx context.Context, who core.Actor, in inbox.MessageIn) (*Unsubscribed, error) {
 	err := s.Store.View(func(tx *store.Tx) error {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)
 		if err != nil {
 			return err
 		}
-		return allowsUnasked(tx, mb, who)
+		return checkUnrestricted(tx, mb, who)
 	})
 	if err != nil {
 		return nil, err
@@ -58,11 +58,11 @@ func (s *Service) UnsubscribeMessage(ctx context.Context, who core.Actor, in inb
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 	if err != nil {
-		s.LogOf(ctx).Info("unsubscribe", "mailbox", in.UserID, "error", err)
+		s.LogOf(ctx).Info("an unsubscribe request failed", "mailbox", in.UserID, "error", err)
 		return nil, cannotUnsubscribe("the list's server does not answer. Try again later")
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // some servers mind an answer that nobody reads
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // some servers report an error if the answer is not read
 	out := &Unsubscribed{"The list's server has taken the request.", resp.StatusCode}
 	if resp.StatusCode/100 != 2 {
 		out.Message = fmt.Sprintf("The list's server answered %d, so the mailbox may still be on the list.", resp.StatusCode)
@@ -74,7 +74,7 @@ func cannotUnsubscribe(format string, args ...any) error {
 	return core.Errorf("cannot_unsubscribe", "This message cannot be unsubscribed from: "+format+".", args...)
 }
 
-// unsubscribeURL is the https address that a message offers.
+// unsubscribeURL returns the https address of a message's one-click offer.
 func (s *Service) unsubscribeURL(ctx context.Context, who core.Actor, in inbox.MessageIn) (string, error) {
 	root, blob, _, err := s.rooms.Inbox.ReadStored(who, in)
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *Service) unsubscribeURL(ctx context.Context, who core.Actor, in inbox.M
 	return to, nil
 }
 
-// httpsAddress is the first https address of a List-Unsubscribe field (RFC 2369 section 3.2); "" if
-// it has none.
+// httpsAddress returns the first https address of a List-Unsubscribe field (RFC 2369 section 3.2);
+// "" if it has none.
 func httpsAddress(field string) string {
 	for rest := field; ; {
 		_, after, ok := strings.Cut(rest, "<")

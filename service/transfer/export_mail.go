@@ -11,10 +11,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An ExportFolder is a folder as those who take mail out of a mailbox see it.
+// An ExportFolder is a folder of a mailbox whose mail is exported.
 type ExportFolder struct {
 	ID       uint32   `json:"id"`
-	Name     []string `json:"name"` // its levels
+	Name     []string `json:"name"` // the levels of its name
 	Messages int64    `json:"messages"`
 }
 
@@ -30,18 +30,18 @@ func (s *Service) ExportFolders(_ context.Context, u core.MailboxUser) (out []Ex
 	return out, err
 }
 
-// An ExportMessage is a message with all that a Maildir or an mbox file keeps of it.
+// An ExportMessage is a message with everything that a Maildir or mbox file stores of it.
 type ExportMessage struct {
 	UID    uint32
-	Flags  string // letters, as an ImportMessage has them, sorted
+	Flags  string // letters as in ImportHeader, sorted
 	Date   time.Time
-	Sender string // of its envelope; "" where none is known
+	Sender string // envelope sender; "" if it is unknown
 	Text   []byte
-	Err    error // it cannot be read: the bytes on the disk are not those that were written
+	Err    error // set if the stored bytes are damaged or cannot be read
 }
 
-// ExportMessages gives messages of a folder from a UID on, in order: so many bytes, or one message.
-// more reports whether there are more behind the last one.
+// ExportMessages returns messages of a folder from a UID on, in order: up to size bytes, but at
+// least one message. more reports whether messages follow.
 func (s *Service) ExportMessages(ctx context.Context, u core.MailboxUser, folder, from uint32, size int64) (out []ExportMessage, more bool, err error) {
 	var refs []store.BlobRef
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -78,7 +78,7 @@ func (s *Service) ExportMessages(ctx context.Context, u core.MailboxUser, folder
 	return out, more, err
 }
 
-// readBlob reads a message, and verifies it.
+// readBlob reads a message and verifies its checksum.
 func (s *Service) readBlob(ref store.BlobRef) ([]byte, error) {
 	blob, err := s.Store.OpenBlob(ref)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// The forms of mail that leaves.
+// Formats of exported mail.
 const (
 	ExportMaildir = "maildir"
 	ExportMbox    = "mbox"
@@ -27,9 +27,9 @@ const (
 // exportAtATime is how many bytes of messages are read at a time.
 const exportAtATime = 4 << 20
 
-// MailTar gives a tar of all mail of a mailbox: a Maildir, or an mbox file for each folder, in a
-// directory of its address. It is made while it is read. Messages that cannot be read are left out
-// and named in errors.txt. The caller closes it.
+// MailTar returns a tar of all mail of a mailbox: a Maildir, or an mbox file for each folder, in a
+// directory named by its address. It is written while it is read. Messages that cannot be read are
+// left out and listed in errors.txt. The caller closes it.
 func (s *Service) MailTar(ctx context.Context, u core.MailboxUser, format string) io.ReadCloser {
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
@@ -53,11 +53,11 @@ func (r *tarReader) Close() error {
 }
 
 type tarExport struct {
-	s    *Service
-	u    core.MailboxUser
-	dir  string
-	out  *tar.Writer
-	hurt bytes.Buffer // a line for each message that cannot be read
+	s          *Service
+	u          core.MailboxUser
+	dir        string
+	out        *tar.Writer
+	unreadable bytes.Buffer // a line for each message that cannot be read
 }
 
 func (x *tarExport) write(ctx context.Context, format string) error {
@@ -74,9 +74,9 @@ func (x *tarExport) write(ctx context.Context, format string) error {
 			return err
 		}
 	}
-	if x.hurt.Len() > 0 {
-		h := &tar.Header{Name: path.Join(x.dir, "errors.txt"), Mode: 0o600, Size: int64(x.hurt.Len()), ModTime: x.s.Now()}
-		if _, err := x.file(h, &x.hurt); err != nil {
+	if x.unreadable.Len() > 0 {
+		h := &tar.Header{Name: path.Join(x.dir, "errors.txt"), Mode: 0o600, Size: int64(x.unreadable.Len()), ModTime: x.s.Now()}
+		if _, err := x.file(h, &x.unreadable); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (x *tarExport) file(h *tar.Header, body io.Reader) (int64, error) {
 	return io.Copy(x.out, body)
 }
 
-// messages shows the messages of a folder that can be read.
+// messages calls see for each message of a folder that can be read.
 func (x *tarExport) messages(ctx context.Context, f ExportFolder, see func(ExportMessage) error) error {
 	for from, more := uint32(1), true; more; {
 		list, behind, err := x.s.ExportMessages(ctx, x.u, f.ID, from, exportAtATime)
@@ -99,7 +99,7 @@ func (x *tarExport) messages(ctx context.Context, f ExportFolder, see func(Expor
 		}
 		for _, m := range list {
 			if m.Err != nil {
-				fmt.Fprintf(&x.hurt, "%s UID %d: %v\n", strings.Join(f.Name, "/"), m.UID, m.Err)
+				fmt.Fprintf(&x.unreadable, "%s UID %d: %v\n", strings.Join(f.Name, "/"), m.UID, m.Err)
 				continue
 			}
 			if err := see(m); err != nil {
@@ -137,7 +137,7 @@ func (x *tarExport) maildir(ctx context.Context, f ExportFolder) error {
 	})
 }
 
-// mbox writes a folder by way of the disk, since its size comes first.
+// mbox writes a folder to disk first, since a tar entry begins with its size.
 func (x *tarExport) mbox(ctx context.Context, f ExportFolder) error {
 	spool := x.s.Store.NewSpool(math.MaxInt64 / 2)
 	defer spool.Close()

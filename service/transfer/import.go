@@ -12,40 +12,39 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// importKept is how long a message that was imported is left out of further imports.
-const importKept = 90 * 24 * time.Hour
+// importRecordTTL is how long further imports skip an imported message.
+const importRecordTTL = 90 * 24 * time.Hour
 
-// An ImportHeader is what an import knows of a message beside its text.
+// An ImportHeader is the metadata of a message to import.
 type ImportHeader struct {
-	Key      string    `json:"key"`                // names it among all that come into the folder
-	Flags    string    `json:"flags,omitempty"`    // letters of a Maildir's: P R S T D F; others do not count
-	Keywords []string  `json:"keywords,omitempty"` // those that cannot be kept are left out
-	Date     time.Time `json:"date"`               // when it arrived there; zero: now
+	Key      string    `json:"key"`                // identifies the message among all imports into the folder
+	Flags    string    `json:"flags,omitempty"`    // Maildir flag letters P R S T D F; others are ignored
+	Keywords []string  `json:"keywords,omitempty"` // invalid ones are ignored
+	Date     time.Time `json:"date"`               // when it arrived at its source; zero: now
 }
 
-// An ImportMessage is a message that comes into a folder of a mailbox from elsewhere.
+// An ImportMessage is a message to import into a folder of a mailbox.
 type ImportMessage struct {
 	ImportHeader
 	Body store.Body
 }
 
-// What became of a message that was to be imported, other than an error.
+// Results of importing a message, unless it failed.
 const (
 	ImportDone    = "imported"
-	ImportSkipped = "skipped" // it came with an import before
+	ImportSkipped = "skipped" // an earlier import had it
 )
 
-// An ImportResult is what became of one message.
+// An ImportResult is the result of importing one message.
 type ImportResult struct {
-	Status string `json:"status"`          // ImportDone or ImportSkipped; "": it failed
-	Error  string `json:"error,omitempty"` // why
+	Status string `json:"status"`          // ImportDone or ImportSkipped; "" if it failed
+	Error  string `json:"error,omitempty"` // why it failed
 }
 
-// importFlags are the flags of a Maildir's letters; P is a keyword.
+// importFlags maps Maildir flag letters to flags. P is the keyword $Forwarded instead.
 var importFlags = map[rune]store.Flags{'R': store.FlagAnswered, 'S': store.FlagSeen, 'T': store.FlagDeleted, 'D': store.FlagDraft, 'F': store.FlagFlagged}
 
-// specialNames are the names, in lower case, that other servers give to folders that every mailbox
-// here has.
+// specialNames maps folder names of other servers, in lower case, to the standard folders here.
 var specialNames = map[string]string{
 	"sent": "Sent", "sent items": "Sent", "sent messages": "Sent", "sent mail": "Sent", "sent-mail": "Sent",
 	"drafts": "Drafts", "draft": "Drafts",
@@ -54,10 +53,10 @@ var specialNames = map[string]string{
 	"archive": "Archive", "archives": "Archive",
 }
 
-// ImportFolder is the name here of a folder elsewhere, of which it gets the levels of the name.
+// ImportFolder returns the name here for a folder elsewhere, given the levels of its name.
 func ImportFolder(levels []string) string {
 	if len(levels) > 1 && strings.EqualFold(levels[0], inbox.InboxName) {
-		levels = levels[1:] // some servers have all folders below the inbox
+		levels = levels[1:] // some servers have all folders below INBOX
 	}
 	if len(levels) == 0 || len(levels) == 1 && strings.EqualFold(levels[0], inbox.InboxName) {
 		return inbox.InboxName
@@ -80,9 +79,9 @@ func ImportFolder(levels []string) string {
 	return strings.Join(named, inbox.FolderSeparator)
 }
 
-// FindMailbox finds the mailbox that messages are to come into or go out of, by its address: the
-// account's own one if there is one, and else that of whoever has the domain. It may
-// be suspended.
+// FindMailbox finds a mailbox by its address, to import into or export from: the account's own
+// mailbox if there is one, else the mailbox of the account that has the domain. It may be
+// suspended.
 func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, err error) {
 	address, err = core.NormalizeEmail("mailbox", address)
 	if err != nil {
@@ -108,10 +107,10 @@ func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, er
 	return u, err
 }
 
-// ImportMessages brings messages into a folder of a mailbox, which is made if it is missing, in
-// their order. What came with an import before is left out, so that an import can be begun again
-// after any end. No event tells of them, and no forward takes them. results has one for each
-// message; the error is one that keeps all of those from coming that have no result.
+// ImportMessages imports messages in order into a folder of a mailbox, which it creates if it is
+// missing. It skips messages that an earlier import had, so that an interrupted import can be
+// repeated. It emits no events and forwards nothing. results has an entry for each message; err is
+// an error that affects all messages.
 func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder string, in []ImportMessage) (results []ImportResult, err error) {
 	name, err := inbox.CleanFolderName(folder)
 	if err != nil {
@@ -136,12 +135,12 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 		return nil, err
 	}
 
-	// Read and write the messages outside the transaction.
+	// Parse and store the messages outside the transaction.
 	stored, dates := make([]*inbox.StoredMessage, len(in)), make([]time.Time, len(in))
 	defer func() {
 		for _, d := range stored {
 			if d != nil {
-				s.inbox.Release(d) // does nothing for what was filed
+				s.inbox.Release(d) // no effect if it was filed
 			}
 		}
 	}()
@@ -159,7 +158,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 			results[i].Error = "The message is empty."
 			continue
 		}
-		dates[i] = time.UnixMilli(max(m.Date.UnixMilli(), 0)).UTC() // what keys can hold
+		dates[i] = time.UnixMilli(max(m.Date.UnixMilli(), 0)).UTC() // message keys hold no time before 1970
 		stored[i], err = s.inbox.Prepare(m.Body, inbox.Envelope{Received: dates[i], Mailbox: u.Mailbox})
 		if err != nil {
 			return nil, err
@@ -190,7 +189,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 				r := &results[next]
 				if known, err := store.ImportedMessages.Find(tx, ids[next]); err != nil {
 					return err
-				} else if known != nil { // it came with another import meanwhile, or twice with this one
+				} else if known != nil { // another import had it meanwhile, or this one has it twice
 					*r = ImportResult{Status: ImportSkipped}
 					continue
 				}
@@ -214,7 +213,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 				if _, err := s.inbox.File(tx, mb, d, filing); err != nil {
 					return err
 				}
-				if err := store.ImportedMessages.Put(tx, &store.Imported{ID: ids[next], Expires: tx.Now().Add(importKept)}); err != nil {
+				if err := store.ImportedMessages.Put(tx, &store.Imported{ID: ids[next], Expires: tx.Now().Add(importRecordTTL)}); err != nil {
 					return err
 				}
 				*r = ImportResult{Status: ImportDone}
@@ -229,8 +228,8 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 	return results, nil
 }
 
-// mailboxToFill gives the mailbox that messages are brought into. It may be suspended: that keeps
-// mail and log-ins away, and nothing that belongs to it.
+// mailboxToFill returns the mailbox to import into. It may be suspended: a suspension stops new
+// mail and logins only.
 func mailboxToFill(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.FindShared(tx, u.MailboxID)
 	if err != nil || mb == nil || mb.Status != store.MailboxSuspended {
@@ -248,7 +247,7 @@ func importedID(u core.MailboxUser, folder, key string) string {
 	return store.ImportedID(u.Mailbox, [16]byte(sum[:16]))
 }
 
-// KnownImports tells of each key whether a message came with it into the folder before.
+// KnownImports reports for each key whether an earlier import into the folder had the message.
 func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder string, keys []string) ([]bool, error) {
 	name, err := inbox.CleanFolderName(folder)
 	if err != nil {
@@ -268,7 +267,7 @@ func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder str
 	return known, err
 }
 
-// PruneImported forgets imported messages whose time is over.
+// PruneImported deletes the records of imported messages that have expired.
 func (s *Service) PruneImported(tx *store.Tx) (int, error) {
 	return core.DeleteExpired(tx, store.ImportedMessages, store.ImportedByTime)
 }

@@ -20,20 +20,20 @@ import (
 	"github.com/mailstead/mailstead/service/external"
 )
 
-// Bounds of what is imported together.
+// Limits of one batch.
 const (
 	importBatch     = 200     // messages
 	importBatchSize = 4 << 20 // bytes
-	importErrors    = 1000    // that are named
+	maxImportErrors = 1000    // errors that are listed
 	imapWindow      = 1000    // rows of an IMAP server that are listed at a time
 	imapFetch       = 32      // messages that are fetched from it at a time
 )
 
-// ErrImportTooLarge is why a message is not imported that is larger than any may be.
+// ErrImportTooLarge is the error of a message that exceeds MaxMessage.
 var ErrImportTooLarge = fmt.Errorf("the message has more than %d MiB", core.MaxMessage>>20)
 
-// What a server gives at least while it is pulled from; with less it holds a place that others wait
-// for. Each command has its own bounds, see package pull.
+// The minimum rate of a server during an import. A slower one would occupy a slot that others wait
+// for. Each command has its own timeouts, see package pull.
 const (
 	paceWindow   = 5 * time.Minute
 	paceMessages = 50
@@ -41,30 +41,30 @@ const (
 )
 
 var (
-	// ErrImportSlow is why an import from a server ends that gives nearly nothing.
+	// ErrImportSlow ends an import from a server that is slower than the minimum rate.
 	ErrImportSlow = fmt.Errorf("the server gave fewer than %d messages and less than %d MiB in %d minutes", paceMessages, paceBytes>>20, paceWindow/time.Minute)
-	// ErrTurnOver is why an import ends that is to go on later, see Importer.TurnOver.
-	ErrTurnOver = errors.New("the turn of the import is over")
+	// ErrTurnOver ends an import that is to be continued later, see Importer.TurnOver.
+	ErrTurnOver = errors.New("the import stopped to let another import have its turn")
 )
 
-// A SourceMessage is one message of a source that is imported.
+// A SourceMessage is one message of an import source.
 type SourceMessage struct {
 	ImportHeader
 	Source string // where it is, for errors
 	Text   []byte
-	Err    error // it cannot be read
+	Err    error // why it cannot be read, or nil
 }
 
-// ImportOutcome is what an import came to.
+// ImportOutcome is the result of an import.
 type ImportOutcome struct {
 	Messages   int64         `json:"messages"`
 	Imported   int64         `json:"imported"`
-	Skipped    int64         `json:"skipped"` // they came with an import before
+	Skipped    int64         `json:"skipped"` // an earlier import had them
 	Failed     int64         `json:"failed"`
 	Folders    int           `json:"folders"`
 	Bytes      int64         `json:"bytes"`
 	DurationMS int64         `json:"duration_ms"`
-	Errors     []ImportError `json:"errors"` // the first 1000
+	Errors     []ImportError `json:"errors"` // at most 1000
 }
 
 // ImportError is why a message was not imported.
@@ -73,37 +73,38 @@ type ImportError struct {
 	Message string `json:"message"`
 }
 
-// An Importer has the messages of sources imported, in batches.
+// An Importer imports the messages of sources in batches.
 type Importer struct {
-	// Deliver imports a batch into a folder of the mailbox, and gives a result for each message.
-	// The one at the begin of a source is empty: it reports whether there is the mailbox.
+	// Deliver imports a batch into a folder of the mailbox, and returns a result for each message.
+	// The first call for a source has an empty batch: it fails if the mailbox does not exist.
 	Deliver func(ctx context.Context, mailbox, folder string, batch []SourceMessage) ([]ImportResult, error)
-	// Known tells of keys whether messages came with them before.
+	// Known reports for each key whether an earlier import had the message.
 	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)
-	// Report gets how far a source is; total is 0 where that is not known.
+	// Report is called with the progress of a source; total is 0 if it is unknown.
 	Report func(source, folder string, done, total, bytes int64)
-	// TurnOver reports whether others are to have their turn: then the import ends with ErrTurnOver
-	// between two batches, and leaves out what has come when it begins again. nil: it goes on.
+	// TurnOver reports whether another import should have its turn. Then the import ends with
+	// ErrTurnOver between two batches; when it is repeated, it skips what it has imported. If nil,
+	// it never ends so.
 	TurnOver func() bool
-	// Now is the clock by which a server must give enough; nil: none need.
+	// Now is the clock for the minimum rate of a server; nil: no minimum applies.
 	Now func() time.Time
 
 	Out ImportOutcome
 
-	source, to, folder string // of the batch
-	total              int64  // of the source
-	done, bytes        int64  // of the source
+	source, to, folder string // of the current batch
+	total              int64  // messages of the source
+	done, bytes        int64  // of the source so far
 	batch              []SourceMessage
 	size               int
 	folders            map[string]bool
-	pace               struct { // what there was when the present window began
+	pace               struct { // state when the current window of the rate began
 		at          time.Time
 		done, bytes int64
 	}
 }
 
-// Begin begins a source, whose messages come into a mailbox. It fails where there is no such
-// mailbox.
+// Begin begins a source whose messages are imported into a mailbox. It fails if the mailbox does
+// not exist.
 func (im *Importer) Begin(ctx context.Context, source, to string) error {
 	if im.folders == nil {
 		im.folders = map[string]bool{}
@@ -117,10 +118,11 @@ func (im *Importer) Begin(ctx context.Context, source, to string) error {
 	return err
 }
 
-// Expect adds to how many messages the source has.
+// Expect adds to the number of messages of the source.
 func (im *Importer) Expect(n int64) { im.total += n }
 
-// Add has a message imported, with the batch that it is in.
+// Add adds a message to the batch, and imports the previous batch if that is full or for another
+// folder.
 func (im *Importer) Add(ctx context.Context, folder string, m SourceMessage) error {
 	if m.Err == nil && len(m.Text) > core.MaxMessage {
 		m.Err = ErrImportTooLarge
@@ -142,24 +144,24 @@ func (im *Importer) Add(ctx context.Context, folder string, m SourceMessage) err
 	return nil
 }
 
-// sawFolder counts a folder that messages are in, whether they come now or came before.
-func (im *Importer) sawFolder(folder string) {
+// countFolder counts a folder with messages, imported now or earlier.
+func (im *Importer) countFolder(folder string) {
 	im.folders[im.to+" "+folder] = true
 	im.Out.Folders = len(im.folders)
 }
 
 func (im *Importer) fail(source, why string) {
-	if im.Out.Failed++; len(im.Out.Errors) < importErrors {
+	if im.Out.Failed++; len(im.Out.Errors) < maxImportErrors {
 		im.Out.Errors = append(im.Out.Errors, ImportError{source, why})
 	}
 }
 
-// Flush imports the batch, if there is something in it.
+// Flush imports the batch unless it is empty.
 func (im *Importer) Flush(ctx context.Context) error {
 	if err := im.deliver(ctx); err != nil {
 		return err
 	}
-	return im.goOn(ctx)
+	return im.checkContinue(ctx)
 }
 
 // deliver imports the batch.
@@ -172,7 +174,7 @@ func (im *Importer) deliver(ctx context.Context) error {
 		return err
 	}
 	if len(results) != len(im.batch) {
-		return fmt.Errorf("%d of %d messages were answered for", len(results), len(im.batch))
+		return fmt.Errorf("the import returned results for %d of %d messages", len(results), len(im.batch))
 	}
 	for i, r := range results {
 		switch r.Status {
@@ -185,36 +187,35 @@ func (im *Importer) deliver(ctx context.Context) error {
 			im.fail(im.batch[i].Source, r.Error)
 		}
 	}
-	im.sawFolder(im.folder)
-	clear(im.batch) // the texts
+	im.countFolder(im.folder)
+	clear(im.batch) // frees the texts
 	im.batch, im.size = im.batch[:0], 0
 	return nil
 }
 
-// GiveUp ends a source that cannot be gone on with, as err says: what waits in its batch has
-// failed.
+// GiveUp ends a source after err: the messages in its batch have failed.
 func (im *Importer) GiveUp(source string, err error) {
 	for _, m := range im.batch {
 		im.fail(m.Source, err.Error())
 	}
 	clear(im.batch)
 	im.batch, im.size = im.batch[:0], 0
-	if len(im.Out.Errors) < importErrors {
+	if len(im.Out.Errors) < maxImportErrors {
 		im.Out.Errors = append(im.Out.Errors, ImportError{source, err.Error()})
 	}
 }
 
-// goOn is asked between two batches, and between two commands to a server. Where it ends an import,
-// what has come is imported.
-func (im *Importer) goOn(ctx context.Context) error {
-	end := im.endsNow()
+// checkContinue is called between two batches, and between two commands to a server. If it ends the
+// import, it imports the current batch first.
+func (im *Importer) checkContinue(ctx context.Context) error {
+	end := im.endReason()
 	if end == nil {
 		return nil
 	}
 	return cmp.Or(im.deliver(ctx), end)
 }
 
-func (im *Importer) endsNow() error {
+func (im *Importer) endReason() error {
 	if im.TurnOver != nil && im.TurnOver() {
 		return ErrTurnOver
 	}
@@ -254,7 +255,7 @@ func (im *Importer) ReadMbox(ctx context.Context, from io.Reader, folder string)
 	}
 }
 
-// ReadIMAP imports all folders of a mailbox elsewhere.
+// ReadIMAP imports all folders of a mailbox on another server.
 func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pull.Server) error {
 	session, err := client.Connect(ctx, server)
 	if err != nil {
@@ -266,7 +267,7 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 		return err
 	}
 	for _, f := range folders {
-		if err := im.goOn(ctx); err != nil {
+		if err := im.checkContinue(ctx); err != nil {
 			return err
 		}
 		box, err := session.Open(ctx, f.Name)
@@ -286,7 +287,7 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 		for lo := uint32(1); lo <= box.Messages; lo += imapWindow {
 			rows, _, err := session.Window(ctx, lo, min(lo+imapWindow-1, box.Messages))
 			if err == nil {
-				err = im.goOn(ctx)
+				err = im.checkContinue(ctx)
 			}
 			if err != nil {
 				return err
@@ -296,7 +297,7 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 				continue
 			}
 			seen = rows[len(rows)-1].UID
-			wanted, err := im.unknown(ctx, folder, rows, key)
+			wanted, err := im.notImported(ctx, folder, rows, key)
 			if err != nil {
 				return err
 			}
@@ -313,8 +314,9 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 	return nil
 }
 
-// unknown gives the UIDs of rows that did not come with an import before, and counts the others.
-func (im *Importer) unknown(ctx context.Context, folder string, rows []pull.Row, key func(uint32) string) (wanted []uint32, err error) {
+// notImported returns the UIDs of rows that no earlier import had, and counts the others as
+// skipped.
+func (im *Importer) notImported(ctx context.Context, folder string, rows []pull.Row, key func(uint32) string) (wanted []uint32, err error) {
 	keys := make([]string, len(rows))
 	for i, r := range rows {
 		keys[i] = key(r.UID)
@@ -328,7 +330,7 @@ func (im *Importer) unknown(ctx context.Context, folder string, rows []pull.Row,
 			wanted = append(wanted, r.UID)
 			continue
 		}
-		im.sawFolder(folder)
+		im.countFolder(folder)
 		im.Out.Messages++
 		im.Out.Skipped++
 		im.done++
@@ -337,10 +339,10 @@ func (im *Importer) unknown(ctx context.Context, folder string, rows []pull.Row,
 	return wanted, nil
 }
 
-// fetchIMAP fetches messages and has them imported, in the order of their UIDs.
+// fetchIMAP fetches messages and imports them in the order of their UIDs.
 func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder, name string, uids []uint32, key func(uint32) string) error {
 	var got []SourceMessage
-	var long []int // of got, of which there is more
+	var long []int // indexes in got of messages that were not fetched completely
 	byUID := map[int]uint32{}
 	err := session.Fetch(ctx, uids, func(m pull.Message) error {
 		one := SourceMessage{
@@ -363,7 +365,7 @@ func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder
 		return nil
 	})
 	if err == nil {
-		err = im.goOn(ctx)
+		err = im.checkContinue(ctx)
 	}
 	if err != nil {
 		return err
@@ -391,7 +393,7 @@ func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder
 	return nil
 }
 
-// A limitedBuffer takes a message, unless it is too long.
+// A limitedBuffer holds a message of at most MaxMessage bytes.
 type limitedBuffer struct {
 	b    []byte
 	over bool
@@ -406,7 +408,7 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ImportFrom is ReadIMAP for a server that a tenant has named. An error is one for people.
+// ImportFrom is ReadIMAP for a server that a tenant has named. Its errors are texts for people.
 func (s *Service) ImportFrom(ctx context.Context, im *Importer, server pull.Server) error {
 	im.Now = s.Now
 	err := im.ReadIMAP(ctx, s.servers.Client(server), server)

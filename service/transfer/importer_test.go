@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/service/transfer"
 )
 
-// TestImportsKeepTheirPlaceByProgress: a server that gives nearly nothing is given up, however
-// patiently it talks; one that gives messages is not, however long it takes. An import ends between
-// two batches where its turn is over, and goes on where it was.
+// TestImportsKeepTheirPlaceByProgress: an import from a server below the minimum rate ends, even if
+// the server keeps answering; one that delivers messages may take any time. An import whose turn is
+// over ends between two batches, and continues where it was.
 func TestImportsKeepTheirPlaceByProgress(t *testing.T) {
 	server := pulltest.Serve(t, nil)
 	server.Change(func() {

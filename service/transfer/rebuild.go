@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	rebuildAtOnce = 50  // rows that one transaction makes
-	rebuildTold   = 100 // messages that are named which cannot be made
+	rowsPerRebuildWrite = 50  // rows that one transaction writes
+	maxLostListed       = 100 // lost messages that are listed
 )
 
-// A MessagesRebuilt says what became of messages whose rows were lost.
+// A MessagesRebuilt counts messages whose rows were lost, by result.
 type MessagesRebuilt struct {
-	Made    int      // in their place, with UID and what an index says of their flags
-	ToInbox int      // that only their envelope tells of: they are in INBOX, with new UIDs
-	Parts   int      // rows that had lost what was found in their messages
-	Lost    []string // what cannot be made, and why
-	Waiting int      // that were accepted before the server ended: it files them when it starts
+	Made    int      // in their folder, with their UID and with flags from an index, if it has them
+	ToInbox int      // known only by their envelope: in INBOX, with new UIDs
+	Parts   int      // rows whose parsed message data was lost
+	Lost    []string // which could not be rebuilt, and why
+	Waiting int      // accepted but not filed when the server ended: the next start files them
 }
 
-func (r *MessagesRebuilt) lose(format string, args ...any) {
-	if len(r.Lost) < rebuildTold {
+func (r *MessagesRebuilt) addLost(format string, args ...any) {
+	if len(r.Lost) < maxLostListed {
 		r.Lost = append(r.Lost, fmt.Sprintf(format, args...))
 	}
 }
 
-// keptEnvelope is what envelopes say that rows need; see [inbox.Envelope], and inbound for accepted
-// mail.
+// keptEnvelope are the fields of stored envelopes that rows need; see [inbox.Envelope], and package
+// inbound for accepted mail.
 type keptEnvelope struct {
 	inbox.Envelope
 	SPF   string `json:"spf"`
@@ -41,14 +41,13 @@ type keptEnvelope struct {
 	Judged string `json:"judged"`
 }
 
-// Rebuild makes the rows of messages again that the store has lost: those that
-// store.RebuildDatabase has left to be made, and those of messages that came after all that the
-// database knows of, as after a restore of the database alone. It ends what RebuildDatabase began.
-// Killed at any point, it can be run again.
+// Rebuild rebuilds the rows of messages that the store has lost: those that store.RebuildDatabase
+// has left, and those of messages that are newer than the database, as after a restore of the
+// database alone. It completes RebuildDatabase. If it is killed, it can be run again.
 func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*MessagesRebuilt, error) {
 	out := &MessagesRebuilt{Waiting: st.UnfiledCount()}
 	for {
-		rows, err := st.RowsToMake(rebuildAtOnce)
+		rows, err := st.RowsToMake(rowsPerRebuildWrite)
 		if err != nil {
 			return nil, err
 		}
@@ -80,16 +79,16 @@ func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*Mes
 	return out, st.EndRebuild(unknown && len(missing) > 0)
 }
 
-// A remade is a row that is to be made, and what was read of its message.
-type remade struct {
+// A rowRebuild is a row to rebuild, with its parsed message.
+type rowRebuild struct {
 	row    *store.RowToMake
 	stored *inbox.StoredMessage
 	env    keptEnvelope
 	err    error
 }
 
-// reread reads a message that is in a segment already, with its envelope.
-func reread(st *store.Store, ref store.BlobRef) (d *inbox.StoredMessage, env keptEnvelope, err error) {
+// parseStored parses a stored message and its envelope.
+func parseStored(st *store.Store, ref store.BlobRef) (d *inbox.StoredMessage, env keptEnvelope, err error) {
 	if err := st.AdoptBlob(ref); err != nil {
 		return nil, env, err
 	}
@@ -114,13 +113,13 @@ func reread(st *store.Store, ref store.BlobRef) (d *inbox.StoredMessage, env kep
 	return d, env, nil
 }
 
-// remakeRows makes rows in their places, or notes that they cannot be.
+// remakeRows rebuilds rows in their folders, and records those that cannot be rebuilt.
 func remakeRows(st *store.Store, rows []store.RowToMake, out *MessagesRebuilt) error {
-	all := make([]remade, len(rows))
+	all := make([]rowRebuild, len(rows))
 	for i := range rows {
 		m := &all[i]
 		m.row = &rows[i]
-		m.stored, m.env, m.err = reread(st, rows[i].Blob)
+		m.stored, m.env, m.err = parseStored(st, rows[i].Blob)
 		if m.err != nil && !errors.Is(m.err, store.ErrDamaged) && !errors.Is(m.err, store.ErrNotFound) {
 			return m.err
 		}
@@ -157,14 +156,14 @@ func remakeRows(st *store.Store, rows []store.RowToMake, out *MessagesRebuilt) e
 	out.Parts += parts
 	for _, m := range all {
 		if m.err != nil {
-			out.lose("message %d in folder %d of mailbox %d: %v", m.row.UID, m.row.Folder, m.row.Mailbox, m.err)
+			out.addLost("message %d in folder %d of mailbox %d: %v", m.row.UID, m.row.Folder, m.row.Mailbox, m.err)
 		}
 	}
 	return nil
 }
 
-// write makes one row.
-func (m *remade) write(tx *store.Tx) error {
+// write writes one row.
+func (m *rowRebuild) write(tx *store.Tx) error {
 	meta := m.stored.Meta
 	if m.row.MetaAlone {
 		now, err := tx.Message(m.row.Mailbox, m.row.Folder, m.row.UID)
@@ -205,9 +204,9 @@ func (m *remade) write(tx *store.Tx) error {
 	return tx.AddMessageAt(&row, &meta)
 }
 
-// remakeFromEnvelope files a message that no row refers to in the INBOX of each mailbox that its
-// envelope names and that misses messages, or, if it came after all that the database knows of, in
-// all of them. known reports whether the envelope names any mailbox.
+// remakeFromEnvelope files a message that no row refers to in the INBOX of the mailboxes that its
+// envelope names: in those that miss messages, or in all if it is newer than the database. known
+// reports whether the envelope names any mailbox.
 func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bool, out *MessagesRebuilt) (known bool, err error) {
 	var env keptEnvelope
 	if err := json.Unmarshal(u.Envelope, &env); err != nil {
@@ -230,9 +229,9 @@ func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bo
 	if len(to) == 0 {
 		return known, nil
 	}
-	d, env, err := reread(st, u.Blob)
+	d, env, err := parseStored(st, u.Blob)
 	if errors.Is(err, store.ErrDamaged) {
-		out.lose("a message to %s: %v", to[0].Email, err)
+		out.addLost("a message to %s: %v", to[0].Email, err)
 		return known, nil
 	}
 	if err != nil {
@@ -248,7 +247,7 @@ func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bo
 			}
 			m := &store.Message{Account: mb.AccountNum, Mailbox: mb.Num, Folder: store.InboxID, Blob: d.Blob, Received: env.Received, Bits: d.Bits}
 			if err := tx.AddMessage(m, &meta); err != nil {
-				return fmt.Errorf("message to %s: %w", mb.Email, err)
+				return fmt.Errorf("file message to %s: %w", mb.Email, err)
 			}
 		}
 		return nil
@@ -257,8 +256,8 @@ func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bo
 	return known, err
 }
 
-// mailboxes gives the mailboxes that the envelope names; known is false where it names none, though
-// the message may have been in one.
+// mailboxes returns the mailboxes that the envelope names; known is false if it names none,
+// although the message may have been in one.
 func (e *keptEnvelope) mailboxes(tx *store.Tx) (boxes []*store.Mailbox, known bool, err error) {
 	if e.Mailbox != 0 {
 		mb, err := store.MailboxByNum.Find(tx, store.NumKey(e.Mailbox))

@@ -12,17 +12,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A MailboxRestored says what came back into a mailbox.
+// A MailboxRestored counts the restored messages of a mailbox.
 type MailboxRestored struct {
 	Messages int64 `json:"messages"`
 	Bytes    int64 `json:"bytes"`
 }
 
-// RestoreMailbox puts the messages that a mailbox had in another store, an older copy of this one,
-// into a folder of the mailbox and into folders below it, flags and dates kept: what was in INBOX
-// into the folder itself, what was in another folder into one of its name below. Nothing is made
-// where the folder has something in it already, or where the quota does not suffice. No event tells
-// of the messages. What an error leaves is taken back.
+// RestoreMailbox copies the messages that a mailbox had in another store, an older copy of this
+// one, into a folder of the mailbox and into folders below it, with their flags and dates: those of
+// INBOX into the folder itself, those of other folders into folders of the same names below it. It
+// refuses if the folder is not empty or the quota does not suffice. It emits no events. After an
+// error it deletes the folders that it has created.
 func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address, folder string) (out MailboxRestored, err error) {
 	address, err = core.NormalizeEmail("mailbox", address)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 		return out, err
 	}
 
-	// What there was, and where it is to go.
+	// Find the folders in the old store, and check their destinations.
 	var was *store.Mailbox
 	var folders []*store.Folder
 	var usage store.Usage
@@ -67,7 +67,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 		}
 	}
 	var u core.MailboxUser
-	empty := false // the folder is there, with nothing in it
+	empty := false // the folder exists and is empty
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := store.MailboxByEmail.Read(tx, address)
 		if err != nil {

@@ -1,13 +1,13 @@
-// Package transfer brings mail into mailboxes from files and other servers, takes it out, and makes
-// rows again that a store has lost. It does not know where files come from or go to.
+// Package transfer imports mail into mailboxes from files and other servers, exports it, and
+// rebuilds rows that a store has lost. It does not know where files come from or go to.
 //
-// Where things stand:
+// Where things are:
 //   - import.go: messages with their folder, flags and date ([Service.ImportMessages]).
 //   - importer.go: reads mbox files and IMAP servers, and imports what they have ([Importer]).
-//   - export_mail.go: messages with all that a file keeps of them ([Service.ExportMessages]).
+//   - export_mail.go: messages with what a file stores of them ([Service.ExportMessages]).
 //     export_tar.go: the mail of a mailbox as a tar.
 //   - restore.go: a mailbox out of a backup ([Service.RestoreMailbox]).
-//   - rebuild.go: rows that the store has lost, from the messages ([Rebuild]).
+//   - rebuild.go: rebuilds rows that the store has lost, from the messages ([Rebuild]).
 package transfer
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// Servers has the clients of servers that tenants name.
+// Servers has the clients for servers that tenants name.
 type Servers interface {
-	// Client is what logs in to the server.
+	// Client returns the client that logs in to the server.
 	Client(server pull.Server) *pull.Client
 }
 
-// A Service holds what transfers need.
+// A Service imports, exports and restores mail.
 type Service struct {
 	*core.Core
 	inbox   *inbox.Service
 	servers Servers
 }
 
-// New puts the room together.
+// New makes the Service.
 func New(c *core.Core, i *inbox.Service, servers Servers) *Service {
 	return &Service{Core: c, inbox: i, servers: servers}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// verifiedOf is the domain that the author of a message is from for sure; "" if nobody knows.
+// verifiedOf returns the proven domain of the message's author; "" if none is proven.
 func verifiedOf(meta *store.Meta) string {
 	domain, ok := strings.CutPrefix(meta.Arrived, arrivedProven)
 	if !ok {
@@ -21,8 +21,9 @@ func verifiedOf(meta *store.Meta) string {
 	return domain
 }
 
-// lackingOf says why nothing proves the author of a message for which DMARC passes; "" for others.
-func lackingOf(meta *store.Meta) string {
+// unprovenReason returns why the author of a message that passes DMARC is not proven; "" for other
+// messages.
+func unprovenReason(meta *store.Meta) string {
 	lacks, ok := strings.CutPrefix(meta.Arrived, arrivedUnverified)
 	if !ok {
 		return ""
@@ -30,7 +31,7 @@ func lackingOf(meta *store.Meta) string {
 	return lacks
 }
 
-// authorship says who wrote a message whose From has an address first.
+// authorship returns who wrote a message, given the first address of its From.
 func authorship(meta *store.Meta, from string) agents.Source {
 	w := agents.Source{Origin: meta.Words, Verified: verifiedOf(meta)}
 	if email, err := msg.NormalizeEmail(from); err == nil {
@@ -39,8 +40,8 @@ func authorship(meta *store.Meta, from string) agents.Source {
 	return w
 }
 
-// sourceOf says whose words a message has and of which conversation. thread is what threadNow
-// gives. Where the message lies makes no difference.
+// sourceOf returns who wrote a message, and its mailbox, thread and people. thread is the result of
+// threadNow. The result does not depend on the folder, except for Folder and UID.
 func sourceOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Source {
 	if e == nil {
 		e = &msg.EnvelopeView{}
@@ -61,24 +62,24 @@ func sourceOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, 
 	return w
 }
 
-// source is wordsOf for the message that was shown last.
+// source is sourceOf for the message shown last.
 func (w *messageView) source(b viewedFolder, m *store.Message, thread string) agents.Source {
 	return sourceOf(b.mailbox, b.folder, m, &w.meta, thread, w.envelope)
 }
 
-// withhold leaves out of the message that was shown last what a stranger may have written, if it is
-// for a reader whom that would taint, and notes what such a reader is given.
+// withhold removes a stranger's texts from the message shown last, if they would taint its reader.
+// For a message that is not withheld it records the source as shown to the reader.
 func (w *messageView) withhold(b viewedFolder, m *store.Message, out *InboxMessage) error {
 	if w.withholds == nil {
 		return nil
 	}
-	words := w.source(b, m, out.ThreadID)
-	withheld, err := w.withholds(&words)
+	source := w.source(b, m, out.ThreadID)
+	withheld, err := w.withholds(&source)
 	if err != nil {
 		return err
 	}
 	if !withheld {
-		w.given[out.ID] = words
+		w.shownSources[out.ID] = source
 		return nil
 	}
 	root, err := msg.DecodePart(w.meta.Structure)
@@ -88,7 +89,7 @@ func (w *messageView) withhold(b viewedFolder, m *store.Message, out *InboxMessa
 	return err
 }
 
-// withholdWords leaves of a message what no stranger can have put words into.
+// withholdWords removes every field of a message into which a stranger could have written text.
 func withholdWords(m *InboxMessage, root *msg.Part) {
 	bare := func(list []msg.Address) []string {
 		out := []string{}
@@ -112,8 +113,8 @@ func withholdWords(m *InboxMessage, root *msg.Part) {
 	}
 }
 
-// bareAddress is an address as it stands in lists of withheld messages, "" for what could hold a
-// sentence: quoted text before the @, or text without one.
+// bareAddress returns the address as withheld messages show it; "" for an address that could
+// contain a sentence: a quoted local part, or an invalid address.
 func bareAddress(email string) string {
 	if _, err := msg.NormalizeEmail(email); err != nil || strings.HasPrefix(email, `"`) {
 		return ""
@@ -121,46 +122,47 @@ func bareAddress(email string) string {
 	return email
 }
 
-// finds reports whether a search of a reader whom strangers' words taint finds a message. Nothing
-// that is withheld does.
-func (x *inboxSearch) finds(m *InboxMessage) bool {
+// matchesShown reports whether a search may return the message: texts that are withheld from the
+// reader must not match.
+func (x *inboxSearch) matchesShown(m *InboxMessage) bool {
 	if !m.Withheld || x.matcher == nil {
 		return true
 	}
 	return x.matcher.Matches(slices.Concat([]string{m.FromEmail, m.Recipient}, m.To, m.CC, m.ReplyTo)...)
 }
 
-// read notes what of a page its reader is given.
+// read records which sources of a page its reader is shown.
 func (l *inboxList) read(page []InboxMessage) error {
-	if l.given == nil {
+	if l.shownSources == nil {
 		return nil
 	}
-	var words []agents.Source
+	var sources []agents.Source
 	for i := range page {
-		if w, ok := l.given[page[i].ID]; ok {
-			words = append(words, w)
+		if w, ok := l.shownSources[page[i].ID]; ok {
+			sources = append(sources, w)
 		}
-		words = append(words, l.named[page[i].Thread]...)
+		sources = append(sources, l.namedSources[page[i].Thread]...)
 	}
-	return l.s.agents.Read(l.who.AccountID, agents.HolderOf(l.who), &l.who.Policy, words...)
+	return l.s.agents.Read(l.who.AccountID, agents.HolderOf(l.who), &l.who.Policy, sources...)
 }
 
-// openFor is openMessage for whoever is given what is in the message.
-func (s *Service) openFor(who core.Actor, p messagePicker) (*openedMessage, error) {
+// openToRead is openMessage for a reader who gets the content: it records the reading, which may
+// taint the reader.
+func (s *Service) openToRead(who core.Actor, p messagePicker) (*openedMessage, error) {
 	o, err := s.openMessage(p)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, o.words); err != nil {
+	if err := s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, o.source); err != nil {
 		o.blob.Close()
 		return nil, err
 	}
 	return o, nil
 }
 
-// readsAsProven reports whether a message from outside does not taint a reader whom strangers'
-// words taint, since a proof covers it. Such a reader is given no field beside those that it
-// covers: whoever sends a signed message again can add others.
+// readsAsProven reports whether a proof covers a message from outside, so that it does not taint a
+// reader whom strangers' words taint. Such a reader gets only the header fields that the proof
+// covers: anyone who resends a signed message can add others.
 func (s *Service) readsAsProven(who core.Actor, w *agents.Source) (proven bool, err error) {
 	if !who.Policy.Taint || w.Origin == agents.OriginOwn {
 		return false, nil
@@ -173,20 +175,20 @@ func (s *Service) readsAsProven(who core.Actor, w *agents.Source) (proven bool, 
 	return proven, err
 }
 
-// ThreadOf gives the conversation of a message that is known by its Message-ID.
+// ThreadOf returns the thread ID for a Message-ID.
 func (s *Service) ThreadOf(tx *store.Tx, account uint32, messageID string) (string, error) {
 	root, _, err := tx.Thread(account, threadNode(messageID))
 	return threadText(root), err
 }
 
-// ReadMessages notes that a mail client is given what is in messages, whose UIDs ascend, before it
-// is.
+// ReadMessages records that a mail client is about to get the content of messages (uids must
+// ascend).
 func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32) error {
 	if !u.Policy.Taint {
 		return nil
 	}
 	for batch := range slices.Chunk(uids, maxRows) {
-		var words []agents.Source
+		var sources []agents.Source
 		err := s.Store.View(func(tx *store.Tx) error {
 			mb, err := core.OpenMailbox(tx, u)
 			if err != nil {
@@ -209,7 +211,7 @@ func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uin
 					e, failed = view.Envelope(meta.Structure)
 				}
 				if failed == nil {
-					words = append(words, sourceOf(mb, f, m, &meta, thread, e))
+					sources = append(sources, sourceOf(mb, f, m, &meta, thread, e))
 				}
 				return failed == nil
 			})
@@ -219,7 +221,7 @@ func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uin
 			return err
 		})
 		if err == nil {
-			err = s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, words...)
+			err = s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, sources...)
 		}
 		if err != nil {
 			return err
@@ -228,8 +230,8 @@ func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uin
 	return nil
 }
 
-// ReadFolder is ReadMessages for an answer about a folder that tells something of what is in its
-// messages, but not of which.
+// ReadFolder is ReadMessages for an answer that depends on the content of a folder's messages
+// without showing which.
 func (s *Service) ReadFolder(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32) error {
 	if len(uids) <= maxRows {
 		return s.ReadMessages(ctx, u, folder, uids)
@@ -237,7 +239,8 @@ func (s *Service) ReadFolder(ctx context.Context, u core.MailboxUser, folder uin
 	return s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, agents.Source{MailboxID: u.MailboxID})
 }
 
-// CheckUntainted refuses what a mail client may not do once it has read what a stranger wrote.
+// CheckUntainted refuses an action that a mail client may not do once it has read a stranger's
+// words.
 func (s *Service) CheckUntainted(u core.MailboxUser) error {
 	if !u.Policy.Taint {
 		return nil
@@ -245,7 +248,7 @@ func (s *Service) CheckUntainted(u core.MailboxUser) error {
 	return s.Store.View(func(tx *store.Tx) error { return agents.CheckUntainted(tx, agents.HolderOfLogin(u)) })
 }
 
-// taintOf gives what has tainted a mail client; nil if nothing has.
+// taintOf returns what has tainted a mail client; nil if it is not tainted.
 func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
 	if !u.Policy.Taint {
 		return nil, nil
@@ -253,42 +256,42 @@ func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
 	return agents.HolderOfLogin(u).Taint(tx)
 }
 
-// noteTainted says whose words a message has that a mail client puts into a folder: those of nobody
-// who is known, or of somebody tainted. The error is that of mayHave.
-func noteTainted(tx *store.Tx, u core.MailboxUser, d *StoredMessage, keywords []string) error {
+// setOrigin sets the origin of a message that a mail client adds: tainted if the client is, else
+// unknown. The error is that of checkTaintedKeywords.
+func setOrigin(tx *store.Tx, u core.MailboxUser, d *StoredMessage, keywords []string) error {
 	taint, err := taintOf(tx, u)
 	d.Origin = ""
 	if taint != nil {
 		d.Origin = agents.OriginTainted
 	}
-	return errors.Join(err, mayHave(taint, keywords, nil))
+	return errors.Join(err, checkTaintedKeywords(taint, keywords, nil))
 }
 
-// plainKeywords are those whose names say nothing that a stranger can have thought of: registered
-// ones (RFC 5788), and what Thunderbird marks junk and labels with.
-var plainKeywords = []string{
+// harmlessKeywords are keywords that a stranger cannot have made up: registered ones (RFC 5788),
+// and those that Thunderbird uses for junk and labels.
+var harmlessKeywords = []string{
 	"$Forwarded", "$MDNSent", "$Junk", "$NotJunk", "$Phishing", "$Important", "$SubmitPending", "$Submitted", "$Ignored", "$Followed", "$Muted",
 	"Junk", "NonJunk", "NotJunk", "Forwarded", "$label1", "$label2", "$label3", "$label4", "$label5",
 }
 
-// mayHave refuses keywords that a tainted mail client gives a message which it does not have yet:
-// their names are text, which others read without reading a message.
-func mayHave(taint *store.Taint, keywords, had []string) error {
+// checkTaintedKeywords refuses new keywords from a tainted mail client: keywords are text, which
+// others read without being tainted.
+func checkTaintedKeywords(taint *store.Taint, keywords, had []string) error {
 	if taint == nil {
 		return nil
 	}
 	for _, k := range keywords {
-		if !HasKeyword(had, k) && !HasKeyword(plainKeywords, k) {
+		if !HasKeyword(had, k) && !HasKeyword(harmlessKeywords, k) {
 			return core.OverSMTP(550, "5.7.1", agents.TaintedError(taint))
 		}
 	}
 	return nil
 }
 
-// mayMove refuses to move or copy a message into another folder, to where a tainted token or mail
-// client may not: nothing leaves Junk, and what has lain in Drafts, or what somebody tainted wrote,
-// goes to Trash alone and stays there. taint is nil for all others.
-func mayMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, to *Folder) error {
+// checkTaintedMove refuses moves and copies to another folder that a tainted token or mail client
+// may not make: none from Junk, and a message that has been in Drafts or was written by a tainted
+// sender may only go to Trash, and stays there. taint is nil for untainted callers.
+func checkTaintedMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, to *Folder) error {
 	if taint == nil || from.ID == to.ID {
 		return nil
 	}
@@ -309,9 +312,8 @@ func mayMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, to *Folde
 	return nil
 }
 
-// mayPut refuses to put a message into a folder but Drafts for a mail client that has read what a
-// stranger wrote.
-func mayPut(tx *store.Tx, u core.MailboxUser, f *Folder) error {
+// checkTaintedAppend refuses an append by a tainted mail client to any folder but Drafts.
+func checkTaintedAppend(tx *store.Tx, u core.MailboxUser, f *Folder) error {
 	if !u.Policy.Taint || roleOf(f) == roleDrafts {
 		return nil
 	}

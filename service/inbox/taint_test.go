@@ -21,8 +21,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// words waits for a message with a subject in a folder, and gives whose words it has and from whom
-// it is for sure.
+// words waits for a message with a subject in a folder, and returns its origin and its verified
+// domain.
 func (r *waitRig) words(mb *store.Mailbox, folder, subject string) string {
 	r.T.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -37,8 +37,7 @@ func (r *waitRig) words(mb *store.Mailbox, folder, subject string) string {
 	}
 }
 
-// isAbout reports whether a message has a subject; a report repeats that of another one in its
-// body.
+// isAbout reports whether a message has the subject, or is a report that quotes it.
 func isAbout(raw []byte, subject string) bool {
 	header, _, _ := strings.Cut(string(raw), "\r\n\r\n")
 	return strings.Contains(header+"\r\n", "\nSubject: "+subject+"\r\n")
@@ -48,7 +47,7 @@ func letterAbout(from, to, subject string, fields ...string) string {
 	return "From: " + from + "\r\nTo: " + to + "\r\nSubject: " + subject + "\r\nMessage-ID: <" + strings.ReplaceAll(subject, " ", ".") + "@id.test>\r\n" + strings.Join(append(fields, "\r\n"), "") + "Hello.\r\n"
 }
 
-// TestWhoseWords sends mail in every way, and looks whose words it has where it arrives.
+// TestWhoseWords sends mail in every way and checks its origin on arrival.
 func TestWhoseWords(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	r := newWaitRig(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
@@ -73,7 +72,7 @@ func TestWhoseWords(t *testing.T) {
 		}
 	}
 
-	// A message whose sender turns out to be tainted while it waits.
+	// A message whose sender becomes tainted while the message is queued.
 	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"ann@example.test", "sam@second.test"}, Subject: "tainted", Text: "x"})
 	r.Update(func(tx *store.Tx) error {
 		for sub := range store.Submissions.All(tx) {
@@ -88,7 +87,7 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.ann, "INBOX", "tainted", "tainted example.test")
 	expect(sam, "INBOX", "tainted", "tainted example.test")
 
-	// From elsewhere.
+	// Mail from other servers.
 	receive("x@far.test", "x@far.test", "from far")
 	expect(r.ann, "INBOX", "from far", "author far.test")
 	receive("x@near.test", "boss@example.test", "forged")
@@ -105,11 +104,12 @@ func TestWhoseWords(t *testing.T) {
 		"Content-Type: message/delivery-status\r\n\r\nReporting-MTA: dns;far.test\r\n\r\nFinal-Recipient: rfc822;y@far.test\r\nAction: failed\r\nStatus: 5.1.1\r\n\r\n--b--\r\n")
 	expect(r.ann, "INBOX", "a report", " far.test")
 
-	// From here: a neighbour, another account, a group, a mail client.
+	// Mail from here: of the same account, of another account, by a group, by a mail client.
 	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"ann@example.test"}, Subject: "from bob", Text: "x"})
 	expect(r.ann, "INBOX", "from bob", "own example.test")
 	expect(r.bob, "Sent", "from bob", "own ")
-	// A program brings words of others, unless a person has said that it speaks for the account.
+	// A program's mail has no known author, unless a person has declared that the program speaks
+	// for the account.
 	for _, own := range []bool{false, true} {
 		who := owner
 		who.TokenKind, who.OwnWords = "api", own
@@ -138,7 +138,7 @@ func TestWhoseWords(t *testing.T) {
 	r.MustSubmit(r.bob, letterAbout("bob@example.test", "ann@example.test", "notice", "Auto-Submitted: auto-generated\r\n"), "ann@example.test")
 	expect(r.ann, "INBOX", "notice", " example.test")
 
-	// Copies and moves keep it.
+	// Copies and moves keep the origin.
 	u := core.MailboxUser{AccountID: r.ann.AccountID, MailboxID: r.ann.ID, Mailbox: r.ann.Num, PasswordAt: r.ann.PasswordAt}
 	sel, err := r.Svc.Inbox.SelectFolder(t.Context(), u, "INBOX")
 	if err != nil {
@@ -151,7 +151,7 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.ann, "Archive", "from far", "author far.test")
 	expect(r.ann, "Archive", "automatic", " far.test")
 
-	// What was put there.
+	// Messages added by clients.
 	if _, _, err := r.Svc.Inbox.AppendMessages(t.Context(), u, "INBOX", inbox.Append{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "appended"))}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestWhoseWords(t *testing.T) {
 	}
 	expect(r.ann, "Drafts", "drafted", "own ")
 
-	// A draft that nobody knows the author of, sent by a program and by a person.
+	// A draft of unknown origin, sent by a program and by a person.
 	for _, kind := range []string{"api", core.SessionKind} {
 		if _, _, err := r.Svc.Inbox.AppendMessages(t.Context(), u, "Drafts", inbox.Append{Body: r.Spool(letterAbout("ann@example.test", "bob@example.test", "put there, sent by "+kind))}); err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.ann, "Sent", "put there, sent by api", "tainted ")
 	expect(r.bob, "INBOX", "put there, sent by "+core.SessionKind, "own example.test")
 
-	// What is passed on or answered by itself, and what could not be delivered.
+	// Forwards, automatic replies, and bounces.
 	if _, err := r.Svc.Rules.SetVacation(t.Context(), owner, rules.SetVacationIn{UserID: r.ann.ID, Enabled: true, Text: "I am away."}); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestWhoseWords(t *testing.T) {
 	r.MustSubmit(r.bob, letterAbout("bob@example.test", "ann@example.test", "are you there"), "ann@example.test")
 	expect(r.bob, "INBOX", "Auto: are you there", " .")
 
-	// Who got a message of ours sends it again: it proves nothing to whom it was not sent.
+	// A recipient resends our message: its signature proves nothing to others.
 	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"y@far.test"}, Subject: "there and back", Text: "x"})
 	r.Becomes("y@far.test", store.OutgoingRelayed)
 	for _, m := range h.Mails() {
@@ -213,8 +213,8 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.ann, "INBOX", "there and back", " .neither To nor Cc names this mailbox")
 }
 
-// TestPeopleOfReading: whoever has read messages may write to those alone who are among the people
-// of every one of them, wherever they lie and whatever conversation they are in.
+// TestPeopleOfReading: a holder that has read messages may write only to people of every one of
+// them, in any folder and thread.
 func TestPeopleOfReading(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
@@ -256,14 +256,14 @@ func TestPeopleOfReading(t *testing.T) {
 		t.Errorf("%+v", got.Taint)
 	}
 
-	// Its own conversation, or another one: only people count.
+	// The same thread or another one makes no difference: only people count.
 	receive("x@far.test", "And more", "References: <Berths@id.test>\r\n")
 	has(read("INBOX", "And more"), "ann@example.test", "x@far.test")
 	receive("q@far.test", "Re: Berths")
 	has(read("INBOX", "Re: Berths"), "ann@example.test")
 }
 
-// agent is who holds a new token for ann's mailbox.
+// agent is a holder with a new token for ann's mailbox.
 func (r *waitRig) agent(p agents.Policy) core.Actor {
 	r.T.Helper()
 	p.Send = "allow"
@@ -283,7 +283,7 @@ func (r *waitRig) authenticate(token string) core.Actor {
 	return who
 }
 
-// reading is what the holder of a token has read.
+// reading returns the recorded readings of a token's holder.
 func (r *waitRig) reading(who core.Actor) (out *store.Reading) {
 	r.T.Helper()
 	err := r.St.View(func(tx *store.Tx) error {
@@ -299,8 +299,8 @@ func (r *waitRig) reading(who core.Actor) (out *store.Reading) {
 	return out
 }
 
-// TestSubjectsOfProgramsAreWithheld: the sending log gives a reader that taints no subject of a
-// program that does not speak for the account, such as a web form, whose words are a stranger's.
+// TestSubjectsOfProgramsAreWithheld: the sending log hides from a tainting reader the subjects of
+// programs that do not speak for the account, such as a web form that sends a stranger's text.
 func TestSubjectsOfProgramsAreWithheld(t *testing.T) {
 	r := newWaitRig(t, core.Config{Outbound: "capture"})
 	token := func(in accounts.CreateTokenIn) core.Actor {
