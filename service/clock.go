@@ -10,24 +10,24 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A clock is advanced by at most ten years at a time, and not beyond the year 2099: rows have days
-// in 16 bits, and zones have signatures whose times end in 2106.
+// Limits of the sandbox's clock: one request advances it by at most ten years, and never past the
+// year 2099, since rows have days in 16 bits and times of signatures in zones end in 2106.
 const maxAdvance = 3650 * 24 * time.Hour
 
 var endOfTime = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// AdvanceIn says how far a sandbox's clock is moved on.
+// AdvanceIn says by how much to advance a sandbox's clock.
 type AdvanceIn struct {
 	Seconds int64 `json:"seconds"`
 }
 
-// Advanced is what the clock shows then.
+// Advanced is the clock's new time.
 type Advanced struct {
 	Now core.Time `json:"now"`
 }
 
-// AdvanceClock moves the clock of a sandbox on, at once and over restarts, and wakes all that waits
-// for a date. It never moves back: what waits was promised at the time that was shown.
+// AdvanceClock advances the clock of a sandbox, now and after every restart, and wakes everything
+// that waits for a time. The clock never goes back, since stored times would then be in the future.
 func (s *Service) AdvanceClock(_ context.Context, in AdvanceIn) (*Advanced, error) {
 	if in.Seconds <= 0 || in.Seconds > int64(maxAdvance/time.Second) {
 		return nil, core.Invalid("seconds", "out_of_range", "It must be from 1 to %d: the clock goes forward only, at most ten years at a time.", int64(maxAdvance/time.Second))
@@ -55,8 +55,8 @@ func (s *Service) AdvanceClock(_ context.Context, in AdvanceIn) (*Advanced, erro
 	return &Advanced{core.Time{Time: s.Core.Now()}}, nil
 }
 
-// ResumeClock advances the clock of a store that was just opened as far as it was advanced before.
-// It is for sandboxes alone.
+// ResumeClock advances the clock of a newly opened store by as much as it was advanced before. It
+// is for sandboxes only.
 func ResumeClock(st *store.Store) error {
 	var row *store.SandboxClock
 	err := st.View(func(tx *store.Tx) (err error) {
@@ -64,7 +64,7 @@ func ResumeClock(st *store.Store) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read how far the clock was advanced: %w", err)
+		return fmt.Errorf("read the offset of the sandbox's clock: %w", err)
 	}
 	if row != nil {
 		st.Clock().Advance(row.Ahead)

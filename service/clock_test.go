@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestMailGoesOnWhenTheClockIsSet: the clock goes back and forward by a day and by a year, while
-// the server runs and over a restart. Mail is received, filed in its order and sent; ids rise.
+// TestMailGoesOnWhenTheClockIsSet: the clock is set back and forward by a day and by a year, while
+// the server runs and over a restart. Mail is received in order and sent; ids rise.
 func TestMailGoesOnWhenTheClockIsSet(t *testing.T) {
 	now := clock.New(nil, 0)
 	i := servicetest.InstallWith(t, core.Config{Outbound: "capture"}, store.Options{Clock: now, Unsynced: true})

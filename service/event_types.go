@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// EventTypes lists the kinds of events that endpoints may subscribe to.
+// EventTypes lists the types of events that webhook endpoints may subscribe to.
 func EventTypes() []events.EventType {
 	return []events.EventType{
 		{Name: events.EventMessageRelayed, About: "A message went out through a relay, which gave it a Message-ID of its own; one event for each recipient.", Data: outbound.RelayedData{}},

@@ -1,16 +1,16 @@
 package service
 
-// What tests outside of the package look at.
+// What tests outside of the package use.
 
 const (
 	FeedBatch      = feedBatch
-	FeedGather     = feedGather
+	FeedGather     = feedDelay
 	FeedPause      = feedPause
 	FeedQueue      = feedQueue
-	FeedRest       = feedRest
+	FeedRest       = feedLongPause
 	FeedsOfAccount = feedsOfAccount
 	FeedsOfUser    = feedsOfUser
-	PruneLook      = pruneLook
+	PruneLook      = pruneRows
 )
 
 type (

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	feedGather = 20 * time.Millisecond  // from the first change to the batch that it is in
-	feedPause  = 250 * time.Millisecond // between batches
-	feedRest   = time.Second            // after a batch that was too large, since everything is read anew then
-	feedBatch  = 500                    // changes in a batch
-	feedQueue  = 8                      // batches that wait for a slow listener
+	feedDelay     = 20 * time.Millisecond  // from the first change to its batch
+	feedPause     = 250 * time.Millisecond // between batches
+	feedLongPause = time.Second            // after a batch that was too large, since the listener then reads everything again
+	feedBatch     = 500                    // changes per batch
+	feedQueue     = 8                      // batches queued for a slow listener
 
 	feedsOfUser    = 10
 	feedsOfAccount = 100
 	feedsInAll     = 4096
 )
 
-// feedKinds are what changed rows are called outside.
+// feedKinds maps tables to the names that changes of their rows have in the API.
 var feedKinds = map[string]string{
 	store.Accounts.Name():      "account",
 	store.Users.Name():         "user",
@@ -42,21 +42,21 @@ var feedKinds = map[string]string{
 	store.Events.Name():        "event",
 }
 
-// A FeedChange says what has changed: to know how, it is read. Kind is domain, mailbox, inbox, job,
-// message, approval, webhook, delivery, suppression, token, user, account, template, record, export
-// or event. ID is the thing's own id, of an inbox that of its mailbox, of a suppression the
-// address.
+// A FeedChange says that an object has changed; the listener reads it to see how. kind is domain,
+// mailbox, inbox, job, message, approval, webhook, delivery, suppression, token, user, account,
+// template, record, export or event. id is the object's id; for an inbox it is the mailbox's id,
+// for a suppression the address.
 type FeedChange struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
 }
 
-// feeds tells those who listen what changes in their accounts. While nobody does, the store does
-// not even note it.
+// feeds sends changes to those who listen for changes in their accounts. While nobody listens, the
+// store does not report changes at all.
 type feeds struct {
 	store     *store.Store
 	mu        sync.Mutex
-	byAccount map[string]*accountFeeds // by account
+	byAccount map[string]*accountFeeds // by account id
 	ofUser    map[string]int
 	count     int
 }
@@ -65,34 +65,34 @@ func newFeeds(st *store.Store) *feeds {
 	return &feeds{store: st, byAccount: map[string]*accountFeeds{}, ofUser: map[string]int{}}
 }
 
-// accountFeeds are the feeds of an account and what they get next. The timer runs from the
-// first change until a pause has brought no more.
+// accountFeeds are the feeds of an account and the batch that is being collected. The timer runs
+// from the first change until a pause without changes.
 type accountFeeds struct {
-	feeds   map[*Feed]struct{}
-	changes []store.Change
-	seen    map[store.Change]struct{} // the same as changes
-	over    bool                      // there were too many
-	timer   *time.Timer
-	running bool
+	feeds    map[*Feed]struct{}
+	changes  []store.Change
+	seen     map[store.Change]struct{} // the same as changes, as a set
+	overflow bool                      // there were too many changes for a batch
+	timer    *time.Timer
+	running  bool
 }
 
-// A Feed has the changes that one listener has not got yet. It must be closed.
+// A Feed has the changes that one listener has not read yet. It must be closed.
 type Feed struct {
 	all   *feeds
 	who   core.Actor
 	wake  chan struct{}
-	Queue [][]store.Change // batches, shared with others; nil: too much has changed
+	Queue [][]store.Change // batches, shared with other feeds; nil means that everything may have changed
 }
 
-// Listen begins to note what changes in the actor's account. What was committed before it returns
-// can be read; what comes later is in the feed. Too many listeners are a 429.
+// Listen opens a feed of the changes in the actor's account. What was committed before it returns
+// can be read; later changes are in the feed. The error is a 429 if there are too many listeners.
 func (s *Service) Listen(_ context.Context, who core.Actor) (*Feed, error) {
 	f, err := s.feeds.Join(who)
 	if err != nil {
 		return nil, err
 	}
-	// What was on its way when the first listener came is waited for, since it was not noted. A
-	// store that takes no writes has nothing on its way.
+	// Transactions that had begun before the first listener came are not reported, so wait for
+	// their end. A store that takes no writes has none.
 	if err := s.Core.Store.Update(func(*store.Tx) error { return nil }); errors.Is(err, store.ErrClosed) {
 		f.Close()
 		return nil, err
@@ -119,12 +119,12 @@ func (fs *feeds) Join(who core.Actor) (*Feed, error) {
 	a.feeds[f] = struct{}{}
 	fs.ofUser[who.UserID]++
 	if fs.count++; fs.count == 1 {
-		fs.store.OnCommit(fs.Told)
+		fs.store.OnCommit(fs.Add)
 	}
 	return f, nil
 }
 
-// Close ends the feed; nothing is noted for it any more.
+// Close ends the feed.
 func (f *Feed) Close() {
 	fs := f.all
 	fs.mu.Lock()
@@ -148,9 +148,8 @@ func (f *Feed) Close() {
 	}
 }
 
-// Told takes what a transaction has changed, in the committer, which waits for nobody here longer
-// than it takes to note something.
-func (fs *feeds) Told(changes []store.Change) {
+// Add receives the changes of a transaction. The committer calls it, so it must not block.
+func (fs *feeds) Add(changes []store.Change) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, c := range changes {
@@ -163,23 +162,24 @@ func (fs *feeds) Told(changes []store.Change) {
 func (a *accountFeeds) add(c store.Change) {
 	if !a.running {
 		a.running = true
-		a.timer.Reset(feedGather)
+		a.timer.Reset(feedDelay)
 	}
-	if a.over {
+	if a.overflow {
 		return
 	}
 	if _, known := a.seen[c]; known {
 		return
 	}
 	if len(a.changes) == feedBatch {
-		a.over = true
+		a.overflow = true
 		return
 	}
 	a.seen[c] = struct{}{}
 	a.changes = append(a.changes, c)
 }
 
-// flush gives every listener what has changed, and comes again after a pause.
+// flush sends the collected batch to every feed of an account. It runs again after a pause, until
+// there are no more changes.
 func (fs *feeds) flush(a *accountFeeds) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -188,10 +188,10 @@ func (fs *feeds) flush(a *accountFeeds) {
 		return
 	}
 	batch, pause := a.changes, feedPause
-	if a.over {
-		batch, pause = nil, feedRest
+	if a.overflow {
+		batch, pause = nil, feedLongPause
 	}
-	a.changes, a.over = nil, false
+	a.changes, a.overflow = nil, false
 	clear(a.seen)
 	for f := range a.feeds {
 		f.offer(batch)
@@ -199,7 +199,8 @@ func (fs *feeds) flush(a *accountFeeds) {
 	a.timer.Reset(pause)
 }
 
-// offer queues a batch. A listener that has too many gets one that says to read everything again.
+// offer queues a batch. If the queue is full, it is replaced by one entry that says that everything
+// may have changed.
 func (f *Feed) offer(batch []store.Change) {
 	if len(f.Queue) == feedQueue {
 		clear(f.Queue)
@@ -212,11 +213,11 @@ func (f *Feed) offer(batch []store.Change) {
 	}
 }
 
-// Wake gets a value soon after something has changed.
+// Wake returns a channel that receives a value soon after something has changed.
 func (f *Feed) Wake() <-chan struct{} { return f.wake }
 
-// Take gives what has changed since it was last called, each thing once, or says that it is too
-// much to be told: then everything may have changed.
+// Take returns the changes since the last call, without duplicates. everything is true if there
+// were too many: then everything may have changed.
 func (f *Feed) Take() (changes []FeedChange, everything bool) {
 	f.all.mu.Lock()
 	queue := f.Queue
@@ -237,13 +238,13 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 		}
 	}
 	if !f.who.SeesAll() {
-		changes = f.some(changes)
+		changes = f.visible(changes)
 	}
 	return changes, len(changes) > feedBatch
 }
 
-// sees reports whether the listener may know of the change: members know of others' tokens and
-// exports nothing.
+// sees reports whether the listener may know of the change. Members do not see tokens and exports
+// of others.
 func (f *Feed) sees(c store.Change) bool {
 	if c.Table == store.Approvals.Name() && !f.who.Manages() {
 		return false
@@ -251,9 +252,9 @@ func (f *Feed) sees(c store.Change) bool {
 	return c.User == "" || c.User == f.who.UserID || f.who.Manages()
 }
 
-// some leaves, for a listener who sees some mailboxes alone, the changes about these. What is gone
-// is left out.
-func (f *Feed) some(changes []FeedChange) (left []FeedChange) {
+// visible removes the changes that a listener with access to some mailboxes must not see. Changes
+// of deleted objects are removed too.
+func (f *Feed) visible(changes []FeedChange) (left []FeedChange) {
 	_ = f.all.store.View(func(tx *store.Tx) error {
 		for _, c := range changes {
 			seen := false
@@ -269,7 +270,7 @@ func (f *Feed) some(changes []FeedChange) (left []FeedChange) {
 			case "event", "webhook", "delivery", "suppression", "user", "template", "domain", "record", "account":
 				seen = f.who.MailboxID == "" && !f.who.TokenOf && c.Kind != "event" && c.Kind != "webhook" && c.Kind != "delivery"
 			case "token", "export":
-				seen = !f.who.TokenOf // of the listener: see sees
+				seen = !f.who.TokenOf // only the listener's own: see sees
 			}
 			if seen {
 				left = append(left, c)

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// listener makes feeds of a store that nobody else uses, and one of them.
+// listener makes the feeds of a separate store, and opens one feed.
 func listener(t testing.TB) (*service.Feeds, *service.Feed) {
 	t.Helper()
 	fs := service.NewFeeds(new(store.Store))
@@ -44,7 +44,8 @@ func jobsChanged(n int) (all []store.Change) {
 	return all
 }
 
-// awoken waits until the feed wakes, and says how long that took; -1 if it has not in 20 seconds.
+// awoken waits until the feed wakes, and returns how long that took; -1 if it has not within 20
+// seconds.
 func awoken(f *service.Feed) time.Duration {
 	began := time.Now()
 	select {
@@ -58,8 +59,8 @@ func awoken(f *service.Feed) time.Duration {
 func TestChangesComeInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, f := listener(t)
-		fs.Told([]store.Change{jobChanged("acc_1", 1), jobChanged("acc_2", 2), jobChanged("acc_1", 3)})
-		fs.Told([]store.Change{jobChanged("acc_1", 1)})
+		fs.Add([]store.Change{jobChanged("acc_1", 1), jobChanged("acc_2", 2), jobChanged("acc_1", 3)})
+		fs.Add([]store.Change{jobChanged("acc_1", 1)})
 		if wait := awoken(f); wait != service.FeedGather {
 			t.Errorf("the first batch came after %v, want %v", wait, service.FeedGather)
 		}
@@ -68,7 +69,7 @@ func TestChangesComeInBatches(t *testing.T) {
 			t.Errorf("got %v, %v, want %v", got, everything, want)
 		}
 		time.Sleep(service.FeedPause / 2)
-		fs.Told([]store.Change{jobChanged("acc_1", 1)})
+		fs.Add([]store.Change{jobChanged("acc_1", 1)})
 		if wait := awoken(f); wait != service.FeedPause/2 {
 			t.Errorf("the second batch came %v after its change, want %v", wait, service.FeedPause/2)
 		}
@@ -88,18 +89,18 @@ func TestChangesComeInBatches(t *testing.T) {
 func TestTooManyChangesAreAReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, f := listener(t)
-		fs.Told(jobsChanged(service.FeedBatch))
-		fs.Told(jobsChanged(service.FeedBatch))
+		fs.Add(jobsChanged(service.FeedBatch))
+		fs.Add(jobsChanged(service.FeedBatch))
 		awoken(f)
 		if got, everything := f.Take(); len(got) != service.FeedBatch || everything {
 			t.Errorf("%d changes, everything %v, want %d", len(got), everything, service.FeedBatch)
 		}
-		fs.Told(jobsChanged(service.FeedBatch + 1))
+		fs.Add(jobsChanged(service.FeedBatch + 1))
 		awoken(f)
 		if got, everything := f.Take(); got != nil || !everything {
 			t.Errorf("%d changes, everything %v, want a reset", len(got), everything)
 		}
-		fs.Told(jobsChanged(1))
+		fs.Add(jobsChanged(1))
 		if wait := awoken(f); wait != service.FeedRest {
 			t.Errorf("what comes after a reset came %v later, want %v", wait, service.FeedRest)
 		}
@@ -112,7 +113,7 @@ func TestSlowListenersAreResetAndHoldNothing(t *testing.T) {
 		fs, slow := listener(t)
 		quick := joinedBy(t, fs, core.Actor{AccountID: "acc_1", UserID: "usr_2", Role: "owner"})
 		for round := range 50 {
-			fs.Told([]store.Change{jobChanged("acc_1", round)})
+			fs.Add([]store.Change{jobChanged("acc_1", round)})
 			awoken(quick)
 			if got, everything := quick.Take(); len(got) != 1 || everything {
 				t.Fatalf("round %d: the quick one got %v, %v", round, got, everything)
@@ -125,7 +126,7 @@ func TestSlowListenersAreResetAndHoldNothing(t *testing.T) {
 		if got, everything := slow.Take(); got != nil || !everything {
 			t.Errorf("the slow one got %v, %v, want a reset", got, everything)
 		}
-		fs.Told([]store.Change{jobChanged("acc_1", 1)})
+		fs.Add([]store.Change{jobChanged("acc_1", 1)})
 		time.Sleep(2 * service.FeedPause)
 		if got, everything := slow.Take(); len(got) != 1 || everything {
 			t.Errorf("after its reset the slow one got %v, %v", got, everything)
@@ -139,7 +140,7 @@ func TestWhatWaitedIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, f := listener(t)
 		for round := range service.FeedQueue {
-			fs.Told([]store.Change{jobChanged("acc_1", round%2), jobChanged("acc_1", 2)})
+			fs.Add([]store.Change{jobChanged("acc_1", round%2), jobChanged("acc_1", 2)})
 			time.Sleep(2 * service.FeedPause)
 		}
 		got, everything := f.Take()
@@ -157,7 +158,7 @@ func TestMembersHearNothingOfOthersTokens(t *testing.T) {
 		for _, role := range []string{"owner", "admin", "member"} {
 			heard[role] = joinedBy(t, fs, core.Actor{AccountID: "acc_1", UserID: "usr_" + role, Role: role})
 		}
-		fs.Told([]store.Change{
+		fs.Add([]store.Change{
 			{Table: "token", Account: "acc_1", User: "usr_owner", ID: "tok_1"},
 			{Table: "token", Account: "acc_1", User: "usr_member", ID: "tok_2"},
 			{Table: "export", Account: "acc_1", User: "usr_owner", ID: "exp_1"},
@@ -177,8 +178,8 @@ func TestMembersHearNothingOfOthersTokens(t *testing.T) {
 	})
 }
 
-// TestEveryKindIsTold writes a row of each kind and sees it told, and that no table tells of what
-// has no name outside.
+// TestEveryKindIsTold writes a row of each kind and checks that it is reported, and that no table
+// without a public name is reported.
 func TestEveryKindIsTold(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	f := i.Listen(core.Actor{AccountID: i.Account.AccountID, UserID: "usr_x", Role: "owner"})
@@ -234,8 +235,8 @@ func TestEveryKindIsTold(t *testing.T) {
 	}
 }
 
-// TestNobodyMissesWhatWasOnItsWay begins to listen while transactions are committed: whatever
-// cannot be read then must be told later.
+// TestNobodyMissesWhatWasOnItsWay opens feeds while transactions are committed: a change that
+// cannot be read after Listen must be reported later.
 func TestNobodyMissesWhatWasOnItsWay(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	a := i.Account.AccountID
@@ -315,9 +316,8 @@ func TestFeedsEndWithTheirToken(t *testing.T) {
 	}
 }
 
-// BenchmarkFeeds has a thousand listeners in ten accounts and ten thousand changes, which the
-// committer hands over one by one. It measures the committer's part, and what the listeners hold
-// when all of them are slow.
+// BenchmarkFeeds has a thousand listeners in ten accounts and ten thousand changes, one per commit.
+// It measures the committer's part, and the memory of the listeners when all of them are slow.
 func BenchmarkFeeds(b *testing.B) {
 	const accounts, changes = 10, 10_000
 	var told []store.Change
@@ -333,7 +333,7 @@ func BenchmarkFeeds(b *testing.B) {
 		}
 		began := time.Now()
 		for n := range told {
-			fs.Told(told[n : n+1])
+			fs.Add(told[n : n+1])
 		}
 		b.ReportMetric(float64(time.Since(began).Nanoseconds())/changes, "ns/change")
 		time.Sleep(2 * service.FeedGather)

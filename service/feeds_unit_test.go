@@ -35,7 +35,7 @@ func TestListenersAreBounded(t *testing.T) {
 	}
 	for _, f := range open {
 		f.Close()
-		f.Close() // counts once
+		f.Close() // a second Close does nothing
 	}
 	if fs.count != 0 || len(fs.byAccount) != 0 || len(fs.ofUser) != 0 {
 		t.Errorf("after the last has left: %d feeds, %d accounts, %d users", fs.count, len(fs.byAccount), len(fs.ofUser))

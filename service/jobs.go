@@ -23,13 +23,13 @@ type ListJobsIn struct {
 	CreatedAfter *core.Time `query:"created_after"` // Only newer rows; an RFC 3339 time or a date.
 }
 
-// JobsOut is one page of jobs, or the one job that was asked for.
+// JobsOut is one page of jobs, or the one job with the given job_id.
 type JobsOut struct {
 	Page *page.Page[core.JobResponse]
 	Job  *core.JobResponse
 }
 
-// MarshalJSON writes the one that is there.
+// MarshalJSON writes the page or the job.
 func (o JobsOut) MarshalJSON() ([]byte, error) {
 	if o.Job != nil {
 		return json.Marshal(o.Job)
@@ -37,11 +37,11 @@ func (o JobsOut) MarshalJSON() ([]byte, error) {
 	return json.Marshal(o.Page)
 }
 
-// Forms says which forms it has on the wire.
+// Forms lists the types that the answer may have.
 func (JobsOut) Forms() []any { return []any{page.Page[core.JobResponse]{}, core.JobResponse{}} }
 
-// ListJobs lists the jobs that the account's people started in the last 30 days, newest first; with
-// a job_id it answers that job.
+// ListJobs lists the jobs that the account's users started in the last 30 days, newest first. With
+// a job_id it returns that job.
 func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (*JobsOut, error) {
 	if in.JobID != "" {
 		j, err := s.GetJob(ctx, who, GetJobIn{ID: in.JobID})
@@ -67,15 +67,15 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 	return &JobsOut{Page: page}, err
 }
 
-// mayKnow reports whether a job may be known: whoever sees some mailboxes alone knows the jobs that
-// they started, and those about these mailboxes; a token that is limited to mailboxes knows the
-// latter alone.
+// mayKnow reports whether the actor may see a job. An actor with access to some mailboxes sees the
+// jobs about these and the ones it has started; a token that is limited to mailboxes sees only the
+// former.
 func mayKnow(who core.Actor, j *store.Job) bool {
 	return j.CreatedBy == who.UserID && !who.TokenOf || who.Sees(j.Resource.ID)
 }
 
-// aboutDomain reports whether a job's resource is the domain of the name or id, or a mailbox of
-// that name.
+// aboutDomain reports whether a job's resource is the domain with this name or id, or a mailbox in
+// the domain of this name.
 func aboutDomain(r store.JobResource, domain string) bool {
 	if r.Type == "domain" {
 		return r.Name == domain || r.ID == domain
@@ -83,13 +83,13 @@ func aboutDomain(r store.JobResource, domain string) bool {
 	return strings.HasSuffix(r.Name, "@"+domain)
 }
 
-// GetJobIn names a job, and how many seconds the answer may wait for its end.
+// GetJobIn names a job, and how many seconds the request may wait for its end.
 type GetJobIn struct {
 	ID   string `path:"job_id"`
 	Wait *int   `query:"wait" min:"1" max:"30" example:"30"` // Seconds to wait for the job's end.
 }
 
-// GetJob answers one job: at once, or when it has ended or the wait is over.
+// GetJob returns one job. With wait it returns when the job has ended or the time is over.
 func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*core.JobResponse, error) {
 	var j *store.Job
 	err := s.Core.Store.View(func(tx *store.Tx) (err error) {
@@ -122,8 +122,8 @@ func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration)
 	return j, err
 }
 
-// JobResult is a value of the type that the results of a kind of jobs have; nil for kinds that have
-// none.
+// JobResult returns a value of the type that the results of a job kind have; nil for kinds without
+// results.
 func JobResult(kind string) any {
 	if kind == domains.KindSetup {
 		return domains.SetupResult{}

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// jobsService is a service with a running queue that knows two kinds: "seen", which takes ten
+// jobsService is a service with a running queue that has two kinds: "seen", which takes ten
 // seconds, and "unseen".
 func jobsService(t *testing.T) *service.Service {
 	t.Helper()

@@ -19,8 +19,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestPagesAreBoundedInBytes: lists of rows that may be long end a page by its size too, and their
-// cursors go on, so that each row comes once.
+// TestPagesAreBoundedInBytes: lists of rows that may be long also end a page by its size, and their
+// cursors continue, so that each row is listed once.
 func TestPagesAreBoundedInBytes(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	d := i.AddDomain(i.Account, "example.test", nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestDeletionsBeginOnAFullDisk: where the disk has room for deletions only, people can begin them:
-// by IMAP, of mailboxes and of domains. Nothing else is written.
+// TestDeletionsBeginOnAFullDisk: if the disk has room only for deletions, people can start them: by
+// IMAP, of mailboxes and of domains. Nothing else is written.
 func TestDeletionsBeginOnAFullDisk(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
 	i.Close()
@@ -35,7 +35,7 @@ func TestDeletionsBeginOnAFullDisk(t *testing.T) {
 	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}
 	u := core.MailboxUser{AccountID: ann.AccountID, AccountNum: ann.AccountNum, MailboxID: ann.ID, Mailbox: ann.Num, Email: ann.Email}
 	full.Store(true)
-	time.Sleep(50 * time.Millisecond) // longer than the store goes by an older look
+	time.Sleep(50 * time.Millisecond) // longer than the store caches the free space
 	for _, c := range []struct {
 		what string
 		full bool

@@ -21,19 +21,18 @@ import (
 const (
 	daysKept  = 400 * 24 * time.Hour
 	auditKept = 400 * 24 * time.Hour
-	endedKept = 90 * 24 * time.Hour // tokens that have expired, and purchases that were refused
+	endedKept = 90 * 24 * time.Hour // tokens after their expiry, and refused purchases
 
-	revokedKept = 7 * 24 * time.Hour // tokens: who goes on using one is told why it is refused
-	pruneLook   = 5000               // rows that are looked at in one view
+	revokedKept = 7 * 24 * time.Hour // tokens after they were revoked: until then the error says why they are refused
+	pruneRows   = 5000               // rows read in one transaction
 )
 
-// retentionKind deletes what is kept for a time only, once an hour, a bounded number in each
-// transaction.
+// retentionKind deletes old records once an hour, some per transaction.
 func (s *Service) retentionKind() jobs.Kind {
 	return jobs.Kind{Name: "retention", Work: s.Prune, Timeout: 30 * time.Minute}
 }
 
-// compactKind gives the room of deleted messages back.
+// compactKind frees the disk space of deleted messages.
 func (s *Service) compactKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "compact", Timeout: time.Hour,
@@ -41,10 +40,10 @@ func (s *Service) compactKind() jobs.Kind {
 	}
 }
 
-const threadsAtATime = 5000 // rows that are looked at in one view
+const threadsAtATime = 5000 // rows read in one transaction
 
-// threadPruneKind forgets the rows of threads that no message has had to do with for long, and
-// which messages have left folders that nothing has left since.
+// threadPruneKind deletes rows of old threads, and old lists of expunged messages in folders that
+// nothing has left since.
 func (s *Service) threadPruneKind() jobs.Kind {
 	work := func(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 		return nil, errors.Join(s.pruneThreads(ctx), s.pruneExpunged(ctx))
@@ -134,7 +133,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func() error {
 			return pruneByID(ctx, s, store.Audits, auditKept, func(a *store.Audit) (string, bool) { return a.ID, now.Sub(a.CreatedAt) > auditKept })
 		},
-		func() error { // their ids tell their age
+		func() error { // the age is that of the id
 			return pruneByID(ctx, s, store.Purchases, endedKept, func(p *store.Purchase) (string, bool) { return p.ID, p.State == store.PurchaseRefused })
 		},
 		func() error { return s.pruneDays(ctx) },
@@ -165,7 +164,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 	return nil, nil
 }
 
-// pruneAll runs a step until it finds nothing more to delete.
+// pruneAll repeats a step until it finds nothing more to delete.
 func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error)) error {
 	for ctx.Err() == nil {
 		n := 0
@@ -180,9 +179,9 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 	return ctx.Err()
 }
 
-// pruneByID deletes the records of a table that old tells of. Their ids rise with time, so that all
-// that are old have an id from before the time of kept; among these may be some that are not old,
-// which are passed over. An id from after now says nothing: the clock was set back, and ids rise.
+// pruneByID deletes the records of a table for which old returns true. Ids rise with time, so the
+// walk ends at the first id that is younger than kept. Records before it that are not old are
+// skipped. An id from after now does not end the walk: the clock was set back.
 func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], kept time.Duration, old func(*T) (id string, is bool)) error {
 	walk := func(tx *store.Tx, after string, see func(id string, is bool) bool) {
 		for rec := range table.After(tx, after) {
@@ -216,7 +215,7 @@ func (s *Service) pruneOld(ctx context.Context, kept time.Duration, walk func(tx
 				if made, ok := store.IDTime(id); ok && made.After(newest) && !made.After(now) {
 					return false
 				}
-				if looked == pruneLook || len(ids) == core.PruneAtATime {
+				if looked == pruneRows || len(ids) == core.PruneAtATime {
 					more = true
 					return false
 				}
@@ -256,15 +255,14 @@ func deleteOld(tx *store.Tx, ids []string, isOld func(tx *store.Tx, id string) (
 	return nil
 }
 
-// pruneDays deletes the statistics of days that are long over. It looks at the oldest days of each
-// account alone.
+// pruneDays deletes the statistics of old days. It reads only the oldest days of each account.
 func (s *Service) pruneDays(ctx context.Context) error {
 	first := s.Core.Now().UTC().Add(-daysKept).Format(time.DateOnly)
 	for after, more := "", true; more; {
 		var ids []string
 		err := s.Core.Store.View(func(tx *store.Tx) error {
 			more = false
-			for looked := 0; looked < pruneLook && len(ids) < core.PruneAtATime; looked++ {
+			for looked := 0; looked < pruneRows && len(ids) < core.PruneAtATime; looked++ {
 				more = false
 				for d := range store.DayStats.After(tx, after) {
 					more = true
@@ -272,7 +270,7 @@ func (s *Service) pruneDays(ctx context.Context) error {
 					if d.Date < first {
 						ids = append(ids, after)
 					} else {
-						after = d.AccountID + "\xff" // behind its last day
+						after = d.AccountID + "\xff" // after its last day
 					}
 					break
 				}
@@ -303,8 +301,8 @@ func pruneReplays(tx *store.Tx, now time.Time) (int, error) {
 	return len(ids), core.DeleteAll(tx, store.Idempotencies, ids)
 }
 
-// pruneSessions deletes sessions that have lasted as long as any may. Those that ended before have
-// gone already, but for idle ones.
+// pruneSessions deletes sessions older than the longest life of a session. Those that ended earlier
+// are deleted already, except idle ones.
 func pruneSessions(tx *store.Tx, now time.Time) (int, error) {
 	var ids []string
 	for key, id := range store.SessionsByTime.Keys(tx, "", "") {

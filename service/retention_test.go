@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/store/storetest"
 )
 
-// agedService is a service whose clock the test moves.
+// agedService is a service with a clock that the test sets.
 func agedService(t *testing.T, now *time.Time) *service.Service {
 	t.Helper()
 	clock := func() time.Time { return *now }
@@ -43,7 +43,7 @@ func countOf[T any](t *testing.T, s *service.Service, table *store.Table[T]) (n 
 }
 
 // TestPruningGoesOnBehindARowThatIsNeverOld: a message that waits for ever is kept, and what was
-// sent after it is not.
+// sent after it is deleted.
 func TestPruningGoesOnBehindARowThatIsNeverOld(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := agedService(t, &now)
@@ -66,7 +66,7 @@ func TestPruningGoesOnBehindARowThatIsNeverOld(t *testing.T) {
 	}
 }
 
-// TestPruningPassesManyRowsThatAreKept: more than are looked at in one view.
+// TestPruningPassesManyRowsThatAreKept: more than are read in one transaction.
 func TestPruningPassesManyRowsThatAreKept(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := agedService(t, &now)

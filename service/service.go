@@ -1,36 +1,36 @@
-// Package service joins the packages that hold the rules of Mailstead. They are called rooms, and
-// each rule stands in one of them. The servers of HTTP, SMTP, IMAP and DNS call this package alone.
-// It does not know by which of them it is called, nor how records are laid out on disk.
+// Package service joins the packages that have the rules of Mailstead. They are called rooms, and
+// each rule is in one of them. The HTTP, SMTP, IMAP and DNS servers call only this package. It does
+// not know which of them calls it, nor how records are stored on disk.
 //
-// The rooms; `go doc ./service/ROOM` says where things stand in it, and `go doc -u` has what a room
-// keeps to itself:
-//   - core: what every room needs: the store, errors, secrets, password hashes, who asks.
+// The rooms are listed here. `go doc ./service/ROOM` says where things are in a room, and `go doc
+// -u` shows its unexported parts:
+//   - core: what every room needs: the store, errors, secrets, password hashes, the actor.
 //   - agents: what programs that read mail may do: policies, taint.
-//   - accounts: accounts, teams, tokens and whom they stand for, the audit log.
+//   - accounts: accounts, teams, tokens and their users, the audit log.
 //   - signin: how people sign in: sessions, second factors, links, OAuth.
 //   - zones: the DNS zones of domains: records, DNSSEC, secondaries, Cloudflare.
-//   - domains: domains from adding to deleting: claims, setting up, health, buying.
+//   - domains: domains from adding to deleting: claims, setup, health, buying.
 //   - certs: TLS certificates.
-//   - mailboxes: making mailboxes, and the log-ins of mail clients.
+//   - mailboxes: creating mailboxes, and the logins of mail clients.
 //   - inbox: messages, folders, threads, searches, quotas.
 //   - external: mailboxes on other servers.
 //   - transfer: import and export of messages, restoring.
-//   - rules: what mailboxes do with mail by themselves.
-//   - spam: the classifier of spam of each account.
+//   - rules: what mailboxes do with mail automatically.
+//   - spam: the spam classifier of each account.
 //   - recipients: who receives mail to an address here.
 //   - inbound: receiving: screening, acceptance, delivery into mailboxes.
 //   - submit: who sends what: messages, drafts, batches, approvals.
 //   - outbound: the queue: routes, attempts, pacing, signing, delivery reports, the sending log.
 //   - feedback: bounces and complaints of others, suppressions.
-//   - reputation: how much is sent by whom, and the limits of that.
-//   - templates: texts with variables that messages are made of.
+//   - reputation: how much each mailbox, domain and account sends, and the limits of that.
+//   - templates: message templates with variables.
 //   - reports: DMARC and TLS reports.
 //   - events: the log of events, and webhooks.
-//   - health: whether the installation is well.
+//   - health: whether the installation works.
 //
-// Here are service.go, which makes the rooms; event_types.go, the list of events; feeds.go, live
-// changes for the dashboard; jobs.go, the jobs that people see; retention.go, what is deleted after
-// its time.
+// This package itself has service.go, which makes the rooms; event_types.go, the list of events;
+// feeds.go, live changes for the dashboard; jobs.go, the jobs that people see; retention.go, the
+// deletion of old records; clock.go, the clock of a sandbox.
 package service
 
 import (
@@ -65,7 +65,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Service holds the rooms. Whoever calls an operation names its room: s.Domains.SetRedirect.
+// A Service holds the rooms. A caller names the room of an operation: s.Domains.SetRedirect.
 type Service struct {
 	Core       *core.Core
 	Accounts   *accounts.Service
@@ -94,7 +94,7 @@ type Service struct {
 	feeds *feeds
 }
 
-// New puts a service together, and registers every kind of job with the queue.
+// New makes all rooms, and registers every job kind with the queue.
 func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *Service {
 	c := core.New(st, q, keys, config)
 	servers := external.NewServers(c) // of external mailboxes
@@ -106,7 +106,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	tr := transfer.New(c, in, servers)
 	rep := reputation.New(c, ev)
 
-	// Mail: what is sent, what others say about it, what is submitted, what is received.
+	// Mail: sending, feedback about sent mail, submission, receiving.
 	out := outbound.New(c, ev, ag, in, servers, to, rep)
 	fb := feedback.New(c, to, out)
 	sub := submit.New(c, submit.Rooms{Events: ev, Inbox: in, Policies: ag, Limits: rep, Recipients: to, Outbound: out})
@@ -136,7 +136,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	return s
 }
 
-// Kinds lists every kind of job that there is.
+// Kinds lists all job kinds.
 func (s *Service) Kinds() []jobs.Kind {
 	out := append([]jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}, s.Outbound.Kinds(s.Inbound)...)
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
@@ -147,7 +147,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	return out
 }
 
-// periods are the kinds of jobs that come again by the clock.
+// periods are the job kinds that run regularly, and how often.
 var periods = map[string]time.Duration{
 	"retention":          time.Hour,
 	"thread_prune":       24 * time.Hour,
@@ -155,15 +155,15 @@ var periods = map[string]time.Duration{
 	"zones_resign":       time.Hour,
 	"tls_policies":       time.Hour,
 	"tls_reports":        time.Hour,
-	"dmarc_report_sweep": time.Hour, // where reports are off, for those that are counted already
+	"dmarc_report_sweep": time.Hour, // also runs when reports are off, for what was counted before
 }
 
-// Run does what the service does by the clock, until ctx ends. The queue has a Run of its own.
+// Run starts the rooms and runs their regular work until ctx ends. The queue is run separately.
 func (s *Service) Run(ctx context.Context) error {
 	s.Zones.MakeZones() // so that the first query need not wait for it
 	for _, room := range []interface{ Start() error }{s.Outbound, s.Feedback, s.Inbound, s.Domains, s.Certs} {
 		if err := room.Start(); err != nil {
-			s.Core.Log.Error("start a room", "error", err)
+			s.Core.Log.Error("could not start a room", "error", err)
 		}
 	}
 	var rooms sync.WaitGroup
@@ -175,7 +175,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.Accounts.Run(ctx)
 }
 
-// Close ends the connections that are kept for later. The queue must have stopped.
+// Close closes cached connections. The queue must have stopped.
 func (s *Service) Close() {
 	s.Events.Close()
 	s.Inbox.Close()

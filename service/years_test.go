@@ -44,7 +44,7 @@ const (
 	day      = 24 * time.Hour
 )
 
-// A longRun is an installation at work by a clock that the test advances.
+// A longRun is a working installation with a clock that the test advances.
 type longRun struct {
 	*servicetest.Installation
 	t       *testing.T
@@ -55,7 +55,7 @@ type longRun struct {
 	backups *backup.Schedule
 	target  string // of backups
 	replies []string
-	later   []letter // that were told to come again
+	later   []letter // refused temporarily, to be sent again
 	sent    int
 }
 
@@ -67,10 +67,10 @@ func envInt(name string, otherwise int) int {
 	return n
 }
 
-// TestYearsReachAPlateau: an installation that gets mail, sends mail and deletes mail for years is
-// no larger in the last of them than in the second half of the first (of the second for what is
-// kept for two years), in any bucket or directory; and when nothing happens any more, what is kept
-// for a time goes. Its full size is three years with 100 messages a day.
+// TestYearsReachAPlateau: an installation that receives, sends and deletes mail for years is not
+// larger in its last year than in the second half of the first (of the second for records that are
+// kept for two years), in any bucket or directory. When nothing happens any more, records that are
+// kept for a limited time are deleted. The full test is three years with 100 messages a day.
 func TestYearsReachAPlateau(t *testing.T) {
 	years, perDay, days := envInt("MAILSTEAD_YEARS", 0), 5, 100
 	if years > 0 {
@@ -81,7 +81,7 @@ func TestYearsReachAPlateau(t *testing.T) {
 	r := newLongRun(t, seed)
 	r.settle()
 	before := r.sizes()
-	var first, second, last map[string]int64 // the most of months 7 to 12, of months 19 to 24, and of the last year
+	var first, second, last map[string]int64 // the highest counts of months 7 to 12, of months 19 to 24, and of the last year
 	for d := 1; d <= days; d++ {
 		r.live(d, perDay)
 		if (d%10 > 0 || years == 0) && d != days {
@@ -118,17 +118,17 @@ func TestYearsReachAPlateau(t *testing.T) {
 		t.Logf("%-28s %9d %9d %9d", name, first[name], second[name], last[name])
 	}
 	r.deleteOld(0)
-	for range 16 { // longer than anything is kept that is not kept for good
+	for range 16 { // longer than any limited retention
 		r.pass(50 * day)
 	}
-	for range 3 { // what a backup has may be compacted, and what is compacted leaves the backups
+	for range 3 { // messages in a backup can be compacted, and then leave the backups
 		r.settle()
 		r.pass(50 * day)
 	}
 	r.settle()
 	after := r.sizes()
 	for name, n := range after {
-		if name == "database" { // it does not shrink
+		if name == "database" { // the file does not shrink
 			before[name] = last[name]
 		}
 		if most := before[name] + slackOf(name); n > most {
@@ -137,23 +137,23 @@ func TestYearsReachAPlateau(t *testing.T) {
 	}
 }
 
-// laterThanAYear are those that are kept for more than a year, and what they are part of: they grow
-// for two years, and go when nothing happens any more.
+// laterThanAYear lists what is kept for more than a year, and the totals that include it: these
+// grow for two years, and shrink when nothing happens any more.
 var laterThanAYear = map[string]bool{
 	"bucket thread": true, "bytes of thread": true, "pages of thread": true,
 	"bucket thread_joined": true, "bytes of thread_joined": true, "pages of thread_joined": true,
 	"rows": true, "pages": true, "database": true, "copies of the database": true,
 }
 
-// slackOf is how much more of something there may be for other reasons than time.
+// slackOf returns how much something may grow for other reasons than time.
 func slackOf(name string) int64 {
 	switch name {
 	case "segments", "backups":
-		return 4 << 20 // segments are compacted when half of them is dead
+		return 4 << 20 // segments are compacted when half of their bytes are deleted
 	case "database":
-		return 16 << 20 // by which it grows
+		return 16 << 20 // the step by which it grows
 	case "copies of the database":
-		return 40 << 20 // three full ones, compressed, with the pages that are free
+		return 40 << 20 // three full backups, compressed, with their free pages
 	case "rows":
 		return 200
 	}
@@ -177,7 +177,7 @@ func newLongRun(t *testing.T, seed uint64) *longRun {
 	r := &longRun{t: t, rand: rand.New(rand.NewPCG(seed, 1)), clock: clock.New(nil, 0), target: filepath.Join(t.TempDir(), "backups")}
 	r.hook = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)
-		if r.clock.Now().Hour() < 6 { // it is down at night, so that deliveries are tried again
+		if r.clock.Now().Hour() < 6 { // the other server is down at night, so that deliveries are retried
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -229,7 +229,7 @@ func newLongRun(t *testing.T, seed uint64) *longRun {
 
 func (r *longRun) who() core.Actor { return servicetest.Actor(r.Account) }
 
-// live is one day.
+// live simulates one day.
 func (r *longRun) live(d, perDay int) {
 	r.t.Helper()
 	for quarter := range 4 {
@@ -249,7 +249,7 @@ func (r *longRun) live(d, perDay int) {
 	}
 }
 
-// receive has a message come in: a new one, an answer, or one from a domain that was never seen.
+// receive delivers a message: a new one, an answer, or one from a new domain.
 func (r *longRun) receive(d, n int) {
 	r.t.Helper()
 	id := fmt.Sprintf("<%d.%d.%d@far.test>", d, n, r.rand.Uint32())
@@ -275,7 +275,7 @@ func (r *longRun) receive(d, n int) {
 // A letter is a message on its way to us.
 type letter struct{ from, text, to string }
 
-// bring has a message come in, or keeps it for later where the sender is to come again.
+// bring delivers a message, or keeps it for later if it is refused temporarily.
 func (r *longRun) bring(l letter) {
 	r.t.Helper()
 	err := r.Receive(l.from, l.text, l.to)
@@ -286,7 +286,7 @@ func (r *longRun) bring(l letter) {
 	}
 }
 
-// work is what people and programs do in a day beside getting mail.
+// work simulates what people and programs do in a day besides receiving mail.
 func (r *longRun) work(d, perDay int) {
 	r.t.Helper()
 	ctx := r.t.Context()
@@ -330,8 +330,8 @@ func (r *longRun) work(d, perDay int) {
 	})
 }
 
-// deleteOld deletes what is older than so long, in every folder: half of it as IMAP does, and half
-// of what is in INBOX by the API.
+// deleteOld deletes messages older than a time, in every folder: half of them as IMAP does, and
+// half of those in INBOX by the API.
 func (r *longRun) deleteOld(age time.Duration) {
 	r.t.Helper()
 	end := r.St.Now().Add(-age)
@@ -383,7 +383,7 @@ func (r *longRun) deleteOld(age time.Duration) {
 	}
 }
 
-// pass advances the clock, and waits until everything is done that is due then.
+// pass advances the clock, and waits until everything that is due then has run.
 func (r *longRun) pass(by time.Duration) {
 	r.t.Helper()
 	r.clock.Advance(by)
@@ -416,8 +416,8 @@ func (r *longRun) pass(by time.Duration) {
 	}
 }
 
-// settle waits for what is done in the background, and lets a few hours pass, in which the queue
-// compacts what is left.
+// settle waits for background work, and advances the clock by a few hours in which the queue
+// compacts the rest.
 func (r *longRun) settle() {
 	r.t.Helper()
 	for range 3 {
@@ -436,7 +436,7 @@ func (r *longRun) settle() {
 			r.t.Fatalf("%d messages are not indexed: %v", todo, err)
 		}
 	}
-	r.pass(day) // words of what was deleted may stay for a day
+	r.pass(day) // index words of deleted messages may stay for a day
 	if err := r.St.PurgeText(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
@@ -445,8 +445,8 @@ func (r *longRun) settle() {
 	}
 }
 
-// sizes gives the number of rows of each bucket, of all together, and the bytes of segments, of the
-// database, of the copies of it that backups have, and of all else that they have.
+// sizes returns the number of rows in each bucket and in all, and the bytes of segments, of the
+// database, of its copies in backups, and of everything else in backups.
 func (r *longRun) sizes() map[string]int64 {
 	r.t.Helper()
 	snap, err := r.St.Snapshot()

@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// authority gives the client that speaks to the certificate authority, with an account that it
-// knows. The account is made once, whoever asks first.
+// authority returns the client of the certificate authority, with an account that is registered
+// there. It registers the account if there is none.
 func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 	select {
 	case <-s.certs.clientLock:
@@ -42,7 +42,7 @@ func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := s.nameAccount(row.Directory, url); err != nil {
+		if err := s.setAccountURL(row.Directory, url); err != nil {
 			return nil, err
 		}
 		s.LogOf(ctx).Info("registered with the certificate authority, which agrees to its terms of service", "directory", row.Directory, "account", url)
@@ -51,15 +51,15 @@ func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 	return client, nil
 }
 
-// forgetAuthority has the next one who asks register again.
+// forgetAuthority makes the next call of authority register a new account.
 func (s *Service) forgetAuthority() error {
 	<-s.certs.clientLock
 	defer func() { s.certs.clientLock <- struct{}{} }()
 	s.certs.Client = nil
-	return s.nameAccount(s.Config.ACME.Directory, "")
+	return s.setAccountURL(s.Config.ACME.Directory, "")
 }
 
-func (s *Service) nameAccount(directory, url string) error {
+func (s *Service) setAccountURL(directory, url string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		row, err := store.CertificateAccounts.Get(tx, directory)
 		if err != nil {
@@ -70,7 +70,8 @@ func (s *Service) nameAccount(directory, url string) error {
 	})
 }
 
-// acmeConfig says how the authority is reached: as the operator's own choice it may be anywhere.
+// acmeConfig returns how to reach the authority. Since the operator has chosen it, it may have a
+// private address.
 func (s *Service) acmeConfig() ca.Config {
 	a := s.Config.ACME
 	t := (&netguard.Guard{AllowPrivate: true}).Transport(s.Resolver, s.Config.RootCAs)
@@ -82,7 +83,7 @@ func (s *Service) acmeConfig() ca.Config {
 	}
 }
 
-// acmeAccount reads the account at the authority, or makes its key.
+// acmeAccount reads the account at the authority; if there is none it creates its key.
 func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, error) {
 	directory := s.Config.ACME.Directory
 	fresh, sealed, err := s.newKey(store.AccountPlace(directory))
@@ -108,7 +109,7 @@ func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, e
 	return row, key, err
 }
 
-// newKey makes a key and seals it.
+// newKey generates a key and seals it.
 func (s *Service) newKey(place string) (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -128,11 +129,11 @@ func (s *Service) openKey(place string, sealed []byte) (*ecdsa.PrivateKey, error
 	}
 	key, err := x509.ParsePKCS8PrivateKey(text)
 	if err != nil {
-		return nil, fmt.Errorf("key of %s: %w", place, err)
+		return nil, fmt.Errorf("read the key of %s: %w", place, err)
 	}
 	ec, ok := key.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("key of %s: it is a %T", place, key)
+		return nil, fmt.Errorf("read the key of %s: it is a %T, not an ECDSA key", place, key)
 	}
 	return ec, nil
 }
@@ -142,8 +143,7 @@ const (
 	secondaryPause = 2 * time.Second
 )
 
-// answerChallenges has our HTTP listeners answer challenges until the function that it gives is
-// called.
+// answerChallenges makes our HTTP listeners answer challenges until withdraw is called.
 func (c *certificates) answerChallenges(all []ca.Challenge) (withdraw func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,8 +159,8 @@ func (c *certificates) answerChallenges(all []ca.Challenge) (withdraw func()) {
 	}
 }
 
-// publishChallenges puts challenges into the zone of a domain that we serve, and waits until other
-// nameservers of the zone have them too.
+// publishChallenges adds challenges to the zone of a domain that we serve, and waits until the
+// zone's other nameservers have them too.
 func (s *Service) publishChallenges(ctx context.Context, domainID string, all []ca.Challenge) error {
 	var texts []store.DNSChallenge
 	for _, ch := range all {
@@ -173,7 +173,7 @@ func (s *Service) publishChallenges(ctx context.Context, domainID string, all []
 	return ctx.Err()
 }
 
-// withdrawChallenges takes the challenges of a domain out of its zone, if there are any.
+// withdrawChallenges removes the challenges of a domain from its zone, if there are any.
 func (s *Service) withdrawChallenges(domainID string) error {
 	d, err := s.DomainByID(domainID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(d.Challenges) == 0 {
@@ -201,8 +201,8 @@ func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) err
 	}
 	if len(texts) > 0 {
 		err := s.Store.View(give(func(tx *store.Tx, d *store.Domain) error {
-			if err := s.zones.CheckZone(tx, d); err != nil { // the zone as it is goes on being served
-				return fmt.Errorf("challenges in the zone of %s: %w", d.Name, err)
+			if err := s.zones.CheckZone(tx, d); err != nil { // checked first, so that the present zone is still served
+				return fmt.Errorf("add challenges to the zone of %s: %w", d.Name, err)
 			}
 			return nil
 		}))
@@ -213,16 +213,15 @@ func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) err
 	return s.Store.Update(give(s.zones.PutZone))
 }
 
-// awaitSecondaries waits until every nameserver of ours that is another host answers with the
-// texts. One that does not for a minute keeps nobody from a certificate: the authority may ask
-// another one.
+// awaitSecondaries waits until each of our nameservers on another host answers with the texts. It
+// waits for at most a minute, and then continues: the authority may ask another nameserver.
 func (s *Service) awaitSecondaries(ctx context.Context, texts []store.DNSChallenge) {
 	ctx, cancel := context.WithTimeout(ctx, secondariesFor)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, name := range s.Config.Nameservers {
 		wg.Go(func() {
-			addrs, _ := s.addressesOf(ctx, name) // a name without address is nobody to wait for
+			addrs, _ := s.addressesOf(ctx, name) // without an address there is nothing to wait for
 			for _, ip := range addrs {
 				if !s.ownAddress(ip) {
 					s.awaitSecondary(ctx, ip, texts)
@@ -245,7 +244,7 @@ func (s *Service) awaitSecondary(ctx context.Context, ip netip.Addr, texts []sto
 			select {
 			case <-time.After(secondaryPause):
 			case <-ctx.Done():
-				s.LogOf(ctx).Warn("a nameserver does not have a challenge of a certificate authority", "nameserver", ip, "name", t.Name, "error", err)
+				s.LogOf(ctx).Warn("a nameserver does not have the ACME challenge yet", "nameserver", ip, "name", t.Name, "error", err)
 				return
 			}
 		}

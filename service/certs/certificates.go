@@ -20,33 +20,33 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const addressesFor = 20 * time.Second // to look up the addresses of one name, with the wait for its turn
+const addressesFor = 20 * time.Second // for the lookup of one name's addresses, with the wait for its turn
 
-// An issued certificate is one that a TLS handshake may show.
+// An issued is a certificate that a TLS handshake can use.
 type issued struct {
-	Set  string // whose it is
+	Set  string // id of its nameSet
 	cert *tls.Certificate
 }
 
-// certificates are those that we serve, in memory: a handshake never reads the store. Whoever
-// changes them makes a new map.
+// certificates holds the served certificates in memory: a handshake never reads the store. A change
+// replaces the whole map.
 type certificates struct {
 	Index atomic.Pointer[map[string]issued] // by name
 
-	changing sync.Mutex        // the index
-	issuers  map[string][]byte // certificates of authorities, which are the same for all; guarded by changing
+	changing sync.Mutex        // held while the index changes
+	issuers  map[string][]byte // intermediate certificates, shared by all chains; guarded by changing
 
 	mu      sync.Mutex
 	answers map[string]string // of http-01 challenges, by token
 
-	clientLock chan struct{} // holds a value while nobody makes the client
+	clientLock chan struct{} // a lock; it holds a value while nobody has it
 	Client     *ca.Client    // nil: not made yet; guarded by clientLock
 	Orders     *ca.RateLimiter
 }
 
 const (
-	ordersBurst = 50               // of new orders at once
-	ordersEvery = 45 * time.Second // then; an authority may allow 300 in three hours
+	ordersBurst = 50               // new orders at once
+	ordersEvery = 45 * time.Second // then one in this time; an authority may allow 300 in three hours
 )
 
 func newCertificates(now func() time.Time) *certificates {
@@ -59,17 +59,17 @@ func newCertificates(now func() time.Time) *certificates {
 	return c
 }
 
-// CertificateFor gives the certificate that a certificate authority gave us for a name, lower-case,
-// without a trailing dot; nil if there is none.
+// CertificateFor returns the certificate from the authority for a name, lower-case, without a
+// trailing dot; nil if there is none.
 func (s *Service) CertificateFor(name string) *tls.Certificate {
 	return (*s.certs.Index.Load())[name].cert
 }
 
-// HostCertificate gives the one of this host's own name; nil if there is none.
+// HostCertificate returns the certificate of this host's own name; nil if there is none.
 func (s *Service) HostCertificate() *tls.Certificate { return s.CertificateFor(s.Config.Hostname) }
 
-// FirstExpiry is when the first certificate ends of all that a certificate authority gave us, but
-// for this host's; zero: there is none.
+// FirstExpiry returns the earliest expiry of all certificates from the authority, except this
+// host's; zero: there is none.
 func (s *Service) FirstExpiry() (first time.Time) {
 	for name, one := range *s.certs.Index.Load() {
 		if name == s.Config.Hostname || one.cert == nil {
@@ -83,7 +83,7 @@ func (s *Service) FirstExpiry() (first time.Time) {
 	return first
 }
 
-// ChallengeAnswer gives what a certificate authority is to find under a token (RFC 8555 section
+// ChallengeAnswer returns the answer to an http-01 challenge with this token (RFC 8555 section
 // 8.3).
 func (s *Service) ChallengeAnswer(token string) (string, bool) {
 	s.certs.mu.Lock()
@@ -92,7 +92,7 @@ func (s *Service) ChallengeAnswer(token string) (string, bool) {
 	return answer, ok
 }
 
-// LoadCertificates reads every certificate that we have, so that the first handshake sees it.
+// LoadCertificates reads all certificates from the store, before the first handshake.
 func (s *Service) LoadCertificates() error {
 	if s.Config.ACME == nil {
 		return nil
@@ -106,8 +106,8 @@ func (s *Service) LoadCertificates() error {
 				continue
 			}
 			cert, err := s.openCertificate(c)
-			if err != nil { // the next one will open
-				s.Log.Error("open a certificate", "names", c.Names, "error", err)
+			if err != nil { // the renewed one can be opened
+				s.Log.Error("could not open a certificate", "names", c.Names, "error", err)
 				continue
 			}
 			for _, name := range c.Names {
@@ -119,7 +119,7 @@ func (s *Service) LoadCertificates() error {
 	})
 }
 
-// openCertificate makes what TLS needs of a record. The caller holds changing.
+// openCertificate makes a TLS certificate from a record. The caller holds changing.
 func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error) {
 	text, err := s.Keys.Open(store.CertificatePlace(c.ID), c.Key)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error
 	}
 	key, err := x509.ParsePKCS8PrivateKey(text)
 	if err != nil {
-		return nil, fmt.Errorf("key of the certificate of %s: %w", c.ID, err)
+		return nil, fmt.Errorf("read the key of the certificate of %s: %w", c.ID, err)
 	}
 	out := &tls.Certificate{PrivateKey: key}
 	for i, der := range c.Chain {
@@ -143,13 +143,13 @@ func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error
 	return out, nil
 }
 
-// serveCertificate shows the certificate of a record from now on.
+// serveCertificate makes handshakes use the certificate of a record from now on.
 func (s *Service) serveCertificate(c *store.Certificate) {
 	s.certs.changing.Lock()
 	defer s.certs.changing.Unlock()
 	cert, err := s.openCertificate(c)
 	if err != nil {
-		s.Log.Error("open a certificate", "names", c.Names, "error", err)
+		s.Log.Error("could not open a certificate", "names", c.Names, "error", err)
 		return
 	}
 	index := s.certs.without(c.ID)
@@ -159,14 +159,14 @@ func (s *Service) serveCertificate(c *store.Certificate) {
 	s.certs.Index.Store(&index)
 }
 
-// without is a copy of the index without the names of a set. The caller holds changing.
+// without returns a copy of the index without the names of a set. The caller holds changing.
 func (c *certificates) without(set string) map[string]issued {
 	index := maps.Clone(*c.Index.Load())
 	maps.DeleteFunc(index, func(_ string, i issued) bool { return i.Set == set })
 	return index
 }
 
-// DropCertificate forgets the certificate of a set.
+// DropCertificate deletes the certificate of a set, and stops serving it after the commit.
 func (s *Service) DropCertificate(tx *store.Tx, set string) error {
 	_, err := store.Certificates.Get(tx, set)
 	if errors.Is(err, store.ErrNotFound) {
@@ -186,15 +186,15 @@ func (s *Service) DropCertificate(tx *store.Tx, set string) error {
 
 const acmeLabel = "_acme-challenge." // RFC 8555 section 8.4
 
-// A nameSet is what one certificate is to be for.
+// A nameSet is the names for one certificate: of a domain or of this host.
 type nameSet struct {
 	id     string
-	kind   string // of the challenges
+	kind   string // the kind of its challenges
 	names  []string
-	unsure []string // names that could not be looked up
+	unsure []string // names whose lookup failed
 }
 
-// hostedNames are the names of a domain at which this host has something to serve.
+// hostedNames returns the names of a domain at which this host serves something.
 func (s *Service) hostedNames(d *store.Domain) []string {
 	if s.Config.ACME == nil || !s.Config.HTTPS || d.Status != store.DomainComplete || d.Claim != store.ClaimProven || d.DNSProvider == store.DomainProviderExternal {
 		return nil
@@ -210,12 +210,12 @@ func (s *Service) hostedNames(d *store.Domain) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return name == s.Config.Hostname })
 }
 
-// candidates are the hosted names of a domain that may have a certificate: for a domain that we
-// serve, those that its zone leads here; for others, all, since only a look-up can tell. A name
-// that is a domain of its own is not in it.
+// candidates returns the hosted names of a domain that may get a certificate. For a domain that we
+// serve, these are the names that its zone points here; for others, all of them, since only a
+// lookup shows that. Names that are connected as domains themselves are left out.
 func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	names := s.hostedNames(d)
-	names = slices.DeleteFunc(names, func(name string) bool { return name != d.Name && claimedBeside(tx, d.AccountID, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return name != d.Name && isOwnDomain(tx, d.AccountID, name) })
 	if len(names) == 0 || d.DNSProvider != dnsprov.Builtin {
 		return names, nil
 	}
@@ -226,8 +226,8 @@ func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return !s.zoneLeadsHere(zone, name) }), nil
 }
 
-// zoneLeadsHere reports whether the records of a zone lead visitors of a name to this host, and
-// leave room for a challenge.
+// zoneLeadsHere reports whether the records of a zone point a name to this host, and allow a
+// challenge there.
 func (s *Service) zoneLeadsHere(zone []dnsprov.Record, name string) bool {
 	here := false
 	for _, r := range zone {
@@ -252,15 +252,15 @@ func (s *Service) ownAddress(ip netip.Addr) bool {
 	return slices.ContainsFunc(s.Config.PublicIPs, func(own netip.Addr) bool { return own.Unmap() == ip.Unmap() })
 }
 
-// domainSet says which names of a domain lead here now. Of a domain that others serve that takes a
-// look-up.
+// domainSet returns the names of a domain that point here now. If others serve the domain, it looks
+// them up.
 func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []string) (*nameSet, error) {
 	set := &nameSet{id: d.ID, kind: ca.DNS01, names: candidates}
 	if d.DNSProvider == dnsprov.Builtin {
 		return set, nil
 	}
 	set.kind, set.names = ca.HTTP01, nil
-	err := s.zones.Looking(ctx, func() error {
+	err := s.zones.WithLookupSlot(ctx, func() error {
 		for _, name := range candidates {
 			addrs, err := s.addressesOf(ctx, name)
 			switch {
@@ -275,7 +275,7 @@ func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []s
 	return set, err
 }
 
-// addressesOf looks a name up; one that does not exist has none.
+// addressesOf looks up a name. A name that does not exist has no addresses, and no error.
 func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, addressesFor)
 	defer cancel()
@@ -286,8 +286,8 @@ func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, e
 	return addrs, err
 }
 
-// hostSetOf is the set of this host's own name. There is a need for it before anybody could look it
-// up, but no use in asking.
+// hostSetOf returns the set of this host's own name. It has no name while the DNS has no address
+// for it, since the authority could not reach it.
 func (s *Service) hostSetOf(ctx context.Context) (*nameSet, error) {
 	set := &nameSet{id: store.HostCertificate, kind: ca.HTTP01}
 	addrs, err := s.addressesOf(ctx, s.Config.Hostname)
@@ -300,9 +300,9 @@ func (s *Service) hostSetOf(ctx context.Context) (*nameSet, error) {
 	return set, ctx.Err()
 }
 
-// claimedBeside reports whether a name is a domain of its own: the account's, or one that is
-// proven.
-func claimedBeside(tx *store.Tx, accountID, name string) bool {
+// isOwnDomain reports whether a name is connected as a domain itself: by the account, or with
+// proof by any account.
+func isOwnDomain(tx *store.Tx, accountID, name string) bool {
 	for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
 		if o.AccountID == accountID || o.Claim == store.ClaimProven {
 			return true

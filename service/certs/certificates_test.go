@@ -25,10 +25,10 @@ import (
 
 const otherAddress = "192.0.2.99"
 
-// An addressDNS gives every name the address 127.0.0.1, but for those that a test moves.
+// An addressDNS returns the address 127.0.0.1 for every name, except those that a test changes.
 type addressDNS struct {
 	*servicetest.FakeDNS
-	elsewhere map[string]string // by name; "" = it does not exist, "?" = the look-up fails
+	elsewhere map[string]string // by name; "": it does not exist, "?": the lookup fails
 }
 
 func (a *addressDNS) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -44,7 +44,7 @@ func (a *addressDNS) LookupNetIP(_ context.Context, _, host string) ([]netip.Add
 	return []netip.Addr{netip.MustParseAddr(at)}, nil
 }
 
-// A certified is a service with an authority, without a queue that runs.
+// A certified is a service with an authority. Its queue does not run.
 type certified struct {
 	*service.Service
 	t   *testing.T
@@ -66,7 +66,7 @@ func newCertified(t *testing.T) *certified {
 	return c
 }
 
-// look is what the world sees of a challenge.
+// look returns what the authority sees of a challenge.
 func (c *certified) look(kind, name, token string) string {
 	if kind == ca.HTTP01 {
 		answer, _ := c.Certs.ChallengeAnswer(token)
@@ -83,8 +83,7 @@ func (c *certified) look(kind, name, token string) string {
 	return strings.Join(m.Answer[0].(*dns.TXT).Txt, "")
 }
 
-// attempt does the work of a set once, as the queue would, and gives its error: when it wants to go
-// on, or why not.
+// attempt runs the job of a set once, and returns its error: when it continues, or why it failed.
 func (c *certified) attempt(set string) error {
 	c.t.Helper()
 	args, err := json.Marshal(certs.CertificateArgs{Set: set})
@@ -106,7 +105,7 @@ func (c *certified) attempt(set string) error {
 
 var errEnded = errors.New("the job has ended")
 
-// row is what is known of a set's certificate.
+// row returns the row of a set's certificate.
 func (c *certified) row(set string) *store.Certificate {
 	c.t.Helper()
 	row := &store.Certificate{}
@@ -123,7 +122,7 @@ func (c *certified) row(set string) *store.Certificate {
 	return row
 }
 
-// planned reports whether a look at the domain would have its certificate seen to.
+// planned reports whether a check of the domain would queue its certificate job.
 func (c *certified) planned(d *store.Domain) (planned bool) {
 	c.t.Helper()
 	err := c.Core.Store.Update(func(tx *store.Tx) error {
@@ -140,7 +139,7 @@ func (c *certified) planned(d *store.Domain) (planned bool) {
 	return planned
 }
 
-// domain puts a complete redirected domain into the store.
+// domain writes a complete redirected domain.
 func (c *certified) domain(provider string) *store.Domain {
 	c.t.Helper()
 	d := &store.Domain{
@@ -182,13 +181,13 @@ func TestCertificateIsForTheNamesThatComeHere(t *testing.T) {
 	}
 	c.serves("a.test", "www.a.test")
 	c.servesNot("mta-sts.a.test", "autoconfig.a.test", "autodiscover.a.test", "mail.mailstead.test", "")
-	// Another name comes here, and one that was here cannot be looked up just now.
+	// Another name points here, and the lookup of an old one fails.
 	c.dns.elsewhere = map[string]string{"mta-sts.a.test": "", "autodiscover.a.test": "", "www.a.test": "?"}
 	err = c.attempt(d.ID)
 	if got := c.ca.Orders(); len(got) != 2 || !slices.Equal(got[1], []string{"a.test", "autoconfig.a.test", "www.a.test"}) {
 		t.Fatalf("%v: ordered %v", err, got)
 	}
-	// A name that leaves is not worth a new certificate; the renewal goes without it.
+	// A name that no longer points here does not cause an order; the renewal leaves it out.
 	c.dns.elsewhere = map[string]string{"mta-sts.a.test": "", "autodiscover.a.test": "", "www.a.test": otherAddress, "autoconfig.a.test": ""}
 	if err := c.attempt(d.ID); len(c.ca.Orders()) != 2 {
 		t.Errorf("%v: ordered %v", err, c.ca.Orders())
@@ -211,7 +210,7 @@ func TestZoneOfOursProvesByDNS(t *testing.T) {
 	if text := c.look(ca.DNS01, "a.test", ""); text != "[]" {
 		t.Errorf("the zone still has %s", text)
 	}
-	// A challenge that a crash has left goes with the next attempt.
+	// A challenge that a crash has left is removed by the next attempt.
 	d.Challenges = []store.DNSChallenge{{Name: "_acme-challenge.a.test", Value: "old"}}
 	servicetest.PutTestDomain(t, c.Service, d)
 	if text := c.look(ca.DNS01, "a.test", ""); text != "old" {
@@ -227,7 +226,8 @@ func TestZoneOfOursProvesByDNS(t *testing.T) {
 	}
 }
 
-// A name that the authority refuses leaves the others alone, and is tried again later and later.
+// A name that the authority refuses does not affect the others, and is tried again at growing
+// intervals.
 func TestRefusedNameLeavesTheOthersAlone(t *testing.T) {
 	for _, m := range []catest.Manners{{Refuses: map[string]string{"www.a.test": "no"}}, {Rejects: map[string]string{"www.a.test": "no"}}} {
 		c := newCertified(t)
@@ -259,7 +259,7 @@ func TestRefusedNameLeavesTheOthersAlone(t *testing.T) {
 	}
 }
 
-// Failures are waited out, whatever looks at the domain meanwhile.
+// The wait after a failure is kept, whatever checks the domain.
 func TestFailureIsWaitedOut(t *testing.T) {
 	for _, m := range []catest.Manners{
 		{Down: 500}, {Garbage: true}, {Expired: true}, {ForOthers: true}, {Limited: true, RetryAfter: "300"},
@@ -314,7 +314,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// While a certificate still holds, a failed renewal does not wait until it has run out.
+// While a certificate is still valid, a failed renewal is retried before it expires.
 func TestFailedRenewalHurries(t *testing.T) {
 	c := newCertified(t)
 	c.ca.Behave(func(m *catest.Manners) { m.Life = 6 * 24 * time.Hour })
@@ -329,7 +329,7 @@ func TestFailedRenewalHurries(t *testing.T) {
 	if n := c.row(store.HostCertificate).Failures; n < 8 {
 		t.Errorf("%d attempts before the certificate ran out", n)
 	}
-	// The operator who has mended it need not wait.
+	// An operator who has fixed the cause need not wait.
 	c.ca.Behave(func(m *catest.Manners) { *m = catest.Manners{} })
 	if err := c.Certs.RetryCertificate(); err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func TestFailedRenewalHurries(t *testing.T) {
 	}
 }
 
-// Whoever has the policy sends nothing to a host without a certificate.
+// Senders that apply the MTA-STS policy do not deliver to a host without a certificate.
 func TestPolicyWaitsForTheHostsCertificate(t *testing.T) {
 	c := newCertified(t)
 	c.domain("builtin")
@@ -388,7 +388,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	c.servesNot("a.test", "www.a.test")
 }
 
-// Another authority is asked again, and what the first one gave serves until then.
+// After a change of the authority a new certificate is ordered; the old one is served until then.
 func TestAnotherAuthority(t *testing.T) {
 	c := newCertified(t)
 	_ = c.attempt(store.HostCertificate)
@@ -416,7 +416,7 @@ func TestForgottenAccountIsMadeAgain(t *testing.T) {
 	c.serves("mail.mailstead.test")
 }
 
-// With the domain goes its certificate, also when that was on its way.
+// A deleted domain's certificate is deleted, even if it is being ordered.
 func TestDeletedDomainHasNoCertificate(t *testing.T) {
 	c := newCertified(t)
 	d := c.domain(store.DomainProviderManual)
@@ -456,7 +456,7 @@ func TestOrdersArePaced(t *testing.T) {
 	c.serves("mail.mailstead.test")
 }
 
-// A sweep finds what has no job, in every page of domains.
+// A sweep finds domains without a job, in every page.
 func TestSweepFindsWhatIsLacking(t *testing.T) {
 	c := newCertified(t)
 	const many = certs.SweptAtATime + 3
@@ -491,7 +491,7 @@ func TestSweepFindsWhatIsLacking(t *testing.T) {
 	}
 }
 
-// A handshake reads no store.
+// A handshake does not read the store.
 func BenchmarkCertificateFor(b *testing.B) {
 	s := servicetest.ZoneService(b, b.TempDir(), core.Config{}, nil)
 	index := map[string]certs.Issued{}

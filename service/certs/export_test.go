@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// What tests outside of the package use.
 
 const (
 	KeyKnownAfter = keyKnownAfter
@@ -38,5 +38,5 @@ func (s *Service) SweepCertificates(ctx context.Context, p1 *store.Job) (jobs.Wr
 	return s.sweepCertificates(ctx, p1)
 }
 
-// SetCertificates has the service know other certificates.
+// SetCertificates replaces the served certificates.
 func (s *Service) SetCertificates(c *certificates) { s.certs = c }

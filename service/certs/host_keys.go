@@ -12,13 +12,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// keyKnownAfter is how long after it was published a key is in every cache that has records of the
-// host's keys at all (RFC 7671 section 8.1).
+// keyKnownAfter is how long after its publication a key is in every DNS cache that has records of
+// the host's keys (RFC 7671 section 8.1).
 const keyKnownAfter = 2 * dnsprov.ManagedTTL * time.Second
 
-// orderKey gives the key for a new order. That of the host's own certificate is one by which other
-// servers know the host already: the one published ahead, and while that is not known everywhere
-// the one in use.
+// orderKey returns the key for a new order. For the host's own certificate it must be a key that
+// other servers know already: the one published in advance or, until caches have that one, the one
+// in use.
 func (c *certRun) orderKey() (*ecdsa.PrivateKey, []byte, error) {
 	place, sealed := store.CertificatePlace(c.set.id), c.row.NextKey
 	if c.s.Now().Before(c.row.NextSince.Add(keyKnownAfter)) {
@@ -28,13 +28,13 @@ func (c *certRun) orderKey() (*ecdsa.PrivateKey, []byte, error) {
 		if key, err := c.s.openKey(place, sealed); err == nil {
 			return key, sealed, nil
 		}
-		c.row.NextKey = nil // it cannot be used, so that another is published
+		c.row.NextKey = nil // it cannot be opened, so another one must be published
 	}
 	return c.s.newKey(place)
 }
 
-// prepareKey makes the key of the host's certificate after this one, unless there is one, so that
-// it is known before it is used. It is kept, and published, with the row.
+// prepareKey generates the next key of the host's certificate, unless there is one, so that it is
+// published before it is used. Writing the row stores and publishes it.
 func (c *certRun) prepareKey() error {
 	r := c.row
 	if c.set.id != store.HostCertificate || len(r.Chain) == 0 || len(r.NextKey) > 0 && !bytes.Equal(r.NextKey, r.Key) {
@@ -46,14 +46,14 @@ func (c *certRun) prepareKey() error {
 	}
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
-		return fmt.Errorf("public half of the next key of %s: %w", c.s.Config.Hostname, err)
+		return fmt.Errorf("encode the next public key of %s: %w", c.s.Config.Hostname, err)
 	}
 	digest := sha256.Sum256(public)
 	r.NextKey, r.NextDigest, r.NextSince, c.prepared = sealed, digest[:], c.s.Now(), true
 	return nil
 }
 
-// publishKeys serves the zone again that has the host's name, if it is one of ours.
+// publishKeys publishes again the zone that has the host's name, if we serve it.
 func (s *Service) publishKeys(tx *store.Tx) error {
 	return s.zones.PublishAbove(tx, nil, "_tcp."+s.Config.Hostname)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// hostDomain serves the zone in which the host's name is, signed or not.
+// hostDomain serves the zone of the host's name, signed or not.
 func (c *certified) hostDomain(signed bool) *store.Domain {
 	c.t.Helper()
 	d := &store.Domain{ID: "dom_host", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: dnsprov.Builtin, Status: store.DomainComplete, NSStatus: store.DomainNSVerified}
@@ -31,7 +31,7 @@ func (c *certified) hostDomain(signed bool) *store.Domain {
 	return d
 }
 
-// tlsa is what our server answers about the host's keys.
+// tlsa returns our server's answer about the host's keys.
 func (c *certified) tlsa() []string {
 	c.t.Helper()
 	zone, ok := c.Zones.Zone("_25._tcp.mail.mailstead.test")
@@ -47,7 +47,7 @@ func (c *certified) tlsa() []string {
 	return out
 }
 
-// digestOf is what a TLSA record 3 1 1 has of a certificate.
+// digestOf returns the digest of a certificate's key for a TLSA record 3 1 1.
 func digestOf(t *testing.T, cert *tls.Certificate) string {
 	t.Helper()
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
@@ -58,7 +58,7 @@ func digestOf(t *testing.T, cert *tls.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// renew moves the clock to the renewal, after a time at least, and renews.
+// renew sets the clock to the renewal, at least after a given time, and renews.
 func (c *certified) renew(after time.Duration) {
 	c.t.Helper()
 	before := c.Certs.HostCertificate()
@@ -71,8 +71,8 @@ func (c *certified) renew(after time.Duration) {
 	}
 }
 
-// TestKeyIsInTheDNSBeforeItIsUsed: whatever a sender has looked up in the last two hours, it names
-// the key that is shown.
+// TestKeyIsInTheDNSBeforeItIsUsed: whatever a sender has looked up in the last two hours includes
+// the key in use.
 func TestKeyIsInTheDNSBeforeItIsUsed(t *testing.T) {
 	for _, life := range []time.Duration{90 * 24 * time.Hour, 6 * 24 * time.Hour, 100 * time.Minute} {
 		c := newCertified(t)
@@ -107,7 +107,7 @@ func TestKeyIsInTheDNSBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnOlderStoreArePublishedAhead: a certificate from before there were next keys gets one
+// TestKeysOfAnOlderStoreArePublishedAhead: a certificate of an older release gets a next key
 // without a renewal, and nothing is published until then.
 func TestKeysOfAnOlderStoreArePublishedAhead(t *testing.T) {
 	c := newCertified(t)
@@ -130,8 +130,8 @@ func TestKeysOfAnOlderStoreArePublishedAhead(t *testing.T) {
 	}
 }
 
-// TestKeysThatCannotBeReliedOnAreNotPublished: those of a zone that nobody vouches for, and of a
-// certificate from a file, whose next key is not known here.
+// TestKeysThatCannotBeReliedOnAreNotPublished: those of an unsigned zone, and of a certificate from
+// a file, whose next key is not known here.
 func TestKeysThatCannotBeReliedOnAreNotPublished(t *testing.T) {
 	c := newCertified(t)
 	c.hostDomain(false)
@@ -150,7 +150,7 @@ func TestKeysThatCannotBeReliedOnAreNotPublished(t *testing.T) {
 	}
 }
 
-// TestUnreadableNextKeyIsReplaced: a next key that does not open costs no certificate.
+// TestUnreadableNextKeyIsReplaced: a next key that cannot be opened does not stop the renewal.
 func TestUnreadableNextKeyIsReplaced(t *testing.T) {
 	c := newCertified(t)
 	c.hostDomain(true)

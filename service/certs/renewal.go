@@ -15,30 +15,29 @@ import (
 )
 
 const (
-	orderKept   = 24 * time.Hour   // since it was begun
-	ordersLater = 30 * time.Minute // over which those are spread that have to wait for their turn
+	orderResumable = 24 * time.Hour   // an unfinished order is continued for this long
+	ordersSpread   = 30 * time.Minute // orders over the limit are spread over this time
 )
 
-// A certRun is one attempt at the job of a set.
+// A certRun is one run of the certificate job of a set.
 type certRun struct {
 	s      *Service
 	ctx    context.Context
 	set    *nameSet
-	row    *store.Certificate // as it is to be kept
+	row    *store.Certificate // the row to be written
 	issued bool               // row has a new certificate
-	due    bool               // the certificate is to be renewed, or there is none
+	due    bool               // the certificate must be renewed, or there is none
 
 	prepared bool // row has a new next key
 }
 
-// certify is the work of certificate. Begun again after a crash it goes on with the order that it
-// had begun.
+// certify is the work of certificate. After a crash it continues the order that was begun.
 func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err error) {
 	args, err := jobs.Args[certificateArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	if args.Set != store.HostCertificate { // whatever comes, also after a crash or when certificates are switched off
+	if args.Set != store.HostCertificate { // in every case, also after a crash or when certificates were turned off
 		defer func() { err = errors.Join(err, s.withdrawChallenges(args.Set)) }()
 	}
 	if s.Config.ACME == nil || args.Set == store.HostCertificate && !s.Config.ACME.Host {
@@ -56,12 +55,12 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 	names := c.wanted(now)
 	switch {
 	case len(c.set.names) == 0 && len(names) == 0:
-		return c.idle(j, now)
+		return c.noNames(j, now)
 	case len(names) == 0, !c.due && c.covers(names):
-		return c.rest()
+		return c.wait()
 	}
 	if wait := s.certs.Orders.Take(); wait > 0 {
-		return nil, jobs.Snooze(now.Add(wait + time.Duration(s.Rand()*float64(ordersLater))))
+		return nil, jobs.Snooze(now.Add(wait + time.Duration(s.Rand()*float64(ordersSpread))))
 	}
 	if err := c.obtain(names); err != nil {
 		return c.failed(err)
@@ -69,7 +68,7 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 	return c.done()
 }
 
-// find reads what is known of the set, and looks which of its names lead here.
+// find reads the row of the set, and finds out which of its names point here.
 func (c *certRun) find(id string) error {
 	var d *store.Domain
 	var candidates []string
@@ -93,7 +92,7 @@ func (c *certRun) find(id string) error {
 	if err != nil {
 		return err
 	}
-	if directory := c.s.Config.ACME.Directory; c.row.Directory != directory { // what the other authority thought is nothing here
+	if directory := c.s.Config.ACME.Directory; c.row.Directory != directory { // results of another authority do not count here
 		r := c.row
 		r.Directory, r.Order, r.Refused, r.Failures, r.NextTry, r.RenewAt = directory, store.CertificateOrder{}, nil, 0, time.Time{}, time.Time{}
 	}
@@ -108,8 +107,8 @@ func (c *certRun) find(id string) error {
 	return err
 }
 
-// wanted are the names that a certificate is to be for now: those that lead here, and those that
-// did and could not be looked up, but for those that the authority did not take lately.
+// wanted returns the names for the certificate: those that point here, and those in the present
+// certificate whose lookup failed; without those that the authority has refused recently.
 func (c *certRun) wanted(now time.Time) []string {
 	out := slices.Clone(c.set.names)
 	for _, name := range c.set.unsure {
@@ -121,14 +120,14 @@ func (c *certRun) wanted(now time.Time) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return refusedLately(c.row, name, now) })
 }
 
-// covers reports whether the certificate is for all the names.
+// covers reports whether the certificate has all the names.
 func (c *certRun) covers(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(c.row.Names, name) })
 }
 
-// idle is what to do while no name of the set leads here. The host's name will; a domain's job
-// ends, but for a certificate that clients may still ask for.
-func (c *certRun) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
+// noNames is the result while no name of the set points here. The host's job waits for its name. A
+// domain's job ends after its certificate has expired, since clients may still use it.
+func (c *certRun) noNames(j *store.Job, now time.Time) (jobs.Writes, error) {
 	switch {
 	case c.set.id == store.HostCertificate:
 		return nil, jobs.Snooze(now.Add(jobs.Awaiting(now.Sub(j.CreatedAt), c.s.Rand())))
@@ -140,20 +139,19 @@ func (c *certRun) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
 	return func(tx *store.Tx, _ *store.Job) error { return c.s.DropCertificate(tx, c.set.id) }, nil
 }
 
-// rest is what to do until the next time. A certificate from before keys were published ahead gets
-// its next key now.
-func (c *certRun) rest() (jobs.Writes, error) {
+// wait is the result while nothing is to be done. A certificate without a next key, from an older
+// release, gets one now.
+func (c *certRun) wait() (jobs.Writes, error) {
 	if err := c.prepareKey(); err != nil {
 		return nil, err
 	}
 	if !c.prepared {
 		return nil, jobs.Snooze(c.next())
 	}
-	return c.keep, jobs.Snooze(c.next())
+	return c.write, jobs.Snooze(c.next())
 }
 
-// next is when there is something to do again: the renewal, or another try with a name that was
-// refused.
+// next returns the time of the next run: the renewal, or the next attempt with a refused name.
 func (c *certRun) next() time.Time {
 	now := c.s.Now()
 	var at time.Time
@@ -165,10 +163,10 @@ func (c *certRun) next() time.Time {
 	sooner(c.row.RenewAt)
 	for _, name := range c.set.names {
 		if r, refused := c.row.Refused[name]; refused {
-			sooner(retryOf(r))
+			sooner(retryAt(r))
 		}
 	}
-	if at.IsZero() { // such as after a certificate that lives for less than its journey takes
+	if at.IsZero() { // such as for a certificate with a very short life
 		at = now.Add(time.Minute)
 	}
 	return at
@@ -194,7 +192,7 @@ func (c *certRun) obtain(names []string) error {
 		if len(rest) == 0 {
 			return err
 		}
-		c.s.Log.Warn("a certificate goes without some names", "names", rest, "error", err)
+		c.s.Log.Warn("ordering a certificate without the refused names", "names", rest, "error", err)
 		names = rest
 		if !c.due && c.covers(rest) {
 			return nil
@@ -202,7 +200,7 @@ func (c *certRun) obtain(names []string) error {
 	}
 }
 
-// refuse notes which names the authority did not take.
+// refuse records the names that the authority has refused.
 func (c *certRun) refuse(r *ca.Refusal) {
 	if c.row.Refused == nil {
 		c.row.Refused = map[string]store.Refusal{}
@@ -217,14 +215,14 @@ func (c *certRun) refuse(r *ca.Refusal) {
 
 // order gets a certificate for exactly these names.
 func (c *certRun) order(client *ca.Client, names []string) error {
-	key, err := c.begin(names)
+	key, err := c.startOrder(names)
 	if err != nil {
 		return err
 	}
 	withdraw := func() {}
 	defer func() { withdraw() }()
 	chain, err := client.Obtain(c.ctx, ca.Request{
-		Names: names, Key: key, Kind: c.set.kind, Order: c.row.Order.URL, Begun: c.begun,
+		Names: names, Key: key, Kind: c.set.kind, Order: c.row.Order.URL, Begun: c.storeOrder,
 		Publish: func(ctx context.Context, all []ca.Challenge) error {
 			if c.set.kind == ca.DNS01 {
 				return c.s.publishChallenges(ctx, c.set.id, all)
@@ -236,13 +234,13 @@ func (c *certRun) order(client *ca.Client, names []string) error {
 	if err != nil {
 		return err
 	}
-	return c.take(chain)
+	return c.setChain(chain)
 }
 
-// begin gives the key of the order that was begun for the names, or of a new one.
-func (c *certRun) begin(names []string) (*ecdsa.PrivateKey, error) {
+// startOrder returns the key of the unfinished order for the names, or of a new order.
+func (c *certRun) startOrder(names []string) (*ecdsa.PrivateKey, error) {
 	o, place := &c.row.Order, store.CertificatePlace(c.set.id)
-	if o.URL != "" && slices.Equal(o.Names, names) && c.s.Now().Sub(o.BegunAt) < orderKept {
+	if o.URL != "" && slices.Equal(o.Names, names) && c.s.Now().Sub(o.BegunAt) < orderResumable {
 		if key, err := c.s.openKey(place, o.Key); err == nil {
 			return key, nil
 		}
@@ -252,25 +250,25 @@ func (c *certRun) begin(names []string) (*ecdsa.PrivateKey, error) {
 	return key, err
 }
 
-// begun keeps the order before anything is done for it.
-func (c *certRun) begun(url string) error {
+// storeOrder stores the URL of the order before the order is processed.
+func (c *certRun) storeOrder(url string) error {
 	c.row.Order.URL, c.row.Order.BegunAt = url, c.s.Now()
 	return c.s.Store.Update(c.put)
 }
 
-// put writes the row, if the domain whose it is still exists.
+// put writes the row, if its domain still exists.
 func (c *certRun) put(tx *store.Tx) error {
 	if c.set.id != store.HostCertificate {
 		if _, err := store.Domains.Get(tx, c.set.id); err != nil {
-			return fmt.Errorf("keep the certificate of %s: %w", c.set.id, err)
+			return fmt.Errorf("store the certificate of %s: %w", c.set.id, err)
 		}
 	}
 	return store.Certificates.Put(tx, c.row)
 }
 
-// take makes the chain the certificate of the row. The renewal comes when a third of its life is
+// setChain sets the chain as the row's certificate. The renewal is due when a third of its life is
 // left.
-func (c *certRun) take(chain [][]byte) error {
+func (c *certRun) setChain(chain [][]byte) error {
 	leaf, err := x509.ParseCertificate(chain[0])
 	if err != nil {
 		return fmt.Errorf("read the new certificate of %s: %w", c.set.id, err)
@@ -279,7 +277,7 @@ func (c *certRun) take(chain [][]byte) error {
 	r := c.row
 	r.Names, r.Chain, r.Key = r.Order.Names, chain, r.Order.Key
 	r.NotBefore, r.NotAfter = leaf.NotBefore, leaf.NotAfter
-	r.RenewAt = leaf.NotAfter.Add(-life/3 - time.Duration(c.s.Rand()*float64(life/30))).Truncate(time.Second) // the queue's times are coarse
+	r.RenewAt = leaf.NotAfter.Add(-life/3 - time.Duration(c.s.Rand()*float64(life/30))).Truncate(time.Second) // as coarse as the queue's times
 	r.Order = store.CertificateOrder{}
 	for _, name := range r.Names {
 		delete(r.Refused, name)
@@ -289,13 +287,13 @@ func (c *certRun) take(chain [][]byte) error {
 	return c.prepareKey()
 }
 
-// done keeps what was found, and waits for the next time.
+// done is the result after success. It writes the row, and waits for the next run.
 func (c *certRun) done() (jobs.Writes, error) {
 	c.row.Failures, c.row.Error, c.row.NextTry, c.row.TriedAt = 0, "", time.Time{}, c.s.Now()
-	return c.keep, jobs.Snooze(c.next())
+	return c.write, jobs.Snooze(c.next())
 }
 
-func (c *certRun) keep(tx *store.Tx, _ *store.Job) error {
+func (c *certRun) write(tx *store.Tx, _ *store.Job) error {
 	err := c.put(tx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -309,9 +307,9 @@ func (c *certRun) keep(tx *store.Tx, _ *store.Job) error {
 	return err
 }
 
-// failed keeps why the attempt came to nothing, and when the next one comes.
+// failed is the result after an error. It stores the error and the time of the next attempt.
 func (c *certRun) failed(cause error) (jobs.Writes, error) {
-	if errors.Is(c.ctx.Err(), context.Canceled) { // the queue stops
+	if errors.Is(c.ctx.Err(), context.Canceled) { // the queue is stopping
 		return nil, cause
 	}
 	now := c.s.Now()
@@ -335,37 +333,38 @@ func (c *certRun) failed(cause error) (jobs.Writes, error) {
 		c.row.Order = store.CertificateOrder{}
 	}
 	c.row.Error, c.row.TriedAt, c.row.NextTry = cause.Error(), now, now.Add(wait).Truncate(time.Second)
-	return c.keep, jobs.RetryAt(c.row.NextTry, cause)
+	return c.write, jobs.RetryAt(c.row.NextTry, cause)
 }
 
 const (
-	certifiedAtOnce     = 4 // sets, of all accounts
-	certifiedAtOnceEach = 2 // of one account
-	certifyFor          = 10 * time.Minute
-	sweptAtATime        = 200 // domains looked at in one transaction
+	maxRuns           = 4 // sets at a time, over all accounts
+	maxRunsPerAccount = 2 // sets at a time of one account
+	certifyFor        = 10 * time.Minute
+	sweptAtATime      = 200 // domains read in one transaction
 )
 
 type certificateArgs struct {
 	Set string `json:"set"`
 }
 
-// certificateKind keeps the certificate of one set of names: each set has a job of its own, which
-// waits for the next time that there is something to do, and ends when nothing of the set leads
-// here any more.
+// certificateKind gets and renews the certificate of one set of names. Each set has its own job,
+// which is snoozed until there is something to do, and ends when no name of the set points here any
+// more.
 func (s *Service) certificateKind() jobs.Kind {
 	return jobs.Kind{
-		Name: "certificate", Work: s.certify, Timeout: certifyFor, Most: certifiedAtOnce, MostEach: certifiedAtOnceEach,
+		Name: "certificate", Work: s.certify, Timeout: certifyFor, Most: maxRuns, MostEach: maxRunsPerAccount,
 		Backoff: certificateBackoff,
 	}
 }
 
-// certificateSweepKind plans what a crash, a change of settings or a clock has left without a job.
+// certificateSweepKind queues missing certificate jobs, after a crash, a change of settings or of
+// the clock.
 func (s *Service) certificateSweepKind() jobs.Kind {
 	return jobs.Kind{Name: "certificate_sweep", Work: s.sweepCertificates, Max: 3}
 }
 
-// certificateBackoff is how long to wait after so many attempts in a row that came to nothing: from
-// five minutes, so that an authority that takes five failures an hour takes all of them, to a day.
+// certificateBackoff returns the wait after this many failures in a row: from five minutes, since
+// authorities commonly allow five failures an hour, to a day.
 func certificateBackoff(failures int, r float64) time.Duration {
 	wait := 24 * time.Hour
 	if n := max(failures, 1) - 1; n < 9 {
@@ -374,7 +373,7 @@ func certificateBackoff(failures int, r float64) time.Duration {
 	return jobs.Jitter(wait, r)
 }
 
-// PlanCertificate queues the work on a domain's certificate if there is something to do. The
+// PlanCertificate queues the job for a domain's certificate if there is something to do. The
 // domain's record need not be written yet.
 func (s *Service) PlanCertificate(tx *store.Tx, d *store.Domain) error {
 	lacks, err := s.lacksCertificate(tx, d)
@@ -391,8 +390,9 @@ func (s *Service) addCertificate(tx *store.Tx, set, account string, due time.Tim
 	return err
 }
 
-// lacksCertificate reports whether a domain has names that may lead here and that its certificate
-// is not for, or soon not any more. While a failure is to be waited out it lacks nothing.
+// lacksCertificate reports whether a domain has names that may point here and that its certificate
+// does not have, or whether its renewal is due. It returns false while the job waits after a
+// failure.
 func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) {
 	names, err := s.candidates(tx, d)
 	if err != nil || len(names) == 0 {
@@ -417,17 +417,16 @@ func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) 
 	}), nil
 }
 
-// refusedLately reports whether it is too early to ask again for a name that the authority did not
-// take.
+// refusedLately reports whether it is too early to order a refused name again.
 func refusedLately(row *store.Certificate, name string, now time.Time) bool {
 	r, ok := row.Refused[name]
-	return ok && now.Before(retryOf(r))
+	return ok && now.Before(retryAt(r))
 }
 
-func retryOf(r store.Refusal) time.Time { return r.At.Add(certificateBackoff(r.Times, 0)) }
+func retryAt(r store.Refusal) time.Time { return r.At.Add(certificateBackoff(r.Times, 0)) }
 
-// planHostCertificate queues the work on the certificate of the host's own name. After a failure it
-// waits as long as it would have without a restart.
+// planHostCertificate queues the job for the host's own certificate. A wait after a failure is not
+// shortened by a restart.
 func (s *Service) planHostCertificate() error {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return nil
@@ -445,8 +444,8 @@ func (s *Service) planHostCertificate() error {
 	})
 }
 
-// RetryCertificate has the certificate authority asked at once for the certificate of the host's
-// own name, whatever failure was to be waited out, if there is a need for one.
+// RetryCertificate queues the job for the host's own certificate, without the wait after a failure,
+// if a certificate is needed.
 func (s *Service) RetryCertificate() error {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return nil
@@ -490,7 +489,7 @@ func (s *Service) sweepCertificates(ctx context.Context, _ *store.Job) (jobs.Wri
 	return nil, s.planHostCertificate()
 }
 
-// lackingCertificates looks at one page of domains. last is where the next begins; "" after the
+// lackingCertificates checks one page of domains. last is where the next page begins; "" after the
 // last one.
 func (s *Service) lackingCertificates(after string) (ids []string, last string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// RateKey names the budget that the actor's requests count against.
+// RateKey names the rate limit that the actor's requests count against.
 func (a Actor) RateKey() string {
 	if a.TokenKind == SessionKind {
 		return a.AccountID + " session"
@@ -15,52 +15,52 @@ func (a Actor) RateKey() string {
 	return a.AccountID
 }
 
-// An Actor is who asks: a token, or the installation itself.
+// An Actor is who makes a request: the user of a token or session, or the server itself.
 type Actor struct {
 	AccountID   string
 	AccountNum  uint32
 	UserID      string
 	Email       string
-	Role        string   // owner admin member mailbox
-	MailboxID   string   // whose person the actor is, who sees that mailbox alone; "": a team user
-	Limited     bool     // a member, or a token, who sees some mailboxes alone: Mailboxes
+	Role        string   // one of owner, admin, member, mailbox
+	MailboxID   string   // the actor is the user of this mailbox and sees no other; "": a team user
+	Limited     bool     // a member or token that sees only Mailboxes
 	Mailboxes   []string // ids; shared, not to be changed
-	TokenOf     bool     // the token is limited to mailboxes: it may do what the person of a mailbox may
-	Bound       bool     // the token may change nobody's access, and nothing that happens by itself
-	OwnWords    bool     // what the token sends counts as the account's own words
+	TokenOf     bool     // the token is limited to mailboxes: it may do what a mailbox's user may
+	Bound       bool     // the token may change neither access of others nor automatic actions
+	OwnWords    bool     // what the token sends counts as written by the account itself
 	Policy      store.Policy
 	TokenID     string
 	TokenName   string
-	TokenKind   string // api mcp session
-	Given       bool   // the session was begun with a password that its user has not chosen
+	TokenKind   string // one of api, mcp, session
+	Given       bool   // the session began with a password that its user has not chosen
 	Permissions []string
 	Plan        string
 	IP          string
-	Rate        RateUsage // of the request that asks
-	Request     *Request  // for the audit log; nil: the server asks itself
+	Rate        RateUsage // as of this request
+	Request     *Request  // for the audit log; nil: the server itself acts
 }
 
-// IsPerson reports whether the actor is somebody who is signed in to the dashboard, with a password
-// that nobody else has set, and not a program or the operator.
+// IsPerson reports whether the actor is a person who is signed in to the dashboard with a password
+// that nobody else has set. It is false for programs and for the operator.
 func (a Actor) IsPerson() bool {
 	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.Given
 }
 
-// Manages reports whether the actor is an owner or admin of the account, or a program of one.
+// Manages reports whether the actor is an owner or admin of the account, or uses a token of one.
 func (a Actor) Manages() bool { return ManagesAs(a.Role) }
 
-// ManagesAs reports whether a role is one of those who manage an account.
+// ManagesAs reports whether a role is owner or admin.
 func ManagesAs(role string) bool {
 	return role == store.UserRoleOwner || role == store.UserRoleAdmin
 }
 
-// SpeaksForAccount reports whether what the actor writes counts as the account's own words.
+// SpeaksForAccount reports whether what the actor sends counts as written by the account itself.
 func (a Actor) SpeaksForAccount() bool { return a.IsPerson() || a.OwnWords }
 
-// SeesAll reports whether the actor may know of every mailbox of its account.
+// SeesAll reports whether the actor may see all mailboxes of its account.
 func (a Actor) SeesAll() bool { return a.MailboxID == "" && !a.Limited }
 
-// Sees reports whether the actor may know of a mailbox of its account.
+// Sees reports whether the actor may see a mailbox of its account.
 func (a Actor) Sees(mailboxID string) bool {
 	if a.MailboxID != "" {
 		return a.MailboxID == mailboxID
@@ -68,10 +68,10 @@ func (a Actor) Sees(mailboxID string) bool {
 	return !a.Limited || slices.Contains(a.Mailboxes, mailboxID)
 }
 
-// Scopes in rising order; each holds the ones before it.
+// Scopes in rising order. Each includes those before it.
 var Scopes = []string{"read", "write", "purchase", "admin"}
 
-// Can reports whether the actor's token holds the scope.
+// Can reports whether the actor's token has the scope.
 func (a Actor) Can(scope string) bool {
 	need := slices.Index(Scopes, scope)
 	for _, p := range a.Permissions {
@@ -82,35 +82,35 @@ func (a Actor) Can(scope string) bool {
 	return false
 }
 
-// What mail clients log in for.
+// Protocols by which mail clients log in.
 const (
 	ProtocolIMAP = store.ProtocolIMAP
 	ProtocolSMTP = store.ProtocolSMTP
 )
 
-// A MailLogin is what a mail client logs in with.
+// A MailLogin is the credentials of a mail client's login.
 type MailLogin struct {
 	Protocol string // ProtocolIMAP or ProtocolSMTP
 	Username string // an address, or the id of a domain's credential
 	Password string
-	Bearer   bool // it is a credential's password, in the place of a token (RFC 7628)
+	Bearer   bool // the password came as a bearer token (RFC 7628); it must be a credential's
 	IP       string
 }
 
-// A MailboxUser is who has logged in to a mailbox by IMAP or submission, or to submission for a
-// domain, without a mailbox.
+// A MailboxUser is a logged-in user of a mailbox (by IMAP or submission) or of a domain (by
+// submission, without a mailbox).
 type MailboxUser struct {
 	AccountID    string
 	AccountNum   uint32
-	MailboxID    string // "": for a domain
+	MailboxID    string // "": logged in to a domain
 	Mailbox      uint32
-	DomainID     string // "": for a mailbox
-	Email        string // or the credential's id
+	DomainID     string // "": logged in to a mailbox
+	Email        string // the mailbox's address or the credential's id
 	IP           string
-	CredentialID string    // "": without one
-	Own          bool      // with the mailbox's own password
-	PasswordAt   time.Time // when that was set
+	CredentialID string    // "": not a credential
+	Own          bool      // logged in with the mailbox's own password
+	PasswordAt   time.Time // when the mailbox's password was set
 	Expires      time.Time // of the credential; zero: never
-	OwnWords     bool      // of a domain's credential: what it sends counts as the account's own words
+	OwnWords     bool      // for a domain's credential: what it sends counts as written by the account itself
 	Policy       store.Policy
 }

@@ -10,28 +10,29 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// SuspendedFor is how long a job of a suspended account waits before it is looked at again; resume
-// wakes it sooner.
+// SuspendedFor is how long a job of a suspended account waits before it checks the account again.
+// Resuming the account wakes it earlier.
 const SuspendedFor = time.Hour
 
-// stopWait is how long StopAttempts waits for hosts that are being handed a message.
+// stopWait is how long StopAttempts waits for messages that are being handed over.
 const stopWait = 10 * time.Second
 
-// errAccountStopped is why an attempt ends whose account was suspended or deleted meanwhile.
+// errAccountStopped is the cause when an attempt is cancelled because its account was suspended or
+// deleted.
 var errAccountStopped = errors.New("the account was suspended or deleted")
 
-// An attempt is one try of a job that sends or fetches something in the name of an account.
+// An attempt is one run of a job that sends or fetches something for an account.
 type attempt struct {
-	of      *attempts
-	cancel  context.CancelCauseFunc
-	stopped bool          // the account was suspended or deleted meanwhile
-	handing bool          // a host is being handed a message: that is not cut
-	ended   chan struct{} // closed once what came of it is written
+	registry    *attempts
+	cancel      context.CancelCauseFunc
+	stopped     bool          // the account was suspended or deleted since the start
+	handingOver bool          // a message is being handed over to a host: do not cancel this
+	ended       chan struct{} // closed once the result is written
 }
 
-// attempts are those that run, by account. An attempt is in it before it looks whether its account
-// may act, and the account is written before it is stopped: so each attempt sees the one or is
-// found by the other.
+// attempts holds the running attempts by account. An attempt is added before it checks whether its
+// account is active, and an account's state is written before its attempts are stopped. So each
+// attempt either sees the new state or is stopped.
 type attempts struct {
 	mu      sync.Mutex
 	running map[string]map[*attempt]struct{}
@@ -41,10 +42,10 @@ func newAttempts() *attempts { return &attempts{running: map[string]map[*attempt
 
 type attemptKey struct{}
 
-// begin notes an attempt; its ctx ends when the account is stopped.
-func (r *attempts) begin(ctx context.Context, accountID string) (context.Context, *attempt) {
+// add adds an attempt. Its context is cancelled when the account is stopped.
+func (r *attempts) add(ctx context.Context, accountID string) (context.Context, *attempt) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &attempt{of: r, cancel: cancel, ended: make(chan struct{})}
+	a := &attempt{registry: r, cancel: cancel, ended: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running[accountID] == nil {
@@ -54,7 +55,7 @@ func (r *attempts) begin(ctx context.Context, accountID string) (context.Context
 	return context.WithValue(ctx, attemptKey{}, a), a
 }
 
-func (r *attempts) end(accountID string, a *attempt) {
+func (r *attempts) remove(accountID string, a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.running[accountID], a)
@@ -65,14 +66,15 @@ func (r *attempts) end(accountID string, a *attempt) {
 	close(a.ended)
 }
 
-// stop ends the attempts of an account, but for those that hand a message over, and gives them all.
+// stop cancels the attempts of an account, except those that hand over a message, and returns all
+// of them.
 func (r *attempts) stop(accountID string) (all []*attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for a := range r.running[accountID] {
 		all = append(all, a)
 		a.stopped = true
-		if !a.handing {
+		if !a.handingOver {
 			a.cancel(errAccountStopped)
 		}
 	}
@@ -80,38 +82,38 @@ func (r *attempts) stop(accountID string) (all []*attempt) {
 }
 
 func (a *attempt) isStopped() bool {
-	a.of.mu.Lock()
-	defer a.of.mu.Unlock()
+	a.registry.mu.Lock()
+	defer a.registry.mu.Unlock()
 	return a.stopped
 }
 
-// HandOver is called before a host is told to take a message. It refuses where the account of the
-// attempt that ctx belongs to was suspended or deleted. Until done is called the attempt is not
-// cut, since a host that has taken a message would get it again.
+// HandOver is called before a message is handed over to a host. It returns an error if the account
+// of the attempt in ctx was suspended or deleted. Until done is called the attempt is not
+// cancelled, since the host may accept the message and would then get it again.
 func HandOver(ctx context.Context) (done func(), err error) {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	if a == nil {
 		return func() {}, nil
 	}
-	a.of.mu.Lock()
-	defer a.of.mu.Unlock()
+	a.registry.mu.Lock()
+	defer a.registry.mu.Unlock()
 	if a.stopped {
 		return nil, errAccountStopped
 	}
-	a.handing = true
+	a.handingOver = true
 	return func() {
-		a.of.mu.Lock()
-		defer a.of.mu.Unlock()
-		a.handing = false
+		a.registry.mu.Lock()
+		defer a.registry.mu.Unlock()
+		a.handingOver = false
 		if a.stopped {
 			a.cancel(errAccountStopped) // no other host is tried
 		}
 	}, nil
 }
 
-// StopAttempts ends what is sent or fetched for an account that may not act any more, which is
-// written already. When it returns nothing begins; a host that takes a message at this very moment
-// is waited for, and may go on after that.
+// StopAttempts cancels everything that is being sent or fetched for an account. The caller has
+// written that the account is suspended or deleted. After StopAttempts returns, nothing new begins;
+// it waits at most stopWait for messages that are being handed over, which may end later.
 func (s *Core) StopAttempts(accountID string) {
 	limit := time.NewTimer(stopWait)
 	defer limit.Stop()
@@ -125,26 +127,25 @@ func (s *Core) StopAttempts(accountID string) {
 	}
 }
 
-// WhileActive has the jobs of a kind wait for as long as their account is suspended, which is no
-// attempt, and ends those of an account that is gone. An attempt that its account's suspension cuts
-// counts for nothing.
+// WhileActive wraps a job kind: jobs of a suspended account wait, without counting an attempt, and
+// jobs of a deleted account end. An attempt that the suspension cancels does not count either.
 func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 	return s.onlyActive(k, func() error { return jobs.Snooze(s.Now().Add(SuspendedFor)) })
 }
 
-// EndsInactive ends the jobs of a kind when their account is suspended. What resumes it plans them
+// EndsInactive wraps a job kind: jobs of a suspended account end. Resuming the account queues them
 // again.
 func (s *Core) EndsInactive(k jobs.Kind) jobs.Kind {
 	return s.onlyActive(k, func() error { return nil })
 }
 
-// onlyActive has attempts of a kind for accounts alone that may act. Others come to what stopped
-// gives.
+// onlyActive lets the jobs of a kind run only for active accounts. For a suspended account the
+// result is that of stopped.
 func (s *Core) onlyActive(k jobs.Kind, stopped func() error) jobs.Kind {
 	work := k.Work
 	k.Work = func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-		ctx, a := s.attempts.begin(ctx, j.AccountID)
-		end := func() { s.attempts.end(j.AccountID, a) }
+		ctx, a := s.attempts.add(ctx, j.AccountID)
+		end := func() { s.attempts.remove(j.AccountID, a) }
 		if !jobs.Finally(ctx, end) {
 			defer end()
 		}
@@ -156,7 +157,7 @@ func (s *Core) onlyActive(k jobs.Kind, stopped func() error) jobs.Kind {
 		switch {
 		case err != nil:
 			return nil, err
-		case account == nil && j.AccountID != "": // "": the installation's own
+		case account == nil && j.AccountID != "": // "": a job of the installation itself
 			return nil, nil
 		case account != nil && !account.MayAct():
 			return nil, stopped()

@@ -4,15 +4,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Request is what the audit log tells of the request that an actor makes.
+// A Request is what the audit log records about an actor's request.
 type Request struct {
-	Action string   // the operation
+	Action string   // the name of the operation
 	Via    string   // one of the Audit… constants
 	ID     string   // see X-Request-Id
-	Fields []string // the body fields that were given, by name
+	Fields []string // names of the body fields that were given
 }
 
-// Ways in which a request comes.
+// Interfaces through which a request arrives.
 const (
 	AuditAPI       = "api"
 	AuditMCP       = "mcp"
@@ -20,17 +20,17 @@ const (
 	AuditCommands  = "command"
 )
 
-// auditName is how many characters of a name are kept.
+// auditName is the most characters of a name in the audit log.
 const auditName = 300
 
-// Audit writes the actor's request into the audit log, in the transaction that does what was asked.
-// A target without a type is nothing. What the server does by itself has no request, and is not
-// audited. What the operator does is also in the log of the first account.
+// Audit adds the actor's request to the audit log, in the transaction that carries it out. The
+// target may be empty. What the server does by itself has no request and is not audited. The
+// operator's requests are added to the first account's log too.
 func Audit(tx *store.Tx, who Actor, target store.AuditTarget) error {
 	return AuditMany(tx, who, target, 1)
 }
 
-// AuditMany is Audit for a request that has changed several things at once.
+// AuditMany is Audit for a request that has changed several objects.
 func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) error {
 	if who.Request == nil {
 		return nil
@@ -52,8 +52,8 @@ func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) err
 	return PutAudit(tx, row)
 }
 
-// AuditCommand writes a command of the operator into the audit log of the account that it was
-// about, "" for none, and into that of the first account.
+// AuditCommand adds a command of the operator to the audit log of the account that it concerns, ""
+// for none, and to the first account's log.
 func AuditCommand(tx *store.Tx, command, accountID string, target store.AuditTarget) error {
 	return auditOperator(tx, store.Audit{AccountID: accountID, Action: command, Via: AuditCommands, Target: target, Count: 1})
 }
@@ -72,7 +72,7 @@ func auditOperator(tx *store.Tx, row store.Audit) error {
 	return nil // there is no account yet
 }
 
-// PutAudit writes a new row.
+// PutAudit writes a new row of the audit log.
 func PutAudit(tx *store.Tx, row store.Audit) error {
 	row.ID = tx.NewID("aud")
 	row.CreatedAt, _ = store.IDTime(row.ID)
@@ -87,17 +87,17 @@ func clip(text string) string {
 	return text
 }
 
-// AccountTarget is an account as the audit log names it.
+// AccountTarget returns an account as the target of an audit row.
 func AccountTarget(a *store.Account) store.AuditTarget {
 	return store.AuditTarget{Type: "account", ID: a.ID, Name: a.Name}
 }
 
-// DomainTarget is a domain as the audit log names it.
+// DomainTarget returns a domain as the target of an audit row.
 func DomainTarget(d *store.Domain) store.AuditTarget {
 	return store.AuditTarget{Type: "domain", ID: d.ID, Name: d.Name}
 }
 
-// UserActor is a team user, or the person of a mailbox, as who does something.
+// UserActor returns a team user or a mailbox's user as the actor of an audit row.
 func UserActor(u *store.User) store.AuditActor {
 	if u.MailboxID != "" {
 		return store.AuditActor{Type: store.AuditActorMailbox, ID: u.MailboxID, Name: u.Email}
@@ -105,10 +105,10 @@ func UserActor(u *store.User) store.AuditActor {
 	return store.AuditActor{Type: store.AuditActorUser, ID: u.ID, Name: u.Email}
 }
 
-// UserTarget is a team user, or the mailbox whose person a user is, as what something is done to.
+// UserTarget returns a team user or a mailbox's user as the target of an audit row.
 func UserTarget(u *store.User) store.AuditTarget { return ActorTarget(UserActor(u)) }
 
-// ActorTarget is who does things as what something is done to.
+// ActorTarget converts the actor of an audit row to a target.
 func ActorTarget(a store.AuditActor) store.AuditTarget {
 	if a.Type == store.AuditActorMailbox {
 		return store.AuditTarget{Type: "email_user", ID: a.ID, Name: a.Name}
@@ -116,7 +116,7 @@ func ActorTarget(a store.AuditActor) store.AuditTarget {
 	return store.AuditTarget(a)
 }
 
-// TokenTarget is a token or a session as the audit log names it.
+// TokenTarget returns a token or session as the target of an audit row.
 func TokenTarget(t *store.Token) store.AuditTarget {
 	kind := "token"
 	if t.Kind == SessionKind {
@@ -125,7 +125,7 @@ func TokenTarget(t *store.Token) store.AuditTarget {
 	return store.AuditTarget{Type: kind, ID: t.ID, Name: t.Name}
 }
 
-// MailboxTarget is a mailbox as the audit log names it.
+// MailboxTarget returns a mailbox as the target of an audit row.
 func MailboxTarget(mb *store.Mailbox) store.AuditTarget {
 	return store.AuditTarget{Type: "email_user", ID: mb.ID, Name: mb.Email}
 }

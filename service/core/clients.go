@@ -5,17 +5,16 @@ import (
 	"sync"
 )
 
-// Clients notes whether all connections of other mail servers come from one private address: then
-// something before this host hides who they are, and every limit, SPF and block list sees one
-// client.
+// Clients finds out whether all connections of other mail servers come from one private address.
+// Then a proxy hides the real addresses, and every limit, SPF check and block list sees one client.
 type Clients struct {
 	mu   sync.Mutex
-	only netip.Addr // invalid: none came yet, or they are of several
+	only netip.Addr // invalid: no connection yet, or several addresses
 	n    int
 	many bool
 }
 
-// Note notes a connection.
+// Note records a connection.
 func (c *Clients) Note(ip netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,15 +28,14 @@ func (c *Clients) Note(ip netip.Addr) {
 	}
 }
 
-// Only gives the private address from which all of so many connections came; ok is false if there
-// is none.
+// Only returns the one private address of all n connections. ok is false if there is none.
 func (c *Clients) Only() (ip netip.Addr, n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.only, c.n, c.only.IsValid()
 }
 
-// A MailServer is where a mail client connects.
+// A MailServer is a server that mail clients connect to.
 type MailServer struct {
 	Host     string
 	Port     int

@@ -20,17 +20,17 @@ import (
 	"github.com/mailstead/mailstead/mail/milter"
 )
 
-// clientHost is the host that our users' mail clients connect to.
+// ClientName returns the host that users' mail clients connect to.
 func (c *Config) ClientName() string { return cmp.Or(c.ClientHost, c.Hostname) }
 
-// RDAP asks registries about domains; *rdap.Client is one. The errors of package rdap say what it
-// was told, any other that it was told nothing.
+// RDAP looks up domains in their registries; *rdap.Client implements it. An error of package rdap
+// is the registry's answer; any other means that there was no answer.
 type RDAP interface {
 	Domain(ctx context.Context, name string) (*rdap.Domain, error)
 }
 
-// Outbound is where mail to others goes unless its domain says otherwise; if it is captured, no
-// domain does.
+// Outbound returns the route of outgoing mail whose domain does not choose another one. With
+// capture, domains cannot choose.
 func (s *Core) Outbound() string {
 	switch {
 	case s.Config.Outbound != "":
@@ -41,7 +41,7 @@ func (s *Core) Outbound() string {
 	return ViaDirect
 }
 
-// check says what is wrong with the name of a relay that somebody chose.
+// CheckRelay returns an error if no relay has the name. "" is valid.
 func (s *Core) CheckRelay(name string) error {
 	var names []string
 	for _, relay := range s.Config.Relays {
@@ -56,7 +56,7 @@ func (s *Core) CheckRelay(name string) error {
 	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
 }
 
-// Elsewhere gives the addresses of the nameservers that are not this host, by name.
+// Elsewhere returns the addresses of the nameservers that are not this host, by name.
 func (c Config) Elsewhere() map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
 	for _, one := range c.Secondaries {
@@ -67,99 +67,99 @@ func (c Config) Elsewhere() map[string][]netip.Addr {
 	return out
 }
 
-// Config is what the operator decided.
+// Config is the configuration by the operator.
 type Config struct {
 	Hostname     string   // this host's public name
-	ClientHost   string   // what our users' mail clients connect to; "": Hostname
+	ClientHost   string   // the host that users' mail clients connect to; "": Hostname
 	Nameservers  []string // names of our own DNS servers
 	PublicIPs    []netip.Addr
 	Sandbox      bool
 	BaseURL      string // how clients reach the API, without a trailing slash
-	Outbound     string // capture, direct, relay; "" = relay where one is configured, else direct
+	Outbound     string // one of capture, direct, relay; "": relay if one is configured, else direct
 	MXPort       int
 	Relays       []Relay
-	Destinations []Destination // beside the table of large operators
+	Destinations []Destination // in addition to the built-in table of large mail operators
 	Limits       Limits
 	Retention    Retention
 	Spam         Spam
-	Simulator    bool                                // addresses at the SimulatorDomain play recipients
+	Simulator    bool                                // addresses at the SimulatorDomain simulate recipients
 	Registrars   []registrar.Registrar               // the first one is asked for prices
-	RDAP         RDAP                                // asked where no registrar answers; nil: nobody is
-	Edge         func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
+	RDAP         RDAP                                // asked if no registrar answers; nil: no RDAP
+	Edge         func(token string) dnsprov.Provider // returns Cloudflare's API client for an owner's API token; nil: Cloudflare is not supported
 	HTTPS        bool                                // this host serves HTTPS
-	HTTPSPort    int                                 // where; 0: 443
+	HTTPSPort    int                                 // 0: 443
 	ACME         *ACME                               // nil: certificates come from files, or there are none
 	Version      string
-	Metrics      *Metrics     // nil: new ones
-	Tracer       *otlp.Tracer // nil: there are no traces
+	Metrics      *Metrics     // nil: new ones are made
+	Tracer       *otlp.Tracer // nil: no traces
 
-	SMTPPort                     int    // where other servers bring mail; 0: nowhere
-	SubmissionPort, IMAPPort     int    // what mail clients are told
-	SMTPSecurity, IMAPSecurity   string // tls, starttls, none
-	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none
+	SMTPPort                     int    // where other servers deliver mail; 0: no SMTP server
+	SubmissionPort, IMAPPort     int    // ports shown to users of mail clients
+	SMTPSecurity, IMAPSecurity   string // one of tls, starttls, none
+	SubmissionBeside, IMAPBeside int    // ports with STARTTLS in addition to those with implicit TLS; 0: none
 	DNSCheckInterval             time.Duration
 
 	Doctor      Doctor
-	AlertURL    string // where alerts about this host are posted; "": nowhere
+	AlertURL    string // URL to which alerts about this host are posted; "": none
 	Sending     Sending
-	Secondaries []builtin.Secondary // name servers elsewhere that copy our zones
-	Catalog     string              // the name of the zone that lists the zones for them (RFC 9432); "": there is none
+	Secondaries []builtin.Secondary // other nameservers that copy our zones
+	Catalog     string              // name of the catalog zone, which lists the zones for them (RFC 9432); "": none
 
-	Resolver     Resolver       // nil: the system's
-	DANE         *dane.Resolver // looks up what DNSSEC vouches for; nil: nobody does
-	LookupDS     LookupDS       // nil: nobody can be asked
+	Resolver     Resolver       // nil: the system's resolver
+	DANE         *dane.Resolver // looks up records that DNSSEC protects; nil: no DANE
+	LookupDS     LookupDS       // nil: not possible
 	RootCAs      *x509.CertPool // nil: the system's
-	WaitForRows  bool           // mail from outside is acknowledged when its rows are there, not before
-	AllowPrivate bool           // tenants may name private and loopback addresses
+	WaitForRows  bool           // mail from outside is acknowledged only after its rows are written
+	AllowPrivate bool           // tenants may use private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
 }
 
-// ACME says which certificate authority is asked for certificates (RFC 8555), and as whom.
+// ACME configures the certificate authority that issues certificates (RFC 8555).
 type ACME struct {
-	Directory string // URL
-	Email     string // where it may write to; "" = nowhere
-	EABKeyID  string // of an account that it knows from elsewhere; "" = none
+	Directory string // URL of the ACME directory
+	Email     string // contact address for the authority; "": none
+	EABKeyID  string // external account binding; "": none
 	EABKey    []byte
-	Host      bool // the host's own name gets a certificate too; else a file has it
+	Host      bool // the host's own name gets a certificate too; otherwise it comes from a file
 }
 
-// A Destination says how mail is sent to the hosts of one mail operator. What is nil is as it would
-// be without it.
+// A Destination configures how mail is sent to the hosts of one mail operator. A nil field keeps
+// the default.
 type Destination struct {
 	Operator    string         // the registrable domain of its MX hosts
-	Connections *int           // at a time; 0: any number
-	PerMinute   *int           // messages; 0: any number
-	Pause       *time.Duration // without any message after an answer that asks for less
-	Relay       string         // the name of the relay that all mail for it takes; "": none
+	Connections *int           // at the same time; 0: no limit
+	PerMinute   *int           // messages; 0: no limit
+	Pause       *time.Duration // how long sending stops after the operator asks to slow down
+	Relay       string         // name of the relay for all mail to it; "": none
 }
 
-// A Relay is a provider that outgoing mail may go through.
+// A Relay is a provider through which outgoing mail can be sent.
 type Relay struct {
-	Name, Kind            string // kind: one of RelayKinds
+	Name, Kind            string // Kind is one of RelayKinds
 	Host                  string
 	Port                  int
-	TLS                   string // starttls tls none
+	TLS                   string // one of starttls, tls, none
 	Username, Password    string
 	Region, TopicARN      string
 	WebhookSecret         string
-	NoDKIM                bool // what goes through it is not signed here
+	NoDKIM                bool // mail through it is not signed with DKIM here
 	IDPattern, IDTemplate string
-	ReturnPath            string // sender, verp; "": as suits the kind
-	AccessKeyFile         string // ses: an access key that makes the topic of its notices; "": TopicARN is one, or there are none
-	SESURL                string // ses: where its API is asked instead of at its own address
-	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
-	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those
-	// of its kind.
+	ReturnPath            string // one of sender, verp; "": the default of the kind
+	AccessKeyFile         string // ses: file with the access key that creates the SNS topic; "": TopicARN is the topic, or there is none
+	SESURL                string // ses: URL of its API; "": the default
+	SNSURL                string // ses: URL of Amazon SNS; "": the default
+	// ControlHeaders are prefixes of header fields that the relay interprets as commands, in
+	// addition to those of its kind.
 	ControlHeaders []string
 }
 
-// Sending is how mail leaves that goes straight to other hosts.
+// Sending configures mail that goes out directly to other hosts.
 type Sending struct {
-	IPv4, IPv6 netip.Addr // that it comes from; invalid: the system chooses
-	Helo       string     // how this host names itself; "": its name
+	IPv4, IPv6 netip.Addr // source addresses; invalid: the system chooses
+	Helo       string     // name in EHLO; "": Hostname
 }
 
-// Addresses are those that are set.
+// Addresses returns the source addresses that are set.
 func (s Sending) Addresses() (out []netip.Addr) {
 	for _, ip := range []netip.Addr{s.IPv4, s.IPv6} {
 		if ip.IsValid() {
@@ -169,32 +169,31 @@ func (s Sending) Addresses() (out []netip.Addr) {
 	return out
 }
 
-// Doctor is what the checks of this host ask others.
+// Doctor configures the checks of this host that query other servers.
 type Doctor struct {
-	Blocklists    []string // zones of lists that this host's addresses are looked up in
-	Port25Targets []string // HOST:PORT of mail servers of others
+	Blocklists    []string // zones of DNS block lists in which this host's addresses are looked up
+	Port25Targets []string // HOST:PORT of other mail servers
 }
 
-// Retention is for how long messages stay in two folders; 0: for good.
+// Retention is how long messages are kept in Trash and Junk; 0: for ever.
 type Retention struct{ Trash, Junk time.Duration }
 
-// Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
+// Limits are the installation's limits for one account. 0 for Mailboxes means no limit.
 type Limits struct {
 	Plan               string
 	Domains            int
 	TeamUsers          int
 	Mailboxes          int
 	MailboxesPerDomain int
-	RatePerMinute      int // 0: the plan's
-	BurstPerMinute     int // 0: the plan's
+	RatePerMinute      int // 0: the plan's rate
+	BurstPerMinute     int // 0: the plan's burst
 
-	// How many recipients may be written to in a day (UTC), and how many of them that are new; 0:
-	// any number.
+	// The most recipients, and new recipients, per day (UTC); 0: no limit.
 	RecipientsPerMailbox, RecipientsPerDomain, RecipientsPerAccount          int
 	NewRecipientsPerMailbox, NewRecipientsPerDomain, NewRecipientsPerAccount int
 }
 
-// SendingLimits are the limits on recipients that a new installation gets.
+// SendingLimits returns the default limits on recipients of a new installation.
 func SendingLimits() Limits {
 	return Limits{
 		RecipientsPerMailbox: 1_000, RecipientsPerDomain: 10_000, RecipientsPerAccount: 10_000,
@@ -202,7 +201,7 @@ func SendingLimits() Limits {
 	}
 }
 
-// A Resolver answers every DNS look-up; *lookup.Client is one, and *net.Resolver.
+// A Resolver does every DNS lookup; *lookup.Client and *net.Resolver implement it.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
@@ -214,19 +213,20 @@ type Resolver interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// LookupDS looks up which keys the parent of a domain names. An error says that the look-up failed.
+// LookupDS looks up the DS records of a domain in its parent zone. An error means that the lookup
+// failed.
 type LookupDS func(ctx context.Context, domain string) ([]dnsprov.DS, error)
 
-// Spam is what the operator has decided about mail from outside. All but Reports and Classifier is
-// off unless it is set.
+// Spam configures the filters for mail from outside. Everything but Reports and Classifier is off
+// by default.
 type Spam struct {
-	TrustedSealers []string       // domains whose ARC seals may stand for a DMARC pass
-	Reports        bool           // aggregate reports are sent to domains that ask for them
-	Milter         *milter.Client // a filter that is asked about every message
-	DNSBL          []string       // zones of lists that a client's address is looked up in
-	DNSBLJunk      bool           // who is listed gets into Junk; else refused
-	Greylisting    bool           // unknown senders are told to come again
-	FirstDelay     time.Duration  // unknown senders wait for so long
-	Classifier     bool           // mail is classified by what people have moved into Junk
-	JunkScore      float64        // from 0 to 1: from which on the classifier puts mail into Junk
+	TrustedSealers []string       // domains whose ARC seals can replace a DMARC pass
+	Reports        bool           // send aggregate reports to domains that ask for them
+	Milter         *milter.Client // a filter that checks every message; nil: none
+	DNSBL          []string       // zones of DNS block lists in which a client's address is looked up
+	DNSBLJunk      bool           // mail of listed clients goes to Junk; otherwise it is refused
+	Greylisting    bool           // mail of unknown senders is first refused temporarily
+	FirstDelay     time.Duration  // mail of unknown senders is delayed by this time
+	Classifier     bool           // classify mail by what users have moved to Junk
+	JunkScore      float64        // from 0 to 1: from this score on the classifier moves mail to Junk
 }

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// ConfirmFor is how long a call can be confirmed.
+// ConfirmFor is how long a confirmation token is valid.
 const ConfirmFor = 10 * time.Minute
 
 const (
-	confirmNonce = 16 // random bytes of a confirmation
-	confirmHead  = confirmNonce + 8
+	confirmNonce  = 16 // random bytes of a confirmation
+	confirmHeader = confirmNonce + 8
 )
 
-// confirmations keeps which ones were used, until they would have ended. Nothing else of them is
-// kept: they are authenticated, with a key of this process alone, so that none outlives what is
-// kept here.
+// confirmations remembers the used confirmation tokens until they expire. Nothing else about tokens
+// is stored: they are authenticated with a key of this process, so that no token is valid longer
+// than this memory.
 type confirmations struct {
-	key   [32]byte
-	mu    sync.Mutex
-	used  map[[confirmNonce]byte]time.Time // when it ends
-	swept time.Time
+	key       [32]byte
+	mu        sync.Mutex
+	used      map[[confirmNonce]byte]time.Time // until when the token would be valid
+	cleanedAt time.Time
 }
 
 func newConfirmations() *confirmations {
@@ -33,17 +33,17 @@ func newConfirmations() *confirmations {
 	return c
 }
 
-// use reports whether it is the first use. Those that have ended are forgotten once a minute.
+// use reports whether this is the token's first use. Expired tokens are removed once a minute.
 func (c *confirmations) use(nonce [confirmNonce]byte, ends, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Sub(c.swept) >= time.Minute {
+	if now.Sub(c.cleanedAt) >= time.Minute {
 		for n, end := range c.used {
 			if !now.Before(end) {
 				delete(c.used, n)
 			}
 		}
-		c.swept = now
+		c.cleanedAt = now
 	}
 	if _, again := c.used[nonce]; again {
 		return false
@@ -52,26 +52,26 @@ func (c *confirmations) use(nonce [confirmNonce]byte, ends, now time.Time) bool 
 	return true
 }
 
-// Confirmation makes the text that confirms one operation with these arguments, for this token
-// alone, once, and until the time that it gives.
+// Confirmation returns a token that confirms one operation with these arguments, once, for this
+// actor's API token only. It also returns when it expires.
 func (s *Core) Confirmation(who Actor, operation string, args []byte) (string, Time) {
 	until := s.Now().Add(ConfirmFor).Truncate(time.Second)
-	text := make([]byte, confirmNonce, confirmHead)
+	text := make([]byte, confirmNonce, confirmHeader)
 	rand.Read(text)
 	text = binary.BigEndian.AppendUint64(text, uint64(until.Unix()))
 	text = append(text, s.confirmationMAC(who, operation, args, text)...)
 	return base64.RawURLEncoding.EncodeToString(text), Time{until}
 }
 
-// Confirmed reports whether the text confirms the operation, and uses it up: a 400 says what is
-// wrong with it.
+// Confirmed returns nil if the text confirms the operation, and marks it as used. Otherwise it
+// returns a 400 that says what is wrong.
 func (s *Core) Confirmed(who Actor, operation string, args []byte, text string) error {
 	const again = ". Call without it to get a new one"
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) < confirmHead || !hmac.Equal(raw[confirmHead:], s.confirmationMAC(who, operation, args, raw[:confirmHead])) {
+	if err != nil || len(raw) < confirmHeader || !hmac.Equal(raw[confirmHeader:], s.confirmationMAC(who, operation, args, raw[:confirmHeader])) {
 		return Invalid("confirmation_token", "invalid", "does not match these arguments and this API token"+again)
 	}
-	ends := time.Unix(int64(binary.BigEndian.Uint64(raw[confirmNonce:confirmHead])), 0)
+	ends := time.Unix(int64(binary.BigEndian.Uint64(raw[confirmNonce:confirmHeader])), 0)
 	if !s.Now().Before(ends) {
 		return Invalid("confirmation_token", "expired", "is older than ten minutes"+again)
 	}

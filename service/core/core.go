@@ -1,25 +1,26 @@
 // Package core has what every room of the service needs: the store, the job queue, the keys and the
-// configuration. It also has who makes a request, the errors that people read, paging, repeated
-// requests, functions that find records, and the limits on wrong passwords. It does not know any
-// operation of the API, nor any other room.
+// configuration. It also has the actor of a request, the errors that people read, functions that
+// find records, and the limits on wrong passwords. It does not know any operation of the API, nor
+// any other room.
 //
-// Where things stand:
+// Where things are:
 //   - core.go, config.go: [Core] and [Config], which every room has.
 //   - errors.go: [Error], its codes, and how an error becomes an SMTP reply ([OverSMTP]).
 //   - records.go: functions that find a record of one account only ([MailboxOf], [DomainOf]), and
 //     whether an address is suppressed ([IsSuppressed]).
-//   - actor.go: who asks ([Actor]). values.go: values of the API ([Time], [Opt]). confirm.go: calls
-//     that are to be confirmed. Long lists are package page, idempotent requests package once.
+//   - actor.go: who makes a request ([Actor]). values.go: values of the API ([Time], [Opt]).
+//     confirm.go: calls that must be confirmed. Long lists are package page, idempotent requests
+//     package once.
 //   - audit.go: rows of the audit log ([Audit]).
-//   - logins.go: password hashes (those of other servers are package password); bounds on how many
-//     are hashed at a time. guesses.go: how long the next try waits after a wrong password
-//     (loginAttempts.delay).
+//   - logins.go: password hashes (those of other servers are package password), and how many
+//     passwords are hashed at a time. guesses.go: how long the next attempt waits after a wrong
+//     password (loginAttempts.delay).
 //   - keys.go, rotate.go: how a secret is sealed ([Keys.Seal]), and the master key and its change.
 //   - jobs.go: a job as the API shows it.
-//   - log.go: what the log and traces say of requests, messages and jobs ([Core.LogOf],
+//   - log.go: what the log and traces contain of requests, messages and jobs ([Core.LogOf],
 //     [Core.LogMessage]).
-//   - attempts.go: jobs that wait while an account is suspended ([Core.WhileActive]), and the end
-//     of what is on its way then ([Core.StopAttempts]).
+//   - attempts.go: jobs that wait while an account is suspended ([Core.WhileActive]), and
+//     cancelling those that run when it is suspended ([Core.StopAttempts]).
 package core
 
 import (
@@ -50,34 +51,34 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Core holds what every rule needs. Each room of the service embeds it.
+// A Core holds what every room of the service needs. Each room embeds it.
 type Core struct {
 	Store         *store.Store
 	Queue         *jobs.Queue
 	Config        Config
 	Resolver      Resolver
-	Guard         *netguard.Guard // which addresses tenants may make us dial
+	Guard         *netguard.Guard // refuses addresses that tenants must not make us connect to
 	Log           *slog.Logger
-	Rand          func() float64 // [0,1), for jitter
+	Rand          func() float64 // in [0,1), for jitter
 	Keys          *Keys
 	Logins        *logins
 	LoginAttempts *loginAttempts
-	Hub           jobs.Watchers[uint32] // of mailboxes; told when something in one has changed
+	Hub           jobs.Watchers[uint32] // by mailbox number; notified when something in the mailbox has changed
 	Metrics       *Metrics
-	Tracer        *otlp.Tracer // nil: there are no traces
+	Tracer        *otlp.Tracer // nil: no traces
 	Clients       Clients      // of the SMTP listener for other servers
-	// IPv6Named tells that the IPv6 addresses that this host sends from have reverse names, without
-	// which many receivers refuse mail. The checks of the host find it out.
+	// IPv6Named reports whether this host's IPv6 source addresses have reverse DNS; without it many
+	// receivers refuse mail. The checks of the host set it.
 	IPv6Named atomic.Bool
 
-	dnsHealth     *auth.ResolverHealth
-	held, worked  *limit.Bytes // see HoldLarge and WorkOnLarge
-	confirmations *confirmations
-	attempts      *attempts
-	keyChange     sync.Mutex // held while the master key is changed
+	dnsHealth            *auth.ResolverHealth
+	heldBytes, workBytes *limit.Bytes // see HoldLarge and WorkOnLarge
+	confirmations        *confirmations
+	attempts             *attempts
+	keyChange            sync.Mutex // held while the master key is being changed
 }
 
-// New puts a core together.
+// New returns a core with these parts, and defaults for those that the configuration leaves out.
 func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	if c.Resolver == nil {
 		c.Resolver = net.DefaultResolver
@@ -88,25 +89,25 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	s := &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
-		attempts: newAttempts(), held: limit.NewBytes(heldMemory, smallMemory), worked: limit.NewBytes(workedMemory, smallMemory), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
+		attempts: newAttempts(), heldBytes: limit.NewBytes(heldMemory, smallMemory), workBytes: limit.NewBytes(workedMemory, smallMemory), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
 	s.dnsHealth = &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, c.Resolver) }}
 	s.traceJobs()
 	return s
 }
 
-// JudgeWithin is all the time that DNS may take to judge one message.
+// JudgeWithin is the longest time that all DNS lookups for the authentication of one message take.
 const JudgeWithin = 15 * time.Second
 
-// Verifier verifies who a message is from.
+// Verifier returns a verifier of message authentication (SPF, DKIM, DMARC, ARC).
 func (s *Core) Verifier() *auth.Verifier {
 	return &auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: JudgeWithin, Health: s.dnsHealth}
 }
 
-// probe asks the resolver for the servers of the root, which everybody has and no sender has a hand
-// in. That it knows of none, or that they do not answer it, is an answer too.
+// probe checks whether the resolver works: it asks for the nameservers of the root, which no sender
+// controls. An answer that there are none, or that they do not answer, is an answer too.
 func probe(ctx context.Context, r Resolver) error {
-	_, err := r.LookupNS(lookup.Fresh(ctx), ".") // an old answer says nothing about the resolver
+	_, err := r.LookupNS(lookup.Fresh(ctx), ".") // a cached answer says nothing about the resolver
 	var dns *net.DNSError
 	if errors.As(err, &dns) && (dns.IsNotFound || strings.HasPrefix(dns.Err, lookup.Misbehaves)) && ctx.Err() == nil {
 		return nil
@@ -114,21 +115,21 @@ func probe(ctx context.Context, r Resolver) error {
 	return err
 }
 
-// AllLogins is what Hub is told of where a password or a credential, of whatever mailbox or domain,
-// is no longer what somebody may be logged in with.
+// AllLogins is the number that Hub is notified of when a password or credential of any mailbox or
+// domain has changed or was revoked, so that its logins may no longer be valid.
 const AllLogins uint32 = 0
 
-// LoginsEnded has those who are logged in to a mailbox, or with AllLogins to domains, look whether
-// they may go on.
+// LoginsEnded makes the sessions of a mailbox, or with AllLogins of domains, check whether their
+// login is still valid.
 func (s *Core) LoginsEnded(mailbox uint32) {
 	s.Hub.Changed(mailbox)
 	s.Hub.Changed(AllLogins)
 }
 
-// Now is the store's clock.
+// Now returns the time by the store's clock.
 func (s *Core) Now() time.Time { return s.Store.Now() }
 
-// SendersIPs are the addresses that mail leaves from, as others see them.
+// SendersIPs returns the addresses from which mail is sent, as other hosts see them.
 func (s *Core) SendersIPs() (out []netip.Addr) {
 	from := s.Config.Sending
 	for _, ip := range s.Config.PublicIPs {
@@ -140,8 +141,8 @@ func (s *Core) SendersIPs() (out []netip.Addr) {
 	return append(out, from.Addresses()...)
 }
 
-// AvoidsAddress reports whether no mail is sent to an address: it is an IPv6 address on the
-// internet, this host's own ones have no reverse names, and it has IPv4 to send with.
+// AvoidsAddress reports whether no mail is sent to an address: it is a public IPv6 address, this
+// host's own IPv6 addresses have no reverse DNS, and this host can send by IPv4.
 func (s *Core) AvoidsAddress(to netip.Addr) bool {
 	to = to.Unmap()
 	if to.Is4() || !to.IsGlobalUnicast() || to.IsPrivate() || s.Config.Sandbox || s.IPv6Named.Load() {
@@ -150,7 +151,7 @@ func (s *Core) AvoidsAddress(to netip.Addr) bool {
 	return slices.ContainsFunc(s.SendersIPs(), netip.Addr.Is4)
 }
 
-// Hostname is our name where we introduce ourselves, and in header fields.
+// Hostname returns our name for greetings and header fields.
 func (s *Core) Hostname() string {
 	if s.Config.Hostname == "" {
 		return "localhost"
@@ -158,21 +159,21 @@ func (s *Core) Hostname() string {
 	return s.Config.Hostname
 }
 
-// SimulatorDomain is the domain whose addresses play recipients, if the simulator is on.
+// SimulatorDomain returns the domain whose addresses simulate recipients, if the simulator is on.
 func (s *Core) SimulatorDomain() string { return "simulator." + strings.ToLower(s.Hostname()) }
 
-// IsSimulator reports whether a name is that domain or below it, where no domain may be connected,
-// whether the simulator is on or not.
+// IsSimulator reports whether a name is the simulator's domain or below it. No such domain can be
+// connected, even if the simulator is off.
 func (s *Core) IsSimulator(name string) bool {
 	return strings.HasSuffix("."+strings.ToLower(name), "."+s.SimulatorDomain())
 }
 
-// Simulates reports whether mail to an address is for a recipient that this server plays.
+// Simulates reports whether the simulator is on and plays the recipient with this address.
 func (s *Core) Simulates(address string) bool {
 	return s.Config.Simulator && strings.EqualFold(DomainOfAddress(address), s.SimulatorDomain())
 }
 
-// Sleep waits, or until ctx ends.
+// Sleep waits for d or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -182,15 +183,14 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// A Spool holds a message while it arrives.
+// A Spool holds a message while it is being received.
 type Spool = store.Spool
 
-// NewSpool returns a place for a message of at most limit bytes while it arrives. Whoever makes one
-// closes it.
+// NewSpool returns a spool for a message of at most limit bytes. The caller closes it.
 func (s *Core) NewSpool(limit int64) *Spool { return s.Store.NewSpool(limit) }
 
-// WithoutFields copies a message without the fields whose names begin with one of prefixes; nil if
-// the message has no such field. The caller closes the copy.
+// WithoutFields copies a message without the header fields whose names begin with one of prefixes.
+// It returns nil if the message has no such field. The caller closes the copy.
 func (s *Core) WithoutFields(message *io.SectionReader, prefixes []string) (*Spool, error) {
 	found, err := msg.HasFields(msg.Again(message), prefixes)
 	if !found || err != nil {
@@ -203,45 +203,47 @@ func (s *Core) WithoutFields(message *io.SectionReader, prefixes []string) (*Spo
 	return spool, nil
 }
 
-// MaxMessage is the most bytes of one message, in and out.
+// MaxMessage is the largest message in bytes, in and out.
 const MaxMessage = 36 << 20
 
-// MaxContent is the most bytes of text and decoded attachments of a message that the API makes.
+// MaxContent is the largest text and decoded attachments, in bytes, of a message made by the API.
 const MaxContent = 25 << 20
 
-// What of large requests, drafts and batches, and of the messages that are made of them, is in
-// memory at a time. Each takes several times its size while something is made of it.
+// Limits on the memory for large requests, drafts and batches, and for the messages made from them.
+// While one is processed it takes several times its size.
 const (
-	// MaxRequest is the most bytes of a request, in which files are in base64.
+	// MaxRequest is the largest request in bytes; files in it are in base64.
 	MaxRequest = 35 << 20
 
-	smallMemory  = 1 << 20     // up to here nothing waits
-	largeWait    = time.Minute // of a request
+	smallMemory  = 1 << 20     // smaller ones never wait
+	largeWait    = time.Minute // longest time that a request waits
 	heldMemory   = MaxRequest
 	workedMemory = MaxRequest
 )
 
-// HoldLarge waits until there is memory for a request, a draft or a batch of so many bytes, which
-// is held in it, as it came and then decoded, until leave is called. The error is rate_limited.
+// HoldLarge waits until there is memory for a request, draft or batch of this size. It is held, as
+// received and decoded, until leave is called. The error is rate_limited.
 func (s *Core) HoldLarge(ctx context.Context, size int64) (within context.Context, leave func(), err error) {
-	return waitForMemory(ctx, s.held, size)
+	return waitForMemory(ctx, s.heldBytes, size)
 }
 
-// WorkOnLarge waits until so many bytes may be decoded, or made a message, until leave is called.
-// Whoever has called it does not call HoldLarge before that, whose callers wait for this one. The
-// error is rate_limited.
+// WorkOnLarge waits until this many bytes may be decoded or made into a message, until leave is
+// called. Between WorkOnLarge and leave the caller must not call HoldLarge, which could deadlock.
+// The error is rate_limited.
 func (s *Core) WorkOnLarge(ctx context.Context, size int64) (within context.Context, leave func(), err error) {
-	return waitForMemory(ctx, s.worked, size)
+	return waitForMemory(ctx, s.workBytes, size)
 }
 
-type patient struct{}
+type patientKey struct{}
 
-// Patiently gives the context of a job, which waits for memory as long as that takes.
-func Patiently(ctx context.Context) context.Context { return context.WithValue(ctx, patient{}, true) }
+// Patiently returns a context for a job that waits for memory without a time limit.
+func Patiently(ctx context.Context) context.Context {
+	return context.WithValue(ctx, patientKey{}, true)
+}
 
 func waitForMemory(ctx context.Context, l *limit.Bytes, size int64) (within context.Context, leave func(), err error) {
 	wait := largeWait
-	if ctx.Value(patient{}) != nil {
+	if ctx.Value(patientKey{}) != nil {
 		wait = 0
 	}
 	within, leave, err = l.Acquire(ctx, size, wait)
@@ -253,7 +255,7 @@ func waitForMemory(ctx context.Context, l *limit.Bytes, size int64) (within cont
 	return within, leave, err
 }
 
-// ContentTooLarge is the error for a message with more than MaxContent.
+// ContentTooLarge is the error for a message that is larger than MaxContent.
 func ContentTooLarge() error {
 	return Errorf("payload_too_large", "A message can have at most %d MiB of text and attachments. Send a link to large files.", MaxContent>>20)
 }
@@ -267,8 +269,8 @@ const (
 	PruneAtATime = 500
 )
 
-// DeleteExpired deletes records whose time, by which the index has them, is over: at most
-// PruneAtATime. It gives how many.
+// DeleteExpired deletes up to PruneAtATime records that have expired by the times in byTime, and
+// returns how many.
 func DeleteExpired[T any](tx *store.Tx, table *store.Table[T], byTime *store.Index[T]) (int, error) {
 	var ids []string
 	for key, id := range byTime.Keys(tx, "", "") {
@@ -289,13 +291,13 @@ func DeleteAll[T any](tx *store.Tx, table *store.Table[T], ids []string) error {
 	return nil
 }
 
-// A Quota is how much a mailbox may hold and does.
+// A Quota is the storage limit and usage of a mailbox.
 type Quota struct {
-	Used  int64  // bytes of all its messages
+	Used  int64  // bytes of all messages
 	Limit *int64 // bytes; nil: no limit
 }
 
-// MailboxQuota gives the quota of whoever is logged in.
+// MailboxQuota returns the quota of the logged-in user's mailbox.
 func (s *Core) MailboxQuota(_ context.Context, u MailboxUser) (q Quota, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := OpenMailbox(tx, u)
@@ -309,7 +311,7 @@ func (s *Core) MailboxQuota(_ context.Context, u MailboxUser) (q Quota, err erro
 	return q, err
 }
 
-// TextHash is the SHA-256 of a text, in hex.
+// TextHash returns the SHA-256 of a text, in hex.
 func TextHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])

@@ -6,8 +6,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ObsoleteDMARC gives the tags without effect, such as pct=, of the DMARC record of a domain: the
-// owner's own one, or the one that was found in the DNS.
+// ObsoleteDMARC returns the tags without effect, such as pct=, in a domain's DMARC record: the one
+// that the owner has set, or else the one in the DNS.
 func ObsoleteDMARC(d *store.Domain) []string {
 	record := d.DMARC
 	for _, c := range d.Checks {

@@ -11,9 +11,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Error is the only kind that a person outside sees. Message says what to do next.
+// An Error is the only kind of error that a person outside sees. Message says what to do next.
 type Error struct {
-	Code       string // handlers has a table of the HTTP status of each
+	Code       string // package code has the HTTP status of each code
 	Message    string
 	Details    []Detail
 	RetryAfter time.Duration
@@ -30,10 +30,10 @@ type Detail struct {
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 func (e *Error) Unwrap() error { return e.cause }
 
-// ErrorCode lets a failed job carry the code.
+// ErrorCode returns the code, which a failed job stores.
 func (e *Error) ErrorCode() string { return e.Code }
 
-// Errorf makes an Error.
+// Errorf returns an Error with a formatted message.
 func Errorf(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -44,19 +44,19 @@ func (e *Error) With(field, code, message string) *Error {
 	return e
 }
 
-// Because keeps the error behind this one for the log.
+// Because sets the underlying error, which only the log shows.
 func (e *Error) Because(err error) *Error {
 	e.cause = err
 	return e
 }
 
-// NotFound is the answer for what does not exist, and for what belongs to somebody else.
+// NotFound is the error for an object that does not exist or belongs to another account.
 func NotFound(what string) *Error {
 	return Errorf("not_found", "There is no such %s in this account. Check the id.", what)
 }
 
-// Invalid is a 400 about one field: validation_error, or too_many_items where that is what is
-// wrong.
+// Invalid is a 400 error about one field, with the code validation_error. Only too_many_items is
+// also the error's own code.
 func Invalid(field, code, format string, args ...any) *Error {
 	m := fmt.Sprintf(format, args...)
 	e := Errorf("validation_error", "%s: %s", field, m).With(field, code, m)
@@ -66,7 +66,7 @@ func Invalid(field, code, format string, args ...any) *Error {
 	return e
 }
 
-// AsError gives the Error behind err, if there is one.
+// AsError returns the Error in err's chain, if there is one.
 func AsError(err error) (*Error, bool) {
 	var e *Error
 	ok := errors.As(err, &e)
@@ -77,50 +77,50 @@ const (
 	CodeMailboxClosed = "mailbox_closed"
 )
 
-// Explain turns any error into the one that a person outside may see.
+// Explain turns any error into one that a person outside may see.
 func Explain(err error) *Error {
 	if e, ok := AsError(err); ok {
 		return e
 	}
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return later("storage_full", "The server's disk is full, so nothing was changed. Its operator must free space; then try again.", err)
+		return retryLater("storage_full", "The server's disk is full, so nothing was changed. Its operator must free space; then try again.", err)
 	case errors.Is(err, store.ErrDatabase):
 		return Errorf("internal_error", "A part of the server's database is damaged. Its operator must stop the server and run mailstead check.").Because(err)
 	case errors.Is(err, store.ErrFailed):
-		return later("storage_unavailable", "The server's disk has failed. No changes are possible until its operator has fixed it.", err)
+		return retryLater("storage_unavailable", "The server's disk has failed. No changes are possible until its operator has fixed it.", err)
 	case errors.Is(err, store.ErrDamaged):
 		return Errorf("internal_error", "This message is damaged on the server's disk. The operator can run mailstead check, and restore the message from a backup.").Because(err)
 	case isDiskError(err):
-		return later("storage_unavailable", "The server's disk did not do what was asked. Try again in a moment.", err)
+		return retryLater("storage_unavailable", "The server's disk did not do what was asked. Try again in a moment.", err)
 	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
 		return Errorf("shutting_down", "The server is stopping. Try again in a moment.").Because(err)
 	}
 	return Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id.").Because(err)
 }
 
-// storageRetry is when it is worth asking a server again whose disk refuses something.
+// storageRetry is the Retry-After for errors of the disk.
 const storageRetry = 30 * time.Second
 
-func later(code, message string, err error) *Error {
+func retryLater(code, message string, err error) *Error {
 	e := Errorf(code, "%s", message).Because(err)
 	e.RetryAfter = storageRetry
 	return e
 }
 
-// isDiskError tells of what a disk answers that is broken or only to be read, and of files that
-// cannot be opened as the process has too many.
+// isDiskError reports whether the disk is broken or read-only, or the process has too many open
+// files.
 func isDiskError(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// Healthy says why the store takes no more writes; nil while it does.
+// Healthy returns why the store takes no more writes; nil if it does.
 func (s *Core) Healthy() error { return s.Store.Failed() }
 
-// NewRequestID names one request.
+// NewRequestID returns a new request id.
 func (s *Core) NewRequestID() string { return s.Store.NewID("req") }
 
-// A File is an answer that is not JSON. Size is -1 when it is not known beforehand.
+// A File is an answer that is not JSON. Size is -1 if it is not known in advance.
 type File struct {
 	Name        string
 	ContentType string
@@ -128,8 +128,8 @@ type File struct {
 	Body        io.ReadCloser
 }
 
-// An SMTPError is an answer to an SMTP client: what refuses a recipient or a message. Where the API
-// would refuse the same, the Error that it answers is behind it.
+// An SMTPError is an SMTP reply that refuses a recipient or a message. It wraps the Error that the
+// API would return in the same case.
 type SMTPError struct {
 	Code     int    // RFC 5321 section 4.2
 	Enhanced string // RFC 3463, such as "5.1.1"
@@ -140,22 +140,22 @@ type SMTPError struct {
 func (e *SMTPError) Error() string { return fmt.Sprintf("%d %s %s", e.Code, e.Enhanced, e.Message) }
 func (e *SMTPError) Unwrap() error { return e.cause }
 
-// Temporary reports whether the client may try again.
+// Temporary reports whether the client may retry.
 func (e *SMTPError) Temporary() bool { return e.Code < 500 }
 
-// SMTPErrorf makes an SMTPError.
+// SMTPErrorf returns an SMTPError with a formatted message.
 func SMTPErrorf(code int, enhanced, format string, args ...any) *SMTPError {
 	return &SMTPError{Code: code, Enhanced: enhanced, Message: fmt.Sprintf(format, args...)}
 }
 
-// OverSMTP gives an Error the form that an SMTP client understands.
+// OverSMTP turns an Error into an SMTP reply.
 func OverSMTP(code int, enhanced string, e *Error) *SMTPError {
 	return &SMTPError{Code: code, Enhanced: enhanced, Message: e.Message, cause: e}
 }
 
-// AsSMTPError gives the SMTP answer behind err: the service's own, 452 4.3.1 for a full disk, 421
-// 4.3.2 for one that has failed and for a server that stops, 552 5.3.4 for a message beyond
-// MaxMessage. What is not for the client's eyes is 451 4.3.0.
+// AsSMTPError returns the SMTP reply for err: the SMTPError in its chain, 452 4.3.1 for a full
+// disk, 421 4.3.2 for a failed disk and for a server that stops, 552 5.3.4 for a message larger
+// than MaxMessage. Any other error is 451 4.3.0, without details.
 func AsSMTPError(err error) *SMTPError {
 	var e *SMTPError
 	if errors.As(OverStore(err), &e) {
@@ -164,8 +164,8 @@ func AsSMTPError(err error) *SMTPError {
 	return &SMTPError{Code: 451, Enhanced: "4.3.0", Message: "Internal error, try again later", cause: err}
 }
 
-// OverStore gives an error the form that an SMTP client understands: the disk's and the server's
-// troubles pass.
+// OverStore turns errors of the store and of a stopping server into SMTP replies. Other errors are
+// returned as they are.
 func OverStore(err error) error {
 	switch {
 	case err == nil:
@@ -180,8 +180,8 @@ func OverStore(err error) error {
 	return err
 }
 
-// MessageTooLarge is the answer to a message beyond MaxMessage, 552 5.3.4, with the error behind it
-// for the log; nil for none.
+// MessageTooLarge is the SMTP reply 552 5.3.4 to a message larger than MaxMessage. cause is for the
+// log and may be nil.
 func MessageTooLarge(cause error) *SMTPError {
 	return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message can have at most %d bytes.", MaxMessage), cause: cause}
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// What tests outside of the package look at.
+// What tests outside of the package use.
 
-// SlowHashes has each password take a time of the clock instead of the processor's. Call it before
-// any is set.
+// SlowHashes makes each hash take clock time instead of processor time. Call it before any password
+// is set.
 func (s *Core) SlowHashes(each time.Duration) {
 	s.Logins.derive = func(password, salt []byte, _, _ uint32, _ uint8, n uint32) []byte {
 		time.Sleep(each)
@@ -17,7 +17,7 @@ func (s *Core) SlowHashes(each time.Duration) {
 	}
 }
 
-// HashesWaiting says how many passwords wait or are being hashed.
+// HashesWaiting returns how many passwords wait or are being hashed.
 func (s *Core) HashesWaiting() int {
 	g := s.Logins.limiter
 	g.mu.Lock()
@@ -25,5 +25,5 @@ func (s *Core) HashesWaiting() int {
 	return g.known.size + g.strange.size + g.running + len(g.known.waiting) + len(g.strange.waiting) + len(g.known.order) + len(g.strange.order)
 }
 
-// Probe asks a resolver for a sign of life.
+// Probe checks whether a resolver answers.
 var Probe = probe

@@ -9,34 +9,34 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// Bounds on wrong passwords within AttemptWindow. The counters forget one after half of it at the
-// earliest, so that no quarter of an hour has more than IdentityRefused of one identity.
+// Limits on wrong passwords. The counters forget a wrong password after half of AttemptWindow at
+// the earliest, so that an identity has at most IdentityRefused in any quarter of an hour.
 const (
-	AttemptWindow   = 30 * time.Minute
-	IdentityRefused = 30  // at one identity, over all doors and networks
-	keptForKnown    = 6   // of them: networks at which the identity is not known do not use these up
-	pairSlowed      = 5   // of one identity from one network, after which each attempt waits
-	NetRefused      = 100 // from one network, over all identities; twice as many from an IPv6 /56, four times from a /48
-	slowestAnswer   = 8 * time.Second
-	AttemptKeys     = 50_000
+	AttemptWindow    = 30 * time.Minute
+	IdentityRefused  = 30  // wrong passwords for one identity, over all protocols and networks
+	reservedForKnown = 6   // of these, reserved for networks from which the identity has logged in lately
+	delayFrom        = 5   // wrong passwords for one identity from one network; from then on each attempt is delayed
+	NetRefused       = 100 // wrong passwords from one network, over all identities; twice as many from an IPv6 /56, four times from a /48
+	longestDelay     = 8 * time.Second
+	AttemptKeys      = 50_000
 )
 
-// An Identity is whose password is asked for: a team user, or whatever mail clients log in to. An
-// address may be that of one of each.
+// An Identity is an account at which a password is tried: a team user, or a login of mail clients.
+// One address may be both.
 type Identity struct {
-	Name  string // under which its wrong passwords are counted
-	Known bool   // whoever it is has logged in from the network lately
+	Name  string // the key of its counters
+	Known bool   // the identity has logged in from the network lately
 }
 
 // An Origin is where an attempt comes from.
 type Origin struct {
 	Network string // see func Network
-	Known   bool   // whoever it is has logged in from there lately
+	Known   bool   // the identity has logged in from there lately
 }
 
-// fairNetwork is who takes turns with others for a slot. Of those who are known an IPv4 address is
-// one of its own; a /48 is not, or one tenant who is known in each of its /64s would fill the
-// queue.
+// fairNetwork returns the network that takes turns with others for a slot. A known IPv4 address
+// takes its own turns. A known IPv6 /64 shares those of its /48: otherwise one tenant with many
+// known /64s could fill the queue.
 func (o Origin) fairNetwork() string {
 	if o.Known && widerNetworks(o.Network) == nil {
 		return o.Network
@@ -44,15 +44,14 @@ func (o Origin) fairNetwork() string {
 	return fairNetwork(o.Network)
 }
 
-// loginAttempts remembers wrong passwords, and from where mailboxes were logged in to. Attempts of
-// one pair of identity and network take turns, so that many at once are held up like one after the
-// other.
+// loginAttempts counts wrong passwords. Attempts at one identity from one network take turns, so
+// that parallel attempts are delayed as much as sequential ones.
 type loginAttempts struct {
-	Locks limit.KeyedMutex[string] // of pairs
+	Locks limit.KeyedMutex[string] // by identity and network
 
-	mu           sync.Mutex             // held while counts are looked at and changed
-	failures     *limit.Counter[string] // of pairs and their networks
-	wideFailures *limit.Counter[string] // of identities, and of wider networks: many pairs do not push these out
+	mu           sync.Mutex             // held while counters are read and changed
+	failures     *limit.Counter[string] // by pair of identity and network, and by network
+	wideFailures *limit.Counter[string] // by identity, and by wider network: separate, so that many pairs do not evict these
 }
 
 func newLoginAttempts() *loginAttempts {
@@ -61,24 +60,24 @@ func newLoginAttempts() *loginAttempts {
 	}
 }
 
-// A count is one of the counts of a guess.
+// A count is one key of a counter.
 type count struct {
 	counter *limit.Counter[string]
 	key     string
 }
 
-// slowKey counts since the last right password, and pairKey whatever came between, or a device that
-// is logged in would have those guess on who share its network.
+// slowKey counts the wrong passwords since the last right one, and pairKey all of them. Without
+// pairKey, a device that is logged in would reset the count of attackers in its network.
 func slowKey(of, network string) string { return "slow " + network + " " + of }
 func pairKey(of, network string) string { return "pair " + network + " " + of }
 
-// ofIdentity are the counts of an identity, from a network and from everywhere.
+// ofIdentity returns the counts of an identity: from one network and in all.
 func (a *loginAttempts) ofIdentity(name, network string) []count {
 	return []count{{a.failures, slowKey(name, network)}, {a.failures, pairKey(name, network)}, {a.wideFailures, "of " + name}}
 }
 
-// ofNetwork are the counts of a network and of those around it, over all identities. Each may come
-// to twice as many as the one before, the first to NetRefused.
+// ofNetwork returns the counts of a network and of the wider networks around it, over all
+// identities. Each may reach twice the limit of the one before; the first limit is NetRefused.
 func (a *loginAttempts) ofNetwork(network string) []count {
 	out := []count{{a.failures, "net " + network}}
 	for _, wider := range widerNetworks(network) {
@@ -87,13 +86,14 @@ func (a *loginAttempts) ofNetwork(network string) []count {
 	return out
 }
 
-// delay says how long an attempt at an identity waits before it is looked at; shut names what has
-// had too many, so that it is not looked at. A network may have twice as many wrong ones as it
-// leaves to others: so one alone, or a few, shut nobody out elsewhere. The lock is held.
+// delay returns how long an attempt at an identity must wait. If shut is not "" the attempt is
+// refused, since that count is too high. One network may have twice as many wrong passwords as are
+// left for the identity: so one network, or a few, cannot lock out users elsewhere. The caller
+// holds a.mu.
 func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait time.Duration, shut string) {
 	left := IdentityRefused - a.wideFailures.Count("of "+id.Name, now)
 	if !id.Known {
-		left -= keptForKnown
+		left -= reservedForKnown
 	}
 	if left <= 0 {
 		return 0, "identity"
@@ -107,13 +107,14 @@ func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait 
 		}
 	}
 	n := a.failures.Count(slowKey(id.Name, network), now)
-	if n < pairSlowed {
+	if n < delayFrom {
 		return 0, ""
 	}
-	return min(time.Second<<min(n-pairSlowed, 3), slowestAnswer), ""
+	return min(time.Second<<min(n-delayFrom, 3), longestDelay), ""
 }
 
-// admit gives the longest delay of the identities; one that is shut is enough. The lock is held.
+// admit returns the longest delay of the identities, or an error if one is refused. The caller
+// holds a.mu.
 func (a *loginAttempts) admit(of []Identity, network string, now time.Time) (wait time.Duration, err error) {
 	for _, id := range of {
 		w, shut := a.delay(id, network, now)
@@ -131,37 +132,36 @@ func tooManyFailures() *Error {
 	return e
 }
 
-// A Guess is one password that is compared with those of one identity or of two. It is counted as
-// wrong at each of them before any is compared, so that many at once are no way round; End takes
-// back what it was not compared with, and Right what it was right for.
+// A Guess is one password that is compared with those of one or two identities. It counts as wrong
+// at each identity before the comparison, so that parallel guesses cannot bypass the limits. End
+// uncounts it where it was not compared, and Right where it was right.
 type Guess struct {
-	core    *Core
-	network string
-	of      []Identity
-	counted []bool // of each: it counts
-	wrong   []bool // of each: it was compared, and is not right as far as is known
-	right   bool   // it was right for one
-	onNet   bool   // it counts at the network
-	done    []func()
+	core         *Core
+	network      string
+	identities   []Identity
+	counted      []bool // by identity: the guess is counted
+	wrong        []bool // by identity: the guess was compared and is not known to be right
+	right        bool   // it was right for one identity
+	countedOnNet bool   // it is counted at the network
+	unlocks      []func()
 }
 
-// BeginGuess waits for the turn and the time of a guess from a network. Whoever begins one ends it.
-// The error is an *Error, 429, where it is not looked at: where any of the identities, or the
-// network, has had too many.
+// BeginGuess waits for the turn and the delay of a guess from a network. The caller must call End.
+// The error is an *Error, 429, if an identity or the network has had too many wrong passwords.
 func (s *Core) BeginGuess(ctx context.Context, network string, of ...Identity) (*Guess, error) {
-	g := &Guess{core: s, network: network, of: of, counted: make([]bool, len(of)), wrong: make([]bool, len(of))}
+	g := &Guess{core: s, network: network, identities: of, counted: make([]bool, len(of)), wrong: make([]bool, len(of))}
 	names := make([]string, len(of))
 	for i, id := range of {
 		names[i] = id.Name
 	}
-	slices.Sort(names) // two guesses at the same identities do not wait for each other
+	slices.Sort(names) // in one order, so that two guesses at the same identities cannot deadlock
 	for _, name := range names {
 		unlock, err := s.LoginAttempts.Locks.Lock(ctx, network+" "+name)
 		if err != nil {
 			g.unlock()
 			return nil, err
 		}
-		g.done = append(g.done, unlock)
+		g.unlocks = append(g.unlocks, unlock)
 	}
 	if err := g.count(ctx); err != nil {
 		g.unlock()
@@ -170,11 +170,11 @@ func (s *Core) BeginGuess(ctx context.Context, network string, of ...Identity) (
 	return g, nil
 }
 
-// count waits, and counts the guess unless it is refused by then.
+// count waits for the delay, and counts the guess unless it is refused.
 func (g *Guess) count(ctx context.Context) error {
 	a := g.core.LoginAttempts
 	a.mu.Lock()
-	wait, err := a.admit(g.of, g.network, g.core.Now())
+	wait, err := a.admit(g.identities, g.network, g.core.Now())
 	a.mu.Unlock()
 	if err != nil {
 		return err
@@ -188,10 +188,10 @@ func (g *Guess) count(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := g.core.Now()
-	if _, err := a.admit(g.of, g.network, now); err != nil { // those of other networks went on meanwhile
+	if _, err := a.admit(g.identities, g.network, now); err != nil { // guesses from other networks were counted since
 		return err
 	}
-	for i, id := range g.of {
+	for i, id := range g.identities {
 		g.counted[i] = true
 		for _, b := range a.ofIdentity(id.Name, g.network) {
 			b.counter.Add(b.key, now)
@@ -200,10 +200,10 @@ func (g *Guess) count(ctx context.Context) error {
 	return nil
 }
 
-// Compare reports whether the password is that of a hash of the identity; see Verify.
+// Compare reports whether the password matches a hash of the identity; see Verify.
 func (g *Guess) Compare(ctx context.Context, name, hash, password string) (right bool, err error) {
-	i := slices.IndexFunc(g.of, func(id Identity) bool { return id.Name == name })
-	right, err = g.core.Logins.Verify(ctx, hash, password, Origin{g.network, g.of[i].Known}, g.core.Now())
+	i := slices.IndexFunc(g.identities, func(id Identity) bool { return id.Name == name })
+	right, err = g.core.Logins.Verify(ctx, hash, password, Origin{g.network, g.identities[i].Known}, g.core.Now())
 	switch {
 	case err != nil:
 	case right:
@@ -214,63 +214,63 @@ func (g *Guess) Compare(ctx context.Context, name, hash, password string) (right
 	return right, err
 }
 
-// Wrong has the guess count at every identity after its end, until Right.
+// Wrong makes the guess count at every identity even after End, unless Right is called.
 func (g *Guess) Wrong() {
 	for i := range g.wrong {
 		g.wrong[i] = true
 	}
 }
 
-// Right says that the guess was right for an identity, perhaps after its end.
+// Right records that the guess was right for an identity. It may be called after End.
 func (g *Guess) Right(name string) {
 	a := g.core.LoginAttempts
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i, id := range g.of {
+	for i, id := range g.identities {
 		if id.Name == name {
 			g.wrong[i] = false
-			g.takeBack(i)
+			g.uncount(i)
 			a.failures.Delete(slowKey(name, g.network))
 		}
 	}
 	g.right = true
-	if g.onNet {
-		g.onNet = false
+	if g.countedOnNet {
+		g.countedOnNet = false
 		for _, c := range a.ofNetwork(g.network) {
 			c.counter.Remove(c.key)
 		}
 	}
 }
 
-// takeBack has the guess no longer count at an identity. The lock of the attempts is held.
-func (g *Guess) takeBack(i int) {
+// uncount uncounts the guess at an identity. The caller holds the lock of loginAttempts.
+func (g *Guess) uncount(i int) {
 	if !g.counted[i] {
 		return
 	}
 	g.counted[i] = false
-	for _, b := range g.core.LoginAttempts.ofIdentity(g.of[i].Name, g.network) {
+	for _, b := range g.core.LoginAttempts.ofIdentity(g.identities[i].Name, g.network) {
 		b.counter.Remove(b.key)
 	}
 }
 
-// End lets the next guess begin, and tells the log when this one was one too many.
+// End lets the next guess begin, and logs if this one has reached a limit.
 func (g *Guess) End() {
 	defer g.unlock()
 	a := g.core.LoginAttempts
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range g.of {
+	for i := range g.identities {
 		if !g.wrong[i] {
-			g.takeBack(i)
+			g.uncount(i)
 		}
 	}
-	if slices.Contains(g.wrong, true) && !g.right { // not before, or those who wait would shut a busy network
-		g.onNet = true
+	if slices.Contains(g.wrong, true) && !g.right { // counted only now: guesses that wait would otherwise lock a busy network
+		g.countedOnNet = true
 		for _, c := range a.ofNetwork(g.network) {
 			c.counter.Add(c.key, g.core.Now())
 		}
 	}
-	for i, id := range g.of {
+	for i, id := range g.identities {
 		if _, shut := a.delay(id, g.network, g.core.Now()); g.wrong[i] && shut != "" {
 			g.core.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "of", shut, "who", LoginName(id.Name), "network", g.network)
 		}
@@ -278,8 +278,8 @@ func (g *Guess) End() {
 }
 
 func (g *Guess) unlock() {
-	for _, unlock := range g.done {
+	for _, unlock := range g.unlocks {
 		unlock()
 	}
-	g.done = nil
+	g.unlocks = nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service/signin"
 )
 
-// A guessDoor is one way to try a password, and what it is compared with.
+// A guessDoor is one protocol through which a password can be tried.
 type guessDoor struct {
 	name       string
 	identities []string // team or mailbox
@@ -42,7 +42,7 @@ func mailLogin(protocol string, bearer bool) func(context.Context, *servicetest.
 	}
 }
 
-// overSCRAM sends a proof that is not right.
+// overSCRAM sends an invalid proof.
 func overSCRAM(ctx context.Context, b *servicetest.Sandbox, email, _, ip string) error {
 	s := b.Mailboxes.SCRAM(ctx, core.MailLogin{Protocol: "imap", IP: ip}, false, false, nil, func(_ core.MailboxUser, err error) error { return err })
 	challenge, _, err := s.Next([]byte("n,,n=" + email + ",r=nonce"))
@@ -54,7 +54,8 @@ func overSCRAM(ctx context.Context, b *servicetest.Sandbox, email, _, ip string)
 	return err
 }
 
-// inSession asks for a change that takes the present password, as whoever finds a browser open.
+// inSession tries the current password in a request that changes it, as an attacker would in an
+// open browser.
 func inSession(mailbox bool) func(context.Context, *servicetest.Sandbox, string, string, string) error {
 	return func(ctx context.Context, b *servicetest.Sandbox, email, password, ip string) error {
 		who := core.Actor{Email: email, UserID: "usr_x", TokenKind: "session", Role: "member", IP: ip}
@@ -78,11 +79,11 @@ var guessDoors = []guessDoor{
 	{"a mailbox's session", []string{"mailbox"}, inSession(true)},
 }
 
-// TestGuessesOverAllDoorsAreFew: however many passwords are tried at an address that is both a team
-// user's and a mailbox's, at once and over every door, from one network or from fifty: no quarter
-// of an hour has more than thirty that are compared with the password of either; and its owner gets
-// in where the owner has been before, and from everywhere while one network guesses.
-// MAILSTEAD_GUESSES says how many.
+// TestGuessesOverAllDoorsAreFew: an address is both a team user's and a mailbox's, and passwords
+// are tried at it in parallel, over every protocol, from one network or from fifty. In no quarter
+// of an hour are more than thirty compared with the password of either. Its owner can log in from
+// known networks, and from everywhere while one network guesses. MAILSTEAD_GUESSES sets how many
+// are tried.
 func TestGuessesOverAllDoorsAreFew(t *testing.T) {
 	guesses := 900
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_GUESSES")); err == nil {
@@ -180,8 +181,8 @@ func guessFrom(t *testing.T, networks, guesses int) {
 	}
 }
 
-// TestWrongPasswordCountsAtBothIdentities: where an address is a team user's and a mailbox's, a
-// guess that names neither counts at both, and one that is shut refuses it.
+// TestWrongPasswordCountsAtBothIdentities: if an address is a team user's and a mailbox's, a guess
+// that names neither counts at both, and is refused if one of them is locked.
 func TestWrongPasswordCountsAtBothIdentities(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		const email = "ann@boxes.test" // whose mailbox has the password "correct horse"
@@ -239,8 +240,8 @@ func TestWrongPasswordCountsAtBothIdentities(t *testing.T) {
 	})
 }
 
-// TestRightPasswordsUseNothingUp: whoever comes from many networks with the right one gets in each
-// time.
+// TestRightPasswordsUseNothingUp: a user who comes from many networks with the right password can
+// log in each time.
 func TestRightPasswordsUseNothingUp(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		for i := range 3 * core.IdentityRefused {

@@ -6,7 +6,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Location is where the job's state can be asked for.
+// Location returns the path of the job in the API.
 func (j *JobResponse) Location() string { return "/v1/jobs/" + j.JobID }
 
 // A JobResponse is a job as the API shows it.
@@ -19,7 +19,7 @@ type JobResponse struct {
 	Progress     *JobProgress `json:"progress"`
 	Steps        []JobStep    `json:"steps"`
 	Resource     *JobResource `json:"resource"`
-	// What came of it; null until it has ended, and for kinds that have no result.
+	// The job's result; null until it has ended, and for kinds that have no result.
 	Result        json.RawMessage `json:"result" null:"true" example:"{\"domain_id\":\"dom_01k9a2b3c4d5e6f7g8h9j0k1m2\"}"`
 	Error         *JobFailure     `json:"error" rare:"true"`
 	Attempts      int             `json:"attempts"`
@@ -53,7 +53,7 @@ type JobResource struct {
 	Name string `json:"name" words:"ours" example:"example.com"`
 }
 
-// A JobFailure says why a job's newest attempt did not succeed.
+// A JobFailure says why a job's last attempt failed.
 type JobFailure struct {
 	Code    string `json:"code" words:"ours" example:"registrar_error"`
 	Message string `json:"message" words:"theirs" example:"The registrar did not answer. Mailstead will try again."` // For people; the text may change.
@@ -82,8 +82,8 @@ func JobOut(j *store.Job) JobResponse {
 	return out
 }
 
-// jobFailure shows the text of an error that carries a code, which was written for people, and
-// hides that of any other.
+// jobFailure returns the error of a job. It shows the text only if the error has a code, since such
+// texts are written for people.
 func jobFailure(j *store.Job) *JobFailure {
 	switch {
 	case j.Err == "":

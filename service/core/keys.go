@@ -20,21 +20,21 @@ import (
 	"github.com/mailstead/mailstead/store/keyfile"
 )
 
-// Keys seals secrets and authenticates what we hand out, under one master key that is kept outside
-// the database. The key may change at any time; see RotateKey.
+// Keys seals secrets, and authenticates tokens such as cursors, under one master key that is kept
+// outside the database. The key may change at any time; see RotateKey.
 type Keys struct {
 	ring atomic.Pointer[keyring]
 }
 
-// A keyring is a master key, and what is needed of those from which it took over.
+// A keyring holds the master key and what is still needed of earlier ones.
 type keyring struct {
-	print string // the fingerprint
-	seal  cipher.AEAD
-	past  []cipher.AEAD // what was sealed before the change may still be opened by these
-	roots [][]byte      // of MACs, that of the master key first
+	fingerprint string // the fingerprint
+	seal        cipher.AEAD
+	earlier     []cipher.AEAD // of earlier master keys: they open what was sealed before a change
+	roots       [][]byte      // keys of MACs; the first is of the master key, the others of earlier ones
 }
 
-// NewKeys gives the keys of a store that has had no master key but this one.
+// NewKeys returns the keys for a store that has never had another master key.
 func NewKeys(master []byte) (*Keys, error) {
 	ring, err := newKeyring(master)
 	if err != nil {
@@ -62,22 +62,22 @@ func newKeyring(master []byte) (*keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cipher: %w", err)
 	}
-	return &keyring{print: keyfile.Fingerprint(master), seal: aead, roots: [][]byte{root}}, nil
+	return &keyring{fingerprint: keyfile.Fingerprint(master), seal: aead, roots: [][]byte{root}}, nil
 }
 
-// follow gives the keyring of a master key that takes over from r.
-func (r *keyring) follow(master []byte) (*keyring, error) {
+// successor returns the keyring for a master key that replaces r's.
+func (r *keyring) successor(master []byte) (*keyring, error) {
 	next, err := newKeyring(master)
 	if err != nil {
 		return nil, err
 	}
-	next.past = append([]cipher.AEAD{r.seal}, r.past...)
+	next.earlier = append([]cipher.AEAD{r.seal}, r.earlier...)
 	next.roots = append(next.roots, r.roots...)
 	return next, nil
 }
 
-// Seal encrypts a secret for the record named by place, such as a record's id; it opens only with
-// the same place.
+// Seal encrypts a secret. place names the record that it belongs to, such as a record's id; Open
+// needs the same place.
 func (k *Keys) Seal(place string, secret []byte) []byte {
 	return k.ring.Load().sealFor(place, secret)
 }
@@ -88,33 +88,33 @@ func (r *keyring) sealFor(place string, secret []byte) []byte {
 	return r.seal.Seal(nonce, nonce, secret, []byte(place))
 }
 
-// Open undoes Seal, also where the master key has changed since.
+// Open decrypts a sealed secret, even if the master key has changed since.
 func (k *Keys) Open(place string, sealed []byte) ([]byte, error) {
 	secret, _, err := k.ring.Load().open(place, sealed)
 	return secret, err
 }
 
-// open gives a secret, and whether it is sealed under the master key, not one before it.
+// open decrypts a secret, and reports whether it is sealed under the present master key.
 func (r *keyring) open(place string, sealed []byte) (secret []byte, now bool, err error) {
 	n := r.seal.NonceSize()
 	if len(sealed) < n {
-		return nil, false, fmt.Errorf("open the secret of %s: it is incomplete", place)
+		return nil, false, fmt.Errorf("open the secret of %s: the sealed text is too short", place)
 	}
 	secret, err = r.seal.Open(nil, sealed[:n], sealed[n:], []byte(place))
 	if err == nil {
 		return secret, true, nil
 	}
-	for _, before := range r.past {
+	for _, before := range r.earlier {
 		if secret, err := before.Open(nil, sealed[:n], sealed[n:], []byte(place)); err == nil {
 			return secret, false, nil
 		}
 	}
-	return nil, false, fmt.Errorf("open the secret of %s: the master key does not fit: %w", place, err)
+	return nil, false, fmt.Errorf("open the secret of %s: no master key opens it: %w", place, err)
 }
 
-// again seals a secret under the master key where it is sealed under one before it. One that no key
-// opens stays as it is.
-func (r *keyring) anew(place string, sealed []byte) []byte {
+// reseal seals a secret again, under the master key, if it is sealed under an earlier one. A secret
+// that no key opens is returned as it is.
+func (r *keyring) reseal(place string, sealed []byte) []byte {
 	secret, now, err := r.open(place, sealed)
 	if now || err != nil {
 		return sealed
@@ -122,21 +122,21 @@ func (r *keyring) anew(place string, sealed []byte) []byte {
 	return r.sealFor(place, secret)
 }
 
-// Mac authenticates the parts for one purpose. After a change of the master key it gives another
-// MAC, so that what is compared with it is not valid any more; MadeMac is for what stays valid.
+// Mac returns the MAC of the parts for one purpose. It changes with the master key, so that what is
+// compared with it becomes invalid; use MadeMac for what must stay valid.
 func (k *Keys) Mac(purpose string, parts ...string) []byte {
 	return macUnder(k.ring.Load().roots[0], purpose, parts)
 }
 
-// StableMac is Mac under the oldest master key that is known: a change of the key does not change
-// it.
+// StableMac is like Mac, but under the oldest known master key, so that it does not change with the
+// key.
 func (k *Keys) StableMac(purpose string, parts ...string) []byte {
 	roots := k.ring.Load().roots
 	return macUnder(roots[len(roots)-1], purpose, parts)
 }
 
-// MadeMac reports whether same is true of the MAC of the parts, as Mac gives it or gave it under a
-// master key before. same must compare in constant time.
+// MadeMac reports whether same is true for the MAC of the parts under the present master key or an
+// earlier one. same must compare in constant time.
 func (k *Keys) MadeMac(same func(mac []byte) bool, purpose string, parts ...string) bool {
 	made := false
 	for _, root := range k.ring.Load().roots {
@@ -162,18 +162,18 @@ func TokenHash(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// OpenKeys reads the master key beside a store, and makes it, readable by its owner alone, for a
-// new one. The store keeps the key's fingerprint: a key that is missing, or is not the one that the
-// store's secrets are sealed under, is refused, since a new one would make them useless without a
-// word. A store from before fingerprints takes a key that opens one of its secrets. Where a change
-// of the key was interrupted, both keys are needed.
+// OpenKeys reads the master key beside a store. For a new store it makes the file, readable by its
+// owner only. The store records the key's fingerprint: OpenKeys refuses a missing key, and one that
+// the store's secrets are not sealed under, since a new key would silently make them useless. A
+// store of an old release without a fingerprint accepts a key that opens one of its secrets. If a
+// change of the key was interrupted, both keys are needed.
 func OpenKeys(st *store.Store) (*Keys, error) {
 	path := filepath.Join(st.Dir(), keyfile.Name)
-	known, secrets, err := sealedIn(st)
+	known, secrets, err := storedMasterKey(st)
 	if err != nil {
 		return nil, err
 	}
-	if err := takeOverIfDue(st.Dir(), known); err != nil {
+	if err := finishTakeOver(st.Dir(), known); err != nil {
 		return nil, err
 	}
 	master, err := keyfile.Read(path)
@@ -194,8 +194,8 @@ func OpenKeys(st *store.Store) (*Keys, error) {
 		return nil, err
 	}
 	keys := new(Keys)
-	if ring.print == known.Fingerprint {
-		ring, err = ring.withPast(st.Dir(), known)
+	if ring.fingerprint == known.Fingerprint {
+		ring, err = ring.withEarlier(st.Dir(), known)
 		if err != nil {
 			return nil, err
 		}
@@ -209,10 +209,10 @@ func OpenKeys(st *store.Store) (*Keys, error) {
 		return err == nil
 	}) {
 		return nil, fmt.Errorf("%s is another key (fingerprint %s) than the one that the secrets in %s are sealed under (fingerprint %s). Put back the master.key that belongs to this data directory, from the same backup",
-			path, ring.print, st.Dir(), orUnknown(known.Fingerprint))
+			path, ring.fingerprint, st.Dir(), orUnknown(known.Fingerprint))
 	}
 	return keys, st.Update(func(tx *store.Tx) error {
-		return store.MasterKeys.Put(tx, &store.MasterKey{ID: store.MasterKeyID, Fingerprint: ring.print, Since: tx.Now()})
+		return store.MasterKeys.Put(tx, &store.MasterKey{ID: store.MasterKeyID, Fingerprint: ring.fingerprint, Since: tx.Now()})
 	})
 }
 
@@ -223,12 +223,12 @@ func orUnknown(print string) string {
 	return print
 }
 
-// secretsTried bounds how many secrets of each kind are tried.
+// secretsTried is how many secrets of each kind are tried.
 const secretsTried = 3
 
-// sealedIn gives what the store says of its master key, and where it says nothing some of its
-// secrets of each kind.
-func sealedIn(st *store.Store) (known store.MasterKey, secrets []store.Secret, err error) {
+// storedMasterKey returns what the store records about its master key, or some of its secrets of
+// each kind if it records nothing.
+func storedMasterKey(st *store.Store) (known store.MasterKey, secrets []store.Secret, err error) {
 	err = st.View(func(tx *store.Tx) error {
 		k, err := store.MasterKeys.Find(tx, store.MasterKeyID)
 		if err != nil {
@@ -244,15 +244,15 @@ func sealedIn(st *store.Store) (known store.MasterKey, secrets []store.Secret, e
 	return known, secrets, err
 }
 
-// withPast gives the keyring of the store's master key with what is kept of those before it; where
-// the key is being changed, the keyring of the one that takes over.
-func (r *keyring) withPast(dir string, known store.MasterKey) (*keyring, error) {
+// withEarlier adds what the store keeps of earlier master keys to the keyring. While the key is
+// being changed, it returns the keyring of the next key.
+func (r *keyring) withEarlier(dir string, known store.MasterKey) (*keyring, error) {
 	if known.Next != "" {
 		next, err := nextKey(dir, known)
 		if err != nil {
 			return nil, err
 		}
-		r, err = r.follow(next)
+		r, err = r.successor(next)
 		if err != nil {
 			return nil, err
 		}
@@ -269,7 +269,7 @@ func (r *keyring) withPast(dir string, known store.MasterKey) (*keyring, error) 
 	return &out, nil
 }
 
-// nextKey reads the key that takes over.
+// nextKey reads the master key that replaces the present one, while it is being changed.
 func nextKey(dir string, known store.MasterKey) ([]byte, error) {
 	path := filepath.Join(dir, keyfile.NextName)
 	next, err := keyfile.Read(path)
@@ -283,5 +283,5 @@ func nextKey(dir string, known store.MasterKey) ([]byte, error) {
 	return next, nil
 }
 
-// macRootPlace is what the root of the MACs of a past master key is sealed for.
+// macRootPlace is the place under which the MAC key of an earlier master key is sealed.
 func macRootPlace(print string) string { return "mac root " + print }

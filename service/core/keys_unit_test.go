@@ -60,7 +60,7 @@ func TestMasterKeyBelongsToItsStore(t *testing.T) {
 	}
 	for _, known := range []bool{true, false} {
 		if !known {
-			forgetFingerprint(t, st) // as a store from before has none
+			forgetFingerprint(t, st) // as in a store of an old release
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestMasterKeyBelongsToItsStore(t *testing.T) {
 	}
 }
 
-// TestHalfAMasterKeyIsNoKey: what a crash leaves of a key that was being made is no key.
+// TestHalfAMasterKeyIsNoKey: a key file that a crash left incomplete is not used as a key.
 func TestHalfAMasterKeyIsNoKey(t *testing.T) {
 	st := storetest.Open(t)
 	if err := os.WriteFile(filepath.Join(st.Dir(), "master.key.tmp"), []byte("ab"), 0o600); err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The log never has texts of people or what opens a door: no subject, body, file name, password,
-// token or secret, and no address that may hold one, such as a return path. Traces have no address
-// at all. What other servers answer may repeat any of these: it is in the sending log, for those
-// whose mail it is about.
+// The log never contains texts of people or secrets: no subject, body, file name, password or
+// token, and no address that may contain one, such as a return path. Traces contain no address at
+// all. The replies of other servers may repeat any of these: they are in the sending log, which
+// only the owners of the mail can read.
 
-// logIDs are the ids of what a context is of; "" is none.
+// logIDs are the ids of the request or job that a context belongs to; "": none.
 type logIDs struct{ request, job string }
 
 type logIDsKey struct{}
 
-// WithRequest gives a context whose lines of the log carry the id of a request.
+// WithRequest returns a context whose log lines have the id of a request.
 func WithRequest(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, logIDsKey{}, logIDs{request: id})
 }
 
-// LogOf is the log for what ctx is of: its lines carry request_id or job_id.
+// LogOf returns the logger for a context. Its lines have request_id or job_id.
 func (s *Core) LogOf(ctx context.Context) *slog.Logger {
 	ids, _ := ctx.Value(logIDsKey{}).(logIDs)
 	switch {
@@ -37,8 +37,8 @@ func (s *Core) LogOf(ctx context.Context) *slog.Logger {
 	return s.Log
 }
 
-// LogMessage writes the one line about what has become of a message, with the ids of what ctx is
-// of. id is "" for a message that never got one. It allocates nothing where the log is above info.
+// LogMessage writes a log line about a message, with the ids of the context's request or job. id is
+// "" for a message that never got one. It allocates nothing if the log level is above info.
 func (s *Core) LogMessage(ctx context.Context, what, id string, more ...slog.Attr) {
 	if !s.Log.Enabled(ctx, slog.LevelInfo) {
 		return
@@ -53,11 +53,11 @@ func (s *Core) LogMessage(ctx context.Context, what, id string, more ...slog.Att
 		line.AddAttrs(slog.String("job_id", ids.job))
 	}
 	line.AddAttrs(more...)
-	_ = s.Log.Handler().Handle(ctx, line) // nobody is left who could be told
+	_ = s.Log.Handler().Handle(ctx, line) // there is no place left to report the error
 }
 
-// LoginName is a name that somebody gave for a log-in, as the log may have it: "" for what is no
-// address, since it may be a password in the wrong field.
+// LoginName returns a login name for the log: "" if it is not an address, since it may be a
+// password in the wrong field.
 func LoginName(name string) string {
 	if !strings.Contains(name, "@") {
 		return ""
@@ -65,8 +65,8 @@ func LoginName(name string) string {
 	return name
 }
 
-// traceJobs has the jobs of the queue carry their ids in the log, and be spans of traces, below
-// what has caused them.
+// traceJobs gives jobs of the queue a context with their id for the log, and a trace span below the
+// span that queued them.
 func (s *Core) traceJobs() {
 	s.Queue.Began = s.beginJob
 	if s.Tracer != nil {

@@ -25,18 +25,18 @@ const (
 	argonKey  = 32
 )
 
-// verifiedFor is how long a log-in that was verified is not hashed again; mail clients reconnect
-// all the time.
+// verifiedFor is how long a verified password is not hashed again, since mail clients reconnect
+// often.
 const verifiedFor = 5 * time.Minute
 
-// logins hashes passwords, a bounded number at a time, and remembers for a short while which were
+// logins hashes passwords, a limited number at a time, and caches for a short time which were
 // right.
 type logins struct {
-	Time, Memory uint32 // of argon2id, for new hashes: passes and KiB; most tests take less
+	Time, Memory uint32 // argon2id parameters for new hashes: passes and KiB; most tests use less
 
 	limiter *hashLimiter
 	derive  func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
-	secret  [32]byte                                                                              // keys the cache, so that it holds no password
+	secret  [32]byte                                                                              // key of the cache's hashes, so that the cache holds no password
 	mu      sync.Mutex
 	right   map[[32]byte]time.Time
 }
@@ -47,11 +47,11 @@ func newLogins() *logins {
 	return l
 }
 
-// Hash makes the PHC text of a password.
+// Hash returns the hash of a password in PHC format.
 func (l *logins) Hash(password string) string {
 	salt := make([]byte, argonSalt)
 	rand.Read(salt)
-	if release, err := l.limiter.acquire(context.Background(), ownWork, true); err == nil { // it waits for as long as it takes
+	if release, err := l.limiter.acquire(context.Background(), ownWork, true); err == nil { // it waits without a time limit
 		defer release()
 	}
 	key := l.derive([]byte(password), salt, l.Time, l.Memory, 1, argonKey)
@@ -59,9 +59,9 @@ func (l *logins) Hash(password string) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, l.Memory, l.Time, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
-// Verify reports whether the password is the one of the hash. An empty hash takes as long and is
-// never right. Who is known at the network does not wait for strangers. The error is busy, or of
-// ctx.
+// Verify reports whether the password matches the hash. With an empty hash it takes as long, and
+// returns false. An origin that is known does not wait for unknown ones. The error is busy, or that
+// of ctx.
 func (l *logins) Verify(ctx context.Context, hash, password string, from Origin, now time.Time) (bool, error) {
 	cacheKey := sha256.Sum256([]byte(string(l.secret[:]) + hash + "\x00" + password))
 	l.mu.Lock()
@@ -87,7 +87,8 @@ func (l *logins) Verify(ctx context.Context, hash, password string, from Origin,
 	return true, nil
 }
 
-// Check hashes the password as the hash was made. Whoever calls it has a slot.
+// Check hashes the password with the parameters of the hash and compares the two. The caller holds
+// a slot.
 func (l *logins) Check(hash, text string) bool {
 	if password.IsForeign(hash) {
 		return password.Matches(hash, text)
@@ -109,14 +110,14 @@ func (l *logins) Check(hash, text string) bool {
 	return known && subtle.ConstantTimeCompare(got, key) == 1
 }
 
-// PasswordAlphabet has no characters that look alike, and none with which a spreadsheet begins a
-// formula.
+// PasswordAlphabet has no characters that look alike, and none that begins a formula in a
+// spreadsheet.
 const PasswordAlphabet = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
-// NewPassword makes a password of 20 characters, 115 bits.
+// NewPassword returns a random password of 20 characters, 115 bits.
 func NewPassword() string { return RandomText(20, PasswordAlphabet) }
 
-// RandomText draws n characters of the alphabet evenly.
+// RandomText returns n random characters of the alphabet, evenly distributed.
 func RandomText(n int, alphabet string) string {
 	out := make([]byte, 0, n)
 	most := byte(256 - 256%len(alphabet))
@@ -132,39 +133,39 @@ func RandomText(n int, alphabet string) string {
 	return string(out)
 }
 
-// Bounds on passwords that are hashed or wait for it. Strangers are those who have not logged in
-// lately from where they are: a slot is kept from them, so that a flood of theirs holds nobody else
-// up.
+// Limits on passwords that are being hashed or wait for it. Strangers are attempts from networks
+// where the identity has not logged in lately. One slot is not available to them, so that a flood
+// of strangers does not delay others.
 const (
-	hashSlots     = 3
-	strangerSlots = 2
-	waitersEach   = 64               // of one network
-	waitersAll    = 4096             // of strangers, and as many of the others
-	loginPatience = 10 * time.Second // how long one waits
-	busyFor       = 10 * time.Second // when to come again
-	ownWork       = "here"           // the network of passwords that are set here
+	hashSlots         = 3
+	strangerSlots     = 2
+	waitersPerNetwork = 64               // from one network
+	waitersTotal      = 4096             // among strangers, and as many among the others
+	loginWait         = 10 * time.Second // longest wait of an attempt
+	busyRetry         = 10 * time.Second // Retry-After of the error
+	ownWork           = "here"           // stands for the network of passwords that are hashed to be stored
 )
 
-// A hashLimiter gives slots to hash passwords in. Networks take turns, one each, so that who sends
-// many waits for the own ones.
+// A hashLimiter limits how many passwords are hashed at a time. Networks take turns, so that a
+// network that sends many delays only itself.
 type hashLimiter struct {
 	mu        sync.Mutex
 	running   int
-	strangers int // of the running
+	strangers int // how many of the running ones
 	known     fairQueue
 	strange   fairQueue
 }
 
-// A hashWaiter waits for a slot.
+// A hashWaiter is an attempt that waits for a slot.
 type hashWaiter struct {
-	granted chan struct{} // closed when the slot is given
+	granted chan struct{} // closed when it gets a slot
 	network string
 }
 
-// A fairQueue holds waiters by network.
+// A fairQueue holds waiters by network. Networks take turns.
 type fairQueue struct {
 	waiting map[string][]*hashWaiter
-	order   []string // networks that have some, the next first
+	order   []string // networks with waiters; the first is next
 	size    int
 }
 
@@ -172,8 +173,8 @@ func newHashLimiter() *hashLimiter {
 	return &hashLimiter{known: fairQueue{waiting: map[string][]*hashWaiter{}}, strange: fairQueue{waiting: map[string][]*hashWaiter{}}}
 }
 
-// acquire waits for a slot, a log-in no longer than loginPatience; release gives it back. The error
-// is busy, or of ctx.
+// acquire waits for a slot, at most loginWait for a login. release frees the slot. The error is
+// busy, or that of ctx.
 func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (release func(), err error) {
 	g.mu.Lock()
 	q := &g.strange
@@ -181,7 +182,7 @@ func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (
 		q = &g.known
 	}
 	own := network == ownWork
-	if !own && (q.size >= waitersAll || len(q.waiting[network]) >= waitersEach) {
+	if !own && (q.size >= waitersTotal || len(q.waiting[network]) >= waitersPerNetwork) {
 		g.mu.Unlock()
 		return nil, tooBusy()
 	}
@@ -192,7 +193,7 @@ func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (
 	release = func() { g.release(known) }
 	var over <-chan time.Time
 	if !own {
-		t := time.NewTimer(loginPatience)
+		t := time.NewTimer(loginWait)
 		defer t.Stop()
 		over = t.C
 	}
@@ -206,7 +207,7 @@ func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !q.remove(w) { // its turn came at the last moment
+	if !q.remove(w) { // it has got a slot since
 		return release, nil
 	}
 	return nil, err
@@ -214,7 +215,7 @@ func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (
 
 func tooBusy() *Error {
 	e := Errorf("busy", "Too many log-ins are waiting. Try again in a moment.")
-	e.RetryAfter = busyFor
+	e.RetryAfter = busyRetry
 	return e
 }
 
@@ -228,8 +229,8 @@ func (g *hashLimiter) release(known bool) {
 	g.grant()
 }
 
-// grant gives free slots away. One is never a stranger's, and the known, however many they are,
-// leave one to strangers.
+// grant assigns free slots to waiters. Strangers cannot have the last slot, and the known cannot
+// have all of them while a stranger waits.
 func (g *hashLimiter) grant() {
 	for g.running < hashSlots {
 		strange := g.strange.size > 0 && g.strangers < strangerSlots
@@ -254,8 +255,8 @@ func (q *fairQueue) add(w *hashWaiter) {
 	q.size++
 }
 
-// next takes the first waiter of the next network, which goes to the end of the order if it has
-// more.
+// next removes the first waiter of the next network. If the network has more, it becomes the last
+// one in the order.
 func (q *fairQueue) next() *hashWaiter {
 	network := q.order[0]
 	q.order = q.order[1:]
@@ -271,7 +272,7 @@ func (q *fairQueue) next() *hashWaiter {
 	return w
 }
 
-// remove reports whether the waiter still waited.
+// remove removes a waiter, and reports whether it was still in the queue.
 func (q *fairQueue) remove(w *hashWaiter) bool {
 	list := q.waiting[w.network]
 	i := slices.Index(list, w)
@@ -288,7 +289,7 @@ func (q *fairQueue) remove(w *hashWaiter) bool {
 	return true
 }
 
-// Network is the part of an address that one party has to itself: an IPv4 address, an IPv6 /64.
+// Network returns the part of an address that belongs to one party: an IPv4 address or an IPv6 /64.
 func Network(ip string) string {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -301,7 +302,8 @@ func Network(ip string) string {
 	return p.String()
 }
 
-// widerNetworks are the networks around an IPv6 /64 that one party may have as well: a /56, a /48.
+// widerNetworks returns the networks around an IPv6 /64 that may belong to the same party: a /56
+// and a /48.
 func widerNetworks(network string) (out []string) {
 	p, err := netip.ParsePrefix(network)
 	if err != nil || !p.Addr().Is6() {
@@ -313,7 +315,8 @@ func widerNetworks(network string) (out []string) {
 	return out
 }
 
-// fairNetwork is the network that takes turns with others for a slot: an IPv6 /48, an IPv4 /24.
+// fairNetwork returns the network that takes turns with others for a slot: an IPv6 /48 or an IPv4
+// /24.
 func fairNetwork(network string) string {
 	if w := widerNetworks(network); w != nil {
 		return w[len(w)-1]
@@ -324,29 +327,29 @@ func fairNetwork(network string) string {
 	return network
 }
 
-// Bounds on the networks that a mailbox or a team user is known at.
+// Limits on the networks from which a mailbox or team user is known.
 const (
-	knownFor  = 30 * 24 * time.Hour
-	knownMost = 8
-	noteAfter = 24 * time.Hour // how old a note may be before it is made anew
+	knownFor         = 30 * 24 * time.Hour
+	maxKnown         = 8
+	knownUpdateAfter = 24 * time.Hour // age from which the time of a known network is updated
 )
 
-// IsKnown reports whether somebody has logged in from the network lately.
+// IsKnown reports whether seen has a recent login from the network.
 func IsKnown(seen []store.SeenNetwork, network string, now time.Time) bool {
 	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < knownFor })
 }
 
-// RecordNetwork notes a log-in from the network, newest first; changed says whether there is
-// something to keep.
+// RecordNetwork adds a login from the network to seen, newest first. changed is false if the record
+// need not be written.
 func RecordNetwork(seen []store.SeenNetwork, network string, now time.Time) (out []store.SeenNetwork, changed bool) {
 	for _, s := range seen {
-		if s.Network == network && now.Sub(s.At) < noteAfter {
+		if s.Network == network && now.Sub(s.At) < knownUpdateAfter {
 			return seen, false
 		}
 	}
 	out = []store.SeenNetwork{{Network: network, At: now}}
 	for _, s := range seen {
-		if s.Network != network && now.Sub(s.At) < knownFor && len(out) < knownMost {
+		if s.Network != network && now.Sub(s.At) < knownFor && len(out) < maxKnown {
 			out = append(out, s)
 		}
 	}

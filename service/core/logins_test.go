@@ -14,11 +14,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// monthLess is how long a network is known at least.
+// monthLess is a little less than the time for which a network is known.
 const monthLess = 29 * 24 * time.Hour
 
-// inFlood runs a test in a bubble where each hash takes 50 ms, with the mailboxes ann, whom the
-// server knows at 192.0.2.1 since some time, and bob, whom it knows nowhere.
+// inFlood runs a test in a bubble where each hash takes 50 ms, with two mailboxes: ann is known at
+// 192.0.2.1, bob nowhere.
 func inFlood(t *testing.T, since time.Duration, test func(t *testing.T, b *servicetest.Sandbox)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)
@@ -33,7 +33,7 @@ func inFlood(t *testing.T, since time.Duration, test func(t *testing.T, b *servi
 		if status, _ := login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1"); status != "" {
 			t.Fatal(status)
 		}
-		time.Sleep(since) // much longer than a verified password is remembered
+		time.Sleep(since) // much longer than a verified password is cached
 		test(t, b)
 		if n := b.Core.HashesWaiting(); n != 0 {
 			t.Errorf("%d are left over", n)
@@ -41,7 +41,7 @@ func inFlood(t *testing.T, since time.Duration, test func(t *testing.T, b *servi
 	})
 }
 
-// flood sends wrong passwords from many addresses at once, and counts the answers.
+// flood sends wrong passwords from many addresses in parallel and counts the results.
 func flood(t *testing.T, b *servicetest.Sandbox, wg *sync.WaitGroup, addresses []string) func() map[string]int {
 	var mu sync.Mutex
 	statuses := map[string]int{}
@@ -69,8 +69,8 @@ func addressesOf(n int, form func(int) string) (out []string) {
 	return out
 }
 
-// TestFloodFromOnePrefix: ten thousand addresses of one /48, each in a /64 of its own, hold up
-// nobody else.
+// TestFloodFromOnePrefix: ten thousand addresses of one /48, each in another /64, delay nobody
+// else.
 func TestFloodFromOnePrefix(t *testing.T) {
 	inFlood(t, time.Hour, func(t *testing.T, b *servicetest.Sandbox) {
 		var wg sync.WaitGroup
@@ -89,8 +89,7 @@ func TestFloodFromOnePrefix(t *testing.T) {
 	})
 }
 
-// TestFloodFromManyNetworks: thousands of networks at once, and whoever is known somewhere logs in
-// from there all the same.
+// TestFloodFromManyNetworks: during a flood from thousands of networks, a known user can log in.
 func TestFloodFromManyNetworks(t *testing.T) {
 	since := monthLess
 	if testing.Short() {
@@ -119,7 +118,7 @@ func TestFloodFromManyNetworks(t *testing.T) {
 	})
 }
 
-// TestKnownNetworksEnd forgets where somebody logged in from after 30 days.
+// TestKnownNetworksEnd: a network is no longer known 30 days after its last login.
 func TestKnownNetworksEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a month of recurring jobs takes its time")
@@ -165,7 +164,7 @@ func TestWiderNetworksAreCounted(t *testing.T) {
 	}
 }
 
-// TestWaitingLoginEndsWithItsClient frees the place of a client that has gone.
+// TestWaitingLoginEndsWithItsClient: a client that disconnects frees its place in the queue.
 func TestWaitingLoginEndsWithItsClient(t *testing.T) {
 	inFlood(t, time.Hour, func(t *testing.T, b *servicetest.Sandbox) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -185,11 +184,11 @@ func TestWaitingLoginEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestFloodOfTheKnownFromOnePrefix: one tenant, whose mailboxes are known in every /64 of its /48,
-// does not take the places of others who are known.
+// TestFloodOfTheKnownFromOnePrefix: one tenant with mailboxes that are known in every /64 of its
+// /48 does not take the places of other known users.
 func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
 	inFlood(t, time.Hour, func(t *testing.T, b *servicetest.Sandbox) {
-		const boxes, networks = 515, 8 // which a mailbox is known at, at most
+		const boxes, networks = 515, 8 // networks at which a mailbox is known, at most
 		err := b.Core.Store.Update(func(tx *store.Tx) error {
 			mb, err := store.MailboxByEmail.Get(tx, "bob@boxes.test")
 			if err != nil {
@@ -255,7 +254,7 @@ func actor(b *servicetest.Sandbox) core.Actor {
 	return core.Actor{AccountID: b.Owner.AccountID, AccountNum: 1, UserID: b.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
 }
 
-// login gives the status of a log-in, 200 for a right one, and how long it took.
+// login returns the status of a login, 200 for success, and how long it took.
 func login(t *testing.T, b *servicetest.Sandbox, email, password, ip string) (string, time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -312,8 +311,8 @@ func lastLogin(t *testing.T, b *servicetest.Sandbox, id string) (at time.Time) {
 	return at
 }
 
-// TestWrongPasswordsAreSlowedThenRefused follows one network at one mailbox; everybody else is
-// untouched.
+// TestWrongPasswordsAreSlowedThenRefused: wrong passwords from one network at one mailbox are
+// delayed, then refused; nobody else is affected.
 func TestWrongPasswordsAreSlowedThenRefused(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		for i := range 16 {
@@ -345,8 +344,7 @@ func TestWrongPasswordsAreSlowedThenRefused(t *testing.T) {
 	})
 }
 
-// TestManyGuessesAtOnceAreNoFaster sends them side by side, as a guesser would who wants to pass
-// before being counted.
+// TestManyGuessesAtOnceAreNoFaster: parallel guesses are delayed as much as sequential ones.
 func TestManyGuessesAtOnceAreNoFaster(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		var mu sync.Mutex
@@ -382,7 +380,8 @@ func TestManyRightLoginsAtOnce(t *testing.T) {
 	})
 }
 
-// TestGuessesOverMailboxesRefuseTheNetwork leaves those alone who have logged in from there before.
+// TestGuessesOverMailboxesRefuseTheNetwork: users who have logged in from the network before are
+// not refused.
 func TestGuessesOverMailboxesRefuseTheNetwork(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		const inside = "2001:db8::1:0:0:7"

@@ -6,8 +6,8 @@ import (
 	"github.com/mailstead/mailstead/internal/metrics"
 )
 
-// Metrics are what is counted of the whole installation. No label holds an address, a tenant or an
-// id. What is found when somebody asks, such as the depth of the queue, is in package health.
+// Metrics are the counters of the whole installation. No label holds an address, a tenant or an id.
+// Values that are measured on request, such as the depth of the queue, are in package health.
 type Metrics struct {
 	Registry metrics.Registry
 
@@ -25,7 +25,7 @@ type Metrics struct {
 	SendPauses   *metrics.Counter // reason
 }
 
-// Results of messages that come in, and of log-ins.
+// Results of incoming messages and of logins.
 const (
 	ReceivedAccepted = "accepted"
 	ReceivedRejected = "rejected"
@@ -34,7 +34,7 @@ const (
 	LoginFailed      = "failed"
 )
 
-// NewMetrics makes the families of what is counted.
+// NewMetrics registers all metrics.
 func NewMetrics() *Metrics {
 	const ms = time.Millisecond
 	m := &Metrics{}
@@ -57,7 +57,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// CountLogin counts a log-in, which err ended if it is not nil.
+// CountLogin counts a login; it has failed if err is not nil.
 func (m *Metrics) CountLogin(protocol string, err error) {
 	result := LoginOK
 	if err != nil {

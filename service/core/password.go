@@ -8,14 +8,13 @@ import (
 	"github.com/mailstead/mailstead/service/core/password"
 )
 
-// The lengths of passwords that people and programs choose, in characters.
+// Lengths of chosen passwords, in characters.
 const (
 	LeastPassword = 8
 	mostPassword  = 128
 )
 
-// CheckPassword checks a password that is to be set, of at least so many characters. The error
-// names the field.
+// CheckPassword validates a new password of at least `least` characters. The error names the field.
 func CheckPassword(field, text string, least int) error {
 	n := utf8.RuneCountInString(text)
 	switch {
@@ -29,7 +28,7 @@ func CheckPassword(field, text string, least int) error {
 	return nil
 }
 
-// ShortPassword is the warning about a password that is taken and should be longer; "" for others.
+// ShortPassword returns a warning for a valid password that should be longer; "" for others.
 func ShortPassword(password string) string {
 	if utf8.RuneCountInString(password) >= LeastPassword {
 		return ""

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCheckPassword: a password has its length, and is none of those that are tried first.
+// TestCheckPassword: a password has an allowed length and is not a common one.
 func TestCheckPassword(t *testing.T) {
 	for password, want := range map[string]string{
 		"seven77": "out_of_range", "": "out_of_range", strings.Repeat("x", 129): "out_of_range", "\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc\u00e4": "out_of_range",

@@ -2,8 +2,9 @@
 
 package core
 
-// argon2id parameters of new hashes: t=3, 12 MiB, one lane. OWASP names several choices of equal
-// strength; the more memory one takes, the longer it takes where that memory is not in the cache.
+// argon2id parameters of new hashes: t=3, 12 MiB, one lane. OWASP lists several choices of equal
+// strength; one with more memory is slower where the memory does not fit into the processor's
+// cache.
 const (
 	argonTime   = 3
 	argonMemory = 12 * 1024

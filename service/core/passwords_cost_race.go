@@ -2,8 +2,8 @@
 
 package core
 
-// Under the race detector, which nobody serves people with, hashing as it should be took half of
-// all tests' time.
+// Weak parameters for the race detector, which is never used in production. With the real ones,
+// hashing took half of the time of all tests.
 const (
 	argonTime   = 1
 	argonMemory = 256

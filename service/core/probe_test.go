@@ -11,7 +11,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// rootDNS answers questions about the root with an error.
+// rootDNS answers queries for the root with an error.
 type rootDNS struct {
 	*servicetest.FakeDNS
 	err error
@@ -19,7 +19,7 @@ type rootDNS struct {
 
 func (r rootDNS) LookupNS(context.Context, string) ([]*net.NS, error) { return nil, r.err }
 
-// TestProbe takes any answer for a sign of life, one of a real server that has no root included.
+// TestProbe: any answer shows that a resolver works, also one without a root.
 func TestProbe(t *testing.T) {
 	for _, tc := range []struct {
 		err   error

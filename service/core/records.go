@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// LiveMailbox gives a mailbox that mail can be filed in; nil if it is gone or going.
+// LiveMailbox returns a mailbox that can receive mail; nil if it does not exist or is being
+// deleted.
 func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
 	if mb != nil && mb.Gone() {
@@ -17,13 +18,13 @@ func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
 	return mb, err
 }
 
-// MailboxOf gives a mailbox of the account; another account's is not there.
+// MailboxOf returns a mailbox that the actor may see. For any other id the error is not_found.
 func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
 	return ofAccount(mb, err, who)
 }
 
-// ReadMailbox is MailboxOf for those who only look: others share the record.
+// ReadMailbox is MailboxOf for reading: the record is shared and must not be changed.
 func ReadMailbox(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.FindShared(tx, id)
 	return ofAccount(mb, err, who)
@@ -36,7 +37,7 @@ func ofAccount(mb *store.Mailbox, err error, who Actor) (*store.Mailbox, error) 
 	return mb, err
 }
 
-// DomainOf gives a domain of the account; another account's is not there.
+// DomainOf returns a domain of the actor's account. For any other id the error is not_found.
 func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 	d, err := store.Domains.Find(tx, id)
 	if err == nil && (d == nil || d.AccountID != who.AccountID) {
@@ -45,8 +46,9 @@ func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// OpenMailbox gives the mailbox of whoever is logged in, which may have been closed since, or whose
-// password may be another one by now. Others share the record: it is not to be changed.
+// OpenMailbox returns the mailbox of a logged-in user. It returns an error if the mailbox was
+// closed, or if the password or credential is no longer valid. The record is shared and must not be
+// changed.
 func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.FindShared(tx, u.MailboxID)
 	if err != nil {
@@ -58,7 +60,7 @@ func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	if u.Own && !u.PasswordAt.Equal(mb.PasswordAt) {
 		return nil, Errorf(CodeMailboxClosed, "The password was changed. Log in again.")
 	}
-	if err := credentialStands(tx, u); err != nil {
+	if err := checkCredential(tx, u); err != nil {
 		return nil, err
 	}
 	a, err := store.Accounts.Read(tx, mb.AccountID)
@@ -68,7 +70,7 @@ func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	return mb, err
 }
 
-func credentialStands(tx *store.Tx, u MailboxUser) error {
+func checkCredential(tx *store.Tx, u MailboxUser) error {
 	if u.CredentialID == "" {
 		return nil
 	}
@@ -79,7 +81,8 @@ func credentialStands(tx *store.Tx, u MailboxUser) error {
 	return err
 }
 
-// OpenDomain gives the domain that whoever is logged in sends for. Others share the record.
+// OpenDomain returns the domain that a logged-in user sends for. The record is shared and must not
+// be changed.
 func OpenDomain(tx *store.Tx, u MailboxUser) (*store.Domain, error) {
 	d, err := store.Domains.FindShared(tx, u.DomainID)
 	if err != nil {
@@ -88,7 +91,7 @@ func OpenDomain(tx *store.Tx, u MailboxUser) (*store.Domain, error) {
 	if d == nil || d.Gone() {
 		return nil, Errorf(CodeMailboxClosed, "This domain is closed.")
 	}
-	if err := credentialStands(tx, u); err != nil {
+	if err := checkCredential(tx, u); err != nil {
 		return nil, err
 	}
 	a, err := store.Accounts.Read(tx, d.AccountID)
@@ -98,7 +101,7 @@ func OpenDomain(tx *store.Tx, u MailboxUser) (*store.Domain, error) {
 	return d, err
 }
 
-// GetByEmail gives the account's mailbox of an address as a person writes it, or store.ErrNotFound.
+// GetByEmail returns the account's mailbox with an address, in any spelling, or store.ErrNotFound.
 func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	email, err := NormalizeEmail("email", email)
 	if err != nil {
@@ -111,7 +114,7 @@ func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	return mb, err
 }
 
-// FindDomain gives a domain of the account by its id or name, or store.ErrNotFound.
+// FindDomain returns a domain of the account by id or name, or store.ErrNotFound.
 func FindDomain(tx *store.Tx, who Actor, nameOrID string) (*store.Domain, error) {
 	d, err := store.Domains.Get(tx, nameOrID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -127,22 +130,22 @@ func FindDomain(tx *store.Tx, who Actor, nameOrID string) (*store.Domain, error)
 	return d, err
 }
 
-// EmailUserIn names one mailbox.
+// EmailUserIn is a request that names one mailbox.
 type EmailUserIn struct {
 	UserID string `path:"user_id"`
 }
 
-// IsGone tells that a record is not there, which for one that another refers to means that it was
-// deleted meanwhile.
+// IsGone reports whether the error means that a record does not exist. A record that another one
+// refers to was then deleted since.
 func IsGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
-// DomainOfAddress is what follows the @.
+// DomainOfAddress returns the part of an address after the @.
 func DomainOfAddress(email string) string {
 	_, domain, _ := msg.SplitEmail(email)
 	return domain
 }
 
-// IsHosted reports whether mail to an address stays on this server.
+// IsHosted reports whether mail to an address is delivered on this server.
 func IsHosted(tx *store.Tx, email string) (bool, error) {
 	d, err := store.DomainByName.Read(tx, DomainOfAddress(email))
 	if IsGone(err) {
@@ -151,9 +154,9 @@ func IsHosted(tx *store.Tx, email string) (bool, error) {
 	return err == nil && d.Hosted(), err
 }
 
-// UnprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, by the
-// claims that have not ended. Where there is none, or where several accounts have one, the error is
-// store.ErrNotFound; for several it is an Error that says so.
+// UnprovenMailbox returns the mailbox with an address in a domain that no account has proven yet.
+// It ignores domains whose claim has ended. The error is store.ErrNotFound if there is no such
+// mailbox, or if several accounts have one; then it is an Error that says so.
 func UnprovenMailbox(tx *store.Tx, email string) (found *store.Mailbox, err error) {
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(DomainOfAddress(email)), "") {
 		if d.ClaimEnded() {
@@ -183,8 +186,7 @@ func IsSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
 	return found != nil, err
 }
 
-// Suppress keeps the account from sending to an address. One that is suppressed already stays as it
-// is.
+// Suppress stops the account from sending to an address. An existing suppression stays as it is.
 func Suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 	if known, err := IsSuppressed(tx, accountID, email); known || err != nil {
 		return err
@@ -192,7 +194,7 @@ func Suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 	return store.Suppressions.Put(tx, &store.Suppression{AccountID: accountID, Email: email, Reason: reason, MessageID: messageID, CreatedAt: tx.Now()})
 }
 
-// QuotaLeft says how many bytes the mailbox may still take; a negative number is no bound.
+// QuotaLeft returns how many bytes the mailbox has left; a negative number means no limit.
 func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
 	if mb.QuotaBytes == nil {
 		return -1, nil
@@ -201,7 +203,7 @@ func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
 	return max(*mb.QuotaBytes-used.Bytes, 0), err
 }
 
-// Lift lets the account send to an address again, since there is a mailbox behind it now.
+// Lift removes the suppression of an address, since it has a mailbox now.
 func Lift(tx *store.Tx, accountID, email string) error {
 	known, err := IsSuppressed(tx, accountID, email)
 	if !known || err != nil {
@@ -210,8 +212,8 @@ func Lift(tx *store.Tx, accountID, email string) error {
 	return store.Suppressions.Delete(tx, accountID+email)
 }
 
-// FindAccount gives the account of a name, which is its id or its owner's address; the first one
-// for "". The error is not_found.
+// FindAccount returns an account by its id or its owner's address; for "" it returns the first
+// account. The error is not_found.
 func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	for a := range store.Accounts.All(tx) {
 		if name == "" || a.ID == name || a.Email == name {
@@ -224,8 +226,8 @@ func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	return nil, Errorf("not_found", "There is no account %.80q: `mailstead account list` shows those that there are.", name)
 }
 
-// Operates reports whether somebody with a role in an account runs the installation: who owns its
-// first account.
+// Operates reports whether a role in an account belongs to the operator of the installation: the
+// owner of its first account.
 func Operates(tx *store.Tx, accountID, role string) (bool, error) {
 	first, err := FindAccount(tx, "")
 	if err != nil {
@@ -234,24 +236,24 @@ func Operates(tx *store.Tx, accountID, role string) (bool, error) {
 	return accountID == first.ID && role == store.UserRoleOwner, nil
 }
 
-// How a message gets to a recipient.
+// Routes of a message to a recipient.
 const (
-	ViaLocal   = "local"   // into a mailbox of this server
-	ViaCapture = "capture" // nowhere
+	ViaLocal   = "local"   // into a mailbox on this server
+	ViaCapture = "capture" // not delivered, only stored
 	ViaRelay   = "relay"
 	ViaDirect  = "direct" // to the MX hosts of the recipient's domain
 
-	ViaSimulator = "simulator" // to a recipient that this server plays
+	ViaSimulator = "simulator" // to a simulated recipient
 )
 
 const (
 	RoleMailbox = store.UserRoleMailbox
 	SessionKind = "session"
 	OAuthKind   = store.TokenKindOAuth
-	LocalToken  = "local" // the TokenID of whoever asks over the local socket
+	LocalToken  = "local" // the TokenID of requests over the local socket
 )
 
-// NotSuspended refuses users whose account is suspended.
+// NotSuspended returns an error if the user's account is suspended.
 func NotSuspended(tx *store.Tx, u *store.User) error {
 	a, err := store.Accounts.Get(tx, u.AccountID)
 	if err == nil && !a.MayAct() {
@@ -264,14 +266,14 @@ func ErrSuspended() *Error {
 	return Errorf("account_suspended", "This account is suspended. Ask the operator of this server.")
 }
 
-// ErrSignedOut refuses a session that has ended.
+// ErrSignedOut is the error for a session that has ended.
 func ErrSignedOut() *Error {
 	return Errorf("unauthorized", "You are not signed in, or your session has ended. Sign in again.")
 }
 
 const WebhookLimit = 10
 
-// Bounded is a limit on the wire: null when there is none.
+// Bounded returns a limit in the form of the API: null for no limit.
 func Bounded(n int) *int {
 	if n == 0 {
 		return nil
@@ -279,14 +281,14 @@ func Bounded(n int) *int {
 	return &n
 }
 
-// RateUsage is the present window; Reset is in Unix seconds.
+// RateUsage is the state of the current rate-limit window.
 type RateUsage struct {
 	Limit     int   `json:"limit" example:"300"` // Requests a minute of the account's plan.
 	Remaining int   `json:"remaining"`
 	Reset     int64 `json:"reset"` // When the window ends, in Unix seconds.
 }
 
-// Count adds to today's traffic of the account.
+// Count changes the account's statistics of today.
 func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) error {
 	date := tx.Now().Format(time.DateOnly)
 	d, err := store.DayStats.Find(tx, accountID+date)
@@ -300,7 +302,7 @@ func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) e
 	return store.DayStats.Put(tx, d)
 }
 
-// PersonOf gives the record of the person of a mailbox, which it makes if there is none.
+// PersonOf returns the user record of a mailbox. It creates the record if there is none.
 func PersonOf(tx *store.Tx, mb *store.Mailbox) (*store.User, error) {
 	u, err := store.UserByMailbox.Find(tx, mb.ID)
 	if u != nil || err != nil {
@@ -313,7 +315,7 @@ func PersonOf(tx *store.Tx, mb *store.Mailbox) (*store.User, error) {
 	return u, store.Users.Put(tx, u)
 }
 
-// RemoteBox gives the state of an external mailbox; one that was never synced has an empty one.
+// RemoteBox returns the sync state of an external mailbox; an empty one if it was never synced.
 func RemoteBox(tx *store.Tx, mb *store.Mailbox) (*store.RemoteBox, error) {
 	box, err := store.RemoteBoxes.Find(tx, mb.ID)
 	if box == nil && err == nil {
@@ -322,12 +324,12 @@ func RemoteBox(tx *store.Tx, mb *store.Mailbox) (*store.RemoteBox, error) {
 	return box, err
 }
 
-// IsStoreError reports whether the store itself could not do what was asked: it is full, or closed.
+// IsStoreError reports whether the store is full, has failed or is closed.
 func IsStoreError(err error) bool {
 	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed)
 }
 
-// DomainByID gives a domain of any account.
+// DomainByID returns a domain of any account.
 func (c *Core) DomainByID(id string) (*store.Domain, error) {
 	var d *store.Domain
 	err := c.Store.View(func(tx *store.Tx) (err error) {
@@ -337,7 +339,7 @@ func (c *Core) DomainByID(id string) (*store.Domain, error) {
 	return d, err
 }
 
-// DomainBusy says that a job works on the domain, and names it.
+// DomainBusy is the error if a job works on the domain. It names the job.
 func DomainBusy(d *store.Domain, why string) *Error {
 	return Errorf("domain_busy", "%s %s. Wait for the job %s.", d.Name, why, d.JobID).With(d.JobID, "domain_busy", "works on the domain")
 }

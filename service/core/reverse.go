@@ -11,9 +11,9 @@ import (
 	"github.com/mailstead/mailstead/internal/lookup"
 )
 
-// ReverseNames looks up what the reverse DNS says of an address, past what is remembered: its
-// names, and whether one of them leads back to it, since many receivers refuse mail from where that
-// is not so (RFC 1912 section 2.1). No names is no error.
+// ReverseNames looks up the reverse DNS names of an address, without the cache. back reports
+// whether one of them resolves to the address; many receivers refuse mail if none does (RFC 1912
+// section 2.1). An address without names is not an error.
 func (s *Core) ReverseNames(ctx context.Context, ip netip.Addr) (names []string, back bool, err error) {
 	ip = ip.Unmap()
 	names, err = s.Resolver.LookupAddr(lookup.Fresh(ctx), ip.String())
@@ -33,8 +33,8 @@ func (s *Core) ReverseNames(ctx context.Context, ip netip.Addr) (names []string,
 	return names, false, nil
 }
 
-// IsNoSuchName reports whether the DNS answered a look-up with: there is no such name, or it has no
-// such record.
+// IsNoSuchName reports whether the DNS answered that the name, or a record of that type, does not
+// exist.
 func IsNoSuchName(err error) bool {
 	var e *net.DNSError
 	return errors.As(err, &e) && e.IsNotFound

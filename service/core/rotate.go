@@ -13,27 +13,29 @@ import (
 	"github.com/mailstead/mailstead/store/keyfile"
 )
 
-// The master key is changed in steps, each of which is on disk before the next begins:
+// The master key is changed in steps. Each is on disk before the next begins:
 //
-//  1. the file of the key that takes over is made, and goes to the backups;
-//  2. the store notes its fingerprint: from now on secrets are sealed under it and opened by both;
-//  3. every record that has secrets is written with them sealed anew, some in a transaction;
-//  4. the store notes that nothing is sealed under the key before;
-//  5. the new key's file takes the place of the old one's.
+//  1. The file of the new key is made and copied to the backups.
+//  2. The store records its fingerprint: from now on secrets are sealed under the new key, and
+//     opened by both.
+//  3. Every record with secrets is written again with them sealed under the new key, some records
+//     per transaction.
+//  4. The store records that nothing is sealed under the old key any more.
+//  5. The new key's file replaces the old one's.
 //
-// Until the end of step 2 the change can be forgotten. From then on it goes on at the next start,
-// or when it is asked for again.
+// Until the end of step 2 the change can be dropped. After that it continues at the next start, or
+// with the next request.
 
-// KeyRotated says what came of a change of the master key.
+// KeyRotated is the result of a change of the master key.
 type KeyRotated struct {
-	KeyID   string `json:"key_id"`  // the fingerprint of the new one
-	Records int    `json:"records"` // that were sealed anew
+	KeyID   string `json:"key_id"`  // the new key's fingerprint
+	Records int    `json:"records"` // how many records were sealed again
 }
 
-// RotateKey changes the master key while everything else goes on. share is called when the file of
-// the new key is on disk and nothing is sealed under it yet, so that backups have it before they
-// have what needs it; where it fails, nothing has changed. A change that was interrupted goes on in
-// the place of a new one.
+// RotateKey changes the master key while the server runs. It calls share when the new key's file is
+// on disk and nothing is sealed under it yet, so that backups contain the key before they need it;
+// if share fails, nothing has changed. If an earlier change was interrupted, RotateKey continues
+// that one.
 func (s *Core) RotateKey(ctx context.Context, share func(context.Context) error) (*KeyRotated, error) {
 	s.keyChange.Lock()
 	defer s.keyChange.Unlock()
@@ -46,11 +48,11 @@ func (s *Core) RotateKey(ctx context.Context, share func(context.Context) error)
 			return nil, err
 		}
 	}
-	return s.sealAnew(context.WithoutCancel(ctx)) // what has begun is not left to whoever asked for it
+	return s.resealAll(context.WithoutCancel(ctx)) // once begun, the change does not stop with the request
 }
 
-// FinishKeyChange goes on with a change of the master key that was interrupted. It does nothing
-// where there is none.
+// FinishKeyChange continues an interrupted change of the master key. If there is none it does
+// nothing.
 func (s *Core) FinishKeyChange(ctx context.Context) error {
 	s.keyChange.Lock()
 	defer s.keyChange.Unlock()
@@ -58,18 +60,18 @@ func (s *Core) FinishKeyChange(ctx context.Context) error {
 	if err != nil || known.Next == "" {
 		return err
 	}
-	_, err = s.sealAnew(ctx)
+	_, err = s.resealAll(ctx)
 	return err
 }
 
-// masterKey is what the store says of its master key. The key's file is that key then, unless
-// somebody has put another one there, which is an error.
+// masterKey returns what the store records about its master key. It returns an error if the key's
+// file is of another key.
 func (s *Core) masterKey() (known store.MasterKey, err error) {
-	known, _, err = sealedIn(s.Store)
+	known, _, err = storedMasterKey(s.Store)
 	if err != nil {
 		return known, err
 	}
-	if err := takeOverIfDue(s.Store.Dir(), known); err != nil {
+	if err := finishTakeOver(s.Store.Dir(), known); err != nil {
 		return known, err
 	}
 	master, err := keyfile.Read(filepath.Join(s.Store.Dir(), keyfile.Name))
@@ -80,11 +82,11 @@ func (s *Core) masterKey() (known store.MasterKey, err error) {
 	return known, err
 }
 
-// takeOverIfDue ends a change of the key of which only the last step is missing.
-func takeOverIfDue(dir string, known store.MasterKey) error {
+// finishTakeOver finishes a change of the key if only its last step is missing.
+func finishTakeOver(dir string, known store.MasterKey) error {
 	next, err := keyfile.Read(filepath.Join(dir, keyfile.NextName))
 	if err != nil || keyfile.Fingerprint(next) != known.Fingerprint {
-		return nil // of a change that has not come so far, which others look at
+		return nil // no change, or one that is not that far: others continue it
 	}
 	return keyfile.TakeOver(dir)
 }
@@ -102,16 +104,16 @@ func (s *Core) beginKeyChange(ctx context.Context, known store.MasterKey, share 
 	}
 	killpoint.At("rotate.shared")
 	before := s.Keys.ring.Load()
-	ring, err := before.follow(master)
+	ring, err := before.successor(master)
 	if err != nil {
 		return err
 	}
 	past := []store.PastKey{{Fingerprint: known.Fingerprint, MacRoot: ring.sealFor(macRootPlace(known.Fingerprint), before.roots[0])}}
 	for _, p := range known.Past {
-		p.MacRoot = ring.anew(macRootPlace(p.Fingerprint), p.MacRoot)
+		p.MacRoot = ring.reseal(macRootPlace(p.Fingerprint), p.MacRoot)
 		past = append(past, p)
 	}
-	known.Next, known.Resealed, known.Past = ring.print, 0, past
+	known.Next, known.Resealed, known.Past = ring.fingerprint, 0, past
 	if err := s.Store.Update(func(tx *store.Tx) error { return store.MasterKeys.Put(tx, &known) }); err != nil {
 		return err
 	}
@@ -119,32 +121,32 @@ func (s *Core) beginKeyChange(ctx context.Context, known store.MasterKey, share 
 	return nil
 }
 
-// sealAnew does what is left of a change of the master key that the store has noted.
-func (s *Core) sealAnew(ctx context.Context) (*KeyRotated, error) {
+// resealAll does the rest of a change of the master key that the store has recorded.
+func (s *Core) resealAll(ctx context.Context) (*KeyRotated, error) {
 	known, err := s.masterKey()
 	if err != nil {
 		return nil, err
 	}
-	if ring := s.Keys.ring.Load(); ring.print != known.Next {
+	if ring := s.Keys.ring.Load(); ring.fingerprint != known.Next {
 		master, err := nextKey(s.Store.Dir(), known)
 		if err != nil {
 			return nil, err
 		}
-		ring, err = ring.follow(master)
+		ring, err = ring.successor(master)
 		if err != nil {
 			return nil, err
 		}
 		s.Keys.ring.Store(ring)
 	}
-	// From here on nothing is put that is sealed under the key before, so that it is enough to look
-	// at each record once.
+	// From here on no write is sealed under the old key, so that it is enough to read each record
+	// once.
 	ring := s.Keys.ring.Load()
-	s.Store.ResealWrites(ring.anew)
+	s.Store.ResealWrites(ring.reseal)
 	for after, more := "", true; more; {
 		var next string
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
 			var records int
-			records, next, err = tx.Reseal(after, ring.anew)
+			records, next, err = tx.Reseal(after, ring.reseal)
 			if err != nil || records == 0 {
 				return err
 			}
@@ -174,7 +176,7 @@ func (s *Core) sealAnew(ctx context.Context) (*KeyRotated, error) {
 		if err := store.MasterKeys.Put(tx, known); err != nil {
 			return err
 		}
-		for range store.Accounts.All(tx) { // there may be none yet
+		for range store.Accounts.All(tx) { // there may be no account yet
 			return AuditCommand(tx, "rotate-key", "", store.AuditTarget{Type: "master_key", ID: out.KeyID, Name: keyfile.Name})
 		}
 		return nil
@@ -187,6 +189,6 @@ func (s *Core) sealAnew(ctx context.Context) (*KeyRotated, error) {
 		return nil, err
 	}
 	killpoint.At("rotate.replaced")
-	s.Log.Info("the master key was changed", "key_id", out.KeyID, "records", out.Records)
+	s.Log.Info("master key is changed", "key_id", out.KeyID, "records", out.Records)
 	return out, nil
 }

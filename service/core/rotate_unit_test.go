@@ -16,12 +16,13 @@ import (
 	"github.com/mailstead/mailstead/store/storetest"
 )
 
-// A rotation is a store whose key is changed, and what must be true of it whatever happens.
+// A rotation is a store whose master key is changed, with the checks that must hold after each
+// step.
 type rotation struct {
 	*testing.T
 	st   *store.Store
 	core *Core
-	macs map[string][]byte // one made under each key, by that key's fingerprint
+	macs map[string][]byte // a MAC made under each key, by the key's fingerprint
 }
 
 func newRotation(t *testing.T) *rotation {
@@ -41,12 +42,12 @@ func (r *rotation) open() {
 		r.Fatal(err)
 	}
 	r.core = New(r.st, jobs.NewQueue(r.st), keys, Config{Log: slog.New(slog.DiscardHandler)})
-	r.macs[keys.ring.Load().print] = keys.Mac("link", "ann")
+	r.macs[keys.ring.Load().fingerprint] = keys.Mac("link", "ann")
 }
 
 func nowhere(context.Context) error { return nil }
 
-// rotate changes the key and demands the new one.
+// rotate changes the key and checks that it is a new one.
 func (r *rotation) rotate() *KeyRotated {
 	r.Helper()
 	out, err := r.core.RotateKey(r.Context(), nowhere)
@@ -66,7 +67,7 @@ func (r *rotation) file(name string) []byte {
 	return data
 }
 
-// whole demands that every secret opens, under the key of the file alone, and every MAC holds.
+// whole checks that every secret opens with the key in the file alone, and that every MAC is valid.
 func (r *rotation) whole() {
 	r.Helper()
 	master, err := keyfile.Parse(r.file(keyfile.Name))
@@ -82,7 +83,7 @@ func (r *rotation) whole() {
 	}
 	err = r.st.View(func(tx *store.Tx) error {
 		known, err := store.MasterKeys.Get(tx, store.MasterKeyID)
-		if err != nil || known.Fingerprint != alone.print || known.Next != "" {
+		if err != nil || known.Fingerprint != alone.fingerprint || known.Next != "" {
 			r.Errorf("%+v, %v", known, err)
 		}
 		for _, s := range tx.Secrets(1000) {
@@ -112,13 +113,13 @@ func (r *rotation) whole() {
 			r.Errorf("what was made under %s holds no more", print)
 		}
 	}
-	if r.core.Keys.MadeMac(func(m []byte) bool { return bytes.Equal(m, r.macs[alone.print]) }, "link", "bob") {
+	if r.core.Keys.MadeMac(func(m []byte) bool { return bytes.Equal(m, r.macs[alone.fingerprint]) }, "link", "bob") {
 		r.Error("a MAC holds for something else")
 	}
 }
 
-// TestMasterKeyIsReplaced: twice in a process and once more after a start, everything is sealed
-// under the new key alone, the old one's bytes are nowhere, and what was handed out holds.
+// TestMasterKeyIsReplaced: after two changes in a process and a third after a restart, everything
+// is sealed under the new key only, the old one's bytes are nowhere, and earlier tokens are valid.
 func TestMasterKeyIsReplaced(t *testing.T) {
 	r := newRotation(t)
 	for n := range 3 {
@@ -154,8 +155,8 @@ func TestMasterKeyIsReplaced(t *testing.T) {
 	}
 }
 
-// TestLateSecretsAreSealedUnderTheNewKey: somebody has sealed a secret before the change, and
-// writes it after the end.
+// TestLateSecretsAreSealedUnderTheNewKey: a secret that was sealed before the change is written
+// after its end.
 func TestLateSecretsAreSealedUnderTheNewKey(t *testing.T) {
 	r := newRotation(t)
 	late := r.core.Keys.Seal(store.WebhookPlace("wh_2"), []byte("late"))
@@ -172,8 +173,7 @@ func TestLateSecretsAreSealedUnderTheNewKey(t *testing.T) {
 	r.whole()
 }
 
-// TestKeyChangeNeedsTheBackups: where the new key cannot be stored with the backups nothing
-// changes.
+// TestKeyChangeNeedsTheBackups: if the new key cannot be stored with the backups, nothing changes.
 func TestKeyChangeNeedsTheBackups(t *testing.T) {
 	r := newRotation(t)
 	before, away := r.file(keyfile.Name), errors.New("the place is away")
@@ -193,10 +193,10 @@ func TestKeyChangeNeedsTheBackups(t *testing.T) {
 	r.whole()
 }
 
-// TestInterruptedKeyChange: after each step a start opens everything, a second change or the start
-// itself comes to the end, and both keys are demanded as long as both are needed.
+// TestInterruptedKeyChange: a start after any step opens everything; the start or a second change
+// finishes it; and both keys are required as long as both are needed.
 func TestInterruptedKeyChange(t *testing.T) {
-	// stop leaves a change where a crash would have after a step; later says what is done then.
+	// stop leaves the state of a crash after a step; later is what runs then.
 	for _, step := range []string{"made", "noted", "some", "done"} {
 		for _, again := range []bool{true, false} {
 			t.Run(step, func(t *testing.T) {
@@ -218,14 +218,14 @@ func TestInterruptedKeyChange(t *testing.T) {
 					}
 				}
 				if step == "some" {
-					r.open() // seals under the next key, and has not begun to seal the others anew
+					r.open() // uses the next key, and has not sealed old secrets again yet
 					keepSecret(t, r.st, r.core.Keys)
 				}
 				if step == "done" {
-					if _, err := r.core.sealAnew(t.Context()); err != nil {
+					if _, err := r.core.resealAll(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					// The last rename has not come to the disk.
+					// The last rename is not on disk.
 					if err := os.Rename(path, filepath.Join(r.st.Dir(), keyfile.NextName)); err != nil {
 						t.Fatal(err)
 					}
@@ -261,7 +261,7 @@ func TestInterruptedKeyChange(t *testing.T) {
 				} else if err := r.core.FinishKeyChange(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if !again && step == "made" { // it was forgotten
+				if !again && step == "made" { // the change was dropped
 					if err := os.Remove(filepath.Join(r.st.Dir(), keyfile.NextName)); err != nil {
 						t.Fatal(err)
 					}

@@ -8,15 +8,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Senders are the addresses that somebody may send as: some, or all of a domain.
+// Senders are the addresses that a user may send as: a list, or all of a domain.
 type Senders struct {
-	Addresses []string // in their one form, the own one first
-	Domain    string   // "": the addresses alone
+	Addresses []string // normalized; the mailbox's own is first
+	Domain    string   // "": only Addresses
 }
 
-// SendersOf gives the addresses that a mailbox may send as: its own, its aliases, and the groups
-// that let their members. Those of domains that are being deleted are left out. A mailbox that
-// lives elsewhere sends through a server that knows its own address alone.
+// SendersOf returns the addresses that a mailbox may send as: its own, its aliases, and groups that
+// allow it to their members. It leaves out addresses of domains that are being deleted. An external
+// mailbox has only its own address, since its server knows no other.
 func SendersOf(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
 	out, err := OwnAddresses(tx, mb)
 	if err != nil || mb.Type == store.MailboxTypeExternal {
@@ -36,8 +36,8 @@ func SendersOf(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
 	return out, nil
 }
 
-// OwnAddresses gives the addresses whose mail comes to a mailbox and to nobody else: its own and
-// its aliases. Those of domains that are being deleted are left out.
+// OwnAddresses returns the addresses whose mail only this mailbox receives: its own and its
+// aliases. It leaves out addresses of domains that are being deleted.
 func OwnAddresses(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
 	out := Senders{Addresses: []string{mb.Email}}
 	if mb.Type == store.MailboxTypeExternal {
@@ -51,7 +51,7 @@ func OwnAddresses(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
 	return out, nil
 }
 
-// add adds an address of a domain, unless that is being deleted.
+// add adds an address of a domain, unless the domain is being deleted.
 func (s *Senders) add(tx *store.Tx, mb *store.Mailbox, domainID, email string) error {
 	d, err := store.Domains.FindShared(tx, domainID)
 	if err == nil && d != nil && !d.Gone() && d.AccountID == mb.AccountID {
@@ -60,7 +60,7 @@ func (s *Senders) add(tx *store.Tx, mb *store.Mailbox, domainID, email string) e
 	return err
 }
 
-// Allow reports whether an address, as NormalizeEmail gives it, is one of them, with or without a
+// Allow reports whether an address, normalized by NormalizeEmail, is allowed with or without its
 // +tag.
 func (s Senders) Allow(email string) bool {
 	local, domain, _ := msg.SplitEmail(email)
@@ -71,7 +71,7 @@ func (s Senders) Allow(email string) bool {
 	return slices.Contains(s.Addresses, email) || slices.Contains(s.Addresses, base+"@"+domain)
 }
 
-// Names names them for an error.
+// Names lists the addresses for an error text.
 func (s Senders) Names() string {
 	if s.Domain != "" {
 		return "any address of " + s.Domain
@@ -83,8 +83,8 @@ func (s Senders) Names() string {
 	return strings.Join(s.Addresses, ", ")
 }
 
-// Own gives an address in its one form if mail may be sent as it. The error is an SMTPError: 550
-// 5.1.7 for no address, 550 5.7.1 for one of somebody else.
+// Own normalizes an address, and returns it if sending as it is allowed. The error is an SMTPError:
+// 550 5.1.7 if it is not an address, 550 5.7.1 if it is not allowed.
 func (s Senders) Own(address string) (string, error) {
 	email, err := msg.NormalizeEmail(address)
 	if err != nil {
@@ -96,8 +96,8 @@ func (s Senders) Own(address string) (string, error) {
 	return email, nil
 }
 
-// Author is the author of a message of the mailbox: the mailbox itself where given is "", or one
-// whom it may send as.
+// Author returns the author of a message: the mailbox itself if given is "", or else the given
+// address if the mailbox may send as it.
 func (s Senders) Author(mb *store.Mailbox, given string) (msg.Address, error) {
 	local, domain, _ := msg.SplitEmail(mb.Email)
 	own := msg.Address{Name: mb.Name, Mailbox: local, Host: domain}

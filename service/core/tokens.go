@@ -7,8 +7,8 @@ import (
 
 const tokenPrefix = "mst_"
 
-// NewToken makes a token: mst_, 40 base62 characters, and their CRC-32 in six more, so that
-// scanners can tell one.
+// NewToken returns a new token: mst_, 40 base62 characters, and their CRC-32 in six more, so that
+// secret scanners recognize it.
 func NewToken() string {
 	secret := RandomText(40, Base62)
 	return tokenPrefix + secret + tokenChecksum(secret)
@@ -24,7 +24,7 @@ func tokenChecksum(secret string) string {
 	return string(sum)
 }
 
-// WellFormedToken reports whether text can be a token at all, so that guesses cost no look-up.
+// WellFormedToken reports whether text can be a token, so that random guesses cost no lookup.
 func WellFormedToken(text string) bool {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	return ok && len(rest) == 46 && tokenChecksum(rest[:40]) == rest[40:]

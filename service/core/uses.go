@@ -9,22 +9,22 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const usesAtATime = 300 // that one transaction writes
+const usesAtATime = 300 // per transaction
 
-// Uses remembers when tokens or credentials were last used, until the next flush: reading must not
-// cost a write. The zero value is ready.
+// Uses remembers in memory when tokens or credentials were last used, until the next Flush, so that
+// a read request causes no write. The zero value is ready to use.
 type Uses struct {
 	mu   sync.Mutex
 	seen map[string]Use
 }
 
-// A Use is when and where from something was last used.
+// A Use is when and from which address something was last used.
 type Use struct {
 	At time.Time
 	IP string
 }
 
-// Record notes a use.
+// Record remembers a use.
 func (u *Uses) Record(id string, at time.Time, ip string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -34,7 +34,7 @@ func (u *Uses) Record(id string, at time.Time, ip string) {
 	u.seen[id] = Use{at, ip}
 }
 
-// Flush writes the uses that were noted.
+// Flush writes the remembered uses with write.
 func (u *Uses) Flush(st *store.Store, write func(tx *store.Tx, id string, use Use) error) error {
 	u.mu.Lock()
 	seen := u.seen
@@ -56,7 +56,7 @@ func (u *Uses) Flush(st *store.Store, write func(tx *store.Tx, id string, use Us
 	return nil
 }
 
-// Expiry reads the two fields that say when a token or credential ends; zero: never.
+// Expiry evaluates the two fields that set the expiry of a token or credential; zero means never.
 func (s *Core) Expiry(at Opt[time.Time], days Opt[int]) (time.Time, error) {
 	byTime, byDays := at.Set && !at.Null, days.Set && !days.Null
 	switch {

@@ -15,12 +15,12 @@ import (
 
 // An Opt is a body field that may be absent, null or given.
 type Opt[T any] struct {
-	Set   bool // it was in the body
+	Set   bool // it was in the request's body
 	Null  bool // it was null
 	Value T
 }
 
-// UnmarshalJSON takes null and values of T.
+// UnmarshalJSON accepts null and values of T.
 func (o *Opt[T]) UnmarshalJSON(data []byte) error {
 	o.Set = true
 	if string(data) == "null" {
@@ -30,10 +30,10 @@ func (o *Opt[T]) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &o.Value)
 }
 
-// OptOf says T, for tools that describe the body.
+// OptOf returns a zero T, for code that describes the body by reflection.
 func (Opt[T]) OptOf() any { return *new(T) }
 
-// OrNil is the value, nil for null.
+// OrNil returns the value; nil for null.
 func (o Opt[T]) OrNil() *T {
 	if o.Null {
 		return nil
@@ -41,18 +41,18 @@ func (o Opt[T]) OrNil() *T {
 	return &o.Value
 }
 
-// A Time is RFC 3339 in UTC with milliseconds on the wire; null when zero.
+// A Time is RFC 3339 in UTC with milliseconds in JSON; null if zero.
 type Time struct{ time.Time }
 
-// MarshalJSON writes it.
+// MarshalJSON implements json.Marshaler.
 func (t Time) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
 	}
-	return t.UTC().AppendFormat(make([]byte, 0, 32), `"2006-01-02T15:04:05.000Z"`), nil // some more while it writes the fraction
+	return t.UTC().AppendFormat(make([]byte, 0, 32), `"2006-01-02T15:04:05.000Z"`), nil // a little more space than the result, for the fraction
 }
 
-// UnmarshalJSON reads any RFC 3339 time, and null.
+// UnmarshalJSON accepts any RFC 3339 time, and null.
 func (t *Time) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		t.Time = time.Time{}
@@ -61,7 +61,7 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 	return t.Time.UnmarshalJSON(data)
 }
 
-// UnmarshalText reads what a query gives: an RFC 3339 time or a date.
+// UnmarshalText parses a query parameter: an RFC 3339 time or a date.
 func (t *Time) UnmarshalText(text []byte) error {
 	if day, err := time.Parse(time.DateOnly, string(text)); err == nil {
 		t.Time = day
@@ -70,7 +70,7 @@ func (t *Time) UnmarshalText(text []byte) error {
 	return t.Time.UnmarshalText(text)
 }
 
-// OrNull is for texts that are null on the wire when there is none.
+// OrNull returns nil for "", which is null in JSON.
 func OrNull(s string) *string {
 	if s == "" {
 		return nil
@@ -78,8 +78,7 @@ func OrNull(s string) *string {
 	return &s
 }
 
-// NormalizeEmail gives the one form under which an address is kept, or an Invalid that names the
-// field.
+// NormalizeEmail returns the normalized form of an address, or an Invalid that names the field.
 func NormalizeEmail(field, text string) (string, error) {
 	email, err := msg.NormalizeEmail(text)
 	if err != nil {
@@ -88,10 +87,10 @@ func NormalizeEmail(field, text string) (string, error) {
 	return email, nil
 }
 
-// UIDText is an IMAP UID as the API shows it.
+// UIDText formats an IMAP UID for the API.
 func UIDText(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
-// UnicodeName is a domain in its own letters.
+// UnicodeName returns the Unicode form of a domain name.
 func UnicodeName(ascii string) string {
 	_, name, err := idn.Registrable(ascii)
 	if err != nil {
@@ -100,13 +99,13 @@ func UnicodeName(ascii string) string {
 	return name
 }
 
-// Bracketed gives a Message-ID with its angle brackets, whether it came with or without.
+// Bracketed returns a Message-ID with angle brackets, which it adds if they are missing.
 func Bracketed(id string) string {
 	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
 }
 
-// ValidMessageID reports whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or
-// log can misread.
+// ValidMessageID reports whether text is a Message-ID (RFC 5322 section 3.6.4) without characters
+// that a header or log could misread.
 func ValidMessageID(text string) bool {
 	id := strings.TrimSuffix(strings.TrimPrefix(text, "<"), ">")
 	left, right, ok := strings.Cut(id, "@")
@@ -116,7 +115,7 @@ func ValidMessageID(text string) bool {
 	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
 }
 
-// CheckLine refuses a text with control characters; the error names the field.
+// CheckLine refuses a text with control characters. The error names the field.
 func CheckLine(field, name string) error {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return Invalid(field, "invalid", "must not contain control characters")
@@ -124,13 +123,13 @@ func CheckLine(field, name string) error {
 	return nil
 }
 
-// List is a short list.
+// List is an unpaged list in JSON.
 type List[T any] struct {
 	Data  []T `json:"data"`
 	Count int `json:"count"` // How many rows are in `data`.
 }
 
-// ListOf makes a List; its data are never null.
+// ListOf returns a List. Its data is never null.
 func ListOf[T any](data []T) *List[T] {
 	if data == nil {
 		data = []T{}
@@ -138,8 +137,8 @@ func ListOf[T any](data []T) *List[T] {
 	return &List[T]{data, len(data)}
 }
 
-// MediaRanges are those that a header Accept names, in lower case, without those that it rules out
-// by q=0 (RFC 9110 section 12.5.1).
+// MediaRanges returns the media ranges of Accept headers in lower case, without those with q=0 (RFC
+// 9110 section 12.5.1).
 func MediaRanges(header ...string) (ranges []string) {
 	for part := range strings.SplitSeq(strings.Join(header, ","), ",") {
 		media, params, err := mime.ParseMediaType(part)
@@ -154,10 +153,11 @@ func MediaRanges(header ...string) (ranges []string) {
 	return ranges
 }
 
-// MaxSchedule is how far ahead a message can be scheduled.
+// MaxSchedule is how far in the future a message can be scheduled.
 const MaxSchedule = 30 * 24 * time.Hour
 
-// SendAt checks the time that a message is to be sent at; nil is at once.
+// SendAt validates the time at which a message is to be sent. nil means now; then it returns the
+// zero time.
 func SendAt(now time.Time, at *Time) (time.Time, error) {
 	switch {
 	case at == nil || at.IsZero():

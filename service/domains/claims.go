@@ -18,22 +18,23 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A domain is an account's claim of a name. Several accounts may claim a name, and names above and
-// below it, at once. The first who proves to hold it excludes the others. All accounts share our
-// name servers, so a delegation alone does not say whose a name is that several claim.
+// A domain is an account's claim of a name. Several accounts may claim the same name, or names
+// above and below it, at once. The first account that proves its claim excludes the others. All
+// accounts share our nameservers, so a delegation to us does not say which of several claims is
+// right.
 
 // What proves a claim.
 const (
 	provenByPurchase   = "registered" // the name was bought here
-	provenByEdge       = "cloudflare" // the token edits its zone
+	provenByEdge       = "cloudflare" // the Cloudflare token can edit the name's zone
 	provenByDKIM       = "dkim"       // the published record holds this claim's key
-	provenByLogin      = "login"      // to a mailbox of it elsewhere
-	ProvenByTXT        = "txt"        // the record of claimText
-	provenByDelegation = "delegation" // to us, of a name that nobody else claims
+	provenByLogin      = "login"      // a login to an external mailbox of the domain
+	ProvenByTXT        = "txt"        // the TXT record with claimText
+	provenByDelegation = "delegation" // delegation to us, if nobody else claims the name
 	provenByOperator   = "operator"
 )
 
-// Errors of domains that lost their claim.
+// Error codes of domains that lost their claim.
 const (
 	claimedElsewhere = "domain_claimed_elsewhere"
 	claimExpired     = "claim_expired"
@@ -41,20 +42,20 @@ const (
 
 const (
 	claimLabel    = "_mailstead"
-	claimFor      = 14 * 24 * time.Hour // to prove a claim
-	claimLookMin  = 5 * time.Minute     // between two checks whether a claim is proven
-	claimLookMost = 6 * time.Hour
+	claimFor      = 14 * 24 * time.Hour // how long an account may take to prove a claim
+	claimCheckMin = 5 * time.Minute     // shortest and longest time between two checks of an open claim
+	claimCheckMax = 6 * time.Hour
 )
 
 // claimText is the value of the TXT record, at claimLabel below the name, that proves a claim.
 func claimText(d *store.Domain) string { return "mailstead-claim=" + d.ID }
 
-// claimRecord names that record for people.
+// claimRecord describes that record in a text.
 func claimRecord(d *store.Domain) string {
 	return fmt.Sprintf("the TXT record %s.%s with the value %s", claimLabel, d.Name, claimText(d))
 }
 
-// claimOf gives the account's own domain of a name, or store.ErrNotFound.
+// claimOf returns the account's own domain of that name, or store.ErrNotFound.
 func claimOf(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	return store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
 }
@@ -87,15 +88,15 @@ func errClaimExpired(d *store.Domain) *core.Error {
 	return core.Errorf(claimExpired, "Ownership of %[2]s was not proven within %[1]d days, so others can connect it now. %[3]s", int(claimFor.Hours()/24), d.Name, how)
 }
 
-// claimDetail says how an open claim is proven where that is not what its setup asks for anyway;
-// else "".
+// claimDetail says how to prove an open claim, if the domain's setup does not ask for that anyway;
+// otherwise "".
 func claimDetail(tx *store.Tx, d *store.Domain) string {
 	if d.Claim != store.ClaimOpen || d.Gone() || d.Status == store.DomainError {
 		return ""
 	}
 	switch {
 	case store.PublicMail(d.Name):
-		return "" // nobody here holds it, and nobody needs to
+		return "" // no account here can hold it, nor needs to
 	case d.DNSProvider == store.DomainProviderExternal:
 		return fmt.Sprintf("This account's ownership of %s is not proven yet, so others can connect it too. Proof is a successful log-in to one of its mailboxes at a server that its DNS names, or %s.",
 			d.Name, claimRecord(d))
@@ -108,20 +109,21 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 	return ""
 }
 
-// contestedText says what to do about a builtin domain that several claim.
+// contestedText says how to prove a builtin domain that several accounts claim.
 func contestedText(d *store.Domain) string {
 	return fmt.Sprintf("Another account claims %s, or a name above or below it, so its nameservers alone do not prove who owns it. "+
 		"Publish %s where its DNS is now, then call check-ns; or ask the operator of this installation.", d.Name, claimRecord(d))
 }
 
-// beginClaim makes a new domain a claim that is to be proven. The caller writes it.
+// beginClaim opens the claim of a domain. The caller writes the domain.
 func (s *Service) beginClaim(tx *store.Tx, d *store.Domain) error {
 	d.Claim, d.ClaimedAt = store.ClaimOpen, tx.Now()
-	return s.planClaim(tx, d, claimLookMin)
+	return s.planClaim(tx, d, claimCheckMin)
 }
 
-// reopenClaim begins a claim again that was lost or has expired, if the name is free again. The
-// caller writes the domain, and then calls claimsChanged if the claim was reopened.
+// reopenClaim opens a claim again that was lost or has expired, if no other account has proven its
+// claim of the name. The caller writes the domain, and then calls claimsChanged if reopened is
+// true.
 func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err error) {
 	if d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen {
 		return false, nil
@@ -134,9 +136,10 @@ func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err
 	return true, s.beginClaim(tx, d)
 }
 
-// prove notes that a claim is proven, and ends those of the others; where they are many, the last
-// of them soon after, by a job: from now on they exclude nobody and are served no more. won is
-// false where another account was first: then the domain has lost its claim. Both are written.
+// prove records that a claim is proven, and ends the rival claims. If these are many, a job ends
+// the last of them soon after; they do not exclude anybody and are not served any more. If another
+// account was first, won is false and the domain has lost its claim. won is also false if the proof
+// is not enough because others claim the name. prove writes the domain.
 func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err error) {
 	if d.Claim == store.ClaimProven {
 		return true, nil
@@ -151,16 +154,16 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 	if by == provenByDelegation && zones.Contested(tx, d) {
 		return false, nil
 	}
-	a := claimArgs{Name: d.Name, But: d.AccountID, Lose: true}
-	rivals, err := s.loseSome(tx, &a, d.ID)
+	a := claimArgs{Name: d.Name, Except: d.AccountID, EndRivals: true}
+	rivals, err := s.endRivals(tx, &a, d.ID)
 	if err != nil {
 		return false, err
 	}
 	if rivals {
-		a.But = "" // zones of this account's own may have waited for them to end
+		a.Except = "" // zones of this account may have waited for the rivals to end
 	}
 	if d.ClaimEnded() && d.Status == store.DomainError {
-		if err := s.resume(tx, d); err != nil {
+		if err := s.restoreStatus(tx, d); err != nil {
 			return false, err
 		}
 	}
@@ -169,17 +172,17 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 		return false, err
 	}
 	name, account := d.Name, d.AccountID
-	tx.After(func() { s.Log.Info("a claim is proven", "domain", name, "account", account, "by", by) })
+	tx.After(func() { s.Log.Info("domain claim is proven", "domain", name, "account", account, "by", by) })
 	return true, s.changeClaims(tx, a, d)
 }
 
-// loseClaim ends the claim of a domain whose name another account holds, and writes it.
+// loseClaim ends the claim of a domain that another account has proven, and writes the domain.
 func (s *Service) loseClaim(tx *store.Tx, d *store.Domain) error {
 	d.Claim, d.ProvenBy, d.ProvenAt = store.ClaimLost, "", time.Time{}
 	return errors.Join(s.endClaim(tx, d, errClaimedElsewhere(d.Name)), s.claimsChanged(tx, d))
 }
 
-// endClaim writes a domain whose claim is no more, and why. The caller calls claimsChanged.
+// endClaim writes a domain whose claim has ended, with the reason. The caller calls claimsChanged.
 func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *core.Error) error {
 	if !d.Gone() {
 		d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode, d.ErrorMessage = store.DomainError, "", time.Time{}, why.Code, why.Message
@@ -187,7 +190,7 @@ func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *core.Error) error
 	return s.putDomain(tx, d)
 }
 
-// cancelWork ends the job that sets a domain up, whether it runs or waits.
+// cancelWork cancels the job that sets up a domain, whether it is running or queued.
 func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
 	j, err := store.Jobs.Get(tx, d.JobID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Ended() || j.Kind != KindSetup && j.Kind != kindProvision) {
@@ -199,19 +202,19 @@ func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
 	return s.Queue.Cancel(tx, j.ID)
 }
 
-// claimProof looks for what proves an open claim: provenBy…, or "" for nothing. An error says that
-// it could not be looked up.
+// claimProof looks up what proves an open claim. It returns one of provenBy…, or "" for no proof.
+// An error means that the lookup failed.
 func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, err error) {
 	if d.Claim == store.ClaimProven {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, zones.LookFor)
+	ctx, cancel := context.WithTimeout(ctx, zones.LookupTimeout)
 	defer cancel()
 	delegated := false
-	err = s.zones.Looking(ctx, func() error {
+	err = s.zones.WithLookupSlot(ctx, func() error {
 		switch d.DNSProvider {
 		case store.DomainProviderExternal:
-			by, err = s.claimByText(ctx, d)
+			by, err = s.proofByTXT(ctx, d)
 		case dnsprov.Builtin:
 			found, failed := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers)
 			delegated, err = failed == nil && found.Verified, failed
@@ -227,8 +230,8 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 	return found, errors.Join(err, failed)
 }
 
-// proofOfBuiltin says what proves the claim of a domain that our servers are to answer for: that it
-// is delegated to us, or, where others claim it too, its TXT record.
+// proofOfBuiltin returns what proves the claim of a builtin domain: its delegation to us or, if
+// others claim it too, its TXT record. It returns "" for no proof.
 func (s *Service) proofOfBuiltin(ctx context.Context, d *store.Domain, delegated bool) (by string, err error) {
 	others := false
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -239,8 +242,8 @@ func (s *Service) proofOfBuiltin(ctx context.Context, d *store.Domain, delegated
 	case err != nil:
 		return "", err
 	case others:
-		err = s.zones.Looking(ctx, func() error {
-			by, err = s.claimByText(ctx, d)
+		err = s.zones.WithLookupSlot(ctx, func() error {
+			by, err = s.proofByTXT(ctx, d)
 			return err
 		})
 	case delegated:
@@ -249,7 +252,7 @@ func (s *Service) proofOfBuiltin(ctx context.Context, d *store.Domain, delegated
 	return by, err
 }
 
-// errClaimEnded says why a claim is no more.
+// errClaimEnded says why a claim has ended.
 func errClaimEnded(d *store.Domain) *core.Error {
 	if d.Claim == store.ClaimLost {
 		return errClaimedElsewhere(d.Name)
@@ -261,8 +264,7 @@ func dkimRecords(spec dnsprov.Spec, provider string) []dnsprov.Record {
 	return slices.DeleteFunc(dnsprov.Wanted(spec, provider), func(r dnsprov.Record) bool { return r.Purpose != dnsprov.PurposeDKIM })
 }
 
-// proofIn reports whether looked-up records prove a claim: a published DKIM record that holds this
-// claim's key.
+// proofIn returns provenByDKIM if a published DKIM record has a key of this claim; otherwise "".
 func proofIn(d *store.Domain, checks []dnsprov.Check) string {
 	for _, c := range checks {
 		if c.Verified && c.Record.Purpose == dnsprov.PurposeDKIM && len(d.DKIM) > 0 {
@@ -272,8 +274,8 @@ func proofIn(d *store.Domain, checks []dnsprov.Check) string {
 	return ""
 }
 
-// claimByText looks the TXT record of a claim up.
-func (s *Service) claimByText(ctx context.Context, d *store.Domain) (by string, err error) {
+// proofByTXT returns ProvenByTXT if the TXT record of a claim is published; otherwise "".
+func (s *Service) proofByTXT(ctx context.Context, d *store.Domain) (by string, err error) {
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), claimLabel+"."+d.Name+".")
 	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
 		return "", nil
@@ -284,8 +286,7 @@ func (s *Service) claimByText(ctx context.Context, d *store.Domain) (by string, 
 	return by, err
 }
 
-// claimKind checks an open claim by the clock until it is proven, and ends it when its time is
-// over.
+// claimKind is the scheduled check of an open claim, until the claim is proven or expires.
 func (s *Service) claimKind() jobs.Kind {
 	return jobs.Kind{Name: kindClaim, Work: s.checkClaim, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
 }
@@ -295,8 +296,8 @@ func (s *Service) planClaim(tx *store.Tx, d *store.Domain, wait time.Duration) e
 	return err
 }
 
-// wakeClaims sees to it at a start that every open claim has its job.
-func (s *Service) wakeClaims() error {
+// planOpenClaims makes sure, at startup, that every open claim has its job.
+func (s *Service) planOpenClaims() error {
 	const atATime = 200
 	for after, more := "", true; more; {
 		last := after
@@ -312,7 +313,7 @@ func (s *Service) wakeClaims() error {
 				}
 			}
 			for _, d := range open {
-				if err := s.planClaim(tx, d, jobs.Jitter(2*claimLookMin, s.Rand())); err != nil {
+				if err := s.planClaim(tx, d, jobs.Jitter(2*claimCheckMin, s.Rand())); err != nil {
 					return err
 				}
 			}
@@ -344,10 +345,10 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		s.LogOf(ctx).Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+		s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
 	}
 	now, end := s.Now(), d.ClaimedAt.Add(claimFor)
-	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // that is nobody's, so that it is never free again
+	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // nobody can own a public mail domain, so its claims never need to make room
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, args.DomainID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Gone()) {
@@ -360,7 +361,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 			_, err := s.prove(tx, d, by)
 			return err
 		}
-		if !over || tx.Now().Before(d.ClaimedAt.Add(claimFor)) { // it was begun anew meanwhile
+		if !over || tx.Now().Before(d.ClaimedAt.Add(claimFor)) { // the claim was reopened since
 			return nil
 		}
 		d.Claim = store.ClaimExpired
@@ -372,15 +373,15 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if over {
 		return writes, nil
 	}
-	next := now.Add(jobs.Jitter(min(max(now.Sub(d.ClaimedAt)/4, claimLookMin), claimLookMost), s.Rand()))
+	next := now.Add(jobs.Jitter(min(max(now.Sub(d.ClaimedAt)/4, claimCheckMin), claimCheckMax), s.Rand()))
 	if end.After(now) && next.After(end) {
 		next = end
 	}
-	return writes, jobs.Snooze(next) // where the claim is proven, that finds nothing left to do
+	return writes, jobs.Snooze(next) // if the claim is proven by then, the next run ends the job
 }
 
-// SettleProof notes what proved a claim, outside of any other transaction. The error is
-// domain_claimed_elsewhere, for good, where another account was first.
+// SettleProof records what proved a claim, in its own transaction. It returns
+// domain_claimed_elsewhere if another account was first.
 func (s *Service) SettleProof(id, by string) (d *store.Domain, err error) {
 	lost := false
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -398,13 +399,13 @@ func (s *Service) SettleProof(id, by string) (d *store.Domain, err error) {
 	return d, err
 }
 
-// ClaimDecision is what the operator says: whose a domain is.
+// ClaimDecision is the operator's decision which account owns a domain.
 type ClaimDecision struct {
-	Account string // id, or the owner's address
+	Account string // the account's id, or its owner's address
 	Domain  string
 }
 
-// A ClaimDecided tells of the domain that a decision was about.
+// A ClaimDecided is the domain after a decision.
 type ClaimDecided struct {
 	AccountID string `json:"account_id"`
 	DomainID  string `json:"domain_id"`
@@ -412,8 +413,8 @@ type ClaimDecided struct {
 	Status    string `json:"status"`
 }
 
-// DecideClaim gives a name to the account that the operator names, which must have connected it.
-// Whoever has it loses it.
+// DecideClaim gives a name to the account that the operator chose, which must have connected it.
+// The account that held the name loses it.
 func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecided, error) {
 	name, _, err := idn.Registrable(in.Domain)
 	if err != nil {
@@ -460,8 +461,9 @@ func (s *Service) decide(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// resume brings a domain whose claim had ended back to where its provider begins.
-func (s *Service) resume(tx *store.Tx, d *store.Domain) error {
+// restoreStatus sets a domain whose claim had ended back to the first state of its provider, or to
+// complete if it was complete.
+func (s *Service) restoreStatus(tx *store.Tx, d *store.Domain) error {
 	d.StatusDetail, d.ErrorCode, d.ErrorMessage = "", "", ""
 	switch {
 	case d.DNSProvider == store.DomainProviderExternal || !d.CompletedAt.IsZero():
@@ -477,8 +479,8 @@ func (s *Service) resume(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// claimsAtATime is how many rivals, and how many zones, one transaction brings to what a claim that
-// has changed makes of them. A job goes on with the others.
+// claimsAtATime is how many rival claims one transaction ends, and how many zones it republishes,
+// after a claim has changed. A job does the rest.
 const claimsAtATime = 50
 
 const (
@@ -486,21 +488,22 @@ const (
 	kindClaim  = "domain_claim"
 )
 
-// claimArgs is what follows from a change of a claim, as far as it is still to be done.
+// claimArgs are the arguments of a claims_changed job: the work that is left after a claim has
+// changed.
 type claimArgs struct {
-	Name  string `json:"name"`
-	But   string `json:"but"`   // the account whose zones stay as they are; "": none
-	Lose  bool   `json:"lose"`  // first the rivals of a proven claim lose theirs
-	After string `json:"after"` // the last key that was looked at, of DomainsByName or DomainsUnder
+	Name      string `json:"name"`
+	Except    string `json:"but"`   // the account whose zones are not republished; "": none
+	EndRivals bool   `json:"lose"`  // the claim was proven: first end its rivals
+	After     string `json:"after"` // the last key done, of DomainsByName or DomainsUnder
 }
 
 func (s *Service) claimsKind() jobs.Kind {
-	return jobs.Kind{Name: kindClaims, Work: s.goOnWithClaims, Timeout: time.Hour, Most: 4}
+	return jobs.Kind{Name: kindClaims, Work: s.continueClaims, Timeout: time.Hour, Most: 4}
 }
 
-// goOnWithClaims does what one transaction could not. All of it may be done twice: it brings
-// everything to what the store says at the time.
-func (s *Service) goOnWithClaims(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+// continueClaims does the work that did not fit into one transaction. It may run twice: it makes
+// everything match the store.
+func (s *Service) continueClaims(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[claimArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -513,45 +516,45 @@ func (s *Service) goOnWithClaims(ctx context.Context, j *store.Job) (jobs.Writes
 		next := args
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
 			next = args
-			more, err = s.someClaims(tx, &next)
+			more, err = s.continueSome(tx, &next)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 		args = next
-		core.Sleep(ctx, time.Since(began)) // others go first
+		core.Sleep(ctx, time.Since(began)) // let other transactions run
 	}
 	return nil, nil
 }
 
-// someClaims does the next part, and reports whether there is more.
-func (s *Service) someClaims(tx *store.Tx, a *claimArgs) (more bool, err error) {
-	if !a.Lose {
-		names, more := s.zonesAround(tx, a)
+// continueSome does the next part, and reports whether there is more.
+func (s *Service) continueSome(tx *store.Tx, a *claimArgs) (more bool, err error) {
+	if !a.EndRivals {
+		names, more := s.affectedZones(tx, a)
 		return more, s.zones.ServeAgain(tx, names, nil)
 	}
 	holder, err := store.DomainByName.Get(tx, a.Name)
-	if errors.Is(err, store.ErrNotFound) { // it is free again
-		a.Lose, a.After = false, ""
+	if errors.Is(err, store.ErrNotFound) { // nobody holds the name any more
+		a.EndRivals, a.After = false, ""
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	_, err = s.loseSome(tx, a, holder.ID)
+	_, err = s.endRivals(tx, a, holder.ID)
 	return true, err
 }
 
-// loseSome ends claims of the name but the holder's, and reports whether there were any. With the
-// last of them Lose is false.
-func (s *Service) loseSome(tx *store.Tx, a *claimArgs, holder string) (any bool, err error) {
+// endRivals ends open claims of the name except the holder's, and reports whether there were any.
+// It sets a.EndRivals to false when it has ended the last one.
+func (s *Service) endRivals(tx *store.Tx, a *claimArgs, holder string) (any bool, err error) {
 	var rivals []*store.Domain
 	looked := 0
-	a.Lose = false
+	a.EndRivals = false
 	for key, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(a.Name), a.After) {
 		if len(rivals) == claimsAtATime || looked == 20*claimsAtATime {
-			a.Lose = true
+			a.EndRivals = true
 			break
 		}
 		looked++
@@ -560,7 +563,7 @@ func (s *Service) loseSome(tx *store.Tx, a *claimArgs, holder string) (any bool,
 			rivals = append(rivals, o)
 		}
 	}
-	if !a.Lose {
+	if !a.EndRivals {
 		a.After = ""
 	}
 	for _, o := range rivals {
@@ -572,50 +575,50 @@ func (s *Service) loseSome(tx *store.Tx, a *claimArgs, holder string) (any bool,
 			return true, err
 		}
 	}
-	return len(rivals) > 0 || a.Lose, nil
+	return len(rivals) > 0 || a.EndRivals, nil
 }
 
-// claimsChanged serves the zones as they are to be after claims, which are written, have begun,
-// have been proven or have ended: their own, and those of names above and below that others claim
-// without proof.
+// claimsChanged republishes the zones that depend on a claim that has begun, has been proven or has
+// ended: the domain's own zone, and zones of unproven claims of names above and below it. The
+// caller has written the claim.
 func (s *Service) claimsChanged(tx *store.Tx, d *store.Domain) error {
-	return s.changeClaims(tx, claimArgs{Name: d.Name, But: d.AccountID}, d)
+	return s.changeClaims(tx, claimArgs{Name: d.Name, Except: d.AccountID}, d)
 }
 
-// changeClaims does what claimsChanged does, and leaves rivals that have not lost their claims yet
-// to a job.
+// changeClaims does what claimsChanged does. If rival claims are still to be ended, it leaves the
+// rest to a job.
 func (s *Service) changeClaims(tx *store.Tx, a claimArgs, d *store.Domain) error {
-	names, err := s.zonesAroundOf(tx, a, 0)
+	names, err := s.affectedZonesWithin(tx, a, 0)
 	if err != nil {
 		return err
 	}
 	return s.zones.ServeAgain(tx, names, d)
 }
 
-// zonesAroundOf gives names as zonesAround does, for a transaction that has so many already, and
-// leaves the rest to a job.
-func (s *Service) zonesAroundOf(tx *store.Tx, a claimArgs, have int) (names []string, err error) {
-	around := claimArgs{Name: a.Name, But: a.But}
+// affectedZonesWithin returns names as affectedZones does, for a transaction that republishes
+// `have` zones already. It queues a job for the rest.
+func (s *Service) affectedZonesWithin(tx *store.Tx, a claimArgs, have int) (names []string, err error) {
+	around := claimArgs{Name: a.Name, Except: a.Except}
 	more := true
 	if have < 2*claimsAtATime {
-		names, more = s.zonesAround(tx, &around)
+		names, more = s.affectedZones(tx, &around)
 	}
-	if !more && !a.Lose {
+	if !more && !a.EndRivals {
 		return names, nil
 	}
-	if !a.Lose { // else all of it again, once the rivals have ended
+	if !a.EndRivals { // otherwise the job starts again after the rivals have ended
 		a = around
 	}
 	_, err = s.Queue.Add(tx, jobs.New{Kind: kindClaims, Lane: "claims " + a.Name, Args: a})
 	return names, err
 }
 
-// zonesAround gives the names whose zones may be served otherwise from now on, as many as one
-// transaction serves: at first the name itself and those above it, then some below it. Only zones
-// whose claims are still to be proven depend on others.
-func (s *Service) zonesAround(tx *store.Tx, a *claimArgs) (names []string, more bool) {
+// affectedZones returns names whose zones may have changed, as many as one transaction republishes:
+// in the first call the name itself and those above it, and in each call some below it. Only zones
+// of open claims depend on other claims.
+func (s *Service) affectedZones(tx *store.Tx, a *claimArgs) (names []string, more bool) {
 	depends := func(o *store.Domain) bool {
-		return o.AccountID != a.But && o.Claim == store.ClaimOpen && s.zones.HasZone(o)
+		return o.AccountID != a.Except && o.Claim == store.ClaimOpen && s.zones.HasZone(o)
 	}
 	if a.After == "" {
 		names = append(names, a.Name)

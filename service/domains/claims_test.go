@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// rivals are two accounts of one installation.
+// rivals returns two accounts of one installation.
 func rivals(t *testing.T) (b *servicetest.Sandbox, w *servicetest.World, a, z core.Actor) {
 	t.Helper()
 	b, w, a = newWorld(t)
@@ -64,8 +64,8 @@ func accepts(b *servicetest.Sandbox, address string) int {
 	return 250
 }
 
-// Connecting a name below somebody's domain blocks nobody, and the published key says whose a
-// manual domain is.
+// Connecting a name below another account's domain blocks nobody. The published DKIM key says who
+// owns a manual domain.
 func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, z := rivals(t)
@@ -114,8 +114,8 @@ func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 	})
 }
 
-// A contested delegation proves nothing; the TXT record does, and what is unproven takes and serves
-// nothing.
+// A contested delegation proves nothing; the TXT record does. An unproven domain receives no mail
+// and serves no zone.
 func TestContestedDelegationTakesTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, z := rivals(t)
@@ -196,7 +196,7 @@ func TestALosersDeletionTakesNothing(t *testing.T) {
 	})
 }
 
-// Each of many who prove at once may win, and one does.
+// Of several accounts that prove a claim at the same time exactly one wins, and any may.
 func TestOneOfTwoProofsWins(t *testing.T) {
 	b, w, a, z := rivals(t)
 	for range 10 {
@@ -262,7 +262,7 @@ func TestClaimsExpire(t *testing.T) {
 	})
 }
 
-// A server that starts finds the claims whose jobs are lost.
+// A server that starts queues again the checks of claims whose jobs are lost.
 func TestClaimsExpireAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, a, _ := rivals(t)
@@ -280,7 +280,7 @@ func TestClaimsExpireAfterARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.FlushUses(t) // which runs the service for a moment
+		b.FlushUses(t) // runs the service for a moment
 		time.Sleep(15 * 24 * time.Hour)
 		if d := getDomain(t, b.Service, a, id); claimCode(d) != "claim_expired" {
 			t.Errorf("%s %+v", d.Status, d.Error)
@@ -332,7 +332,7 @@ func TestTheOperatorDecides(t *testing.T) {
 	})
 }
 
-// An external claim is complete at once and blocks nobody before a log-in to a mailbox of it.
+// An external domain is complete at once, but blocks nobody before a login to one of its mailboxes.
 func TestExternalClaimsAreProvenByALogin(t *testing.T) {
 	b, _, a, z := rivals(t)
 	remote := pulltest.Serve(t, nil)
@@ -364,8 +364,8 @@ func TestExternalClaimsAreProvenByALogin(t *testing.T) {
 	t.Error("the log-in proved nothing")
 }
 
-// Anybody gets a mailbox of a public mail service: a log-in to one takes the domain from nobody,
-// and its claims do not end.
+// Anybody can get a mailbox at a public mail service: a login to one proves nothing, and claims of
+// its domain do not expire.
 func TestALoginProvesNoPublicMailService(t *testing.T) {
 	b, _, a, z := rivals(t)
 	remote := pulltest.Serve(t, nil)

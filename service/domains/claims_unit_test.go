@@ -34,8 +34,7 @@ func (d someDNS) LookupNetIP(_ context.Context, _, name string) ([]netip.Addr, e
 	return []netip.Addr{netip.MustParseAddr(d.ip[name])}, nil
 }
 
-// A log-in says something about a domain only at a server of the domain's: an account may name a
-// server of its own.
+// A login proves a claim only at a server of the domain: an account may name a server of its own.
 func TestALoginElsewhereProvesNothing(t *testing.T) {
 	dns := someDNS{
 		mx: map[string]string{"big.com.": "aspmx.l.google.com.", "own.com.": "mx.own.com.", "hosted.com.": "mx.host.net."},
@@ -46,7 +45,7 @@ func TestALoginElsewhereProvesNothing(t *testing.T) {
 	for _, tc := range []struct {
 		domain, host, user, security string
 		private, want                bool
-		at                           string // where the connection led; "": where the name leads
+		at                           string // where the connection led; "": the address of the name
 	}{
 		{"big.com", "imap.evil.com", "ceo@big.com", "tls", false, false, ""},
 		{"big.com", "198.51.100.9", "ceo@big.com", "tls", false, false, ""},
@@ -59,10 +58,10 @@ func TestALoginElsewhereProvesNothing(t *testing.T) {
 		{"big.com", "inside.evil.com", "ceo", "none", false, false, ""},
 		{"big.com", "10.0.0.1", "ceo", "none", true, true, ""},
 		{"big.com", "imap.evil.com", "ceo", "tls", true, false, ""},
-		// The name leads to the domain's server, or inside, only once the log-in is over.
+		// After the login the name points to the domain's server, or to a private address.
 		{"hosted.com", "later.evil.com", "ceo@hosted.com", "tls", false, false, "198.51.100.1"},
 		{"hosted.com", "inside.evil.com", "ceo@hosted.com", "tls", true, false, "198.51.100.1"},
-		// A customer's machine has a name below the operator's.
+		// A customer's machine has a name below the operator's domain.
 		{"hosted.com", "vps7.host.net", "ceo@hosted.com", "tls", false, false, ""},
 		{"hosted.com", "imap.vps7.host.net", "ceo@hosted.com", "tls", false, false, ""},
 		{"hosted.com", "imap.host.net", "ceo@hosted.com", "tls", false, true, ""},

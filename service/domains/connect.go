@@ -27,7 +27,7 @@ type ConnectDomainsIn struct {
 	Tags         []string `json:"tags" max:"50"`
 }
 
-// provider says who is to serve the DNS of the domains.
+// provider returns who is to serve the DNS of the domains.
 func (in *ConnectDomainsIn) provider() (string, error) {
 	switch {
 	case in.EdgeAPIToken != nil && in.ManualDNS, in.EdgeAPIToken != nil && in.External:
@@ -53,7 +53,7 @@ type Connected struct {
 	EdgeMode    bool            `json:"edge_mode"` // Whether Mailstead manages the records at Cloudflare.
 }
 
-// A ConnectResult says what came of one name.
+// A ConnectResult is the result for one name.
 type ConnectResult struct {
 	Domain      string   `json:"domain" words:"ours"`
 	DomainID    *string  `json:"domain_id" words:"ours"`
@@ -63,13 +63,13 @@ type ConnectResult struct {
 	Error       *string  `json:"error" words:"theirs" rare:"true"`
 }
 
-// A candidate is a name that somebody asked about; problem says why it is none.
+// A candidate is a name of a request. problem says why it is not a valid domain; "" if it is.
 type candidate struct {
 	name    string
 	problem string
 }
 
-// candidates brings names into the one form, each once, in the order in which they came.
+// candidates normalizes names and drops duplicates. It keeps their order.
 func candidates(names []string) []candidate {
 	var out []candidate
 	for _, given := range names {
@@ -86,8 +86,8 @@ func candidates(names []string) []candidate {
 	return out
 }
 
-// ConnectDomains adds domains to the account. A name that cannot be added does not hold up its
-// neighbours; over the account's limit nothing is made.
+// ConnectDomains adds domains to the account. A name that cannot be added does not affect the
+// others; if the request exceeds the account's limit, nothing is added.
 func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in ConnectDomainsIn) (*Connected, error) {
 	provider, err := in.provider()
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 		return nil, err
 	}
 	names := candidates(in.Domains)
-	probed, err := s.probeProvider(ctx, who, token, names)
+	probed, err := s.probeCloudflare(ctx, who, token, names)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,8 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	return out, nil
 }
 
-// auditDomains writes the audit row of a request that has changed these domains, if any.
+// auditDomains writes the audit row of a request that has changed these domains. Without a domain
+// it writes none.
 func auditDomains(tx *store.Tx, who core.Actor, changed []*store.Domain) error {
 	switch len(changed) {
 	case 0:
@@ -146,8 +147,9 @@ func auditDomains(tx *store.Tx, who core.Actor, changed []*store.Domain) error {
 	return core.AuditMany(tx, who, store.AuditTarget{}, len(changed))
 }
 
-// probeProvider asks the edge provider about new names, if there is a token.
-func (s *Service) probeProvider(ctx context.Context, who core.Actor, token string, names []candidate) (map[string]string, error) {
+// probeCloudflare checks new names at Cloudflare, if there is a token. It returns for each name why
+// it cannot be added, or "".
+func (s *Service) probeCloudflare(ctx context.Context, who core.Actor, token string, names []candidate) (map[string]string, error) {
 	if token == "" {
 		return nil, nil
 	}
@@ -158,7 +160,7 @@ func (s *Service) probeProvider(ctx context.Context, who core.Actor, token strin
 	return s.zones.ScoutEdge(ctx, token, fresh)
 }
 
-// simulatorsName says why a name cannot be connected.
+// simulatorsName says that a name is one of the simulator and cannot be connected.
 func simulatorsName(name string) string {
 	return name + " is a name of this host's own, for recipients that it simulates"
 }
@@ -167,15 +169,15 @@ func errDomainLimit(limit, used int) *core.Error {
 	return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
 }
 
-// A connection is the transaction of one connect_domains.
+// A connection is one connect_domains request within its transaction.
 type connection struct {
 	s        *Service
 	tx       *store.Tx
 	who      core.Actor
 	provider string
 	tags     []string
-	token    string            // of the edge provider
-	probed   map[string]string // what the edge provider has against each new name, or ""
+	token    string            // of Cloudflare
+	probed   map[string]string // why Cloudflare cannot serve a new name, or ""
 	made     []*store.Domain
 }
 
@@ -211,7 +213,7 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	}
 	if why, asked := c.probed[name.name]; why != "" {
 		return refuse(why)
-	} else if c.provider == store.DomainProviderCloudflare && !asked { // it was deleted since
+	} else if c.provider == store.DomainProviderCloudflare && !asked { // the domain was deleted after the probe
 		return refuse("upstream_error: " + zones.EdgeName + " was not asked about " + name.name + " yet. Try again.")
 	}
 	d, err = c.make(name.name)
@@ -226,8 +228,9 @@ func notAvailable(name string) string {
 	return name + " cannot be connected to this account. If it is yours, ask the operator of this installation."
 }
 
-// operatorsOnly reports whether a name is, or holds, the name of this host or of its nameservers:
-// whoever has it speaks for the server. Only the oldest account, which set the server up, may.
+// operatorsOnly reports whether a name is, or is above, the name of this host or of one of its
+// nameservers: whoever owns it speaks for the server. Only the oldest account, which set up the
+// server, may connect it.
 func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
 	holds := func(host string) bool {
 		host = strings.ToLower(host)
@@ -242,7 +245,7 @@ func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
 	return true
 }
 
-// make writes the domain in the state that its provider begins with.
+// make writes a new domain in the first state of its provider.
 func (c *connection) make(name string) (*store.Domain, error) {
 	d := &store.Domain{
 		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: store.DomainSourceConnected,
@@ -263,7 +266,7 @@ func (c *connection) make(name string) (*store.Domain, error) {
 	case store.DomainProviderExternal:
 		d.NSStatus, d.DNSStatus = store.DomainNSNotRequired, dnsComplete
 		d.Status, d.CompletedAt = store.DomainComplete, c.tx.Now()
-		if err := errors.Join(c.s.tellCreated(c.tx, d), c.s.tellReady(c.tx, d)); err != nil {
+		if err := errors.Join(c.s.emitCreated(c.tx, d), c.s.emitReady(c.tx, d)); err != nil {
 			return nil, err
 		}
 	}
@@ -272,8 +275,8 @@ func (c *connection) make(name string) (*store.Domain, error) {
 	return d, c.s.zones.Publish(c.tx, d)
 }
 
-// serve serves what the new domains change for others, once for all of them: the zones above
-// theirs, and those of names that others claim without proof.
+// serve republishes the zones that the new domains affect, once for all of them: the zones above
+// them, and the zones of other accounts' unproven claims.
 func (c *connection) serve() error {
 	var own, around []string
 	for _, d := range c.made {
@@ -283,7 +286,7 @@ func (c *connection) serve() error {
 			}
 			continue
 		}
-		names, err := c.s.zonesAroundOf(c.tx, claimArgs{Name: d.Name, But: d.AccountID}, len(around))
+		names, err := c.s.affectedZonesWithin(c.tx, claimArgs{Name: d.Name, Except: d.AccountID}, len(around))
 		if err != nil {
 			return err
 		}
@@ -293,16 +296,16 @@ func (c *connection) serve() error {
 	return errors.Join(c.s.zones.ServeAgain(c.tx, slices.Compact(around), nil), c.s.zones.PublishAbove(c.tx, nil, own...))
 }
 
-// edgeIANAID is the number that IANA gave the edge provider's registrar.
-const edgeIANAID = "1910"
+// cloudflareIANAID is the IANA ID of Cloudflare's registrar.
+const cloudflareIANAID = "1910"
 
 // CheckProviderIn is the body of check_provider.
 type CheckProviderIn struct {
 	Domain string `json:"domain" required:"true"`
 }
 
-// A DomainProvider says where a domain is registered. At the edge provider's registrar nameservers
-// cannot be changed.
+// A DomainProvider says where a domain is registered. is_edge means Cloudflare's registrar, where
+// nameservers cannot be changed.
 type DomainProvider struct {
 	Domain      string   `json:"domain" words:"ours"`
 	Registrar   *string  `json:"registrar" words:"theirs" example:"Example Registrar, Inc."`
@@ -311,9 +314,8 @@ type DomainProvider struct {
 	CheckedVia  string   `json:"checked_via" enum:"registrar|rdap|dns"`
 }
 
-// CheckProvider says where a domain is registered, or that nobody has registered it: then it has
-// neither registrar nor nameservers. Our own registrars know what is theirs; about anything else
-// its registry is asked by RDAP.
+// CheckProvider says where a domain is registered. An unregistered name has neither registrar nor
+// nameservers. It asks our own registrars first, and then the domain's registry by RDAP.
 func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProviderIn) (*DomainProvider, error) {
 	ascii, _, err := idn.Registrable(in.Domain)
 	if err != nil {
@@ -329,11 +331,11 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 			return &DomainProvider{Domain: ascii, Registrar: &name, Nameservers: append([]string{}, r.Nameservers...), IsEdge: name == store.DomainProviderCloudflare, CheckedVia: viaRegistrar}, nil
 		}
 		if !errors.Is(err, registrar.ErrNotFound) {
-			s.LogOf(ctx).Warn("a registrar was asked for a domain", "registrar", shop.Name(), "domain", ascii, "error", err)
+			s.LogOf(ctx).Warn("registrar could not look up a domain", "registrar", shop.Name(), "domain", ascii, "error", err)
 		}
 	}
 	if s.Config.RDAP == nil {
-		return s.unknownProvider(ctx, ascii, registered, noProvider(ascii, "this installation asks no RDAP service"))
+		return s.unknownProvider(ctx, ascii, registered, errNoRDAP(ascii, "this installation asks no RDAP service"))
 	}
 	d, err := s.Config.RDAP.Domain(ctx, registered)
 	switch {
@@ -342,13 +344,13 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 	case errors.Is(err, rdap.ErrNotFound):
 		return &DomainProvider{Domain: ascii, Nameservers: []string{}, CheckedVia: viaRDAP}, nil
 	case errors.Is(err, rdap.ErrNoServer):
-		return s.unknownProvider(ctx, ascii, registered, noProvider(ascii, "the registry has no RDAP service").Because(err))
+		return s.unknownProvider(ctx, ascii, registered, errNoRDAP(ascii, "the registry has no RDAP service").Because(err))
 	}
-	return s.unknownProvider(ctx, ascii, registered, noProvider(ascii, "the registry's RDAP service gave no usable answer").Because(err))
+	return s.unknownProvider(ctx, ascii, registered, errNoRDAP(ascii, "the registry's RDAP service gave no usable answer").Because(err))
 }
 
-// unknownProvider is the answer without one of RDAP: the error, but in a sandbox, whose names are
-// in no registry, what the DNS knows. The registrar stays unknown.
+// unknownProvider is the answer without RDAP: err, or in a sandbox, whose names are in no registry,
+// the nameservers in the DNS. The registrar is unknown.
 func (s *Service) unknownProvider(ctx context.Context, asked, registered string, err error) (*DomainProvider, error) {
 	if !s.Config.Sandbox {
 		return nil, err
@@ -359,26 +361,26 @@ func (s *Service) unknownProvider(ctx context.Context, asked, registered string,
 		p.Nameservers = append(p.Nameservers, strings.ToLower(strings.TrimSuffix(ns.Host, ".")))
 	}
 	if lookErr != nil {
-		s.LogOf(ctx).Debug("look up nameservers", "domain", registered, "error", lookErr)
+		s.LogOf(ctx).Debug("could not look up nameservers", "domain", registered, "error", lookErr)
 	}
 	return p, nil
 }
 
-// registryProvider is what a registry says. Some do not tell the registrar.
+// registryProvider is the answer from a registry. Some registries do not show the registrar.
 func registryProvider(asked string, d *rdap.Domain) *DomainProvider {
-	p := &DomainProvider{Domain: asked, Nameservers: append([]string{}, d.Nameservers...), IsEdge: d.IANAID == edgeIANAID, CheckedVia: viaRDAP}
+	p := &DomainProvider{Domain: asked, Nameservers: append([]string{}, d.Nameservers...), IsEdge: d.IANAID == cloudflareIANAID, CheckedVia: viaRDAP}
 	if d.Registrar != "" {
 		p.Registrar = &d.Registrar
 	}
 	return p
 }
 
-func noProvider(name, why string) *core.Error {
+func errNoRDAP(name, why string) *core.Error {
 	return core.Errorf("upstream_error", "No RDAP service answered for %s, so its registrar is unknown. Look it up by hand, or connect the domain with manual_dns.", name).
 		With("rdap", "upstream_error", why)
 }
 
-// newNames are those of the candidates that are to be made domains of the account.
+// newNames returns the valid candidates that the account may add and does not have yet.
 func (s *Service) newNames(who core.Actor, names []candidate) ([]string, error) {
 	var out []string
 	err := s.Store.View(func(tx *store.Tx) error {

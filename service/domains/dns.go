@@ -14,16 +14,16 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// looksKept is how long a check at a domain that is not complete yet answers for the next one.
-const looksKept = time.Minute
+// checkKeptFor is how long the last check of a domain that is not complete yet is reused.
+const checkKeptFor = time.Minute
 
-// GetDNSStatusIn names one domain, and says whether to look at it now.
+// GetDNSStatusIn names one domain. refresh asks for a live check.
 type GetDNSStatusIn struct {
 	DomainID string `path:"domain_id"`
 	Refresh  bool   `query:"refresh"`
 }
 
-// DNSStatus says what of a domain's records is seen in the DNS.
+// DNSStatus says which of a domain's records are visible in the DNS.
 type DNSStatus struct {
 	DomainID    string         `json:"domain_id" words:"ours"`
 	Domain      string         `json:"domain" words:"ours"`
@@ -38,16 +38,16 @@ type DNSStatus struct {
 	Cached      bool           `json:"cached"`
 }
 
-// DNSNameservers says where a domain is delegated to. Nothing is expected of domains that are not
-// served by us.
+// DNSNameservers compares the nameservers of a domain with those that are expected. expected is
+// empty if this server does not serve the domain's DNS.
 type DNSNameservers struct {
 	Expected []string `json:"expected" words:"ours" example:"[\"ns1.example.com\",\"ns2.example.com\"]"`
 	Actual   []string `json:"actual" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
 	Verified bool     `json:"verified"`
 }
 
-// A DNSRecord is one managed record and what was found in its place. Of an MX, values begin with
-// the priority.
+// A DNSRecord is one managed record and what the DNS has in its place. The values of an MX record
+// begin with the priority.
 type DNSRecord struct {
 	Purpose  string  `json:"purpose" words:"ours"`
 	Type     string  `json:"type" words:"ours" example:"MX"`
@@ -59,7 +59,7 @@ type DNSRecord struct {
 	Error    *string `json:"error" words:"ours" example:"mismatch"`
 }
 
-// DNSSummary tells for each purpose whether all its records are verified.
+// DNSSummary says for each purpose whether all its records are verified.
 type DNSSummary struct {
 	MX    bool `json:"mx"`
 	SPF   bool `json:"spf"`
@@ -67,8 +67,8 @@ type DNSSummary struct {
 	DMARC bool `json:"dmarc"`
 }
 
-// GetDNSStatus shows what the newest check at a domain's records found; it looks itself when asked
-// to, or when there is no check that still says anything.
+// GetDNSStatus returns the result of the last check of a domain's records. It checks live if asked
+// to, or if there is no check that is still valid.
 func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSStatusIn) (*DNSStatus, error) {
 	d, err := s.readDomain(who, in.DomainID)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSSta
 	if d.DNSProvider == store.DomainProviderExternal {
 		return s.externalDNSStatus(ctx, d, in.Refresh)
 	}
-	if !in.Refresh && s.lookHolds(d) {
+	if !in.Refresh && s.checkIsFresh(d) {
 		out := s.dnsStatusOut(d, d.Checks)
 		out.Cached = true
 		return out, s.addClaimRecord(d, out)
@@ -88,7 +88,7 @@ func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSSta
 		if err != nil {
 			return err
 		}
-		return s.keepLiveLook(tx, d, l)
+		return s.saveLiveCheck(tx, d, l)
 	})
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSSta
 	return out, s.addClaimRecord(d, out)
 }
 
-// addClaimRecord adds the record by which a builtin domain is proven that others claim too.
+// addClaimRecord adds the TXT record that proves a builtin domain which other accounts claim too.
 func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
 	if d.DNSProvider != dnsprov.Builtin || d.Claim == store.ClaimProven {
 		return nil
@@ -111,13 +111,13 @@ func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
 	})
 }
 
-// externalDNSStatus is the status of a domain whose DNS is no matter of ours, but for the record
-// that proves who holds it.
+// externalDNSStatus is the status of an external domain: the only record that matters is the one
+// that proves the claim.
 func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refresh bool) (*DNSStatus, error) {
 	if refresh && d.Claim != store.ClaimProven && !d.Gone() {
 		by, err := s.claimProof(ctx, d)
 		if err != nil {
-			s.LogOf(ctx).Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+			s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
 		}
 		if by != "" {
 			proven, err := s.SettleProof(d.ID, by)
@@ -147,10 +147,10 @@ func (s *Service) readDomain(who core.Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// lookHolds reports whether the newest check covers all records that are wanted now, and is not too
-// old.
-func (s *Service) lookHolds(d *store.Domain) bool {
-	if d.CheckedAt.IsZero() || d.Status != store.DomainComplete && s.Now().Sub(d.CheckedAt) > looksKept {
+// checkIsFresh reports whether the last check covers all records that are wanted now, and is still
+// valid.
+func (s *Service) checkIsFresh(d *store.Domain) bool {
+	if d.CheckedAt.IsZero() || d.Status != store.DomainComplete && s.Now().Sub(d.CheckedAt) > checkKeptFor {
 		return false
 	}
 	records, err := s.zones.ManagedRecords(d)
@@ -166,15 +166,15 @@ func (s *Service) lookHolds(d *store.Domain) bool {
 	return true
 }
 
-// keepLiveLook keeps a check that somebody asked for. It counts as a check; after a first bad one
-// the second comes soon.
-func (s *Service) keepLiveLook(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
+// saveLiveCheck saves a check that a request asked for. If it is the first bad one, the check that
+// decides follows soon.
+func (s *Service) saveLiveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	before := d.BadChecks
 	if err := s.saveCheck(tx, d, l); err != nil {
 		return err
 	}
 	if before == 0 && d.BadChecks == 1 {
-		if err := s.planCheck(tx, d, s.secondLook()); err != nil {
+		if err := s.planCheck(tx, d, s.recheckDelay()); err != nil {
 			return err
 		}
 	}
@@ -218,12 +218,12 @@ func verified(checks []store.DNSCheck, purpose string) bool {
 	return found
 }
 
-// ManualRecords is the list of records that the owner of a manual domain is to enter; null while
-// they are computed.
+// ManualRecords lists the records that the owner of a manual domain must enter. records is null
+// until they are computed.
 type ManualRecords struct {
 	Status  string         `json:"status" enum:"pending|ready"`
 	Domain  string         `json:"domain" words:"ours"`
-	Records []ManualRecord `json:"records" null:"true"` // Null while they are computed.
+	Records []ManualRecord `json:"records" null:"true"` // Null until they are computed.
 }
 
 // A ManualRecord is one record as it is entered at a DNS provider.
@@ -261,8 +261,8 @@ func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) 
 	return out, nil
 }
 
-// valueToEnter is the value of a record, or what is to stand in its place so that others' senders
-// stay.
+// valueToEnter returns the value to enter for a record: if the domain has an SPF record with other
+// senders, the value that keeps them.
 func valueToEnter(d *store.Domain, r dnsprov.Record) string {
 	want := storedCheck(dnsprov.Check{Record: r})
 	for _, c := range d.Checks {
@@ -282,7 +282,7 @@ func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error)
 }
 
 // recordsReady reports whether the records of a manual domain are computed: the job that makes its
-// keys is done.
+// keys has ended.
 func recordsReady(d *store.Domain) bool {
 	return len(d.DKIM) > 0 && d.Status != store.DomainPending && d.Status != store.DomainInProgress
 }
@@ -295,8 +295,8 @@ type DNSVerified struct {
 	Records          []VerifiedRecord `json:"records"`
 }
 
-// A VerifiedRecord is one record and what was found in its place. Of an MX, values begin with the
-// priority.
+// A VerifiedRecord is one record and what the DNS has in its place. The values of an MX record
+// begin with the priority.
 type VerifiedRecord struct {
 	Type     string  `json:"type" words:"ours" example:"MX"`
 	Host     string  `json:"host" words:"ours" example:"@"`
@@ -306,8 +306,8 @@ type VerifiedRecord struct {
 	Actual   *string `json:"actual" words:"theirs"`
 }
 
-// VerifyDNS checks the records of a manual domain live; dns-status then says what is wrong with
-// each. When all that mail needs is there, the domain is complete.
+// VerifyDNS checks the records of a manual domain live, and saves the result for dns-status. If
+// everything that mail needs is there, the domain becomes complete.
 func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*DNSVerified, error) {
 	d, err := s.manualDomain(who, in.DomainID)
 	switch {
@@ -319,7 +319,7 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 		return nil, core.Errorf("records_not_ready", "The records of %s are still being computed. Call dns-records until its status is ready.", d.Name)
 	}
 	l := s.checkNow(ctx, d)
-	if err := s.keepVerified(ctx, who, d, l); err != nil {
+	if err := s.saveVerified(ctx, who, d, l); err != nil {
 		return nil, err
 	}
 	out := &DNSVerified{Domain: d.Name, AllVerified: true, CriticalVerified: criticalVerified(l.checks), Records: []VerifiedRecord{}}
@@ -330,9 +330,8 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 	return out, nil
 }
 
-// keepVerified keeps a check at a manual domain, and completes the domain if that was all that it
-// lacked.
-func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Domain, l *dnsCheck) error {
+// saveVerified saves a check of a manual domain, and completes the domain if the check is healthy.
+func (s *Service) saveVerified(ctx context.Context, who core.Actor, d *store.Domain, l *dnsCheck) error {
 	if l.healthy() && d.Status != store.DomainComplete {
 		if err := s.activateMany(ctx, d.ID); err != nil {
 			return err
@@ -349,13 +348,13 @@ func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Dom
 			}
 			return core.Audit(tx, who, core.DomainTarget(d))
 		}
-		return s.keepLiveLook(tx, d, l)
+		return s.saveLiveCheck(tx, d, l)
 	})
 }
 
 const (
-	nsChecksAtOnce = 10               // of one request
-	nsChecksFor    = 45 * time.Second // all of one request
+	nsChecksAtOnce = 10               // per request
+	nsChecksFor    = 45 * time.Second // for all names of a request
 )
 
 // CheckNameserversIn is the body of check_nameservers.
@@ -379,15 +378,15 @@ type NameserverCheck struct {
 	Nameservers []string `json:"nameservers" words:"ours"`
 	CurrentNS   []string `json:"current_ns" words:"theirs" example:"[\"ns1.example.com\",\"ns2.example.com\"]"`
 
-	look bool // the delegation must be looked up
+	needsLookup bool // the delegation must be looked up
 
 	domain    *store.Domain
 	contested bool   // another account claims the name too
-	proof     string // of its claim
+	proof     string // what proves its claim; "": nothing does
 }
 
-// CheckNameservers looks up where domains are delegated to, and queues those that are delegated to
-// us for provisioning.
+// CheckNameservers looks up where domains are delegated to, and queues the provisioning of those
+// that are delegated to us.
 func (s *Service) CheckNameservers(ctx context.Context, who core.Actor, in CheckNameserversIn) (*NameserversChecked, error) {
 	names := candidates(in.Domains)
 	checks := make([]NameserverCheck, len(names))
@@ -403,7 +402,7 @@ func (s *Service) CheckNameservers(ctx context.Context, who core.Actor, in Check
 		return nil, err
 	}
 	s.lookUpDelegations(ctx, checks)
-	if err := s.keepDelegations(who, checks); err != nil {
+	if err := s.saveDelegations(who, checks); err != nil {
 		return nil, err
 	}
 	out := &NameserversChecked{Domains: checks, AllVerified: true}
@@ -413,7 +412,7 @@ func (s *Service) CheckNameservers(ctx context.Context, who core.Actor, in Check
 	return out, nil
 }
 
-// beginNSCheck answers what needs no lookup.
+// beginNSCheck fills in the result of a name that needs no lookup; for others it sets c.look.
 func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *NameserverCheck) error {
 	*c = NameserverCheck{Domain: name.name, Status: "error", Message: name.problem, Nameservers: []string{}, CurrentNS: []string{}}
 	if name.problem != "" {
@@ -440,12 +439,13 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 	case d.Status == store.DomainPending, d.Status == store.DomainInProgress:
 		c.Status, c.Verified, c.Message = "verified", true, d.Name+" is being provisioned by the job "+d.JobID+"."
 	default:
-		c.look, c.domain, c.contested = true, d, d.Claim != store.ClaimProven && zones.Contested(tx, d)
+		c.needsLookup, c.domain, c.contested = true, d, d.Claim != store.ClaimProven && zones.Contested(tx, d)
 	}
 	return nil
 }
 
-// lookUpDelegations asks the resolver, a bounded number at a time and for a bounded time in all.
+// lookUpDelegations looks up the delegations, at most nsChecksAtOnce at a time and for at most
+// nsChecksFor in all.
 func (s *Service) lookUpDelegations(ctx context.Context, checks []NameserverCheck) {
 	ctx, cancel := context.WithTimeout(ctx, nsChecksFor)
 	defer cancel()
@@ -453,7 +453,7 @@ func (s *Service) lookUpDelegations(ctx context.Context, checks []NameserverChec
 	slots := make(chan struct{}, nsChecksAtOnce)
 	for i := range checks {
 		c := &checks[i]
-		if !c.look {
+		if !c.needsLookup {
 			continue
 		}
 		slots <- struct{}{}
@@ -467,20 +467,20 @@ func (s *Service) lookUpDelegations(ctx context.Context, checks []NameserverChec
 
 func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	var found dnsprov.Delegation
-	err := s.zones.Looking(ctx, func() (err error) {
+	err := s.zones.WithLookupSlot(ctx, func() (err error) {
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, c.Domain, s.Config.Nameservers)
 		if err == nil && found.Verified {
 			c.proof = provenByDelegation
 		}
 		if err == nil && c.contested {
-			c.proof, err = s.claimByText(ctx, c.domain)
+			c.proof, err = s.proofByTXT(ctx, c.domain)
 		}
 		return err
 	})
 	ours := strings.Join(s.Config.Nameservers, ", ")
 	switch {
 	case err != nil:
-		c.look = false
+		c.needsLookup = false
 		c.Message = "The nameservers of " + c.Domain + " could not be looked up. Try again in a minute."
 		return
 	case found.Verified:
@@ -495,19 +495,19 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	c.CurrentNS = found.Current
 }
 
-// keepDelegations writes what was found in one transaction, and queues what is verified.
-func (s *Service) keepDelegations(who core.Actor, checks []NameserverCheck) error {
+// saveDelegations saves all results in one transaction, and queues the verified domains.
+func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) error {
 	found := slices.Clone(checks)
 	return s.Store.Update(func(tx *store.Tx) error {
-		copy(checks, found) // this may run twice
+		copy(checks, found) // the transaction may run twice
 		var queued []*store.Domain
 		for i := range checks {
 			c := &checks[i]
-			if !c.look {
+			if !c.needsLookup {
 				continue
 			}
 			d, err := core.DomainOf(tx, who, *c.DomainID)
-			if e := new(core.Error); errors.As(err, &e) { // deleted meanwhile
+			if e := new(core.Error); errors.As(err, &e) { // deleted since the lookup
 				c.Status, c.Verified, c.Message = "not_found", false, c.Domain+" is no longer a domain of this account."
 				continue
 			}
@@ -515,7 +515,7 @@ func (s *Service) keepDelegations(who core.Actor, checks []NameserverCheck) erro
 				return err
 			}
 			before := d.Status
-			if err := s.keepDelegation(tx, who, d, c); err != nil {
+			if err := s.saveDelegation(tx, who, d, c); err != nil {
 				return err
 			}
 			if d.Status != before {
@@ -526,12 +526,12 @@ func (s *Service) keepDelegations(who core.Actor, checks []NameserverCheck) erro
 	})
 }
 
-func (s *Service) keepDelegation(tx *store.Tx, who core.Actor, d *store.Domain, c *NameserverCheck) error {
+func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, c *NameserverCheck) error {
 	changed := !slices.Equal(d.CurrentNS, c.CurrentNS)
 	d.CurrentNS = c.CurrentNS
 	if d.Claim != store.ClaimProven {
 		changed = true
-		if err := s.keepProof(tx, d, c); err != nil || d.ClaimEnded() {
+		if err := s.saveProof(tx, d, c); err != nil || d.ClaimEnded() {
 			return err
 		}
 	}
@@ -541,11 +541,11 @@ func (s *Service) keepDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	if !c.Verified {
 		return s.putDomain(tx, d)
 	}
-	if d.Status != store.DomainPendingNS && d.Status != store.DomainError { // another request was faster
+	if d.Status != store.DomainPendingNS && d.Status != store.DomainError { // another request has queued it already
 		return nil
 	}
 	d.Status, d.NSStatus, d.StatusDetail = store.DomainPending, store.DomainNSVerified, ""
-	woken, err := s.wakeSetup(tx, d)
+	woken, err := s.resumeSetup(tx, d)
 	if err == nil && !woken {
 		err = s.addProvision(tx, d, who.UserID)
 	}
@@ -555,8 +555,9 @@ func (s *Service) keepDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	return s.putDomain(tx, d)
 }
 
-// keepProof brings the claim of a domain to what was looked up, and says in c what is lacking.
-func (s *Service) keepProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) error {
+// saveProof saves the proof of a domain's claim, if one was found, and writes into c what is
+// missing.
+func (s *Service) saveProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) error {
 	elsewhere := func(e *core.Error) { c.Status, c.Verified, c.Message = "error", false, e.Message }
 	reopened, err := s.reopenClaim(tx, d)
 	if e, lost := core.AsError(err); lost {

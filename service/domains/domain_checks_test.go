@@ -33,7 +33,7 @@ func newWorld(t testing.TB) (*servicetest.Sandbox, *servicetest.World, core.Acto
 	return b, w, who
 }
 
-// connect connects a builtin domain and gives its id.
+// connect connects a builtin domain and returns its id.
 func connect(t testing.TB, s *service.Service, who core.Actor, name string) string {
 	t.Helper()
 	out, err := s.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{name}})
@@ -60,7 +60,7 @@ func getDomain(t testing.TB, s *service.Service, who core.Actor, id string) *dom
 	return d
 }
 
-// events gives the data of the account's events of a type, newest first.
+// events returns the data of the account's events of a type, newest first.
 func eventsOf(t testing.TB, s *service.Service, who core.Actor, kind string) []json.RawMessage {
 	t.Helper()
 	page, err := s.Events.ListEvents(t.Context(), who, events.ListEventsIn{Type: kind})
@@ -102,7 +102,7 @@ func TestDNSFailureIsToldOnceAnEpisode(t *testing.T) {
 		time.Sleep(10 * time.Hour)
 		health("failing", 1)
 
-		world.Set(func() { world.Dead = "all" }) // nothing is known: it neither ends nor begins an episode
+		world.Set(func() { world.Dead = "all" }) // no lookup is answered: an episode neither ends nor begins
 		time.Sleep(10 * time.Hour)
 		health("failing", 1)
 		world.Set(func() { world.Dead, world.Names = "", nil })
@@ -129,7 +129,7 @@ func TestDNSFailureIsToldOnceAnEpisode(t *testing.T) {
 	})
 }
 
-// A single bad look between good ones is no episode.
+// One bad check between good ones is no episode.
 func TestOneBadCheckIsForgiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
@@ -145,7 +145,7 @@ func TestOneBadCheckIsForgiven(t *testing.T) {
 				t.Fatalf("after one bad look: %+v", d.DNSHealth)
 			}
 			world.Set(func() { world.Names = nil })
-			time.Sleep(5 * time.Minute) // a bad look that somebody asked for has a second one too
+			time.Sleep(5 * time.Minute) // a bad check that a request asked for is followed by a second one too
 			if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "healthy" {
 				t.Fatalf("after a good look: %+v", d.DNSHealth)
 			}
@@ -232,7 +232,7 @@ func dkimRecords(t *testing.T, s *service.Service, id string) (out []string) {
 	return out
 }
 
-// crashWithKeys copies the data directory as it is after the domain's keys were made.
+// crashWithKeys copies the data directory right after the domain's keys were made.
 func crashWithKeys(t *testing.T, s *service.Service, who core.Actor, id string) (dir string) {
 	t.Helper()
 	for began := time.Now(); getDomain(t, s, who, id).DKIMSelector == nil; time.Sleep(time.Millisecond) {
@@ -243,7 +243,7 @@ func crashWithKeys(t *testing.T, s *service.Service, who core.Actor, id string) 
 	return storetest.Crashed(t, s.Core.Store)
 }
 
-// After a crash in the middle of provisioning what was made is found again, and the rest is done.
+// After a crash during provisioning, the job finds what exists and does the rest.
 func TestProvisioningGoesOnAfterACrash(t *testing.T) {
 	b, world, who := newWorld(t)
 	hang := make(chan struct{})

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A deletion that was cut in the middle goes on: each mailbox is told of once, and nothing of the
-// domain is left.
+// A deletion that was interrupted continues: each mailbox has one event, and nothing of the domain
+// is left.
 func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	s, run := openService(t, t.TempDir(), core.Config{
 		Log: slog.New(slog.DiscardHandler), Nameservers: []string{"ns1.example.test"}, Limits: core.Limits{Plan: "startup"},
@@ -76,7 +76,8 @@ func fillDomain(t *testing.T, s *service.Service, who core.Actor, id string) (bo
 	return boxes
 }
 
-// cutDeletion leaves a deletion as a crash does: a mailbox is marked, and the job's claim is open.
+// cutDeletion leaves the state of a crash during a deletion: one mailbox is marked, and the job is
+// still claimed.
 func cutDeletion(t *testing.T, s *service.Service, jobID, mailbox string) {
 	t.Helper()
 	err := s.Core.Store.Update(func(tx *store.Tx) error {

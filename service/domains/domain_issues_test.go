@@ -49,8 +49,7 @@ func TestRecoveryIsNoted(t *testing.T) {
 	})
 }
 
-// Looks that were made at the same time are one look: a blink of the DNS, seen by several at once,
-// is no episode.
+// Checks at the same time count as one: a short DNS failure that several checks see is no episode.
 func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
@@ -82,7 +81,7 @@ func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 	})
 }
 
-// An owner who has an SPF record for others is told one record for all, everywhere.
+// An owner who has an SPF record for other senders is shown one record for all senders, everywhere.
 func TestMergedSPFIsOffered(t *testing.T) {
 	b, world, who := newWorld(t)
 	out, err := b.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{"manual.test"}, ManualDNS: true})

@@ -26,15 +26,15 @@ import (
 
 var errUnreachable = errors.New("the registrar cannot be reached")
 
-// A life is one process: it ends at one of its calls to the registrar, with the data directory as
-// it is then.
+// A life is one process. It ends at one of its calls to the registrar; then its data directory is
+// copied.
 type life struct {
 	t    *testing.T
 	s    *service.Service
-	plan []string // what becomes of each call: "" is well, "drop" an error in place of the answer, "crash" the end
+	plan []string // what happens to each call: "" succeeds, "drop" loses the answer, "crash" ends the process
 
 	world    http.RoundTripper // where its calls go, if it is a transport
-	stubborn int               // how often a setup is run again that has ended with an error
+	stubborn int               // how often a setup that failed is run again
 
 	mu      sync.Mutex
 	calls   int
@@ -86,7 +86,7 @@ func live(t *testing.T, shop func(*life) registrar.Registrar, dir string, plan [
 	l.s = s
 	id := begin(s, who)
 	run()
-	for range 3000 { // a job that the process has ended with three times waits for a day
+	for range 3000 { // a job that has crashed three times waits for a day
 		time.Sleep(time.Minute)
 		l.mu.Lock()
 		next = l.crashed
@@ -105,7 +105,7 @@ func live(t *testing.T, shop func(*life) registrar.Registrar, dir string, plan [
 	return "", nil
 }
 
-// fates are what becomes of the first calls of a process, up to where it crashes.
+// fates lists what happens to the first calls of a process, until it crashes.
 func fates(r *rand.Rand, most int) []string {
 	var out []string
 	for range r.IntN(most) {
@@ -114,7 +114,7 @@ func fates(r *rand.Rand, most int) []string {
 	return append(out, "crash")
 }
 
-// Whatever breaks, and however often, a domain is paid for once.
+// Whatever fails, and however often, a domain is paid for once.
 func TestNothingIsBoughtTwice(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -134,7 +134,7 @@ func buyAmidCrashes(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// liveOn buys once.com in processes of which the first three crash.
+// liveOn buys once.com in several processes. The first three crash.
 func liveOn(t *testing.T, r *rand.Rand, most int, shop func(*life) registrar.Registrar) *core.JobResponse {
 	var id string
 	begin := func(s *service.Service, who core.Actor) string {
@@ -163,8 +163,8 @@ func liveOn(t *testing.T, r *rand.Rand, most int, shop func(*life) registrar.Reg
 	}
 }
 
-// The same at name.com, which takes the money for every order of a name that does not show yet,
-// forgets keys, and does whatever else comes to its mind.
+// The same at name.com, which charges every order of a name that it does not show yet, forgets
+// keys, and misbehaves at random.
 func TestNothingIsBoughtTwiceAtNameCom(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -180,7 +180,7 @@ func buyAmidMisdeeds(t *testing.T, r *rand.Rand) {
 	shop.Lag = time.Duration(r.IntN(2)) * time.Minute
 	shop.Pause = 40 * time.Second // longer than an order may take
 	shop.RetryAfter = time.Duration(r.IntN(8)) * time.Second
-	misdeeds, whims := 5, rand.New(rand.NewPCG(r.Uint64(), 5)) // its own, since it is called while r is in use
+	misdeeds, whims := 5, rand.New(rand.NewPCG(r.Uint64(), 5)) // a separate source, since it is used while r is in use
 	shop.Meddle = func(call, _ string) (fate namecomtest.Fate) {
 		shop.Set(func() {
 			if grave := call == "create" || call == "charged"; misdeeds > 0 && (grave || whims.IntN(4) == 0) {
@@ -198,13 +198,13 @@ func buyAmidMisdeeds(t *testing.T, r *rand.Rand) {
 		}
 		return n
 	})
-	time.Sleep(time.Hour) // what was late has ended
+	time.Sleep(time.Hour) // late orders have ended
 	if job.Status != "completed" || shop.Purchases("once.com") != 1 || shop.Spent() != 10_99 {
 		t.Errorf("bought %d times for %d cents, forgetful %v, lag %s; job %+v %+v", shop.Purchases("once.com"), shop.Spent(), shop.ForgetsKeys, shop.Lag, job, job.Error)
 	}
 }
 
-// makeReady gives a domain keys, since making real ones takes long; nobody signs with them.
+// makeReady gives a domain fake keys, since real ones take long to generate; nothing is signed.
 func makeReady(t *testing.T, s *service.Service, id string) {
 	t.Helper()
 	err := s.Core.Store.Update(func(tx *store.Tx) error {
@@ -233,7 +233,7 @@ func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 			return getJob(t, s, who, job.JobID)
 		}
 		shop.Set(func() {
-			shop.Meddle = func(call string) error { // the order was taken, and then nothing is heard any more
+			shop.Meddle = func(call string) error { // the order was accepted, and then nothing answers any more
 				if call == "charged" {
 					shop.Set(func() { shop.Meddle = func(string) error { return errUnreachable } })
 					return errUnreachable
@@ -259,8 +259,8 @@ func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 	})
 }
 
-// A proxy on the way that repeats an order has the first one paid for and the second one refused.
-// What was paid for is ours.
+// A proxy repeats an order: the first one is paid for, and the second one is refused. The domain is
+// ours.
 func TestRepeatedOrderIsOurs(t *testing.T) {
 	for _, unseen := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

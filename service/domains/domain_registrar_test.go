@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// nameCom is a registrar of its own, without a network.
+// nameCom is a separate fake registrar without a network.
 func nameCom(t *testing.T) (*namecomtest.Fake, registrar.Registrar) {
 	t.Helper()
 	f := namecomtest.New()
@@ -71,7 +71,7 @@ func TestGlueComesBeforeDelegation(t *testing.T) {
 	})
 }
 
-// unable hides what only some registrars can do.
+// unable hides the optional methods of a registrar.
 type unable struct{ registrar.Registrar }
 
 type fixedShop struct{ unable }
@@ -122,7 +122,7 @@ func sold(t *testing.T, s *service.Service, name, shop string) {
 	}
 }
 
-// Glue that a registrar cannot be told is told to people.
+// If the registrar cannot set glue, the job says so.
 func TestGlueByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, shop := nameCom(t)
@@ -136,8 +136,8 @@ func TestGlueByHand(t *testing.T) {
 	})
 }
 
-// auto_renew is the registrar's before it is the record's, and nothing changes where the registrar
-// does not change it.
+// auto_renew changes at the registrar before it changes in the record. If the registrar does not
+// change it, nothing changes.
 func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
@@ -181,8 +181,8 @@ func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 	})
 }
 
-// A purchase at a registrar that cannot be reached has not been made, says so, and is in nobody's
-// way.
+// If the registrar cannot be reached, the domain is not bought, the job says so, and the purchase
+// blocks nobody.
 func TestPurchaseAtADeadRegistrarGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
@@ -206,8 +206,8 @@ func TestPurchaseAtADeadRegistrarGivesWay(t *testing.T) {
 	})
 }
 
-// The other way around: an order went out, the domain is deleted while it is looked for, and set up
-// again it is ours.
+// The reverse case: an order was sent and the domain is deleted while the order is looked up. Set
+// up again, the domain is ours.
 func TestDeletionForgetsNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
@@ -234,7 +234,7 @@ func TestDeletionForgetsNoOrder(t *testing.T) {
 	})
 }
 
-// An order that was turned away at the door leaves no doubt.
+// An order that the registrar refuses at once leaves no doubt.
 func TestOrderTurnedAwayIsNoDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shop := nameCom(t)
@@ -265,8 +265,8 @@ func TestOrderTurnedAwayIsNoDoubt(t *testing.T) {
 	})
 }
 
-// As long as a lost order may show, it is neither given up nor called refused, whatever the
-// registrar says of the name. Afterwards there is a way on.
+// As long as a lost order may still become visible, the purchase is neither ended nor refused,
+// whatever the registrar says about the name. Afterwards it can be ordered again.
 func TestALostOrderIsNotRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := servicetest.NewShop()

@@ -16,8 +16,7 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// newRegistries makes a sandbox that asks a fake of the world's registries, and a World for the
-// rest.
+// newRegistries makes a sandbox with fake RDAP registries, and a World for everything else.
 func newRegistries(t *testing.T, shop registrar.Registrar, endings ...string) (*servicetest.Sandbox, *rdaptest.Fake, *servicetest.World, core.Actor) {
 	t.Helper()
 	f, w := rdaptest.Start(t, endings...), &servicetest.World{}
@@ -36,7 +35,7 @@ func newRegistries(t *testing.T, shop registrar.Registrar, endings ...string) (*
 	return b, f, w, who
 }
 
-// said is a result in short: the name, whether it is free, who said so.
+// said is a short form of a result: the name, whether it is available, and the source.
 func said(r domains.SearchResult) string {
 	available := "unknown"
 	if r.Available != nil {

@@ -36,8 +36,8 @@ func getJob(t testing.TB, s *service.Service, who core.Actor, id string) *core.J
 	return j
 }
 
-// A domain that is delegated elsewhere is looked at less and less often, and after three days no
-// more.
+// The delegation of a domain that is delegated elsewhere is checked less and less often, and after
+// three days not any more.
 func TestSetupWaitsForItsDelegation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
@@ -82,7 +82,7 @@ func TestSetupWaitsForItsDelegation(t *testing.T) {
 	})
 }
 
-// Whoever asks check-ns does not wait for the next look, and the setup goes on where it was.
+// check-ns does not wait for the next scheduled check; the setup then continues where it was.
 func TestCheckNameserversWakesASetup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
@@ -102,7 +102,7 @@ func TestCheckNameserversWakesASetup(t *testing.T) {
 	})
 }
 
-// A setup that waits is in nobody's way.
+// A setup that waits blocks nothing.
 func TestWaitingSetupGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, world, who := newWorld(t)
@@ -138,7 +138,7 @@ func TestWaitingSetupGivesWay(t *testing.T) {
 	})
 }
 
-// Mailboxes that the limits have no room for any more do not hold the domain up.
+// Mailboxes above the account's limits do not hold up the domain.
 func TestSetupGoesOnWithoutRoomForMailboxes(t *testing.T) {
 	s, who, run := openWorld(t, t.TempDir(), func(c *core.Config) { c.Limits.MailboxesPerDomain = 2 })
 	job := setUp(t, s, who, domains.SetupDomainIn{Domain: "full.test", Users: []domains.SetupUser{{Username: "a"}, {Username: "b"}}})
@@ -155,8 +155,8 @@ func TestSetupGoesOnWithoutRoomForMailboxes(t *testing.T) {
 	}
 }
 
-// openWorld opens a service whose look-ups are answered by what it serves, and makes its account if
-// it has none. run starts its queue.
+// openWorld opens a service whose lookups are answered by its own zones. It makes an account if
+// there is none. run starts its queue.
 func openWorld(t *testing.T, dir string, change func(*core.Config)) (s *service.Service, who core.Actor, run func()) {
 	t.Helper()
 	world := &servicetest.World{}

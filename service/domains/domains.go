@@ -56,13 +56,14 @@ type Domain struct {
 	Relay           *string              `json:"relay" words:"ours"` // The name of the relay for this mail; null for the default route.
 	ListUnsubscribe bool                 `json:"list_unsubscribe"`   // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
 	EmailUsersCount int                  `json:"email_users_count"`
-	// Why and since when it cannot send; null if it can. PATCH with null resumes sending.
+	// Why and since when the domain cannot send; null if it can. PATCH with null resumes sending.
 	SendingPaused *core.SendingPause `json:"sending_paused" rare:"true"`
-	// `required`: what the domain sends goes only to hosts with a valid certificate, and waits
-	// otherwise.
+	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail to
+	// other hosts stays in the queue.
 	TLSPolicy string `json:"tls_policy" enum:"opportunistic|required"`
-	// Hosts that send mail of the domain beside this server, with the selector of the DKIM key by
-	// which each signs. Mail from there that proves both counts as the account's own words.
+	// Other servers that send mail of the domain, with the selector of the DKIM key by which each
+	// signs. Mail that comes from one of them and has a valid signature by its key counts as sent
+	// by the account itself.
 	SendsElsewhere []SendingPlace `json:"sends_elsewhere"`
 	Tags           []string       `json:"tags" words:"ours"`
 	Notes          *string        `json:"notes" words:"ours"`
@@ -72,15 +73,15 @@ type Domain struct {
 	CompletedAt    core.Time      `json:"completed_at"`
 }
 
-// A SendingPlace is a host or network that sends mail of a domain beside this server, and the
+// A SendingPlace is a host or network, other than this server, that sends mail of a domain, and the
 // selector of the DKIM key by which it signs.
 type SendingPlace struct {
-	Host     *string `json:"host" words:"ours" example:"out.example.net"` // A host name, whose A and AAAA records count; null where there is a network.
-	Network  *string `json:"network" words:"ours"`                        // A network; null where there is a host.
+	Host     *string `json:"host" words:"ours" example:"out.example.net"` // A host name; its A and AAAA records are the addresses. Null if network is set.
+	Network  *string `json:"network" words:"ours"`                        // A network; null if host is set.
 	Selector string  `json:"selector" words:"ours" example:"s1"`          // The selector of the DKIM key that it signs with.
 }
 
-// domainOut shows a domain as it is in tx.
+// domainOut returns a domain in the form of the API.
 func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	out := Domain{
 		SendingPaused: core.PauseOut(d.SendingPaused), TLSPolicy: cmp.Or(d.TLSPolicy, "opportunistic"),
@@ -105,7 +106,8 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	return out, nil
 }
 
-// nameserversOf are those that a domain must be delegated to; none where that is nobody's business.
+// nameserversOf returns the nameservers that a domain with this DNS provider must be delegated to.
+// The list is empty for any provider but builtin.
 func (s *Service) nameserversOf(provider string) []string {
 	if provider != dnsprov.Builtin {
 		return []string{}
@@ -113,7 +115,7 @@ func (s *Service) nameserversOf(provider string) []string {
 	return append([]string{}, s.Config.Nameservers...)
 }
 
-// sendingMode is the domain's own, else what the installation does.
+// sendingMode returns the domain's own sending mode, or else the installation's.
 func (s *Service) sendingMode(d *store.Domain) string {
 	switch {
 	case d.SendingMode != "":
@@ -137,7 +139,8 @@ type ListDomainsIn struct {
 	DNSProvider string `query:"dns_provider" enum:"builtin|cloudflare|manual|external|"`
 }
 
-// ListDomains lists the account's domains, newest first. q is looked for in both forms of the name.
+// ListDomains lists the account's domains, newest first. q matches the ASCII and the Unicode form
+// of the name.
 func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsIn) (*page.Page[Domain], error) {
 	q := strings.ToLower(in.Q)
 	texts, name := page.HasTexts(in.Status, in.Tag, in.DNSProvider), page.HasTexts(q)
@@ -155,12 +158,12 @@ func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsI
 	return l.Page(s.Core, who, in.Query)
 }
 
-// DomainIn names one domain.
+// DomainIn is a request that names one domain.
 type DomainIn struct {
 	DomainID string `path:"domain_id"`
 }
 
-// GetDomain shows one domain.
+// GetDomain returns one domain.
 func (s *Service) GetDomain(_ context.Context, who core.Actor, in DomainIn) (*Domain, error) {
 	var out Domain
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -177,8 +180,7 @@ func (s *Service) GetDomain(_ context.Context, who core.Actor, in DomainIn) (*Do
 	return &out, nil
 }
 
-// UpdateDomainIn is the body of update_domain. Null takes the catch-all, the relay or the notes
-// away.
+// UpdateDomainIn is the body of update_domain. Null removes the catch-all, the relay or the notes.
 type UpdateDomainIn struct {
 	DomainID    string           `path:"domain_id"`
 	Tags        *[]string        `json:"tags" max:"50"`
@@ -189,18 +191,19 @@ type UpdateDomainIn struct {
 	CatchAll    core.Opt[string] `json:"catch_all" example:"info@example.com"` // Gets mail that matches no mailbox.
 	Notes       core.Opt[string] `json:"notes" max:"5000"`
 
-	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Only null, which resumes sending.
-	// `required`: what the domain sends goes only to hosts with a valid certificate, and waits
-	// otherwise.
+	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Accepts only null, which resumes sending.
+	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail to
+	// other hosts stays in the queue.
 	TLSPolicy *string `json:"tls_policy" enum:"opportunistic|required"`
 
-	// Hosts that send mail of the domain beside this server, with the selector of the DKIM key by
-	// which each signs. Mail from there that proves both counts as the account's own words.
+	// Other servers that send mail of the domain, with the selector of the DKIM key by which each
+	// signs. Mail that comes from one of them and has a valid signature by its key counts as sent
+	// by the account itself.
 	SendsElsewhere *[]SendingPlaceIn `json:"sends_elsewhere" max:"20"`
 	places         []store.SendingPlace
 }
 
-// check checks the fields on their own, and brings them into the form in which they are kept.
+// check validates the fields without the store, and normalizes tags, places and the catch-all.
 func (in *UpdateDomainIn) check(c core.Config) (err error) {
 	if in.SendingPaused.Set && !in.SendingPaused.Null {
 		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
@@ -226,7 +229,7 @@ func (in *UpdateDomainIn) check(c core.Config) (err error) {
 	return err
 }
 
-// cleanTags trims tags and leaves out what is given twice.
+// cleanTags trims tags and drops duplicates.
 func cleanTags(tags []string) ([]string, error) {
 	out := []string{}
 	for _, t := range tags {
@@ -244,8 +247,8 @@ func cleanTags(tags []string) ([]string, error) {
 	return out, nil
 }
 
-// UpdateDomain changes what about a domain is the owner's choice. Only auto_renew of a domain that
-// was bought here is somebody else's business, and its registrar is told first.
+// UpdateDomain changes the settings of a domain that its owner chooses. auto_renew of a domain that
+// was bought here is changed at the registrar first.
 func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDomainIn) (*Domain, error) {
 	if err := in.check(s.Config); err != nil {
 		return nil, err
@@ -254,7 +257,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 		return nil, err
 	}
 	if in.AutoRenew != nil {
-		if err := s.tellRenewal(ctx, who, in); err != nil {
+		if err := s.setAutoRenew(ctx, who, in); err != nil {
 			return nil, err
 		}
 	}
@@ -330,8 +333,8 @@ func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// checkCatchAll refuses an address of the domain itself that is no mailbox: mail to it would come
-// back for ever. An address elsewhere is forwarded to, as any other.
+// checkCatchAll refuses a catch-all address in the domain itself that is not a mailbox: mail to it
+// would loop for ever. A catch-all at another domain is allowed; mail is forwarded to it.
 func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	if _, at, _ := msg.SplitEmail(d.CatchAll); d.CatchAll == "" || at != d.Name {
 		return nil
@@ -343,7 +346,7 @@ func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// checkIdle refuses while a job works on the domain.
+// checkIdle returns domain_busy while a job works on the domain.
 func checkIdle(tx *store.Tx, d *store.Domain) error {
 	if d.JobID == "" {
 		return nil
@@ -358,8 +361,8 @@ func checkIdle(tx *store.Tx, d *store.Domain) error {
 	return core.DomainBusy(d, "is being worked on")
 }
 
-// makeIdle ends the job that waits for a domain's delegation, and a setup that waits for its next
-// try, so that something else can begin. While a job is at work it refuses.
+// makeIdle cancels a queued job that waits for the domain's delegation, or a setup that waits for
+// its next attempt, so that another job can start. While a job is running it returns domain_busy.
 func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	busy := checkIdle(tx, d)
 	if busy == nil {
@@ -375,8 +378,8 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	return s.Queue.Cancel(tx, j.ID)
 }
 
-// DomainEvent is the data of domain.created and domain.ready; the time that is not told of is
-// absent.
+// DomainEvent is the data of domain.created and domain.ready. The first has only created_at, the
+// second only ready_at.
 type DomainEvent struct {
 	DomainID    string     `json:"domain_id" words:"ours"`
 	Domain      string     `json:"domain" words:"ours"`
@@ -392,8 +395,8 @@ func eventOf(d *store.Domain) DomainEvent {
 	return DomainEvent{DomainID: d.ID, Domain: d.Name, Status: d.Status, DNSProvider: d.DNSProvider, Source: d.Source, JobID: core.OrNull(d.JobID)}
 }
 
-// tellCreated emits domain.created when provisioning begins for the first time.
-func (s *Service) tellCreated(tx *store.Tx, d *store.Domain) error {
+// emitCreated emits domain.created when provisioning begins for the first time.
+func (s *Service) emitCreated(tx *store.Tx, d *store.Domain) error {
 	if d.CreatedTold {
 		return nil
 	}
@@ -404,17 +407,17 @@ func (s *Service) tellCreated(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// tellReady emits domain.ready.
-func (s *Service) tellReady(tx *store.Tx, d *store.Domain) error {
+// emitReady emits domain.ready.
+func (s *Service) emitReady(tx *store.Tx, d *store.Domain) error {
 	data := eventOf(d)
 	data.ReadyAt = &core.Time{Time: d.CompletedAt}
 	_, err := s.events.Emit(tx, d.AccountID, events.EventDomainReady, data)
 	return err
 }
 
-// Steps of a deletion, in order. Each can be done again.
+// Steps of a deletion, in order. Each can be repeated.
 const (
-	stepMailboxes     = "mailboxes" // with their mail
+	stepMailboxes     = "mailboxes" // including their mail
 	stepDropZone      = "zone"
 	stepCustomRecords = "custom_records"
 	stepDomain        = "domain"
@@ -422,19 +425,19 @@ const (
 
 const (
 	kindDelete  = "domain_delete"
-	markAtATime = 50 // mailboxes taken out of use in one transaction
+	markAtATime = 50 // mailboxes marked as deleted in one transaction
 )
 
 func (s *Service) domainDeleteKind() jobs.Kind {
 	return jobs.Kind{Name: kindDelete, Work: s.eraseDomain, Timeout: time.Hour, Lanes: 2, Visible: true}
 }
 
-// DeleteDomain takes a domain out of use at once; a job deletes its mailboxes with their mail, its
-// records and then the domain. A second request answers the same job.
+// DeleteDomain marks a domain as deleted at once; a job then deletes its mailboxes with their mail,
+// its records and the domain. A second request returns the same job.
 func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn) (*core.JobResponse, error) {
 	var out core.JobResponse
 	mailboxes := 0
-	err := s.Store.View(func(tx *store.Tx) error { // there may be more than a transaction may walk over
+	err := s.Store.View(func(tx *store.Tx) error { // outside of the update: a transaction must not walk over so many rows
 		d, err := core.DomainOf(tx, who, in.DomainID)
 		if err == nil {
 			mailboxes = store.MailboxesByDomain.Count(tx, d.ID, 0)
@@ -465,7 +468,7 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 			return err
 		}
 		out = core.JobOut(j)
-		tx.MayUseReserve() // what frees room is the job's
+		tx.MayUseReserve() // the job that follows frees space
 		d.Status, d.StatusDetail, d.JobID = store.DomainDeleting, "", j.ID
 		if err := errors.Join(s.putDomain(tx, d), core.Audit(tx, who, core.DomainTarget(d))); err != nil || d.Claim != store.ClaimOpen {
 			return err
@@ -478,14 +481,14 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 	return &out, nil
 }
 
-// MayFinish reports whether a job of an account that is being deleted is to go on to its end: it
-// deletes a domain or follows that, or it may be buying one at this moment.
+// MayFinish reports whether a job of an account that is being deleted must still run to its end: it
+// deletes a domain, or updates the zones after that, or it is running and may be buying a domain.
 func (s *Service) MayFinish(j *store.Job) bool {
 	return j.Kind == kindDelete || j.Kind == kindClaims || (j.Kind == KindSetup || j.Kind == kindProvision) && j.State == store.JobRunning
 }
 
-// DeleteDomains has all domains of an account deleted, and says how many are still there. One that
-// is busy is for the next call.
+// DeleteDomains starts the deletion of all domains of an account, and returns how many still exist.
+// A busy domain is left for the next call.
 func (s *Service) DeleteDomains(ctx context.Context, who core.Actor) (left int, err error) {
 	var ids []string
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -517,11 +520,12 @@ func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailb
 	})
 }
 
-// deleteSteps is a deletion, in order. The last step is the transaction that ends the job.
+// deleteSteps lists the steps of a deletion, in order. The last one has no work of its own: the
+// transaction that ends the job deletes the domain.
 func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job) []step {
 	return []step{
 		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
-		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseAtEdge(ctx, d, j) }},
+		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseAtCloudflare(ctx, d, j) }},
 		{stepDropZone, d.DNSProvider != store.DomainProviderCloudflare, func() error { return s.dropZone(d) }},
 		{stepCustomRecords, true, func() error {
 			return errors.Join(s.zones.EraseCustomRecords(ctx, d.ID), s.reports.EraseReports(ctx, d.ID))
@@ -530,7 +534,8 @@ func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job
 	}
 }
 
-// eraseDomain is the work of domain_delete. Begun again after a crash it goes on where it was.
+// eraseDomain is the work of domain_delete. After a crash it repeats the steps, which skip what is
+// deleted already.
 func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
@@ -552,7 +557,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		switch err := step.do(); {
 		case err == nil:
 			jobs.Step(ctx, step.name, "completed", "")
-		case errors.As(err, new(errPartly)):
+		case errors.As(err, new(errPartial)):
 			jobs.Step(ctx, step.name, "error", stepText(err))
 		default:
 			jobs.Step(ctx, step.name, "error", stepText(err))
@@ -573,9 +578,8 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}, nil
 }
 
-// eraseMailboxesOf takes back what the domain has waiting to be sent, frees its aliases and groups,
-// and deletes its mailboxes one after the other. Nobody makes new ones on a domain that is being
-// deleted.
+// eraseMailboxesOf cancels the domain's queued mail, deletes its aliases and groups, and deletes
+// its mailboxes one by one. No mailbox can be created on a domain that is being deleted.
 func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *store.Job) error {
 	if err := s.mail.CancelMailOf(ctx, d); err != nil {
 		return err
@@ -585,7 +589,7 @@ func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *stor
 	}
 	for more := true; more; {
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
-			more, err = s.mailboxes.EraseAddresses(tx, d.ID, markAtATime/10) // a group has many members
+			more, err = s.mailboxes.EraseAddresses(tx, d.ID, markAtATime/10) // few at a time, since a group has many members
 			return err
 		})
 		if err != nil {
@@ -610,8 +614,8 @@ func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *stor
 	}
 }
 
-// markMailboxesOf takes every mailbox of a domain out of use, before the mail of the first one is
-// deleted.
+// markMailboxesOf marks every mailbox of a domain as deleted, before the mail of the first one is
+// erased.
 func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) error {
 	after := ""
 	for n := markAtATime; n == markAtATime; {
@@ -649,22 +653,23 @@ func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) e
 	return nil
 }
 
-// putDomain writes a domain whose records are as they were.
+// putDomain writes a domain whose DNS records have not changed.
 func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 	d.UpdatedAt = tx.Now()
 	return store.Domains.Put(tx, d)
 }
 
-// dropZone serves the zone of a domain that is being deleted no more.
+// dropZone stops serving the zone of a domain that is being deleted.
 func (s *Service) dropZone(d *store.Domain) error {
 	return s.Store.Update(func(tx *store.Tx) error { return s.claimsChanged(tx, d) })
 }
 
-// eraseAtEdge deletes what we made at the edge provider; what cannot be deleted is an errPartly.
-func (s *Service) eraseAtEdge(ctx context.Context, d *store.Domain, j *store.Job) error {
+// eraseAtCloudflare deletes our records at Cloudflare. It returns an errPartial for records that
+// could not be deleted.
+func (s *Service) eraseAtCloudflare(ctx context.Context, d *store.Domain, j *store.Job) error {
 	remains, err := s.zones.EraseEdgeRecords(ctx, d, j.Attempt)
 	if err == nil && remains != "" {
-		err = errPartly{remains}
+		err = errPartial{remains}
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/zones"
 )
 
-// live has edge.test complete.
+// live makes edge.test complete.
 func (w *edgeWorld) live() (id string) {
 	w.t.Helper()
 	id = w.add()
@@ -23,8 +23,8 @@ func (w *edgeWorld) live() (id string) {
 	return id
 }
 
-// A record that cannot be beside a stranger's says so; its neighbours are made, and what is there
-// already is adopted.
+// A record that conflicts with somebody else's is refused with a reason. The other records are
+// made, and existing equal ones are adopted.
 func TestCustomRecordsAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -78,8 +78,8 @@ func TestCustomRecordsAtTheEdge(t *testing.T) {
 	})
 }
 
-// While the provider does not answer, a change waits without holding the request up for long; then
-// it is made.
+// While the provider does not answer, a change does not delay the request for long; it is made
+// later.
 func TestEdgeRecordsWaitForTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -137,7 +137,7 @@ func TestEdgeRecordsOfADomainInProgress(t *testing.T) {
 				if call == "records" {
 					reads++
 				}
-				if reads == 2 && call == moment { // the first is connect's
+				if reads == 2 && call == moment { // the first read is of connect
 					close(reached)
 					<-goOn
 					reads++
@@ -204,8 +204,7 @@ func TestRedirectAtTheEdge(t *testing.T) {
 	})
 }
 
-// A token that is dead, or a zone that is gone, does not keep a domain from going; the job says
-// what remains.
+// An invalid token, or a deleted zone, does not prevent a deletion; the job says what remains.
 func TestDeleteWithADeadToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -232,7 +231,7 @@ func TestDeleteWithADeadToken(t *testing.T) {
 	})
 }
 
-// A sync that is at work while its domain is deleted leaves nothing behind.
+// A sync that runs while its domain is deleted leaves nothing behind.
 func TestDeletionWaitsForASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -249,7 +248,7 @@ func TestDeletionWaitsForASync(t *testing.T) {
 				return nil
 			}
 		})
-		w.create(id, "own", "TXT", "x") // which waits in vain
+		w.create(id, "own", "TXT", "x") // waits until its timeout
 		<-reached
 		w.create(id, "more", "TXT", "y")
 		job, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})

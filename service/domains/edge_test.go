@@ -49,7 +49,7 @@ func (w *edgeWorld) connect(token string, names ...string) *domains.Connected {
 	return out
 }
 
-// add connects edge.test and gives its id.
+// add connects edge.test and returns its id.
 func (w *edgeWorld) add() string {
 	w.t.Helper()
 	out := w.connect(servicetest.EdgeToken, "edge.test")
@@ -59,7 +59,7 @@ func (w *edgeWorld) add() string {
 	return *out.Domains[0].DomainID
 }
 
-// settle lets every job run that is tried again within a day.
+// settle runs every job that is due within a day.
 func (w *edgeWorld) settle() {
 	time.Sleep(24 * time.Hour)
 	synctest.Wait()
@@ -67,7 +67,7 @@ func (w *edgeWorld) settle() {
 
 func (w *edgeWorld) domain(id string) *domains.Domain { return getDomain(w.t, w.Service, w.who, id) }
 
-// record gives one custom record as it is listed.
+// record returns one custom record as it is listed.
 func (w *edgeWorld) record(domain, id string) zones.CustomDNSRecord {
 	w.t.Helper()
 	out, err := w.Zones.ListCustomDNSRecords(w.t.Context(), w.who, zones.ListCustomDNSRecordsIn{DomainID: domain})
@@ -90,7 +90,7 @@ func (w *edgeWorld) create(domain, name, typ, value string) zones.CustomDNSRecor
 	return out.Record
 }
 
-// brief cuts the values of keys.
+// brief shortens the values of keys.
 func brief(lines []string) []string {
 	var out []string
 	for _, l := range lines {
@@ -102,7 +102,7 @@ func brief(lines []string) []string {
 	return out
 }
 
-// managed are the records that edge.test needs.
+// managed returns the records that edge.test needs.
 var managed = []string{
 	"MX edge.test 10 mail.example.test",
 	"TXT _dmarc.edge.test v=DMARC1; p=reject",
@@ -111,8 +111,8 @@ var managed = []string{
 	"TXT ms1e._domainkey.edge.test v=DKIM1; k=ed25519",
 }
 
-// wantOurs compares what we have made in the zone edge.test with the managed records, some more,
-// and without some.
+// wantOurs compares the records that we made in the zone edge.test with the managed records, plus
+// some and minus others.
 func (w *edgeWorld) wantOurs(more []string, without ...string) {
 	w.t.Helper()
 	want := []string{}
@@ -198,9 +198,9 @@ func TestConnectAtTheEdgeIsBounded(t *testing.T) {
 	})
 }
 
-// Whichever call to the provider fails or kills, before or after it has done its work, the domain
-// becomes complete with each record once; and deleted again it leaves nothing of ours, and all of
-// others'.
+// Whichever call to the provider fails or crashes, before or after it has taken effect, the domain
+// becomes complete with each record once. Deleted again, it leaves no record of ours and all
+// records of others.
 func TestEdgeSurvivesAFaultAtEveryCall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it does one thing after the other, many times")
@@ -214,8 +214,8 @@ func TestEdgeSurvivesAFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-// edgeWithFault has a domain live at the edge provider while its n-th call fails, and says which
-// that was.
+// edgeWithFault sets up a domain at the edge provider while the n-th call fails, and returns which
+// call that was.
 func edgeWithFault(t *testing.T, n int) (hit string) {
 	w := newEdgeWorld(t)
 	w.edge.Add("edge.test", "A", "edge.test", "192.0.2.1")
@@ -257,7 +257,7 @@ func edgeWithFault(t *testing.T, n int) (hit string) {
 	return hit
 }
 
-// wantNoted compares the IDs that are noted with what is there.
+// wantNoted compares the recorded IDs with the existing records.
 func (w *edgeWorld) wantNoted(id string) {
 	w.t.Helper()
 	err := w.Core.Store.View(func(tx *store.Tx) error {
@@ -272,7 +272,7 @@ func (w *edgeWorld) wantNoted(id string) {
 	}
 }
 
-// An API that forgets marks does not make us forget what is ours.
+// An API that drops the comments of records does not make us forget which records are ours.
 func TestEdgeRecordsAreKnownByTheirIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -295,8 +295,8 @@ func TestEdgeRecordsAreKnownByTheirIDs(t *testing.T) {
 	})
 }
 
-// Records of others in the place of ours end the job, with all of them named and nothing changed;
-// setup goes on once they are gone.
+// Other records in the place of ours end the job. It names all of them and changes nothing; setup
+// continues once they are gone.
 func TestEdgeConflictNamesEveryRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -335,7 +335,7 @@ func TestEdgeConflictNamesEveryRecord(t *testing.T) {
 	})
 }
 
-// A provider that wants to be left alone is asked again when it says.
+// A provider that limits the rate is asked again at the time that it gives.
 func TestEdgeWaitsAsItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -406,8 +406,7 @@ func TestEdgeTokenIsReplaced(t *testing.T) {
 	})
 }
 
-// What disappears or is changed at the provider is brought back by setup, which keeps the policy
-// that was chosen.
+// Setup restores records that were deleted or changed at the provider. It keeps the chosen policy.
 func TestSetupRepairsAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
@@ -439,7 +438,7 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 // provider has not failed.
 func TestNewEdgeDomainHasNotFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newEdgeWorld(t) // in whose DNS nothing is ever seen
+		w := newEdgeWorld(t) // none of its records is ever visible in the DNS
 		id := w.add()
 		time.Sleep(50 * time.Minute)
 		synctest.Wait()

@@ -10,21 +10,21 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The widest networks that a place may be: more is not one sender's.
+// The widest networks that a sending place may be. A wider one has more than one sender.
 const (
 	widestIPv4 = 24
 	widestIPv6 = 48
 	maxPlaces  = 20
 )
 
-// A SendingPlaceIn is a SendingPlace as it is given: either of host and network.
+// A SendingPlaceIn is a SendingPlace of a request. It has either host or network.
 type SendingPlaceIn struct {
-	Host     string `json:"host" max:"253" example:"out.example.net"`        // A host name, whose A and AAAA records count; either it or network.
-	Network  string `json:"network" max:"64"`                                // A network, at least /24 of IPv4 or /48 of IPv6; either it or host.
+	Host     string `json:"host" max:"253" example:"out.example.net"`        // A host name; its A and AAAA records are the addresses. Give either host or network.
+	Network  string `json:"network" max:"64"`                                // A network, at least /24 of IPv4 or /48 of IPv6. Give either network or host.
 	Selector string `json:"selector" max:"253" required:"true" example:"s1"` // The selector of the DKIM key that it signs with.
 }
 
-// readPlaces checks places on their own, and brings them into the form in which they are kept.
+// readPlaces validates sending places without the store, and normalizes them.
 func readPlaces(list []SendingPlaceIn) ([]store.SendingPlace, error) {
 	if len(list) > maxPlaces {
 		return nil, core.Invalid("sends_elsewhere", "too_many_items", "must have at most %d items", maxPlaces)
@@ -70,7 +70,7 @@ func readNetwork(text string) (netip.Prefix, error) {
 	return network.Masked(), nil
 }
 
-// checkPlaces refuses the selectors of our own keys: what we sign was sent here.
+// checkPlaces refuses the selectors of our own keys: mail that we signed was sent from here.
 func checkPlaces(d *store.Domain, places []store.SendingPlace) error {
 	for _, place := range places {
 		if slices.ContainsFunc(d.DKIM, func(k store.DKIMKey) bool { return strings.EqualFold(k.Selector, place.Selector) }) {
@@ -80,7 +80,7 @@ func checkPlaces(d *store.Domain, places []store.SendingPlace) error {
 	return nil
 }
 
-// placesOut shows places.
+// placesOut returns sending places in the form of the API.
 func placesOut(list []store.SendingPlace) []SendingPlace {
 	out := make([]SendingPlace, len(list))
 	for i, p := range list {

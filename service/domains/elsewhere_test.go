@@ -9,7 +9,7 @@ import (
 func TestSendingPlacesAreNarrowAndNotOurs(t *testing.T) {
 	for _, c := range []struct {
 		in   SendingPlaceIn
-		want store.SendingPlace // zero: it is refused
+		want store.SendingPlace // zero: the place is refused
 	}{
 		{SendingPlaceIn{Host: "Out.Example.net.", Selector: "S1"}, store.SendingPlace{Host: "out.example.net", Selector: "s1"}},
 		{SendingPlaceIn{Network: "192.0.2.7/24", Selector: "s1"}, store.SendingPlace{Network: "192.0.2.0/24", Selector: "s1"}},

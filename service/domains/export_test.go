@@ -6,7 +6,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// What tests outside of the package use.
 
 const (
 	ClaimedElsewhere = claimedElsewhere
@@ -30,7 +30,7 @@ func (s *Service) KeepLook(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 
 func (s *Service) LookAt(ctx context.Context, d *store.Domain) *dnsCheck { return s.checkNow(ctx, d) }
 
-// MakeKeys does the step of a set-up that makes the keys of a domain, and gives the domain then.
+// MakeKeys runs the step of a setup that makes the keys of a domain, and returns the domain.
 func (s *Service) MakeKeys(ctx context.Context, d *store.Domain) (*store.Domain, error) {
 	p := &setup{s: s, ctx: ctx, d: d}
 	err := p.keys()

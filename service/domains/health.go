@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	checksAtOnce    = 8 // of looks, by the clock, so that a resolver that is dead does not hold up requests
-	failuresToAlert = 2 // bad checks that make an episode
-	defaultChecks   = time.Hour
-	soon            = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
-	edgeSettles     = time.Hour                      // of a domain whose records are new at the edge provider: resolvers may remember that there were none
+	checksAtOnce      = 8 // scheduled checks, so that a dead resolver does not delay requests
+	failuresToAlert   = 2 // bad checks in a row that are reported
+	defaultChecks     = time.Hour
+	recheckAfter      = 4*time.Minute + 30*time.Second // until the check that follows a first bad one; with jitter it is under five minutes
+	cloudflareSettles = time.Hour                      // how long bad checks of a domain new at Cloudflare are not counted: resolvers may have cached that there were no records
 )
 
-// How far a domain's records have come.
+// Values of a domain's dns_status.
 const (
 	dnsPending     = "pending"
 	dnsPropagating = "propagating"
@@ -36,31 +36,31 @@ const (
 	dnsFailed      = "failed"
 )
 
-// nsIssue is the code of a domain that is not delegated to us any more.
+// nsIssue is the code of a domain that is no longer delegated to us.
 const nsIssue = "nameservers_lost"
 
-// A dnsCheck is what one live check at a domain's DNS found.
+// A dnsCheck is the result of one live check of a domain's DNS.
 type dnsCheck struct {
 	began  time.Time
 	At     time.Time // when it ended
 	checks []store.DNSCheck
 	asksNS bool
-	ns     *dnsprov.Delegation // nil: not asked, or not answered
-	ds     *[]dnsprov.DS       // likewise
-	proof  string              // of the claim, if that was open
+	ns     *dnsprov.Delegation // nil: not looked up, or no answer
+	ds     *[]dnsprov.DS       // nil: not looked up, or no answer
+	proof  string              // what proves an open claim; "": nothing was found
 }
 
-// checkNow looks the managed records of a domain up, and its delegation where that is to us. What
-// could not be looked up is marked dnsprov.LookupFailed.
+// checkNow looks up the managed records of a domain and, if our servers should answer for it, its
+// delegation. A record whose lookup failed is marked dnsprov.LookupFailed.
 func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
-	ctx, cancel := context.WithTimeout(ctx, zones.LookFor)
+	ctx, cancel := context.WithTimeout(ctx, zones.LookupTimeout)
 	defer cancel()
 	l := &dnsCheck{began: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
 	records, err := s.zones.ManagedRecords(d)
 	if err != nil {
-		s.LogOf(ctx).Error("read the records of a domain", "domain", d.Name, "error", err)
+		s.LogOf(ctx).Error("could not compute the records of a domain", "domain", d.Name, "error", err)
 	} else {
-		err = s.zones.Looking(ctx, func() error {
+		err = s.zones.WithLookupSlot(ctx, func() error {
 			s.lookUp(ctx, d, l, records)
 			return nil
 		})
@@ -73,17 +73,17 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	if d.Claim != store.ClaimProven && d.DNSProvider == dnsprov.Builtin {
 		l.proof, err = s.proofOfBuiltin(ctx, d, l.ns != nil && l.ns.Verified)
 		if err != nil {
-			s.LogOf(ctx).Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+			s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
 		}
 	}
 	l.At = s.Now()
 	return l
 }
 
-// lookUp fills a check, all at the same time.
+// lookUp fills in a check. All lookups run at the same time.
 func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, records []dnsprov.Record) {
 	var wg sync.WaitGroup
-	wg.Go(func() { s.lookAtReverse(ctx) })
+	wg.Go(func() { s.checkReverse(ctx) })
 	if l.asksNS {
 		wg.Go(func() {
 			if found, err := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers); err == nil {
@@ -116,7 +116,8 @@ func storedCheck(c dnsprov.Check) store.DNSCheck {
 	return out
 }
 
-// expected is what the owner is to see in the DNS.
+// expected returns the value that the DNS should have: the one that keeps other senders, if there
+// is one.
 func expected(c store.DNSCheck) string {
 	if c.Offer != "" {
 		return c.Offer
@@ -124,12 +125,12 @@ func expected(c store.DNSCheck) string {
 	return c.Expected
 }
 
-// answered reports whether the check found out anything.
+// answered reports whether any lookup of the check was answered.
 func (l *dnsCheck) answered() bool {
 	return l.ns != nil || slices.ContainsFunc(l.checks, func(c store.DNSCheck) bool { return c.Error != dnsprov.LookupFailed })
 }
 
-// healthy tells that all that mail needs is there.
+// healthy reports whether everything that mail needs is in the DNS.
 func (l *dnsCheck) healthy() bool {
 	if l.asksNS && (l.ns == nil || !l.ns.Verified) {
 		return false
@@ -137,8 +138,8 @@ func (l *dnsCheck) healthy() bool {
 	return criticalVerified(l.checks)
 }
 
-// failing tells that something that mail needs is wrong. A lookup that failed says nothing about
-// the record: a check can be neither healthy nor failing.
+// failing reports whether something that mail needs is missing or wrong. A failed lookup says
+// nothing about the record, so that a check can be neither healthy nor failing.
 func (l *dnsCheck) failing() bool {
 	if l.ns != nil && !l.ns.Verified {
 		return true
@@ -152,15 +153,15 @@ func criticalVerified(checks []store.DNSCheck) bool {
 	return !slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Critical && !c.Verified })
 }
 
-// sameRecord reports whether two checks are of one record with one value.
+// sameRecord reports whether two checks are of the same record with the same value.
 func sameRecord(a, b store.DNSCheck) bool {
 	return a.Purpose == b.Purpose && a.Type == b.Type && a.Host == b.Host && a.Expected == b.Expected
 }
 
-// saveCheck brings what is known of a domain up to date. What the check could not find out stays as
-// it was known; a check that found out nothing changes nothing.
+// saveCheck updates the domain's record with the results of a check. Records whose lookup failed
+// keep their last result; a check without any answer changes nothing. The caller writes the domain.
 func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
-	if l.At.Before(d.CheckedAt) { // a newer one was quicker
+	if l.At.Before(d.CheckedAt) { // a newer check was saved first
 		return nil
 	}
 	tx.After(func() {
@@ -206,20 +207,20 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	return s.certs.PlanCertificate(tx, d)
 }
 
-// countFailure counts bad checks a complete domain. The second in a row is reported, once until a
-// good one ends the episode. Two that were made at the same time are one. before is when the check
-// before this one ended.
+// countFailure counts bad checks of a complete domain. It reports the second bad one in a row, once
+// until a healthy check. Checks that ran at the same time count once. before is when the last saved
+// check ended.
 func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, before time.Time) error {
 	name, since := d.Name, d.FailingSince
 	switch {
 	case l.healthy():
-		if d.FailureTold { // people are told that it ends; there is no event that says so
+		if d.FailureTold { // the recovery is shown and logged; there is no event for it
 			d.StatusDetail = fmt.Sprintf("Its DNS has been healthy again since %s; it had failed since %s.", minute(l.At), minute(since))
 			tx.After(func() { s.Log.Info("the DNS of a domain is healthy again", "domain", name, "failing_since", since) })
 		}
 		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
 		return nil
-	case d.DNSProvider == store.DomainProviderCloudflare && l.At.Sub(d.CompletedAt) < edgeSettles:
+	case d.DNSProvider == store.DomainProviderCloudflare && l.At.Sub(d.CompletedAt) < cloudflareSettles:
 		return nil
 	case d.Status != store.DomainComplete || !l.failing() || d.BadChecks > 0 && l.began.Before(before):
 		return nil
@@ -246,19 +247,19 @@ func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, befor
 	return err
 }
 
-// minute is a time as people read it.
+// minute formats a time for texts.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // DNSFailure is the data of domain.dns_failed.
 type DNSFailure struct {
-	DomainID     string         `json:"domain_id" words:"ours"`
-	Domain       string         `json:"domain" words:"ours"`
-	Issues       []failureIssue `json:"issues"`
-	FailingSince core.Time      `json:"failing_since"`
-	CheckedAt    core.Time      `json:"checked_at"`
+	DomainID     string            `json:"domain_id" words:"ours"`
+	Domain       string            `json:"domain" words:"ours"`
+	Issues       []dnsFailureIssue `json:"issues"`
+	FailingSince core.Time         `json:"failing_since"`
+	CheckedAt    core.Time         `json:"checked_at"`
 }
 
-type failureIssue struct {
+type dnsFailureIssue struct {
 	Code     string  `json:"code" words:"ours" example:"missing"`
 	Purpose  string  `json:"purpose" words:"ours"`
 	Type     string  `json:"type" words:"ours" example:"MX"`
@@ -269,13 +270,13 @@ type failureIssue struct {
 	Message string `json:"message" words:"theirs" example:"The MX record of example.com is missing. Enter it at your DNS provider."`
 }
 
-// failuresOf lists what is known to be wrong with a domain's DNS. Records without which mail works
-// as well are not in it, but for DMARC.
-func failuresOf(d *store.Domain) []failureIssue {
-	out := []failureIssue{}
+// failuresOf lists the known problems of a domain's DNS. Of records that mail does not need it
+// lists only DMARC.
+func failuresOf(d *store.Domain) []dnsFailureIssue {
+	out := []dnsFailureIssue{}
 	if d.NSStatus == store.DomainNSLost {
 		actual := strings.Join(d.CurrentNS, ", ")
-		out = append(out, failureIssue{
+		out = append(out, dnsFailureIssue{
 			Code: nsIssue, Purpose: dnsprov.PurposeNS, Type: "NS", Host: "@", Actual: core.OrNull(actual),
 			Message: fmt.Sprintf("%s is no longer delegated to Mailstead. Set Mailstead's nameservers, and only these, at its registrar again.", d.Name),
 		})
@@ -284,7 +285,7 @@ func failuresOf(d *store.Domain) []failureIssue {
 		if c.Verified || !c.Critical && c.Purpose != dnsprov.PurposeDMARC {
 			continue
 		}
-		out = append(out, failureIssue{
+		out = append(out, dnsFailureIssue{
 			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zones.HostIn(c.Host, d.Name), Expected: expected(c), Actual: core.OrNull(c.Actual),
 			Message: checkMessage(c),
 		})
@@ -292,7 +293,7 @@ func failuresOf(d *store.Domain) []failureIssue {
 	return out
 }
 
-// dnsStatusOf says how far a domain has come, by checks of its records.
+// dnsStatusOf returns a domain's dns_status, by the checks of its records.
 func dnsStatusOf(d *store.Domain, checks []store.DNSCheck) string {
 	switch {
 	case dnsReady(d, checks):
@@ -313,7 +314,7 @@ func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
 	return criticalVerified(checks) && len(d.DKIM) > 0 && (d.DNSProvider != dnsprov.Builtin || d.NSStatus == store.DomainNSVerified)
 }
 
-// DNSHealth says how the records of a complete domain have done lately.
+// DNSHealth is the result of the last checks of a complete domain's records.
 type DNSHealth struct {
 	Status       string     `json:"status" enum:"healthy|degraded|failing|unknown"`
 	Issues       []DNSIssue `json:"issues"`
@@ -321,7 +322,7 @@ type DNSHealth struct {
 	FailingSince core.Time  `json:"failing_since"`
 }
 
-// A DNSIssue is one thing that is wrong.
+// A DNSIssue is one problem.
 type DNSIssue struct {
 	Code    string `json:"code" words:"ours" example:"missing"`
 	Purpose string `json:"purpose" words:"ours"`
@@ -359,15 +360,14 @@ const dmarcObsolete = "dmarc_obsolete"
 
 const kindCheck = "dns_check"
 
-// checkKind checks one complete domain again and again: each has a job of its own, which waits
-// for the next time, so that checks are spread as the domains' births are and wait for nobody but
-// each other.
+// checkKind is the scheduled check of a complete domain. Each domain has its own job, which is
+// snoozed until the next check; so the checks are spread over time and delay only each other.
 func (s *Service) checkKind() jobs.Kind {
 	return jobs.Kind{Name: kindCheck, Work: s.checkDomain, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
 }
 
-// planCheck has a domain, whose record the caller writes, looked at after a time, or at one that is
-// sooner and planned already.
+// planCheck schedules a check of a domain after wait, unless an earlier one is scheduled. The
+// caller writes the domain's record.
 func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) error {
 	j, err := s.Queue.Add(tx, jobs.New{Kind: kindCheck, Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
 	if err != nil {
@@ -377,7 +377,7 @@ func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) e
 	return nil
 }
 
-// checkInterval lies between two checks a domain that is well, up to a tenth less or more.
+// checkInterval is the time between two checks of a healthy domain, with a jitter of a tenth.
 func (s *Service) checkInterval() time.Duration {
 	d := s.Config.DNSCheckInterval
 	if d == 0 {
@@ -386,13 +386,14 @@ func (s *Service) checkInterval() time.Duration {
 	return jobs.Jitter(d, s.Rand())
 }
 
-// secondLook is how long after a first bad look the one comes that decides.
-func (s *Service) secondLook() time.Duration {
-	return min(jobs.Jitter(soon, s.Rand()), s.checkInterval())
+// recheckDelay is the time between a first bad check and the check that decides whether the domain
+// is failing.
+func (s *Service) recheckDelay() time.Duration {
+	return min(jobs.Jitter(recheckAfter, s.Rand()), s.checkInterval())
 }
 
-// checkDomain is the work of dns_check. It ends with the domain, and until then waits for the next
-// time.
+// checkDomain is the work of dns_check. The job is snoozed until the next check, and ends when the
+// domain is deleted or no longer complete.
 func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
@@ -410,14 +411,14 @@ func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		return nil, ctx.Err()
 	}
 	wait := s.checkInterval()
-	if l.failing() && d.BadChecks == 0 || !l.failing() && !l.healthy() && d.BadChecks == 1 { // the one that decides is still to come
-		wait = s.secondLook()
+	if l.failing() && d.BadChecks == 0 || !l.failing() && !l.healthy() && d.BadChecks == 1 { // the check that decides is still to come
+		wait = s.recheckDelay()
 	}
 	next := s.Now().Add(wait)
-	return func(tx *store.Tx, _ *store.Job) error { return s.keepCheck(tx, args.DomainID, l, next) }, jobs.Snooze(next)
+	return func(tx *store.Tx, _ *store.Job) error { return s.saveScheduledCheck(tx, args.DomainID, l, next) }, jobs.Snooze(next)
 }
 
-func (s *Service) keepCheck(tx *store.Tx, id string, l *dnsCheck, next time.Time) error {
+func (s *Service) saveScheduledCheck(tx *store.Tx, id string, l *dnsCheck, next time.Time) error {
 	d, err := store.Domains.Get(tx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -432,7 +433,7 @@ func (s *Service) keepCheck(tx *store.Tx, id string, l *dnsCheck, next time.Time
 	return store.Domains.Put(tx, d)
 }
 
-// checkMessage says what to do about a record that is not verified.
+// checkMessage says how to fix a record that is not verified.
 func checkMessage(c store.DNSCheck) string {
 	text := fmt.Sprintf("The %s record at %s is not as expected. Change it to the expected value.", c.Purpose, c.Host)
 	switch {
@@ -458,8 +459,8 @@ func checkMessage(c store.DNSCheck) string {
 	return text
 }
 
-// mxAdvice names the hosts that take a domain's mail before ours, beside it or in its place, or the
-// priority that is wrong.
+// mxAdvice says how to fix an MX: it names the other hosts that receive the domain's mail, or the
+// wrong priority.
 func mxAdvice(c store.DNSCheck) string {
 	_, our, _ := strings.Cut(c.Expected, " ")
 	var before, after []string
@@ -489,7 +490,7 @@ func mxAdvice(c store.DNSCheck) string {
 	return fmt.Sprintf("Mail for %s goes to other servers: %s. Add %s.", c.Host, strings.Join(after, ", "), c.Expected)
 }
 
-// Codes of what is wrong with the names of this host's addresses.
+// Codes of issues with the reverse DNS of this host's addresses.
 const (
 	ptrMissing  = "ptr_missing"
 	ptrMismatch = "ptr_mismatch"
@@ -498,26 +499,26 @@ const (
 const (
 	purposePTR  = "PTR"
 	reverseKept = time.Hour
-	reverseFor  = 5 * time.Second // all lookups together: nobody's records wait longer for them
-	reverseWait = 5 * time.Minute // after one that was not answered
+	reverseFor  = 5 * time.Second // for all lookups together; checks of records do not wait longer
+	reverseWait = 5 * time.Minute // after a lookup that failed
 )
 
-// reverse is what the reverse DNS says of this host's addresses. It is the installation's, the same
+// reverseCache caches the issues with the reverse DNS of this host's addresses. They are the same
 // for every domain.
-type reverse struct {
-	looking sync.Mutex // whoever looks; others go on with what is known
-	mu      sync.Mutex
-	next    time.Time // when to look again
-	issues  []DNSIssue
+type reverseCache struct {
+	checking sync.Mutex // held during the lookups; other checks use the cached issues
+	mu       sync.Mutex
+	next     time.Time // when to look again
+	issues   []DNSIssue
 }
 
-// lookAtReverse looks the names of this host's public addresses up, unless it was done lately.
-func (s *Service) lookAtReverse(ctx context.Context) {
+// checkReverse looks up the reverse DNS of this host's public addresses, if the cache is stale.
+func (s *Service) checkReverse(ctx context.Context) {
 	r := &s.reverse
-	if s.Config.Sandbox || !r.looking.TryLock() {
+	if s.Config.Sandbox || !r.checking.TryLock() {
 		return
 	}
-	defer r.looking.Unlock()
+	defer r.checking.Unlock()
 	r.mu.Lock()
 	fresh := s.Now().Before(r.next)
 	r.mu.Unlock()
@@ -540,14 +541,14 @@ func (s *Service) lookAtReverse(ctx context.Context) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil { // what was known stays
+	if err != nil { // keep the cached issues
 		r.next = s.Now().Add(reverseWait)
 		return
 	}
 	r.next, r.issues = s.Now().Add(reverseKept), issues
 }
 
-// reverseIssue says what is wrong with the names of an address, nil if nothing is.
+// reverseIssue returns the issue with the reverse DNS of an address, or nil.
 func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, error) {
 	if ip.IsPrivate() || !ip.IsGlobalUnicast() {
 		return nil, nil
@@ -564,8 +565,8 @@ func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, e
 		"The reverse DNS of %s is %s, which does not resolve back to it, so many receivers refuse mail from it. %s", ip, strings.Join(names, ", "), ask)}, nil
 }
 
-// reverseIssues are those that concern a domain: its mail goes out from this host, and not through
-// a relay.
+// reverseIssues are the reverse DNS issues of a domain. It has some only if its mail goes out
+// directly from this host, not through a relay.
 func (s *Service) reverseIssues(d *store.Domain) []DNSIssue {
 	if d.DNSProvider == store.DomainProviderExternal || s.sendingMode(d) != core.ViaDirect {
 		return nil

@@ -13,16 +13,17 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// operatorsOfMX names the mail operators whose servers for mail clients have other names than those
-// for incoming mail.
+// operatorsOfMX maps domains of MX hosts to the domain of the same operator's servers for mail
+// clients, where the two differ.
 var operatorsOfMX = map[string]string{"gmail.com": "google.com", "office365.com": "outlook.com"}
 
-// clientHosts are how operators call their servers for mail clients. Other names below theirs may
-// be their customers' machines.
+// clientHosts are the first labels that operators give to their servers for mail clients. Hosts
+// with other labels below an operator's domain may be customers' machines.
 var clientHosts = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "email", "secure", "imappro"}
 
-// ProveByLogin notes that a log-in to a mailbox elsewhere, at the address `at`, has succeeded,
-// which proves the claim of its domain. Of a domain whose mailboxes are anybody's it says nothing.
+// ProveByLogin proves the claim of an external mailbox's domain after a successful login to the
+// mailbox's server, which had the address `at`. It does nothing for a public mail domain, where
+// anybody can get a mailbox, or if the server may not be the domain's.
 func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.Addr) error {
 	d, err := s.DomainByID(mb.DomainID)
 	if err != nil || d.Claim == store.ClaimProven || d.Gone() || d.DNSProvider != store.DomainProviderExternal {
@@ -32,20 +33,20 @@ func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.
 		return nil
 	}
 	_, err = s.SettleProof(d.ID, provenByLogin)
-	if _, lost := core.AsError(err); lost { // which the domain shows; the mailbox is pulled all the same
+	if _, lost := core.AsError(err); lost { // the domain shows this error; the mailbox is pulled anyway
 		return nil
 	}
 	return err
 }
 
-// isServerOf reports whether the server that a mailbox has logged in to, at the address `at`, is
-// one of its domain's, so that the log-in says something about the domain: an account may name any
-// server, its own too, and have that name lead elsewhere a moment later. It is one if the domain's
-// MX or SRV records (RFC 6186) name it, or if the connection led to the address of one that they
-// name; else if it is called as servers for mail clients are, below the registered domain or right
-// below that of the operator whom those records name. Outside of the domain only the mailbox's own
-// address counts. In the sandbox, and at a private address, which the operator must allow, every
-// server is.
+// isServerOf reports whether the server that an external mailbox logged in to, at the address `at`,
+// belongs to the mailbox's domain. Otherwise the login proves nothing: an account may name any
+// server, also its own, and point that name elsewhere a moment later. The server belongs to the
+// domain if the domain's MX or SRV records (RFC 6186) name it or a host with its address; or if it
+// has a usual name for mail clients right below the domain, or right below the operator's domain of
+// those records. A server outside of the domain counts only if the login's username is the
+// mailbox's address. In the sandbox, and at a private address, if the operator allows those, every
+// server counts.
 func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailbox, at netip.Addr) bool {
 	server := mb.External.IMAP
 	if s.Config.Sandbox || s.Config.AllowPrivate && at.IsValid() && !isPublic(at) {
@@ -54,7 +55,7 @@ func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailb
 	name := strings.ToLower(strings.TrimSuffix(server.Host, "."))
 	operator := operatorOf(name)
 	inside := operator == operatorOf(domain)
-	if server.Security == "none" || !inside && !strings.EqualFold(server.Username, mb.Email) { // without TLS whoever is on the way could answer
+	if server.Security == "none" || !inside && !strings.EqualFold(server.Username, mb.Email) { // without TLS an attacker on the path could answer
 		return false
 	}
 	first, rest, _ := strings.Cut(name, ".")
@@ -62,7 +63,7 @@ func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailb
 	if inside && (official || name == operator || name == domain) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, zones.LookFor)
+	ctx, cancel := context.WithTimeout(ctx, zones.LookupTimeout)
 	defer cancel()
 	for _, host := range s.mailHosts(ctx, domain) {
 		if host == name || official && (operatorOf(host) == operator || operatorOf(host) == operatorsOfMX[operator]) {
@@ -75,7 +76,7 @@ func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailb
 	return false
 }
 
-// mailHosts are the hosts that a domain's MX and SRV records name, a bounded number of them.
+// mailHosts returns the hosts that a domain's MX and SRV records name, at most 20.
 func (s *Service) mailHosts(ctx context.Context, domain string) []string {
 	const most = 20
 	var out []string
@@ -98,7 +99,7 @@ func (s *Service) mailHosts(ctx context.Context, domain string) []string {
 	return out[:min(len(out), most)]
 }
 
-// addressesAt are those of a host, which may be an address itself.
+// addressesAt returns the addresses of a host, which may itself be an address.
 func (s *Service) addressesAt(ctx context.Context, host string) []netip.Addr {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip.Unmap()}
@@ -117,7 +118,7 @@ func isPublic(ip netip.Addr) bool {
 	return !ip.IsPrivate() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast()
 }
 
-// operatorOf is the registered domain of a host; an address has none but itself.
+// operatorOf returns the registered domain of a host. For an address it returns the address.
 func operatorOf(host string) string {
 	if net.ParseIP(host) != nil {
 		return host

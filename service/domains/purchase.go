@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	orderFor     = 30 * time.Second // one question to a registrar, the order included
-	orderSettles = 2 * time.Minute  // after a try that was not answered, until there may be another; longer than orderFor
-	orderIsLost  = 24 * time.Hour   // after a try that was not answered: what it bought would show by now
+	orderFor     = 30 * time.Second // for one call to a registrar, also an order
+	orderSettles = 2 * time.Minute  // after an unanswered order, until there may be another one; longer than orderFor
+	orderIsLost  = 24 * time.Hour   // after an unanswered order: a purchase would be visible by now
 	clocksDiffer = 24 * time.Hour   // a registrar may write times of another zone
 	lapsedAfter  = 90 * 24 * time.Hour
 )
 
-// planPurchase checks what concerns the purchase.
+// planPurchase validates the fields for a purchase.
 func (p *setupPlan) planPurchase() error {
 	if !p.who.Can("purchase") {
 		return core.Errorf("insufficient_scope", "This token lacks the \"purchase\" permission that register needs. Use a token that has it.")
@@ -51,9 +51,9 @@ func (p *setupPlan) planPurchase() error {
 	return nil
 }
 
-// intend writes the intent to buy the domain, or finds the one that there is: what was bought, or
-// may have been, is not bought again.
-func (p *setupPlan) intend(tx *store.Tx) (id string, err error) {
+// addPurchase writes the intent to buy the domain and returns its id. If the account has bought it,
+// or may have, addPurchase returns that purchase, so that the domain is not bought twice.
+func (p *setupPlan) addPurchase(tx *store.Tx) (id string, err error) {
 	years := 1
 	if p.in.Years != nil {
 		years = *p.in.Years
@@ -93,8 +93,8 @@ type purchasing struct {
 	pu   *store.Purchase
 }
 
-// register buys the domain once. What it is about to do is written before it is done; after a try
-// whose outcome is not known, the registrar is asked what came of it before there is another.
+// register buys the domain once. It writes what it is about to do before it does it. After an
+// unanswered order it asks the registrar for the result before it orders again.
 func (p *setup) register() error {
 	b := &purchasing{setup: p}
 	err := p.s.Store.View(func(tx *store.Tx) (err error) {
@@ -110,7 +110,7 @@ func (p *setup) register() error {
 	}
 	switch b.pu.State {
 	case store.PurchaseBought:
-		return b.keep(&registrar.Registration{Price: b.pu.Price, ExpiresAt: b.pu.ExpiresAt, AutoRenew: b.pu.AutoRenew})
+		return b.saveBought(&registrar.Registration{Price: b.pu.Price, ExpiresAt: b.pu.ExpiresAt, AutoRenew: b.pu.AutoRenew})
 	case store.PurchaseRefused:
 		return b.refused()
 	case store.PurchaseOrdering:
@@ -119,26 +119,26 @@ func (p *setup) register() error {
 	return b.order()
 }
 
-// ask gives a question to the registrar its time.
+// ask calls the registrar with a timeout.
 func (b *purchasing) ask(question func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(b.ctx, orderFor)
 	defer cancel()
 	return question(ctx)
 }
 
-// lookUp finds out what came of a try whose answer never came.
+// lookUp finds out the result of an order that was not answered.
 func (b *purchasing) lookUp() error {
 	found, err := b.find()
 	switch {
 	case err == nil && b.ours(found):
-		return b.take(found)
+		return b.accept(found)
 	case err == nil:
 		return b.refuse("domain_unavailable", "%s is already in the registrar account, from another order. The operator of this installation can say whose it is.", b.pu.Domain)
 	case !errors.Is(err, registrar.ErrNotFound):
 		return b.unclear(err)
 	}
 	if settled := b.pu.TriedAt.Add(orderSettles); b.s.Now().Before(settled) {
-		return jobs.RetryAt(settled, b.unclear(errors.New("the order is not there yet")))
+		return jobs.RetryAt(settled, b.unclear(errors.New("the registrar does not show the order yet")))
 	}
 	return b.order()
 }
@@ -151,19 +151,19 @@ func (b *purchasing) find() (found *registrar.Registration, err error) {
 	return found, err
 }
 
-// ours reports whether a domain of the registrar account came of this purchase. It was for sale
-// when the order went out, so that where the registrar keeps no key only what is older than the
-// intent is somebody else's.
+// ours reports whether a domain in the registrar account is from this purchase. Some registrars
+// keep no key of the order. There a domain is somebody else's only if it is older than our intent:
+// it was for sale when we ordered it.
 func (b *purchasing) ours(r *registrar.Registration) bool {
 	return r.Key == b.pu.ID || r.Key == "" && r.RegisteredAt.After(b.pu.CreatedAt.Add(-clocksDiffer))
 }
 
-// mayBeOurs reports whether an order went out of which it is still not known what it bought.
+// mayBeOurs reports whether an order was sent and its result may still become known.
 func (b *purchasing) mayBeOurs() bool {
 	return b.pu.State == store.PurchaseOrdering && b.s.Now().Sub(b.pu.TriedAt) < orderIsLost
 }
 
-// unclear is an error after which it is not known whether the domain was bought. It says what to
+// unclear is the error if it is not known whether the domain was bought. Its text says what to
 // check.
 func (b *purchasing) unclear(err error) error {
 	if b.ctx.Err() != nil {
@@ -179,9 +179,9 @@ func (b *purchasing) unclear(err error) error {
 		b.pu.Domain, b.shop.Name(), b.pu.ID, b.pu.TriedAt.UTC().Format(time.RFC3339)).Because(err)
 }
 
-// order asks for the price and buys.
+// order checks the offer and buys the domain.
 func (b *purchasing) order() error {
-	if err := b.guard(); err != nil {
+	if err := b.checkOffer(); err != nil {
 		return err
 	}
 	before, doubtful := *b.pu, b.mayBeOurs()
@@ -191,7 +191,7 @@ func (b *purchasing) order() error {
 	o := registrar.Order{Key: b.pu.ID, Domain: b.pu.Domain, Years: b.pu.Years, MaxPrice: b.pu.MaxPrice, AutoRenew: b.pu.AutoRenew}
 	ours := b.s.Config.Nameservers
 	if b.d.DNSProvider == dnsprov.Builtin && b.args.DNS && len(inside(b.pu.Domain, ours)) == 0 && !registrar.HasFixedNameservers(b.shop) {
-		o.Nameservers = ours // those inside of the domain need it to be there first
+		o.Nameservers = ours // nameservers inside the domain can be set only after the domain exists
 	}
 	var r *registrar.Registration
 	err := b.ask(func(ctx context.Context) (err error) {
@@ -203,13 +203,13 @@ func (b *purchasing) order() error {
 	}, func(known error) bool { return errors.Is(err, known) })
 	switch {
 	case err == nil:
-		return b.take(r)
+		return b.accept(r)
 	case !nothingBought:
 		return b.unclear(err)
 	case errors.Is(err, registrar.ErrTaken):
 		r, lost := b.find()
 		if lost == nil && b.ours(r) {
-			return b.take(r) // by an order of ours that somebody on the way has repeated
+			return b.accept(r) // a proxy has repeated our order, and the first one succeeded
 		}
 		if lost != nil && !errors.Is(lost, registrar.ErrNotFound) {
 			return b.unclear(lost)
@@ -218,22 +218,22 @@ func (b *purchasing) order() error {
 	if !doubtful && !errors.Is(err, registrar.ErrNotNow) {
 		return b.explain(err)
 	}
-	// This order bought nothing, so that what is known is what was known before it.
+	// This order bought nothing, so the state is the one before it.
 	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = before.State, before.TriedAt }); err != nil {
 		return err
 	}
 	return b.unclear(err)
 }
 
-// guard refuses what must not be bought: what is not to be had, or costs more than was agreed to.
-func (b *purchasing) guard() error {
+// checkOffer returns an error if the domain is not available or costs more than was agreed.
+func (b *purchasing) checkOffer() error {
 	var offers []registrar.Offer
 	err := b.ask(func(ctx context.Context) (err error) {
 		offers, err = b.shop.Quote(ctx, []string{b.pu.Domain})
 		return err
 	})
 	if err == nil && len(offers) != 1 {
-		err = errors.New("it did not answer for the name")
+		err = errors.New("the registrar did not answer for the name")
 	}
 	if err != nil {
 		return b.unclear(err)
@@ -241,7 +241,7 @@ func (b *purchasing) guard() error {
 	o := offers[0]
 	switch total := o.Total(b.pu.Years); {
 	case b.mayBeOurs() && (o.Err != nil || !o.Available || o.Premium || o.Price <= 0 || total > b.pu.MaxPrice):
-		return b.unclear(fmt.Errorf("it offers %+v now", o)) // nothing is bought again, and nothing is given up
+		return b.unclear(fmt.Errorf("the registrar's offer is now %+v", o)) // an unclear purchase is neither repeated nor given up
 	case o.Err != nil:
 		return b.explain(o.Err)
 	case !o.Available:
@@ -255,7 +255,7 @@ func (b *purchasing) guard() error {
 	return nil
 }
 
-// term is how long a domain is bought for.
+// term says in words for how long a domain is bought.
 func term(years int) string {
 	if years == 1 {
 		return "one year"
@@ -263,7 +263,7 @@ func term(years int) string {
 	return fmt.Sprintf("%d years", years)
 }
 
-// dollars are cents on the wire; null where they are not known.
+// dollars converts cents to the API's dollars; nil for 0, which means that they are not known.
 func dollars(cents int64) *float64 {
 	if cents == 0 {
 		return nil
@@ -274,8 +274,8 @@ func dollars(cents int64) *float64 {
 
 func usd(cents int64) string { return fmt.Sprintf("%.2f %s", float64(cents)/100, currency) }
 
-// explain turns an error of the registrar into the job's. After those that are known nothing was
-// bought.
+// explain turns an error of the registrar into the job's error. The known errors mean that nothing
+// was bought.
 func (b *purchasing) explain(err error) error {
 	name, shop := b.pu.Domain, b.shop.Name()
 	switch {
@@ -314,7 +314,7 @@ func (b *purchasing) write(change func(*store.Purchase)) error {
 			return err
 		}
 		if pu.State == store.PurchaseRefused || pu.State == store.PurchaseBought {
-			return fmt.Errorf("purchase %s is %s already", pu.ID, pu.State)
+			return fmt.Errorf("purchase %s has ended already: it is %s", pu.ID, pu.State)
 		}
 		change(pu)
 		b.pu = pu
@@ -322,23 +322,23 @@ func (b *purchasing) write(change func(*store.Purchase)) error {
 	})
 }
 
-// take keeps what was bought, renewed as it was asked for. Where the registrar cannot be told, the
-// domain shows how it is.
-func (b *purchasing) take(r *registrar.Registration) error {
+// accept saves what was bought, after it has set auto-renewal at the registrar as requested. If the
+// registrar does not set it, the domain shows the registrar's setting.
+func (b *purchasing) accept(r *registrar.Registration) error {
 	shop, ok := b.shop.(registrar.AutoRenewer)
 	if ok && r.AutoRenew != b.pu.AutoRenew {
 		err := b.ask(func(ctx context.Context) error { return shop.SetAutoRenew(ctx, b.pu.Domain, b.pu.AutoRenew) })
 		if err == nil {
 			r.AutoRenew = b.pu.AutoRenew
 		} else {
-			b.s.Log.Warn("a new domain is not renewed as it was asked for", "domain", b.pu.Domain, "registrar", b.shop.Name(), "error", err)
+			b.s.Log.Warn("registrar did not set the auto-renewal of a new domain", "domain", b.pu.Domain, "registrar", b.shop.Name(), "error", err)
 		}
 	}
-	return b.keep(r)
+	return b.saveBought(r)
 }
 
-// keep writes that the domain was bought, and that it is.
-func (b *purchasing) keep(r *registrar.Registration) error {
+// saveBought records the purchase and marks the domain as bought.
+func (b *purchasing) saveBought(r *registrar.Registration) error {
 	return b.s.Store.Update(func(tx *store.Tx) error {
 		pu, err := store.Purchases.Get(tx, b.pu.ID)
 		if err != nil {
@@ -356,7 +356,7 @@ func (b *purchasing) keep(r *registrar.Registration) error {
 		}
 		d.Source, d.Registrar, d.ExpiresAt, d.AutoRenew = store.DomainSourceRegistered, pu.Registrar, pu.ExpiresAt, pu.AutoRenew
 		b.pu, b.d = pu, d
-		if err := b.s.tellCreated(tx, d); err != nil {
+		if err := b.s.emitCreated(tx, d); err != nil {
 			return err
 		}
 		if err := b.s.putDomain(tx, d); err != nil {
@@ -367,7 +367,7 @@ func (b *purchasing) keep(r *registrar.Registration) error {
 	})
 }
 
-const renewalFor = 15 * time.Second // one question about it to a registrar
+const renewalFor = 15 * time.Second // for one call to a registrar about it
 
 func (s *Service) registrarNamed(name string) registrar.Registrar {
 	for _, shop := range s.Config.Registrars {
@@ -378,9 +378,9 @@ func (s *Service) registrarNamed(name string) registrar.Registrar {
 	return nil
 }
 
-// tellRegistrar has the registrar that the domain was bought from name our nameservers, and their
-// addresses where those lie inside of the domain.
-func (p *setup) tellRegistrar() error {
+// setNameservers sets our nameservers at the registrar that the domain was bought from, and their
+// addresses (glue) if they are inside the domain.
+func (p *setup) setNameservers() error {
 	shop := p.s.registrarNamed(p.d.Registrar)
 	if shop == nil {
 		return nil
@@ -389,7 +389,7 @@ func (p *setup) tellRegistrar() error {
 	defer cancel()
 	found, err := shop.Find(ctx, p.d.Name)
 	if errors.Is(err, registrar.ErrNotFound) {
-		return nil // it has been moved away; the DNS says where to
+		return nil // it was transferred to another registrar; the step checks the DNS
 	}
 	if err == nil && registrar.HasFixedNameservers(shop) {
 		err = registrar.ErrFixedNameservers
@@ -413,8 +413,8 @@ func (p *setup) tellRegistrar() error {
 	return core.Errorf("registrar_error", "%s did not set the nameservers of %s. Mailstead will try again.", shop.Name(), p.d.Name).Because(err)
 }
 
-// setGlue tells the addresses of nameservers of ours that lie inside of the domain, before it is
-// delegated to them.
+// setGlue sets the addresses of our nameservers that are inside the domain, before it is delegated
+// to them.
 func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *registrar.Registration) error {
 	c := p.s.Config
 	hosts := inside(p.d.Name, c.Nameservers)
@@ -423,7 +423,7 @@ func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *re
 	}
 	setter, ok := shop.(registrar.GlueSetter)
 	if !ok && sameNames(found.Nameservers, c.Nameservers) {
-		return nil // somebody has seen to it
+		return nil // the glue was entered by hand
 	}
 	if !ok {
 		return jobs.Permanent(core.Errorf("registrar_error",
@@ -438,7 +438,7 @@ func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *re
 	return nil
 }
 
-// inside are those of the hosts that lie inside of the domain.
+// inside returns the hosts that are inside the domain.
 func inside(domain string, hosts []string) []string {
 	var out []string
 	for _, h := range hosts {
@@ -449,15 +449,15 @@ func inside(domain string, hosts []string) []string {
 	return out
 }
 
-// sameNames reports whether two lists hold the same names, in whatever order.
+// sameNames reports whether two lists hold the same names, in any order.
 func sameNames(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(a, b)
 }
 
-// tellRenewal has the registrar of a domain that was bought here renew it or not, before the record
-// says so, if all that is asked for can be done.
-func (s *Service) tellRenewal(ctx context.Context, who core.Actor, in UpdateDomainIn) error {
+// setAutoRenew turns auto-renewal on or off at the registrar of a domain that was bought here,
+// before the record changes. It does so only if the rest of the request is valid.
+func (s *Service) setAutoRenew(ctx context.Context, who core.Actor, in UpdateDomainIn) error {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		d, err = core.DomainOf(tx, who, in.DomainID)

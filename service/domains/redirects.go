@@ -29,15 +29,15 @@ type SetRedirectIn struct {
 	PreservePath bool   `json:"preserve_path"`
 }
 
-// A DomainRedirect is how visitors of a domain are redirected, as set_redirect took it.
+// A DomainRedirect is how visitors of a domain are redirected, as given to set_redirect.
 type DomainRedirect struct {
 	URL       string `json:"url" words:"ours" example:"https://www.example.net/" format:"uri"` // Where visitors are sent, as in the domain's redirect_url.
-	Permanent bool   `json:"permanent" example:"true"`                                         // Answered with 301, which browsers remember; else with 302.
-	// Path and query of what is asked for are kept behind the url.
+	Permanent bool   `json:"permanent" example:"true"`                                         // Whether the answer is 301, which browsers remember, and not 302.
+	// Whether the path and query of the request are appended to the url.
 	PreservePath bool `json:"preserve_path" example:"false"`
 }
 
-// redirectOf is the redirect of a domain; nil if there is none.
+// redirectOf returns the redirect of a domain; nil if there is none.
 func redirectOf(d *store.Domain) *DomainRedirect {
 	if d.RedirectURL == "" {
 		return nil
@@ -54,14 +54,15 @@ type RedirectSet struct {
 	JobID       string `json:"job_id" words:"ours"`
 }
 
-// A Queued says that what was recorded is being applied by a job.
+// A Queued says that a change is recorded and that a job applies it. Without a change, queued is
+// false and job_id is null.
 type Queued struct {
 	Message string  `json:"message" words:"ours" example:"The job was started."` // For people; the text may change.
 	Queued  bool    `json:"queued"`
 	JobID   *string `json:"job_id" words:"ours"`
 }
 
-// checkRedirect gives the URL that a domain may be redirected to.
+// checkRedirect validates the URL of a redirect and returns it with its host in ASCII.
 func checkRedirect(text, domain string) (string, error) {
 	text = strings.TrimSpace(text)
 	u, err := url.Parse(text)
@@ -85,8 +86,8 @@ func checkRedirect(text, domain string) (string, error) {
 	return text, nil
 }
 
-// webHost reports whether browsers would look for a host of that name: an IP address, or labels of
-// letters, digits, hyphens and, as some have, underscores.
+// webHost reports whether a browser accepts the host: an IP address, or labels of letters, digits,
+// hyphens and underscores.
 func webHost(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
@@ -100,13 +101,13 @@ func webHost(host string) bool {
 	return len(host) <= 253
 }
 
-// webPort reports whether a URL has a port that there is, or none.
+// webPort reports whether a URL has a valid port or none.
 func webPort(u *url.URL) bool {
 	n, err := strconv.ParseUint(u.Port(), 10, 16)
 	return u.Port() == "" || err == nil && n > 0
 }
 
-// setRedirect writes a redirect into the domain, whose record the caller writes.
+// setRedirect sets the redirect of a domain. The caller writes the domain's record.
 func setRedirect(d *store.Domain, target string, permanent, path bool) {
 	d.RedirectURL, d.RedirectCode, d.RedirectPath = target, 301, path
 	if !permanent {
@@ -114,8 +115,8 @@ func setRedirect(d *store.Domain, target string, permanent, path bool) {
 	}
 }
 
-// SetRedirect records where visitors of a domain and of its www are sent, and queues the check at
-// whether they come here.
+// SetRedirect records where visitors of a domain and of its www are sent, and queues a check
+// whether its records point here.
 func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectIn) (*RedirectSet, error) {
 	var out *RedirectSet
 	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
@@ -138,7 +139,7 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 	return out, err
 }
 
-// DeleteRedirect ends a redirect. Where there is none it does nothing.
+// DeleteRedirect removes a redirect. If there is none it does nothing.
 func (s *Service) DeleteRedirect(_ context.Context, who core.Actor, in DomainIn) (*Queued, error) {
 	var out *Queued
 	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
@@ -151,7 +152,7 @@ func (s *Service) DeleteRedirect(_ context.Context, who core.Actor, in DomainIn)
 	return out, err
 }
 
-// ended is the answer when something was taken away, or there was nothing.
+// ended is the answer after a removal. jobID is "" if there was nothing to remove.
 func ended(jobID, did, nothing string) *Queued {
 	if jobID == "" {
 		return &Queued{Message: nothing}
@@ -175,7 +176,7 @@ type ForwardSet struct {
 	JobID   string `json:"job_id" words:"ours"`
 }
 
-// checkDomainForward gives the address that a domain's mail may go on to.
+// checkDomainForward validates and normalizes the address that a domain forwards to.
 func checkDomainForward(text, domain string) (string, error) {
 	address, err := core.NormalizeEmail("forward_address", text)
 	if err != nil {
@@ -187,8 +188,8 @@ func checkDomainForward(text, domain string) (string, error) {
 	return address, nil
 }
 
-// SetForward records where mail goes that no mailbox of the domain takes. It counts from the next
-// message on.
+// SetForward records the address to which mail goes that matches no mailbox of the domain. It
+// applies to the next message.
 func (s *Service) SetForward(_ context.Context, who core.Actor, in SetForwardIn) (*ForwardSet, error) {
 	var out *ForwardSet
 	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
@@ -204,7 +205,7 @@ func (s *Service) SetForward(_ context.Context, who core.Actor, in SetForwardIn)
 	return out, err
 }
 
-// DeleteForward ends a domain's forward. Where there is none it does nothing.
+// DeleteForward removes a domain's forward. If there is none it does nothing.
 func (s *Service) DeleteForward(_ context.Context, who core.Actor, in DomainIn) (*Queued, error) {
 	var out *Queued
 	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
@@ -217,9 +218,9 @@ func (s *Service) DeleteForward(_ context.Context, who core.Actor, in DomainIn) 
 	return out, err
 }
 
-// changeRouting writes a change of a domain's redirect or forward and queues the job that goes with
-// it, if there is a change. done sees the domain as it was written and the job's id, "" if there is
-// none.
+// changeRouting applies change to a domain's redirect or forward. If change reports a change, it
+// writes the domain and queues the job. done gets the changed domain and the job's id, or ""
+// without a job.
 func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*store.Domain) (bool, error), done func(*store.Domain, string)) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		d, err := core.DomainOf(tx, who, id)
@@ -257,7 +258,8 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 	})
 }
 
-// routingKind looks, after a change of a redirect or forward, whether what it is about comes here.
+// routingKind is a job kind that checks, after a change of a redirect or forward, whether the
+// domain's records of this purpose point here.
 func (s *Service) routingKind(name, purpose string) jobs.Kind {
 	return jobs.Kind{Name: name, Max: 10, Lanes: 4, Visible: true, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 		return s.checkRouting(ctx, j, purpose)
@@ -265,7 +267,7 @@ func (s *Service) routingKind(name, purpose string) jobs.Kind {
 }
 
 // checkRouting is the work of redirect_update and forward_update: a live check of the domain's
-// records, which says in the job whether the change has its effect yet.
+// records. The job's detail says whether the change is in effect yet.
 func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
@@ -301,11 +303,11 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 		if err != nil {
 			return err
 		}
-		return s.keepLiveLook(tx, d, l)
+		return s.saveLiveCheck(tx, d, l)
 	}, nil
 }
 
-// routingDetail says whether visitors or mail of the domain come here.
+// routingDetail says whether visitors or mail of the domain arrive here.
 func routingDetail(d *store.Domain, l *dnsCheck, purpose string) string {
 	what := "Visitors"
 	if purpose == dnsprov.PurposeMX {
@@ -326,8 +328,8 @@ type Redirect struct {
 	Code int // 301, 302
 }
 
-// RedirectOf says where visitors of a host, as a request names it, are sent; nil if they are at the
-// right place. A redirect of a domain is one of its www too.
+// RedirectOf returns where visitors of a host, as a request names it, are sent; nil if nowhere. A
+// domain's redirect applies to its www too.
 func (s *Service) RedirectOf(host string, at *url.URL) (*Redirect, error) {
 	host = mailboxes.RequestHost(host)
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || !strings.Contains(host, ".") || host == s.Config.Hostname {
@@ -340,8 +342,8 @@ func (s *Service) RedirectOf(host string, at *url.URL) (*Redirect, error) {
 	return &Redirect{redirectTarget(d, at), d.RedirectCode}, nil
 }
 
-// redirected gives the domain whose redirect a host has; nil if there is none. A domain that nobody
-// has proved to hold redirects nothing, since the host may be the operator's.
+// redirected returns the domain whose redirect applies to a host; nil if there is none. A domain
+// whose claim is not proven redirects nothing, since the host may be the operator's.
 func (s *Service) redirected(host string) (*store.Domain, error) {
 	var found *store.Domain
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -359,8 +361,8 @@ func (s *Service) redirected(host string) (*store.Domain, error) {
 	return found, err
 }
 
-// redirectTarget is the redirect's URL, with path and query of the request behind it where they are
-// kept.
+// redirectTarget returns the redirect's URL, with the path and query of the request appended if
+// they are kept.
 func redirectTarget(d *store.Domain, at *url.URL) string {
 	to, err := url.Parse(d.RedirectURL)
 	if err != nil || !d.RedirectPath {

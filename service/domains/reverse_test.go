@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// What is wrong with the names of this host's addresses is shown at domains that send from it; it
-// fails none of them.
+// Issues with the reverse DNS of this host's addresses are shown at domains that send from it; no
+// domain fails because of them.
 func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &servicetest.World{}

@@ -23,18 +23,18 @@ import (
 )
 
 const (
-	maxSearches    = 100              // names of one request
-	searchesFor    = 45 * time.Second // all of one request
+	maxSearches    = 100              // names in one request
+	searchesFor    = 45 * time.Second // for one whole request
 	searchesAtOnce = 20               // DNS lookups of one request
-	quotesFor      = 20 * time.Second // one question to a registrar
-	rdapFor        = 18 * time.Second // all questions of one request to registries
+	quotesFor      = 20 * time.Second // for one call to a registrar
+	rdapFor        = 18 * time.Second // for all RDAP queries of one request
 	currency       = "USD"
 	viaRegistrar   = "registrar"
 	viaRDAP        = "rdap"
 	viaDNS         = "dns"
 )
 
-// Why a search does not say whether a name is free.
+// Why a search cannot say whether a name is available.
 const (
 	unknownInTheDNS = "It is not in the DNS, but only a registrar knows whether it is available. Configure one to see prices."
 	noRDAPForIt     = "It is not in the DNS, and its registry has no RDAP service, so only a registrar knows whether it is available."
@@ -42,11 +42,11 @@ const (
 	noAnswer        = "It could not be looked up. Try again in a minute."
 )
 
-// A SearchResult says whether a domain can be had, and for how much. Prices are of one year.
-// CheckedVia is who answered, or would have been asked first where there was nothing to ask.
+// A SearchResult says whether a domain is available, and at what price. Prices are for one year.
+// checked_via is the source that answered.
 type SearchResult struct {
 	Domain       string   `json:"domain" words:"ours"`
-	Available    *bool    `json:"available"`                     // Whether there is no such mailbox; null on a domain that is not yours.
+	Available    *bool    `json:"available"`                     // Whether the domain can be registered; null if that is not known.
 	Price        *float64 `json:"price"`                         // In USD.
 	RenewalPrice *float64 `json:"renewal_price" example:"14.99"` // In USD.
 	Currency     string   `json:"currency" words:"ours" example:"USD"`
@@ -62,7 +62,7 @@ type SearchDomainIn struct {
 	Q string `query:"q" alias:"domain" required:"true"` // Text to search for.
 }
 
-// SearchDomain looks whether one domain can be had.
+// SearchDomain checks whether one domain is available.
 func (s *Service) SearchDomain(ctx context.Context, _ core.Actor, in SearchDomainIn) (*SearchResult, error) {
 	name, err := registrableName(in.Q)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Service) SearchDomain(ctx context.Context, _ core.Actor, in SearchDomai
 	return &s.search(ctx, []string{name})[0], nil
 }
 
-// registrableName brings what a person typed to a name that registries sell.
+// registrableName normalizes a typed name, and refuses names that registries do not sell.
 func registrableName(given string) (string, error) {
 	ascii, _, err := idn.Registrable(given)
 	if err != nil {
@@ -95,8 +95,8 @@ type SearchedBulk struct {
 	AvailableCount int            `json:"available_count"`
 }
 
-// SearchDomainsBulk looks whether up to 100 domains can be had. A bad name does not hold up its
-// neighbours.
+// SearchDomainsBulk checks whether up to 100 domains are available. An invalid name does not affect
+// the others.
 func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in SearchDomainsBulkIn) (*SearchedBulk, error) {
 	out := &SearchedBulk{Results: make([]SearchResult, len(in.Domains)), Count: len(in.Domains)}
 	var names []string
@@ -104,7 +104,7 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 	for i, given := range in.Domains {
 		name, err := registrableName(given)
 		if e, bad := core.AsError(err); bad {
-			out.Results[i] = s.unsearched(zones.Clip(given))
+			out.Results[i] = s.emptyResult(zones.Clip(given))
 			out.Results[i].Error = &e.Message
 			continue
 		}
@@ -126,8 +126,8 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 	return out, nil
 }
 
-// unsearched is a result that says nothing yet.
-func (s *Service) unsearched(name string) SearchResult {
+// emptyResult returns an empty result, with the source that is asked first.
+func (s *Service) emptyResult(name string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	switch {
 	case len(s.Config.Registrars) > 0:
@@ -138,8 +138,8 @@ func (s *Service) unsearched(name string) SearchResult {
 	return r
 }
 
-// search asks the registrar about names, the registries about those that it does not answer for,
-// and the DNS about what is still open.
+// search asks the registrar about names, RDAP about those without an offer, and the DNS about the
+// rest.
 func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 	ctx, cancel := context.WithTimeout(ctx, searchesFor)
 	defer cancel()
@@ -151,7 +151,7 @@ func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 	slots := make(chan struct{}, searchesAtOnce)
 	for i, name := range names {
 		if offers != nil && offers[i].Err == nil {
-			out[i] = s.offered(offers[i])
+			out[i] = s.offerResult(offers[i])
 			continue
 		}
 		wg.Go(func() {
@@ -169,7 +169,7 @@ func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 	return out
 }
 
-// searchRDAP asks the registry. why says what is missing where that did not help.
+// searchRDAP asks the registry. If that does not help, why says what is missing.
 func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, why string) {
 	if s.Config.RDAP == nil {
 		return r, unknownInTheDNS
@@ -182,11 +182,12 @@ func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, 
 	if errors.Is(err, rdap.ErrNoServer) {
 		return r, noRDAPForIt
 	}
-	s.LogOf(ctx).Debug("RDAP was asked about a domain", "domain", name, "error", err)
+	s.LogOf(ctx).Debug("RDAP service could not look up a domain", "domain", name, "error", err)
 	return r, noRDAPAnswer
 }
 
-// quotes are the first registrar's offers; nil if there is none, or no answer.
+// quotes returns the first registrar's offers, one for each name; nil if there is no registrar or
+// no valid answer.
 func (s *Service) quotes(ctx context.Context, names []string) []registrar.Offer {
 	if len(s.Config.Registrars) == 0 || len(names) == 0 {
 		return nil
@@ -196,17 +197,17 @@ func (s *Service) quotes(ctx context.Context, names []string) []registrar.Offer 
 	shop := s.Config.Registrars[0]
 	offers, err := shop.Quote(ctx, names)
 	if err == nil && len(offers) != len(names) {
-		err = errors.New("it did not answer for every name")
+		err = errors.New("the registrar did not answer for every name")
 	}
 	if err != nil {
-		s.LogOf(ctx).Warn("a registrar was asked for prices", "registrar", shop.Name(), "error", err)
+		s.LogOf(ctx).Warn("registrar did not return prices", "registrar", shop.Name(), "error", err)
 		return nil
 	}
 	return offers
 }
 
-func (s *Service) offered(o registrar.Offer) SearchResult {
-	r := s.unsearched(o.Domain)
+func (s *Service) offerResult(o registrar.Offer) SearchResult {
+	r := s.emptyResult(o.Domain)
 	name := s.Config.Registrars[0].Name()
 	r.Available, r.Premium, r.Registrar = &o.Available, o.Premium, &name
 	if o.Available && o.Price > 0 {
@@ -216,15 +217,15 @@ func (s *Service) offered(o registrar.Offer) SearchResult {
 	return r
 }
 
-// cents are what dollars come to, without any fraction, so that a bound is never exceeded.
+// cents converts dollars to cents and rounds down, so that a price limit is never exceeded.
 func cents(dollars float64) int64 { return int64(math.Floor(dollars*100 + 1e-6)) }
 
-// searchDNS can tell that a name is taken: it is delegated. That it is not proves nothing; why says
-// what else is missing.
+// searchDNS finds out that a name is taken if it is delegated. A name that is not delegated may
+// still be registered: then the error is why.
 func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	var found dnsprov.Delegation
-	err := s.zones.Looking(ctx, func() (err error) {
+	err := s.zones.WithLookupSlot(ctx, func() (err error) {
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, name, nil)
 		return err
 	})
@@ -242,16 +243,16 @@ func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult 
 
 const (
 	maxTLDs        = 20
-	maxSuggestWord = 8 // words of the keywords that are used
+	maxSuggestWord = 8 // words of the keywords in use
 )
 
-// Words that stand before or behind the keywords in a suggestion.
+// Words before or after the keywords in a suggestion.
 var (
 	suggestBefore = []string{"get", "try", "my", "the", "go", "hello", "use", "join", "meet"}
-	suggestBehind = []string{"hq", "mail", "app", "team", "group", "labs", "hub", "online", "works", "now", "co"}
+	suggestAfter  = []string{"hq", "mail", "app", "team", "group", "labs", "hub", "online", "works", "now", "co"}
 )
 
-// suggestFiller are words that make a name longer and no better.
+// suggestFiller are words that make a name longer but not better.
 var suggestFiller = []string{"a", "an", "and", "at", "by", "for", "from", "in", "my", "of", "on", "or", "our", "the", "to", "with"}
 
 // SuggestDomainsIn is the query of suggest_domains.
@@ -269,8 +270,8 @@ type DomainSuggestions struct {
 	Count       int            `json:"count"` // How many names are in `suggestions`.
 }
 
-// SuggestDomains makes names of keywords. Unless told not to it looks whether they can be had, and
-// leaves out those that cannot.
+// SuggestDomains makes names from keywords. It leaves out names that are taken, unless check is
+// false.
 func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDomainsIn) (*DomainSuggestions, error) {
 	limit, err := page.Query{Limit: in.Limit}.Most(20, 50)
 	if err != nil {
@@ -290,15 +291,15 @@ func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDo
 		out.Suggestions = s.suggestFree(ctx, names, limit)
 	} else {
 		for _, name := range names[:min(len(names), limit)] {
-			out.Suggestions = append(out.Suggestions, s.unsearched(name))
+			out.Suggestions = append(out.Suggestions, s.emptyResult(name))
 		}
 	}
 	out.Count = len(out.Suggestions)
 	return out, nil
 }
 
-// suggestFree leaves out names that are taken, and asks for no more than it takes to find enough
-// that are not.
+// suggestFree returns up to limit names that are not taken. It asks only about as many names as it
+// needs for that.
 func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []SearchResult {
 	ctx, cancel := context.WithTimeout(ctx, searchesFor)
 	defer cancel()
@@ -315,7 +316,7 @@ func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []
 	return out
 }
 
-// suggestTLDs reads a list of endings with commas between.
+// suggestTLDs parses a comma-separated list of domain endings.
 func suggestTLDs(list string) ([]string, error) {
 	if strings.TrimSpace(list) == "" {
 		return []string{"com", "net", "org", "io", "dev"}, nil
@@ -338,12 +339,12 @@ func suggestTLDs(list string) ([]string, error) {
 	return out, nil
 }
 
-// keywordsOf are the words of a text, each once, lower-case. Of a domain name its ending is none of
-// them.
+// keywordsOf returns the words of a text in lower case, without duplicates. The ending of a domain
+// name is left out.
 func keywordsOf(text string) []string {
 	if ascii, _, err := idn.Registrable(text); err == nil {
 		if _, known := publicsuffix.PublicSuffix(ascii); known {
-			_, own, _ := idn.Registrable(dnsprov.RegisteredName(ascii)) // a part of a name that is one
+			_, own, _ := idn.Registrable(dnsprov.RegisteredName(ascii)) // the Unicode form; an ASCII name may be part of another word
 			text, _, _ = strings.Cut(own, ".")
 		}
 	}
@@ -360,8 +361,8 @@ func keywordsOf(text string) []string {
 	return out
 }
 
-// suggestNames makes up to limit names, the plainest first: each label under every ending before
-// the next label.
+// suggestNames makes up to limit names, the simplest first: it combines each label with all endings
+// before the next label.
 func suggestNames(words, tlds []string, limit int) []string {
 	var out []string
 	for _, label := range suggestLabels(words) {
@@ -379,14 +380,14 @@ func suggestNames(words, tlds []string, limit int) []string {
 	return out
 }
 
-// mixesScripts reports whether letters of ours and of another script stand together, which no
-// registry takes.
+// mixesScripts reports whether a label has letters of Latin and of another script. No registry
+// accepts that.
 func mixesScripts(label string) bool {
 	latin := strings.ContainsFunc(label, func(r rune) bool { return unicode.Is(unicode.Latin, r) })
 	return latin && strings.ContainsFunc(label, func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) })
 }
 
-// suggestLabels combines the words with each other and with words of ours.
+// suggestLabels combines the words with each other and with common words.
 func suggestLabels(words []string) []string {
 	joined := strings.Join(words, "")
 	out := []string{joined}
@@ -395,12 +396,12 @@ func suggestLabels(words []string) []string {
 		slices.Reverse(reversed)
 		out = append(out, strings.Join(words, "-"), strings.Join(reversed, ""))
 	}
-	for i := range max(len(suggestBefore), len(suggestBehind)) {
+	for i := range max(len(suggestBefore), len(suggestAfter)) {
 		if i < len(suggestBefore) && words[0] != suggestBefore[i] {
 			out = append(out, suggestBefore[i]+joined)
 		}
-		if i < len(suggestBehind) && words[len(words)-1] != suggestBehind[i] {
-			out = append(out, joined+suggestBehind[i])
+		if i < len(suggestAfter) && words[len(words)-1] != suggestAfter[i] {
+			out = append(out, joined+suggestAfter[i])
 		}
 	}
 	if len(words) == 1 {
@@ -408,7 +409,7 @@ func suggestLabels(words []string) []string {
 	}
 	out = append(out, words...)
 	for _, w := range words {
-		for _, behind := range suggestBehind {
+		for _, behind := range suggestAfter {
 			if w != behind {
 				out = append(out, w+behind)
 			}
@@ -417,8 +418,8 @@ func suggestLabels(words []string) []string {
 	return out
 }
 
-// A SetupQuote is what a setup would buy, and for how much, in USD. Price is of all years, today;
-// nothing above PriceLimit is bought.
+// A SetupQuote is what a setup would buy, and its price in USD. price is today's price for all
+// years; nothing is bought above price_limit.
 type SetupQuote struct {
 	Domain       string   `json:"domain" words:"ours"`
 	Registrar    string   `json:"registrar" words:"ours"`
@@ -430,9 +431,9 @@ type SetupQuote struct {
 	Currency     string   `json:"currency" words:"ours"`
 }
 
-// QuoteSetup says what SetupDomain would buy with the same request; nil if nothing, since it is not
-// asked to or the account has the domain already. It refuses what SetupDomain would refuse, and
-// what is not to be had at the price.
+// QuoteSetup returns what SetupDomain would buy for the same request; nil if it would buy nothing,
+// because it is not asked to or the account has bought the domain already. It refuses what
+// SetupDomain would refuse, and a domain that is not available at the price.
 func (s *Service) QuoteSetup(ctx context.Context, who core.Actor, in SetupDomainIn) (*SetupQuote, error) {
 	p, err := s.planSetup(who, in)
 	if err != nil || p.shop == nil {
@@ -440,7 +441,7 @@ func (s *Service) QuoteSetup(ctx context.Context, who core.Actor, in SetupDomain
 	}
 	bought := false
 	err = s.Store.View(func(tx *store.Tx) error {
-		if err := p.look(tx); err != nil {
+		if err := p.checkStored(tx); err != nil {
 			return err
 		}
 		pu, err := store.PurchaseOfDomain.Get(tx, p.name)
@@ -458,7 +459,7 @@ func (s *Service) QuoteSetup(ctx context.Context, who core.Actor, in SetupDomain
 	defer cancel()
 	offers, err := p.shop.Quote(ctx, []string{p.name})
 	if err == nil && len(offers) != 1 {
-		err = errors.New("it did not answer for the name")
+		err = errors.New("the registrar did not answer for the name")
 	}
 	if err != nil {
 		return nil, core.Errorf("upstream_error", "%s did not say what %s costs. Try again later.", p.shop.Name(), p.name).

@@ -1,17 +1,17 @@
-// Package domains connects, buys, proves, sets up, watches and deletes domains. It does not
-// know what is in their zones, nor mail; mailboxes it makes and deletes only together with their
+// Package domains connects, buys, proves, sets up, watches and deletes domains. It does not know
+// what is in their zones, nor mail. It creates and deletes mailboxes only together with their
 // domain.
 //
-// Where things stand:
+// Where things are:
 //   - domains.go: reading, changing and deleting domains.
-//   - connect.go: adding domains that one owns.
-//   - claims.go: whose a name is: what proves a claim (Service.claimProof), and what a proof
+//   - connect.go: adding domains that the account owns already.
+//   - claims.go: who owns a name: what proves a claim (Service.claimProof), and what a proof
 //     changes (Service.prove).
-//   - login_proof.go: proof by a log-in to a mailbox of that name on its present server.
+//   - login_proof.go: proof by a login to a mailbox of that domain on its present server.
 //   - setup.go: the request to set up a domain.
-//   - setup_job.go: the steps that do it, as one table (setup.steps).
+//   - setup_job.go: the steps of the setup job, as one table (setup.steps).
 //   - health.go: checks the DNS of a domain, decides whether it is healthy (dnsCheck.healthy), and
-//     says what to mend.
+//     says what to fix.
 //   - dns.go: DNS status, nameservers.
 //   - redirects.go: redirects and forwards.
 //   - search.go: finds names for sale.
@@ -32,26 +32,28 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Certificates are those of domains.
+// Certificates manages the TLS certificates of domains.
 type Certificates interface {
-	// PlanCertificate queues the work on a domain's certificate if there is something to do.
+	// PlanCertificate queues the job that obtains or renews a domain's certificate, if that is
+	// needed.
 	PlanCertificate(tx *store.Tx, d *store.Domain) error
-	// DropCertificate forgets the certificate of a domain.
+	// DropCertificate deletes the certificate of a domain.
 	DropCertificate(tx *store.Tx, domainID string) error
 }
 
-// Mail is what domains have waiting to be sent.
+// Mail is the queue of outgoing mail.
 type Mail interface {
-	// CancelMailOf takes back what a domain has waiting.
+	// CancelMailOf cancels the queued mail of a domain.
 	CancelMailOf(ctx context.Context, d *store.Domain) error
 }
 
-// Reports are those about domains.
+// Reports stores DMARC and TLS reports about domains.
 type Reports interface {
+	// EraseReports deletes the reports about a domain.
 	EraseReports(ctx context.Context, domainID string) error
 }
 
-// A Service holds what domains need.
+// A Service is the room of domains. It embeds the core and uses the rooms that its fields name.
 type Service struct {
 	*core.Core
 	zones      *zones.Service
@@ -62,15 +64,15 @@ type Service struct {
 	reports    Reports
 	certs      Certificates
 
-	reverse reverse
+	reverse reverseCache
 }
 
-// New puts the room together.
+// New returns the room, which uses the given rooms.
 func New(c *core.Core, z *zones.Service, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports, certs Certificates) *Service {
 	return &Service{Core: c, zones: z, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports, certs: certs}
 }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the job kinds of this room.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.provisionKind(),
@@ -84,10 +86,10 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// Start plans the checks of open claims.
+// Start makes sure that every open claim has a job that checks it.
 func (s *Service) Start() error {
-	if err := s.wakeClaims(); err != nil {
-		return fmt.Errorf("plan looks at the claims of domains: %w", err)
+	if err := s.planOpenClaims(); err != nil {
+		return fmt.Errorf("queue the checks of open domain claims: %w", err)
 	}
 	return nil
 }

@@ -38,15 +38,15 @@ type SetupDomainIn struct {
 	Tags           *[]string   `json:"tags" max:"50"`
 }
 
-// A SetupUser is one mailbox that setup_domain makes. Without a password it gets one, which an
-// export shows.
+// A SetupUser is one mailbox that setup_domain creates. Without a password it gets a generated one,
+// which an export contains.
 type SetupUser struct {
 	Username string  `json:"username"`
 	Name     string  `json:"name"`
 	Password *string `json:"password"`
 }
 
-// setupArgs are what domain_setup is given. Passwords are in it hashed and sealed only.
+// setupArgs are the arguments of a domain_setup job. They hold passwords only hashed or sealed.
 type setupArgs struct {
 	DomainID   string          `json:"domain_id"`
 	PurchaseID string          `json:"purchase_id,omitempty"`
@@ -56,33 +56,33 @@ type setupArgs struct {
 	Redirect   string          `json:"redirect,omitempty"`
 	Forward    string          `json:"forward,omitempty"`
 	EdgeToken  []byte          `json:"edge_token,omitempty"` // sealed
-	delegated  bool            // to us: nothing is done or awaited for that
+	delegated  bool            // it is known that the domain is delegated to us: the job need not wait for that
 }
 
-// A setupPlan is one setup_domain, checked as far as that goes without the domain's record.
+// A setupPlan is one setup_domain request whose fields are valid.
 type setupPlan struct {
-	s        *Service
-	who      core.Actor
-	in       SetupDomainIn
-	name     string
-	provider string
-	shop     registrar.Registrar // nil: nothing is bought
-	births   []*mailboxes.NewMailbox
-	token    string // of the edge provider; "": none was given
-	args     setupArgs
+	s            *Service
+	who          core.Actor
+	in           SetupDomainIn
+	name         string
+	provider     string
+	shop         registrar.Registrar // nil: the domain is not bought
+	newMailboxes []*mailboxes.NewMailbox
+	token        string // of Cloudflare; "": none was given
+	args         setupArgs
 }
 
-// SetupDomain makes a domain of the account, buys it if asked to, and sets up its DNS and mail by a
-// job. For a domain that is there it does again whatever is not done.
+// SetupDomain adds a domain to the account and queues the job that buys it, if asked to, and sets
+// up its DNS and mail. For an existing domain the job does whatever is not done yet.
 func (s *Service) SetupDomain(ctx context.Context, who core.Actor, in SetupDomainIn) (*core.JobResponse, error) {
 	p, err := s.planSetup(who, in)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.View(p.look); err != nil {
-		return nil, err // before the hashes, which take their time
+	if err := s.Store.View(p.checkStored); err != nil {
+		return nil, err // checked before the passwords are hashed, which is slow
 	}
-	p.hash()
+	p.hashPasswords()
 	var out core.JobResponse
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
@@ -98,7 +98,7 @@ func (s *Service) SetupDomain(ctx context.Context, who core.Actor, in SetupDomai
 	return &out, nil
 }
 
-// planSetup checks the request on its own.
+// planSetup validates the request without the store.
 func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error) {
 	p := &setupPlan{s: s, who: who, in: in, provider: dnsprov.Builtin}
 	p.args = setupArgs{DNS: in.SetupDNS == nil || *in.SetupDNS, Email: in.SetupEmail == nil || *in.SetupEmail}
@@ -160,8 +160,9 @@ func (p *setupPlan) planRouting() (err error) {
 	return err
 }
 
-// look checks the request against the store, and drafts the mailboxes, before anything is hashed.
-func (p *setupPlan) look(tx *store.Tx) error {
+// checkStored checks the request against the store and prepares the mailboxes, before passwords are
+// hashed.
+func (p *setupPlan) checkStored(tx *store.Tx) error {
 	users := p.in.Users
 	if p.in.TemplateID != "" {
 		t, err := store.Templates.Get(tx, p.in.TemplateID)
@@ -175,20 +176,20 @@ func (p *setupPlan) look(tx *store.Tx) error {
 			users = append(users[:len(users):len(users)], SetupUser{Username: name, Name: t.Name})
 		}
 	}
-	if err := p.draft(users); err != nil {
+	if err := p.draftMailboxes(users); err != nil {
 		return err
 	}
-	d, err := p.find(tx)
+	d, err := p.findDomain(tx)
 	if err != nil {
 		return err
 	}
-	return p.checkRoom(tx, d)
+	return p.checkLimits(tx, d)
 }
 
-// draft checks the mailboxes on their own. A name of the template that is among the users counts
-// once.
-func (p *setupPlan) draft(users []SetupUser) error {
-	p.births = nil
+// draftMailboxes validates the mailboxes. A username of the template that is also among the users
+// is skipped.
+func (p *setupPlan) draftMailboxes(users []SetupUser) error {
+	p.newMailboxes = nil
 	seen := map[string]bool{}
 	for i, u := range users {
 		b, err := p.s.mailboxes.DraftMailbox(mailboxes.CreateEmailUserIn{Username: u.Username, Domain: p.name, Name: u.Name, Password: u.Password})
@@ -206,19 +207,20 @@ func (p *setupPlan) draft(users []SetupUser) error {
 		}
 		if !seen[b.Username] {
 			seen[b.Username] = true
-			p.births = append(p.births, b)
+			p.newMailboxes = append(p.newMailboxes, b)
 		}
 	}
 	return nil
 }
 
-// checkRoom refuses more mailboxes than the limits allow. Those that exist are not made again.
-func (p *setupPlan) checkRoom(tx *store.Tx, d *store.Domain) error {
+// checkLimits refuses more new mailboxes than the limits allow. Existing mailboxes do not count as
+// new.
+func (p *setupPlan) checkLimits(tx *store.Tx, d *store.Domain) error {
 	if d == nil {
 		d = &store.Domain{ID: "new", AccountID: p.who.AccountID, Name: p.name}
 	}
 	fresh := 0
-	for _, b := range p.births {
+	for _, b := range p.newMailboxes {
 		_, err := store.MailboxByEmail.Of(tx, p.who.AccountID, b.Username+"@"+p.name)
 		if errors.Is(err, store.ErrNotFound) {
 			fresh++
@@ -232,25 +234,25 @@ func (p *setupPlan) checkRoom(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-func (p *setupPlan) hash() {
+func (p *setupPlan) hashPasswords() {
 	var wg sync.WaitGroup
-	for _, b := range p.births {
+	for _, b := range p.newMailboxes {
 		wg.Go(func() { b.Hash(p.s.mailboxes) })
 	}
 	wg.Wait()
-	for _, b := range p.births {
+	for _, b := range p.newMailboxes {
 		mb := b.Mb
 		mb.Email = b.Username + "@" + p.name
 		p.args.Mailboxes = append(p.args.Mailboxes, mb)
 	}
 }
 
-// find gives the account's domain of the name; nil if it is to be made.
-func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
+// findDomain returns the account's domain of that name; nil if it must be created.
+func (p *setupPlan) findDomain(tx *store.Tx) (*store.Domain, error) {
 	d, err := claimOf(tx, p.who.AccountID, p.name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, p.mayMake(tx)
+		return nil, p.checkMayAdd(tx)
 	case err != nil:
 		return nil, err
 	case d.Gone():
@@ -265,8 +267,8 @@ func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
 	return d, nil
 }
 
-// mayMake reports whether the account may have the domain.
-func (p *setupPlan) mayMake(tx *store.Tx) error {
+// checkMayAdd returns an error if the account may not add the domain.
+func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	if p.s.operatorsOnly(tx, p.who.AccountID, p.name) {
 		return core.Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
 	}
@@ -282,13 +284,13 @@ func (p *setupPlan) mayMake(tx *store.Tx) error {
 	return nil
 }
 
-// begin writes the domain, the intent to buy it and the job.
+// begin writes the domain, the intent to buy it, and the job.
 func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
-	d, err := p.find(tx)
+	d, err := p.findDomain(tx)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.checkRoom(tx, d); err != nil {
+	if err := p.checkLimits(tx, d); err != nil {
 		return nil, err
 	}
 	write, began := p.s.putDomain, d == nil
@@ -310,7 +312,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	args := p.args
 	args.DomainID = d.ID
 	if p.shop != nil {
-		args.PurchaseID, err = p.intend(tx)
+		args.PurchaseID, err = p.addPurchase(tx)
 		if err != nil {
 			return nil, err
 		}
@@ -333,8 +335,8 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	if p.in.Tags != nil {
 		d.Tags = *p.in.Tags
 	}
-	if p.shop == nil { // else once it is bought
-		if err := p.s.tellCreated(tx, d); err != nil {
+	if p.shop == nil { // otherwise after the purchase
+		if err := p.s.emitCreated(tx, d); err != nil {
 			return nil, err
 		}
 	}

@@ -21,53 +21,52 @@ import (
 )
 
 const (
-	KindSetup     = "domain_setup"     // somebody asked for it
-	kindProvision = "domain_provision" // a domain that was connected is delegated to us, or needs nothing of the sort
+	KindSetup     = "domain_setup"     // asked for by setup_domain
+	kindProvision = "domain_provision" // queued by Mailstead, once a connected domain can be provisioned: it is delegated to us, or need not be
 )
 
 const (
-	delegationAwaited = 72 * time.Hour
-	usersAtATime      = 10  // mailboxes made in one transaction
-	activateAtATime   = 100 // mailboxes that become active in one transaction
+	delegationTimeout = 72 * time.Hour
+	usersAtATime      = 10  // mailboxes created in one transaction
+	activateAtATime   = 100 // mailboxes activated in one transaction
 )
 
-// Steps that other jobs have too.
+// Steps that jobs of other kinds have too.
 const (
 	stepEdgeRecords = "edge_records"
 	stepVerify      = "verify"
 )
 
-// A setup is one attempt at setting a domain up.
+// A setup is one attempt at setting up a domain.
 type setup struct {
 	s     *Service
 	ctx   context.Context
 	d     *store.Domain
 	args  setupArgs
-	check *dnsCheck // what a live check of the records found
+	check *dnsCheck // the result of the step verify; nil before
 
-	edgeSeen time.Time // when the records had changed that are at the edge provider
+	cloudflareZoneAt time.Time // ZoneChangedAt of the zone that was brought to Cloudflare
 }
 
 // A step is one named part of a job.
 type step struct {
 	name string
-	when bool // the job has it
+	when bool // whether the job has this step
 	do   func() error
 }
 
-// steps is the whole set-up of a domain, in order. Each step can be done again: it finds out what
-// is done already.
+// steps lists the steps of a setup, in order. Each can be repeated: it skips what is done already.
 func (p *setup) steps() []step {
 	a := p.args
 	ours := a.DNS && p.d.DNSProvider == dnsprov.Builtin
 	edge := a.DNS && p.d.DNSProvider == store.DomainProviderCloudflare
 	manual := a.DNS && p.d.DNSProvider == store.DomainProviderManual
 	return []step{
-		{"edge_token", len(a.EdgeToken) > 0, p.edgeToken}, // the edge provider takes the new token, which the domain has from then on
-		{"register", a.PurchaseID != "", p.register},      // the domain is bought, once
-		{"keys", true, p.keys},                            // of DKIM and DNSSEC, made and sealed
-		{"zone", ours, p.zone},                            // our DNS server answers with every record
-		{"records", manual, p.zone},                       // the list of records that the owner is to enter
+		{"edge_token", len(a.EdgeToken) > 0, p.cloudflareToken}, // tries the new token at Cloudflare and stores it
+		{"register", a.PurchaseID != "", p.register},            // buys the domain, once
+		{"keys", true, p.keys},                                  // generates and seals the keys of DKIM and DNSSEC
+		{"zone", ours, p.zone},                                  // checks that our DNS server can serve the records
+		{"records", manual, p.zone},                             // checks the records that the owner has to enter
 		{"users", len(a.Mailboxes) > 0, p.users},
 		{"redirect", a.Redirect != "", func() error {
 			return p.change(p.s.zones.ServeZone, func(d *store.Domain) { setRedirect(d, a.Redirect, true, false) })
@@ -75,14 +74,14 @@ func (p *setup) steps() []step {
 		{"forward", a.Forward != "", func() error {
 			return p.change(p.s.putDomain, func(d *store.Domain) { d.Forward = a.Forward })
 		}},
-		{"delegate", ours && !a.delegated, p.delegate}, // the registrar and the DNS name our nameservers; it may take days
-		{stepEdgeRecords, edge, p.edgeRecords},         // the records are at the edge provider
-		{"mail", (ours || edge) && a.Email, p.mail},    // the keys open, and mailboxes that waited are ready
-		{stepVerify, ours || edge, p.verify},           // a live check of the records
+		{"delegate", ours && !a.delegated, p.delegate}, // has the registrar set our nameservers, and waits until the DNS shows them; this may take days
+		{stepEdgeRecords, edge, p.cloudflareRecords},   // writes the records at Cloudflare
+		{"mail", (ours || edge) && a.Email, p.mail},    // checks that the keys can be opened, and activates mailboxes
+		{stepVerify, ours || edge, p.verify},           // checks the records live
 	}
 }
 
-// stepNames names the steps that a job has.
+// stepNames returns the names of the steps that a job has.
 func stepNames(steps []step) (names []string) {
 	for _, step := range steps {
 		if step.when {
@@ -104,12 +103,13 @@ type domainArgs struct {
 	DomainID string `json:"domain_id"`
 }
 
-// provisionArgs are those of a domain_provision: all that a domain needs for mail, and no more.
+// provisionArgs are the arguments of a domain_provision: everything that mail needs, and nothing
+// else.
 func provisionArgs(domainID string) setupArgs {
 	return setupArgs{DomainID: domainID, DNS: true, Email: true, delegated: true}
 }
 
-// addProvision queues the provisioning of a domain, whose record the caller writes.
+// addProvision queues the provisioning of a domain. The caller writes the domain's record.
 func (s *Service) addProvision(tx *store.Tx, d *store.Domain, userID string) error {
 	steps := stepNames((&setup{d: d, args: provisionArgs(d.ID)}).steps())
 	j, err := s.Queue.Add(tx, jobs.New{
@@ -120,23 +120,24 @@ func (s *Service) addProvision(tx *store.Tx, d *store.Domain, userID string) err
 		return err
 	}
 	d.JobID, d.ErrorCode, d.ErrorMessage = j.ID, "", ""
-	return s.tellCreated(tx, d)
+	return s.emitCreated(tx, d)
 }
 
-// errAwaited says that the domain is not delegated to Mailstead yet.
-type errAwaited struct {
+// errNotDelegated says that a setup must wait: the domain is not delegated to Mailstead yet, or its
+// claim is contested.
+type errNotDelegated struct {
 	current []string
-	claimed bool // it is, and others claim the name too
+	claimed bool // it is delegated to us, but others claim the name too
 }
 
-func (errAwaited) Error() string { return "the domain is not delegated to Mailstead yet" }
+func (errNotDelegated) Error() string { return "the domain is not delegated to Mailstead yet" }
 
-// errPartly says that a step did what it could, and that the job goes on.
-type errPartly struct{ what string }
+// errPartial says that a step was done in part. The job shows what is missing, and goes on.
+type errPartial struct{ what string }
 
-func (e errPartly) Error() string { return e.what }
+func (e errPartial) Error() string { return e.what }
 
-// setUp is the work of both kinds. Begun again it finds out what is done.
+// setUp is the work of both kinds. After a restart each step skips what is done already.
 func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[setupArgs](j)
 	if err != nil {
@@ -161,7 +162,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 	for i, step := range steps {
 		jobs.Step(ctx, step.name, "in_progress", "")
 		err := step.do()
-		var wait errAwaited
+		var wait errNotDelegated
 		switch {
 		case err == nil:
 			jobs.Step(ctx, step.name, "completed", "")
@@ -169,7 +170,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 			return p.wait(wait, i, len(steps))
 		default:
 			jobs.Step(ctx, step.name, "error", stepText(err))
-			if !errors.As(err, new(errPartly)) {
+			if !errors.As(err, new(errPartial)) {
 				return nil, fmt.Errorf("set up %s: %s: %w", p.d.Name, step.name, err)
 			}
 		}
@@ -186,9 +187,9 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 	return p.end, nil
 }
 
-// stepText says to people why a step did not succeed.
+// stepText is the text that the job shows for a step that failed.
 func stepText(err error) string {
-	var part errPartly
+	var part errPartial
 	if errors.As(err, &part) {
 		return part.what
 	}
@@ -198,11 +199,12 @@ func stepText(err error) string {
 	return "It failed. See the log of this installation."
 }
 
-// namesOf joins names for people.
+// namesOf joins names for a text.
 func namesOf(names []string) string { return strings.Join(names, ", ") }
 
-// wakeSetup has the setup that waits for a domain's delegation go on; false if there is none.
-func (s *Service) wakeSetup(tx *store.Tx, d *store.Domain) (bool, error) {
+// resumeSetup lets the setup that waits for a domain's delegation continue at once. It returns
+// false if there is none.
+func (s *Service) resumeSetup(tx *store.Tx, d *store.Domain) (bool, error) {
 	j, err := store.Jobs.Get(tx, d.JobID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Kind != KindSetup || j.Ended()) {
 		return false, nil
@@ -213,7 +215,7 @@ func (s *Service) wakeSetup(tx *store.Tx, d *store.Domain) (bool, error) {
 	return true, s.Queue.Wake(tx, j.ID, time.Time{})
 }
 
-// change writes the domain as change makes it, and gives up quietly on one that is being deleted.
+// change applies change to the domain's record and writes it with write.
 func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*store.Domain)) error {
 	return p.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
@@ -226,17 +228,17 @@ func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*
 	})
 }
 
-// edgeToken looks whether the edge provider takes the token of the request, and keeps it. The zone
-// of a domain that is yet to be bought need not be there.
-func (p *setup) edgeToken() error {
+// cloudflareToken tries the token of the request at Cloudflare, and stores it. The zone of a domain
+// that is still to be bought need not exist yet.
+func (p *setup) cloudflareToken() error {
 	if err := p.s.zones.TryEdge(p.ctx, p.d, p.args.EdgeToken, p.args.PurchaseID == ""); err != nil {
 		return err
 	}
 	return p.change(p.s.putDomain, func(d *store.Domain) { d.EdgeToken = p.args.EdgeToken })
 }
 
-// users makes the mailboxes that are not there, as far as the limits allow. They are pending until
-// the domain is complete.
+// users creates the mailboxes that do not exist yet, as far as the limits allow. They become active
+// when the domain is complete.
 func (p *setup) users() error {
 	for rest := p.args.Mailboxes; len(rest) > 0; rest = rest[min(usersAtATime, len(rest)):] {
 		some := rest[:min(usersAtATime, len(rest))]
@@ -268,19 +270,19 @@ func (p *setup) users() error {
 		return err
 	})
 	if err == nil && lacking > 0 {
-		err = errPartly{fmt.Sprintf("%d of %d mailboxes were not created, because of the limits of this account.", lacking, len(p.args.Mailboxes))}
+		err = errPartial{fmt.Sprintf("%d of %d mailboxes were not created, because of the limits of this account.", lacking, len(p.args.Mailboxes))}
 	}
 	return err
 }
 
-// delegate has the registrar name our nameservers, if the domain was bought here, and looks whether
-// the DNS does.
+// delegate has the registrar set our nameservers, if the domain was bought here, and checks whether
+// the DNS shows them.
 func (p *setup) delegate() error {
-	if err := p.tellRegistrar(); err != nil {
+	if err := p.setNameservers(); err != nil {
 		return err
 	}
 	var found dnsprov.Delegation
-	looked := p.s.zones.Looking(p.ctx, func() (err error) {
+	looked := p.s.zones.WithLookupSlot(p.ctx, func() (err error) {
 		found, err = dnsprov.CheckDelegation(p.ctx, p.s.Resolver, p.d.Name, p.s.Config.Nameservers)
 		return err
 	})
@@ -289,7 +291,7 @@ func (p *setup) delegate() error {
 			return err
 		}
 		if p.d.Claim != store.ClaimProven {
-			return errAwaited{found.Current, found.Verified}
+			return errNotDelegated{found.Current, found.Verified}
 		}
 	}
 	switch {
@@ -303,16 +305,17 @@ func (p *setup) delegate() error {
 			}
 		})
 	case looked != nil && p.d.NSStatus == store.DomainNSVerified, p.d.Status == store.DomainComplete:
-		return nil // the checks by the clock see to it
+		return nil // the scheduled checks take over
 	}
-	return errAwaited{found.Current, false}
+	return errNotDelegated{found.Current, false}
 }
 
-// claim proves the claim of a builtin domain if it can.
+// claim proves the claim of a builtin domain if it can. The claim may be unproven afterwards
+// without an error.
 func (p *setup) claim(delegated bool) error {
 	by, err := p.s.proofOfBuiltin(p.ctx, p.d, delegated)
 	if err != nil || by == "" {
-		return nil // it is looked at again
+		return nil // the next attempt looks it up again
 	}
 	d, err := p.s.SettleProof(p.d.ID, by)
 	if _, lost := core.AsError(err); lost {
@@ -324,19 +327,19 @@ func (p *setup) claim(delegated bool) error {
 	return err
 }
 
-// wait puts the job off until the next look at the delegation. The longer it has waited, the longer
-// it waits.
-func (p *setup) wait(awaited errAwaited, done, total int) (jobs.Writes, error) {
+// wait puts the job off until the next check of the delegation. The interval grows with the time
+// waited so far.
+func (p *setup) wait(awaited errNotDelegated, done, total int) (jobs.Writes, error) {
 	now := p.s.Now()
 	since := p.d.NSAwaited
 	if since.IsZero() {
 		since = now
 	}
 	ours := namesOf(p.s.Config.Nameservers)
-	end := since.Add(delegationAwaited)
+	end := since.Add(delegationTimeout)
 	if !now.Before(end) {
 		return nil, jobs.Permanent(core.Errorf("ns_timeout",
-			"%s was not delegated to Mailstead within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationAwaited.Hours()), ours))
+			"%s was not delegated to Mailstead within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationTimeout.Hours()), ours))
 	}
 	next := now.Add(jobs.Awaiting(now.Sub(since), p.s.Rand()))
 	if next.After(end) {
@@ -349,7 +352,7 @@ func (p *setup) wait(awaited errAwaited, done, total int) (jobs.Writes, error) {
 	jobs.Progress(p.ctx, done, total, detail)
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
-		if err != nil || d.Status == store.DomainPending || d.Gone() || d.ClaimEnded() { // pending: check-ns was faster
+		if err != nil || d.Status == store.DomainPending || d.Gone() || d.ClaimEnded() { // pending: check-ns has queued it already
 			return err
 		}
 		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = store.DomainPendingNS, detail, since, awaited.current
@@ -357,7 +360,7 @@ func (p *setup) wait(awaited errAwaited, done, total int) (jobs.Writes, error) {
 	}, jobs.Snooze(next)
 }
 
-// SetupResult is what a domain_setup came to.
+// SetupResult is the result of a domain_setup job.
 type SetupResult struct {
 	DomainID   string     `json:"domain_id" words:"ours"`
 	Domain     string     `json:"domain" words:"ours"`
@@ -369,7 +372,7 @@ type SetupResult struct {
 	EmailUsers setupUsers `json:"email_users"`
 }
 
-// setupUsers counts the mailboxes that were asked for.
+// setupUsers counts the mailboxes of the request.
 type setupUsers struct {
 	Created int `json:"created"`
 	Existed int `json:"existed"`
@@ -393,7 +396,7 @@ func (p *setup) countUsers(tx *store.Tx) (r setupUsers, err error) {
 	return r, nil
 }
 
-// end brings the domain into its new state in the transaction that ends the job.
+// end writes the new state of the domain in the transaction that ends the job.
 func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	d, err := store.Domains.Get(tx, p.d.ID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && d.Gone() {
@@ -448,8 +451,8 @@ func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) 
 	return err
 }
 
-// keys makes the DKIM keys, outside of any transaction, and the key of the zone, unless the domain
-// has them.
+// keys generates the DKIM keys and the zone key, unless the domain has them. It generates the DKIM
+// keys outside of a transaction, since that is slow.
 func (p *setup) keys() error {
 	if len(p.d.DKIM) > 0 && !zones.LacksZoneKey(p.d) {
 		return nil
@@ -486,8 +489,8 @@ func (p *setup) keys() error {
 	})
 }
 
-// zone makes sure that the records make a zone. It was published with the transaction that changed
-// it.
+// zone checks that the records form a valid zone. The transaction that changed the zone has
+// published it already.
 func (p *setup) zone() error {
 	return p.s.Store.View(func(tx *store.Tx) error {
 		if err := p.s.zones.CheckZone(tx, p.d); err != nil {
@@ -497,12 +500,12 @@ func (p *setup) zone() error {
 	})
 }
 
-// edgeRecords brings the records to the edge provider. That the token can do it proves the claim of
-// the name, if the provider serves the zone: anybody may make one that nobody asks.
-func (p *setup) edgeRecords() error {
+// cloudflareRecords writes the records at Cloudflare. This proves the claim of the name if
+// Cloudflare is active for the zone; anybody can create a zone that is not.
+func (p *setup) cloudflareRecords() error {
 	written, active, err := p.s.zones.ProvisionEdge(p.ctx, p.d)
 	if written != nil {
-		p.d, p.edgeSeen = written, written.ZoneChangedAt
+		p.d, p.cloudflareZoneAt = written, written.ZoneChangedAt
 	}
 	if err != nil {
 		return err
@@ -520,8 +523,8 @@ func (p *setup) edgeRecords() error {
 	return err
 }
 
-// mail makes sure that the domain can sign, and makes mailboxes ready as long as there are more
-// than fit into the transaction that completes the domain.
+// mail checks that the domain can sign, and activates waiting mailboxes until few enough are left
+// for the transaction that completes the domain.
 func (p *setup) mail() error {
 	for _, k := range p.d.DKIM {
 		text, err := p.s.Keys.Open(store.DKIMPlace(p.d.ID), k.Sealed)
@@ -535,7 +538,7 @@ func (p *setup) mail() error {
 	return p.s.activateMany(p.ctx, p.d.ID)
 }
 
-// activateMany makes waiting mailboxes of a domain ready until few are left.
+// activateMany activates waiting mailboxes of a domain until at most activateAtATime are left.
 func (s *Service) activateMany(ctx context.Context, domainID string) error {
 	for many := true; many; {
 		if err := ctx.Err(); err != nil {
@@ -556,26 +559,26 @@ func (s *Service) activateMany(ctx context.Context, domainID string) error {
 	return nil
 }
 
-// verify checks the records live. Whatever it finds, the domain is complete: its zone is served,
-// and receivers that have not seen it yet, or a resolver of ours that does not answer, do not keep
-// mail from flowing. The checks by the clock go on from here.
+// verify checks the records live. The domain becomes complete whatever the result is: its zone is
+// served, and mail should not wait for caches elsewhere or for a resolver of ours that does not
+// answer. The scheduled checks follow later.
 func (p *setup) verify() error {
 	p.check = p.s.checkNow(p.ctx, p.d)
 	return p.ctx.Err()
 }
 
-// finish makes a domain complete. What has changed of its records since they were brought to the
-// edge provider follows.
+// finish makes a domain complete. If its records have changed since they were written at
+// Cloudflare, it queues a sync.
 func (p *setup) finish(tx *store.Tx, d *store.Domain) error {
-	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.edgeSeen) {
+	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.cloudflareZoneAt) {
 		return err
 	}
 	_, err := p.s.zones.AddEdgeSync(tx, d)
 	return err
 }
 
-// completeDomain makes a domain complete, with what a live check at it found, and its last waiting
-// mailboxes ready. activateMany has come before.
+// completeDomain makes a domain complete, saves a live check of it, and activates its last waiting
+// mailboxes. The caller has called activateMany before.
 func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	if d.Gone() {
 		return nil
@@ -584,9 +587,9 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 		return err
 	}
 	if d.ClaimEnded() {
-		return nil // which is written
+		return nil // saveCheck has written it
 	}
-	if d.Claim == store.ClaimOpen && d.DNSProvider != store.DomainProviderCloudflare { // others came to claim it meanwhile
+	if d.Claim == store.ClaimOpen && d.DNSProvider != store.DomainProviderCloudflare { // others have claimed the name since
 		d.Status = store.DomainPendingNS
 		if d.DNSProvider == store.DomainProviderManual {
 			d.Status = store.DomainPendingDNS
@@ -600,7 +603,7 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 	}
 	wait := s.checkInterval()
 	if !l.healthy() {
-		wait = s.secondLook()
+		wait = s.recheckDelay()
 	}
 	if err := s.planCheck(tx, d, wait); err != nil {
 		return err
@@ -621,11 +624,11 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 	if !first {
 		return nil
 	}
-	return s.tellReady(tx, d)
+	return s.emitReady(tx, d)
 }
 
-// setupFailed shows why a domain is not provisioned. Setting it up again begins again, and so
-// does checking its nameservers. One that was complete before stays so.
+// setupFailed shows the error at a domain that could not be provisioned. A new setup, or check-ns,
+// starts again. A domain that was complete stays complete.
 func (s *Service) setupFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {

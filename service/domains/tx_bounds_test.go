@@ -39,7 +39,7 @@ func TestACompleteDomainTellsOfItsMailboxesWithinTheBounds(t *testing.T) {
 	}
 }
 
-// The zone above says where each zone below it is, with 300 records of its owner's in it.
+// The zone above delegates each zone below it, with 300 records of its owner in it.
 func TestConnectingManyNamesBelowOneWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.ServeZones(s)

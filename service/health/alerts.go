@@ -21,10 +21,11 @@ type Alert struct {
 	Message string `json:"message" words:"ours" example:"It is listed in zen.example, so many receivers refuse mail from it."`
 	// What to do; null once it is ok again.
 	Mend  *string   `json:"mend" words:"ours" example:"Find out at the list's site why, mend the cause, and ask the list to remove the address."`
-	Since core.Time `json:"since"` // When it was first seen.
+	Since core.Time `json:"since"` // When it was first found.
 }
 
-// report tells the owner of the first account, by an event, the operator's URL and a letter.
+// report notifies the owner of the first account by an event, a post to the operator's URL and a
+// message.
 func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
 	event, err := s.events.Emit(tx, owner.ID, events.EventHostAlert, a)
 	if err != nil {
@@ -40,11 +41,12 @@ func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
 // shakyFor is how long one of the shaky checks must be bad before it is reported.
 const shakyFor = 5 * time.Minute
 
-// shaky are the checks that can fail for a moment, mostly by what others do.
+// shaky lists the checks that can fail for a moment, mostly because of others.
 var shaky = strings.Fields("clock resolver hostname_address ptr ports certificate nameservers port25_out blocklist relay queue backup")
 
-// tell tells the operator what the checks found that was not told yet, once for each subject.
-func (s *Service) tell(found map[string][]Check) error {
+// notifyOperator notifies the operator of bad checks that were not reported yet, once for each
+// subject, and of reported ones that are ok again.
+func (s *Service) notifyOperator(found map[string][]Check) error {
 	bad := map[string]Check{}
 	for _, list := range found {
 		for _, c := range list {
@@ -72,7 +74,7 @@ func (s *Service) tell(found map[string][]Check) error {
 			c, still := bad[a.ID]
 			if still {
 				delete(fresh, a.ID)
-				if err := s.tellOf(tx, owner, a, c); err != nil {
+				if err := s.notifyOf(tx, owner, a, c); err != nil {
 					return err
 				}
 				continue
@@ -88,7 +90,7 @@ func (s *Service) tell(found map[string][]Check) error {
 			}
 		}
 		for id, c := range fresh {
-			if err := s.tellOf(tx, owner, &store.Alert{ID: id, Code: c.Code, Subject: c.Subject, Since: tx.Now()}, c); err != nil {
+			if err := s.notifyOf(tx, owner, &store.Alert{ID: id, Code: c.Code, Subject: c.Subject, Since: tx.Now()}, c); err != nil {
 				return err
 			}
 		}
@@ -96,9 +98,9 @@ func (s *Service) tell(found map[string][]Check) error {
 	})
 }
 
-// tellOf tells of what is bad, unless that was told, or may be over at the next look. What has
-// become an error from a warning is told again.
-func (s *Service) tellOf(tx *store.Tx, owner *store.Account, a *store.Alert, c Check) error {
+// notifyOf reports a bad check, unless it was reported already, or may be ok at the next run. A
+// check that was a warning and is now an error is reported again.
+func (s *Service) notifyOf(tx *store.Tx, owner *store.Account, a *store.Alert, c Check) error {
 	if a.Status == c.Status || a.Status == Error {
 		return nil
 	}
@@ -112,7 +114,7 @@ func (s *Service) tellOf(tx *store.Tx, owner *store.Account, a *store.Alert, c C
 	return store.Alerts.Put(tx, a)
 }
 
-// Letter is an alert as its owner reads it.
+// Letter returns the subject and text of an alert's message.
 func (a Alert) Letter(host string) (subject, text string) {
 	if a.Status == OK {
 		return fmt.Sprintf("%s: %s is ok again", host, a.Code), fmt.Sprintf("%s (%s) is ok again.\n", a.Subject, a.Code)

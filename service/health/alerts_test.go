@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestAlerts: the owner of the first account is told once of what turned bad, once of what has
-// become worse, and once of its end; of what may pass in a moment only after a second look.
+// TestAlerts: the owner of the first account is notified once when a check turns bad, once when it
+// becomes worse, and once when it is ok; for shaky checks only after a second run.
 func TestAlerts(t *testing.T) {
 	h := newPublicHost(t)
 	h.Core.Config.AlertURL = "http://alerts.test/"
@@ -25,7 +25,8 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := 0
-	// look gives the alerts of one more look as "code status", and counts letters and posts.
+	// look runs the checks and returns the new alerts as "code status"; it counts messages and
+	// posts.
 	look := func() string {
 		t.Helper()
 		h.now = h.now.Add(6 * time.Minute)
@@ -68,7 +69,7 @@ func TestAlerts(t *testing.T) {
 	is("")
 	disk := func(free int64) {
 		h.free = free
-		time.Sleep(30 * time.Millisecond) // so that the store looks again
+		time.Sleep(30 * time.Millisecond) // until the store checks the disk again
 	}
 	disk(9 << 30)
 	is("disk_space warning")
@@ -79,7 +80,7 @@ func TestAlerts(t *testing.T) {
 	h.world.Tell("PTR", "127.0.0.1")
 	is("")
 	h.world.Tell("PTR", "127.0.0.1", "mail.example.test.")
-	is("") // it has passed
+	is("") // it was ok before it was reported
 	h.world.Tell("PTR", "127.0.0.1")
 	is("")
 	is("ptr error")

@@ -13,12 +13,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A check is one row of what is looked at. What is live is cheap, and looked at again for each
-// request; the rest is looked at by Run and Doctor alone.
+// A check is one row of the table of checks. A live check is cheap and runs again for each request;
+// the others run only in Run and Doctor.
 type check struct {
 	code string
 	live bool
-	look func(context.Context) []Check
+	run  func(context.Context) []Check
 }
 
 // checks is the table of all checks, in the order in which they are shown.
@@ -51,18 +51,18 @@ func ok(code, subject, format string, args ...any) []Check {
 	return []Check{{Code: code, Status: OK, Subject: subject, Message: fmt.Sprintf(format, args...)}}
 }
 
-// wrong makes a check that is a warning or an error; mend says what the operator is to do.
+// wrong returns a check that is a warning or an error. mend says what the operator must do.
 func wrong(code, status, subject, message, mend string) []Check {
 	return []Check{{Code: code, Status: status, Subject: subject, Message: message, Mend: &mend}}
 }
 
-// command is a command of the program for this installation, as a shell takes it.
+// command returns a command line of the program for this installation, quoted for a shell.
 func (s *Service) command(words ...string) string {
 	dir, err := filepath.Abs(s.Store.Dir())
 	if err != nil {
 		dir = s.Store.Dir()
 	}
-	name := 1 // words of the command, before its flags and arguments
+	name := 1 // words of the command's name, before its flags and arguments
 	if words[0] == "job" {
 		name = 2
 	}
@@ -73,7 +73,7 @@ func (s *Service) command(words ...string) string {
 	return "`mailstead " + strings.Join(line, " ") + "`"
 }
 
-// ShellWord writes a text as one word of a shell's command.
+// ShellWord quotes a text as one word of a shell command.
 func ShellWord(text string) string {
 	plain := func(r rune) bool {
 		return strings.ContainsRune("/._-@", r) || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
@@ -84,7 +84,7 @@ func ShellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// A disk with less than one part in diskShare free, or less than diskLow, is running out.
+// A disk is running out if less than 1/diskShare of it is free and less than diskLow bytes.
 const (
 	diskShare = 10
 	diskLow   = 10 << 30
@@ -124,23 +124,24 @@ func (s *Service) checkStore(context.Context) (out []Check) {
 	return out
 }
 
-// A clock remembers how far this host's clock has moved other than by the time that has passed.
+// A clock detects when this host's clock was set, by comparing it with the monotonic clock.
 type clock struct {
 	start time.Time // with its monotonic reading
 
 	mu  sync.Mutex
-	off time.Duration // of the clock from start and the time that has passed since, at the last look
-	at  time.Time     // when the clock was last moved; zero: it was not
+	off time.Duration // difference between the clock and the monotonic clock at the last check
+	at  time.Time     // when the clock was last set; zero: it was not
 	by  time.Duration
 }
 
 const (
-	clockMoved = time.Minute    // by so much it is told
-	clockTold  = 24 * time.Hour // for so long
+	clockMoved       = time.Minute    // a change of more than this is reported
+	clockReportedFor = 24 * time.Hour // for this long
 )
 
-// look compares what the clock shows with the time that has passed since start.
-func (c *clock) look(shows time.Time, passed time.Duration) (at time.Time, by time.Duration) {
+// check compares the clock's time with the time that has passed since start by the monotonic clock.
+// It returns when and by how much the clock was last set; zero if that is not to be reported.
+func (c *clock) check(shows time.Time, passed time.Duration) (at time.Time, by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	off := shows.Round(0).Sub(c.start.Round(0)) - passed
@@ -148,7 +149,7 @@ func (c *clock) look(shows time.Time, passed time.Duration) (at time.Time, by ti
 		c.at, c.by = shows, moved
 	}
 	c.off = off
-	if c.at.IsZero() || shows.Sub(c.at) > clockTold {
+	if c.at.IsZero() || shows.Sub(c.at) > clockReportedFor {
 		return time.Time{}, 0
 	}
 	return c.at, c.by
@@ -157,7 +158,7 @@ func (c *clock) look(shows time.Time, passed time.Duration) (at time.Time, by ti
 func (s *Service) checkClock(context.Context) []Check {
 	const code, subject = "clock", "the clock of this host"
 	now := time.Now()
-	at, by := s.clock.look(now, now.Sub(s.clock.start))
+	at, by := s.clock.check(now, now.Sub(s.clock.start))
 	if at.IsZero() {
 		return ok(code, subject, "It was not moved in the last day, or since the server was started.")
 	}
@@ -165,20 +166,20 @@ func (s *Service) checkClock(context.Context) []Check {
 		"See that the clock is set by NTP (`timedatectl` or `chronyc tracking` tells). After a pause of the machine this is no mistake.")
 }
 
-// overdue is how long after its time a job may begin without a warning.
-const overdue = time.Hour
+// overdue is how late a job may start without a warning.
+const lateAfter = time.Hour
 
-// namedMost is how many jobs a message names.
-const namedMost = 10
+// maxNamed is how many jobs or names a message lists.
+const maxNamed = 10
 
 func (s *Service) checkQueue(context.Context) (out []Check) {
 	const code, subject = "queue", "the queue of jobs"
 	unread := s.Queue.Unread()
-	for _, u := range unread[:min(len(unread), namedMost)] {
+	for _, u := range unread[:min(len(unread), maxNamed)] {
 		out = append(out, wrong(code, Error, u.ID, fmt.Sprintf("This version of Mailstead cannot do the job: %v. It stays in the queue, and the others go on.", u.Reason),
 			"Start the version of Mailstead that made the job, or a newer one; for a damaged row stop the server and run "+s.command("check")+".")...)
 	}
-	if more := len(unread) - namedMost; more > 0 {
+	if more := len(unread) - maxNamed; more > 0 {
 		out = append(out, wrong(code, Error, subject, fmt.Sprintf("There are %d more jobs that this version of Mailstead cannot do.", more),
 			"The log names each of them.")...)
 	}
@@ -187,7 +188,7 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 	switch late := s.Now().Sub(due); {
 	case err != nil:
 		out = append(out, wrong(code, Error, subject, fmt.Sprintf("It cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")...)
-	case id != "" && late > overdue:
+	case id != "" && late > lateAfter:
 		out = append(out, wrong(code, Warning, id, fmt.Sprintf("The oldest job has been due for %s.", late.Round(time.Minute)),
 			"See in the log what its lane waits for; a next hop that takes little at a time has the others wait.")...)
 	}
@@ -197,7 +198,7 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 	return out
 }
 
-// oldestDue finds the job that has been due for longest, but for those that this version cannot do;
+// oldestDue finds the job that is overdue the longest, except those that this version cannot run;
 // "" if there is none.
 func (s *Service) oldestDue(unread []jobs.Unread) (id string, due time.Time, err error) {
 	left := map[string]bool{}
@@ -225,7 +226,7 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 		return wrong(code, Warning, "[backup]", "The settings ask for no backups, so all mail is lost with the disk of this host.",
 			"Set to in [backup] of mailstead.toml to a directory on another disk or to an s3:// address, and restart the server.")
 	}
-	if s.Host != nil && !s.Host.Running { // nobody has looked yet what is there
+	if s.Host != nil && !s.Host.Running { // no schedule runs in this process, so the target was not read yet
 		s.Backups.Look(ctx)
 	}
 	state, err := s.Backups.State()
@@ -257,7 +258,7 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 	return out
 }
 
-// checkSendingLimits looks whether a stolen password can send without end.
+// checkSendingLimits checks whether a stolen password could send without limit.
 func (s *Service) checkSendingLimits(context.Context) []Check {
 	const code, subject = "sending_limits", "[limits]"
 	l := s.Config.Limits
@@ -271,15 +272,15 @@ func (s *Service) checkSendingLimits(context.Context) []Check {
 	return ok(code, subject, "The recipients that are written to in a day are limited.")
 }
 
-// checkPasswords names the mailboxes whose password an import brought as a hash alone, from another
-// mail server or another installation, since whoever does not log in keeps it.
+// checkPasswords names the mailboxes that have only an imported hash of their password. A user who
+// never logs in keeps it.
 func (s *Service) checkPasswords(context.Context) []Check {
 	const code, subject = "passwords", "imported password hashes"
 	var names []string
 	count := 0
 	err := everyRow(s.Store, store.Mailboxes, func(mb *store.Mailbox) string { return mb.ID }, func(mb *store.Mailbox) {
 		if mb.HashOnly() && !mb.Gone() {
-			if count++; count <= namedMost {
+			if count++; count <= maxNamed {
 				names = append(names, mb.Email)
 			}
 		}
@@ -297,14 +298,15 @@ func (s *Service) checkPasswords(context.Context) []Check {
 	return ok(code, subject, "No mailbox has an imported password hash alone.")
 }
 
-// oneClient is how many connections from one private address, and from nowhere else, are reported.
-const oneClient = 50
+// suspiciousConnections is the number of connections, all from one private address, that is
+// reported.
+const suspiciousConnections = 50
 
-// hiddenClients tells when something before this host seems to hide who its clients are.
+// hiddenClients returns a warning if a proxy before this host seems to hide the clients' addresses.
 func (s *Service) hiddenClients() []Check {
 	const code, subject = "ports", "the clients of port 25"
 	ip, n, one := s.Clients.Only()
-	if !one || n < oneClient {
+	if !one || n < suspiciousConnections {
 		return nil
 	}
 	return wrong(code, Warning, subject, fmt.Sprintf("All %d connections since the start came from %s, so every limit and check of senders sees one client.", n, ip),

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestMovedClock: only a move of more than a minute since the last look is told, for a day.
+// TestMovedClock: only a change of the clock of more than a minute since the last check is
+// reported, for a day.
 func TestMovedClock(t *testing.T) {
 	start := time.Now()
 	c := clock{start: start}
@@ -19,7 +20,7 @@ func TestMovedClock(t *testing.T) {
 		{20 * time.Minute, -30 * time.Minute, -30*time.Minute - 50*time.Second},
 		{25 * time.Hour, -30 * time.Minute, 0},
 	} {
-		if at, by := c.look(start.Add(tc.passed+tc.moved), tc.passed); by != tc.by || at.IsZero() != (by == 0) {
+		if at, by := c.check(start.Add(tc.passed+tc.moved), tc.passed); by != tc.by || at.IsZero() != (by == 0) {
 			t.Errorf("%s after the start the clock was moved by %s, want %s", tc.passed, by, tc.by)
 		}
 	}

@@ -3,4 +3,4 @@ package health
 import "context"
 
 // LookAndTell is what Run does from time to time.
-func (s *Service) LookAndTell(ctx context.Context) { s.lookAndTell(ctx) }
+func (s *Service) LookAndTell(ctx context.Context) { s.runAndNotify(ctx) }

@@ -25,7 +25,7 @@ import (
 	"github.com/mailstead/mailstead/store/objects"
 )
 
-// A host is an installation whose clock, disk and place of backups a test has in hand.
+// A host is an installation with a clock, a disk and a place of backups that a test controls.
 type host struct {
 	*service.Service
 	t     *testing.T
@@ -35,10 +35,10 @@ type host struct {
 	world *servicetest.World
 }
 
-// entriesMost is how many bytes of entries are kept for a backup.
+// entriesMost is the most bytes of entries that are kept for a backup.
 const entriesMost = 1 << 16
 
-// A brokenPlace takes nothing while err is set.
+// A brokenPlace refuses everything while err is set.
 type brokenPlace struct {
 	objects.Place
 	err error
@@ -97,7 +97,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// ask gives what the operator is told.
+// ask returns the health as the operator sees it.
 func (h *host) ask() *health.Health {
 	h.t.Helper()
 	out, err := h.Health.GetHealth(context.Background(), core.Actor{TokenID: core.LocalToken})
@@ -107,13 +107,13 @@ func (h *host) ask() *health.Health {
 	return out
 }
 
-// is checks the status of a code, and that its message has a part.
+// is checks the status of a code, and that its message contains a text.
 func (h *host) is(code, status, part string) {
 	h.t.Helper()
 	h.has(h.ask().Checks, code, status, part)
 }
 
-// finds is the same with every check made now.
+// finds does the same after all checks have run.
 func (h *host) finds(code, status, part string) {
 	h.t.Helper()
 	report, err := h.Health.Doctor(h.t.Context(), struct{}{})
@@ -139,8 +139,8 @@ func (h *host) has(all []health.Check, code, status, part string) {
 	h.t.Errorf("%s is not %s with %q: %+v", code, status, part, all)
 }
 
-// TestBackupHealth: a backup that was never made is a warning, one older than two intervals an
-// error, and one that fails says why.
+// TestBackupHealth: no backup yet is a warning, one older than two intervals is an error, and one
+// that fails says why.
 func TestBackupHealth(t *testing.T) {
 	h := newHost(t)
 	h.is("backup", health.Warning, "No backup was made yet")
@@ -180,7 +180,7 @@ func TestBackupHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.is("backup", health.OK, "0s old")
-	// A process that did not make it, such as doctor beside a stopped server, sees it too.
+	// A process that did not make the backup, such as doctor beside a stopped server, sees it too.
 	h.Health.Backups = &backup.Schedule{Target: h.Health.Backups.Target, Source: h.Health.Backups.Source, Every: h.Health.Backups.Every}
 	h.Health.Host = new(health.Host)
 	h.is("backup", health.OK, "0s old")
@@ -209,7 +209,7 @@ func TestLateWithoutABackup(t *testing.T) {
 	h.is("backup", health.Error, "No backup was made in two intervals")
 }
 
-// TestQueueHealth names each job that this version cannot do, and the job that is late.
+// TestQueueHealth names each job that this version cannot run, and the job that is late.
 func TestQueueHealth(t *testing.T) {
 	h := newHost(t)
 	h.is("queue", health.OK, "in time")
@@ -241,8 +241,8 @@ func TestQueueHealth(t *testing.T) {
 	}
 }
 
-// TestParkedHealth names each job with which the server has ended three times, and its operator can
-// let it go on.
+// TestParkedHealth names each job during which the server has ended three times. Its operator can
+// resume it.
 func TestParkedHealth(t *testing.T) {
 	h := newHost(t)
 	var job *store.Job
@@ -276,14 +276,14 @@ func TestParkedHealth(t *testing.T) {
 	}
 }
 
-// TestDiskHealth: a disk that runs out is a warning, and one without room for mail an error, which
-// ends being ready.
+// TestDiskHealth: a disk that runs out is a warning. One without room for mail is an error, and the
+// server is not ready.
 func TestDiskHealth(t *testing.T) {
 	h := newHost(t)
 	h.is("disk_space", health.OK, "102400 MiB of 204800 MiB")
 	h.free = 9 << 30
 	h.is("disk_space", health.Warning, "running out")
-	time.Sleep(30 * time.Millisecond) // so that the store looks again
+	time.Sleep(30 * time.Millisecond) // until the store checks the disk again
 	h.free = 1 << 20
 	h.is("disk_space", health.Error, "The disk is full")
 	if got := h.Health.NotReady(); len(got) != 1 || got[0] != "storage_full" {
@@ -321,8 +321,8 @@ func TestOnlyTheOperatorSeesHealth(t *testing.T) {
 	}
 }
 
-// TestClientsBehindOneAddress: a host that sees one private client alone is told so, until another
-// comes.
+// TestClientsBehindOneAddress: a host that sees only one private client has a warning, until
+// another client comes.
 func TestClientsBehindOneAddress(t *testing.T) {
 	h := newHost(t)
 	h.Health.Host = &health.Host{Running: true}
@@ -337,7 +337,7 @@ func TestClientsBehindOneAddress(t *testing.T) {
 	h.finds("ports", health.OK, "by their own addresses")
 }
 
-// TestMissingLimitsAreTold: a store from before there were limits on recipients has none.
+// TestMissingLimitsAreTold: a store of an old release has no limits on recipients.
 func TestMissingLimitsAreTold(t *testing.T) {
 	h := newHost(t)
 	h.finds("sending_limits", health.OK, "limited")
@@ -357,7 +357,7 @@ func TestImportedPasswords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again := service.New(h.Core.Store, jobs.NewQueue(h.Core.Store), h.Core.Keys, h.Core.Config) // its first look is a new one
+	again := service.New(h.Core.Store, jobs.NewQueue(h.Core.Store), h.Core.Keys, h.Core.Config) // it runs the checks again
 	h.Service = again
 	h.is("passwords", health.Warning, "an imported hash is kept of the passwords of m0@x.test, m1@x.test, m2@x.test; until")
 	for n := 3; n < 12; n++ {

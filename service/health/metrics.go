@@ -13,31 +13,32 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// countShare bounds what counting the queue costs: what took a second is kept for so many.
+// countShare limits the cost of counting the queue: a count that took one second is kept for
+// countShare seconds.
 const countShare = 20
 
-// webhookLane begins the keys of JobsByLane for deliveries to webhook endpoints.
+// webhookLane is the prefix of keys of JobsByLane for deliveries to webhook endpoints.
 const webhookLane = "lwh_"
 
-// countedAtATime is how many rows one snapshot is read for.
-const countedAtATime = 5000
+// rowsAtATime is how many rows one transaction reads.
+const rowsAtATime = 5000
 
-// counts are what is counted over all rows of the queue.
+// counts are the numbers of rows in the queue.
 type counts struct {
-	messages map[string]int // that wait, by state
-	oldest   time.Time      // since when the first of them has waited
+	messages map[string]int // waiting messages, by state
+	oldest   time.Time      // since when the oldest message has waited
 	jobs     map[string]int // by state
-	webhooks int            // deliveries that wait
+	webhooks int            // waiting deliveries
 }
 
-// counter keeps counts for a while, since many may ask.
+// counter caches counts for a while, since several clients may read the metrics.
 type counter struct {
 	mu    sync.Mutex
 	last  counts
 	until time.Time
 }
 
-// get gives counts that are not too old.
+// get returns cached counts, or new ones if these are too old.
 func (c *counter) get(count func() (counts, error)) (counts, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +54,7 @@ func (c *counter) get(count func() (counts, error)) (counts, error) {
 	return fresh, err
 }
 
-// countQueue counts what waits, in snapshots of a bounded length.
+// countQueue counts waiting messages and jobs, in transactions of limited length.
 func (s *Service) countQueue() (c counts, err error) {
 	c.messages = map[string]int{store.OutgoingQueued: 0, store.OutgoingDeferred: 0, store.OutgoingScheduled: 0, store.OutgoingHeld: 0}
 	c.jobs = map[string]int{store.JobQueued: 0, store.JobRunning: 0}
@@ -79,7 +80,7 @@ func (s *Service) countQueue() (c counts, err error) {
 				c.oldest = at
 			}
 			after, n = key, n+1
-			if n == countedAtATime {
+			if n == rowsAtATime {
 				return after, true, nil
 			}
 		}
@@ -90,7 +91,7 @@ func (s *Service) countQueue() (c counts, err error) {
 		for key, row := range store.OutgoingsParked.Asc(tx, "", after) {
 			c.messages[row.Status]++
 			after, n = key, n+1
-			if n == countedAtATime {
+			if n == rowsAtATime {
 				return after, true, nil
 			}
 		}
@@ -109,7 +110,7 @@ func (s *Service) countQueue() (c counts, err error) {
 				c.jobs[store.JobQueued]++
 			}
 			after, n = key, n+1
-			if n == countedAtATime {
+			if n == rowsAtATime {
 				return after, true, nil
 			}
 		}
@@ -118,13 +119,13 @@ func (s *Service) countQueue() (c counts, err error) {
 	return c, err
 }
 
-// Certificates tell when certificates end; zero: there is none.
+// Certificates returns when certificates expire; zero: there is none.
 type Certificates struct {
-	Host  func() *tls.Certificate // this host's; nil: it speaks no TLS
-	Other func() time.Time        // the first of all others that ends
+	Host  func() *tls.Certificate // this host's; nil: it has no TLS
+	Other func() time.Time        // the earliest expiry of all others
 }
 
-// addMetrics makes the families of what is found when somebody asks.
+// addMetrics registers the metrics that are measured on request.
 func (s *Service) addMetrics(r *metrics.Registry) {
 	one := func(name, help string, value func() (float64, bool)) {
 		r.Gauge("mailstead_"+name, help, nil, func(emit func(float64, ...string)) {
@@ -185,7 +186,7 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 	r.Process(s.started)
 }
 
-// host is when this host's certificate ends; zero: it has none.
+// host returns when this host's certificate expires; zero: it has none.
 func (c *Certificates) host() (ends time.Time) {
 	if c.Host == nil {
 		return ends
@@ -201,7 +202,7 @@ func (c *Certificates) host() (ends time.Time) {
 	return leaf.NotAfter
 }
 
-// addStoreMetrics makes the families of the store, its backups and its copies elsewhere.
+// addStoreMetrics registers the metrics of the store, its backups and its copies.
 func (s *Service) addStoreMetrics(r *metrics.Registry, one func(name, help string, value func() (float64, bool))) {
 	r.Gauge("mailstead_store_bytes", "Bytes of the store's files.", []string{"part"}, func(emit func(float64, ...string)) {
 		if held, err := s.Store.Holdings(); err == nil {
@@ -234,7 +235,7 @@ func (s *Service) addStoreMetrics(r *metrics.Registry, one func(name, help strin
 			emit(float64(state.Failures))
 		}
 	})
-	// There is no bucket for messages and no standby yet.
+	// Buckets for messages and standbys do not exist yet.
 	one("objects_pending", "Message files that wait to be copied to the bucket.", func() (float64, bool) { return 0, true })
 	one("objects_cache_bytes", "Bytes of message files of the bucket that are kept here.", func() (float64, bool) { return 0, true })
 	one("standby_lag_seconds", "How far the standby is behind.", func() (float64, bool) { return 0, true })

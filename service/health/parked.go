@@ -11,13 +11,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// checkParked names the jobs that are parked, since the server has ended each time that they ran.
+// checkParked names the parked jobs: the server crashed each time that they ran.
 func (s *Service) checkParked() (out []Check) {
 	const code, subject = "queue", "the queue of jobs"
 	var list []*store.Job
 	var all int
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		list, all, err = jobs.Parked(tx, namedMost)
+		list, all, err = jobs.Parked(tx, maxNamed)
 		return err
 	})
 	if err != nil {
@@ -38,25 +38,25 @@ func (s *Service) checkParked() (out []Check) {
 	return out
 }
 
-// A ParkedJob is a job that is parked.
+// A ParkedJob is a job that does not run because the server crashed while it ran.
 type ParkedJob struct {
 	JobID    string    `json:"job_id"`
 	Type     string    `json:"type"`
 	Account  string    `json:"account_id"`
 	Resource string    `json:"resource"`
-	Crashes  int       `json:"crashes"` // how often in a row the server has ended while it ran
+	Crashes  int       `json:"crashes"` // how often in a row the server ended while it ran
 	ParkedAt core.Time `json:"parked_at"`
 	Until    core.Time `json:"until"`
 }
 
-// listedMost is how many parked jobs are listed or resumed at a time.
-const listedMost = 1000
+// maxListed is how many parked jobs one command lists or resumes.
+const maxListed = 1000
 
-// ListParkedJobs lists the jobs that are parked, to the operator.
+// ListParkedJobs lists the parked jobs for the operator.
 func (s *Service) ListParkedJobs(context.Context, struct{}) (*core.List[ParkedJob], error) {
 	var out []ParkedJob
 	err := s.Store.View(func(tx *store.Tx) error {
-		list, _, err := jobs.Parked(tx, listedMost)
+		list, _, err := jobs.Parked(tx, maxListed)
 		out = nil
 		for _, j := range list {
 			out = append(out, ParkedJob{j.ID, j.Kind, j.AccountID, j.Resource.Name, j.Crashes, core.Time{Time: j.ParkedAt}, core.Time{Time: j.Due}})
@@ -69,18 +69,18 @@ func (s *Service) ListParkedJobs(context.Context, struct{}) (*core.List[ParkedJo
 	return core.ListOf(out), nil
 }
 
-// ResumeJobsIn says which jobs go on: one, or all that are parked.
+// ResumeJobsIn names the parked jobs to resume: one, or all.
 type ResumeJobsIn struct {
 	Job string `json:"job"`
 	All bool   `json:"all"`
 }
 
-// JobsResumed are the jobs that go on.
+// JobsResumed lists the resumed jobs.
 type JobsResumed struct {
 	Jobs []string `json:"jobs"`
 }
 
-// ResumeJobs lets parked jobs go on now, for the operator.
+// ResumeJobs lets parked jobs run again now, for the operator.
 func (s *Service) ResumeJobs(_ context.Context, in ResumeJobsIn) (*JobsResumed, error) {
 	ids := []string{in.Job}
 	if in.All {
@@ -105,7 +105,7 @@ func (s *Service) ResumeJobs(_ context.Context, in ResumeJobsIn) (*JobsResumed, 
 		switch {
 		case err == nil:
 			out.Jobs = append(out.Jobs, id)
-		case in.All && (errors.Is(err, jobs.ErrNotParked) || core.IsGone(err)): // it went on meanwhile
+		case in.All && (errors.Is(err, jobs.ErrNotParked) || core.IsGone(err)): // it was resumed since
 		case errors.Is(err, jobs.ErrNotParked):
 			return nil, core.Errorf("not_queued", "The job %s is not parked.", id)
 		case core.IsGone(err):

@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store/storetest"
 )
 
-// TestCommandsOfRemediesCanBeRun: they name the data directory by its whole path, flags stand
-// before arguments, and a shell takes each argument as one.
+// TestCommandsOfRemediesCanBeRun: the commands have the absolute path of the data directory, flags
+// before arguments, and each argument quoted as one word.
 func TestCommandsOfRemediesCanBeRun(t *testing.T) {
 	st := storetest.Open(t)
 	s := &Service{Core: &core.Core{Store: st}}

@@ -1,8 +1,8 @@
-// Package health tells the operator whether the installation is well: the store, the disk, the
-// queue, the backups. It does not know how anything is mended, only whom to tell what to do.
+// Package health checks whether the installation works, for its operator: the store, the disk, the
+// queue, the backups. It does not repair anything; it only says what to do.
 //
-// Where things stand:
-//   - service.go: what get_health answers, and the run that looks again from time to time.
+// Where things are:
+//   - service.go: the answer of get_health, and the checks from time to time.
 //   - checks.go: the table of checks, and those of the installation itself.
 //   - surroundings.go: checks of the host, the DNS and the network around it.
 //   - alerts.go: how the operator is notified of what is not ok.
@@ -19,39 +19,39 @@ import (
 	"github.com/mailstead/mailstead/store/backup"
 )
 
-// lookEvery is how long after one look at everything the next one is.
-const lookEvery = 10 * time.Minute
+// checkEvery is the time between two runs of all checks.
+const checkEvery = 10 * time.Minute
 
-// A Service looks at the installation.
+// A Service runs the checks and keeps their last results.
 type Service struct {
 	*core.Core
-	// Backups are those that the settings ask for; nil: they ask for none. It is set before use.
+	// Backups is the schedule of backups; nil: the settings ask for none. It is set before use.
 	Backups *backup.Schedule
 	// Certificates are those of the listeners. It is set before use.
 	Certificates Certificates
-	// Host is where the program runs; nil: what is outside of it is not looked at. It is set before
-	// use.
+	// Host is the host that the program runs on; nil: checks of anything outside of this process
+	// are skipped. It is set before use.
 	Host *Host
 
 	events  *events.Service
 	started time.Time
 	clock   clock
 
-	looking sync.Mutex // held by one look at everything
+	running sync.Mutex // held while all checks run
 
 	mu    sync.Mutex
-	found map[string][]Check // by code, at the last look at everything
-	at    time.Time          // of that look
+	found map[string][]Check // results of the last run of all checks, by code
+	at    time.Time          // when that run ended
 }
 
-// New puts the room together.
+// New returns the room and registers its metrics.
 func New(c *core.Core, e *events.Service) *Service {
 	s := &Service{Core: c, events: e, started: c.Now(), clock: clock{start: time.Now()}}
 	s.addMetrics(&c.Metrics.Registry)
 	return s
 }
 
-// Statuses of a check, and of all together.
+// Statuses of a check, and of all checks together.
 const (
 	OK      = "ok"
 	Warning = "warning"
@@ -59,33 +59,33 @@ const (
 	Skipped = "skipped"
 )
 
-// Health is how the installation is.
+// Health is the state of the installation.
 type Health struct {
 	Status    string         `json:"status" enum:"ok|warning|error"` // The worst of the checks.
 	Hostname  string         `json:"hostname" words:"ours"`
-	CheckedAt core.Time      `json:"checked_at"` // When everything was looked at last; what is cheap is looked at anew for each request.
+	CheckedAt core.Time      `json:"checked_at"` // When all checks ran last; cheap ones run again for each request.
 	Checks    []Check        `json:"checks"`
 	Version   string         `json:"version" words:"ours"`
-	Role      string         `json:"role" enum:"single|primary|standby"` // What this server is among those that share its mail.
+	Role      string         `json:"role" enum:"single|primary|standby"` // The role of this server among those that share its mail.
 	StartedAt core.Time      `json:"started_at"`                         // When the server was started.
 	Store     StoreHealth    `json:"store"`
 	Queue     QueueHealth    `json:"queue"`
 	Backup    BackupHealth   `json:"backup"`
 	Objects   *ObjectsHealth `json:"objects" rare:"true"` // The bucket that keeps messages; null if there is none.
-	Standby   *StandbyHealth `json:"standby" rare:"true"` // How far the standby is; null if there is none.
+	Standby   *StandbyHealth `json:"standby" rare:"true"` // The state of the standby; null if there is none.
 }
 
-// A Check is what was found about one thing.
+// A Check is the result for one thing that was checked.
 type Check struct {
-	Code    string `json:"code" words:"ours" example:"backup"` // What was looked at. More codes may be added.
+	Code    string `json:"code" words:"ours" example:"backup"` // What was checked. More codes may be added.
 	Status  string `json:"status" enum:"ok|warning|error|skipped"`
-	Subject string `json:"subject" words:"ours" example:"s3://backups/mail"`             // The thing that was looked at.
+	Subject string `json:"subject" words:"ours" example:"s3://backups/mail"`             // The thing that was checked.
 	Message string `json:"message" words:"ours" example:"The last backup is 21m0s old."` // For people; the text may change.
-	// What to do; null where nothing is wrong.
+	// What to do; null if nothing is wrong.
 	Mend *string `json:"mend" words:"ours" example:"See that s3://backups/mail can be reached and has room; the server tries again by itself." rare:"true"`
 }
 
-// StoreHealth is how the store is.
+// StoreHealth is the state of the store.
 type StoreHealth struct {
 	Bytes     int64 `json:"bytes" example:"734003200"`
 	FreeBytes int64 `json:"free_bytes" example:"53687091200"`
@@ -93,42 +93,42 @@ type StoreHealth struct {
 	ReadOnly  bool  `json:"read_only" example:"false"` // Whether the store takes no more writes.
 }
 
-// QueueHealth is what waits to be sent.
+// QueueHealth counts the messages that wait to be sent.
 type QueueHealth struct {
 	Depth         int    `json:"depth" example:"12"`           // Messages that wait to be sent, one for each recipient.
 	OldestSeconds *int64 `json:"oldest_seconds" example:"340"` // How long the oldest of them has waited; null if none does.
 }
 
-// BackupHealth is how the backups are that the settings ask for.
+// BackupHealth is the state of the backups that the settings ask for.
 type BackupHealth struct {
 	Target        *string   `json:"target" words:"ours" example:"s3://backups/mail"` // Where backups go; null if the settings ask for none.
 	LastSuccessAt core.Time `json:"last_success_at"`                                 // When the last backup was made.
 	AgeSeconds    *int64    `json:"age_seconds" example:"1260"`                      // Since the last backup; null if none was made.
 	Verified      *bool     `json:"verified" example:"true"`                         // Whether the last backup was read back.
-	// Why the last try failed; null if it did not.
+	// Why the last attempt failed; null if it did not.
 	Error *string `json:"error" words:"theirs" example:"put db/1: no space left on device" rare:"true"`
 }
 
-// ObjectsHealth is how the bucket is that keeps messages.
+// ObjectsHealth is the state of the bucket that keeps messages.
 type ObjectsHealth struct {
 	Reachable  bool  `json:"reachable" example:"true"`
 	Pending    int64 `json:"pending" example:"0"`
 	CacheBytes int64 `json:"cache_bytes" example:"1073741824"`
 }
 
-// StandbyHealth is how far a standby is.
+// StandbyHealth is the state of a standby.
 type StandbyHealth struct {
 	Number     int64 `json:"number" example:"48211"`
 	LagSeconds int64 `json:"lag_seconds" example:"1"`
 }
 
-// GetHealth shows how the installation is, to its operator.
+// GetHealth returns the state of the installation, to its operator only.
 func (s *Service) GetHealth(ctx context.Context, who core.Actor) (*Health, error) {
-	if err := s.mustOperate(who); err != nil {
+	if err := s.requireOperator(who); err != nil {
 		return nil, err
 	}
 	out := &Health{Hostname: s.Hostname(), Version: s.Config.Version, Role: "single", StartedAt: core.Time{Time: s.started}}
-	out.Checks, out.CheckedAt.Time = s.look(ctx)
+	out.Checks, out.CheckedAt.Time = s.results(ctx)
 	out.Status = worst(out.Checks)
 	out.Store.ReadOnly = s.Store.Failed() != nil
 	disk, err := s.Store.Disk()
@@ -148,8 +148,8 @@ func (s *Service) GetHealth(ctx context.Context, who core.Actor) (*Health, error
 	return out, err
 }
 
-// NotReady names why the server takes no mail and no changes, in the words of /readyz; none: it
-// does.
+// NotReady returns why the server takes no mail and no changes, as codes of /readyz. The list is
+// empty if it is ready.
 func (s *Service) NotReady() (reasons []string) {
 	if disk, err := s.Store.Disk(); err == nil && disk.Full {
 		reasons = append(reasons, "storage_full")
@@ -160,9 +160,9 @@ func (s *Service) NotReady() (reasons []string) {
 	return reasons
 }
 
-// mustOperate refuses everybody but the operator: who owns the first account, or asks over the
-// local socket.
-func (s *Service) mustOperate(who core.Actor) error {
+// requireOperator returns an error for everybody except the operator: the owner of the first
+// account, or a request over the local socket.
+func (s *Service) requireOperator(who core.Actor) error {
 	if who.TokenID == core.LocalToken {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (s *Service) mustOperate(who core.Actor) error {
 	})
 }
 
-// queueHealth counts the messages that wait, one for each recipient.
+// queueHealth counts the waiting messages, one for each recipient.
 func (s *Service) queueHealth() (q QueueHealth, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		var oldest time.Time
@@ -214,7 +214,7 @@ func secondsSince(now, at time.Time) *int64 {
 	return &n
 }
 
-// worst is the status of all checks together.
+// worst returns the status of all checks together.
 func worst(checks []Check) string {
 	status := OK
 	for _, c := range checks {
@@ -225,14 +225,14 @@ func worst(checks []Check) string {
 	return status
 }
 
-// look gives what the last look at everything found, with what is looked at again each time, and
-// when that last look was.
-func (s *Service) look(ctx context.Context) ([]Check, time.Time) {
+// results returns the results of the last run of all checks, with live checks run again, and the
+// time of that run.
+func (s *Service) results(ctx context.Context) ([]Check, time.Time) {
 	s.mu.Lock()
 	first := s.found == nil
 	s.mu.Unlock()
 	if first {
-		s.lookAtAll(ctx)
+		s.runChecks(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,29 +240,29 @@ func (s *Service) look(ctx context.Context) ([]Check, time.Time) {
 	for _, one := range s.checks() {
 		list := s.found[one.code]
 		if one.live {
-			list = one.look(ctx)
+			list = one.run(ctx)
 		}
 		out = append(out, list...)
 	}
 	return out, s.at
 }
 
-// lookAtAll makes every check, all at the same time, and tells the log what has become worse or
-// better since the last time.
-func (s *Service) lookAtAll(ctx context.Context) {
-	s.looking.Lock()
-	defer s.looking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lookFor)
+// runChecks runs all checks at the same time, and logs which have become worse or better since the
+// last run.
+func (s *Service) runChecks(ctx context.Context) {
+	s.running.Lock()
+	defer s.running.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	table := s.checks()
 	lists := make([][]Check, len(table))
 	var all sync.WaitGroup
 	for i, one := range table {
-		all.Go(func() { lists[i] = one.look(ctx) })
+		all.Go(func() { lists[i] = one.run(ctx) })
 	}
 	all.Wait()
 	if ctx.Err() == context.Canceled {
-		return // what was cut short found nothing out
+		return // checks that were cancelled have no result
 	}
 	found := map[string][]Check{}
 	for i, one := range table {
@@ -289,7 +289,7 @@ func (s *Service) lookAtAll(ctx context.Context) {
 	}
 }
 
-// A Report is what the operator is told who asks for every check to be made now.
+// A Report is the result of all checks, for the operator.
 type Report struct {
 	Status    string    `json:"status"` // ok, warning, error: the worst of the checks
 	Hostname  string    `json:"hostname"`
@@ -297,38 +297,38 @@ type Report struct {
 	Checks    []Check   `json:"checks"`
 }
 
-// Doctor makes every check now. It takes up to 20 seconds.
+// Doctor runs all checks now. It takes up to 20 seconds.
 func (s *Service) Doctor(ctx context.Context, _ struct{}) (*Report, error) {
-	s.lookAtAll(ctx)
+	s.runChecks(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	r := &Report{Hostname: s.Hostname()}
-	r.Checks, r.CheckedAt.Time = s.look(ctx)
+	r.Checks, r.CheckedAt.Time = s.results(ctx)
 	r.Status = worst(r.Checks)
 	return r, nil
 }
 
-// lookAndTell looks at everything, and tells the operator what has turned bad, or is ok again.
-func (s *Service) lookAndTell(ctx context.Context) {
-	s.lookAtAll(ctx)
+// runAndNotify runs all checks, and notifies the operator of what has turned bad or is ok again.
+func (s *Service) runAndNotify(ctx context.Context) {
+	s.runChecks(ctx)
 	s.mu.Lock()
 	found := s.found
 	s.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	if err := s.tell(found); err != nil {
-		s.Log.Error("tell the operator of what is not ok", "error", err)
+	if err := s.notifyOperator(found); err != nil {
+		s.Log.Error("could not notify the operator of bad checks", "error", err)
 	}
 }
 
-// Run looks at everything from time to time, until ctx ends, and tells the operator what is bad.
+// Run runs all checks from time to time, until ctx ends, and notifies the operator.
 func (s *Service) Run(ctx context.Context) {
-	again, stop := s.Store.Clock().Every(lookEvery)
+	again, stop := s.Store.Clock().Every(checkEvery)
 	defer stop()
 	for {
-		s.lookAndTell(ctx)
+		s.runAndNotify(ctx)
 		select {
 		case <-ctx.Done():
 			return

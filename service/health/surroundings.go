@@ -26,27 +26,28 @@ import (
 	"github.com/mailstead/mailstead/store/keyfile"
 )
 
-// A Host is what the program knows about where it runs, and the checks of that have to know.
+// A Host describes the host that the program runs on, as far as the checks need it.
 type Host struct {
-	Running bool   // else the checks are made for a server that is stopped
+	Running bool   // false: the checks are for a server that is stopped
 	Ports   []Port // of its listeners
 }
 
-// A Port is where one listener is to be reached at every public address of the host.
+// A Port is a port that should be reachable at every public address of the host.
 type Port struct {
 	Name   string // of the setting, such as smtp
 	Number int
-	Inner  string // the only address where it listens, if that is not public, as behind a proxy
+	Inner  string // the only address that it listens at if that is not public, as behind a proxy; "": all
 }
 
-// Bounds of what a check does on the network.
+// Limits of a check's network operations.
 const (
-	lookFor    = 20 * time.Second // one check
-	connectFor = 5 * time.Second  // one connection to a port of this host
+	checkTimeout   = 20 * time.Second // for one check
+	connectTimeout = 5 * time.Second  // for one connection to a port of this host
 )
 
-// external skips a check that only a host with a public name can pass.
-func (s *Service) external(code string) []Check {
+// skipUnlessPublic returns a skipped check if this is the sandbox or if nothing outside of this
+// process is checked; otherwise nil.
+func (s *Service) skipUnlessPublic(code string) []Check {
 	switch {
 	case s.Config.Sandbox:
 		return []Check{{Code: code, Status: Skipped, Subject: s.Hostname(), Message: "This is the sandbox, which nobody outside reaches."}}
@@ -56,7 +57,7 @@ func (s *Service) external(code string) []Check {
 	return nil
 }
 
-// checkDirectory looks for files that others on this machine can read or change.
+// checkDirectory looks for files that other users of this machine can read or change.
 func (s *Service) checkDirectory(context.Context) (out []Check) {
 	const code = "data_directory"
 	dir := s.Store.Dir()
@@ -85,7 +86,7 @@ func (s *Service) checkDirectory(context.Context) (out []Check) {
 
 func (s *Service) checkResolver(ctx context.Context) []Check {
 	const code, subject = "resolver", "the DNS resolver"
-	if skip := s.external(code); skip != nil {
+	if skip := s.skipUnlessPublic(code); skip != nil {
 		return skip
 	}
 	began := time.Now()
@@ -101,7 +102,7 @@ func (s *Service) checkResolver(ctx context.Context) []Check {
 	return ok(code, subject, "It answers, in %s.", took)
 }
 
-// recordOf is an address record as it is written in a zone.
+// recordOf returns an address record in zone file format.
 func recordOf(name string, ip netip.Addr) string {
 	kind := "A"
 	if ip.Is6() {
@@ -110,7 +111,8 @@ func recordOf(name string, ip netip.Addr) string {
 	return fmt.Sprintf("%s. %s %s", name, kind, ip)
 }
 
-// addressesOf looks up where a name leads, past what is remembered; none is no error.
+// addressesOf looks up the addresses of a name without the cache. A name without addresses is not
+// an error.
 func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, error) {
 	found, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", name+".")
 	if err != nil && !core.IsNoSuchName(err) {
@@ -125,7 +127,7 @@ func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, e
 func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 	const code = "hostname_address"
 	name := s.Hostname()
-	if skip := s.external(code); skip != nil {
+	if skip := s.skipUnlessPublic(code); skip != nil {
 		return skip
 	}
 	found, err := s.addressesOf(ctx, name)
@@ -151,8 +153,8 @@ func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 	return out
 }
 
-// checkHostSPF looks whether the SPF record of the hostname lets this host send in its own name, as
-// it does with reports and letters, which have no other sender.
+// checkHostSPF checks whether the SPF record of the hostname allows this host to send in its own
+// name. It does so with reports and notifications, which have no other sender.
 func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip.Addr) []Check {
 	name := s.Hostname()
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), name+".")
@@ -169,15 +171,16 @@ func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip
 		return wrong(code, Warning, name, "It has more than one SPF record, so receivers ignore all of them.", "Replace them with the record "+record+".")
 	}
 	for _, ip := range s.SendersIPs() {
-		if !mayPass(texts[0], ip, leadsTo) {
+		if !mayAllow(texts[0], ip, leadsTo) {
 			return wrong(code, Warning, name, fmt.Sprintf("Its SPF record does not let %s send, from where this host does.", ip), "Replace it with the record "+record+".")
 		}
 	}
 	return nil
 }
 
-// mayPass reports whether an SPF record of a name names an address. What asks for other names may.
-func mayPass(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
+// mayAllow reports whether an SPF record of a name may allow an address. Terms that refer to other
+// names are assumed to allow it.
+func mayAllow(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
 	terms, end := spf.Parse(record).Split()
 	return slices.ContainsFunc(append(terms, end), func(t spf.Term) bool {
 		switch {
@@ -194,10 +197,10 @@ func mayPass(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
 
 func (s *Service) checkReverse(ctx context.Context) (out []Check) {
 	const code = "ptr"
-	if skip := s.external(code); skip != nil {
+	if skip := s.skipUnlessPublic(code); skip != nil {
 		return skip
 	}
-	named, known := true, true // all of IPv6
+	named, known := true, true // of all IPv6 addresses
 	for _, ip := range s.SendersIPs() {
 		names, back, err := s.ReverseNames(ctx, ip)
 		named, known = named && (back || ip.Is4()), known && err == nil
@@ -225,11 +228,11 @@ func (s *Service) checkReverse(ctx context.Context) (out []Check) {
 	return out
 }
 
-// checkPorts connects to every port of the listeners at every public address. That shows that they
-// listen there, not that a firewall before this host lets others through.
+// checkPorts connects to every port of the listeners at every public address. This shows that they
+// listen there, but not that a firewall before this host lets others through.
 func (s *Service) checkPorts(ctx context.Context) (out []Check) {
 	const code = "ports"
-	if skip := s.external(code); skip != nil {
+	if skip := s.skipUnlessPublic(code); skip != nil {
 		return skip
 	}
 	if !s.Host.Running {
@@ -253,13 +256,13 @@ func (s *Service) checkPorts(ctx context.Context) (out []Check) {
 	for i, at := range places {
 		all.Go(func() {
 			addr := netip.AddrPortFrom(at.ip, uint16(at.port.Number)).String()
-			conn, err := (&net.Dialer{Timeout: connectFor}).DialContext(ctx, "tcp", addr)
+			conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, "tcp", addr)
 			if err == nil {
 				conn.Close()
 				return
 			}
 			status, mend := Error, fmt.Sprintf("See that nothing on this host blocks port %d (`nft list ruleset`), and that %s = \":%d\" is set.", at.port.Number, strings.ReplaceAll(at.port.Name, "-", "_"), at.port.Number)
-			if !slices.Contains(own, at.ip) { // behind address translation, which may not lead back to where it came from
+			if !slices.Contains(own, at.ip) { // behind address translation, which may not route back to its own inside
 				status, mend = Warning, fmt.Sprintf("Try from another machine: `nc -vz %s %d`. If that fails too, have port %d forwarded to this host.", at.ip, at.port.Number, at.port.Number)
 			}
 			found[i] = wrong(code, status, at.port.Name+" at "+addr, fmt.Sprintf("It cannot be reached from this host: %v.", err), mend)
@@ -273,7 +276,7 @@ func (s *Service) checkPorts(ctx context.Context) (out []Check) {
 	return out
 }
 
-// ownAddresses are those of this machine's interfaces.
+// ownAddresses returns the addresses of this machine's interfaces.
 func ownAddresses() (out []netip.Addr) {
 	addrs, _ := net.InterfaceAddrs() // none, if they cannot be read
 	for _, a := range addrs {
@@ -287,7 +290,7 @@ func ownAddresses() (out []netip.Addr) {
 func (s *Service) checkCertificate(context.Context) []Check {
 	const code = "certificate"
 	name := s.Hostname()
-	switch skip := s.external(code); {
+	switch skip := s.skipUnlessPublic(code); {
 	case skip != nil:
 		return skip
 	case !s.Host.Running:
@@ -333,11 +336,11 @@ func (s *Service) checkCertificate(context.Context) []Check {
 	return ok(code, name, "The certificate is valid until %s.", until)
 }
 
-// checkNameservers looks whether the names of our own nameservers lead to this host, or to the
-// secondary of that name.
+// checkNameservers checks whether the names of our nameservers resolve to this host, or to the
+// secondary with that name.
 func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	const code = "nameservers"
-	if skip := s.external(code); skip != nil {
+	if skip := s.skipUnlessPublic(code); skip != nil {
 		return skip
 	}
 	here := slices.IndexFunc(s.Host.Ports, func(p Port) bool { return p.Name == "dns" })
@@ -348,7 +351,7 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	if err != nil {
 		return s.unreadable(code, s.Hostname(), err)
 	}
-	status := Warning // as long as no domain is served from here
+	status := Warning // if no domain is served from here
 	if needed {
 		status = Error
 	}
@@ -388,13 +391,13 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	return ok(code, s.Hostname(), "The names of the nameservers lead to them.")
 }
 
-// servesZones reports whether a domain has its DNS here.
+// servesZones reports whether our DNS server is to serve at least one domain.
 func (s *Service) servesZones() (some bool, err error) {
 	err = s.everyDomain(func(d *store.Domain) { some = some || d.DNSProvider == store.DomainProviderBuiltin })
 	return some, err
 }
 
-// everyRow shows all records of a table, in snapshots of a bounded length.
+// everyRow calls see for each record of a table, in transactions of limited length.
 func everyRow[T any](st *store.Store, table *store.Table[T], id func(*T) string, see func(*T)) error {
 	for after, more := "", true; more; {
 		err := st.View(func(tx *store.Tx) error {
@@ -403,7 +406,7 @@ func everyRow[T any](st *store.Store, table *store.Table[T], id func(*T) string,
 			for rec := range table.After(tx, after) {
 				see(rec)
 				after, looked = id(rec), looked+1
-				if looked == countedAtATime {
+				if looked == rowsAtATime {
 					more = true
 					break
 				}
@@ -429,7 +432,7 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 	const code, subject = "domain_dns", "the domains of this host"
 	failing, obsolete := 0, 0
 	err := s.everyDomain(func(d *store.Domain) {
-		if tags := core.ObsoleteDMARC(d); len(tags) > 0 && obsolete < namedMost {
+		if tags := core.ObsoleteDMARC(d); len(tags) > 0 && obsolete < maxNamed {
 			obsolete++
 			out = append(out, wrong(code, Warning, d.Name, "Its DMARC record has "+strings.Join(tags, ", ")+", which receivers do not look at any more (RFC 9989).",
 				"Take these tags out of its DMARC record. To test a policy, use t=y.")...)
@@ -437,7 +440,7 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 		if d.FailingSince.IsZero() {
 			return
 		}
-		if failing++; failing <= namedMost {
+		if failing++; failing <= maxNamed {
 			out = append(out, wrong(code, Warning, d.Name, "Its DNS records are not right since "+d.FailingSince.UTC().Format(time.RFC3339)+".",
 				s.command("call", "--account", d.AccountID, "get_domain", fmt.Sprintf(`{"domain_id":%q}`, d.ID))+" and the dashboard name the records to change.")...)
 		}
@@ -445,27 +448,26 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 	switch {
 	case err != nil:
 		return s.unreadable(code, subject, err)
-	case failing > namedMost:
-		return append(out, wrong(code, Warning, subject, fmt.Sprintf("The records of %d more domains are not right.", failing-namedMost), "The dashboard names them.")...)
+	case failing > maxNamed:
+		return append(out, wrong(code, Warning, subject, fmt.Sprintf("The records of %d more domains are not right.", failing-maxNamed), "The dashboard names them.")...)
 	case out == nil:
 		return ok(code, subject, "The DNS of every domain is right, as far as it was looked up.")
 	}
 	return out
 }
 
-// hostClient is who connects to other mail servers to see whether they answer.
+// hostClient returns a client that connects to other mail servers to check whether they answer.
 func (s *Service) hostClient() *deliver.Client {
 	return &deliver.Client{
 		Hostname: s.Hostname(), Resolver: s.Resolver, RootCAs: s.Config.RootCAs, IdlePerHop: -1,
-		Timeouts: deliver.Timeouts{Connect: connectFor, Greeting: lookFor, Command: lookFor / 2, Overall: lookFor},
+		Timeouts: deliver.Timeouts{Connect: connectTimeout, Greeting: checkTimeout, Command: checkTimeout / 2, Overall: checkTimeout},
 	}
 }
 
-// checkPort25 connects to mail servers of others, since many providers of hosts keep port 25
-// closed.
+// checkPort25 connects to other mail servers, since many hosting providers block port 25.
 func (s *Service) checkPort25(ctx context.Context) []Check {
 	const code, subject = "port25_out", "port 25 of other mail servers"
-	switch skip := s.external(code); {
+	switch skip := s.skipUnlessPublic(code); {
 	case skip != nil:
 		return skip
 	case s.Outbound() != core.ViaDirect:
@@ -477,7 +479,7 @@ func (s *Service) checkPort25(ctx context.Context) []Check {
 	reached := make(chan string, len(s.Config.Doctor.Port25Targets))
 	failed := make(chan error, len(s.Config.Doctor.Port25Targets))
 	for _, target := range s.Config.Doctor.Port25Targets {
-		host, port, _ := net.SplitHostPort(target) // the settings are checked
+		host, port, _ := net.SplitHostPort(target) // the settings were validated
 		number, _ := strconv.Atoi(port)
 		go func() {
 			if err := client.TryRelay(ctx, deliver.Relay{Host: host, Port: number, TLS: "none"}); err != nil {
@@ -500,10 +502,10 @@ func (s *Service) checkPort25(ctx context.Context) []Check {
 		"Ask the provider of this host to open port 25 outwards, or send through a [[relay]] in mailstead.toml.")
 }
 
-// checkBlocklists looks this host's addresses up in lists that receivers ask.
+// checkBlocklists looks up this host's addresses in block lists that receivers use.
 func (s *Service) checkBlocklists(ctx context.Context) (out []Check) {
 	const code, subject = "blocklist", "lists of senders of spam"
-	switch skip := s.external(code); {
+	switch skip := s.skipUnlessPublic(code); {
 	case skip != nil:
 		return skip
 	case len(s.Config.Doctor.Blocklists) == 0:
@@ -535,7 +537,7 @@ func (s *Service) checkBlocklists(ctx context.Context) (out []Check) {
 // checkRelays connects to every relay and logs in.
 func (s *Service) checkRelays(ctx context.Context) (out []Check) {
 	const code = "relay"
-	if skip := s.external(code); skip != nil {
+	if skip := s.skipUnlessPublic(code); skip != nil {
 		return skip
 	}
 	if len(s.Config.Relays) == 0 {
@@ -554,7 +556,7 @@ func (s *Service) checkRelays(ctx context.Context) (out []Check) {
 	return out
 }
 
-// checkLater is a check of what this installation does not have.
+// checkLater returns a skipped check for a feature that this installation does not have.
 func checkLater(code, message string) func(context.Context) []Check {
 	return func(context.Context) []Check {
 		return []Check{{Code: code, Status: Skipped, Subject: "[" + code + "]", Message: message}}

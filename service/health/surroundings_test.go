@@ -24,7 +24,7 @@ import (
 	"github.com/mailstead/mailstead/store/keyfile"
 )
 
-// newPublicHost is a host at 127.0.0.1 that the world knows well.
+// newPublicHost returns a host at 127.0.0.1 with correct DNS.
 func newPublicHost(t *testing.T) *host {
 	h := newHost(t)
 	h.Health.Host = &health.Host{Running: true}
@@ -37,7 +37,7 @@ func newPublicHost(t *testing.T) *host {
 	return h
 }
 
-// greeter is a mail server that answers a first line with the reply, and its address.
+// greeter runs a mail server that answers a first line with the reply, and returns its address.
 func greeter(t *testing.T, reply string) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +63,7 @@ func greeter(t *testing.T, reply string) string {
 	return ln.Addr().String()
 }
 
-// TestNames: the host's name, its reverse name and its nameservers have to lead to it.
+// TestNames: the host's name, its reverse name and its nameservers must resolve to it.
 func TestNames(t *testing.T) {
 	h := newPublicHost(t)
 	h.Health.Host.Ports = []health.Port{{Name: "dns", Number: 53}}
@@ -121,8 +121,8 @@ func TestNames(t *testing.T) {
 	h.finds("hostname_address", health.Error, "cannot be looked up")
 }
 
-// TestWhereTheDNSServerIs: one at another port or address is on, and what stands before it has to
-// send port 53 on to it.
+// TestWhereTheDNSServerIs: a DNS server at another port or address is on; port 53 must be forwarded
+// to it.
 func TestWhereTheDNSServerIs(t *testing.T) {
 	h := newPublicHost(t)
 	h.finds("nameservers", health.Skipped, "The DNS server is off")
@@ -130,12 +130,12 @@ func TestWhereTheDNSServerIs(t *testing.T) {
 	h.finds("nameservers", health.OK, "listens at port 5353, so port 53 has to lead there")
 	h.Health.Host.Ports[0].Inner = "127.0.0.2"
 	h.finds("nameservers", health.OK, "listens at 127.0.0.2:5353, so port 53 has to lead there")
-	h.finds("ports", health.OK, "") // nobody is to reach it there
+	h.finds("ports", health.OK, "") // it need not be reachable there
 	h.world.Tell("A", "ns2.example.test")
 	h.finds("nameservers", health.Warning, "does not lead to it")
 }
 
-// TestDirectory: what others on the machine can read is told.
+// TestDirectory: files that other users of the machine can read are reported.
 func TestDirectory(t *testing.T) {
 	h := newPublicHost(t)
 	dir := h.Core.Store.Dir()
@@ -149,7 +149,7 @@ func TestDirectory(t *testing.T) {
 	h.finds("data_directory", health.Warning, "mode 0640")
 }
 
-// TestPorts: a port that is closed is told, and so is a server that does not run.
+// TestPorts: a closed port is reported, and so is a server that does not run.
 func TestPorts(t *testing.T) {
 	h := newPublicHost(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -166,7 +166,7 @@ func TestPorts(t *testing.T) {
 	h.finds("ports", health.Error, "does not run")
 }
 
-// TestOutside: port 25 of others, lists of senders of spam, and relays.
+// TestOutside: port 25 of other servers, block lists, and relays.
 func TestOutside(t *testing.T) {
 	h := newPublicHost(t)
 	h.Core.Config.Outbound = "direct"
@@ -198,7 +198,7 @@ func TestOutside(t *testing.T) {
 	h.finds("relay", health.Error, "does not take mail")
 }
 
-// TestCertificate: what clients would refuse, and what was not renewed in time.
+// TestCertificate: certificates that clients would refuse, and that were not renewed in time.
 func TestCertificate(t *testing.T) {
 	h := newPublicHost(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -246,7 +246,7 @@ func TestCertificate(t *testing.T) {
 	h.finds("certificate", health.Error, "has given none yet")
 }
 
-// TestEveryCode: the report has every code that is promised, and the sandbox skips what is outside.
+// TestEveryCode: the report has every documented code, and the sandbox skips outside checks.
 func TestEveryCode(t *testing.T) {
 	h := newHost(t)
 	codes := map[string]string{}

@@ -12,8 +12,8 @@ import (
 
 const maxAliases = 50
 
-// checkAliases brings a list of aliases into the form in which it is kept, each once. Whether they
-// are free is for the transaction to say.
+// checkAliases normalizes a list of aliases and drops duplicates. It does not check whether they
+// are free.
 func checkAliases(list []string) ([]string, error) {
 	out := []string{}
 	for _, text := range list {
@@ -31,8 +31,8 @@ func checkAliases(list []string) ([]string, error) {
 	return out, nil
 }
 
-// cleanAddress gives the one form of an address that is to be an alias or a group. It may be that
-// of a role, which no mailbox may be.
+// cleanAddress normalizes the address of an alias or a group. It may be postmaster or abuse, which
+// a mailbox may not.
 func cleanAddress(field, text string) (string, error) {
 	email, err := core.NormalizeEmail(field, text)
 	if err != nil {
@@ -50,8 +50,8 @@ func cleanAddress(field, text string) (string, error) {
 	return local + "@" + domain, nil
 }
 
-// freeAddress gives the domain of an address that an alias or a group is to have, where the domain
-// is the account's, complete and hosted here, and nobody has the address.
+// freeAddress returns the domain of a new alias or group. It returns an error unless the domain is
+// the account's, complete and hosted here, and the address is free.
 func freeAddress(tx *store.Tx, accountID, field, email string) (*store.Domain, error) {
 	name := core.DomainOfAddress(email)
 	d, err := store.DomainOfAccount.Read(tx, store.OwnKey(accountID, name))
@@ -70,7 +70,7 @@ func freeAddress(tx *store.Tx, accountID, field, email string) (*store.Domain, e
 	return d, nil
 }
 
-// setAliases gives a mailbox these aliases and no others.
+// setAliases replaces the aliases of a mailbox.
 func setAliases(tx *store.Tx, mb *store.Mailbox, wanted []string) error {
 	if len(wanted) > 0 && mb.Type == store.MailboxTypeExternal {
 		return core.Invalid("aliases", "not_allowed", "the mail of %s is hosted elsewhere, so it can have no aliases here", mb.Email)
@@ -104,7 +104,7 @@ func aliasesOf(tx *store.Tx, mailboxID string) (list []*store.Address) {
 	return list
 }
 
-// dropAddresses frees the aliases of a mailbox that is deleted, and takes it out of its groups.
+// dropAddresses deletes the aliases of a mailbox and removes it from its groups.
 func dropAddresses(tx *store.Tx, mb *store.Mailbox) error {
 	if err := setAliases(tx, mb, nil); err != nil {
 		return err
@@ -112,7 +112,7 @@ func dropAddresses(tx *store.Tx, mb *store.Mailbox) error {
 	return dropMembers(tx, store.MembersByMailbox, mb.ID)
 }
 
-// dropMembers takes a mailbox or a group out of all groups.
+// dropMembers deletes all memberships that the index has for id, the id of a mailbox or group.
 func dropMembers(tx *store.Tx, index *store.Index[store.GroupMember], id string) error {
 	var list []*store.GroupMember
 	for _, m := range index.Asc(tx, id, "") {

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	maxCredentials = 25 // of a mailbox or a domain
+	maxCredentials = 25 // per mailbox or domain
 	maxNetworks    = 50
 )
 
-// A Credential is a password for one device or program, as the API shows it: never with its value.
+// A Credential is a password for one device or program. The API never shows its value.
 type Credential struct {
 	ID              string    `json:"id" words:"ours" example:"cred_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Name            string    `json:"name" words:"ours" example:"Anna's phone"`
-	Protocols       []string  `json:"protocols" enum:"imap|smtp|api"` // What it is for.
-	AllowedNetworks *[]string `json:"allowed_networks" words:"ours"`  // Addresses and networks that it may be used from; null is everywhere.
+	Protocols       []string  `json:"protocols" enum:"imap|smtp|api"` // The protocols that it is valid for.
+	AllowedNetworks *[]string `json:"allowed_networks" words:"ours"`  // Addresses and networks that it may be used from; null means everywhere.
 	ExpiresAt       core.Time `json:"expires_at"`
 	LastUsedAt      core.Time `json:"last_used_at"`
 	LastUsedIP      *string   `json:"last_used_ip" words:"ours"`
 	CreatedAt       core.Time `json:"created_at"`
 
-	OwnWords bool            `json:"own_words"` // Of a domain's: what is sent with it counts as the account's own words, which taint nobody.
+	OwnWords bool            `json:"own_words"` // For a credential of a domain: what is sent with it counts as written by the account itself, so that reading it taints nothing.
 	Policy   agents.Policy   `json:"policy"`
-	Tainted  *agents.Tainted `json:"tainted"` // What a stranger wrote was read with it, which bounds it; null: nothing was.
+	Tainted  *agents.Tainted `json:"tainted"` // Mail from a stranger was read with it, which limits it; null if not.
 }
 
 func credentialOut(c *store.Credential, now time.Time) Credential {
@@ -48,18 +48,17 @@ func credentialOut(c *store.Credential, now time.Time) Credential {
 	return out
 }
 
-// A CredentialCreated is a credential with what to log in with, which is shown this once.
+// A CredentialCreated is a new credential with its password. The password is shown only this once.
 type CredentialCreated struct {
 	Credential
-	// What to log in with: the mailbox's address, or the id of a domain's credential.
+	// The username for the login: the mailbox's address, or the id of a domain's credential.
 	Username string `json:"username" words:"ours" example:"anna@example.com"`
-	Password string `json:"password" words:"ours" example:"abcd-efgh-jkmn-pqrs-tuvw-xyz2"` // Shown this once.
-	// With the protocol `api`: a token that acts as the person of the mailbox does. Shown this
-	// once.
+	Password string `json:"password" words:"ours" example:"abcd-efgh-jkmn-pqrs-tuvw-xyz2"` // Shown only this once.
+	// With the protocol `api`: a token with the rights of the mailbox's user. Shown only this once.
 	Token *string `json:"token,omitempty" words:"ours" example:"mst_4mVQ2XfS0dPq9bB7nLwKzR3tYhJgC8aE5uXoN1iDkP6sTvWy"`
 }
 
-// NewCredentialPassword makes a password of 118 bits in groups that can be typed.
+// NewCredentialPassword returns a random password of 118 bits, in groups that are easy to type.
 func NewCredentialPassword() string {
 	const alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
 	var groups []string
@@ -73,12 +72,12 @@ func NewCredentialPassword() string {
 type CreateCredentialIn struct {
 	UserID          string              `path:"user_id"`
 	Name            string              `json:"name" required:"true" min:"1" max:"100" example:"Anna's phone"`
-	Protocols       *[]string           `json:"protocols" enum:"imap|smtp|api"` // What it is for.
-	AllowedNetworks []string            `json:"allowed_networks"`               // Addresses and networks that it may be used from; null is everywhere.
+	Protocols       *[]string           `json:"protocols" enum:"imap|smtp|api"` // The protocols that it is valid for.
+	AllowedNetworks []string            `json:"allowed_networks"`               // Addresses and networks that it may be used from; null means everywhere.
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent"`
 	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
-	// What may be sent with it, and whether reading mail taints it; everything and no, unless
-	// given.
+	// What may be sent with it, and whether reading mail taints it. By default everything may be
+	// sent, and reading does not taint.
 	Policy *agents.Policy `json:"policy"`
 }
 
@@ -86,21 +85,21 @@ type CreateCredentialIn struct {
 type CreateSMTPCredentialIn struct {
 	DomainID string `path:"domain_id"`
 	Name     string `json:"name" required:"true" min:"1" max:"100" example:"Shop"`
-	// What is sent with it counts as the account's own words, which taint nobody. Only an owner or
-	// admin who is signed in may give true, and only for a program that sends no words of others,
-	// as a web form does.
+	// What is sent with it counts as written by the account itself, so that reading it taints
+	// nothing. Only an owner or admin who is signed in may give true, and only for a program that
+	// does not send texts of others, as a web form does.
 	OwnWords        bool                `json:"own_words"`
-	Protocols       *[]string           `json:"protocols" enum:"smtp"` // What it is for.
-	AllowedNetworks []string            `json:"allowed_networks"`      // Addresses and networks that it may be used from; null is everywhere.
+	Protocols       *[]string           `json:"protocols" enum:"smtp"` // The protocols that it is valid for.
+	AllowedNetworks []string            `json:"allowed_networks"`      // Addresses and networks that it may be used from; null means everywhere.
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent"`
 	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
-	// What may be sent with it, and whether reading mail taints it; everything and no, unless
-	// given.
+	// What may be sent with it, and whether reading mail taints it. By default everything may be
+	// sent, and reading does not taint.
 	Policy *agents.Policy `json:"policy"`
 }
 
-// CreateCredential makes a password for a device or program of a mailbox. The error is
-// credential_limit_reached past 25.
+// CreateCredential adds a password for a device or program to a mailbox. The error is
+// credential_limit_reached above 25.
 func (s *Service) CreateCredential(ctx context.Context, who core.Actor, in CreateCredentialIn) (*CredentialCreated, error) {
 	protocols := []string{store.ProtocolIMAP, store.ProtocolSMTP}
 	if in.Protocols != nil {
@@ -152,8 +151,8 @@ func (s *Service) CreateCredential(ctx context.Context, who core.Actor, in Creat
 	return out, nil
 }
 
-// CreateSMTPCredential makes a password by which a program sends as any address of a domain, with
-// its id as the user name.
+// CreateSMTPCredential adds a password to a domain, with which a program can send as any of its
+// addresses. The username is the credential's id.
 func (s *Service) CreateSMTPCredential(ctx context.Context, who core.Actor, in CreateSMTPCredentialIn) (*CredentialCreated, error) {
 	if err := agents.CheckOwnWords(who, in.OwnWords); err != nil {
 		return nil, err
@@ -187,7 +186,7 @@ func (s *Service) CreateSMTPCredential(ctx context.Context, who core.Actor, in C
 	return out, nil
 }
 
-// checkCredential checks and completes what was asked for.
+// checkCredential validates the fields of a new credential and sets them in c.
 func (s *Service) checkCredential(c *store.Credential, allowed, networks []string, at core.Opt[time.Time], days core.Opt[int], policy *agents.Policy) (err error) {
 	if err := core.CheckLine("name", c.Name); err != nil {
 		return err
@@ -225,7 +224,7 @@ func (s *Service) checkCredential(c *store.Credential, allowed, networks []strin
 	return err
 }
 
-// hashCredential fills in what is kept of a credential's password.
+// hashCredential sets the id of a credential and what is stored of its password.
 func (s *Service) hashCredential(c *store.Credential, password string, salt []byte) {
 	c.ID, c.Hash = s.Store.NewID("cred"), core.TokenHash(password)
 	keys := scram.KeysOf(password, salt)
@@ -244,7 +243,7 @@ func (s *Service) putCredential(ctx context.Context, tx *store.Tx, who core.Acto
 	return errors.Join(store.Credentials.Put(tx, c), core.Audit(tx, who, credentialTarget(c)), once.KeepAnswer(ctx, s.Core, tx, out))
 }
 
-// addToken makes the token of a credential, which acts as the person of the mailbox does.
+// addToken adds the API token of a credential, which has the rights of the mailbox's user.
 func (s *Service) addToken(tx *store.Tx, mb *store.Mailbox, c *store.Credential, out *CredentialCreated) error {
 	person, err := core.PersonOf(tx, mb)
 	if err != nil {
@@ -271,7 +270,7 @@ func (s *Service) ListCredentials(_ context.Context, who core.Actor, in core.Ema
 	})
 }
 
-// SMTPCredentialsIn names the domain of credentials.
+// SMTPCredentialsIn is a request that names the domain of credentials.
 type SMTPCredentialsIn struct {
 	DomainID string `path:"domain_id"`
 }
@@ -301,25 +300,25 @@ func (s *Service) listCredentials(index *store.Index[store.Credential], owner st
 	return core.ListOf(out), nil
 }
 
-// CredentialIn names a credential of a mailbox.
+// CredentialIn is a request that names a credential of a mailbox.
 type CredentialIn struct {
 	UserID       string `path:"user_id"`
 	CredentialID string `path:"credential_id"`
 }
 
-// SMTPCredentialIn names a credential of a domain.
+// SMTPCredentialIn is a request that names a credential of a domain.
 type SMTPCredentialIn struct {
 	DomainID     string `path:"domain_id"`
 	CredentialID string `path:"credential_id"`
 }
 
-// CredentialDeleted says that a credential is gone.
+// CredentialDeleted is the answer after a credential was deleted.
 type CredentialDeleted struct {
 	Message string `json:"message" words:"ours" example:"The password is revoked."` // For people; the text may change.
 	ID      string `json:"id" words:"ours" example:"cred_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// DeleteCredential revokes a password of a mailbox: connections that were made with it end.
+// DeleteCredential revokes a password of a mailbox. Connections that logged in with it are closed.
 func (s *Service) DeleteCredential(_ context.Context, who core.Actor, in CredentialIn) (*CredentialDeleted, error) {
 	return s.deleteCredential(who, in.CredentialID, func(tx *store.Tx, c *store.Credential) (uint32, error) {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)
@@ -368,8 +367,8 @@ func (s *Service) deleteCredential(who core.Actor, id string, owner func(*store.
 	return &CredentialDeleted{"The password is revoked. What is connected with it is cut off.", id}, nil
 }
 
-// ClearCredentialTaint has a credential of a mailbox begin again, as if nothing had been read with
-// it.
+// ClearCredentialTaint removes the taint of a mailbox's credential, as if no mail had been read
+// with it.
 func (s *Service) ClearCredentialTaint(_ context.Context, who core.Actor, in CredentialIn) (*Credential, error) {
 	return s.clearTaint(who, in.CredentialID, func(tx *store.Tx, c *store.Credential) error {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)

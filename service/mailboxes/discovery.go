@@ -13,17 +13,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// MailSettings are the settings that mail clients of one domain get. The preferred server of each
-// kind comes first; a kind that is off has none. The user name is the whole address.
+// MailSettings are the settings for mail clients of one domain. The preferred server of each
+// protocol comes first; a protocol that is off has none. The username is the whole address.
 type MailSettings struct {
 	Domain string
-	Name   string // of the domain, in its own letters
+	Name   string // of the domain, in Unicode
 	IMAP   []core.MailServer
 	SMTP   []core.MailServer // for submission
 }
 
-// MailSettings gives the settings of a domain whose mail is here; nil if it is not, or if nothing
-// is on. Whether there is a mailbox makes no difference.
+// MailSettings returns the settings of a domain that is hosted here; nil if it is not, or if IMAP
+// and submission are off. It makes no difference whether there is a mailbox.
 func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 	d, err := s.hosted(domain)
 	if d == nil || err != nil {
@@ -41,32 +41,33 @@ func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 	return out, nil
 }
 
-// MailSettingsOf gives the settings for an address, in its one form; nil if its domain is not here,
-// or it is no address.
+// MailSettingsOf returns the normalized address and its settings. They are nil if its domain is not
+// hosted here, or if it is not a valid address.
 func (s *Service) MailSettingsOf(address string) (email string, out *MailSettings, err error) {
 	email, err = core.NormalizeEmail("email", address)
 	if err != nil {
-		return "", nil, nil // what is no address has no settings
+		return "", nil, nil // not an address
 	}
 	_, domain, _ := msg.SplitEmail(email)
 	out, err = s.MailSettings(domain)
 	return email, out, err
 }
 
-// STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not, or if nobody
-// who applies the policy could deliver now.
+// STSPolicy returns the MTA-STS policy of a domain that is hosted here. It returns "" if it is not
+// hosted here, or if this host has no valid certificate: then senders that apply the policy could
+// not deliver.
 func (s *Service) STSPolicy(domain string) (string, error) {
 	d, err := s.hosted(domain)
-	if d == nil || err != nil || !s.trusted() {
+	if d == nil || err != nil || !s.hasValidCertificate() {
 		return "", err
 	}
 	return dnsprov.STSPolicy(s.Config.Hostname), nil
 }
 
-// trusted reports whether this host shows mail servers a certificate that holds. A domain may have
-// one before the host does, by another challenge, and the host's may run out. One in a file is the
-// operator's care.
-func (s *Service) trusted() bool {
+// hasValidCertificate reports whether this host has a valid certificate for mail servers. The
+// certificate of the host may have expired, or may be issued later than a domain's. A certificate
+// from a file is the operator's responsibility.
+func (s *Service) hasValidCertificate() bool {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return true
 	}
@@ -78,7 +79,7 @@ func (s *Service) trusted() bool {
 	return err == nil && s.Now().Before(leaf.NotAfter)
 }
 
-// hosted gives a complete domain whose mail is here; nil if there is none of that name.
+// hosted returns a complete domain that is hosted here; nil if there is none of that name.
 func (s *Service) hosted(domain string) (*store.Domain, error) {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -91,7 +92,7 @@ func (s *Service) hosted(domain string) (*store.Domain, error) {
 	return d, err
 }
 
-// SecureURL is this host's own name by HTTPS, without a trailing slash; "" if it serves none.
+// SecureURL returns the HTTPS URL of this host, without a trailing slash; "" if it serves no HTTPS.
 func (s *Service) SecureURL() string {
 	c := s.Config
 	switch {
@@ -103,7 +104,8 @@ func (s *Service) SecureURL() string {
 	return fmt.Sprintf("https://%s:%d", c.Hostname, c.HTTPSPort)
 }
 
-// RequestHost is the name in the Host field of a request: lower-case, without port and last dot.
+// RequestHost returns the name in a request's Host field: lower case, without port and trailing
+// dot.
 func RequestHost(field string) string {
 	if name, _, err := net.SplitHostPort(field); err == nil {
 		field = name
@@ -111,13 +113,14 @@ func RequestHost(field string) string {
 	return strings.ToLower(strings.TrimSuffix(field, "."))
 }
 
-// A VisitedHost is what a request's Host field means to mail clients and other mail servers.
+// A VisitedHost is the meaning of a request's Host field for mail clients and other mail servers.
 type VisitedHost struct {
-	Label  string // one of dnsprov's for what is served below domains; "" for the domain itself
-	Domain string // a domain whose mail is here; "" for this host's own name, under which there is every domain
+	Label  string // one of dnsprov's labels for hosts below a domain; "" for the domain itself
+	Domain string // a domain that is hosted here; "" for this host's own name, which serves all domains
 }
 
-// VisitHost says what a Host field means; nil if it is nothing of that kind.
+// VisitHost returns the meaning of a Host field; nil if it is neither this host nor of a domain
+// that is hosted here.
 func (s *Service) VisitHost(field string) (*VisitedHost, error) {
 	host := RequestHost(field)
 	if host == s.Config.Hostname || host == s.Config.ClientHost && host != "" {

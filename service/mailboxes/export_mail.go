@@ -18,21 +18,21 @@ type ExportMailIn struct {
 	Format string `json:"format" required:"true" enum:"maildir|mbox"`
 }
 
-// MailExported is the result of the job: where a tar of the mail can be fetched, once.
+// MailExported is the result of the job: the link to a tar file of the mail. The link works once.
 type MailExported struct {
 	URL       string    `json:"url"`
 	ExpiresAt core.Time `json:"expires_at"`
 }
 
-// exportMailArgs is the job that makes the link.
+// exportMailArgs are the arguments of the job that creates the link.
 type exportMailArgs struct {
 	MailboxID string `json:"mailbox_id"`
 	Format    string `json:"format"`
-	UserID    string `json:"user_id"` // who asked for it
+	UserID    string `json:"user_id"` // the user who asked for it
 }
 
-// ExportMail has a job make a link to all mail of a mailbox, as a tar of a Maildir or of mbox
-// files.
+// ExportMail queues a job that creates a link to all mail of a mailbox: a tar file with a Maildir
+// or with mbox files.
 func (s *Service) ExportMail(ctx context.Context, who core.Actor, in ExportMailIn) (*core.JobResponse, error) {
 	var out core.JobResponse
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -73,7 +73,7 @@ func (s *Service) exportMail(_ context.Context, j *store.Job) (jobs.Writes, erro
 	return func(tx *store.Tx, j *store.Job) error {
 		mb, err := store.Mailboxes.Find(tx, args.MailboxID)
 		if err != nil || mb == nil || mb.Gone() {
-			return err // it was deleted meanwhile, and the job with it
+			return err // deleted since, together with its job
 		}
 		e := &store.Export{
 			ID: tx.NewID("exp"), AccountID: mb.AccountID, CreatedBy: args.UserID, Format: args.Format, Link: core.TokenHash(token),
@@ -87,7 +87,7 @@ func (s *Service) exportMail(_ context.Context, j *store.Job) (jobs.Writes, erro
 	}, nil
 }
 
-// mailFile gives the tar of a link.
+// mailFile returns the tar file of a link.
 func (s *Service) mailFile(ctx context.Context, e *store.Export) (*core.File, error) {
 	var u core.MailboxUser
 	err := s.Store.View(func(tx *store.Tx) error {

@@ -5,7 +5,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// What tests outside of the package use.
 
 const (
 	ExportBatch = exportBatch

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	exportEvery = 5 * time.Second // one for each account
+	exportEvery = 5 * time.Second // per account
 	LinkFor     = 900 * time.Second
 )
 
-// CreateExportIn is the body of create_export: a format, and exactly one of domains, emails,
-// user_ids and all.
+// CreateExportIn is the body of create_export. It has exactly one of domains, emails, user_ids and
+// all.
 type CreateExportIn struct {
 	Format  string    `json:"format" enum:"default|smartlead|instantly|emailbison|json|"`
 	Domains *[]string `json:"domains" min:"1" max:"1000"`
@@ -34,15 +34,15 @@ type CreateExportIn struct {
 	UserIDs *[]string `json:"user_ids" min:"1" max:"10000"`
 	All     bool      `json:"all"`           // Every mailbox of the account.
 	Inline  bool      `json:"inline"`        // Return the file itself instead of a link.
-	App     bool      `json:"app_passwords"` // Each mailbox here gets a credential made for the file, named after the export, in the place of its password.
+	App     bool      `json:"app_passwords"` // Each hosted mailbox gets a new credential for the file, named after the export; the file has its password instead of the mailbox's.
 	Accept  string    `header:"Accept"`
 }
 
-// An ExportCreated says where a file of credentials can be fetched, once.
+// An ExportCreated has the link to a file of credentials. The link works once.
 type ExportCreated struct {
 	ExportID    string    `json:"export_id" words:"ours"`
 	Format      string    `json:"format" enum:"default|smartlead|instantly|emailbison|json"`
-	Count       int       `json:"count" example:"12"` // How many mailboxes it has.
+	Count       int       `json:"count" example:"12"` // How many mailboxes the file has.
 	Filename    string    `json:"filename" words:"ours" example:"mailstead-default-20261105-093000.csv"`
 	ContentType string    `json:"content_type" words:"ours" example:"text/csv; charset=utf-8"`
 	DownloadURL string    `json:"download_url" words:"ours"` // Works once, without a token.
@@ -50,7 +50,7 @@ type ExportCreated struct {
 	ExpiresAt   core.Time `json:"expires_at"`
 }
 
-// An ExportOut is a link, or the file itself where that was asked for.
+// An ExportOut is a link, or the file itself if inline was given.
 type ExportOut struct {
 	Link *ExportCreated
 	File *core.File
@@ -59,14 +59,14 @@ type ExportOut struct {
 // MarshalJSON writes the link.
 func (o ExportOut) MarshalJSON() ([]byte, error) { return json.Marshal(o.Link) }
 
-// Forms says which forms it has on the wire.
+// Forms lists the types that the answer may have.
 func (ExportOut) Forms() []any { return []any{ExportCreated{}, []Credentials{}, (*core.File)(nil)} }
 
-// Inline is the file, if it is one.
+// Inline returns the file; nil for a link.
 func (o ExportOut) Inline() *core.File { return o.File }
 
-// CreateExport exports mailboxes with their passwords: as a link that works once, or at once. An
-// account may do so once in five seconds; a request that is refused does not count.
+// CreateExport exports mailboxes with their passwords: as a link that works once, or as the file
+// itself. An account may do so once in five seconds; a refused request does not count.
 func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExportIn) (*ExportOut, error) {
 	given := 0
 	for _, there := range []bool{in.Domains != nil, in.Emails != nil, in.UserIDs != nil, in.All} {
@@ -86,7 +86,7 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		count, err = selectMailboxes(tx, who, in, e)
 		if err == nil && in.App {
-			err = roomForExport(tx, e)
+			err = checkExportLimits(tx, e)
 		}
 		return err
 	})
@@ -113,13 +113,14 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 	}}, nil
 }
 
-// acceptsCSV reports whether a client that names what it accepts means the file itself.
+// acceptsCSV reports whether the Accept field of a request asks for the file itself.
 func acceptsCSV(accept string) bool {
 	ranges := core.MediaRanges(accept)
 	return slices.Contains(ranges, "text/csv") && !slices.Contains(ranges, "application/json")
 }
 
-// clearExports refuses an export that comes too soon, and forgets those whose link has expired.
+// clearExports returns an error if the account's last export is too recent. It deletes exports with
+// an expired link.
 func clearExports(tx *store.Tx, accountID string) error {
 	var old []string
 	now := tx.Now()
@@ -136,13 +137,13 @@ func clearExports(tx *store.Tx, accountID string) error {
 	return core.DeleteAll(tx, store.Exports, old)
 }
 
-// exported reports whether exports show a mailbox.
+// exported reports whether a mailbox is included in exports of the account.
 func exported(mb *store.Mailbox, accountID string) bool {
 	return mb.AccountID == accountID && !mb.Gone()
 }
 
-// selectMailboxes notes in e what was asked for, in short, and counts the mailboxes. What is not
-// there is named.
+// selectMailboxes records in e what was selected and counts the mailboxes. The error names domains
+// or mailboxes that do not exist.
 func selectMailboxes(tx *store.Tx, who core.Actor, in CreateExportIn, e *store.Export) (int, error) {
 	switch {
 	case in.Domains != nil:
@@ -165,8 +166,8 @@ func selectMailboxes(tx *store.Tx, who core.Actor, in CreateExportIn, e *store.E
 	return count, nil
 }
 
-// roomForExport makes sure that each mailbox of an export can have one more credential.
-func roomForExport(tx *store.Tx, e *store.Export) error {
+// checkExportLimits checks that each mailbox of an export may have one more credential.
+func checkExportLimits(tx *store.Tx, e *store.Export) error {
 	r := &exportReader{e: e, sources: exportSources(e), named: e.Mailboxes}
 	for len(r.sources) > 0 || len(r.named) > 0 {
 		batch, err := r.read(tx)
@@ -182,8 +183,8 @@ func roomForExport(tx *store.Tx, e *store.Export) error {
 	return nil
 }
 
-// appPasswords makes a credential for each of some mailboxes that are here, and gives the passwords
-// by mailbox.
+// appPasswords adds a credential to each hosted mailbox of a batch and returns the passwords by
+// mailbox id.
 func (s *Service) appPasswords(e *store.Export, batch []*store.Mailbox) (map[string]string, error) {
 	passwords := map[string]string{}
 	var made []*store.Credential
@@ -222,22 +223,23 @@ func (s *Service) appPasswords(e *store.Export, batch []*store.Mailbox) (map[str
 	})
 }
 
-// unknowns gathers what a list names that the account does not have; of many the first.
-type unknowns struct{ err *core.Error }
+// missingNames collects the names in a list that the account does not have. Of many it keeps the
+// first.
+type missingNames struct{ err *core.Error }
 
-const unknownsNamed = 20
+const maxMissingNamed = 20
 
-func (u *unknowns) add(field string, i int, name, what string) {
+func (u *missingNames) add(field string, i int, name, what string) {
 	if u.err == nil {
 		u.err = core.Errorf("validation_error", "%s: this account has no %s %.260q. See details for what else is missing.", field, what, name)
 	}
-	if len(u.err.Details) < unknownsNamed {
+	if len(u.err.Details) < maxMissingNamed {
 		u.err = u.err.With(fmt.Sprintf("%s.%d", field, i), "not_found", fmt.Sprintf("%.260q is not a %s of this account", name, what))
 	}
 }
 
 func selectDomains(tx *store.Tx, who core.Actor, names []string, e *store.Export) error {
-	var missing unknowns
+	var missing missingNames
 	for i, name := range names {
 		d, err := core.FindDomain(tx, who, name)
 		switch {
@@ -256,7 +258,7 @@ func selectDomains(tx *store.Tx, who core.Actor, names []string, e *store.Export
 }
 
 func selectOne(tx *store.Tx, field string, names []string, get func(*store.Tx, string) (*store.Mailbox, error), e *store.Export) (int, error) {
-	var missing unknowns
+	var missing missingNames
 	seen := map[uint32]bool{}
 	for i, name := range names {
 		mb, err := get(tx, name)
@@ -291,8 +293,8 @@ func exportType(e *store.Export) string {
 	return "text/csv; charset=utf-8"
 }
 
-// OpenExport gives the file of a download link, once; a link that was used, has expired or never
-// was is 404. So is that of somebody who may not export any more.
+// OpenExport returns the file of a link, which then no longer works. The error is 404 if the link
+// was used, has expired or does not exist, or if its creator may not export any more.
 func (s *Service) OpenExport(ctx context.Context, token string) (*core.File, error) {
 	var e *store.Export
 	err := s.Store.Update(func(tx *store.Tx) (err error) {
@@ -329,17 +331,18 @@ func errNoExport() *core.Error {
 	return core.Errorf("not_found", "This link was used already or has expired. Create a new export.")
 }
 
-// exportBatch is how many mailboxes are read and written at a time, so that a file of any length
-// takes little memory.
+// exportBatch is how many mailboxes are read and written at a time, so that a long file needs
+// little memory.
 const exportBatch = 200
 
-// A mailboxSource is a walk over an index of mailboxes.
+// A mailboxSource is an index of mailboxes, with the prefix to walk over.
 type mailboxSource struct {
 	index  *store.Index[store.Mailbox]
 	prefix string
 }
 
-// exportSources are the walks of an export, but for those that name each mailbox.
+// exportSources returns the index walks of an export. It has none for mailboxes that are named one
+// by one.
 func exportSources(e *store.Export) (out []mailboxSource) {
 	if e.All {
 		out = append(out, mailboxSource{store.MailboxesByAccount, e.AccountID})
@@ -350,21 +353,22 @@ func exportSources(e *store.Export) (out []mailboxSource) {
 	return out
 }
 
-// An exportReader makes the file of an export while it is read, one batch of mailboxes in each
-// snapshot.
+// An exportReader generates the file of an export while it is read. Each batch of mailboxes is read
+// in its own transaction.
 type exportReader struct {
 	s       *Service
 	e       *store.Export
 	format  *exportFormat
 	Buf     bytes.Buffer
-	sources []mailboxSource // to be walked still
-	after   string          // where the first of them goes on
-	named   []byte          // mailboxes to be read still, after the sources
+	sources []mailboxSource // walks that are not finished; the first is in progress
+	after   string          // the last key read of the first source
+	named   []byte          // numbers of mailboxes to read after the sources
 	rows    int
 	done    bool
 }
 
-// exportFile begins the file, so that what is wrong from the start is an error and not half a file.
+// exportFile generates the first batch, so that an early problem becomes an error and not half a
+// file.
 func (s *Service) exportFile(e *store.Export) (*core.File, error) {
 	r := &exportReader{s: s, e: e, format: formatOf(e.Format), sources: exportSources(e), named: e.Mailboxes}
 	if r.format == nil {
@@ -379,7 +383,7 @@ func (s *Service) exportFile(e *store.Export) (*core.File, error) {
 	return &core.File{Name: exportName(e), ContentType: exportType(e), Size: -1, Body: r}, nil
 }
 
-// Read gives what is ready, and makes more when nothing is.
+// Read returns generated bytes, and generates the next batch if there are none.
 func (r *exportReader) Read(p []byte) (int, error) {
 	for r.Buf.Len() == 0 {
 		if r.done {
@@ -392,7 +396,7 @@ func (r *exportReader) Read(p []byte) (int, error) {
 	return r.Buf.Read(p)
 }
 
-// Close has nothing to give back.
+// Close does nothing.
 func (r *exportReader) Close() error { return nil }
 
 func (r *exportReader) begin() error {
@@ -403,7 +407,7 @@ func (r *exportReader) begin() error {
 	return r.table([][]string{r.format.columns})
 }
 
-// next writes one more batch into the buffer, and what ends the file after the last.
+// next generates the next batch and, after the last one, the end of the file.
 func (r *exportReader) next() error {
 	var batch []*store.Mailbox
 	err := r.s.Store.View(func(tx *store.Tx) (err error) {
@@ -423,7 +427,8 @@ func (r *exportReader) next() error {
 	return nil
 }
 
-// read gives the next mailboxes. Those that have gone since the export was made are left out.
+// read returns the next mailboxes. It leaves out those that were deleted since the export was
+// created.
 func (r *exportReader) read(tx *store.Tx) (out []*store.Mailbox, err error) {
 	for len(r.sources) > 0 {
 		from := r.sources[0]
@@ -483,7 +488,7 @@ func (r *exportReader) write(batch []*store.Mailbox) error {
 	return r.table(table)
 }
 
-// table writes rows by RFC 4180, with CRLF.
+// table writes rows as CSV with CRLF (RFC 4180).
 func (r *exportReader) table(rows [][]string) error {
 	w := csv.NewWriter(&r.Buf)
 	w.UseCRLF = true
@@ -500,7 +505,7 @@ func (r *exportReader) object(c *Credentials) error {
 	return err
 }
 
-// credentials opens the sealed passwords of a mailbox.
+// credentials returns the login data of a mailbox, with its passwords unsealed.
 func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 	var servers EmailUser
 	s.addServers(&servers, mb.External)
@@ -511,7 +516,7 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 		IMAPHost: servers.IMAPHost, IMAPPort: servers.IMAPPort, IMAPSecurity: servers.IMAPSecurity,
 		DailyLimit: mb.DailySendLimit, Footer: core.OrNull(mb.Footer),
 	}
-	if mb.External == nil && len(mb.PasswordSealed) == 0 { // its hash alone came from another server
+	if mb.External == nil && len(mb.PasswordSealed) == 0 { // imported with a hash only: the password is not known
 		c.SMTPUsername, c.IMAPUsername = mb.Email, mb.Email
 		return c, nil
 	}
@@ -524,8 +529,8 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 	return c, s.externalCredentials(mb, c)
 }
 
-// externalCredentials are those of a mailbox that lives elsewhere; without a server for sending,
-// those of IMAP.
+// externalCredentials sets the login data of an external mailbox. Without a server for sending it
+// uses that of IMAP.
 func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 	e := mb.External
 	imap, err := s.Keys.Open(store.ServerPlace(mb.ID, "imap"), e.IMAP.PasswordSealed)
@@ -542,14 +547,14 @@ func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 	return err
 }
 
-// An ExportFormat is a form of file that create_export can make.
+// An ExportFormat is a file format of create_export.
 type ExportFormat struct {
 	ID      string   `json:"id" words:"ours" example:"default"`
 	Name    string   `json:"name" words:"ours" example:"Mailstead CSV"`
 	Columns []string `json:"columns" words:"ours"`
 }
 
-// ListExportFormats lists the formats that create_export knows.
+// ListExportFormats lists the file formats of create_export.
 func (s *Service) ListExportFormats(_ context.Context, _ core.Actor) (*core.List[ExportFormat], error) {
 	var out []ExportFormat
 	for _, f := range exportFormats {
@@ -558,9 +563,8 @@ func (s *Service) ListExportFormats(_ context.Context, _ core.Actor) (*core.List
 	return core.ListOf(out), nil
 }
 
-// Credentials are what a mail client needs for one mailbox. Username and password of SMTP and IMAP
-// differ only for mailboxes that live elsewhere; Password is the one that the mailbox was made
-// with.
+// Credentials are what a mail client needs for one mailbox. The username and password of SMTP and
+// IMAP differ only for external mailboxes. password is the one that the mailbox was created with.
 type Credentials struct {
 	UserID       string  `json:"user_id" words:"ours"`
 	Email        string  `json:"email" words:"ours"`
@@ -585,7 +589,7 @@ type Credentials struct {
 	Footer       *string `json:"footer" words:"ours"`
 }
 
-// An exportFormat is one way to write credentials: a table, or without row JSON.
+// An exportFormat writes credentials as a table; if row is nil, as JSON.
 type exportFormat struct {
 	id, name string
 	columns  []string
@@ -600,8 +604,8 @@ func formatOf(id string) *exportFormat {
 	return &exportFormats[i]
 }
 
-// What other tools shall do with a mailbox beyond its log-in, such as warming it up, is not ours to
-// say: those columns are empty, and no warm-up is switched on.
+// Columns that tell other tools what to do with a mailbox, such as warming it up, are empty or
+// false: no warm-up is turned on.
 var exportFormats = []exportFormat{
 	{
 		id: "default", name: "Mailstead CSV",
@@ -652,8 +656,8 @@ var exportFormats = []exportFormat{
 
 func columns(names string) []string { return strings.Split(names, ",") }
 
-// plainCell keeps a text from being taken for a formula by a spreadsheet. Credentials are not
-// changed, since they would no longer be true.
+// plainCell prevents a spreadsheet from reading a text as a formula. It is not used for
+// credentials, since it changes the text.
 func plainCell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
 		return "'" + text
@@ -682,7 +686,7 @@ func (c *Credentials) limitCell() string {
 	return strconv.Itoa(*c.DailyLimit)
 }
 
-// splitName takes the last word for the last name.
+// splitName splits a name before its last word.
 func splitName(name string) (first, last string) {
 	i := strings.LastIndexByte(name, ' ')
 	if i < 0 {

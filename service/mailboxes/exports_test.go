@@ -56,8 +56,8 @@ func exportDomain(t *testing.T, count int) (*service.Service, core.Actor, string
 	return s, who, d.ID
 }
 
-// TestExportIsMadeWhileItIsRead has more mailboxes than a batch, one that goes and others that come
-// in between.
+// TestExportIsMadeWhileItIsRead exports more mailboxes than a batch. During the export one mailbox
+// is deleted and others are created.
 func TestExportIsMadeWhileItIsRead(t *testing.T) {
 	for _, format := range []string{"default", "json"} {
 		s, who, domain := exportDomain(t, 2*mailboxes.ExportBatch+50)
@@ -114,7 +114,7 @@ func exportedEmails(t *testing.T, format string, file io.Reader) map[string]bool
 	return emails
 }
 
-// TestExportIsNoHalfFile has a password that does not open: an error from the start, or in the
+// TestExportIsNoHalfFile: a password that cannot be opened is an error at the start, or in the
 // middle of reading.
 func TestExportIsNoHalfFile(t *testing.T) {
 	for _, at := range []int{0, mailboxes.ExportBatch + 1} {
@@ -179,7 +179,7 @@ func TestExportsOfAnAccount(t *testing.T) {
 	}
 }
 
-// BenchmarkExport makes a file of 10 000 mailboxes.
+// BenchmarkExport exports 10 000 mailboxes.
 func BenchmarkExport(b *testing.B) {
 	st, err := store.Open(b.TempDir(), store.Options{})
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzExportTable holds that whatever mailboxes are called comes out of the file as it went in, and
-// is no formula.
+// FuzzExportTable: the names of mailboxes can be read back from the file unchanged, and none of
+// them is a formula.
 func FuzzExportTable(f *testing.F) {
 	f.Add("=cmd()", "a\"b,c;d", "-- \nAnn\r\n")
 	f.Add("\\.", " ", "\t=1")
@@ -27,7 +27,7 @@ func FuzzExportTable(f *testing.F) {
 				t.Fatalf("%s: %d rows, %v", format.id, len(rows), err)
 			}
 			for i, cell := range rows[1] {
-				plain := strings.NewReplacer("\r", "", "\n", "").Replace // line ends come out as LF: the reader has them so
+				plain := strings.NewReplacer("\r", "", "\n", "").Replace // csv.Reader returns line ends as LF
 				if plain(cell) != plain(want[i]) {
 					t.Errorf("%s: column %d is %q, want %q", format.id, i, cell, want[i])
 				}

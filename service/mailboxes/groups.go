@@ -14,7 +14,7 @@ import (
 const (
 	groupsPerAccount = 10_000
 	maxMembers       = 200
-	maxGroupLook     = 10_000 // groups that are looked at for a loop
+	maxGroupSearch   = 10_000 // most groups that are searched for a loop
 )
 
 // A Group is an address whose mail goes to its members.
@@ -29,9 +29,9 @@ type Group struct {
 	UpdatedAt core.Time     `json:"updated_at"`
 }
 
-// A GroupMember is a mailbox here, or an address elsewhere or of another group.
+// A GroupMember is a mailbox, an address elsewhere, or another group.
 type GroupMember struct {
-	UserID *string `json:"user_id" words:"ours"` // Null for an address elsewhere, and for a group.
+	UserID *string `json:"user_id" words:"ours"` // Null for an address elsewhere and for a group.
 	Email  string  `json:"email" words:"ours"`
 }
 
@@ -90,12 +90,12 @@ func (s *Service) ListGroups(_ context.Context, who core.Actor, in ListGroupsIn)
 	return l.Page(s.Core, who, in.Query)
 }
 
-// GroupIn names one group.
+// GroupIn is a request that names one group.
 type GroupIn struct {
 	GroupID string `path:"group_id"`
 }
 
-// GetGroup shows one group.
+// GetGroup returns one group.
 func (s *Service) GetGroup(_ context.Context, who core.Actor, in GroupIn) (*Group, error) {
 	var out Group
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -111,7 +111,7 @@ func (s *Service) GetGroup(_ context.Context, who core.Actor, in GroupIn) (*Grou
 	return &out, nil
 }
 
-// A NewMember is a member of a group by its user_id, or by its email.
+// A NewMember names a member of a group by user_id or by email.
 type NewMember struct {
 	UserID string `json:"user_id"`
 	Email  string `json:"email"`
@@ -122,11 +122,11 @@ type CreateGroupIn struct {
 	Email   string      `json:"email" required:"true"`
 	Name    string      `json:"name" max:"200"`
 	Members []NewMember `json:"members" required:"true"`
-	SendAs  string      `json:"send_as" enum:"members|nobody|"` // Who may send as the group: nobody, unless given.
+	SendAs  string      `json:"send_as" enum:"members|nobody|"` // Who may send as the group; nobody by default.
 }
 
-// CreateGroup makes a group. The error is email_user_exists for an address that is taken,
-// domain_not_ready for a domain that is not set up.
+// CreateGroup creates a group. The error is email_user_exists if the address is taken, and
+// domain_not_ready if the domain is not set up.
 func (s *Service) CreateGroup(_ context.Context, who core.Actor, in CreateGroupIn) (*Group, error) {
 	email, err := cleanAddress("email", in.Email)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Service) CreateGroup(_ context.Context, who core.Actor, in CreateGroupI
 	return &out, nil
 }
 
-// UpdateGroupIn is the body of update_group; members replaces the list.
+// UpdateGroupIn is the body of update_group. members replaces the whole list.
 type UpdateGroupIn struct {
 	GroupID string           `path:"group_id"`
 	Name    core.Opt[string] `json:"name" max:"200"`
@@ -213,7 +213,7 @@ func (s *Service) UpdateGroup(_ context.Context, who core.Actor, in UpdateGroupI
 	return &out, nil
 }
 
-// setMembers gives a group these members and no others.
+// setMembers replaces the members of a group.
 func setMembers(tx *store.Tx, g *store.Group, list []NewMember) error {
 	if len(list) == 0 {
 		return core.Invalid("members", "required", "must name at least one member")
@@ -241,7 +241,7 @@ func setMembers(tx *store.Tx, g *store.Group, list []NewMember) error {
 		switch {
 		case err != nil:
 		case place >= len(wanted):
-			err = store.GroupMembers.Delete(tx, id) // no error if there is none
+			err = store.GroupMembers.Delete(tx, id) // no error if it does not exist
 		case was == nil || *was != *wanted[place]:
 			err = store.GroupMembers.Put(tx, wanted[place])
 		}
@@ -252,7 +252,8 @@ func setMembers(tx *store.Tx, g *store.Group, list []NewMember) error {
 	return nil
 }
 
-// newMember finds who a member is. The error is group_loop for a group that would get its own mail.
+// newMember finds the mailbox, group or outside address that a member names. The error is
+// group_loop for a group whose mail would come back to g.
 func newMember(tx *store.Tx, g *store.Group, field string, in NewMember) (*store.GroupMember, error) {
 	if (in.UserID == "") == (in.Email == "") {
 		return nil, core.Invalid(field, "invalid", "must have either user_id or email")
@@ -308,8 +309,8 @@ func idOf(mb *store.Mailbox) string {
 	return mb.ID
 }
 
-// leadsTo reports whether mail to a group comes to another one, or whether that is too much to find
-// out.
+// leadsTo reports whether mail to one group reaches another. It is also true if the search is too
+// large.
 func leadsTo(tx *store.Tx, from, to string) (bool, error) {
 	seen, next := map[string]bool{from: true}, []string{from}
 	for len(next) > 0 {
@@ -324,20 +325,20 @@ func leadsTo(tx *store.Tx, from, to string) (bool, error) {
 				next = append(next, m.MemberID)
 			}
 		}
-		if len(seen) > maxGroupLook || tx.Large() {
+		if len(seen) > maxGroupSearch || tx.Large() {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// GroupDeleted says that a group is gone.
+// GroupDeleted is the answer after a group was deleted.
 type GroupDeleted struct {
 	Message string `json:"message" words:"ours" example:"The group sales@example.com is deleted."` // For people; the text may change.
 	ID      string `json:"id" words:"ours" example:"grp_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// DeleteGroup forgets a group, and takes it out of others.
+// DeleteGroup deletes a group and removes it from other groups.
 func (s *Service) DeleteGroup(_ context.Context, who core.Actor, in GroupIn) (*GroupDeleted, error) {
 	out := &GroupDeleted{ID: in.GroupID}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -364,8 +365,8 @@ func dropGroup(tx *store.Tx, g *store.Group) error {
 	)
 }
 
-// EraseAddresses frees up to so many aliases and groups of a domain that is deleted, and revokes
-// its credentials.
+// EraseAddresses deletes up to `most` aliases and groups of a domain that is being deleted, and its
+// credentials. more is true if some are left.
 func (s *Service) EraseAddresses(tx *store.Tx, domainID string, most int) (more bool, err error) {
 	if err := dropCredentials(tx, store.CredentialsByDomain, domainID); err != nil {
 		return false, err

@@ -11,38 +11,38 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ImportAccountsIn is mailboxes of another mail server, with the hashes of their passwords.
+// ImportAccountsIn is a list of mailboxes of another mail server, with their password hashes.
 type ImportAccountsIn struct {
 	Lines []AccountLine `json:"lines"`
 }
 
-// An AccountLine is one mailbox.
+// An AccountLine is one mailbox to import.
 type AccountLine struct {
-	Line         int      `json:"line"` // of the file, for errors
+	Line         int      `json:"line"` // line number in the file, for errors
 	Email        string   `json:"email"`
 	PasswordHash string   `json:"password_hash"`
 	Name         string   `json:"name"`
 	Aliases      []string `json:"aliases,omitempty"` // addresses
 }
 
-// AccountsImported says what became of the lines.
+// AccountsImported is the result of an import.
 type AccountsImported struct {
 	Accounts int            `json:"accounts"`
 	Imported int            `json:"imported"`
-	Skipped  int            `json:"skipped"` // there is a mailbox of the address already
+	Skipped  int            `json:"skipped"` // a mailbox with the address existed already
 	Failed   int            `json:"failed"`
 	Errors   []AccountError `json:"errors"`
 }
 
-// An AccountError is why a line was left out.
+// An AccountError says why a line was not imported.
 type AccountError struct {
 	Line    int    `json:"line"`
 	Email   string `json:"email"`
 	Message string `json:"message"`
 }
 
-// ImportAccounts makes mailboxes that have a password hash of another mail server, each in the
-// account that has its domain. The first log-in replaces the hash. Whoever exists stays as it is.
+// ImportAccounts creates mailboxes with a password hash of another mail server, each in the account
+// that has its domain. The first login replaces the hash. Existing mailboxes are not changed.
 func (s *Service) ImportAccounts(ctx context.Context, in ImportAccountsIn) (*AccountsImported, error) {
 	out := &AccountsImported{Accounts: len(in.Lines), Errors: []AccountError{}}
 	for _, line := range in.Lines {
@@ -73,10 +73,10 @@ func (s *Service) ImportAccounts(ctx context.Context, in ImportAccountsIn) (*Acc
 	return out, nil
 }
 
-// errMailboxExists is returned for a line whose address a mailbox has already.
-var errMailboxExists = errors.New("there is a mailbox of the address")
+// errMailboxExists is returned for a line if a mailbox with its address exists already.
+var errMailboxExists = errors.New("a mailbox with this address exists already")
 
-// importAccount makes the mailbox of one line.
+// importAccount creates the mailbox of one line.
 func (s *Service) importAccount(line AccountLine) error {
 	hash, err := password.Clean(line.PasswordHash)
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *Service) importAccount(line AccountLine) error {
 	})
 }
 
-// domainToImport finds the domain of a name in whatever account: the one that has proven it, or
-// the only one that claims it.
+// domainToImport finds the domain of that name in any account: the one that has proven its claim,
+// or else the only one that claims it.
 func domainToImport(tx *store.Tx, name string) (*store.Domain, error) {
 	name, bad := msg.NormalizeDomain(name)
 	if bad != nil {

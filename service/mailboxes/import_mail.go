@@ -22,19 +22,19 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ImportMailIn is the body of import_messages; an mbox file stands in its place.
+// ImportMailIn is the body of import_messages. The request may have an mbox file instead.
 type ImportMailIn struct {
 	core.EmailUserIn
 	IMAP *MailServerLogin `json:"imap" required:"true"`
 }
 
-// importMailArgs is the job that imports: from a server, or from a file that was uploaded.
+// importMailArgs are the arguments of an import job. The source is a server or an uploaded file.
 type importMailArgs struct {
 	MailboxID string        `json:"mailbox_id"`
 	Server    *store.Server `json:"import_server,omitempty"`
-	File      string        `json:"file,omitempty"` // its path in the directory of uploads
+	File      string        `json:"file,omitempty"` // path below the directory of uploads
 
-	// Of its turns so far.
+	// Totals of its earlier turns.
 	Imported   int64 `json:"imported,omitempty"`
 	Bytes      int64 `json:"bytes,omitempty"`
 	DurationMS int64 `json:"duration_ms,omitempty"`
@@ -42,27 +42,28 @@ type importMailArgs struct {
 
 const kindImport = "import_messages"
 
-// importTurn is how long an import goes on while another one waits for its place.
+// importTurn is how long an import runs if another one waits for its place.
 const importTurn = 5 * time.Minute
 
-// ImportMail has a job import the mail of a mailbox on another server.
+// ImportMail queues a job that imports the mail of a mailbox on another server.
 func (s *Service) ImportMail(ctx context.Context, who core.Actor, in ImportMailIn) (*core.JobResponse, error) {
 	server, err := s.sealServer("imap", in.UserID, in.IMAP)
 	if err != nil {
 		return nil, err
 	}
-	return s.planImport(ctx, who, in.UserID, importMailArgs{MailboxID: in.UserID, Server: &server})
+	return s.queueImport(ctx, who, in.UserID, importMailArgs{MailboxID: in.UserID, Server: &server})
 }
 
-// MayImport reports whether mail may be imported into a mailbox, before a file is taken for it.
+// MayImport returns an error if mail must not be imported into a mailbox. It is called before a
+// file is uploaded.
 func (s *Service) MayImport(_ context.Context, who core.Actor, userID string) error {
 	return s.Store.View(func(tx *store.Tx) error {
-		_, err := importInto(tx, who, userID)
+		_, err := importTarget(tx, who, userID)
 		return err
 	})
 }
 
-func importInto(tx *store.Tx, who core.Actor, userID string) (*store.Mailbox, error) {
+func importTarget(tx *store.Tx, who core.Actor, userID string) (*store.Mailbox, error) {
 	mb, err := core.MailboxOf(tx, who, userID)
 	if err == nil && mb.External != nil {
 		err = core.Invalid("user_id", "not_allowed", "is a mailbox of another server: bring its mail there")
@@ -73,16 +74,17 @@ func importInto(tx *store.Tx, who core.Actor, userID string) (*store.Mailbox, er
 	return mb, err
 }
 
-// ImportUpload has a job import an mbox file, which KeepUpload kept. The job deletes it.
+// ImportUpload queues a job that imports an mbox file that KeepUpload stored. The job deletes the
+// file.
 func (s *Service) ImportUpload(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error) {
-	return s.planImport(ctx, who, userID, importMailArgs{MailboxID: userID, File: file})
+	return s.queueImport(ctx, who, userID, importMailArgs{MailboxID: userID, File: file})
 }
 
-func (s *Service) planImport(ctx context.Context, who core.Actor, userID string, args importMailArgs) (*core.JobResponse, error) {
+func (s *Service) queueImport(ctx context.Context, who core.Actor, userID string, args importMailArgs) (*core.JobResponse, error) {
 	var out core.JobResponse
 	err := s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		mb, err := importInto(tx, who, userID)
+		mb, err := importTarget(tx, who, userID)
 		if err != nil {
 			return err
 		}
@@ -106,7 +108,8 @@ func (s *Service) importMailKind() jobs.Kind {
 	return s.WhileActive(jobs.Kind{Name: kindImport, Work: s.importMail, Max: 8, Timeout: 24 * time.Hour, Lanes: 1, Most: 4, MostEach: 2, Visible: true, Failed: s.importFailed})
 }
 
-// importMail does one import. One that was interrupted begins again, and leaves out what has come.
+// importMail runs one import. After an interruption it starts again and skips messages that were
+// imported already.
 func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[importMailArgs](j)
 	if err != nil {
@@ -156,7 +159,7 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if turnOver {
 		return func(_ *store.Tx, j *store.Job) error { return jobs.SetArgs(j, args) }, jobs.Snooze(s.Now())
 	}
-	im.Out.Skipped = max(im.Out.Skipped-(args.Imported-im.Out.Imported), 0) // what came with its turns before
+	im.Out.Skipped = max(im.Out.Skipped-(args.Imported-im.Out.Imported), 0) // not those of its own earlier turns
 	im.Out.Imported, im.Out.Bytes, im.Out.DurationMS = args.Imported, args.Bytes, args.DurationMS
 	result, err := json.Marshal(im.Out)
 	if err != nil {
@@ -178,7 +181,7 @@ func (s *Service) readImport(ctx context.Context, im *transfer.Importer, args im
 		}
 		defer f.Close()
 		now := time.Now()
-		if err := errors.Join(os.Chtimes(path, now, now), im.Begin(ctx, "mbox", u.Email)); err != nil { // in use: see DropUploads
+		if err := errors.Join(os.Chtimes(path, now, now), im.Begin(ctx, "mbox", u.Email)); err != nil { // shows DropUploads that it is in use
 			return err
 		}
 		err = im.ReadMbox(ctx, f, inbox.InboxName)
@@ -198,7 +201,7 @@ func (s *Service) readImport(ctx context.Context, im *transfer.Importer, args im
 	return s.transfer.ImportFrom(ctx, im, pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)})
 }
 
-// importFailed deletes the file of an import that is given up.
+// importFailed deletes the file of an import that has failed for good.
 func (s *Service) importFailed(tx *store.Tx, j *store.Job, _ error) error {
 	if args, err := jobs.Args[importMailArgs](j); err == nil {
 		tx.After(func() { s.dropUpload(args) })
@@ -206,7 +209,7 @@ func (s *Service) importFailed(tx *store.Tx, j *store.Job, _ error) error {
 	return nil
 }
 
-// uploads is the directory of files that were uploaded and are not imported yet.
+// uploads returns the directory of uploaded files that are not imported yet.
 func (s *Service) uploads() string { return filepath.Join(s.Store.Dir(), "uploads") }
 
 // dropUpload deletes the file of a job. If that fails, DropUploads deletes it later.
@@ -215,27 +218,27 @@ func (s *Service) dropUpload(args importMailArgs) {
 		return
 	}
 	if err := os.Remove(filepath.Join(s.uploads(), args.File)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.Log.Warn("a file that was imported stays", "file", args.File, "error", err)
+		s.Log.Warn("could not delete an imported file", "file", args.File, "error", err)
 	}
 }
 
-// Bounds of files that wait to be imported.
+// Limits on files that wait to be imported.
 const (
-	uploadLook  = 16 << 20 // bytes of a file that are taken between two looks at what is left
-	uploadsMost = 100      // files of an account
-	uploadsSize = 32 << 30 // bytes of an account's files
+	uploadStep     = 16 << 20 // bytes of a file between two checks of the limits
+	maxUploads     = 100      // files per account
+	maxUploadBytes = 32 << 30 // bytes of all files of an account
 )
 
-// An Upload is a file that is to be imported into a mailbox.
+// An Upload is a file to be imported into a mailbox.
 type Upload struct {
 	UserID string
 	Length int64 // -1: not known yet
 	From   io.Reader
 }
 
-// KeepUpload keeps a file that is to be imported, on disk when it returns, as long as the mailbox,
-// the account and the disk have room, and gives its name for ImportUpload. Whoever does not import
-// it drops it with DropUpload.
+// KeepUpload stores a file for an import and returns its name for ImportUpload. The file is on disk
+// when it returns. The error says which limit of the mailbox, the account or the disk is reached.
+// If the file is not imported, the caller deletes it with DropUpload.
 func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error) {
 	dir := filepath.Join(s.uploads(), who.AccountID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -255,30 +258,31 @@ func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error)
 		room, err = s.uploadRoom(who, in.UserID, filepath.Base(f.Name()))
 		if err == nil {
 			var n int64
-			n, err = io.CopyN(f, in.From, min(uploadLook, room.bytes-written+1))
+			n, err = io.CopyN(f, in.From, min(uploadStep, room.bytes-written+1))
 			written += n
 			if written > room.bytes {
 				err = room.refused
 			}
 		}
 	}
-	if err == io.EOF { //nolint:errorlint // CopyN gives this one itself
+	if err == io.EOF { //nolint:errorlint // CopyN returns io.EOF itself
 		err = nil
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(fmt.Errorf("keep the file: %w", err), os.Remove(f.Name()))
+		return "", errors.Join(fmt.Errorf("store the uploaded file: %w", err), os.Remove(f.Name()))
 	}
 	return filepath.Join(who.AccountID, filepath.Base(f.Name())), nil
 }
 
-// uploadRoom is how many bytes a file may have, and why it may have no more.
+// uploadRoom is how many bytes a file may have, and the error for a larger one.
 type uploadRoom struct {
 	bytes   int64
 	refused error
 }
 
-// uploadRoom looks at what is left for a file: of the mailbox's quota, of what the files of an
-// account may have together, and of the disk. own is its name once it is there.
+// uploadRoom returns the space left for a file: in the mailbox's quota, in the account's limit for
+// all uploaded files, and on the disk. own is the file's own name, which is not counted; "" before
+// it exists.
 func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoom, err error) {
 	disk, err := s.Store.Disk()
 	if err == nil && disk.Full {
@@ -295,7 +299,7 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 	var all, ofMailbox int64
 	for _, f := range files {
 		info, err := f.Info()
-		if err != nil || f.Name() == own { // one that was imported meanwhile, or this one
+		if err != nil || f.Name() == own { // imported since, or this file
 			continue
 		}
 		count++
@@ -304,15 +308,15 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 			ofMailbox += info.Size()
 		}
 	}
-	if count >= uploadsMost {
+	if count >= maxUploads {
 		e := core.Errorf("rate_limited", "%d files of this account wait to be imported. Send this one when some of them are.", count)
 		e.RetryAfter = time.Minute
 		return room, e
 	}
-	room = uploadRoom{uploadsSize - all, core.Errorf("payload_too_large", "The files of an account that wait to be imported can have %d GiB together, of which %d bytes are left. Send this one when others are imported, or divide it.",
-		uploadsSize>>30, max(uploadsSize-all, 0))}
+	room = uploadRoom{maxUploadBytes - all, core.Errorf("payload_too_large", "The files of an account that wait to be imported can have %d GiB together, of which %d bytes are left. Send this one when others are imported, or divide it.",
+		maxUploadBytes>>30, max(maxUploadBytes-all, 0))}
 	err = s.Store.View(func(tx *store.Tx) error {
-		mb, err := importInto(tx, who, userID)
+		mb, err := importTarget(tx, who, userID)
 		if err != nil || mb.QuotaBytes == nil {
 			return err
 		}
@@ -325,15 +329,15 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 	return room, err
 }
 
-// DropUpload deletes a file that KeepUpload kept.
+// DropUpload deletes a file that KeepUpload stored.
 func (s *Service) DropUpload(name string) error { return os.Remove(filepath.Join(s.uploads(), name)) }
 
-// uploadKept is how long a file of an upload stays that no job waits for: longer than an attempt,
-// which begins with a fresh time of the file.
+// uploadKept is how long an uploaded file without a job is kept. It is longer than an attempt of an
+// import, which sets the file's time at its start.
 const uploadKept = 48 * time.Hour
 
-// DropUploads deletes files of uploads that no job is to import: the server was stopped before
-// there was one, or after it had ended.
+// DropUploads deletes uploaded files without a job: the server stopped before the job was queued,
+// or after it had ended.
 func (s *Service) DropUploads() error {
 	err := filepath.WalkDir(s.uploads(), func(path string, f fs.DirEntry, err error) error {
 		if err != nil || f.IsDir() {

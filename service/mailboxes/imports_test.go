@@ -22,8 +22,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestKeptUploadsOfAnAccountAreBounded: files that wait to be imported are bounded in their number
-// and in their bytes, over all mailboxes of an account, and without regard to other accounts.
+// TestKeptUploadsOfAnAccountAreBounded: uploaded files are limited in number and in bytes over all
+// mailboxes of an account. Other accounts' files do not count.
 func TestKeptUploadsOfAnAccountAreBounded(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -37,7 +37,7 @@ func TestKeptUploadsOfAnAccountAreBounded(t *testing.T) {
 			who = servicetest.Actor(other)
 		}
 		length := int64(size)
-		if size%2 == 1 { // as of a client that does not know it before
+		if size%2 == 1 { // as for a client that does not know the length
 			length = -1
 		}
 		return i.Svc.Mailboxes.KeepUpload(who, mailboxes.Upload{UserID: mb.ID, Length: length, From: strings.NewReader(strings.Repeat("x", size))})
@@ -108,8 +108,8 @@ func TestKeptUploadsOfAnAccountAreBounded(t *testing.T) {
 	}
 }
 
-// TestImportsCarryTheirCountsOver has more imports of an account than may run at a time, from a
-// server: each ends its turn for the others, and its result counts all of its turns.
+// TestImportsCarryTheirCountsOver has more imports of an account than may run at a time. Each ends
+// its turn for the others, and its result counts all of its turns.
 func TestImportsCarryTheirCountsOver(t *testing.T) {
 	const folders, each = 3, 300
 	var passed atomic.Int64

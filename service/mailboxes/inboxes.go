@@ -13,46 +13,47 @@ import (
 )
 
 const (
-	inboxTTL      = time.Hour // unless given
-	inboxNameSize = 10        // characters of a username that is made here
+	inboxTTL      = time.Hour // the default
+	inboxNameSize = 10        // characters of a generated username
 )
 
-// CreateInboxIn is the body of create_inbox; all of it may be absent.
+// CreateInboxIn is the body of create_inbox. All fields are optional.
 type CreateInboxIn struct {
-	Domain   string `json:"domain" alias:"domain_id"`       // Its name or id; the only one that is set up, unless given.
-	Username string `json:"username" example:"signup-test"` // What is before the @; ten random letters and digits, unless given.
+	Domain   string `json:"domain" alias:"domain_id"`       // The name or id of the domain; by default the only one that is set up.
+	Username string `json:"username" example:"signup-test"` // The part before the @; by default ten random letters and digits.
 	Name     string `json:"name" max:"200"`
-	// After how many seconds it is deleted: from a minute to 30 days, an hour unless given.
+	// Seconds until it is deleted: from a minute to 30 days; an hour by default.
 	TTLSeconds *int `json:"ttl_seconds" min:"60" max:"2592000" example:"3600"`
 	// What may be sent from it, with the token and with the password, and whether reading mail
-	// taints these two; everything and no, unless given.
+	// taints these two. By default everything may be sent, and reading does not taint.
 	Policy *agents.Policy `json:"policy"`
 }
 
-// InboxCreated is a mailbox that is deleted at a time, with what a program needs to use it.
-// Password and token are shown this once.
+// InboxCreated is a mailbox that expires, with what a program needs to use it. The password and
+// token are shown only this once.
 type InboxCreated struct {
 	Inbox      EmailUser  `json:"inbox"`
 	Credential Credential `json:"credential"`
-	// Of the credential, for IMAP and submission with the inbox's address. Shown this once.
+	// The credential's password, for IMAP and submission with the inbox's address. Shown only this
+	// once.
 	Password string `json:"password" words:"ours" example:"abcd-efgh-jkmn-pqrs-tuvw-xyz2"`
-	// An API token that is limited to the inbox, with `read` and `write`. Shown this once.
+	// An API token that is limited to the inbox, with `read` and `write`. Shown only this once.
 	Token     string       `json:"token" words:"ours"`
-	MCPURL    string       `json:"mcp_url" words:"ours" example:"https://mail.example.com/mcp" format:"uri"` // Where assistants connect to, with the token.
+	MCPURL    string       `json:"mcp_url" words:"ours" example:"https://mail.example.com/mcp" format:"uri"` // The URL that assistants connect to, with the token.
 	SMTP      ClientServer `json:"smtp"`
 	IMAP      ClientServer `json:"imap"`
 	ExpiresAt core.Time    `json:"expires_at"`
 }
 
-// A ClientServer is where a mail client connects to.
+// A ClientServer is a server that a mail client connects to.
 type ClientServer struct {
 	Host     string `json:"host" words:"ours" example:"mail.example.com"`
 	Port     int    `json:"port"`
 	Security string `json:"security" enum:"tls|starttls|none"`
 }
 
-// CreateInbox makes a mailbox that is deleted at a time, and a password and a token that are good
-// for it alone, all of it or nothing.
+// CreateInbox creates a mailbox that expires, with a password and a token that are valid only for
+// it. If one of them cannot be created, nothing is.
 func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInboxIn) (*InboxCreated, error) {
 	ttl := inboxTTL
 	if in.TTLSeconds != nil {
@@ -90,7 +91,7 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 		return nil
 	}
 	if err := s.Store.View(check); err != nil {
-		return nil, err // before the hash, which takes its time
+		return nil, err // checked before the password is hashed, which is slow
 	}
 	b.Hash(s)
 	b.Mb.SendPolicy = store.Policy{Send: policy.Send, AllowedRecipients: policy.AllowedRecipients}
@@ -132,8 +133,8 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 	return out, nil
 }
 
-// inboxDomain gives the domain of the name or id, which must be ready for mail here; for "" the
-// only one that is.
+// inboxDomain returns the domain with this name or id. It must be complete and hosted here. For ""
+// it returns the only such domain of the account.
 func inboxDomain(tx *store.Tx, who core.Actor, nameOrID string) (*store.Domain, error) {
 	if nameOrID == "" {
 		var only *store.Domain
@@ -159,7 +160,7 @@ func inboxDomain(tx *store.Tx, who core.Actor, nameOrID string) (*store.Domain, 
 		return nil, err
 	case d.DNSProvider == store.DomainProviderExternal:
 		return nil, core.Invalid("domain", "not_allowed", "the mail of %s is hosted elsewhere, so it can have no inboxes here", d.Name)
-	case d.Status != store.DomainComplete && !d.Gone(): // resolve tells of one that is going
+	case d.Status != store.DomainComplete && !d.Gone(): // resolve refuses a domain that is being deleted
 		return nil, core.Errorf("domain_not_ready", "%s is not set up yet, so an inbox there would get no mail. See its dns-status for what is missing.", d.Name)
 	}
 	return d, nil
@@ -167,13 +168,13 @@ func inboxDomain(tx *store.Tx, who core.Actor, nameOrID string) (*store.Domain, 
 
 const kindExpire = "email_user_expire"
 
-// expireArgs is the job of deleting a mailbox at its time.
+// expireArgs are the arguments of the job that deletes an expired mailbox.
 type expireArgs struct {
 	UserID string `json:"user_id"`
 }
 
-// setExpiry says when a mailbox is deleted, never if that is zero, in its record, which the caller
-// writes.
+// setExpiry sets when a mailbox is deleted, zero for never, and queues the job. The caller writes
+// the mailbox.
 func (s *Service) setExpiry(tx *store.Tx, mb *store.Mailbox, at time.Time) error {
 	mb.ExpiresAt = at
 	if err := s.Queue.CancelKey(tx, kindExpire, mb.ID); err != nil || at.IsZero() { // Add would keep an earlier time
@@ -187,8 +188,8 @@ func (s *Service) expireKind() jobs.Kind {
 	return jobs.Kind{Name: kindExpire, Work: s.expireMailbox}
 }
 
-// expireMailbox begins the deletion of a mailbox whose time has come. Its time may have been moved
-// while the job was on its way; then there is another job.
+// expireMailbox starts the deletion of an expired mailbox. If the time was changed while the job
+// was starting, there is another job.
 func (s *Service) expireMailbox(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[expireArgs](j)
 	if err != nil {

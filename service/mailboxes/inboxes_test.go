@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// waits gives how many mailboxes wait for their time, and how many jobs do so.
+// waits returns how many mailboxes have an expiry, and how many jobs are queued for that.
 func waits(t *testing.T, b *servicetest.Sandbox) (boxes, jobs int) {
 	t.Helper()
 	err := b.Core.Store.View(func(tx *store.Tx) error {
@@ -34,7 +34,7 @@ func waits(t *testing.T, b *servicetest.Sandbox) (boxes, jobs int) {
 	return boxes, jobs
 }
 
-// settles waits until so many mailboxes are left, with a job for each that has a time.
+// settles waits until this many mailboxes are left, with a job for each that has an expiry.
 func settles(t *testing.T, b *servicetest.Sandbox, left int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -55,8 +55,8 @@ func settles(t *testing.T, b *servicetest.Sandbox, left int) {
 	}
 }
 
-// TestInboxesTimeOutlivesARestart: the time of an inbox is kept over a restart, and however often
-// it was moved, there is one job for it.
+// TestInboxesTimeOutlivesARestart: the expiry of an inbox survives a restart, and however often it
+// was changed, there is one job for it.
 func TestInboxesTimeOutlivesARestart(t *testing.T) {
 	b, restart := servicetest.NewRestarting(t, 6)
 	who := servicetest.Actor(b.Owner)
@@ -77,7 +77,7 @@ func TestInboxesTimeOutlivesARestart(t *testing.T) {
 		}
 	}
 	now := b.Core.Now()
-	for _, by := range []time.Duration{time.Second, 3 * time.Hour, time.Minute, 2 * time.Hour} { // sooner and later
+	for _, by := range []time.Duration{time.Second, 3 * time.Hour, time.Minute, 2 * time.Hour} { // earlier and later
 		move(ids[1], core.Opt[time.Time]{Set: true, Value: now.Add(30*time.Second + by)})
 	}
 	move(ids[2], core.Opt[time.Time]{Set: true, Null: true})
@@ -101,8 +101,8 @@ func TestInboxesTimeOutlivesARestart(t *testing.T) {
 	}
 }
 
-// TestManyInboxesGoAtOnce: as many inboxes as one request deletes, and those of a domain, leave no
-// job and no token behind, in transactions of the usual size.
+// TestManyInboxesGoAtOnce: deleting as many inboxes as one request may, or a domain with inboxes,
+// leaves no job and no token, and its transactions have the usual size.
 func TestManyInboxesGoAtOnce(t *testing.T) {
 	b := servicetest.New(t, func(c *core.Config) { c.Limits.MailboxesPerDomain = 0 })
 	who := servicetest.Actor(b.Owner)

@@ -13,16 +13,16 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const saltSize = 16 // bytes of a salt of SCRAM
+const saltSize = 16 // bytes of a SCRAM salt
 
 func errWrongPassword() *core.Error {
 	return core.Errorf("unauthorized", "The address or the password is wrong.")
 }
 
-// LoginMailbox checks the log-in of a mail client, with the mailbox's password or a credential's.
-// The error is an *Error: 401 for a wrong address or password, which take the same time, and for a
-// credential that is for something else; 403 for a mailbox that may not be used, 429 after too many
-// wrong ones, 503 busy where too many wait.
+// LoginMailbox checks the login of a mail client, with the mailbox's password or a credential's.
+// The error is an *Error: 401 for an unknown address or a wrong password, which take the same time,
+// and for a credential that is not valid for the protocol or network; 403 for a mailbox that may
+// not be used, 429 after too many wrong passwords, 503 busy if too many logins wait.
 func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.MailboxUser, error) {
 	address, rec, err := s.loginRecord(in)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 	}
 	defer g.End()
 	_, rec, err = s.loginRecord(in)
-	if err != nil { // as it is after the wait
+	if err != nil { // read again, since the records may have changed during the wait
 		return core.MailboxUser{}, err
 	}
 	if c := rec.withPassword(in.Password); c != nil {
@@ -43,7 +43,7 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 	}
 	hash := rec.mb.PasswordHash
 	if in.Bearer || rec.secondFactor {
-		hash = "" // never right, and takes as long
+		hash = "" // Compare takes as long and returns false
 	}
 	right, err := g.Compare(ctx, address, hash, in.Password)
 	if err != nil {
@@ -54,46 +54,46 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 	}
 	u, err := s.loggedIn(rec, nil, in)
 	if err == nil && rec.mb.SCRAM == nil {
-		s.completePassword(rec.mb, in.Password)
+		s.upgradePassword(rec.mb, in.Password)
 	}
 	return u, err
 }
 
-// A Door is where the person of a mailbox signs in with its own password.
+// A Door is a sign-in to a mailbox with the mailbox's own password.
 type Door struct {
 	Identity core.Identity
-	Mailbox  *store.Mailbox // empty for an address that is nobody's
-	rooms    *Service
+	Mailbox  *store.Mailbox // empty if no mailbox has the address
+	service  *Service
 	record   *loginRecord
 	in       core.MailLogin
 }
 
-// OpenDoor gives the door of an address.
+// OpenDoor returns the Door of an address.
 func (s *Service) OpenDoor(email, ip string) (*Door, error) {
-	d := &Door{rooms: s, in: core.MailLogin{Username: email, IP: ip}} // for which no credential may be used
+	d := &Door{service: s, in: core.MailLogin{Username: email, IP: ip}} // without a protocol, so that no credential is valid
 	return d, d.Refresh()
 }
 
 // Refresh reads the records again.
 func (d *Door) Refresh() error {
-	name, r, err := d.rooms.loginRecord(d.in)
+	name, r, err := d.service.loginRecord(d.in)
 	if err == nil {
-		d.Identity, d.Mailbox, d.record = d.rooms.identity(name, r, d.in.IP), r.mb, r
+		d.Identity, d.Mailbox, d.record = d.service.identity(name, r, d.in.IP), r.mb, r
 	}
 	return err
 }
 
-// Exists reports whether there is a mailbox with a password of its own.
+// Exists reports whether there is a mailbox and it has its own password.
 func (d *Door) Exists() bool { return d.Mailbox.ID != "" && d.Mailbox.PasswordHash != "" }
 
-// Enter lets in whoever gave the right password. The error is an *Error, 403, where the mailbox may
-// not be used.
+// Enter completes the sign-in after the right password. The error is an *Error, 403, if the mailbox
+// may not be used.
 func (d *Door) Enter() error {
-	_, err := d.rooms.loggedIn(d.record, nil, d.in)
+	_, err := d.service.loggedIn(d.record, nil, d.in)
 	return err
 }
 
-// CheckPassword checks the own password of a mailbox for its dashboard. The errors are those of
+// CheckPassword checks a mailbox's own password for the dashboard. The errors are those of
 // LoginMailbox.
 func (s *Service) CheckPassword(ctx context.Context, email, password, ip string) error {
 	d, err := s.OpenDoor(email, ip)
@@ -118,22 +118,24 @@ func (s *Service) CheckPassword(ctx context.Context, email, password, ip string)
 	return d.Enter()
 }
 
-// A loginRecord is what there is to know of whoever wants to log in. For an address that is
-// nobody's the records are empty, and no password is right.
+// A loginRecord holds the records that a login needs. For an unknown address they are empty, and
+// every password is wrong.
 type loginRecord struct {
 	mb          *store.Mailbox
-	domain      *store.Domain // of a credential of a domain; nil: it is a mailbox's
+	domain      *store.Domain // the domain of a domain's credential; nil: the login is of a mailbox
 	account     *store.Account
-	credentials []*store.Credential // those that may be used for this protocol, from this address, now
-	// secondFactor says that the mailbox's own password does not do for mail clients.
+	credentials []*store.Credential // those that are valid now, for this protocol and address
+	// secondFactor reports whether the mailbox's user has two-factor authentication, so that mail
+	// clients may not use the mailbox's own password.
 	secondFactor bool
 }
 
-// loginRecord reads it, and gives the name under which attempts are counted.
+// loginRecord reads the records for a login, and returns the name under which wrong passwords are
+// counted.
 func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, err error) {
 	name, err = core.NormalizeEmail("username", in.Username)
 	if err != nil {
-		name = in.Username[:min(len(in.Username), 254)] // nobody's, but it is counted and takes its time like any other
+		name = in.Username[:min(len(in.Username), 254)] // not an address, but it is counted and takes its time like any other
 	}
 	r = &loginRecord{mb: &store.Mailbox{}, account: &store.Account{}}
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -183,13 +185,13 @@ func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, e
 		}
 		return nil
 	})
-	if core.IsGone(err) { // deleted meanwhile
+	if core.IsGone(err) { // deleted since
 		return name, &loginRecord{mb: &store.Mailbox{}, account: &store.Account{}}, nil
 	}
 	return name, r, err
 }
 
-// usable reports whether a credential may be used for what is asked, from where that comes.
+// usable reports whether a credential is valid for the login's protocol and network.
 func usable(c *store.Credential, in core.MailLogin, now time.Time) bool {
 	return slices.Contains(c.Protocols, in.Protocol) && !c.Expired(now) && UsableFrom(c, in.IP)
 }
@@ -206,8 +208,8 @@ func UsableFrom(c *store.Credential, from string) bool {
 	})
 }
 
-// withPassword gives the credential that has a password; nil if none has. They are long and random,
-// so that a plain hash keeps them and shows nothing by the time that it takes.
+// withPassword returns the credential with this password; nil if there is none. These passwords are
+// long and random, so that a fast hash is enough and timing reveals nothing.
 func (r *loginRecord) withPassword(password string) *store.Credential {
 	hash := core.TokenHash(password)
 	for _, c := range r.credentials {
@@ -218,13 +220,13 @@ func (r *loginRecord) withPassword(password string) *store.Credential {
 	return nil
 }
 
-// identity is whose password is asked for, under the name that loginRecord gives.
+// identity returns the identity of the login, with the name that loginRecord returned.
 func (s *Service) identity(name string, r *loginRecord, ip string) core.Identity {
 	return core.Identity{Name: name, Known: core.IsKnown(r.mb.Seen, core.Network(ip), s.Now())}
 }
 
-// loggedIn lets somebody in whose password was right, that of a credential or, for nil, that of the
-// mailbox, unless the mailbox may not be used.
+// loggedIn completes a login after the right password: that of the credential c or, if c is nil,
+// the mailbox's own. It returns an error if the mailbox may not be used.
 func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogin) (core.MailboxUser, error) {
 	name := r.mb.Email
 	if r.domain != nil {
@@ -255,8 +257,8 @@ func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogi
 	return u, nil
 }
 
-// OffersSCRAM reports whether SCRAM is offered to clients. They are not while a mailbox of the host
-// has the hash of its password alone: a client that may choose SCRAM does, and could not log in.
+// OffersSCRAM reports whether SCRAM is offered to clients. It is not as long as one mailbox of the
+// host has only an imported hash: its clients would choose SCRAM and could not log in.
 func (s *Service) OffersSCRAM() bool {
 	offered := false
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -266,15 +268,15 @@ func (s *Service) OffersSCRAM() bool {
 	return offered && err == nil
 }
 
-// SCRAM gives the server's side of a log-in by SCRAM (RFC 5802), for the protocol and address of
-// in. plus and offered say of the mechanism with channel binding that it is this one, and that it
-// is offered; binding gives the data of a type of it. done takes the user, or the error that
-// LoginMailbox would give.
+// SCRAM returns the server side of a SCRAM login (RFC 5802) for in's protocol and address. plus
+// means that the client uses the mechanism with channel binding, and offered that it was offered;
+// binding returns the channel binding data of a type. done gets the user, or the error as
+// LoginMailbox returns it.
 func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bool, binding func(kind string) []byte, done func(core.MailboxUser, error) error) *scram.Server {
 	var r *loginRecord
 	var counted string
 	var guess *core.Guess
-	var candidates []*store.Credential // of the keys; nil: the mailbox's own password
+	var candidates []*store.Credential // by key; nil: the mailbox's own password
 	return &scram.Server{
 		Plus: plus, Offered: offered, Binding: binding,
 		Find: func(name string) (user scram.User, err error) {
@@ -287,7 +289,7 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 			if err != nil {
 				return user, done(core.MailboxUser{}, err)
 			}
-			guess.Wrong() // until the proof has come, or a client that never sends one would guess on
+			guess.Wrong() // counted until the proof arrives, since a client might never send it
 			guess.End()
 			user.Salt = s.saltOf(r.mb, counted)
 			if keys, ok := s.ownKeys(r.mb); ok && r.domain == nil && !r.secondFactor {
@@ -317,8 +319,8 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 	}
 }
 
-// saltOf is the salt of a mailbox's passwords, or of an address that is nobody's: both stay what
-// they are.
+// saltOf returns the salt of a mailbox's passwords. For an unknown address it returns a constant
+// salt, so that it looks like an existing one.
 func (s *Service) saltOf(mb *store.Mailbox, name string) []byte {
 	if mb.Salt != nil {
 		return mb.Salt
@@ -326,12 +328,12 @@ func (s *Service) saltOf(mb *store.Mailbox, name string) []byte {
 	return s.Keys.StableMac("scram salt", name)[:saltSize]
 }
 
-// ownKeys gives the SCRAM keys of a mailbox's own password, as far as they are known.
+// ownKeys returns the SCRAM keys of a mailbox's own password, if they are known.
 func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
 	if mb.SCRAM != nil {
 		kept, err := s.Keys.Open(store.SCRAMPlace(mb.ID), mb.SCRAM)
 		if err != nil {
-			s.Log.Error("read the keys of a mailbox's password", "mailbox", mb.Email, "error", err)
+			s.Log.Error("could not open the SCRAM keys of a mailbox", "mailbox", mb.Email, "error", err)
 			return keys, false
 		}
 		return scram.KeysFrom(kept)
@@ -339,18 +341,18 @@ func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
 	if mb.PasswordSealed == nil || mb.External != nil {
 		return keys, false
 	}
-	password, err := s.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed) // of an older release
+	password, err := s.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed) // stored by an older release
 	if err != nil {
-		s.Log.Error("read a mailbox's password", "mailbox", mb.Email, "error", err)
+		s.Log.Error("could not open the password of a mailbox", "mailbox", mb.Email, "error", err)
 		return keys, false
 	}
-	s.completePassword(mb, string(password))
+	s.upgradePassword(mb, string(password))
 	return scram.KeysOf(string(password), s.saltOf(mb, mb.Email)), true
 }
 
-// keepPassword hashes a password, and gives what puts it into the record: for log-ins, and for
-// exports unless its holder set it.
-func (s *Service) keepPassword(mb store.Mailbox, password string, held bool) func(*store.Mailbox) {
+// hashPassword hashes a password. The function that it returns sets it in a mailbox's record: for
+// logins and, unless held, for exports. held means that the mailbox's user chose it.
+func (s *Service) hashPassword(mb store.Mailbox, password string, held bool) func(*store.Mailbox) {
 	hash, salt := s.Logins.Hash(password), s.saltOf(&mb, mb.Email)
 	keys := scram.KeysOf(password, salt)
 	kept := s.Keys.Seal(store.SCRAMPlace(mb.ID), keys[:])
@@ -363,13 +365,13 @@ func (s *Service) keepPassword(mb store.Mailbox, password string, held bool) fun
 	}
 }
 
-// completePassword keeps a password, which was right, as a new one is kept: in the place of a hash
-// that came from another mail server, and with SCRAM keys.
-func (s *Service) completePassword(mb *store.Mailbox, password string) {
-	put := s.keepPassword(*mb, password, false)
+// upgradePassword stores a password that was right in the present form: it replaces an imported
+// hash and adds the SCRAM keys.
+func (s *Service) upgradePassword(mb *store.Mailbox, password string) {
+	put := s.hashPassword(*mb, password, false)
 	err := s.Store.Update(func(tx *store.Tx) error {
 		now, err := store.Mailboxes.Get(tx, mb.ID)
-		if err != nil || now.PasswordHash != mb.PasswordHash { // it was changed meanwhile
+		if err != nil || now.PasswordHash != mb.PasswordHash { // changed since
 			return err
 		}
 		sealed := now.PasswordSealed
@@ -378,22 +380,22 @@ func (s *Service) completePassword(mb *store.Mailbox, password string) {
 		return store.Mailboxes.Put(tx, now)
 	})
 	if err != nil {
-		s.Log.Warn("complete what is kept of a password", "mailbox", mb.Email, "error", err)
+		s.Log.Warn("could not store a password in its new form", "mailbox", mb.Email, "error", err)
 	}
 }
 
-// HoldPassword gives what puts a password into the record of a mailbox that its holder set: nobody
-// can read it again.
+// HoldPassword hashes a password that the mailbox's user chose. The function that it returns sets
+// it in the mailbox's record. Nobody can read it again.
 func (s *Service) HoldPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error) {
 	if err := core.CheckPassword("password", password, core.LeastPassword); err != nil {
 		return nil, err
 	}
-	return s.keepPassword(mb, password, true), nil
+	return s.hashPassword(mb, password, true), nil
 }
 
-// endPerson ends the sessions of the person of a mailbox, but for one; with the record, if it is to
-// go.
-func endPerson(tx *store.Tx, mailboxID, but string, record bool) (ended int, err error) {
+// endUserSessions ends the sessions of a mailbox's user, except the one with the id `but`. If
+// record is true it deletes the user's record and all tokens too.
+func endUserSessions(tx *store.Tx, mailboxID, but string, record bool) (ended int, err error) {
 	person, err := store.UserByMailbox.Find(tx, mailboxID)
 	if person == nil || err != nil {
 		return 0, err
@@ -410,13 +412,13 @@ func endPerson(tx *store.Tx, mailboxID, but string, record bool) (ended int, err
 	return len(ids), store.Users.Delete(tx, person.ID)
 }
 
-// EndSessions ends the sessions of the person of a mailbox, but for one, and says how many.
+// EndSessions ends the sessions of a mailbox's user, except one, and returns how many.
 func (s *Service) EndSessions(tx *store.Tx, mailboxID, but string) (int, error) {
-	return endPerson(tx, mailboxID, but, false)
+	return endUserSessions(tx, mailboxID, but, false)
 }
 
-// recordLogin keeps the time of a log-in, once a minute, and where it came from, once a day. A
-// store that takes no writes is no reason to turn a reader away.
+// recordLogin stores the time of a login, at most once a minute, and its network, once a day. If
+// the store cannot be written, the login succeeds anyway.
 func (s *Service) recordLogin(mb *store.Mailbox, network string) {
 	if _, fresh := core.RecordNetwork(mb.Seen, network, s.Now()); !fresh && s.Now().Sub(mb.LastLoginAt) < time.Minute {
 		return
@@ -433,6 +435,6 @@ func (s *Service) recordLogin(mb *store.Mailbox, network string) {
 		return store.Mailboxes.Put(tx, now)
 	})
 	if err != nil {
-		s.Log.Warn("note the time of a log-in", "mailbox", mb.Email, "error", err)
+		s.Log.Warn("could not store the time of a login", "mailbox", mb.Email, "error", err)
 	}
 }

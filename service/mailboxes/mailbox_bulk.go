@@ -27,7 +27,7 @@ type BulkUser struct {
 	Footer   string  `json:"footer"`
 }
 
-// BulkCreated is what became of each mailbox: made, or an error.
+// BulkCreated has for each mailbox the result: created, or an error.
 type BulkCreated struct {
 	Domain  string             `json:"domain" words:"ours"`
 	Created int                `json:"created"`
@@ -37,7 +37,7 @@ type BulkCreated struct {
 	JobID   *string            `json:"job_id" words:"ours"`
 }
 
-// A BulkCreateError says why the user at Index, from 0, was not made.
+// A BulkCreateError says why the user at index, from 0, was not created.
 type BulkCreateError struct {
 	Index    int    `json:"index"`
 	Username string `json:"username" words:"ours"`
@@ -45,8 +45,8 @@ type BulkCreateError struct {
 	Message  string `json:"message" words:"ours" example:"anna@example.com exists already. Choose another username."` // For people; the text may change.
 }
 
-// CreateEmailUsersBulk makes up to 100 mailboxes on one domain; those that cannot be made do not
-// hold up the others.
+// CreateEmailUsersBulk creates up to 100 mailboxes on one domain. A mailbox that cannot be created
+// does not affect the others.
 func (s *Service) CreateEmailUsersBulk(ctx context.Context, who core.Actor, in BulkCreateIn) (*BulkCreated, error) {
 	users, domain, err := s.bulkUsers(who, in)
 	if err != nil {
@@ -56,13 +56,13 @@ func (s *Service) CreateEmailUsersBulk(ctx context.Context, who core.Actor, in B
 	b.draft(domain.ID)
 	err = s.Store.View(func(tx *store.Tx) error { return b.resolve(tx, b.errs) })
 	if err != nil {
-		return nil, err // before the hashes, which take their time
+		return nil, err // checked before the passwords are hashed, which is slow
 	}
 	b.hash()
 	var out *BulkCreated
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
 		tx.For(ctx)
-		errs := slices.Clone(b.errs) // since this may run twice
+		errs := slices.Clone(b.errs) // the transaction may run twice
 		if err := b.resolve(tx, errs); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s *Service) CreateEmailUsersBulk(ctx context.Context, who core.Actor, in B
 	return out, nil
 }
 
-// bulkUsers finds the domain, and the users in the body or in the template.
+// bulkUsers finds the domain, and the users of the request or of its template.
 func (s *Service) bulkUsers(who core.Actor, in BulkCreateIn) (users []BulkUser, d *store.Domain, err error) {
 	if (in.Users != nil) == (in.TemplateID != "") {
 		return nil, nil, core.Invalid("users", "required", "give users or template_id, and not both")
@@ -114,8 +114,8 @@ func (s *Service) bulkUsers(who core.Actor, in BulkCreateIn) (users []BulkUser, 
 	return users, d, err
 }
 
-// A bulkCreate is the new mailboxes of one request: at each index one, or the error that is in its
-// way.
+// A bulkCreate holds the new mailboxes of one request. At each index there is a mailbox or an
+// error.
 type bulkCreate struct {
 	s         *Service
 	who       core.Actor
@@ -135,8 +135,8 @@ func (b *bulkCreate) draft(domainID string) {
 	}
 }
 
-// resolve checks each new mailbox without an error against the store. An address that is asked for
-// twice goes to the first.
+// resolve checks each new mailbox without an error against the store. If an address is given twice,
+// the first one gets it.
 func (b *bulkCreate) resolve(tx *store.Tx, errs []error) error {
 	taken := map[string]bool{}
 	for i, mailbox := range b.mailboxes {
@@ -156,7 +156,7 @@ func (b *bulkCreate) resolve(tx *store.Tx, errs []error) error {
 	return nil
 }
 
-// hash hashes the passwords side by side; how many at a time is up to logins.
+// hash hashes the passwords in parallel. core limits how many are hashed at a time.
 func (b *bulkCreate) hash() {
 	var wg sync.WaitGroup
 	for i, mailbox := range b.mailboxes {
@@ -167,7 +167,7 @@ func (b *bulkCreate) hash() {
 	wg.Wait()
 }
 
-// create makes what resolve has let through, as far as the limits allow.
+// create creates the mailboxes without an error, as far as the limits allow.
 func (b *bulkCreate) create(tx *store.Tx, d *store.Domain, errs []error) (*BulkCreated, error) {
 	out := &BulkCreated{Users: []EmailUserCreated{}, Errors: []BulkCreateError{}}
 	left, full := b.s.RoomForMailboxes(tx, d)
@@ -211,15 +211,16 @@ type BulkDeleted struct {
 	JobID  *string           `json:"job_id" words:"ours"`
 }
 
-// A BulkDeleteError says why a mailbox is not deleted; UserID is null where an address was given.
+// A BulkDeleteError says why a mailbox is not deleted. user_id is null if the request named an
+// address.
 type BulkDeleteError struct {
 	UserID  *string `json:"user_id" words:"ours"`
 	Code    string  `json:"code" words:"ours" example:"not_found"`
 	Message string  `json:"message" words:"ours" example:"There is no such mailbox in this account. Check the id."` // For people; the text may change.
 }
 
-// DeleteEmailUsersBulk takes up to 100 mailboxes out of use at once; one job deletes them. What is
-// given twice counts once.
+// DeleteEmailUsersBulk marks up to 100 mailboxes as deleted at once; one job deletes them. A
+// mailbox that is given twice counts once.
 func (s *Service) DeleteEmailUsersBulk(ctx context.Context, who core.Actor, in BulkDeleteIn) (*BulkDeleted, error) {
 	if (in.UserIDs != nil) == (in.Emails != nil) {
 		return nil, core.Invalid("user_ids", "required", "give user_ids or emails, and not both")
@@ -241,7 +242,7 @@ func (s *Service) DeleteEmailUsersBulk(ctx context.Context, who core.Actor, in B
 	return out, nil
 }
 
-// find gives the mailboxes that are meant, and notes those that are not there.
+// find returns the mailboxes of the request, and adds errors for those that do not exist.
 func (out *BulkDeleted) find(tx *store.Tx, who core.Actor, in BulkDeleteIn) ([]*store.Mailbox, error) {
 	names, get := in.UserIDs, mailboxByID
 	if names == nil {
@@ -269,13 +270,13 @@ func (out *BulkDeleted) find(tx *store.Tx, who core.Actor, in BulkDeleteIn) ([]*
 	return found, nil
 }
 
-// ownAddresses finds mailboxes of the account as getByEmail does.
+// ownAddresses returns a function that finds mailboxes as core.GetByEmail does.
 func ownAddresses(who core.Actor) func(*store.Tx, string) (*store.Mailbox, error) {
 	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return core.GetByEmail(tx, who, email) }
 }
 
-// queueErasure marks the mailboxes and adds the job that deletes them. If all are marked already,
-// theirs is the job.
+// queueErasure marks the mailboxes as deleted and queues the job that deletes them. If all are
+// marked already, it returns their job.
 func (s *Service) queueErasure(tx *store.Tx, who core.Actor, found []*store.Mailbox, out *BulkDeleted) error {
 	out.Queued = len(found)
 	var fresh []*store.Mailbox

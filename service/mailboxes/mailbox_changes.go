@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// UpdateEmailUserIn is the body of update_email_user. Null takes a footer, a limit, a forward, a
-// relay or a quota away.
+// UpdateEmailUserIn is the body of update_email_user. Null removes a footer, a limit, a forward, a
+// relay or a quota.
 type UpdateEmailUserIn struct {
 	UserID         string           `path:"user_id"`
 	Name           *string          `json:"name" max:"200"`
@@ -25,27 +25,27 @@ type UpdateEmailUserIn struct {
 	Footer         core.Opt[string] `json:"footer" max:"10000"`
 	DailySendLimit core.Opt[int]    `json:"daily_send_limit" min:"0" max:"10000000"` // Recipients per UTC day; null is unlimited.
 	ForwardTo      core.Opt[string] `json:"forward_to" example:"anna@example.net"`   // Incoming mail is also sent here.
-	ForwardKeep    *bool            `json:"forward_keep_copy"`                       // Whether what is forwarded is kept in the mailbox too.
+	ForwardKeep    *bool            `json:"forward_keep_copy"`                       // Whether forwarded mail is kept in the mailbox too.
 	// More addresses of the mailbox, which it may send as; at most 50.
 	Aliases       *[]string        `json:"aliases"`
-	Signature     core.Opt[string] `json:"signature" max:"10000"`    // A text that the dashboard puts into new messages.
-	RecoveryEmail core.Opt[string] `json:"recovery_email" max:"254"` // Where a link goes when the password is forgotten.
+	Signature     core.Opt[string] `json:"signature" max:"10000"`    // A text that the dashboard adds to new messages.
+	RecoveryEmail core.Opt[string] `json:"recovery_email" max:"254"` // The address that gets a link if the password is forgotten.
 	// The name of the relay for this mail; null for the default route.
 	Relay         core.Opt[string]            `json:"relay" max:"100"`
 	QuotaBytes    core.Opt[int64]             `json:"quota_bytes" min:"0" max:"1000000000000000"`
 	Status        *string                     `json:"status" enum:"active|suspended"`
-	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Only null, which resumes sending.
-	// With a new password, or with `status` suspended: what waits to be sent is held until
+	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Accepts only null, which resumes sending.
+	// With a new password, or with `status` suspended: queued mail is held until
 	// release_held_messages.
 	Hold *bool `json:"hold" example:"true"`
 
 	SendPolicy core.Opt[agents.SendPolicy] `json:"send_policy"` // What may be sent from it; null: everything.
-	ExpiresAt  core.Opt[time.Time]         `json:"expires_at"`  // When it is deleted with all that is in it; null keeps it.
+	ExpiresAt  core.Opt[time.Time]         `json:"expires_at"`  // When it is deleted with all its mail; null means never.
 }
 
 func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
 
-// check looks at the fields on their own, and brings forward_to into the form in which it is kept.
+// check validates the fields without the store, and normalizes addresses.
 func (in *UpdateEmailUserIn) check() error {
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
@@ -78,8 +78,8 @@ func (in *UpdateEmailUserIn) check() error {
 	return err
 }
 
-// UpdateEmailUser changes a mailbox. After a new password or a suspension nobody logs in with what
-// was known before.
+// UpdateEmailUser changes a mailbox. After a new password or a suspension, earlier logins are no
+// longer valid.
 func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEmailUserIn) (*EmailUser, error) {
 	if err := in.check(); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		setPassword(mb)
 		mb.UpdatedAt = tx.Now()
 		if in.Password != nil {
-			if _, err := endPerson(tx, mb.ID, "", false); err != nil {
+			if _, err := endUserSessions(tx, mb.ID, "", false); err != nil {
 				return err
 			}
 		}
@@ -162,7 +162,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		if err := core.Audit(tx, who, core.MailboxTarget(mb)); err != nil {
 			return err
 		}
-		tx.After(func() { s.LoginsEnded(mb.Num) }) // those who are logged in look whether they may go on
+		tx.After(func() { s.LoginsEnded(mb.Num) }) // connections check whether their login is still valid
 		out, err = s.mailboxOut(tx, mb)
 		return err
 	})
@@ -172,8 +172,8 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 	return &out, nil
 }
 
-// draftPassword checks and hashes the new password, if there is one, and gives what puts it into
-// the record.
+// draftPassword validates and hashes the new password, if there is one. The function that it
+// returns sets it in the record.
 func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*store.Mailbox), error) {
 	var before store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -188,7 +188,7 @@ func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*sto
 	}
 	password := *in.Password
 	if before.External != nil {
-		if !credential(password) {
+		if !validCredential(password) {
 			return nil, core.Invalid("password", "invalid", "must have 1 to 1024 characters and no control characters")
 		}
 		return func(mb *store.Mailbox) { s.replacePassword(mb, password) }, nil
@@ -196,7 +196,7 @@ func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*sto
 	if err := core.CheckPassword("password", password, core.LeastPassword); err != nil {
 		return nil, err
 	}
-	put := s.keepPassword(before, password, false)
+	put := s.hashPassword(before, password, false)
 	return func(mb *store.Mailbox) {
 		put(mb)
 		mb.PasswordAt = s.Now()
@@ -238,7 +238,7 @@ func (in *UpdateEmailUserIn) apply(mb *store.Mailbox) error {
 	return nil
 }
 
-// setStatus suspends a mailbox or takes it back. One whose domain is not complete goes back to
+// setStatus suspends a mailbox or activates it again. If its domain is not complete, it becomes
 // pending.
 func setStatus(mb *store.Mailbox, status string) error {
 	switch {
@@ -255,11 +255,11 @@ func setStatus(mb *store.Mailbox, status string) error {
 	return nil
 }
 
-// eraseChunk is how many messages one transaction of a deletion takes, so that others wait for
-// milliseconds only.
+// eraseChunk is how many messages one transaction of a deletion deletes, so that other transactions
+// wait only for milliseconds.
 const eraseChunk = 200
 
-// eraseArgs is the job of deleting mailboxes that are marked already.
+// eraseArgs are the arguments of the job that deletes marked mailboxes.
 type eraseArgs struct {
 	UserIDs []string `json:"user_ids"`
 }
@@ -268,22 +268,22 @@ func (s *Service) eraseKind(name string) jobs.Kind {
 	return jobs.Kind{Name: name, Work: s.eraseMailboxes, Timeout: time.Hour, Lanes: 2, Visible: true}
 }
 
-// EmailUserDeleted says which job deletes a mailbox.
+// EmailUserDeleted names the job that deletes a mailbox.
 type EmailUserDeleted struct {
 	Message string `json:"message" words:"ours" example:"The mailbox is being deleted."` // For people; the text may change.
 	UserID  string `json:"user_id" words:"ours"`
 	JobID   string `json:"job_id" words:"ours"`
 }
 
-// DeleteEmailUserIn is the request of delete_email_user. With hold, what the mailbox has waiting to
-// be sent is held, in the place of cancelled.
+// DeleteEmailUserIn is the request of delete_email_user. With hold, queued mail is held and not
+// cancelled.
 type DeleteEmailUserIn struct {
 	UserID string `path:"user_id"`
-	Hold   bool   `query:"hold" example:"true"` // What waits to be sent is held for 14 days, until release_held_messages, in the place of cancelled.
+	Hold   bool   `query:"hold" example:"true"` // Queued mail is held for 14 days, until release_held_messages, instead of cancelled.
 }
 
-// DeleteEmailUser takes a mailbox out of use at once; a job deletes its mail and then its record. A
-// second request answers the same job.
+// DeleteEmailUser marks a mailbox as deleted at once; a job deletes its mail and then its record. A
+// second request returns the same job.
 func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in DeleteEmailUserIn) (*EmailUserDeleted, error) {
 	out := &EmailUserDeleted{UserID: in.UserID}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -314,7 +314,7 @@ func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in Delete
 	return out, nil
 }
 
-// deleteByJob takes a mailbox out of use, and gives the job that deletes its mail and its record.
+// deleteByJob marks a mailbox as deleted and returns the job that deletes its mail and record.
 func (s *Service) deleteByJob(tx *store.Tx, mb *store.Mailbox, by string) (jobID string, err error) {
 	j, err := s.Queue.Add(tx, jobs.New{
 		AccountID: mb.AccountID, Kind: "email_user_delete", Lane: "erase " + mb.AccountID, CreatedBy: by,
@@ -326,22 +326,22 @@ func (s *Service) deleteByJob(tx *store.Tx, mb *store.Mailbox, by string) (jobID
 	return j.ID, s.DeleteMailbox(tx, mb, j.ID)
 }
 
-// DeleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for
+// DeleteMailbox marks a mailbox as deleted and frees its address. The job calls EraseMailbox for
 // the rest.
 func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) error {
-	tx.MayUseReserve() // the mail goes later, by the job
+	tx.MayUseReserve() // the job frees the space later
 	mb.Status, mb.JobID, mb.UpdatedAt = store.MailboxDeleting, jobID, tx.Now()
 	tx.After(func() {
 		s.LoginsEnded(mb.Num)
 		s.servers.EndIdle(mb.ID)
 	})
-	if _, err := endPerson(tx, mb.ID, "", true); err != nil {
+	if _, err := endUserSessions(tx, mb.ID, "", true); err != nil {
 		return err
 	}
 	if err := dropRules(tx, mb.ID); err != nil {
 		return err
 	}
-	if err := leaveTokens(tx, mb); err != nil {
+	if err := removeFromTokens(tx, mb); err != nil {
 		return err
 	}
 	if err := s.Queue.CancelKey(tx, kindExpire, mb.ID); err != nil {
@@ -350,9 +350,9 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	return errors.Join(dropAddresses(tx, mb), dropCredentials(tx, store.CredentialsByMailbox, mb.ID), store.Mailboxes.Put(tx, mb))
 }
 
-// leaveTokens takes a mailbox out of the lists of tokens. One that is limited to it alone is
-// revoked; its list stays, since an empty one would be of all mailboxes.
-func leaveTokens(tx *store.Tx, mb *store.Mailbox) error {
+// removeFromTokens removes a mailbox from the lists of tokens. A token that is limited to it alone
+// is revoked and keeps its list, since an empty list would allow all mailboxes.
+func removeFromTokens(tx *store.Tx, mb *store.Mailbox) error {
 	for _, t := range store.TokensOfMailbox(tx, mb.AccountID, mb.ID) {
 		left := slices.DeleteFunc(slices.Clone(t.Mailboxes), func(id string) bool { return id == mb.ID })
 		if len(left) > 0 {
@@ -367,7 +367,7 @@ func leaveTokens(tx *store.Tx, mb *store.Mailbox) error {
 	return nil
 }
 
-// dropRules deletes what a mailbox does with mail by itself.
+// dropRules deletes the rules and the vacation reply of a mailbox.
 func dropRules(tx *store.Tx, mailboxID string) error {
 	var ids []string
 	for _, r := range store.RulesByMailbox.Asc(tx, mailboxID, "") {
@@ -376,8 +376,7 @@ func dropRules(tx *store.Tx, mailboxID string) error {
 	return errors.Join(core.DeleteAll(tx, store.Rules, ids), store.Vacations.Delete(tx, mailboxID))
 }
 
-// eraseMailboxes is the work of both kinds of jobs. Begun again after a crash it goes on where it
-// was.
+// eraseMailboxes is the work of both job kinds. After a crash it continues where it was.
 func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[eraseArgs](j)
 	if err != nil {
@@ -392,8 +391,8 @@ func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes
 	return nil, nil
 }
 
-// EraseMailbox deletes the mail of a marked mailbox a bounded number at a time, and with the last
-// of it the record, and tells of it. What is not there is erased.
+// EraseMailbox deletes the mail of a marked mailbox, some messages per transaction, then its
+// record, and emits the event. It does nothing if the mailbox does not exist.
 func (s *Service) EraseMailbox(ctx context.Context, id string) error {
 	var marked *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {

@@ -18,13 +18,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// folders are what every mailbox is born with; INBOX comes first, so that its id is store.InboxID.
+// folders are the folders of every new mailbox. INBOX is first, so that its id is store.InboxID.
 var folders = []struct{ name, use string }{
 	{"INBOX", ""}, {"Sent", `\Sent`}, {"Drafts", `\Drafts`}, {"Junk", `\Junk`}, {"Trash", `\Trash`}, {"Archive", `\Archive`},
 }
 
-// reservedNames belong to whoever runs the domain's mail (RFC 2142, RFC 5321 section 4.5.1), and to
-// the reports that are collected.
+// reservedNames belong to the operator of the domain's mail (RFC 2142, RFC 5321 section 4.5.1), or
+// receive reports.
 var reservedNames = []string{"postmaster", "abuse", "mailer-daemon", dnsprov.ReportsLocal}
 
 // CreateEmailUserIn is the body of create_email_user.
@@ -37,24 +37,24 @@ type CreateEmailUserIn struct {
 	Footer         string           `json:"footer" max:"10000"`
 	DailySendLimit *int             `json:"daily_send_limit" min:"0" max:"10000000"` // Recipients per UTC day; null is unlimited.
 	ForwardTo      string           `json:"forward_to"`                              // Incoming mail is also sent here.
-	ForwardKeep    *bool            `json:"forward_keep_copy"`                       // Whether what is forwarded is kept in the mailbox too.
+	ForwardKeep    *bool            `json:"forward_keep_copy"`                       // Whether forwarded mail is kept in the mailbox too.
 	Aliases        []string         `json:"aliases"`                                 // More addresses of the mailbox, which it may send as; at most 50.
-	Signature      string           `json:"signature" max:"10000"`                   // A text that the dashboard puts into new messages.
+	Signature      string           `json:"signature" max:"10000"`                   // A text that the dashboard adds to new messages.
 	QuotaBytes     *int64           `json:"quota_bytes" min:"0" max:"1000000000000000"`
 	Type           string           `json:"type" enum:"hosted|external|"`
 	IMAP           *MailServerLogin `json:"imap"`
 	SMTP           *MailServerLogin `json:"smtp"`
 }
 
-// EmailUserCreated is a mailbox with its password, which is shown this once.
+// EmailUserCreated is a mailbox with its password, which is shown only this once.
 type EmailUserCreated struct {
 	EmailUser
 	Password          string `json:"password" words:"ours"`
 	PasswordGenerated bool   `json:"password_generated"`
 }
 
-// CreateEmailUser makes a mailbox, on a domain that is not complete a pending one. Without a
-// password it makes one.
+// CreateEmailUser creates a mailbox. If its domain is not complete, the mailbox is pending. Without
+// a password it gets a generated one.
 func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in CreateEmailUserIn) (*EmailUserCreated, error) {
 	b, err := s.DraftMailbox(in)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 		return nil
 	}
 	if err := s.Store.View(check); err != nil {
-		return nil, err // before the hash, which takes its time
+		return nil, err // checked before the password is hashed, which is slow
 	}
 	b.Hash(s)
 	out := EmailUserCreated{Password: b.password, PasswordGenerated: b.generated}
@@ -98,10 +98,10 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 	return &out, nil
 }
 
-// A NewMailbox is a mailbox that is to be made: what was asked for, checked as far as that goes
-// without the store.
+// A NewMailbox is a mailbox to be created. Its fields are valid, but are not checked against the
+// store yet.
 type NewMailbox struct {
-	Mb         store.Mailbox // without what only the transaction knows
+	Mb         store.Mailbox // without what is set in the transaction
 	Username   string
 	domainName string // as given: a name or an id
 	password   string
@@ -110,7 +110,7 @@ type NewMailbox struct {
 	Domain     *store.Domain // set by resolve
 }
 
-// DraftMailbox checks a request for a mailbox on its own.
+// DraftMailbox validates the request for a new mailbox without the store.
 func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 	b := &NewMailbox{Username: in.Username, domainName: in.Domain}
 	if in.Email != "" {
@@ -157,7 +157,7 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 	return b, b.choosePassword(in.Password)
 }
 
-// choosePassword takes the password that was given, or makes one.
+// choosePassword sets the given password, or a generated one.
 func (b *NewMailbox) choosePassword(given *string) error {
 	if given == nil {
 		b.password, b.generated = core.NewPassword(), true
@@ -167,16 +167,16 @@ func (b *NewMailbox) choosePassword(given *string) error {
 	return core.CheckPassword("password", *given, core.LeastPassword)
 }
 
-// Hash makes the forms in which the password is kept.
+// Hash sets the stored forms of the password.
 func (b *NewMailbox) Hash(s *Service) {
 	if b.Mb.Type == store.MailboxTypeHosted {
 		b.Mb.Salt = make([]byte, saltSize)
 		rand.Read(b.Mb.Salt)
-		s.keepPassword(b.Mb, b.password, false)(&b.Mb)
+		s.hashPassword(b.Mb, b.password, false)(&b.Mb)
 	}
 }
 
-// checkName refuses what would break the From line that the name stands in.
+// checkName refuses names that would break a From line.
 func checkName(name string) error {
 	if utf8.RuneCountInString(name) > 200 || strings.ContainsFunc(name, unicode.IsControl) {
 		return core.Invalid("name", "invalid", "must have at most 200 characters and no control characters")
@@ -184,7 +184,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// cleanUsername gives the one form of a mailbox's local part.
+// cleanUsername normalizes the local part of a mailbox.
 func cleanUsername(name string) (string, error) {
 	if name == "" {
 		return "", core.Invalid("username", "required", "is required")
@@ -208,7 +208,7 @@ func cleanUsername(name string) (string, error) {
 	return name, nil
 }
 
-// resolve finds the domain, and checks what depends on it and on the other mailboxes.
+// resolve finds the domain, and checks the mailbox against the domain and other addresses.
 func (b *NewMailbox) resolve(tx *store.Tx, who core.Actor) error {
 	d, err := core.FindDomain(tx, who, b.domainName)
 	if errors.Is(err, store.ErrNotFound) {
@@ -234,7 +234,7 @@ func errExists(email string) *core.Error {
 	return core.Errorf("email_user_exists", "%s exists already. Choose another username.", email).With("username", "email_user_exists", "is taken")
 }
 
-// checkDomain checks what a mailbox may be on the domain.
+// checkDomain checks whether the mailbox's type and forward are allowed on the domain.
 func (b *NewMailbox) checkDomain(d *store.Domain) error {
 	if external := d.DNSProvider == store.DomainProviderExternal; external != (b.Mb.Type == store.MailboxTypeExternal) {
 		if external {
@@ -245,7 +245,7 @@ func (b *NewMailbox) checkDomain(d *store.Domain) error {
 	return checkForward(b.Mb.ForwardTo, d.Name)
 }
 
-// checkForward refuses a forward into the mailbox's own domain, where it could go round in circles.
+// checkForward refuses a forward into the mailbox's own domain, which could loop.
 func checkForward(to, domain string) error {
 	if _, at, _ := msg.SplitEmail(to); to != "" && at == domain {
 		return core.Invalid("forward_to", "not_allowed", "must not be in the mailbox's own domain")
@@ -253,8 +253,8 @@ func checkForward(to, domain string) error {
 	return nil
 }
 
-// RoomForMailboxes says how many more mailboxes the limits of account and domain allow, and the
-// error past that.
+// RoomForMailboxes returns how many more mailboxes the limits of account and domain allow, and the
+// error for a further one.
 func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Error) {
 	left, full := math.MaxInt, (*core.Error)(nil)
 	if n := s.Config.Limits.Mailboxes; n > 0 {
@@ -272,14 +272,14 @@ func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Er
 	return left, full
 }
 
-// CreateMailbox writes a new mailbox that was resolved, with its folders. On a complete domain it
-// is active at once.
+// CreateMailbox writes a new mailbox, which was resolved, with its folders. On a complete domain it
+// becomes active at once.
 func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, error) {
 	a, err := store.Accounts.Get(tx, b.Domain.AccountID)
 	if err != nil {
 		return nil, err
 	}
-	mb := b.Mb // a copy, since this may run twice
+	mb := b.Mb // a copy, since the transaction may run twice
 	mb.Num, err = tx.NextMailboxNum()
 	if err != nil {
 		return nil, err
@@ -303,7 +303,7 @@ func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, er
 	return &mb, store.Mailboxes.Put(tx, &mb)
 }
 
-// activate makes a mailbox ready, and tells of it. One that was suspended stays so.
+// activate makes a mailbox ready and emits the event. A suspended one stays suspended.
 func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	mb.Ready, mb.UpdatedAt = true, tx.Now()
 	if mb.Status == store.MailboxPending {
@@ -321,8 +321,8 @@ func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	return s.emitMailbox(tx, events.EventEmailUserCreated, mb)
 }
 
-// ActivateMailboxes makes up to limit mailboxes of a domain that has become complete ready; more
-// says that others wait for another transaction.
+// ActivateMailboxes activates up to limit mailboxes of a domain that has become complete. more is
+// true if some are left for another transaction.
 func (s *Service) ActivateMailboxes(tx *store.Tx, domainID string, limit int) (more bool, err error) {
 	var waiting []*store.Mailbox
 	for _, mb := range store.MailboxesWaiting.Asc(tx, domainID, "") {

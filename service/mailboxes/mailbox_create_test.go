@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestActivationIsChunkedAndTellsOnce has a domain become complete with mailboxes that waited, one
-// of them suspended.
+// TestActivationIsChunkedAndTellsOnce: a domain becomes complete with waiting mailboxes, one of
+// them suspended; each has one event.
 func TestActivationIsChunkedAndTellsOnce(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	d := &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: "slow.test", Status: "pending_ns", DNSProvider: "builtin"}
@@ -63,7 +63,7 @@ func TestActivationIsChunkedAndTellsOnce(t *testing.T) {
 	}
 }
 
-// TestSecondDeleteAnswersTheSameJob looks while no queue runs.
+// TestSecondDeleteAnswersTheSameJob runs without a queue.
 func TestSecondDeleteAnswersTheSameJob(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	d := &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: "boxes.test", Status: "complete", DNSProvider: "builtin"}

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An EmailUser is a mailbox as the API shows it: never with its password.
+// An EmailUser is a mailbox. The API never shows its password.
 type EmailUser struct {
 	ID       string   `json:"id" words:"ours" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as user_id.
 	UserID   string   `json:"user_id" words:"ours"`
@@ -28,10 +28,10 @@ type EmailUser struct {
 	DomainID string   `json:"domain_id" words:"ours"`
 	Name     string   `json:"name" words:"ours"`
 	Aliases  []string `json:"aliases" words:"ours"` // More addresses of the mailbox, which it may send as; at most 50.
-	// The addresses that it may send as: its own, its aliases, and the groups that let their
+	// The addresses that it may send as: its own, its aliases, and groups that allow this to their
 	// members.
 	SendAs    []string `json:"send_as" words:"ours"`
-	Signature *string  `json:"signature" words:"ours"` // A text that the dashboard puts into new messages.
+	Signature *string  `json:"signature" words:"ours"` // A text that the dashboard adds to new messages.
 	// An external mailbox is `pending` until its first sync, and `error` after a failed one.
 	Status         string             `json:"status" enum:"pending|active|suspended|error|deleting"`
 	Error          *core.JobFailure   `json:"error" rare:"true"` // Why the last sync of an external mailbox failed.
@@ -45,24 +45,24 @@ type EmailUser struct {
 	IMAPHost       string             `json:"imap_host" words:"ours"`
 	IMAPPort       int                `json:"imap_port"`
 	IMAPSecurity   string             `json:"imap_security" enum:"tls|starttls|none"`
-	RecoveryEmail  *string            `json:"recovery_email" words:"ours"` // Where a link goes when the password is forgotten.
+	RecoveryEmail  *string            `json:"recovery_email" words:"ours"` // The address that gets a link if the password is forgotten.
 	RecoveryOK     bool               `json:"recovery_confirmed"`
 	Footer         *string            `json:"footer" words:"ours"`
 	ForwardTo      *string            `json:"forward_to" words:"ours"` // Incoming mail is also sent here.
-	ForwardKeep    bool               `json:"forward_keep_copy"`       // Whether what is forwarded is kept in the mailbox too.
+	ForwardKeep    bool               `json:"forward_keep_copy"`       // Whether forwarded mail is kept in the mailbox too.
 	Relay          *string            `json:"relay" words:"ours"`      // The name of the relay for this mail; null for the default route.
 	QuotaBytes     *int64             `json:"quota_bytes"`
 	UsedBytes      int64              `json:"used_bytes"`
 	UnreadCount    int64              `json:"unread_count"`
-	SendPolicy     agents.SendPolicy  `json:"send_policy"` // What may be sent from it. It does not hold for an owner or admin who is signed in.
-	ExpiresAt      core.Time          `json:"expires_at"`  // When it is deleted with all that is in it; null: never.
+	SendPolicy     agents.SendPolicy  `json:"send_policy"` // What may be sent from it. It does not apply to an owner or admin who is signed in.
+	ExpiresAt      core.Time          `json:"expires_at"`  // When it is deleted with all its mail; null means never.
 	LastSyncAt     core.Time          `json:"last_sync_at"`
 	LastLoginAt    core.Time          `json:"last_login_at"`
 	CreatedAt      core.Time          `json:"created_at"`
 	UpdatedAt      core.Time          `json:"updated_at"`
 }
 
-// mailboxOut shows a mailbox as it is in tx.
+// mailboxOut returns a mailbox in the form of the API.
 func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error) {
 	used, err := tx.MailboxUsage(mb.Num)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 	return out, nil
 }
 
-// shownStatus is the status that the API shows. An external mailbox that is in use is pending until
-// its first sync, and error after a failed one, whether or not the next look comes by itself.
+// shownStatus returns the status for the API. An active external mailbox is shown as pending until
+// its first sync, and as error after a failed one, even if the next sync is scheduled.
 func shownStatus(mb *store.Mailbox) string {
 	switch {
 	case mb.External == nil || mb.Status != store.MailboxActive:
@@ -113,8 +113,8 @@ func shownStatus(mb *store.Mailbox) string {
 	return "active"
 }
 
-// mailboxFailure says why the newest look at an external mailbox failed; nil if it did not. Rows of
-// older releases have no code.
+// mailboxFailure returns why the last sync of an external mailbox failed; nil if it did not. Rows
+// of older releases have no code.
 func mailboxFailure(mb *store.Mailbox) *core.JobFailure {
 	code := mb.ErrorCode
 	switch {
@@ -128,7 +128,7 @@ func mailboxFailure(mb *store.Mailbox) *core.JobFailure {
 	return &core.JobFailure{Code: code, Message: mb.ErrorText}
 }
 
-// addServers says where mail clients connect to: to us, or where an external mailbox lives.
+// addServers sets the servers that mail clients connect to: ours, or those of the external mailbox.
 func (s *Service) addServers(out *EmailUser, e *store.External) {
 	c := s.Config
 	imap := store.Server{Host: c.ClientName(), Port: c.IMAPPort, Security: c.IMAPSecurity}
@@ -151,7 +151,7 @@ type ListEmailUsersIn struct {
 	Q      string `query:"q" max:"254"` // Text to search for.
 }
 
-// ListEmailUsers lists the account's mailboxes, newest first. q is looked for in address and name.
+// ListEmailUsers lists the account's mailboxes, newest first. q is searched in address and name.
 func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmailUsersIn) (*page.Page[EmailUser], error) {
 	l := s.mailboxList(who, "email_users", store.MailboxesByAccount, who.AccountID, in.Domain, in.Status, in.Q)
 	if in.Domain == "" {
@@ -164,7 +164,7 @@ func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmail
 			l.Prefix = d.ID
 		}
 		if errors.Is(err, store.ErrNotFound) {
-			return nil // a filter that nothing passes
+			return nil // no mailbox matches the filter
 		}
 		return err
 	})
@@ -195,7 +195,7 @@ func (s *Service) ListDomainEmailUsers(_ context.Context, who core.Actor, in Lis
 func (s *Service) mailboxList(who core.Actor, operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) page.Listing[store.Mailbox, EmailUser] {
 	lower := strings.ToLower(q)
 	prefilter := page.HasFolded(lower)
-	if status == store.MailboxSuspended || status == store.MailboxDeleting { // rows have these as they are shown
+	if status == store.MailboxSuspended || status == store.MailboxDeleting { // stored as shown
 		prefilter = page.HasTexts(status)
 	}
 	return page.Listing[store.Mailbox, EmailUser]{
@@ -208,7 +208,7 @@ func (s *Service) mailboxList(who core.Actor, operation string, index *store.Ind
 	}
 }
 
-// GetEmailUser shows one mailbox.
+// GetEmailUser returns one mailbox.
 func (s *Service) GetEmailUser(_ context.Context, who core.Actor, in core.EmailUserIn) (*EmailUser, error) {
 	var out EmailUser
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -225,8 +225,8 @@ func (s *Service) GetEmailUser(_ context.Context, who core.Actor, in core.EmailU
 	return &out, nil
 }
 
-// MailboxEvent is the data of email_user.created and email_user.deleted; the time that is not told
-// of is absent.
+// MailboxEvent is the data of email_user.created and email_user.deleted. The first has only
+// created_at, the second only deleted_at.
 type MailboxEvent struct {
 	UserID    string     `json:"user_id" words:"ours"`
 	Email     string     `json:"email" words:"ours"`
@@ -250,7 +250,7 @@ func (s *Service) emitMailbox(tx *store.Tx, kind string, mb *store.Mailbox) erro
 	return err
 }
 
-// MailServerLogin is a mail server elsewhere and the log-in to it, as create_email_user takes it.
+// MailServerLogin is another mail server and the login to it, as given to create_email_user.
 type MailServerLogin struct {
 	Host     string `json:"host" example:"imap.example.net"`
 	Port     int    `json:"port"`
@@ -259,7 +259,7 @@ type MailServerLogin struct {
 	Password string `json:"password"`
 }
 
-// draftExternal takes the servers of a mailbox that lives elsewhere.
+// draftExternal sets the servers of a new external mailbox.
 func (s *Service) draftExternal(b *NewMailbox, in CreateEmailUserIn) error {
 	if in.Password != nil {
 		return core.Invalid("password", "not_allowed", "the password of an external mailbox belongs in imap.password")
@@ -281,7 +281,7 @@ func (s *Service) draftExternal(b *NewMailbox, in CreateEmailUserIn) error {
 	return err
 }
 
-// sealServer checks a server and seals its password under the mailbox's id.
+// sealServer validates a server and seals its password under the mailbox's id.
 func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Server, error) {
 	out := store.Server{Host: strings.TrimSuffix(strings.ToLower(in.Host), "."), Port: in.Port, Security: in.Security, Username: in.Username}
 	if _, err := netip.ParseAddr(out.Host); err != nil {
@@ -298,22 +298,21 @@ func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Serve
 	if ip, err := netip.ParseAddr(out.Host); in.Security == "none" && (!s.servers.PlainAllowed() || err == nil && !s.servers.PlainGuard().Allowed(ip)) {
 		return out, core.Invalid(field+".security", "not_allowed", "%s", external.PlainRefused)
 	}
-	if !credential(in.Username) {
+	if !validCredential(in.Username) {
 		return out, core.Invalid(field+".username", "invalid", "must have 1 to 1024 characters and no control characters")
 	}
-	if !credential(in.Password) {
+	if !validCredential(in.Password) {
 		return out, core.Invalid(field+".password", "invalid", "must have 1 to 1024 characters and no control characters")
 	}
 	out.PasswordSealed = s.Keys.Seal(store.ServerPlace(id, field), []byte(in.Password))
 	return out, nil
 }
 
-func credential(text string) bool {
+func validCredential(text string) bool {
 	return text != "" && len(text) <= 1024 && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// replacePassword puts a new password of an external mailbox in the place of the old one, for both
-// servers.
+// replacePassword replaces the password of an external mailbox for both servers.
 func (s *Service) replacePassword(mb *store.Mailbox, password string) {
 	e := *mb.External
 	e.IMAP.PasswordSealed = s.Keys.Seal(store.ServerPlace(mb.ID, "imap"), []byte(password))

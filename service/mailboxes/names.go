@@ -15,35 +15,34 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// GenerateNamesIn is the body of generate_names; all of it may be absent.
+// GenerateNamesIn is the body of generate_names. All fields are optional.
 type GenerateNamesIn struct {
-	Count  *int   `json:"count" min:"1" max:"100" example:"10"` // 10 unless given.
-	Domain string `json:"domain" alias:"domain_id" max:"253"`   // With it each name has an address.
-	// Every name has it, instead of one from the list.
+	Count  *int   `json:"count" min:"1" max:"100" example:"10"` // 10 by default.
+	Domain string `json:"domain" alias:"domain_id" max:"253"`   // If given, each name has an address in it.
+	// Used for every name, instead of one from the list.
 	FirstName string `json:"first_name" max:"100"`
-	// Every name has it, instead of one from the list.
+	// Used for every name, instead of one from the list.
 	LastName string `json:"last_name" max:"100"`
-	// A language, with or without a country: de, en, es, fr, it, nl, pl, pt or sv. English unless
-	// given.
+	// A language, with or without a country: de, en, es, fr, it, nl, pl, pt or sv. English by
+	// default.
 	Locale  string    `json:"locale" max:"35"`
 	Styles  *[]string `json:"styles" min:"1" max:"6" enum:"first|first.last|firstlast|f.last|flast|first.l"` // The styles of usernames; all by default.
 	Exclude []string  `json:"exclude" max:"10000"`                                                           // Usernames to leave out.
 	Seed    *int64    `json:"seed"`                                                                          // Makes the answer reproducible.
 }
 
-// A SuggestedName is a person who might be, and a username for them. Email is null without a
-// domain; Available is null as well for a domain that is not the account's.
+// A SuggestedName is an invented person with a username. email is null without a domain; available
+// is also null for a domain that is not the account's.
 type SuggestedName struct {
 	Name      string  `json:"name" words:"ours"`
 	FirstName string  `json:"first_name" words:"ours"`
 	LastName  string  `json:"last_name" words:"ours"`
 	Username  string  `json:"username" words:"ours"`
 	Email     *string `json:"email" words:"ours"`
-	Available *bool   `json:"available"` // Whether there is no such mailbox; null on a domain that is not yours.
+	Available *bool   `json:"available"` // Whether no mailbox has this address; null on a domain that is not yours.
 }
 
-// A usernameStyle is a form that usernames are made in, of the first and last name in plain
-// letters.
+// A usernameStyle builds a username from the first and last name in plain letters.
 type usernameStyle struct {
 	name string
 	make func(first, last string) string
@@ -58,9 +57,9 @@ var usernameStyles = []usernameStyle{
 	{"first.l", func(f, l string) string { return f + "." + l[:1] }},
 }
 
-// GenerateNames makes up people and usernames for them, no username twice. The same request with
-// the same seed has the same answer, but for what is available. There are fewer than asked for only
-// if exclude leaves no more.
+// GenerateNames invents people with usernames, each different. With the same seed, the same request
+// has the same answer, except for available. It returns fewer than count only if exclude leaves no
+// more.
 func (s *Service) GenerateNames(_ context.Context, who core.Actor, in GenerateNamesIn) (*core.List[SuggestedName], error) {
 	n, err := newNamer(in)
 	if err != nil {
@@ -84,7 +83,8 @@ func (s *Service) GenerateNames(_ context.Context, who core.Actor, in GenerateNa
 	return core.ListOf(out), s.addEmails(who, out, domain)
 }
 
-// nameOfDomain takes a name or the id of one of the account's domains.
+// nameOfDomain returns the name of the account's domain with this name or id. Any other valid name
+// is returned normalized.
 func (s *Service) nameOfDomain(who core.Actor, nameOrID string) (name string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		d, err := core.FindDomain(tx, who, nameOrID)
@@ -106,7 +106,7 @@ func (s *Service) nameOfDomain(who core.Actor, nameOrID string) (name string, er
 	return name, nil
 }
 
-// addEmails fills in the addresses, and on a domain of the account whether they are free.
+// addEmails sets the addresses and, on a domain of the account, whether they are free.
 func (s *Service) addEmails(who core.Actor, names []SuggestedName, domain string) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		d, err := core.FindDomain(tx, who, domain)
@@ -127,18 +127,19 @@ func (s *Service) addEmails(who core.Actor, names []SuggestedName, domain string
 	})
 }
 
-// A namer draws people and usernames. What it draws depends on its request and seed alone.
+// A namer draws people and usernames at random. The result depends only on the request and the
+// seed.
 type namer struct {
 	rand   *rand.Rand
 	first  []namePart
 	last   []namePart
 	styles []usernameStyle
-	fold   *strings.Replacer // what the locale writes differently in plain letters
+	fold   *strings.Replacer // letters that the locale replaces by others in plain text
 	taken  map[string]bool
-	own    string // the caller's own names, folded: what is in them is not ours to judge
+	own    string // the given names in plain letters: words in them are not treated as rude
 }
 
-// A namePart is a first or a last name, and how usernames have it.
+// A namePart is a first or last name, and its form in usernames.
 type namePart struct{ name, plain string }
 
 func newNamer(in GenerateNamesIn) (*namer, error) {
@@ -165,7 +166,7 @@ func newNamer(in GenerateNamesIn) (*namer, error) {
 	return n, n.useName(&n.last, "last_name", in.LastName)
 }
 
-// useLocale takes a language, with or without a country behind it; "" is English.
+// useLocale sets the lists of a language, with or without a country; "" is English.
 func (n *namer) useLocale(locale string) error {
 	language, _, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(locale), "_", "-"), "-")
 	if language == "" {
@@ -181,7 +182,7 @@ func (n *namer) useLocale(locale string) error {
 	return nil
 }
 
-// parts takes a list apart.
+// parts parses a list of names.
 func (n *namer) parts(names string) (out []namePart) {
 	for name := range strings.SplitSeq(names, ",") {
 		name = strings.TrimSpace(name)
@@ -207,7 +208,7 @@ func (n *namer) useStyles(names *[]string) error {
 	return nil
 }
 
-// useName puts the name that was asked for in the place of the list.
+// useName replaces the list by the given name.
 func (n *namer) useName(list *[]namePart, field, name string) error {
 	name = strings.TrimSpace(name)
 	if name == "" {
@@ -225,7 +226,8 @@ func (n *namer) useName(list *[]namePart, field, name string) error {
 	return nil
 }
 
-// Tries for one name: in the last ones the usernames get a number, first a short one.
+// Attempts for one name. After plainTries usernames get a short number, after shortTries a long
+// one.
 const (
 	nameTries   = 200
 	plainTries  = 40
@@ -266,7 +268,7 @@ func (n *namer) draw() (SuggestedName, bool) {
 	return SuggestedName{}, false
 }
 
-// plain writes a name in the letters and digits that usernames may have.
+// plain converts a name to the letters and digits that usernames may have.
 func (n *namer) plain(name string) string {
 	var out strings.Builder
 	for _, r := range norm.NFD.String(n.fold.Replace(strings.ToLower(norm.NFC.String(name)))) {
@@ -279,24 +281,23 @@ func (n *namer) plain(name string) string {
 	return out.String()
 }
 
-// rude reports whether a name and a style came together badly. A word that is in the caller's own
-// name is not counted.
+// rude reports whether a username contains a rude word. A word in the given names does not count.
 func (n *namer) rude(username string) bool {
 	joined := strings.ReplaceAll(username, ".", "")
 	return slices.ContainsFunc(rudeWords, func(w string) bool { return strings.Contains(joined, w) && !strings.Contains(n.own, w) })
 }
 
-// A nameList is what people of a language are called. The lists were compiled for this project from
-// what is commonly known of frequent names, and copied from no collection; facts of this kind
-// belong to nobody, and the choice of them is under this project's own licence. Surnames that
-// change with the sex of their bearer are left out.
+// A nameList has common names of a language. The lists were compiled for this project from common
+// knowledge of frequent names, and not copied from any collection; such facts are not protected,
+// and the selection is under this project's own licence. Surnames that change with gender are left
+// out.
 type nameList struct {
 	first string   // comma-separated
 	last  string   // the same
-	fold  []string // pairs: lower-case letters, and how the language writes them plainly
+	fold  []string // pairs: lower-case letters, and their replacement in plain text
 }
 
-// plainLetters are those that do not come apart into a plain letter and a mark.
+// plainLetters are letters that Unicode does not decompose into a plain letter and a mark.
 var plainLetters = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ı': "i", 'ŋ': "n", 'ħ': "h",
 }
@@ -418,8 +419,8 @@ var nameLists = map[string]nameList{
 	},
 }
 
-// rudeWords must not come about where a name and a style meet. It is no list of all bad words: it
-// holds those that initials and surnames run into, in the languages above.
+// rudeWords must not result from a name and a style. It is not a list of all bad words: it has
+// those that initials and surnames of the languages above can form.
 var rudeWords = []string{
 	"anus", "arsch", "asshole", "bastard", "bitch", "bollock", "boob", "cazzo", "clit", "cock", "coglion", "connard", "crap", "cum", "cunt",
 	"dick", "dildo", "dumb", "fag", "fart", "ficke", "fitta", "foder", "fotze", "fuck", "hitler", "hoer", "hure", "idiot", "jizz", "kike",

@@ -16,7 +16,7 @@ func generate(t *testing.T, in GenerateNamesIn) []SuggestedName {
 	return n.take(*in.Count)
 }
 
-// TestNameLists holds that each has enough names, none twice, all of them with a plain form.
+// TestNameLists: each list has enough names, no duplicates, and each name has a plain form.
 func TestNameLists(t *testing.T) {
 	if len(nameLists) < 8 {
 		t.Errorf("%d locales", len(nameLists))
@@ -42,7 +42,7 @@ func TestNameLists(t *testing.T) {
 	}
 }
 
-// TestNoNameIsRude has names that would be, but leaves people their own.
+// TestNoNameIsRude: rude combinations are not used, unless the given name contains the word.
 func TestNoNameIsRude(t *testing.T) {
 	n := &namer{}
 	for username, rude := range map[string]bool{
@@ -68,7 +68,7 @@ func TestNoNameIsRude(t *testing.T) {
 	}
 }
 
-// TestNamesOfASeed pins what a seed draws, since clients may keep seeds.
+// TestNamesOfASeed pins the names of a seed, since clients may store seeds.
 func TestNamesOfASeed(t *testing.T) {
 	seed, count := int64(7), 5
 	for locale, want := range map[string]string{
@@ -101,7 +101,7 @@ func TestNamesInPlainLetters(t *testing.T) {
 	}
 }
 
-// FuzzNames holds that any name which is taken gives usernames that mailboxes may have.
+// FuzzNames: any accepted name results in usernames that mailboxes may have.
 func FuzzNames(f *testing.F) {
 	f.Add("Ann", "Lee", "en", int64(1))
 	f.Add("Jürgen", strings.Repeat("é", 100), "de-AT", int64(-1))

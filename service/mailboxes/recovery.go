@@ -10,7 +10,7 @@ import (
 )
 
 // KindRecoveryConfirm is the job that mails the link which confirms a recovery address. Package
-// accounts does it.
+// accounts runs it.
 const KindRecoveryConfirm = "recovery_confirm"
 
 const (
@@ -18,14 +18,15 @@ const (
 	confirmationsADay = 10
 )
 
-// A RecoveryMail is the job of one letter about the recovery address of a mailbox.
+// A RecoveryMail has the arguments of a job that sends one message about a mailbox's recovery
+// address.
 type RecoveryMail struct {
 	UserID string `json:"user_id"`
 	IP     string `json:"ip,omitempty"`
 }
 
-// setRecovery sets or, with "", takes away the recovery address of a mailbox, whose record the
-// caller writes. A new one counts once its holder has opened the link that is mailed to it.
+// setRecovery sets the recovery address of a mailbox; "" removes it. A new address is valid once
+// its holder has opened the link that is mailed to it. The caller writes the mailbox.
 func (s *Service) setRecovery(tx *store.Tx, mb *store.Mailbox, email string) error {
 	switch {
 	case email == "":
@@ -55,8 +56,8 @@ func (s *Service) setRecovery(tx *store.Tx, mb *store.Mailbox, email string) err
 	return err
 }
 
-// MayMailRecovery reports whether one more link that sets a password may be sent, and counts it if
-// so. The caller writes the record.
+// MayMailRecovery reports whether one more link that sets a password may be sent today, and if so
+// counts it. The caller writes the record.
 func MayMailRecovery(r *store.Recovery, now time.Time) bool {
 	return mayMail(&r.Mailed, recoveryMailsADay, now)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// At most three links a day go to a recovery address, whatever was sent to confirm it.
+// At most three links a day go to a recovery address, also after mails that confirm it.
 func TestRecoveryMailsOfADay(t *testing.T) {
 	now := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)
 	r := &store.Recovery{Asked: []time.Time{now, now, now}}

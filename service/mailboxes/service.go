@@ -1,16 +1,17 @@
-// Package mailboxes makes, changes, exports and deletes mailboxes, logs mail clients in to them and
-// tells clients how to connect. It does not know the messages in them, nor how a domain is set up.
+// Package mailboxes creates, changes, exports and deletes mailboxes, checks the logins of mail
+// clients and tells clients how to connect. It does not know the messages in mailboxes, nor how a
+// domain is set up.
 //
-// Where things stand:
-//   - mailboxes.go: reading mailboxes. logins.go: log-ins of mail clients ([Service.LoginMailbox],
-//     [Service.SCRAM]). credentials.go: passwords beside that of a mailbox, and those of domains.
+// Where things are:
+//   - mailboxes.go: reading mailboxes. logins.go: logins of mail clients ([Service.LoginMailbox],
+//     [Service.SCRAM]). credentials.go: additional passwords of mailboxes, and those of domains.
 //   - addresses.go, groups.go: aliases, and groups of mailboxes.
-//   - mailbox_create.go: making one, limits ([Service.RoomForMailboxes]), when it becomes active.
-//   - mailbox_changes.go: changing and deleting one. mailbox_bulk.go: many at once.
-//   - inboxes.go: mailboxes for programs, which are deleted at a time.
+//   - mailbox_create.go: creating a mailbox, limits ([Service.RoomForMailboxes]), activation.
+//   - mailbox_changes.go: changing and deleting one. mailbox_bulk.go: many in one request.
+//   - inboxes.go: mailboxes for programs, which expire.
 //   - names.go, templates.go: generated names, and templates of usernames.
-//   - exports.go: files of credentials. export_mail.go, import_mail.go:
-//     files of mail. discovery.go: settings that clients look up.
+//   - exports.go: files of credentials. export_mail.go, import_mail.go: files of mail.
+//     discovery.go: settings that clients look up.
 package mailboxes
 
 import (
@@ -25,36 +26,37 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Certificates are those of this host.
+// Certificates returns certificates of this host.
 type Certificates interface {
-	// HostCertificate gives the certificate of this host's own name; nil if there is none.
+	// HostCertificate returns the certificate of this host's own name; nil if there is none.
 	HostCertificate() *tls.Certificate
 }
 
-// Servers are those of external mailboxes.
+// Servers syncs external mailboxes.
 type Servers interface {
-	// BeginExternal has a new external mailbox synced, if its account's universal inbox is on.
+	// BeginExternal starts the sync of a new external mailbox, if its account's universal inbox is
+	// on.
 	BeginExternal(tx *store.Tx, mb *store.Mailbox) error
-	// ResumeExternal has an external mailbox looked at again, with what was refused before
-	// forgotten. The caller writes mb.
+	// ResumeExternal starts the sync of an external mailbox again and clears its earlier errors.
+	// The caller writes mb.
 	ResumeExternal(tx *store.Tx, mb *store.Mailbox) error
 	// EndIdle ends the session that waits for changes of an external mailbox, if there is one.
 	EndIdle(mailboxID string)
-	// PlainAllowed reports whether any server may be logged in to without TLS, and PlainGuard
-	// which.
+	// PlainAllowed reports whether logins to servers without TLS are allowed at all. PlainGuard
+	// says to which addresses.
 	PlainAllowed() bool
 	PlainGuard() *netguard.Guard
 }
 
-// Mail is what mailboxes have waiting to be sent.
+// Mail is the queue of outgoing mail.
 type Mail interface {
-	// Hold keeps what a mailbox has waiting until somebody releases it.
+	// Hold holds the queued mail of a mailbox until somebody releases it.
 	Hold(tx *store.Tx, mb *store.Mailbox) error
-	// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held.
+	// CancelMailOfMailbox cancels the queued mail of a mailbox that is deleted, except held mail.
 	CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) error
 }
 
-// A Service holds what mailboxes need.
+// A Service is the room of mailboxes. It embeds the core and uses the rooms that its fields name.
 type Service struct {
 	*core.Core
 	events     *events.Service
@@ -63,5 +65,5 @@ type Service struct {
 	mail       Mail
 	reputation *reputation.Service
 	certs      Certificates
-	uses       core.Uses // of credentials
+	uses       core.Uses // when credentials were last used
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// templateLimit is how many templates an account may have, since their list has no pages.
+// templateLimit is how many templates an account may have, since their list is not paged.
 const templateLimit = 1000
 
-// A Template is a named set of usernames to make mailboxes from.
+// A Template is a named list of usernames from which mailboxes can be created.
 type Template struct {
 	ID         string    `json:"id" words:"ours" example:"tpl_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as template_id.
 	TemplateID string    `json:"template_id" words:"ours"`
@@ -27,7 +27,7 @@ func templateOut(t *store.Template) *Template {
 	return &Template{t.ID, t.ID, t.Name, append([]string{}, t.Usernames...), core.Time{Time: t.CreatedAt}, core.Time{Time: t.UpdatedAt}}
 }
 
-// templateOf gives a template of the account.
+// templateOf returns a template of the account.
 func templateOf(tx *store.Tx, who core.Actor, id string) (*store.Template, error) {
 	t, err := store.Templates.Find(tx, id)
 	if err == nil && (t == nil || t.AccountID != who.AccountID) {
@@ -58,7 +58,7 @@ type CreateTemplateIn struct {
 	Usernames []string `json:"usernames" required:"true" min:"1" max:"50"`
 }
 
-// CreateTemplate keeps a named set of usernames.
+// CreateTemplate stores a named list of usernames.
 func (s *Service) CreateTemplate(_ context.Context, who core.Actor, in CreateTemplateIn) (*Template, error) {
 	usernames, err := cleanUsernames(in.Usernames)
 	if err != nil {
@@ -81,8 +81,7 @@ func (s *Service) CreateTemplate(_ context.Context, who core.Actor, in CreateTem
 	return templateOut(t), nil
 }
 
-// cleanUsernames brings each into the form in which mailboxes have it, and names every one that
-// cannot be.
+// cleanUsernames normalizes usernames. The error lists every one that is not valid.
 func cleanUsernames(in []string) ([]string, error) {
 	bad := core.Errorf("validation_error", "Some usernames are not valid; see details.")
 	out := make([]string, 0, len(in))
@@ -104,12 +103,12 @@ func cleanUsernames(in []string) ([]string, error) {
 	return out, nil
 }
 
-// TemplateIn names one template.
+// TemplateIn is a request that names one template.
 type TemplateIn struct {
 	TemplateID string `path:"template_id"`
 }
 
-// GetTemplate shows one template.
+// GetTemplate returns one template.
 func (s *Service) GetTemplate(_ context.Context, who core.Actor, in TemplateIn) (*Template, error) {
 	var out *Template
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -129,8 +128,8 @@ type UpdateTemplateIn struct {
 	Usernames  *[]string `json:"usernames" min:"1" max:"50"`
 }
 
-// UpdateTemplate changes a template's name, its usernames or both. Mailboxes that were made from it
-// stay as they are.
+// UpdateTemplate changes a template's name, its usernames or both. Mailboxes that were created
+// from it are not changed.
 func (s *Service) UpdateTemplate(_ context.Context, who core.Actor, in UpdateTemplateIn) (*Template, error) {
 	var usernames []string
 	if in.Usernames != nil {
@@ -167,13 +166,13 @@ func (s *Service) UpdateTemplate(_ context.Context, who core.Actor, in UpdateTem
 	return out, nil
 }
 
-// TemplateDeleted says that a template is gone.
+// TemplateDeleted is the answer after a template was deleted.
 type TemplateDeleted struct {
 	Message    string `json:"message" words:"ours" example:"The template is deleted."` // For people; the text may change.
 	TemplateID string `json:"template_id" words:"ours"`
 }
 
-// DeleteTemplate forgets a template. Mailboxes that were made from it stay.
+// DeleteTemplate deletes a template. Mailboxes that were created from it stay.
 func (s *Service) DeleteTemplate(_ context.Context, who core.Actor, in TemplateIn) (*TemplateDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := templateOf(tx, who, in.TemplateID)

@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Taint has the holder of a token or a credential be tainted by a message of a conversation, with
-// its people.
+// Taint taints a token or a credential with a message of a conversation, whose participants are
+// people.
 func (b *Sandbox) Taint(t testing.TB, id, mailboxID, threadID string, people ...string) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
@@ -30,7 +30,7 @@ func (b *Sandbox) Taint(t testing.TB, id, mailboxID, threadID string, people ...
 	})
 }
 
-// Access counts the credentials of a mailbox, and the tokens that are limited to it.
+// Access counts the credentials of a mailbox and the tokens that are limited to it.
 func (b *Sandbox) Access(t testing.TB, mailboxID string) (n int) {
 	t.Helper()
 	b.view(t, func(tx *store.Tx) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Answered are the subjects of the INBOX that show as answered.
+// Answered returns the subjects of the messages in INBOX that are shown as answered.
 func (i *Installation) Answered(mb *store.Mailbox) (out []string) {
 	i.T.Helper()
 	page, err := i.Svc.Inbox.ListEmailUserInbox(context.Background(), ActorNum(i.Account, 1), inbox.ListEmailUserInboxIn{UserID: mb.ID})

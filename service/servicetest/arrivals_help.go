@@ -21,7 +21,7 @@ func (i *Installation) ManyMailboxes(n int) (boxes []*store.Mailbox) {
 	return boxes
 }
 
-// Receive takes a message from outside for the addresses.
+// Receive delivers a message from outside to the addresses.
 func (i *Installation) Receive(from, text string, to ...string) error {
 	i.T.Helper()
 	in := inbound.Incoming{Client: inbound.Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "far.test"}, From: from}
@@ -42,7 +42,7 @@ func (i *Installation) Receive(from, text string, to ...string) error {
 	return err
 }
 
-// Counts gives how many messages each mailbox's INBOX has.
+// Counts returns how many messages each mailbox has in INBOX.
 func (i *Installation) Counts(boxes []*store.Mailbox) (counts []int) {
 	i.T.Helper()
 	err := i.St.View(func(tx *store.Tx) error {
@@ -78,7 +78,7 @@ func (i *Installation) WaitFiled(boxes []*store.Mailbox, n int) {
 	}
 }
 
-// EachOnce fails unless each mailbox has one copy and the account one event for each.
+// EachOnce fails unless each mailbox has one copy of the message, with one event for each.
 func (i *Installation) EachOnce(boxes []*store.Mailbox) {
 	i.T.Helper()
 	for k, n := range i.Counts(boxes) {

@@ -10,14 +10,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Arrive has a message come in from a stranger at 192.0.2.1, as SMTP hands it over, and gives what
-// it answers.
+// Arrive delivers a message from an unknown client at 192.0.2.1, as the SMTP server does, and
+// returns the error.
 func (b *Sandbox) Arrive(t testing.TB, from, to, message string) error {
 	t.Helper()
 	return b.ArriveFrom(t, netip.MustParseAddr("192.0.2.1"), from, to, message)
 }
 
-// ArriveFrom does so from another address.
+// ArriveFrom does the same from another address.
 func (b *Sandbox) ArriveFrom(t testing.TB, ip netip.Addr, from, to, message string) error {
 	t.Helper()
 	var list []inbound.Recipient
@@ -39,7 +39,8 @@ func (b *Sandbox) ArriveFrom(t testing.TB, ip netip.Addr, from, to, message stri
 	return err
 }
 
-// DMARCFile and TLSFile are reports about a domain as others send them, of 20 November 2026.
+// DMARCFile and TLSFile are reports about a domain, as other servers send them, for 20 November
+// 2026.
 const (
 	DMARCFile = `<feedback><report_metadata><org_name>Far Mail</org_name><email>noreply@far.test</email><report_id>ID</report_id><date_range>` +
 		`<begin>1795132800</begin><end>1795219199</end></date_range></report_metadata><policy_published><domain>DOMAIN</domain><adkim>r</adkim>` +
@@ -54,7 +55,7 @@ const (
 		`"certificate-expired","sending-mta-ip":"192.0.2.9","receiving-mx-hostname":"mx.DOMAIN","receiving-ip":"192.0.2.25","failed-session-count":2,"failure-reason-code":"old"}]}]}`
 )
 
-// ReportMail is a message that brings a report: file is DMARCFile or TLSFile.
+// ReportMail returns a message with a report: file is DMARCFile or TLSFile.
 func ReportMail(from, file, domain, id string) string {
 	name, kind := "far.test!"+domain+"!1795132800!1795219199.xml", "text/xml"
 	if file == TLSFile {
@@ -65,7 +66,7 @@ func ReportMail(from, file, domain, id string) string {
 		"--b\n\nA report.\n--b\nContent-Type: " + kind + "\nContent-Disposition: attachment; filename=\"" + name + "\"\n\n" + file + "\n--b--\n"
 }
 
-// ReportsRead waits until nothing is left to be read for reports.
+// ReportsRead waits until all report messages have been read.
 func (b *Sandbox) ReportsRead(t testing.TB) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {

@@ -13,27 +13,27 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// What an edge provider may answer.
+// Errors of an edge provider.
 var (
 	ErrCredential = dnsprov.ErrCredential
 	ErrNoAnswer   = errors.New("no answer")
 )
 
-// EdgeWait is an answer of an edge provider that wants to be left alone for a time.
+// EdgeWait is the error of an edge provider that limits the rate.
 type EdgeWait = dnsprov.Wait
 
-// An Edge is an edge provider in memory. It refuses to touch what was not made under the mark of
-// who asks, and can be told to fail at any moment: what was done by then stays done.
+// An Edge is a fake of Cloudflare's DNS in memory. It refuses to change records without the mark of
+// the domain that asks, and can fail at any call: changes made before that remain.
 type Edge struct {
 	mu      sync.Mutex
 	zones   map[string][]edgeRecord
 	next    int
-	Tokens  map[string]string // to what they may do: edit, read
-	Lossy   bool              // it forgets marks
+	Tokens  map[string]string // permissions by token: edit, read
+	Lossy   bool              // it drops marks
 	Reads   int
-	Changes int                     // single changes that were made
-	Bad     []string                // what nobody may do
-	Meddle  func(call string) error // before each "check", "records", "apply" and "change", and "applied" after all changes; its error is the answer
+	Changes int                     // single changes made
+	Bad     []string                // forbidden changes that were attempted
+	Meddle  func(call string) error // called before each "check", "records", "apply" and "change", and as "applied" after all changes; its error is returned
 }
 
 type edgeRecord struct {
@@ -41,10 +41,10 @@ type edgeRecord struct {
 	mark string
 }
 
-// EdgeToken is one that a new Edge takes.
+// EdgeToken is a token that a new Edge accepts.
 const EdgeToken = "edge-token"
 
-// NewEdge makes an edge provider with empty zones.
+// NewEdge returns an edge provider with empty zones.
 func NewEdge(zones ...string) *Edge {
 	e := &Edge{zones: map[string][]edgeRecord{}, Tokens: map[string]string{EdgeToken: "edit"}}
 	for _, z := range zones {
@@ -53,7 +53,7 @@ func NewEdge(zones ...string) *Edge {
 	return e
 }
 
-// With is a change of a configuration that makes it use the edge provider.
+// With returns a change of a configuration that makes it use this edge provider.
 func (e *Edge) With(more func(*core.Config)) func(*core.Config) {
 	return func(c *core.Config) {
 		c.Edge = e.Provider
@@ -63,7 +63,7 @@ func (e *Edge) With(more func(*core.Config)) func(*core.Config) {
 	}
 }
 
-// Set changes the edge provider.
+// Set changes fields of the edge provider under its lock.
 func (e *Edge) Set(change func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,15 +73,15 @@ func (e *Edge) Set(change func()) {
 // AddZone adds an empty zone.
 func (e *Edge) AddZone(name string) { e.Set(func() { e.zones[name] = nil }) }
 
-// DropZone takes a zone away.
+// DropZone deletes a zone.
 func (e *Edge) DropZone(name string) { e.Set(func() { delete(e.zones, name) }) }
 
-// Add has somebody make a record in a zone. The value of an MX begins with its priority.
+// Add adds a record that Mailstead has not made. The value of an MX begins with its priority.
 func (e *Edge) Add(zone, typ, name, value string) {
 	r := dnsprov.Record{Name: name, Type: typ, Value: value, TTL: 300}
 	if typ == "MX" {
 		pref, host, _ := strings.Cut(value, " ")
-		n, _ := strconv.Atoi(pref) // of the test
+		n, _ := strconv.Atoi(pref) // always a number in tests
 		r.Priority, r.Value = uint16(n), host
 	}
 	e.Set(func() { e.add(zone, edgeRecord{Record: r}) })
@@ -94,19 +94,19 @@ func (e *Edge) add(zone string, r edgeRecord) edgeRecord {
 	return r
 }
 
-// Remove has somebody delete every record of a type at a name, whoever made it.
+// Remove deletes all records of a type at a name, whoever has made them.
 func (e *Edge) Remove(zone, typ, name string) {
 	e.Set(func() {
 		e.zones[zone] = slices.DeleteFunc(e.zones[zone], func(r edgeRecord) bool { return r.Type == typ && r.Name == name })
 	})
 }
 
-// Ours and Strangers list the records of a zone as "TYPE name value", in order.
+// Ours lists the records in a zone that Mailstead has made, as "TYPE name value", sorted.
 func (e *Edge) Ours(zone string) []string {
 	return e.list(zone, func(r edgeRecord) bool { return r.mark != "" })
 }
 
-// Strangers lists those that nobody of ours made; see Ours.
+// Strangers lists the records in a zone that Mailstead has not made; see Ours.
 func (e *Edge) Strangers(zone string) []string {
 	return e.list(zone, func(r edgeRecord) bool { return r.mark == "" })
 }
@@ -129,7 +129,7 @@ func (e *Edge) list(zone string, which func(edgeRecord) bool) []string {
 	return out
 }
 
-// Provider is what a token opens.
+// Provider returns the provider as seen with a token.
 func (e *Edge) Provider(token string) dnsprov.Provider { return &edgeSession{e, token} }
 
 type edgeSession struct {
@@ -137,7 +137,8 @@ type edgeSession struct {
 	token string
 }
 
-// begin lets the test meddle, and gives the zone of a domain. The caller holds the lock.
+// begin calls Meddle, checks the token, and returns the zone of a domain. The caller holds the
+// lock.
 func (e *edgeSession) begin(call, right, domain string) (zone string, err error) {
 	if err := e.meddle(call); err != nil {
 		return "", err
@@ -154,7 +155,7 @@ func (e *edgeSession) begin(call, right, domain string) (zone string, err error)
 	return "", dnsprov.ErrZoneNotFound
 }
 
-// meddle calls Meddle without the lock, so that it may look around.
+// meddle calls Meddle without the lock, so that it may call methods of the Edge.
 func (e *edgeSession) meddle(call string) error {
 	if e.Meddle == nil {
 		return nil
@@ -165,7 +166,7 @@ func (e *edgeSession) meddle(call string) error {
 	return meddle(call)
 }
 
-// Check tells of a bad token.
+// Check returns ErrCredential for an unknown token.
 func (e *edgeSession) Check(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -178,7 +179,7 @@ func (e *edgeSession) Check(context.Context) error {
 	return nil
 }
 
-// Records is one of dnsprov.Provider.
+// Records implements dnsprov.Provider.
 func (e *edgeSession) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -200,7 +201,7 @@ func (e *edgeSession) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.
 	return out, nil
 }
 
-// Apply is one of dnsprov.Provider.
+// Apply implements dnsprov.Provider.
 func (e *edgeSession) Apply(_ context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Outpost is an installation with a mailbox that lives on servers elsewhere.
+// An Outpost is an installation with an external mailbox.
 type Outpost struct {
 	*Installation
 	Mailbox *store.Mailbox
@@ -40,7 +40,7 @@ func NewOutpost(t *testing.T, smtp *Host) *Outpost {
 	return o
 }
 
-// Copies is how many messages wait to be put elsewhere.
+// Copies counts the messages that wait to be copied to the external mailbox.
 func (o *Outpost) Copies() (n int) {
 	o.T.Helper()
 	err := o.St.View(func(tx *store.Tx) error {
@@ -64,7 +64,7 @@ func (o *Outpost) Until(what string, ok func() bool) {
 	}
 }
 
-// Hurry has everything that waits for another try at the mailbox's server tried now.
+// Hurry makes everything that waits for another attempt at the external server due now.
 func (o *Outpost) Hurry() {
 	o.Update(func(tx *store.Tx) error {
 		for j := range store.Jobs.All(tx) {
@@ -78,7 +78,7 @@ func (o *Outpost) Hurry() {
 	})
 }
 
-// Filed are the messages in the folder of sent mail.
+// Filed returns the messages in the external folder of sent mail.
 func (o *Outpost) Filed() (out []pulltest.Message) {
 	o.IMAP.Change(func() {
 		for _, m := range o.Sent.Messages {

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbound"
 )
 
-// Arrive brings a message over SMTP, as far as the service sees of it.
+// Arrive delivers a message as the SMTP server does.
 func (i *Installation) Arrive(from, to, text string) error {
 	i.T.Helper()
 	r, err := i.Svc.Inbound.Accepts(context.Background(), inbound.RecipientQuery{From: from, To: to, RemoteIP: netip.MustParseAddr("192.0.2.1")})

@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// Listen opens a feed that ends with the test.
+// Listen opens a feed that is closed when the test ends.
 func (i *Installation) Listen(who core.Actor) *service.Feed {
 	i.T.Helper()
 	f, err := i.Svc.Listen(context.Background(), who)

@@ -31,7 +31,7 @@ import (
 
 // An Installation is a real store, queue and service, with an account that may send.
 type Installation struct {
-	AckFirst bool // mail is acknowledged before its rows are there; set before Open
+	AckFirst bool // mail is acknowledged before its rows are written; set before Open
 	T        testing.TB
 	dir      string
 	St       *store.Store
@@ -39,21 +39,21 @@ type Installation struct {
 	Svc      *service.Service
 	Account  *accounts.AccountCreated
 	DNS      *FakeDNS
-	Stop     func() // of the queue
+	Stop     func() // stops the queue
 
-	Options   store.Options                               // what else its store is opened with
-	MaxWrites int                                         // of a transaction, from the next open on; 0: as ever
-	Room      func(string) (free, total int64, err error) // of the disk; nil: as it is
-	Cut       bool                                        // work was left undone: what it held is not released
+	Options   store.Options                               // further options of its store
+	MaxWrites int                                         // limit on writes per transaction, from the next Open on; 0: the default
+	Room      func(string) (free, total int64, err error) // of the disk; nil: the real one
+	Cut       bool                                        // work was interrupted, so that its leases are not released
 }
 
-// Install opens an installation with one account in a fresh directory. Its queue does not run yet.
+// Install opens an installation with one account in a new directory. Its queue does not run yet.
 func Install(t testing.TB, c core.Config) *Installation {
 	t.Helper()
 	return InstallWith(t, c, store.Options{})
 }
 
-// InstallWith is Install with a store of these options.
+// InstallWith is Install with options of the store.
 func InstallWith(t testing.TB, c core.Config, o store.Options) *Installation {
 	t.Helper()
 	i := &Installation{T: t, dir: t.TempDir(), DNS: NewFakeDNS(), Options: o}
@@ -87,7 +87,7 @@ func (i *Installation) Open(c core.Config) {
 	i.Stop, i.Cut = func() {}, false
 }
 
-// Run starts the queue; it ends with the test or with stop.
+// Run starts the queue. It stops when the test ends or with Stop.
 func (i *Installation) Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -100,7 +100,7 @@ func (i *Installation) Run() {
 	})
 }
 
-// Close checks the whole store, as every test does.
+// Close stops the installation and checks the whole store.
 func (i *Installation) Close() {
 	i.Stop()
 	i.Svc.Close()
@@ -115,7 +115,7 @@ func (i *Installation) Close() {
 	}
 }
 
-// Reopen is what a crash and a restart are to the store; c is the configuration after it.
+// Reopen closes the store and opens it again with the same configuration.
 func (i *Installation) Reopen() {
 	i.T.Helper()
 	c := i.Svc.Core.Config
@@ -123,7 +123,7 @@ func (i *Installation) Reopen() {
 	i.Open(c)
 }
 
-// Stall has the store commit nothing until the function that it gives is called.
+// Stall keeps the store from committing anything until release is called.
 func (i *Installation) Stall() (release func()) {
 	i.T.Helper()
 	stalled, end, done := make(chan struct{}, 2), make(chan struct{}), make(chan error, 1)
@@ -143,7 +143,7 @@ func (i *Installation) Stall() (release func()) {
 	})
 }
 
-// Crash goes on with the store as the disk has it now, while it is stalled.
+// Crash continues with a copy of the store as it is on disk now, while it is stalled.
 func (i *Installation) Crash(release func()) {
 	i.T.Helper()
 	dir := i.T.TempDir()
@@ -173,7 +173,7 @@ func (i *Installation) AddAccount(email string) *accounts.AccountCreated {
 	return a
 }
 
-// DKIMKeys are made once, since an RSA key takes its time.
+// DKIMKeys returns keys that are generated once, since an RSA key takes long.
 var DKIMKeys = sync.OnceValues(func() (rsa, ed []byte) {
 	rsa, _, err := auth.GenerateRSA()
 	ed, _, err2 := auth.GenerateEd25519()
@@ -183,7 +183,7 @@ var DKIMKeys = sync.OnceValues(func() (rsa, ed []byte) {
 	return rsa, ed
 })
 
-// AddDomain makes a complete domain of the account, with keys that the fake DNS publishes.
+// AddDomain adds a complete domain to the account, with keys that the fake DNS publishes.
 func (i *Installation) AddDomain(a *accounts.AccountCreated, name string, change func(*store.Domain)) *store.Domain {
 	i.T.Helper()
 	d := &store.Domain{ID: i.St.NewID("dom"), AccountID: a.AccountID, Name: name, Status: "complete", DNSProvider: "builtin", CreatedAt: i.St.Now()}
@@ -232,7 +232,7 @@ func Actor(a *accounts.AccountCreated) core.Actor {
 	return core.Actor{AccountID: a.AccountID, UserID: a.UserID, Role: "owner", Permissions: []string{"admin"}}
 }
 
-// Send sends as a person does who is signed in, and is no owner or admin.
+// Send sends as a person who is signed in and is neither owner nor admin.
 func (i *Installation) Send(mb *store.Mailbox, in submit.SendEmailIn) (*submit.EmailQueued, error) {
 	in.UserID = mb.ID
 	return i.Svc.Submit.SendEmail(context.Background(), core.Actor{AccountID: mb.AccountID, TokenKind: core.SessionKind, Role: store.UserRoleMember}, in)
@@ -274,7 +274,7 @@ func (i *Installation) MustSubmit(mb *store.Mailbox, text string, to ...string) 
 	return out
 }
 
-// Row is the sending log's only row for a recipient.
+// Row returns the only row of the sending log for a recipient; an empty one if there is none.
 func (i *Installation) Row(recipient string) *store.Outgoing {
 	i.T.Helper()
 	var found *store.Outgoing
@@ -315,14 +315,14 @@ func (i *Installation) Becomes(recipient string, statuses ...string) *store.Outg
 	}
 }
 
-// A filed message is one in a mailbox, with its bytes.
+// A filed is a message in a mailbox, with its bytes.
 type filed struct {
 	store.Message
 	Meta *store.Meta
 	Raw  []byte
 }
 
-// Folder reads a whole folder, oldest first.
+// Folder returns all messages of a folder, oldest first.
 func (i *Installation) Folder(mb *store.Mailbox, name string) []filed {
 	i.T.Helper()
 	var out []filed
@@ -357,7 +357,7 @@ func (i *Installation) Folder(mb *store.Mailbox, name string) []filed {
 	return out
 }
 
-// Events are the data of all events of a type, oldest first.
+// Events returns the data of all events of a type, oldest first.
 func (i *Installation) Events(kind string) []map[string]any {
 	i.T.Helper()
 	var out []map[string]any
@@ -380,8 +380,7 @@ func (i *Installation) Events(kind string) []map[string]any {
 	return out
 }
 
-// Left counts what an installation with nothing to send must not have: submissions, and delivery
-// jobs.
+// Left counts the submissions and delivery jobs. An installation with nothing to send has none.
 func (i *Installation) Left() (submissions, deliveries int) {
 	i.T.Helper()
 	err := i.St.View(func(tx *store.Tx) error {
@@ -401,7 +400,7 @@ func (i *Installation) Left() (submissions, deliveries int) {
 	return submissions, deliveries
 }
 
-// Verify judges a message by its DKIM signatures, with the keys of the fake DNS.
+// Verify checks the DKIM signatures of a message, with the keys of the fake DNS.
 func (i *Installation) Verify(message []byte) *auth.Verdict {
 	i.T.Helper()
 	v := auth.Verifier{Resolver: i.DNS}
@@ -414,7 +413,7 @@ func (i *Installation) Verify(message []byte) *auth.Verdict {
 	return verdict
 }
 
-// Report reads a delivery report.
+// Report parses a delivery report.
 func (i *Installation) Report(raw []byte) *msg.Report {
 	i.T.Helper()
 	root, err := msg.Scan(bytes.NewReader(raw))
@@ -428,11 +427,12 @@ func (i *Installation) Report(raw []byte) *msg.Report {
 	return r
 }
 
-// FakeDNS knows what a test tells it; every host has the address 127.0.0.1.
+// FakeDNS answers with what a test has set. Every MX host has the address 127.0.0.1 unless IP has
+// one.
 type FakeDNS struct {
 	Txt map[string]string
 	MX  map[string]string // host by domain
-	IP  map[string]string // address by host; 127.0.0.1 for those of mx that are not in it
+	IP  map[string]string // address by host; hosts in MX that are missing here have 127.0.0.1
 }
 
 func NewFakeDNS() *FakeDNS { return &FakeDNS{Txt: map[string]string{}, MX: map[string]string{}} }
@@ -483,23 +483,23 @@ func (f *FakeDNS) LookupAddr(_ context.Context, addr string) ([]string, error) {
 	return nil, NoSuchName(addr)
 }
 
-// A Host is a strict SMTP server: one recipient in a transaction, CRLF at the end of every line. It
-// misbehaves as told.
+// A Host is a strict SMTP server: it requires one recipient per transaction, and CRLF at the end of
+// every line. It misbehaves as its fields say.
 type Host struct {
 	T    testing.TB
 	Port int
-	// answer is what the final dot of the n-th message (from 1) gets; a nil answer is "250 Ok
-	// id-n".
+	// Answer returns the reply to the final dot of the n-th message (from 1). If Answer is nil it
+	// is "250 Ok id-n".
 	Answer func(n int, m Taken) string
-	Rcpt   func(address string) string // what RCPT gets; nil is 250
-	// during may take over the connection once DATA has begun; it returns false to end it.
+	Rcpt   func(address string) string // reply to RCPT; nil: 250
+	// During may take over the connection after DATA; it returns false to close it.
 	During func(c net.Conn) bool
-	NoDSN  bool // it does not offer DSN
-	No8Bit bool // nor 8BITMIME and SMTPUTF8
+	NoDSN  bool // does not offer DSN
+	No8Bit bool // does not offer 8BITMIME and SMTPUTF8
 
 	Mu    sync.Mutex
 	took  []Taken
-	Login string // what came with AUTH
+	Login string // credentials given with AUTH
 	n     int
 }
 
@@ -533,7 +533,7 @@ func (h *Host) Start(t testing.TB) *Host {
 	return h
 }
 
-// Relay is the configuration of a relay at the host.
+// Relay returns the configuration of a relay at the host.
 func (h *Host) Relay(kind string) core.Relay {
 	return core.Relay{Name: "r1", Kind: kind, Host: "127.0.0.1", Port: h.Port, TLS: "none", Region: "us-east-1"}
 }

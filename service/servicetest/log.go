@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A Log keeps what is logged, for a test that reads it meanwhile.
+// A Log collects log lines. A test can read it at any time.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -23,5 +23,5 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Count tells how often a text was logged.
+// Count returns how often a text was logged.
 func (l *Log) Count(text string) int { return strings.Count(l.String(), text) }

@@ -12,23 +12,23 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// CheapHashes has passwords hashed in a thirtieth of a millisecond. A hash that an account or a
-// mailbox has keeps its own cost.
+// CheapHashes makes new password hashes take a thirtieth of a millisecond. Existing hashes keep
+// their cost.
 func CheapHashes(c *core.Core) { c.Logins.Time, c.Logins.Memory = 1, 64 }
 
-// NewBare makes a service whose queue does not run, with one account.
+// NewBare returns a service with one account. Its queue does not run.
 func NewBare(t *testing.T) (*service.Service, core.Actor) {
 	t.Helper()
 	return NewClocked(t, nil)
 }
 
-// NewClocked is newBare with a clock of the test's own.
+// NewClocked is NewBare with a given clock.
 func NewClocked(t *testing.T, now func() time.Time) (*service.Service, core.Actor) {
 	t.Helper()
 	return NewWith(t, store.Options{Now: now})
 }
 
-// NewWith is newBare on a store with other options.
+// NewWith is NewBare with options of the store.
 func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 	t.Helper()
 	st, err := store.Open(t.TempDir(), o)

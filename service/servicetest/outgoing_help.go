@@ -35,7 +35,7 @@ func (i *Installation) DeliveryJob() *store.Job {
 	return found
 }
 
-// Statuses counts the rows of the sending log by their status.
+// Statuses counts the rows of the sending log by status.
 func Statuses(i *Installation) map[string]int {
 	i.T.Helper()
 	out := map[string]int{}
@@ -50,7 +50,7 @@ func Statuses(i *Installation) map[string]int {
 	return out
 }
 
-// Eventually waits until something is so, for twenty seconds.
+// Eventually waits until ok returns true, for up to twenty seconds.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
@@ -60,7 +60,7 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// ErrorCode is the code of an error that people read; the text of another one.
+// ErrorCode returns the code of a core.Error; for any other error it returns the text.
 func ErrorCode(err error) string {
 	var e *core.Error
 	if errors.As(err, &e) {
@@ -69,5 +69,5 @@ func ErrorCode(err error) string {
 	return fmt.Sprint(err)
 }
 
-// At is a time as requests have it.
+// At returns a time as requests have it.
 func At(t time.Time) *core.Time { return &core.Time{Time: t} }

@@ -8,12 +8,11 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 )
 
-// A Registry answers RDAP for the world: its keys are the domains that there are, its values the
-// numbers of their registrars at IANA, "" where the registry does not tell. It gives no answer
-// about names that end in .bad.
+// A Registry is a fake RDAP service. Its keys are the registered domains, its values the IANA IDs
+// of their registrars; "" if the registry does not show it. It fails for names that end in .bad.
 type Registry map[string]string
 
-// Domain is one of service.RDAP.
+// Domain implements core.RDAP.
 func (r Registry) Domain(_ context.Context, name string) (*rdap.Domain, error) {
 	id, registered := r[name]
 	switch {

@@ -17,7 +17,7 @@ import (
 
 var Stranger = netip.MustParseAddr("192.0.2.1")
 
-// ComeIn has a message come in, and gives what it answers.
+// ComeIn delivers a message from outside and returns the error.
 func (i *Installation) ComeIn(ip netip.Addr, from, to, text string) error {
 	i.T.Helper()
 	r, err := i.Svc.Inbound.Accepts(context.Background(), inbound.RecipientQuery{From: from, To: to, RemoteIP: ip})
@@ -37,7 +37,7 @@ func LetterFrom(author string) string {
 	return "From: " + author + "\r\nTo: ann@example.test\r\nSubject: hello\r\n\r\nhello\r\n"
 }
 
-// CodeOf is the SMTP code of an error; 250 for none.
+// CodeOf returns the SMTP code of an error; 250 for nil.
 func CodeOf(err error) int {
 	if err == nil {
 		return 250
@@ -45,7 +45,7 @@ func CodeOf(err error) int {
 	return core.AsSMTPError(err).Code
 }
 
-// Yesterday makes what was counted today a day older, as time does.
+// Yesterday moves today's DMARC counts to the day before.
 func (i *Installation) Yesterday() {
 	i.T.Helper()
 	day := i.St.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
@@ -109,7 +109,7 @@ func (i *Installation) DMARCReports(d *store.Domain) []reports.DMARCReport {
 	return out.Data
 }
 
-// CountTLSYesterday counts sessions as if they were of the day before yesterday.
+// CountTLSYesterday counts sessions as of the day before yesterday.
 func CountTLSYesterday(i *Installation, domain string, sessions ...deliver.Session) {
 	i.T.Helper()
 	i.Update(func(tx *store.Tx) error {
@@ -121,7 +121,7 @@ func CountTLSYesterday(i *Installation, domain string, sessions ...deliver.Sessi
 	})
 }
 
-// ReportTLS sends the reports on TLS that are due.
+// ReportTLS sends the TLS reports that are due.
 func ReportTLS(i *Installation) {
 	i.T.Helper()
 	if _, err := i.Svc.Reports.ReportTLS(context.Background(), nil); err != nil {
@@ -129,7 +129,7 @@ func ReportTLS(i *Installation) {
 	}
 }
 
-// Sessions with a host that TLS policies are about.
+// Sessions with a host that has a TLS policy.
 var (
 	Untrusted = deliver.Session{Policy: tlsrpt.PolicySTS, Strings: []string{"version: STSv1"}, MXHosts: []string{"*.far.test"}, Host: "mx.far.test", IP: "192.0.2.1", Result: tlsrpt.NotTrusted, Reason: "why"}
 	Fine      = deliver.Session{Policy: tlsrpt.PolicySTS, Strings: []string{"version: STSv1"}, MXHosts: []string{"*.far.test"}, Host: "mx.far.test"}

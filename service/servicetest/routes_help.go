@@ -12,14 +12,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Named is a relay at the host under a name.
+// Named returns a relay at the host with a name.
 func (h *Host) Named(name, kind string) core.Relay {
 	r := h.Relay(kind)
 	r.Name = name
 	return r
 }
 
-// Choose sets the relay of a domain and of a mailbox, where that is given.
+// Choose sets the relay of a domain and of a mailbox, if they are given.
 func (i *Installation) Choose(t *testing.T, d *store.Domain, domain core.Opt[string], mb *store.Mailbox, mailbox core.Opt[string]) {
 	t.Helper()
 	if domain.Set {
@@ -34,7 +34,7 @@ func (i *Installation) Choose(t *testing.T, d *store.Domain, domain core.Opt[str
 	}
 }
 
-// Notified sends a message that asks for notices.
+// Notified sends a message that requests DSNs (RFC 3461).
 func (i *Installation) Notified(mb *store.Mailbox, to, notify, ret string) {
 	i.T.Helper()
 	sp := i.Spool(PlainMessage)

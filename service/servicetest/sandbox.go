@@ -1,5 +1,5 @@
-// Package servicetest makes services for tests: a store in a temporary directory, a queue that
-// runs, an account, domains and mail. It does not know what is tested.
+// Package servicetest makes services for tests: a store in a temporary directory, a running queue,
+// an account, domains and mail. It does not know what is tested.
 package servicetest
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Sandbox is a service of one account. Everything in it is checked and closed when the test ends.
+// A Sandbox is a service with one account. It is checked and closed when the test ends.
 type Sandbox struct {
 	*service.Service
 	Owner *accounts.AccountCreated
 }
 
-// New makes a sandbox whose queue runs. change may be nil; it sees the configuration before the
-// service does.
+// New returns a sandbox with a running queue. change, if not nil, changes the configuration before
+// the service is made.
 func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	t.Helper()
 	b := new(Sandbox)
@@ -34,13 +34,13 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	return b
 }
 
-// WithoutKeys gives another service on the same store, which panics wherever it needs a key.
+// WithoutKeys returns another service on the same store, which panics if it needs a key.
 func (b *Sandbox) WithoutKeys() *service.Service {
 	return service.New(b.Core.Store, jobs.NewQueue(b.Core.Store), nil, b.Core.Config)
 }
 
-// NewRestarting makes a sandbox whose store keeps so many UIDs of the messages that have left a
-// folder. restart closes its service and its store, and opens them again.
+// NewRestarting returns a sandbox whose store keeps up to `expunged` UIDs of messages that have
+// left a folder. restart closes its service and store, and opens them again.
 func NewRestarting(t testing.TB, expunged int) (b *Sandbox, restart func()) {
 	t.Helper()
 	b = new(Sandbox)
@@ -54,7 +54,7 @@ func NewRestarting(t testing.TB, expunged int) (b *Sandbox, restart func()) {
 	}
 }
 
-// open opens the service over a store in dir, and gives what ends both.
+// open opens the service over a store in dir, and returns a function that closes both.
 func (b *Sandbox) open(t testing.TB, dir string, o store.Options, change func(*core.Config)) (end func()) {
 	t.Helper()
 	o.Log = slog.New(slog.DiscardHandler)
@@ -97,7 +97,7 @@ func (b *Sandbox) open(t testing.TB, dir string, o store.Options, change func(*c
 	}
 }
 
-// Account makes another account with its owner and an admin token.
+// Account adds an account with its owner and an admin token.
 func (b *Sandbox) Account(t testing.TB, owner string) *accounts.AccountCreated {
 	t.Helper()
 	a, err := b.Accounts.CreateAccount(context.Background(), accounts.NewAccount{OwnerEmail: owner, OwnerPassword: "correct horse"})
@@ -107,9 +107,8 @@ func (b *Sandbox) Account(t testing.TB, owner string) *accounts.AccountCreated {
 	return a
 }
 
-// Token makes a team user of the role in the account, and a token of theirs that has the
-// permissions, which may be more than the role could give it: so is one whose owner lost a higher
-// role.
+// Token adds a team user with the role to the account, and returns a token of that user with the
+// permissions. These may exceed the role, as after the user has lost a higher role.
 func (b *Sandbox) Token(t testing.TB, accountID, role string, permissions ...string) string {
 	t.Helper()
 	id := b.Core.Store.NewID("usr")
@@ -126,7 +125,7 @@ func (b *Sandbox) Token(t testing.TB, accountID, role string, permissions ...str
 	return created.Value
 }
 
-// ExpireTokens lets every token of the account run out.
+// ExpireTokens makes every token of the account expire now.
 func (b *Sandbox) ExpireTokens(t testing.TB, accountID string) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
@@ -144,7 +143,7 @@ func (b *Sandbox) ExpireTokens(t testing.TB, accountID string) {
 	})
 }
 
-// AgeExports makes the account's exports older than they are, so that their times pass at once.
+// AgeExports moves the times of the account's exports into the past.
 func (b *Sandbox) AgeExports(t testing.TB, accountID string, by time.Duration) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
@@ -162,7 +161,7 @@ func (b *Sandbox) AgeExports(t testing.TB, accountID string, by time.Duration) {
 	})
 }
 
-// FlushUses has the uses of tokens written that were noted, as the service's end does.
+// FlushUses writes the remembered uses of tokens, as the service does when it ends.
 func (b *Sandbox) FlushUses(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,7 +171,7 @@ func (b *Sandbox) FlushUses(t testing.TB) {
 	}
 }
 
-// IndexMail has all mail indexed for searches, as the service does while it runs.
+// IndexMail indexes all mail for searches, as the running service does.
 func (b *Sandbox) IndexMail(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -196,7 +195,7 @@ func (b *Sandbox) IndexMail(t testing.TB) {
 	}
 }
 
-// Domain puts a domain of the account into the store as it is once it has come to the status.
+// Domain writes a domain of the account with this status.
 func (b *Sandbox) Domain(t testing.TB, accountID, name, provider, status string) *store.Domain {
 	t.Helper()
 	d := &store.Domain{
@@ -207,7 +206,7 @@ func (b *Sandbox) Domain(t testing.TB, accountID, name, provider, status string)
 	return d
 }
 
-// Template puts a template of the account into the store, and gives its id.
+// Template writes a template of the account and returns its id.
 func (b *Sandbox) Template(t testing.TB, accountID, name string, usernames ...string) string {
 	t.Helper()
 	tpl := &store.Template{ID: b.Core.Store.NewID("tpl"), AccountID: accountID, Name: name, Usernames: usernames, CreatedAt: b.Core.Store.Now(), UpdatedAt: b.Core.Store.Now()}
@@ -215,7 +214,7 @@ func (b *Sandbox) Template(t testing.TB, accountID, name string, usernames ...st
 	return tpl.ID
 }
 
-// A Mail says how a message lies in an INBOX.
+// A Mail describes a message in INBOX.
 type Mail struct {
 	Received time.Time // zero: now
 	Seen     bool
@@ -223,13 +222,13 @@ type Mail struct {
 	SPF      string
 }
 
-// Put files a message in the INBOX of the address, without any event, and gives its UID.
+// Put adds a message to the INBOX of the address, without an event, and returns its UID.
 func (b *Sandbox) Put(t testing.TB, email, message string, how Mail) uint32 {
 	t.Helper()
 	return b.PutCopies(t, 1, email, message, how)
 }
 
-// PutCopies files a message n times, and gives the UID of the last.
+// PutCopies adds a message n times, and returns the last UID.
 func (b *Sandbox) PutCopies(t testing.TB, n int, email, message string, how Mail) (uid uint32) {
 	t.Helper()
 	spool := b.Core.Store.NewSpool(64 << 20)

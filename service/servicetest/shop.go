@@ -9,46 +9,46 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 )
 
-// A Shop is a registrar with the sandbox's prices that takes money for every order, whatever it has
-// sold before and whatever the order's key, so that buying twice shows. It can be told to
-// misbehave.
+// A Shop is a registrar with the sandbox's prices. It charges every order, whatever it has sold
+// before and whatever the order's key is, so that a test notices when a domain is bought twice. It
+// misbehaves as its fields say.
 type Shop struct {
 	mu      sync.Mutex
 	prices  *registrar.Sandbox
 	sold    map[string]registrar.Registration
-	Charged map[string]int          // by name: how often it was paid for
-	Raise   int64                   // what prices have risen by, in cents
-	Lag     time.Duration           // until a sale shows
-	Keyless bool                    // it does not keep the keys of orders
-	Meddle  func(call string) error // before each call and, as "charged", after a charge; its error is the answer
+	Charged map[string]int          // how often a name was paid for
+	Raise   int64                   // rise of all prices, in cents
+	Lag     time.Duration           // time until a sale is visible
+	Keyless bool                    // it drops the keys of orders
+	Meddle  func(call string) error // called before each call and, as "charged", after a charge; its error is returned
 }
 
-// NewShop makes a shop whose name is the sandbox's.
+// NewShop returns a shop with the sandbox registrar's name.
 func NewShop() *Shop {
 	return &Shop{prices: registrar.NewSandbox(time.Now, nil, nil), sold: map[string]registrar.Registration{}, Charged: map[string]int{}}
 }
 
-// Set changes the shop.
+// Set changes fields of the shop under its lock.
 func (s *Shop) Set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-// Charges are how often a name was paid for.
+// Charges returns how often a name was paid for.
 func (s *Shop) Charges(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.Charged[name]
 }
 
-// Registrar gives the shop as one installation sees it; what meddles with the calls is that
-// installation's alone.
+// Registrar returns the shop as one installation sees it. meddle is called only for this
+// installation's calls.
 func (s *Shop) Registrar(meddle func(call string) error) registrar.Registrar {
 	return &counter{s, meddle}
 }
 
-// A counter is where one installation asks the shop.
+// A counter is one installation's access to the shop.
 type counter struct {
 	*Shop
 	meddle func(call string) error
@@ -69,16 +69,16 @@ func (c *counter) begin(call string) error {
 	return nil
 }
 
-// Name is one of registrar.Registrar.
+// Name implements registrar.Registrar.
 func (c *counter) Name() string { return c.prices.Name() }
 
-// shown is a sale that has come to be seen.
+// shown returns a sale if it is visible already.
 func (s *Shop) shown(name string) (registrar.Registration, bool) {
 	r, ok := s.sold[name]
 	return r, ok && time.Since(r.RegisteredAt) >= s.Lag
 }
 
-// Quote is one of registrar.Registrar.
+// Quote implements registrar.Registrar.
 func (c *counter) Quote(ctx context.Context, names []string) ([]registrar.Offer, error) {
 	if err := c.begin("quote"); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (c *counter) Quote(ctx context.Context, names []string) ([]registrar.Offer,
 	return offers, err
 }
 
-// Register is one of registrar.Registrar.
+// Register implements registrar.Registrar.
 func (c *counter) Register(ctx context.Context, o registrar.Order) (*registrar.Registration, error) {
 	if err := c.begin("register"); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (c *counter) Register(ctx context.Context, o registrar.Order) (*registrar.R
 	return &r, nil
 }
 
-// Find is one of registrar.Registrar.
+// Find implements registrar.Registrar.
 func (c *counter) Find(_ context.Context, domain string) (*registrar.Registration, error) {
 	if err := c.begin("find"); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (c *counter) Find(_ context.Context, domain string) (*registrar.Registratio
 	return &r, nil
 }
 
-// Delegate is one of registrar.Registrar.
+// Delegate implements registrar.Registrar.
 func (c *counter) Delegate(_ context.Context, domain string, nameservers []string) error {
 	if err := c.begin("delegate"); err != nil {
 		return err
@@ -155,28 +155,28 @@ func (c *counter) Delegate(_ context.Context, domain string, nameservers []strin
 	return nil
 }
 
-// Sell puts a name into the shop's books that somebody else has bought.
+// Sell registers a name for another customer.
 func (s *Shop) Sell(name string, at time.Time, nameservers ...string) {
 	s.Set(func() {
 		s.sold[name] = registrar.Registration{Domain: name, Key: "somebody else's", Nameservers: nameservers, RegisteredAt: at, ExpiresAt: at.AddDate(1, 0, 0)}
 	})
 }
 
-// NameserversOf are those that a sold name has.
+// NameserversOf returns the nameservers of a sold name.
 func (s *Shop) NameserversOf(name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sold[name].Nameservers
 }
 
-// SandboxRegistrar makes the sandbox registrar, with empty books.
+// SandboxRegistrar returns an empty sandbox registrar.
 func SandboxRegistrar() registrar.Registrar { return registrar.NewSandbox(time.Now, nil, nil) }
 
-// What a registrar may answer.
+// Errors of a registrar.
 var (
 	ErrNoFunds = registrar.ErrNoFunds
 	ErrTaken   = registrar.ErrTaken
 )
 
-// Registrar is what an installation has in its configuration.
+// Registrar is the type of registrars in the configuration.
 type Registrar = registrar.Registrar

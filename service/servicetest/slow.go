@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// Pipes is a listener without a network, so that the time of a synctest bubble goes on while
-// everybody waits.
+// Pipes is a listener without a network, so that the clock of a synctest bubble advances while all
+// goroutines wait.
 type Pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
 }
 
-// NewPipes makes a listener.
+// NewPipes returns a listener.
 func NewPipes() *Pipes { return &Pipes{make(chan net.Conn), make(chan struct{})} }
 
-// Dial gives the client's end of a connection, once the server has taken the other.
+// Dial returns the client's end of a connection, after the server has accepted it.
 func (p *Pipes) Dial() net.Conn {
 	client, served := net.Pipe()
 	p.conns <- served
 	return client
 }
 
-// Accept gives the server's end of the next connection, or net.ErrClosed.
+// Accept returns the server's end of the next connection, or net.ErrClosed.
 func (p *Pipes) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.conns:
@@ -40,7 +40,7 @@ func (p *Pipes) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept. It is called by one goroutine.
+// Close ends Accept. Only one goroutine may call it.
 func (p *Pipes) Close() error {
 	select {
 	case <-p.done:
@@ -50,20 +50,20 @@ func (p *Pipes) Close() error {
 	return nil
 }
 
-// Addr is none that anybody could dial.
+// Addr returns a placeholder address.
 func (p *Pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-// A Sluggard is a client that takes its time.
+// A Sluggard is a slow client.
 type Sluggard struct {
-	Begin string        // is said at once
-	Drip  string        // comes after each pause, again and again
-	Pause time.Duration // 0: nothing more comes
-	Deaf  string        // it does not read, and says this again and again, which tells when the server has gone; "": it reads
-	After time.Duration // when the server is to end the connection, to two seconds
+	Begin string        // sent at once
+	Drip  string        // sent after each pause, repeatedly
+	Pause time.Duration // 0: nothing more is sent
+	Deaf  string        // it reads nothing, and sends this repeatedly until the server has closed the connection; "": it reads
+	After time.Duration // when the server must close the connection, within two seconds
 }
 
-// Play is the client. It demands that the server ends the connection in time, and gives what it was
-// told.
+// Play runs the client. It checks that the server closes the connection in time, and returns what
+// the server has sent.
 func (s Sluggard) Play(t *testing.T, conn net.Conn) (told string) {
 	t.Helper()
 	start, over, silence := time.Now(), make(chan string, 1), make(chan struct{})
@@ -95,8 +95,7 @@ func (s Sluggard) Play(t *testing.T, conn net.Conn) (told string) {
 	return told
 }
 
-// Certificate makes a server's TLS configuration with a certificate of the name that it signs
-// itself.
+// Certificate returns a server's TLS configuration with a self-signed certificate for the name.
 func Certificate(t testing.TB, name string) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

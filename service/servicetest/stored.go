@@ -8,14 +8,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Mailbox and Domain are the records that tests change in ways for which the service has no
-// operation.
+// Mailbox and Domain are records that tests change directly, where the service has no operation.
 type (
 	Mailbox = store.Mailbox
 	Domain  = store.Domain
 )
 
-// ChangeMailbox lets fn change the record of a mailbox.
+// ChangeMailbox changes the record of a mailbox with fn.
 func (b *Sandbox) ChangeMailbox(t testing.TB, email string, fn func(*Mailbox)) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
@@ -28,7 +27,7 @@ func (b *Sandbox) ChangeMailbox(t testing.TB, email string, fn func(*Mailbox)) {
 	})
 }
 
-// ChangeDomain lets fn change the record of a domain.
+// ChangeDomain changes the record of a domain with fn.
 func (b *Sandbox) ChangeDomain(t testing.TB, name string, fn func(*Domain)) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
@@ -41,14 +40,14 @@ func (b *Sandbox) ChangeDomain(t testing.TB, name string, fn func(*Domain)) {
 	})
 }
 
-// A Stored is a message as it lies in a folder.
+// A Stored is a message in a folder.
 type Stored struct {
 	store.Meta
 	UID  uint32
 	blob store.BlobRef
 }
 
-// Folder gives the messages of a mailbox's folder whose UID is at least from.
+// Folder returns the messages of a mailbox's folder with UIDs of at least from.
 func (b *Sandbox) Folder(t testing.TB, email, folder string, from uint32) []Stored {
 	t.Helper()
 	var out []Stored
@@ -73,7 +72,7 @@ func (b *Sandbox) Folder(t testing.TB, email, folder string, from uint32) []Stor
 	return out
 }
 
-// NextUID gives the UID that the next message in a mailbox's INBOX will have.
+// NextUID returns the UID that the next message in a mailbox's INBOX will have.
 func (b *Sandbox) NextUID(t testing.TB, email string) (uid uint32) {
 	t.Helper()
 	b.view(t, func(tx *store.Tx) error {
@@ -90,7 +89,7 @@ func (b *Sandbox) NextUID(t testing.TB, email string) (uid uint32) {
 	return uid
 }
 
-// Text gives the bytes of a message.
+// Text returns the bytes of a message as a string.
 func (b *Sandbox) Text(t testing.TB, m Stored) string {
 	t.Helper()
 	blob, err := b.Core.Store.OpenBlob(m.blob)
@@ -105,7 +104,7 @@ func (b *Sandbox) Text(t testing.TB, m Stored) string {
 	return string(text)
 }
 
-// Map notes that a relay gave a message of the account another Message-ID.
+// Map records that a relay has given a message of the account another Message-ID.
 func (b *Sandbox) Map(t testing.TB, accountID, original, provided string) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
@@ -130,7 +129,7 @@ func (b *Sandbox) CountEvents(t testing.TB, kind string) (n int) {
 	return n
 }
 
-// Sent gives the recipients in the sending log of all accounts.
+// Sent returns the recipients in the sending log of all accounts.
 func (b *Sandbox) Sent(t testing.TB) (recipients []string) {
 	t.Helper()
 	b.view(t, func(tx *store.Tx) error {
@@ -142,7 +141,7 @@ func (b *Sandbox) Sent(t testing.TB) (recipients []string) {
 	return recipients
 }
 
-// Repeat copies a message of INBOX within it, until there are so many.
+// Repeat copies a message within INBOX until there are `count` copies.
 func (b *Sandbox) Repeat(t testing.TB, email string, uid uint32, count int) {
 	t.Helper()
 	for have := 1; have < count; have += 100 {
@@ -156,7 +155,8 @@ func (b *Sandbox) Repeat(t testing.TB, email string, uid uint32, count int) {
 	}
 }
 
-// LeaveUIDs puts a copy of a message of INBOX into a folder, with a UID that leaves so many.
+// LeaveUIDs copies a message from INBOX into a folder, with a UID after which only `left` UIDs
+// remain.
 func (b *Sandbox) LeaveUIDs(t testing.TB, email string, uid uint32, folder string, left uint32) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
@@ -185,7 +185,7 @@ func messageOfInbox(tx *store.Tx, email string, uid uint32) (*store.Message, err
 	return tx.Message(mb.Num, store.InboxID, uid)
 }
 
-// CopyIntents counts the notes of copies that have not ended.
+// CopyIntents counts the records of unfinished copies.
 func (b *Sandbox) CopyIntents(t testing.TB) (n int) {
 	t.Helper()
 	b.view(t, func(tx *store.Tx) error {
@@ -204,7 +204,7 @@ func (b *Sandbox) view(t testing.TB, fn func(*store.Tx) error) {
 	}
 }
 
-// LargestAnswerKept is how many bytes the largest answer has that is kept for an Idempotency-Key.
+// LargestAnswerKept returns the size in bytes of the largest answer stored for an Idempotency-Key.
 func (b *Sandbox) LargestAnswerKept(t testing.TB) (most int) {
 	t.Helper()
 	err := b.Core.Store.View(func(tx *store.Tx) error {
@@ -219,5 +219,5 @@ func (b *Sandbox) LargestAnswerKept(t testing.TB) (most int) {
 	return most
 }
 
-// Ping waits for the end of a transaction that does nothing, behind those that were before it.
+// Ping waits for all earlier transactions: it runs an empty one.
 func (b *Sandbox) Ping() error { return b.Core.Store.Update(func(*store.Tx) error { return nil }) }

@@ -13,10 +13,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The tests of this file do what the API allows at its extreme. The store fails every transaction
-// that is over its bounds.
+// The tests that use this file do the largest requests that the API allows. The store fails every
+// transaction above its limits.
 
-// PutMany writes rows that nobody makes in one request, some in each transaction.
+// PutMany writes more rows than one request could, some per transaction.
 func PutMany[T any](t *testing.T, s *service.Service, table *store.Table[T], n int, row func(i int) *T) {
 	t.Helper()
 	for from := 0; from < n; from += 250 {
@@ -31,7 +31,8 @@ func PutMany[T any](t *testing.T, s *service.Service, table *store.Table[T], n i
 	}
 }
 
-// PutWebhooks gives an account as many endpoints as it may have, which want everything.
+// PutWebhooks gives an account the most endpoints that it may have, with subscriptions to all
+// events.
 func PutWebhooks(t *testing.T, s *service.Service, who core.Actor) {
 	t.Helper()
 	PutMany(t, s, store.Webhooks, core.WebhookLimit, func(int) *store.Webhook {
@@ -39,7 +40,7 @@ func PutWebhooks(t *testing.T, s *service.Service, who core.Actor) {
 	})
 }
 
-// ServeZones has a service name its hosts, so that there can be zones.
+// ServeZones sets a service's host names, so that it can serve zones.
 func ServeZones(s *service.Service) {
 	s.Core.Config.Hostname, s.Core.Config.Nameservers = "mail.host.test", []string{"ns1.host.test", "ns2.host.test"}
 }
@@ -51,8 +52,8 @@ func PutDomainRow(t *testing.T, s *service.Service, who core.Actor, name, status
 	return d
 }
 
-// RunJobs does the jobs of some kinds, by the queue's rules but without its clock, until none
-// waits.
+// RunJobs runs the jobs of some kinds one after the other, regardless of their times, until none is
+// left.
 func RunJobs(t *testing.T, s *service.Service, kinds ...string) {
 	t.Helper()
 	work := map[string]jobs.Kind{}
@@ -93,7 +94,8 @@ func RunJobs(t *testing.T, s *service.Service, kinds ...string) {
 	}
 }
 
-// ToldOf gives how many events of a type there are, and how many endpoints wait for each of them.
+// ToldOf returns how many events of a type there are, and how many webhook deliveries are queued
+// for them.
 func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int) {
 	t.Helper()
 	waits := map[string]map[string]int{}
@@ -131,7 +133,7 @@ func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int)
 	return len(waits), tells
 }
 
-// Others makes claims of names by as many other accounts.
+// Others makes claims of n names by n other accounts.
 func Others(t *testing.T, s *service.Service, n int, name func(i int) string) []*store.Domain {
 	t.Helper()
 	var out []*store.Domain
@@ -141,7 +143,7 @@ func Others(t *testing.T, s *service.Service, n int, name func(i int) string) []
 			DNSProvider: dnsprov.Builtin, Claim: store.ClaimOpen, ClaimedAt: s.Core.Now(),
 		}
 		out = append(out, d)
-		if len(out) > n { // it runs twice
+		if len(out) > n { // the transaction may run twice
 			out = out[:n]
 		}
 		return d

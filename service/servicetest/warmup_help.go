@@ -4,7 +4,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Marked counts the marked messages of folders.
+// Marked counts the messages with the warm-up mark, by folder and mailbox.
 func (i *Installation) Marked(boxes ...*store.Mailbox) map[string]int {
 	i.T.Helper()
 	out := map[string]int{}

@@ -13,25 +13,25 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A World is the DNS as seen from the installation: what a server of ours answers, unless a name is
-// told otherwise.
+// A World is the DNS as the installation sees it: the answers of our own server, unless a test sets
+// others for a name.
 type World struct {
 	mu     sync.Mutex
-	Ours   *service.Service    // answers for what it hosts; nil: nobody does
-	Names  map[string][]string // "TYPE name" to values, in place of ours
-	Dead   string              // no look-up is answered: "all", or "records" for all but those of nameservers
-	Hang   chan struct{}       // look-ups, but those of nameservers, wait until it is closed
-	Looked int                 // how many look-ups there were
+	Ours   *service.Service    // the service that answers for what it hosts; nil: none
+	Names  map[string][]string // "TYPE name" to values, instead of Ours
+	Dead   string              // which lookups time out: "all", or "records" for all but NS
+	Hang   chan struct{}       // lookups except NS wait until it is closed
+	Looked int                 // how many lookups there were
 }
 
-// Set changes the world.
+// Set changes fields of the world under its lock.
 func (w *World) Set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change()
 }
 
-// Tell says what a name has; no values: nothing.
+// Tell sets the values of a name; without values the name does not exist.
 func (w *World) Tell(typ, name string, values ...string) {
 	w.Set(func() {
 		if w.Names == nil {
@@ -68,7 +68,7 @@ func (w *World) ask(ctx context.Context, typ uint16, name string) ([]string, err
 	return values, nil
 }
 
-// ourAnswer is what our zones hold for a name.
+// ourAnswer returns what our zones have for a name.
 func ourAnswer(svc *service.Service, typ uint16, name string) []string {
 	zone, ok := svc.Zones.Zone(name)
 	if !ok {
@@ -92,12 +92,12 @@ func ourAnswer(svc *service.Service, typ uint16, name string) []string {
 	return out
 }
 
-// LookupTXT is one of service.Resolver.
+// LookupTXT implements core.Resolver.
 func (w *World) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return w.ask(ctx, dns.TypeTXT, name)
 }
 
-// LookupMX is one of service.Resolver.
+// LookupMX implements core.Resolver.
 func (w *World) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	var out []*net.MX
 	values, err := w.ask(ctx, dns.TypeMX, name)
@@ -111,7 +111,7 @@ func (w *World) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	return out, err
 }
 
-// LookupNS is one of service.Resolver.
+// LookupNS implements core.Resolver.
 func (w *World) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
 	var out []*net.NS
 	values, err := w.ask(ctx, dns.TypeNS, name)
@@ -121,7 +121,7 @@ func (w *World) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
 	return out, err
 }
 
-// LookupCNAME is one of service.Resolver.
+// LookupCNAME implements core.Resolver.
 func (w *World) LookupCNAME(ctx context.Context, name string) (string, error) {
 	values, err := w.ask(ctx, dns.TypeCNAME, name)
 	if err != nil {
@@ -130,7 +130,7 @@ func (w *World) LookupCNAME(ctx context.Context, name string) (string, error) {
 	return values[0], nil
 }
 
-// LookupNetIP is one of service.Resolver.
+// LookupNetIP implements core.Resolver.
 func (w *World) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
 	var out []netip.Addr
 	values, err := w.ask(ctx, dns.TypeA, host)
@@ -140,7 +140,7 @@ func (w *World) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, 
 	return out, err
 }
 
-// LookupIPAddr is one of service.Resolver.
+// LookupIPAddr implements core.Resolver.
 func (w *World) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
 	var out []net.IPAddr
 	values, err := w.ask(ctx, dns.TypeA, host)
@@ -150,7 +150,7 @@ func (w *World) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, er
 	return out, err
 }
 
-// LookupSRV is one of service.Resolver.
+// LookupSRV implements core.Resolver.
 func (w *World) LookupSRV(ctx context.Context, _, _, name string) (string, []*net.SRV, error) {
 	var out []*net.SRV
 	values, err := w.ask(ctx, dns.TypeSRV, name)
@@ -164,7 +164,7 @@ func (w *World) LookupSRV(ctx context.Context, _, _, name string) (string, []*ne
 	return "", out, err
 }
 
-// LookupAddr is one of service.Resolver. Names are told as "PTR address".
+// LookupAddr implements core.Resolver. Tests set its names as "PTR address".
 func (w *World) LookupAddr(ctx context.Context, addr string) ([]string, error) {
 	return w.ask(ctx, dns.TypePTR, addr)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ZoneService is a service without a queue that runs; now is its clock.
+// ZoneService returns a service without a running queue. now is its clock.
 func ZoneService(t testing.TB, dir string, c core.Config, now func() time.Time) *service.Service {
 	t.Helper()
 	st, err := store.Open(dir, store.Options{Now: now})

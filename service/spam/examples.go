@@ -11,30 +11,30 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What is read of mailboxes to find examples, so that large ones take no longer.
+// Limits of the search for examples, so that large mailboxes take no longer.
 const (
-	mailboxesMost = 20    // mailboxes that are looked at for examples at a time
-	foldersMost   = 50    // folders of one that are looked at
-	entriesMost   = 5_000 // messages of one, of which the indexes alone are read
-	metasMost     = 500   // messages of one, of which more is read
+	maxMailboxes = 20    // mailboxes searched at a time
+	maxFolders   = 50    // folders searched in one mailbox
+	maxEntries   = 5_000 // messages of one mailbox read from the indexes
+	maxMetas     = 500   // messages of one mailbox with more than their index entry read
 )
 
-// An example is a message that is taken for wanted mail.
+// An example is a message that is learned as wanted mail.
 type example struct {
 	message  store.Message
 	evidence classify.Evidence
 	author   classify.Token
 }
 
-// examples gives messages for what is owed, at most lessonsMost, and reports whether there may be
-// more.
+// examples returns examples for the mailboxes that are owed some, at most maxLessons. more reports
+// whether there may be more.
 func (s *Service) examples(account uint32, owed map[uint32]uint32, learned *classify.Model) (out []example, more bool, err error) {
 	mailboxes := slices.Collect(maps.Keys(owed))
 	rand.Shuffle(len(mailboxes), func(a, b int) { mailboxes[a], mailboxes[b] = mailboxes[b], mailboxes[a] })
 	gone := []uint32{}
 	err = s.Store.View(func(tx *store.Tx) error {
 		out, gone = nil, nil
-		for _, mailbox := range mailboxes[:min(len(mailboxes), mailboxesMost)] {
+		for _, mailbox := range mailboxes[:min(len(mailboxes), maxMailboxes)] {
 			folders, err := tx.Folders(mailbox)
 			if err != nil {
 				return err
@@ -43,7 +43,7 @@ func (s *Service) examples(account uint32, owed map[uint32]uint32, learned *clas
 				gone = append(gone, mailbox)
 				continue
 			}
-			wanted := min(int(owed[mailbox]), lessonsMost-len(out))
+			wanted := min(int(owed[mailbox]), maxLessons-len(out))
 			found, err := examplesOf(tx, folders, wanted, learned)
 			if err != nil {
 				return err
@@ -55,24 +55,24 @@ func (s *Service) examples(account uint32, owed map[uint32]uint32, learned *clas
 	for _, mailbox := range gone {
 		delete(owed, mailbox)
 	}
-	return out, len(out) == lessonsMost, err
+	return out, len(out) == maxLessons, err
 }
 
-// examplesOf gives up to so many messages of a mailbox that have arrived, were read, count for
-// nothing yet, and lie in INBOX or where somebody has moved them to keep them. They are of as many
-// days as there are, and of the authors of whom the account has the fewest examples.
+// examplesOf returns up to `wanted` messages of a mailbox. They have arrived, were read, were not
+// learned yet, and are in INBOX or in a folder to which somebody has moved them. They are spread
+// over as many days as possible, and over the authors of whom the account has the fewest examples.
 func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *classify.Model) ([]example, error) {
 	if wanted <= 0 {
 		return nil, nil
 	}
 	var nums []uint32
 	for _, f := range folders {
-		if !slices.Contains([]string{`\Junk`, `\Trash`, `\Sent`, `\Drafts`}, f.SpecialUse) && len(nums) < foldersMost {
+		if !slices.Contains([]string{`\Junk`, `\Trash`, `\Sent`, `\Drafts`}, f.SpecialUse) && len(nums) < maxFolders {
 			nums = append(nums, f.Num)
 		}
 	}
 
-	// What the indexes know of, the first of each day first, and days by chance.
+	// Candidates from the indexes: first one of each day, in random order, then the second ones.
 	type candidate struct {
 		at    store.InboxPos
 		place float64
@@ -81,7 +81,7 @@ func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *clas
 	ofDay := map[int]int{}
 	seen, looked := true, 0
 	for at, marks := range tx.Inbox(store.InboxQuery{Folders: nums, Seen: &seen}) {
-		if looked++; looked > entriesMost {
+		if looked++; looked > maxEntries {
 			break
 		}
 		kept := at.Num == folders[0].Mailbox || marks.Bits&store.BitMoved != 0 // INBOX has its mailbox's number
@@ -94,10 +94,10 @@ func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *clas
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.place, b.place) })
 
-	// What the first of them are.
+	// Read more of the first candidates.
 	var pool []example
 	var view msg.View
-	for _, c := range candidates[:min(len(candidates), metasMost)] {
+	for _, c := range candidates[:min(len(candidates), maxMetas)] {
 		mailbox, folder := tx.FolderOfNum(c.at.Num)
 		m, err := tx.Message(mailbox, folder, c.at.UID)
 		if err != nil {
@@ -108,10 +108,10 @@ func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *clas
 			return nil, err
 		}
 		if v := Kept(meta.Spam); v == nil || v.Verdict == IsSpam {
-			continue // it was put there, or a rule has moved it there
+			continue // its folder does not show that it is wanted: a rule may have moved it there
 		}
 		if slices.ContainsFunc(pool, func(e example) bool { return e.message.Blob == m.Blob }) {
-			continue // a copy
+			continue // a copy of another candidate
 		}
 		e := example{message: *m, evidence: EvidenceOf(meta.SPF, meta.DKIM, meta.DMARC, meta.OriginalMessageID != "")}
 		if env, err := view.Envelope(meta.Structure); err == nil && env != nil && len(env.From) > 0 {
@@ -120,7 +120,7 @@ func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *clas
 		pool = append(pool, e)
 	}
 
-	// Those of authors who have shown the least.
+	// Choose those of the authors with the fewest examples.
 	var out []example
 	shown := map[classify.Token]int{}
 	for _, e := range pool {

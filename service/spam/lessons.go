@@ -18,21 +18,21 @@ import (
 const (
 	kindLearn = "learn_spam"
 
-	maxTokens    = 200_000 // of an account
-	lessonsMost  = 50      // messages that are learned in one transaction, and examples of wanted mail
-	changesMost  = 3_000   // tokens that a transaction changes, or as many as one message has
-	owedMost     = 200     // mailboxes for which examples are owed
+	maxTokens    = 200_000 // per account
+	maxLessons   = 50      // messages learned in one transaction, and examples of wanted mail
+	maxChanges   = 3_000   // tokens changed in one transaction, except that one message may have more
+	maxOwed      = 200     // mailboxes that examples are owed for
 	taughtEither = store.BitTaughtSpam | store.BitTaughtHam
 )
 
-// A Move is where a message was moved, or copied.
+// A Move says from and to which folders a message was moved or copied.
 type Move struct{ FromJunk, ToJunk, ToTrash bool }
 
-// Moved notes what the classifier of the account learns from a move of a message, which is the one
-// that lies in the new place. Into Junk it is spam, and out of it, to anywhere but Trash, wanted
-// mail. A message counts once, and a move back takes that back. A read message that somebody keeps
-// elsewhere may be the example that is still missing. It gives which of BitTaughtSpam and
-// BitTaughtHam the message has then.
+// Moved records what the classifier of the account learns from a moved message; m is the message at
+// its new place. A message moved into Junk is spam; one moved out of it, except to Trash, is wanted
+// mail. A message counts once, and moving it back undoes that. A read message that is kept in
+// another folder may be a missing example. Moved returns which of BitTaughtSpam and BitTaughtHam
+// the message has afterwards.
 func (s *Service) Moved(tx *store.Tx, accountID string, m *store.Message, to Move) (taught store.Bits, err error) {
 	taught = m.Bits & taughtEither
 	if !s.On() || to.FromJunk && (to.ToJunk || to.ToTrash) {
@@ -44,13 +44,13 @@ func (s *Service) Moved(tx *store.Tx, accountID string, m *store.Message, to Mov
 		}
 		known, err := store.SpamModels.Find(tx, accountID)
 		if known != nil && known.Owed[m.Mailbox] > 0 {
-			err = s.planLearning(tx, accountID)
+			err = s.queueLearning(tx, accountID)
 		}
 		return taught, err
 	}
 	note := func(spam, forget bool) {
 		if err == nil {
-			err = s.noteLesson(tx, accountID, m, spam, forget)
+			err = s.addLesson(tx, accountID, m, spam, forget)
 		}
 	}
 	switch {
@@ -74,7 +74,7 @@ func (s *Service) Moved(tx *store.Tx, accountID string, m *store.Message, to Mov
 		return taught, nil
 	}
 	if err == nil {
-		err = s.planLearning(tx, accountID)
+		err = s.queueLearning(tx, accountID)
 	}
 	if err == nil {
 		err = tx.SetTaught(m, taught)
@@ -82,7 +82,7 @@ func (s *Service) Moved(tx *store.Tx, accountID string, m *store.Message, to Mov
 	return taught, err
 }
 
-func (s *Service) noteLesson(tx *store.Tx, accountID string, m *store.Message, spam, forget bool) error {
+func (s *Service) addLesson(tx *store.Tx, accountID string, m *store.Message, spam, forget bool) error {
 	var meta store.Meta
 	if err := tx.ReadMeta(&meta, m); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *Service) noteLesson(tx *store.Tx, accountID string, m *store.Message, s
 	return store.SpamLessons.Put(tx, l)
 }
 
-func (s *Service) planLearning(tx *store.Tx, accountID string) error {
+func (s *Service) queueLearning(tx *store.Tx, accountID string) error {
 	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: kindLearn, Key: accountID, Lane: kindLearn + " " + accountID})
 	return err
 }
@@ -106,9 +106,9 @@ func (s *Service) learnKind() jobs.Kind {
 	return jobs.Kind{Name: kindLearn, Work: s.learn, Max: 10, Timeout: time.Minute}
 }
 
-// learn learns the next lessons of an account. People show what is spam far more often than what is
-// not, and words that all mail of an account has would be held for signs of spam. So for each
-// message of spam one is taken for an example of wanted mail.
+// learn is the work of learn_spam. It learns the next lessons of an account. People mark spam far
+// more often than wanted mail, so that words in all mail of an account would count as signs of
+// spam. For each spam message learn therefore takes one example of wanted mail.
 func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	// Read the lessons.
 	var lessons []*store.SpamLesson
@@ -127,7 +127,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		}
 		for _, l := range store.SpamLessonsByAccount.Asc(tx, j.AccountID, "") {
 			lessons = append(lessons, l)
-			if len(lessons) == lessonsMost {
+			if len(lessons) == maxLessons {
 				break
 			}
 		}
@@ -141,7 +141,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		return nil, err
 	}
 
-	// Count them, and examples of wanted mail, in a copy of what is known.
+	// Count them, and examples of wanted mail, in a copy of the model.
 	learned := classify.NewModel()
 	if known != nil {
 		learned = known.Clone()
@@ -156,13 +156,13 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	for i, l := range lessons {
 		tokens, err := s.tokens(l.Blob, EvidenceOf(l.SPF, l.DKIM, l.DMARC, l.Answers))
 		if unreadable(err) {
-			s.Log.Warn("a message that was moved to or from Junk cannot be read; nothing is learned from it", "account_id", j.AccountID, "error", err)
+			s.Log.Warn("could not read a message that was moved to or from Junk; nothing is learned from it", "account_id", j.AccountID, "error", err)
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 && len(changed)+len(tokens) > changesMost {
+		if i > 0 && len(changed)+len(tokens) > maxChanges {
 			lessons = lessons[:i]
 			break
 		}
@@ -181,7 +181,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		case err != nil:
 			return nil, err
 		}
-		if len(changed)+len(tokens) > 2*changesMost {
+		if len(changed)+len(tokens) > 2*maxChanges {
 			examples, more = examples[:i], true
 			break
 		}
@@ -206,7 +206,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			m := examples[i].message
 			now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
 			if err != nil || now.Bits&taughtEither != 0 || now.Flags&store.FlagSeen == 0 {
-				return jobs.RetryAt(tx.Now(), errors.New("an example of wanted mail was moved or marked meanwhile"))
+				return jobs.RetryAt(tx.Now(), errors.New("an example of wanted mail was moved or marked since it was read"))
 			}
 			if err := tx.SetTaught(&m, taughtEither); err != nil {
 				return err
@@ -230,19 +230,20 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 				err = store.SpamLessons.Delete(tx, l.ID)
 			}
 			if err != nil {
-				return fmt.Errorf("lesson %s: %w", l.ID, err)
+				return fmt.Errorf("delete spam lesson %s: %w", l.ID, err)
 			}
 		}
 		tx.After(func() { s.models.put(j.AccountID, learned) })
 		if more || store.SpamLessonsByAccount.Has(tx, j.AccountID) {
-			return s.planLearning(tx, j.AccountID)
+			return s.queueLearning(tx, j.AccountID)
 		}
 		return nil
 	}, nil
 }
 
-// owe notes what examples a lesson that was learned asks for. Where none are owed, and yet more
-// spam than wanted mail is known, an example was taken back, or the model is of an older version.
+// owe updates how many examples each mailbox is owed after a lesson was learned. If none are owed
+// but the model has more spam than wanted mail, an example was undone or the model is of an older
+// version: then the difference is owed.
 func owe(owed map[uint32]uint32, learned *classify.Model, l *store.SpamLesson) {
 	switch n := owed[l.Mailbox]; {
 	case !l.Spam:
@@ -252,12 +253,12 @@ func owe(owed map[uint32]uint32, learned *classify.Model, l *store.SpamLesson) {
 		delete(owed, l.Mailbox)
 	case len(owed) == 0:
 		owed[l.Mailbox] = max(1, learned.Spam-min(learned.Spam, learned.Ham))
-	case n > 0 || len(owed) < owedMost:
+	case n > 0 || len(owed) < maxOwed:
 		owed[l.Mailbox]++
 	}
 }
 
-// tokens reads a message.
+// tokens reads a message and returns its tokens.
 func (s *Service) tokens(ref store.BlobRef, e classify.Evidence) ([]classify.Token, error) {
 	blob, err := s.Store.OpenBlob(ref)
 	if err != nil {
@@ -275,13 +276,13 @@ func (s *Service) tokens(ref store.BlobRef, e classify.Evidence) ([]classify.Tok
 	return reading.Tokens(), nil
 }
 
-// unreadable reports whether an error will stay.
+// unreadable reports whether a message can never be read.
 func unreadable(err error) bool {
 	return errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound)
 }
 
-// EvidenceOf is what the server knows of a message: what the checks of its sender found, and
-// whether it answers one that the account has sent, which counts if DMARC has passed.
+// EvidenceOf returns the evidence about a message: the results of the checks of its sender, and
+// whether it answers a message that the account has sent, which counts only if DMARC has passed.
 func EvidenceOf(spf, dkim, dmarc string, answers bool) classify.Evidence {
 	return classify.Evidence{SPF: spf, DKIM: dkim, DMARC: dmarc, WrittenTo: answers && dmarc == "pass"}
 }

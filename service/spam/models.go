@@ -8,58 +8,57 @@ import (
 )
 
 const (
-	modelBytes = 16 << 20 // of all models in memory; a full one has about 4 MiB
-	modelMost  = 10_000   // accounts of which is known in memory what they were taught
+	maxModelBytes = 16 << 20 // of all models in memory; a full one has about 4 MiB
+	maxModels     = 10_000   // accounts with an entry in memory
 )
 
-// models are the models of accounts that were used last. What is in them is not changed: learning
-// puts a new one in the place.
+// models caches the models of accounts in memory. A cached model is never changed: learning
+// replaces it.
 type models struct {
 	store *store.Store
 
-	mu    sync.Mutex
-	of    map[string]*model // by the account's id
-	bytes int
-	used  uint64 // counts the uses
+	mu        sync.Mutex
+	byAccount map[string]*model // by account id
+	bytes     int
+	used      uint64 // counter of uses
 }
 
-// A model is that of one account; nil: it was taught nothing.
+// A model is the entry of one account. Its Model is nil if the account has learned nothing.
 type model struct {
-	ready chan struct{} // closed when it is known
+	ready chan struct{} // closed when the model is loaded
 	known bool
 	*classify.Model
 	used uint64
 }
 
-func newModels(st *store.Store) *models { return &models{store: st, of: map[string]*model{}} }
+func newModels(st *store.Store) *models { return &models{store: st, byAccount: map[string]*model{}} }
 
-// get gives the model of an account, which must not be changed; nil for one that was taught
-// nothing.
+// get returns the model of an account, which must not be changed; nil if it has learned nothing.
 func (c *models) get(accountID string) (*classify.Model, error) {
 	c.mu.Lock()
 	c.used++
-	if m := c.of[accountID]; m != nil {
+	if m := c.byAccount[accountID]; m != nil {
 		m.used = c.used
 		c.mu.Unlock()
 		<-m.ready
 		return m.Model, nil
 	}
 	m := &model{ready: make(chan struct{}), used: c.used}
-	c.of[accountID] = m
+	c.byAccount[accountID] = m
 	c.mu.Unlock()
 
 	loaded, err := c.load(accountID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !m.known { // else something was learned meanwhile
+	if !m.known { // otherwise a newer model was put since
 		m.Model, m.known = loaded, true
 		close(m.ready)
 		if err != nil {
-			delete(c.of, accountID)
+			delete(c.byAccount, accountID)
 			return nil, err
 		}
 		c.bytes += size(loaded)
-		c.forget()
+		c.evict()
 	}
 	return m.Model, nil
 }
@@ -89,34 +88,34 @@ func (c *models) load(accountID string) (*classify.Model, error) {
 	return out, nil
 }
 
-// put keeps the model of an account after it has learned.
+// put stores the model of an account after learning.
 func (c *models) put(accountID string, learned *classify.Model) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.of[accountID]
+	m := c.byAccount[accountID]
 	if m == nil {
 		m = &model{ready: make(chan struct{})}
-		c.of[accountID] = m
+		c.byAccount[accountID] = m
 	}
 	c.used++
 	if m.known {
 		c.bytes -= size(m.Model)
-		next := &model{ready: m.ready, known: true, Model: learned, used: c.used} // others may be reading m
-		c.of[accountID] = next
+		next := &model{ready: m.ready, known: true, Model: learned, used: c.used} // a new entry, since other goroutines may be reading m
+		c.byAccount[accountID] = next
 	} else {
 		m.Model, m.known, m.used = learned, true, c.used
 		close(m.ready)
 	}
 	c.bytes += size(learned)
-	c.forget()
+	c.evict()
 }
 
-// forget gives up the models that were not used for longest, until there is room.
-func (c *models) forget() {
-	for (c.bytes > modelBytes || len(c.of) > modelMost) && len(c.of) > 1 {
+// evict evicts the least recently used models until the limits are kept.
+func (c *models) evict() {
+	for (c.bytes > maxModelBytes || len(c.byAccount) > maxModels) && len(c.byAccount) > 1 {
 		oldest := ""
 		var found *model
-		for accountID, m := range c.of {
+		for accountID, m := range c.byAccount {
 			if m.known && (found == nil || m.used < found.used) {
 				oldest, found = accountID, m
 			}
@@ -125,7 +124,7 @@ func (c *models) forget() {
 			return
 		}
 		c.bytes -= size(found.Model)
-		delete(c.of, oldest)
+		delete(c.byAccount, oldest)
 	}
 }
 

@@ -1,11 +1,11 @@
-// Package spam has the classifier of spam of each account. It says what it holds mail for that
-// arrives, and learns from what people move into Junk and out of it. It does not know how a message
-// becomes tokens and a score, which is in mail/classify, nor what is done with the message.
+// Package spam has the spam classifier of each account. It classifies arriving mail, and learns
+// from mail that people move into Junk and out of it. It does not know how a message becomes tokens
+// and a score, which is in mail/classify, nor what is done with the message.
 //
-// Where things stand:
-//   - spam.go: verdicts ([Service.Judge]), and how they are kept with messages.
+// Where things are:
+//   - spam.go: verdicts ([Service.Judge]), and how they are stored with messages.
 //   - lessons.go: what a move teaches ([Service.Moved]), and the job that learns it.
-//   - examples.go: wanted mail that the job takes for examples.
+//   - examples.go: wanted mail that the job learns as examples.
 //   - models.go: the models of accounts in memory.
 package spam
 
@@ -22,46 +22,46 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Service has the classifiers of accounts.
+// A Service has the classifiers of all accounts.
 type Service struct {
 	*core.Core
 	models *models
 }
 
-// New puts the room together.
+// New returns the room.
 func New(c *core.Core) *Service { return &Service{Core: c, models: newModels(c.Store)} }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the job kinds of this room.
 func (s *Service) Kinds() []jobs.Kind { return []jobs.Kind{s.learnKind()} }
 
 // On reports whether mail is classified.
 func (s *Service) On() bool { return s.Config.Spam.Classifier }
 
-// What a message is held for.
+// Verdicts about a message.
 const (
 	Ham    = "ham" // wanted mail
 	Unsure = "unsure"
 	IsSpam = "spam"
 )
 
-// A Verdict is what the classifier said about a message when it came.
+// A Verdict is the classifier's result for a message when it arrived.
 type Verdict struct {
-	Score   float64 // from 0, which is wanted mail, to 1, which is spam
+	Score   float64 // from 0, wanted mail, to 1, spam
 	Verdict string  // Ham, Unsure or IsSpam
 	Reasons []classify.Reason
-	Form    string // in which a message's Meta keeps it, see Keep
+	Form    string // the stored form of the verdict, see Keep
 }
 
-// Judge says what the classifier of an account thinks of a message, of which facts were found out,
-// and that answers one of the account or not.
+// Judge classifies a message for an account. facts are the results of the checks of its sender;
+// answers says whether it answers a message of the account.
 func (s *Service) Judge(accountID string, r io.ReaderAt, root *msg.Part, facts *store.Facts, answers bool) (*Verdict, error) {
 	reading, err := classify.Read(r, root, EvidenceOf(facts.SPF, facts.DKIM, facts.DMARC, answers))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	model, err := s.models.get(accountID)
-	if err != nil { // damaged rows are no reason to take no mail
-		s.Log.Error("read the classifier of an account; its start set is used", "account_id", accountID, "error", err)
+	if err != nil { // damaged rows must not stop mail
+		s.Log.Error("could not read the classifier of an account; the built-in one is used", "account_id", accountID, "error", err)
 	}
 	scored := reading.Score(model)
 	v := &Verdict{Score: scored.Score, Verdict: Unsure, Reasons: scored.Reasons}
@@ -75,8 +75,8 @@ func (s *Service) Judge(accountID string, r io.ReaderAt, root *msg.Part, facts *
 	return v, nil
 }
 
-// Keep is the form in which a verdict is kept in a message's Meta: a line with score and verdict,
-// and one for each reason with code, weight and token.
+// Keep returns the form in which a verdict is stored in a message's Meta: a line with score and
+// verdict, and a line for each reason with code, weight and token.
 func (v *Verdict) Keep() string {
 	if v == nil {
 		return ""
@@ -91,7 +91,7 @@ func (v *Verdict) Keep() string {
 	return string(b)
 }
 
-// Kept gives the verdict that Keep has written; nil for "".
+// Kept parses a verdict that Keep has written; nil for "".
 func Kept(text string) *Verdict {
 	line, rest, more := strings.Cut(text, "\n")
 	score, verdict, ok := strings.Cut(line, " ")

@@ -9,18 +9,17 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// Content is what a template says, with variables or filled in.
+// Content is the content of a template or of a message: before or after variables are filled in.
 type Content struct{ Subject, Text, HTML string }
 
-// A Form is content whose variables were found: what it will be with values can be measured before
-// it is made.
+// A Form is parsed content. Its size with given values can be computed before it is filled.
 type Form struct {
 	Content
-	uses []use // in the order in which their names first stand
+	uses []use // in the order of their first use
 	own  int   // bytes outside of variables
 }
 
-// A use is a variable, and how often each part has it.
+// A use is a variable, and how often it occurs in each part.
 type use struct {
 	name                string
 	subject, text, html int
@@ -29,7 +28,7 @@ type use struct {
 // escaper escapes values in HTML.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
-// Form finds the variables. The error is invalid_template.
+// Form parses the content. The error is invalid_template.
 func (c Content) Form() (*Form, error) {
 	f := &Form{Content: c}
 	at := map[string]int{}
@@ -56,7 +55,7 @@ func (c Content) Form() (*Form, error) {
 	return f, nil
 }
 
-// Variables are the names in the content, sorted.
+// Variables returns the names of the variables, sorted.
 func (f *Form) Variables() []string {
 	names := make([]string, len(f.uses))
 	for i, u := range f.uses {
@@ -66,17 +65,17 @@ func (f *Form) Variables() []string {
 	return names
 }
 
-// Size is how many bytes the content has once it is filled. It costs as much as the values are
-// long, however often they stand in the content. The errors are those of Fill.
+// Size returns the size in bytes of the filled content. Its cost depends on the length of the
+// values, not on how often they occur. The errors are those of Fill.
 func (f *Form) Size(values Variables) (size int64, err error) {
 	_, size, err = f.measure(values)
 	return size, err
 }
 
-// Fill puts values in the place of variables, once: a value that looks like a variable stays as it
-// is. In HTML they are escaped. The error is payload_too_large for what is no message any more,
-// missing_variable, or validation_error for a value that is no text, number or boolean or breaks
-// the line of the subject.
+// Fill replaces variables by values. A value that looks like a variable is not replaced again. In
+// HTML values are escaped. The error is payload_too_large if the result exceeds core.MaxContent,
+// missing_variable, or validation_error for a value that is not a text, number or boolean, or that
+// has a line break and is used in the subject.
 func (f *Form) Fill(values Variables) (out Content, err error) {
 	texts, size, err := f.measure(values)
 	if err == nil && size > core.MaxContent {
@@ -88,21 +87,21 @@ func (f *Form) Fill(values Variables) (out Content, err error) {
 	fill := func(text string, length func(string) int, put func(to *strings.Builder, value string)) string {
 		var to strings.Builder
 		size := 0
-		// Form found no error in it.
+		// Form has found no error in it
 		_ = walk("", text, func(own string) { size += len(own) }, func(name string) { size += length(texts[name]) })
-		to.Grow(size) // at once, since a large one that grows holds its old and its new bytes
+		to.Grow(size) // at once, since a growing buffer would hold the old and the new bytes
 		_ = walk("", text, func(own string) { to.WriteString(own) }, func(name string) { put(&to, texts[name]) })
 		return to.String()
 	}
 	plainLen := func(value string) int { return len(value) }
 	plain := func(to *strings.Builder, value string) { to.WriteString(value) }
 	escaped := func(to *strings.Builder, value string) {
-		_, _ = escaper.WriteString(to, value) // a Builder takes everything
+		_, _ = escaper.WriteString(to, value) // a Builder never fails
 	}
 	return Content{fill(f.Subject, plainLen, plain), fill(f.Text, plainLen, plain), fill(f.HTML, escapedLen, escaped)}, nil
 }
 
-// measure reads the values that the content needs, and says how many bytes it has with them.
+// measure returns the texts of the needed values, and the size in bytes of the content with them.
 func (f *Form) measure(values Variables) (texts map[string]string, size int64, err error) {
 	for name, v := range values {
 		if !v.usable() {
@@ -129,7 +128,7 @@ func (f *Form) measure(values Variables) (texts map[string]string, size int64, e
 	return texts, size, nil
 }
 
-// escapedLen is how long a value is in HTML.
+// escapedLen returns the length of a value after escaping for HTML.
 func escapedLen(text string) int {
 	n := len(text)
 	for i := range len(text) {
@@ -143,8 +142,8 @@ func escapedLen(text string) int {
 	return n
 }
 
-// walk goes through a text: own gets what stands outside of variables, variable their names. The
-// error is invalid_template.
+// walk parses a text: it calls own with the text outside of variables, and variable with their
+// names. The error is invalid_template.
 func walk(field, text string, own, variable func(string)) error {
 	for {
 		before, rest, found := strings.Cut(text, "{{")
@@ -174,10 +173,10 @@ func isName(name string) bool {
 	return name != ""
 }
 
-// Variables are values by their names.
+// Variables are values by name.
 type Variables map[string]Variable
 
-// Bytes is how long the values are, as they were given.
+// Bytes returns the size of the values as they were given in JSON.
 func (v Variables) Bytes() (n int64) {
 	for _, one := range v {
 		n += int64(len(one.raw))
@@ -188,19 +187,19 @@ func (v Variables) Bytes() (n int64) {
 // A Variable is a value: a text, a number or a boolean.
 type Variable struct{ raw json.RawMessage }
 
-// Text makes a variable.
+// Text returns a variable with a text.
 func Text(s string) Variable {
 	raw, _ := json.Marshal(s)
 	return Variable{raw}
 }
 
-// UnmarshalJSON takes any value; what cannot be used is told when it is.
+// UnmarshalJSON accepts any value. Fill returns the error for a type that cannot be used.
 func (v *Variable) UnmarshalJSON(data []byte) error {
 	v.raw = append(json.RawMessage(nil), data...)
 	return nil
 }
 
-// MarshalJSON writes what was read.
+// MarshalJSON writes the value as it was read.
 func (v Variable) MarshalJSON() ([]byte, error) {
 	if v.raw == nil {
 		return []byte("null"), nil
@@ -208,10 +207,10 @@ func (v Variable) MarshalJSON() ([]byte, error) {
 	return v.raw, nil
 }
 
-// Forms says which forms it has on the wire.
+// Forms lists the types that a value may have in JSON.
 func (Variable) Forms() []any { return []any{"", 0.0, true} }
 
-// usable reports whether it is a text, a number or a boolean.
+// usable reports whether the value is a text, a number or a boolean.
 func (v Variable) usable() bool {
 	if len(v.raw) == 0 {
 		return false
@@ -223,11 +222,11 @@ func (v Variable) usable() bool {
 	return false
 }
 
-// text gives a usable value as it is written into a message. A number stays as it was given.
+// text returns a usable value as text. A number keeps its spelling.
 func (v Variable) text() (text string) {
 	if v.raw[0] != '"' {
 		return string(v.raw)
 	}
-	_ = json.Unmarshal(v.raw, &text) // it was part of JSON that was read
+	_ = json.Unmarshal(v.raw, &text) // valid, since it was part of parsed JSON
 	return text
 }

@@ -18,8 +18,8 @@ func code(err error) string {
 	return ""
 }
 
-// TestFillingIsBounded: a variable that stands 100 000 times with a long value is refused before
-// anything is made, whatever the value.
+// TestFillingIsBounded: a template that uses a variable 100 000 times with a long value is refused
+// before the result is built, whatever the value is.
 func TestFillingIsBounded(t *testing.T) {
 	for name, c := range map[string]Content{
 		"text":    {Subject: "s", Text: strings.Repeat("{{v}}", 100_000)},
@@ -49,7 +49,7 @@ func TestFillingIsBounded(t *testing.T) {
 	}
 }
 
-// TestSizeIsThatOfWhatIsFilled: what is measured is what is made.
+// TestSizeIsThatOfWhatIsFilled: Size returns the size that Fill results in.
 func TestSizeIsThatOfWhatIsFilled(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"{{a}}", "{{ b.c }}", "x", "<p>", "&", "{", "}", "é", "\n"}
@@ -71,7 +71,7 @@ func TestSizeIsThatOfWhatIsFilled(t *testing.T) {
 		vars := Variables{"a": Text(a), "b.c": Text(b)}
 		size, err := f.Size(vars)
 		if code(err) == "missing_variable" || code(err) == "validation_error" {
-			continue // such as of "{{" + "x" + "}}", or a subject of two lines
+			continue // such as "{{" + "x" + "}}", or a subject of two lines
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package templates keeps texts with variables that messages are made of, and fills them in. It
-// does not know who sends them to whom.
+// Package templates stores message templates, and fills in their variables. It does not know who
+// sends messages to whom.
 package templates
 
 import (
@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	perAccount = 10_000  // templates of an account
+	perAccount = 10_000  // templates per account
 	maxPreview = 4 << 20 // bytes of a preview
 )
 
-// A Service keeps templates.
+// A Service manages message templates.
 type Service struct{ *core.Core }
 
-// New puts the room together.
+// New returns the room.
 func New(c *core.Core) *Service { return &Service{Core: c} }
 
 // A MessageTemplate is a subject and a text with variables, such as {{first_name}}.
@@ -48,7 +48,7 @@ func templateOut(t *store.MessageTemplate) (*MessageTemplate, error) {
 	}, nil
 }
 
-// Find gives a template of the account; nil if there is none.
+// Find returns a template of the account; nil if there is none.
 func Find(tx *store.Tx, accountID, id string) (*store.MessageTemplate, error) {
 	t, err := store.MessageTemplates.Find(tx, id)
 	if err != nil || t == nil || t.AccountID != accountID {
@@ -95,7 +95,7 @@ type CreateMessageTemplateIn struct {
 	HTML    string `json:"html" max:"500000" example:"<p>Hello {{first_name}}, nice to meet you.</p>"`
 }
 
-// CreateMessageTemplate keeps a template. The error is invalid_template for braces that hold no
+// CreateMessageTemplate stores a template. The error is invalid_template for braces without a valid
 // variable.
 func (s *Service) CreateMessageTemplate(_ context.Context, who core.Actor, in CreateMessageTemplateIn) (*MessageTemplate, error) {
 	t := &store.MessageTemplate{AccountID: who.AccountID, Name: in.Name, Subject: in.Subject, Text: in.Text, HTML: in.HTML}
@@ -120,7 +120,7 @@ func (s *Service) CreateMessageTemplate(_ context.Context, who core.Actor, in Cr
 	return out, nil
 }
 
-// check refuses what no message could be made of.
+// check validates a template.
 func check(t *store.MessageTemplate) error {
 	if err := core.CheckLine("name", t.Name); err != nil {
 		return err
@@ -135,12 +135,12 @@ func check(t *store.MessageTemplate) error {
 	return err
 }
 
-// MessageTemplateIn names one template.
+// MessageTemplateIn is a request that names one template.
 type MessageTemplateIn struct {
 	ID string `path:"id"`
 }
 
-// GetMessageTemplate shows one template.
+// GetMessageTemplate returns one template.
 func (s *Service) GetMessageTemplate(_ context.Context, who core.Actor, in MessageTemplateIn) (out *MessageTemplate, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		t, err := templateOf(tx, who, in.ID)
@@ -152,17 +152,17 @@ func (s *Service) GetMessageTemplate(_ context.Context, who core.Actor, in Messa
 	return out, err
 }
 
-// UpdateMessageTemplateIn is the body of update_message_template. An empty text takes that part
-// away.
+// UpdateMessageTemplateIn is the body of update_message_template. An empty text or html removes
+// that part.
 type UpdateMessageTemplateIn struct {
 	ID      string           `path:"id"`
 	Name    *string          `json:"name" min:"1" max:"100"`
 	Subject *string          `json:"subject" max:"998"`
 	Text    core.Opt[string] `json:"text" max:"500000"`
-	HTML    core.Opt[string] `json:"html" max:"500000"` // Sanitised for received messages; still do not trust it.
+	HTML    core.Opt[string] `json:"html" max:"500000"`
 }
 
-// UpdateMessageTemplate changes a template. Messages that were made of it stay as they are.
+// UpdateMessageTemplate changes a template. Messages made from it before are not changed.
 func (s *Service) UpdateMessageTemplate(_ context.Context, who core.Actor, in UpdateMessageTemplateIn) (out *MessageTemplate, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		t, err := templateOf(tx, who, in.ID)
@@ -197,14 +197,14 @@ func (s *Service) UpdateMessageTemplate(_ context.Context, who core.Actor, in Up
 	return out, nil
 }
 
-// MessageTemplateDeleted says that a template is gone.
+// MessageTemplateDeleted is the answer after a template was deleted.
 type MessageTemplateDeleted struct {
 	Message string `json:"message" words:"ours" example:"The message template is deleted."` // For people; the text may change.
 	ID      string `json:"id" words:"ours" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// DeleteMessageTemplate forgets a template. Messages that were made of it stay, and those that are
-// scheduled leave as they are.
+// DeleteMessageTemplate deletes a template. Messages made from it stay, and scheduled ones are sent
+// as they are.
 func (s *Service) DeleteMessageTemplate(_ context.Context, who core.Actor, in MessageTemplateIn) (*MessageTemplateDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := templateOf(tx, who, in.ID)
@@ -225,14 +225,14 @@ type PreviewMessageTemplateIn struct {
 	Variables Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
 }
 
-// A MessagePreview is a message as it would be made of a template.
+// A MessagePreview is a message made from a template.
 type MessagePreview struct {
 	Subject string  `json:"subject" words:"ours"`
 	Text    *string `json:"text" words:"ours"`
-	HTML    *string `json:"html" words:"ours"` // Sanitised for received messages; still do not trust it.
+	HTML    *string `json:"html" words:"ours"` // As it would be sent; it is not sanitised.
 }
 
-// PreviewMessageTemplate shows what a message would be with the variables.
+// PreviewMessageTemplate returns the message that the template and the variables result in.
 func (s *Service) PreviewMessageTemplate(_ context.Context, who core.Actor, in PreviewMessageTemplateIn) (*MessagePreview, error) {
 	var t *store.MessageTemplate
 	err := s.Store.View(func(tx *store.Tx) (err error) {

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	defaultTTL       = 300      // seconds, of a custom record
-	maxCustomRecords = 300      // of one domain
-	maxTextsAtName   = 32 << 10 // bytes: no answer has more than 64 KiB, and ours have to fit beside them
+	defaultTTL       = 300      // seconds
+	maxCustomRecords = 300      // per domain
+	maxTextsAtName   = 32 << 10 // bytes; a DNS answer has at most 64 KiB, and the managed records must fit beside them
 )
 
-// A CustomDNSRecord is a record that a domain's owner added.
+// A CustomDNSRecord is a record that the owner of a domain has added.
 type CustomDNSRecord struct {
 	ID        string    `json:"id" words:"ours" example:"rec_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as record_id.
 	RecordID  string    `json:"record_id" words:"ours"`
@@ -38,7 +38,7 @@ type ListCustomDNSRecordsIn struct {
 	DomainID string `path:"domain_id"`
 }
 
-// CustomDNSRecords is the answer of list_custom_dns_records, the oldest record first.
+// CustomDNSRecords is the answer of list_custom_dns_records. The oldest record comes first.
 type CustomDNSRecords struct {
 	Domain        string            `json:"domain" words:"ours"`
 	DNSProvider   string            `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
@@ -51,7 +51,8 @@ type CustomDNSRecordAnswer struct {
 	Record CustomDNSRecord `json:"record"`
 }
 
-// customRecordOut shows a record. It is pending for as long as its domain is not complete.
+// customRecordOut returns a record in the form of the API. It is pending until its domain is
+// complete.
 func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	out := CustomDNSRecord{
 		ID: r.ID, RecordID: r.ID, Name: HostIn(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
@@ -67,8 +68,9 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	return out
 }
 
-// ourDomain gives a domain of the account whose DNS we can change.
-func ourDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
+// managedDomain returns a domain of the account whose DNS is managed by Mailstead: builtin or at
+// Cloudflare.
+func managedDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := core.DomainOf(tx, who, id)
 	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != store.DomainProviderCloudflare {
 		return nil, core.Errorf("dns_provider_unsupported",
@@ -77,20 +79,20 @@ func ourDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// changeableDomain gives a domain as ourDomain does, unless it is being deleted.
+// changeableDomain returns a domain as managedDomain does, unless it is being deleted.
 func changeableDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
-	d, err := ourDomain(tx, who, id)
+	d, err := managedDomain(tx, who, id)
 	if err == nil && d.Gone() {
 		return nil, core.DomainBusy(d, "is being deleted, so it cannot be changed")
 	}
 	return d, err
 }
 
-// ListCustomDNSRecords lists the records that a domain's owner added.
+// ListCustomDNSRecords lists the records that the owner of a domain has added.
 func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in ListCustomDNSRecordsIn) (*CustomDNSRecords, error) {
 	var out *CustomDNSRecords
 	err := s.Store.View(func(tx *store.Tx) error {
-		d, err := ourDomain(tx, who, in.DomainID)
+		d, err := managedDomain(tx, who, in.DomainID)
 		if err != nil {
 			return err
 		}
@@ -112,8 +114,8 @@ type CreateCustomDNSRecordIn struct {
 	TTL      *int   `json:"ttl" min:"60" max:"86400"` // Seconds.
 }
 
-// CreateCustomDNSRecord adds a record. Our own server answers with it at once; the edge provider is
-// given a moment.
+// CreateCustomDNSRecord adds a record. Our own server serves it at once; for Cloudflare the request
+// waits a moment.
 func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
 	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, err := changeableDomain(tx, who, in.DomainID)
@@ -127,20 +129,20 @@ func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 		if in.TTL != nil {
 			r.TTL = *in.TTL
 		}
-		return d, r, describeRecord(d, r, in.Name, in.Type, in.Value)
+		return d, r, setRecord(d, r, in.Name, in.Type, in.Value)
 	})
 }
 
-// A recordChange is a custom record as a transaction wrote it.
+// A recordChange is a custom record that a transaction has written.
 type recordChange struct {
 	domain *store.Domain
 	record *store.CustomRecord
-	job    string // brings it to the edge provider; "": none does
+	job    string // id of the job that writes it at Cloudflare; "": none
 }
 
-// changeCustomRecord writes the record that draft gives, and answers with what has become of it.
-// The record is checked in a snapshot, which takes its time where there are many others, and once
-// more only if the zone has changed since.
+// changeCustomRecord writes the record that draft returns, and answers with its state. It checks
+// the record before the update, since the check is slow for a domain with many records, and checks
+// it again only if the zone has changed since.
 func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft func(*store.Tx) (*store.Domain, *store.CustomRecord, error)) (*CustomDNSRecordAnswer, error) {
 	var checked time.Time
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -176,7 +178,7 @@ func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft 
 	if c.job == "" {
 		return out, nil
 	}
-	s.awaitEdge(ctx, c.job)
+	s.awaitCloudflare(ctx, c.job)
 	err = s.Store.View(func(tx *store.Tx) error {
 		d, r, err := customRecordOf(tx, who, c.domain.ID, c.record.ID)
 		if err == nil {
@@ -184,7 +186,7 @@ func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft 
 		}
 		return err
 	})
-	if _, gone := core.AsError(err); gone { // deleted by somebody since
+	if _, gone := core.AsError(err); gone { // deleted since
 		return out, nil
 	}
 	return out, err
@@ -200,7 +202,7 @@ type UpdateCustomDNSRecordIn struct {
 	TTL      *int    `json:"ttl" min:"60" max:"86400"` // Seconds.
 }
 
-// UpdateCustomDNSRecord changes a record; what is not given stays.
+// UpdateCustomDNSRecord changes a record. Absent fields keep their value.
 func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
 	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
@@ -209,7 +211,7 @@ func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 		}
 		name, typ, value := r.Name+".", r.Type, r.Value
 		if r.Type == "TXT" {
-			value = dnsprov.QuoteText(value) // as it is, whatever quotes are in it
+			value = dnsprov.QuoteText(value) // so that quotes in the value stay
 		}
 		for given, field := range map[*string]*string{in.Name: &name, in.Type: &typ, in.Value: &value} {
 			if given != nil {
@@ -219,11 +221,11 @@ func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 		if in.TTL != nil {
 			r.TTL = *in.TTL
 		}
-		return d, r, describeRecord(d, r, name, typ, value)
+		return d, r, setRecord(d, r, name, typ, value)
 	})
 }
 
-// customRecordOf gives a record of a domain that can be changed.
+// customRecordOf returns a record of a domain whose records can be changed.
 func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*store.Domain, *store.CustomRecord, error) {
 	d, err := changeableDomain(tx, who, domainID)
 	if err != nil {
@@ -236,8 +238,8 @@ func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*s
 	return d, r, err
 }
 
-// describeRecord has a record say what was given, if there can be such a one.
-func describeRecord(d *store.Domain, r *store.CustomRecord, name, typ, value string) (err error) {
+// setRecord validates the given fields and sets them in the record.
+func setRecord(d *store.Domain, r *store.CustomRecord, name, typ, value string) (err error) {
 	r.Name, err = dnsprov.CustomName(name, d.Name)
 	if err != nil {
 		return invalidRecord("name", err)
@@ -275,8 +277,8 @@ func invalidRecord(field string, err error) *core.Error {
 	return core.Errorf("invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
 }
 
-// checkCustomRecord looks for what a record would be in the way of, and whether there can be a zone
-// with it. It reads all records of the domain.
+// checkCustomRecord checks whether a record conflicts with others, and whether the zone with it is
+// valid. It reads all records of the domain.
 func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
 	if dnsprov.Managed(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
 		e := core.Errorf("managed_record_collision", "Mailstead manages the %s records of %s itself. Use another name.", r.Type, r.Name)
@@ -290,12 +292,12 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 	}
 	texts := len(r.Value)
 	zone := s.zoneSource(tx, d)
-	zone.Spec.Custom = []dnsprov.Record{ownRecord(r)}
+	zone.Spec.Custom = []dnsprov.Record{customRecord(r)}
 	for _, o := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		if o.ID == r.ID {
 			continue
 		}
-		zone.Spec.Custom = append(zone.Spec.Custom, ownRecord(o))
+		zone.Spec.Custom = append(zone.Spec.Custom, customRecord(o))
 		switch {
 		case o.Name != r.Name:
 			continue
@@ -316,8 +318,8 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 	return nil
 }
 
-// reservedRecords are the managed records of a domain, with those whose keys are not made yet, but
-// without those that have given way to records of the owner's: their places are the owner's.
+// reservedRecords returns the managed records of a domain. It includes DKIM records whose keys do
+// not exist yet, and leaves out those that the owner's records have replaced.
 func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Record {
 	spec := s.zoneSpec(tx, d)
 	if len(spec.DKIM) == 0 {
@@ -326,7 +328,7 @@ func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Recor
 	return dnsprov.Wanted(spec, d.DNSProvider)
 }
 
-// CustomDNSRecordIn names one record.
+// CustomDNSRecordIn is a request that names one record.
 type CustomDNSRecordIn struct {
 	DomainID string `path:"domain_id"`
 	RecordID string `path:"record_id"`
@@ -337,7 +339,7 @@ type CustomDNSRecordDeleted struct {
 	Deleted string `json:"deleted" words:"ours" example:"rec_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// DeleteCustomDNSRecord takes a record out of the domain's zone, wherever that is.
+// DeleteCustomDNSRecord deletes a record from the domain's zone, here or at Cloudflare.
 func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in CustomDNSRecordIn) (*CustomDNSRecordDeleted, error) {
 	job := ""
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -354,11 +356,11 @@ func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in 
 	if err != nil {
 		return nil, err
 	}
-	s.awaitEdge(ctx, job)
+	s.awaitCloudflare(ctx, job)
 	return &CustomDNSRecordDeleted{in.RecordID}, nil
 }
 
-// HostIn is a name as a person enters it at a DNS provider: relative to the domain, "@" for the
+// HostIn returns a name relative to the domain, as it is entered at a DNS provider; "@" for the
 // domain itself.
 func HostIn(name, domain string) string {
 	if name == domain {
@@ -367,8 +369,7 @@ func HostIn(name, domain string) string {
 	return strings.TrimSuffix(name, "."+domain)
 }
 
-// EraseCustomRecords deletes the records that the owner of a domain added, some in each
-// transaction.
+// EraseCustomRecords deletes all custom records of a domain, some per transaction.
 func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error {
 	for n := core.DropsAtATime; n == core.DropsAtATime; {
 		if err := ctx.Err(); err != nil {

@@ -21,7 +21,7 @@ type DMARCSet struct {
 	DMARCOverride DMARCOverride `json:"dmarc_override"`
 }
 
-// DMARCOverrideOf gives the policy that the owner of a domain chose; nil for the default.
+// DMARCOverrideOf returns the policy that the owner of a domain has set; nil for the default.
 func DMARCOverrideOf(d *store.Domain) *DMARCOverride {
 	if d.DMARC == "" {
 		return nil
@@ -29,7 +29,7 @@ func DMARCOverrideOf(d *store.Domain) *DMARCOverride {
 	return &DMARCOverride{d.DMARC, core.Time{Time: d.DMARCAt}}
 }
 
-// SetDMARC publishes the owner's own policy. It stays whatever is set up again.
+// SetDMARC publishes the owner's own policy. A later setup keeps it.
 func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (*DMARCSet, error) {
 	value := strings.TrimSpace(in.Value)
 	bad := dmarc.Check(value)
@@ -54,11 +54,11 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 	if err != nil {
 		return nil, err
 	}
-	s.awaitEdge(ctx, job)
+	s.awaitCloudflare(ctx, job)
 	return out, nil
 }
 
-// ResetDMARCIn names the domain that gets the default policy.
+// ResetDMARCIn names the domain that gets the default policy again.
 type ResetDMARCIn struct {
 	DomainID string `path:"domain_id"`
 }
@@ -87,11 +87,11 @@ func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in ResetDMARCI
 	if err != nil {
 		return nil, err
 	}
-	s.awaitEdge(ctx, job)
+	s.awaitCloudflare(ctx, job)
 	return &DMARCReset{true, dmarc.Default}, nil
 }
 
-// A DMARCOverride is the policy that the owner chose in place of the default.
+// A DMARCOverride is the policy that the owner has set instead of the default.
 type DMARCOverride struct {
 	Value     string    `json:"value" words:"ours" example:"v=DMARC1; p=quarantine"`
 	UpdatedAt core.Time `json:"updated_at"`

@@ -14,35 +14,35 @@ import (
 )
 
 const (
-	// A secondary keeps signatures that hold for ten days at least, and goes on for seven when it
-	// cannot reach us: so it gets new ones before three are over. Domains that changed together are
-	// spread over resignSpread.
+	// Signatures in a zone transfer are valid for at least ten days. A secondary that cannot reach
+	// us serves its copy for seven more days, so it must get new signatures within three. Domains
+	// that changed at the same time are spread over resignSpread.
 	resignAfter   = 48 * time.Hour
 	resignSpread  = 12 * time.Hour
-	resignsAtOnce = 50 // zones in one transaction
+	resignsAtOnce = 50 // zones per transaction
 )
 
-// What the parent's DS records make of a signed zone (RFC 4035 section 4.3).
+// States of a signed zone, by the DS records at the parent (RFC 4035 section 4.3).
 const (
 	dnssecUnknown     = "unknown"
-	dnssecUnpublished = "unpublished" // there are none: the zone counts as unsigned
+	dnssecUnpublished = "unpublished" // there are none: resolvers treat the zone as unsigned
 	dnssecSecure      = "secure"
-	dnssecBogus       = "bogus" // they name other keys only: resolvers that validate take no answer of ours
+	dnssecBogus       = "bogus" // they are of other keys only: validating resolvers refuse our answers
 )
 
-// DNSSEC is how a zone that we serve is signed, and what its owner's registrar has to be told for
-// that to count.
+// DNSSEC is how a zone that Mailstead serves is signed, and the DS record that its owner's
+// registrar needs.
 type DNSSEC struct {
 	// unpublished: your registrar has no DS record yet, so nobody checks the signatures. secure: it
 	// has this one. bogus: it has only others, and resolvers that validate refuse the domain until
-	// they are replaced. unknown: not looked at yet.
+	// they are replaced. unknown: not checked yet.
 	Status string     `json:"status" enum:"unknown|unpublished|secure|bogus"`
 	DS     []DSRecord `json:"ds"` // What to give your registrar.
 	// The public key, for registrars that want it instead: flags, protocol, algorithm, key.
 	DNSKEY string `json:"dnskey" words:"ours" example:"257 3 13 GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA=="`
 }
 
-// A DSRecord is one DS record, in its fields and as a zone file has it.
+// A DSRecord is one DS record: its fields, and its line in a zone file.
 type DSRecord struct {
 	KeyTag     int    `json:"key_tag" example:"55648"`
 	Algorithm  int    `json:"algorithm" example:"13"`  // 13: ECDSA P-256 with SHA-256.
@@ -52,7 +52,7 @@ type DSRecord struct {
 	Value string `json:"value" words:"ours" example:"55648 13 2 b4c8c1fe2e7477127b27115656ad6256f424625bf5c1e2770ce6d6e37df61d17"`
 }
 
-// DNSSECOf shows how the zone of a domain is signed; nil if it is not.
+// DNSSECOf returns how the zone of a domain is signed; nil if it is not.
 func DNSSECOf(d *store.Domain) *DNSSEC {
 	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
 		return nil
@@ -68,7 +68,8 @@ func DNSSECOf(d *store.Domain) *DNSSEC {
 	return out
 }
 
-// KeepDS notes what a check found at the parent of a signed zone; nil: nothing.
+// KeepDS updates the DNSSEC status by the DS records found at the parent. nil means that the lookup
+// failed; then it changes nothing.
 func KeepDS(d *store.Domain, found *[]dnsprov.DS) {
 	if found == nil || d.DNSSEC == nil {
 		return
@@ -83,12 +84,12 @@ func KeepDS(d *store.Domain, found *[]dnsprov.DS) {
 	}
 }
 
-// LacksZoneKey tells that a domain is to be signed and has no key yet.
+// LacksZoneKey reports whether a domain must be signed but has no key yet.
 func LacksZoneKey(d *store.Domain) bool {
 	return d.DNSSEC == nil && d.DNSProvider == dnsprov.Builtin
 }
 
-// GiveZoneKey makes the key of a zone that lacks one. It takes some microseconds.
+// GiveZoneKey generates the key of a zone that lacks one. It takes some microseconds.
 func (s *Service) GiveZoneKey(d *store.Domain) error {
 	if !LacksZoneKey(d) {
 		return nil
@@ -101,7 +102,8 @@ func (s *Service) GiveZoneKey(d *store.Domain) error {
 	return nil
 }
 
-// zoneKey is what signs a domain's zone; nil: nothing. It is opened when something is to be signed.
+// zoneKey returns the key of a domain's zone; nil if the zone is not signed. The private key is
+// opened at the first signature.
 func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
 	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
 		return nil
@@ -109,15 +111,15 @@ func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
 	name, place, sealed := d.Name, store.DNSSECPlace(d.ID), d.DNSSEC.Sealed
 	return builtin.NewKey(d.DNSSEC.Public, func() ([]byte, error) {
 		private, err := s.Keys.Open(place, sealed)
-		if err != nil { // a query cannot tell why it is not answered
-			s.Log.Error("open the key of a zone", "domain", name, "error", err)
+		if err != nil { // logged here, since the answer to a query cannot show the reason
+			s.Log.Error("could not open the key of a zone", "domain", name, "error", err)
 		}
 		return private, err
 	})
 }
 
-// resignKind gives signed zones a new serial from time to time, so that secondaries fetch
-// signatures that hold.
+// resignKind publishes signed zones again from time to time with a new serial, so that secondaries
+// fetch new signatures.
 func (s *Service) resignKind() jobs.Kind {
 	return jobs.Kind{Name: "zones_resign", Work: s.resign, Timeout: 30 * time.Minute}
 }

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	EdgeName     = "Cloudflare" // the edge provider, for people
-	edgeRights   = "Zone → Zone → Read and Zone → DNS → Edit"
-	maxEdgeToken = 500 // characters
-	edgeWaitMost = time.Hour
+	EdgeName           = "Cloudflare" // the edge provider's name in texts
+	cloudflareRights   = "Zone → Zone → Read and Zone → DNS → Edit"
+	maxCloudflareToken = 500 // characters
+	maxCloudflareWait  = time.Hour
 )
 
-// EdgeToken gives the token of a request in its one form; "" if there is none.
+// EdgeToken validates the Cloudflare token of a request; "" if there is none.
 func EdgeToken(given *string) (string, error) {
 	if given == nil {
 		return "", nil
@@ -34,20 +34,20 @@ func EdgeToken(given *string) (string, error) {
 	switch {
 	case token == "":
 		return "", core.Invalid("edge_api_token", "invalid", "is empty; leave it out to use our own nameservers")
-	case len(token) > maxEdgeToken || strings.ContainsFunc(token, odd):
-		return "", core.Invalid("edge_api_token", "invalid", "is no API token: it has at most %d letters, digits and signs, without spaces", maxEdgeToken)
+	case len(token) > maxCloudflareToken || strings.ContainsFunc(token, odd):
+		return "", core.Invalid("edge_api_token", "invalid", "is no API token: it has at most %d letters, digits and signs, without spaces", maxCloudflareToken)
 	}
 	return token, nil
 }
 
-// ErrNoEdge refuses what needs Cloudflare where this installation does not use it.
+// ErrNoEdge is the error if a request needs Cloudflare but this installation does not use it.
 func ErrNoEdge() *core.Error {
 	return core.Errorf("not_configured", "This installation has no edge provider. Leave edge_api_token out to use Mailstead's nameservers, or set manual_dns.")
 }
 
-// edgeFailure says to people, in the error of a job or of a name, what became of a question to the
-// edge provider.
-func edgeFailure(domain string, err error) *core.Error {
+// cloudflareFailure turns an error of Cloudflare into a text for people: the error of a job or of a
+// name.
+func cloudflareFailure(domain string, err error) *core.Error {
 	var (
 		wait    *dnsprov.Wait
 		refused *dnsprov.Refused
@@ -60,11 +60,11 @@ func edgeFailure(domain string, err error) *core.Error {
 	case errors.Is(err, dnsprov.ErrCredential):
 		return core.Errorf("edge_token_invalid",
 			"%s does not accept the API token for %s, or the token lacks a permission. It needs %s for that zone. Create such a token there, and give it as edge_api_token.",
-			EdgeName, domain, edgeRights).Because(err)
+			EdgeName, domain, cloudflareRights).Because(err)
 	case errors.Is(err, dnsprov.ErrZoneNotFound):
 		return core.Errorf("zone_not_found",
 			"%s has no zone for %s that the API token can see. Add the domain there, or give a token with the permissions %s for its zone.",
-			EdgeName, domain, edgeRights).Because(err)
+			EdgeName, domain, cloudflareRights).Because(err)
 	case errors.As(err, &refused):
 		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", EdgeName, recordText(refused.Want), Clip(refused.Err.Error())).
 			With(store.DomainProviderCloudflare, "upstream_error", "does not take a record").Because(err)
@@ -76,35 +76,35 @@ func edgeFailure(domain string, err error) *core.Error {
 		With(store.DomainProviderCloudflare, "upstream_error", "did not answer as it should").Because(err)
 }
 
-// An edgeFault is an error of the edge provider's, in contrast to our own.
-type edgeFault struct{ error }
+// An cloudflareFault marks an error as one of Cloudflare, and not our own.
+type cloudflareFault struct{ error }
 
-func (f edgeFault) Unwrap() error { return f.error }
+func (f cloudflareFault) Unwrap() error { return f.error }
 
-// edgeOutcome is the error of a job that an error of the edge provider leads to: given up at once,
-// at another time, or as the kind has it.
-func (s *Service) edgeOutcome(ctx context.Context, domain string, err error) error {
+// cloudflareJobError turns an error of Cloudflare into the error of a job: permanent, to be retried
+// at a given time, or to be retried as the kind does.
+func (s *Service) cloudflareJobError(ctx context.Context, domain string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if _, ours := core.AsError(err); ours {
 		return jobs.Permanent(err)
 	}
-	if !errors.As(err, new(edgeFault)) {
+	if !errors.As(err, new(cloudflareFault)) {
 		return err
 	}
-	e := edgeFailure(domain, err)
+	e := cloudflareFailure(domain, err)
 	var wait *dnsprov.Wait
 	switch {
 	case errors.As(err, &wait):
-		return jobs.RetryAt(s.Now().Add(min(max(wait.For, time.Second), edgeWaitMost)), e)
+		return jobs.RetryAt(s.Now().Add(min(max(wait.For, time.Second), maxCloudflareWait)), e)
 	case e.Code == "upstream_error":
 		return e
 	}
 	return jobs.Permanent(e)
 }
 
-// conflictsIn finds every conflict in the tree of an error.
+// conflictsIn returns all conflicts in the tree of an error.
 func conflictsIn(err error) []*dnsprov.Conflict {
 	switch e := err.(type) {
 	case nil:
@@ -130,7 +130,7 @@ func conflictTexts(conflicts []*dnsprov.Conflict) string {
 	return strings.Join(out, "; ")
 }
 
-// Clip shortens what is no name for the answer that says so.
+// Clip shortens an invalid name for an error text.
 func Clip(text string) string {
 	const most = 253
 	if len(text) <= most {
@@ -139,7 +139,7 @@ func Clip(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// recordText is a record as a person knows it. The value of a text is cut.
+// recordText describes a record in a text. A long value is shortened.
 func recordText(r dnsprov.Record) string {
 	const most = 80
 	value := r.Value
@@ -152,34 +152,33 @@ func recordText(r dnsprov.Record) string {
 	if len(value) > most {
 		value = strings.ToValidUTF8(value[:most], "") + "…"
 	}
-	if value == "" { // of a key that is not made yet
+	if value == "" { // its key does not exist yet
 		return r.Type + " " + r.Name
 	}
 	return fmt.Sprintf("%s %s %q", r.Type, r.Name, value)
 }
 
 const (
-	probesAtOnce = 8                // names of one request that the edge provider is asked about
-	probesFor    = 45 * time.Second // all of one request
+	probesAtOnce = 8                // names of one request that are checked at Cloudflare at a time
+	probesFor    = 45 * time.Second // for one whole request
 )
 
-// A tokenChecker is a provider that can tell of a token at once whether it is good for anything.
+// A tokenChecker is a provider that can check a token without a zone.
 type tokenChecker interface {
-	// Check is dnsprov.ErrCredential for a token that is not.
+	// Check returns dnsprov.ErrCredential if the token is not valid.
 	Check(ctx context.Context) error
 }
 
-// checkEdgeToken asks whether a token is good, as far as that can be known without a zone.
-func checkEdgeToken(ctx context.Context, p dnsprov.Provider) error {
+// checkCloudflareToken checks whether a token is valid, if the provider can do that without a zone.
+func checkCloudflareToken(ctx context.Context, p dnsprov.Provider) error {
 	if c, ok := p.(tokenChecker); ok {
 		return c.Check(ctx)
 	}
 	return nil
 }
 
-// ScoutEdge asks the edge provider about names that are to be connected by a token, a bounded
-// number at a time and for a bounded time in all. For each name that it asked about it gives why it
-// cannot be connected, or "".
+// ScoutEdge checks at Cloudflare whether names can be connected with a token, at most probesAtOnce
+// at a time and for at most probesFor. For each name it returns why it cannot be connected, or "".
 func (s *Service) ScoutEdge(ctx context.Context, token string, names []string) (map[string]string, error) {
 	why := map[string]string{}
 	if s.Config.Edge == nil {
@@ -191,7 +190,7 @@ func (s *Service) ScoutEdge(ctx context.Context, token string, names []string) (
 	within, cancel := context.WithTimeout(ctx, probesFor)
 	defer cancel()
 	provider := s.Config.Edge(token)
-	dead := checkEdgeToken(within, provider)
+	dead := checkCloudflareToken(within, provider)
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -203,13 +202,13 @@ func (s *Service) ScoutEdge(ctx context.Context, token string, names []string) (
 			defer func() { <-slots }()
 			err := dead
 			if err == nil {
-				err = s.scoutZone(within, provider, name)
+				err = s.probeZone(within, provider, name)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			why[name] = ""
 			if err != nil {
-				why[name] = edgeFailure(name, err).Error()
+				why[name] = cloudflareFailure(name, err).Error()
 			}
 		})
 	}
@@ -217,8 +216,8 @@ func (s *Service) ScoutEdge(ctx context.Context, token string, names []string) (
 	return why, ctx.Err()
 }
 
-// scoutZone looks whether there is a zone for a name, with room for the records that it will need.
-func (s *Service) scoutZone(ctx context.Context, p dnsprov.Provider, name string) error {
+// probeZone checks whether there is a zone for a name, and whether the managed records fit into it.
+func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, name string) error {
 	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new"})
 	if err != nil {
 		return err
@@ -229,28 +228,27 @@ func (s *Service) scoutZone(ctx context.Context, p dnsprov.Provider, name string
 }
 
 const (
-	edgeAwaited   = 5 * time.Second // by a request, until its change is at the edge provider
-	edgeSyncsMost = 32              // at a time
-	edgeSyncsEach = 8               // of one account
+	syncWait           = 5 * time.Second // how long a request waits until its change is at Cloudflare
+	maxSyncs           = 32              // at the same time
+	maxSyncsPerAccount = 8               // at the same time for one account
 )
 
 const KindEdgeSync = "edge_sync"
 
-// syncArgs are those of an edge_sync.
+// syncArgs are the arguments of an edge_sync job.
 type syncArgs struct {
 	DomainID string `json:"domain_id"`
 }
 
-// edgeSyncKind brings the records of a complete domain at the edge provider to what a transaction
-// has made of them here.
-func (s *Service) edgeSyncKind() jobs.Kind {
+// syncKind brings the records of a complete domain at Cloudflare to the state in the store.
+func (s *Service) syncKind() jobs.Kind {
 	return jobs.Kind{
-		Name: KindEdgeSync, Work: s.syncEdge, Max: 24, Timeout: 2 * edgeWorksFor, Most: edgeSyncsMost, MostEach: edgeSyncsEach, Failed: s.edgeSyncFailed,
+		Name: KindEdgeSync, Work: s.syncCloudflare, Max: 24, Timeout: 2 * syncTimeout, Most: maxSyncs, MostEach: maxSyncsPerAccount, Failed: s.syncFailed,
 	}
 }
 
-// AddEdgeSync queues it, if the domain is complete: until then its provisioning sees to its
-// records. The job's id is "" if there is none.
+// AddEdgeSync queues an edge_sync if the domain is complete; before that, its provisioning writes
+// the records. It returns the job's id, or "" if there is none.
 func (s *Service) AddEdgeSync(tx *store.Tx, d *store.Domain) (id string, err error) {
 	if !AtEdgeNow(d) {
 		return "", nil
@@ -262,13 +260,12 @@ func (s *Service) AddEdgeSync(tx *store.Tx, d *store.Domain) (id string, err err
 	return j.ID, nil
 }
 
-// AtEdgeNow reports whether the records of a domain are to be kept at the edge provider at any
-// time.
+// AtEdgeNow reports whether the records of a domain are kept in sync at Cloudflare: it is complete.
 func AtEdgeNow(d *store.Domain) bool {
 	return d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete
 }
 
-func (s *Service) syncEdge(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+func (s *Service) syncCloudflare(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -278,14 +275,14 @@ func (s *Service) syncEdge(ctx context.Context, j *store.Job) (jobs.Writes, erro
 		name = w.d.Name
 		return w.sync(false)
 	})
-	if err == nil || errors.Is(err, errNotAtEdge) {
+	if err == nil || errors.Is(err, errNotAtCloudflare) {
 		return nil, nil
 	}
-	return nil, s.edgeOutcome(ctx, name, err)
+	return nil, s.cloudflareJobError(ctx, name, err)
 }
 
-// edgeSyncFailed shows why changes are not at the edge provider.
-func (s *Service) edgeSyncFailed(tx *store.Tx, j *store.Job, cause error) error {
+// syncFailed shows at the records and the domain why changes are not at Cloudflare.
+func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
 		return nil // a job that names no domain cannot have failed for one
@@ -320,52 +317,51 @@ func (s *Service) edgeSyncFailed(tx *store.Tx, j *store.Job, cause error) error 
 	return store.Domains.Put(tx, d)
 }
 
-// awaitEdge waits a while for the job that brings a change to the edge provider; what came of it
-// the records say.
-func (s *Service) awaitEdge(ctx context.Context, jobID string) {
+// awaitCloudflare waits up to syncWait for the job that writes a change at Cloudflare. The records
+// then show the result.
+func (s *Service) awaitCloudflare(ctx context.Context, jobID string) {
 	if jobID == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, edgeAwaited)
+	ctx, cancel := context.WithTimeout(ctx, syncWait)
 	defer cancel()
 	_, _ = s.Queue.Wait(ctx, jobID)
 }
 
-// ApplyRedirect brings the addresses that a redirect needs to the edge provider, or takes them
-// away. If a web site of somebody else's is in their place, that is the error, and all other
-// records are as they should be.
+// ApplyRedirect writes the address records for a redirect at Cloudflare, or deletes them. If other
+// records are in their place it returns an error; all other records are written anyway.
 func (s *Service) ApplyRedirect(ctx context.Context, d *store.Domain) error {
 	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) error {
 		if err := w.sync(false); err != nil || len(w.conflicts) == 0 {
 			return err
 		}
-		return edgeFault{joinConflicts(w.conflicts)}
+		return cloudflareFault{joinConflicts(w.conflicts)}
 	})
-	if err == nil || errors.Is(err, errNotAtEdge) {
+	if err == nil || errors.Is(err, errNotAtCloudflare) {
 		return nil
 	}
-	return s.edgeOutcome(ctx, d.Name, err)
+	return s.cloudflareJobError(ctx, d.Name, err)
 }
 
-// TryEdge asks the edge provider whether a sealed token can read the zone of a domain. Without
-// needZone it is enough that the token is good.
+// TryEdge checks whether a sealed token can read the zone of a domain at Cloudflare. Without
+// needZone a valid token is enough.
 func (s *Service) TryEdge(ctx context.Context, d *store.Domain, sealed []byte, needZone bool) error {
-	provider, err := s.edgeProvider(d.ID, sealed)
+	provider, err := s.cloudflareProvider(d.ID, sealed)
 	if err != nil {
-		return s.edgeOutcome(ctx, d.Name, err)
+		return s.cloudflareJobError(ctx, d.Name, err)
 	}
-	if err = checkEdgeToken(ctx, provider); err == nil {
+	if err = checkCloudflareToken(ctx, provider); err == nil {
 		_, err = provider.Records(ctx, dnsprov.ZoneRef{Domain: d.Name, OwnerTag: d.ID})
 	}
 	if err != nil && (needZone || !errors.Is(err, dnsprov.ErrZoneNotFound)) {
-		return s.edgeOutcome(ctx, d.Name, edgeFault{err})
+		return s.cloudflareJobError(ctx, d.Name, cloudflareFault{err})
 	}
 	return nil
 }
 
-// ProvisionEdge brings all records of a domain to the edge provider, or none if others are in their
-// place. d is the domain as the work began with it, nil if there was none; active tells, while its
-// claim is open, whether the provider serves the zone.
+// ProvisionEdge writes all records of a domain at Cloudflare, or none if one conflicts with others.
+// d is the domain as it was at the start, nil if the work did not start; active reports, if the
+// claim is open, whether Cloudflare serves the zone.
 func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store.Domain, active bool, err error) {
 	err = s.withZoneLock(ctx, of.ID, func(w *zoneSync) error {
 		d = w.d
@@ -376,39 +372,38 @@ func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store
 		return err
 	})
 	if err != nil {
-		err = s.edgeOutcome(ctx, of.Name, err)
+		err = s.cloudflareJobError(ctx, of.Name, err)
 	}
 	return d, active, err
 }
 
 const (
-	edgeWorksFor  = 2 * time.Minute // one reading and changing of a domain's records
-	edgeEraseMost = 5               // readings, until nothing of ours is left
+	syncTimeout    = 2 * time.Minute // for one reading and writing of a domain's records
+	maxEraseRounds = 5               // readings until none of our records is left
 )
 
-// errNotAtEdge says that a domain has nothing to do with the edge provider any more, or not yet.
-var errNotAtEdge = errors.New("the domain is not kept at the edge provider")
+// errNotAtCloudflare means that a domain has no records at Cloudflare, or not yet.
+var errNotAtCloudflare = errors.New("the domain is not kept at the edge provider")
 
-// An zoneSync is one attempt to bring the records of a domain at the edge provider to what they
-// should be. Whoever does it again, after a crash anywhere, comes to the same end: our records
-// there carry the domain's mark, and their IDs are noted too, for the day that a mark is lost.
+// A zoneSync is one attempt to bring the records of a domain at Cloudflare to the wanted state. It
+// can be repeated after a crash at any point: our records there are marked with the domain's id,
+// and their IDs are also stored, in case a mark is lost.
 type zoneSync struct {
 	s         *Service
 	ctx       context.Context
-	d         *store.Domain         // as it was when the attempt began; later as it was written
-	customs   []*store.CustomRecord // likewise
+	d         *store.Domain         // as it was at the start; with its EdgeRecords as last written
+	customs   []*store.CustomRecord // as they were at the start
 	provider  dnsprov.Provider
 	at        dnsprov.ZoneRef
 	conflicts []*dnsprov.Conflict // of managed records
-	refused   map[string]string   // custom records that cannot be there, by id, and why
+	refused   map[string]string   // custom records that the provider refuses: why, by id
 }
 
-// withZoneLock does something for a domain at the edge provider while nobody else does anything for
-// it there.
+// withZoneLock calls do for a domain at Cloudflare. Only one call at a time runs for a domain.
 func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zoneSync) error) error {
-	ctx, cancel := context.WithTimeout(ctx, edgeWorksFor)
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	giveBack, err := s.edgeTurns.Lock(ctx, domainID)
+	giveBack, err := s.cloudflareLocks.Lock(ctx, domainID)
 	if err != nil {
 		return err
 	}
@@ -425,12 +420,12 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && (w.d.DNSProvider != store.DomainProviderCloudflare || len(w.d.EdgeToken) == 0) {
-		return errNotAtEdge
+		return errNotAtCloudflare
 	}
 	if err != nil {
 		return err
 	}
-	w.provider, err = s.edgeProvider(w.d.ID, w.d.EdgeToken)
+	w.provider, err = s.cloudflareProvider(w.d.ID, w.d.EdgeToken)
 	if err != nil {
 		return err
 	}
@@ -438,8 +433,8 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 	return do(w)
 }
 
-// edgeProvider is the edge provider as a domain's sealed token opens it.
-func (s *Service) edgeProvider(domainID string, sealed []byte) (dnsprov.Provider, error) {
+// cloudflareProvider returns the client for Cloudflare with a domain's sealed token.
+func (s *Service) cloudflareProvider(domainID string, sealed []byte) (dnsprov.Provider, error) {
 	if s.Config.Edge == nil {
 		return nil, ErrNoEdge()
 	}
@@ -450,12 +445,12 @@ func (s *Service) edgeProvider(domainID string, sealed []byte) (dnsprov.Provider
 	return s.Config.Edge(string(token)), nil
 }
 
-// sync makes, changes and deletes records until they are as they should be. With strict a conflict
-// of a managed record is its error, before anything has changed; else that record is left out, and
-// w.conflicts tells of it.
+// sync creates, changes and deletes records until they are as wanted. With strict, a conflict of a
+// managed record is an error before anything is changed. Otherwise that record is left out, and
+// w.conflicts lists it.
 func (w *zoneSync) sync(strict bool) error {
 	if w.d.Gone() {
-		return errNotAtEdge
+		return errNotAtCloudflare
 	}
 	for {
 		have, err := w.read()
@@ -467,12 +462,12 @@ func (w *zoneSync) sync(strict bool) error {
 			return err
 		}
 		if strict && len(w.conflicts) > 0 {
-			return edgeFault{joinConflicts(w.conflicts)}
+			return cloudflareFault{joinConflicts(w.conflicts)}
 		}
 		changes := dnsprov.Plan(have, fits)
 		made, err := w.apply(changes)
-		again := w.refuse(err)
-		if noted := w.note(have, changes, made, err == nil); noted != nil {
+		again := w.refuseCustoms(err)
+		if noted := w.storeOurs(have, changes, made, err == nil); noted != nil {
 			return noted
 		}
 		if !again {
@@ -481,7 +476,8 @@ func (w *zoneSync) sync(strict bool) error {
 	}
 }
 
-// active reports whether the provider serves the zone, as far as it says so.
+// active reports whether the provider serves the zone. A provider that cannot tell counts as
+// active.
 func (w *zoneSync) active() (bool, error) {
 	p, ok := w.provider.(interface {
 		Delegated(ctx context.Context, domain string) (bool, error)
@@ -491,28 +487,28 @@ func (w *zoneSync) active() (bool, error) {
 	}
 	active, err := p.Delegated(w.ctx, w.d.Name)
 	if err != nil {
-		return false, edgeFault{err}
+		return false, cloudflareFault{err}
 	}
 	return active, nil
 }
 
-// apply has the provider make changes, if there are any.
+// apply makes the changes at the provider, if there are any.
 func (w *zoneSync) apply(changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
 	made, err := w.provider.Apply(w.ctx, w.at, changes)
 	if err != nil {
-		err = edgeFault{err}
+		err = cloudflareFault{err}
 	}
 	return made, err
 }
 
-// read lists what is there. What was noted as ours is ours, also without its mark.
+// read lists the records at the provider. A record with a stored ID is ours even without its mark.
 func (w *zoneSync) read() ([]dnsprov.Record, error) {
 	have, err := w.provider.Records(w.ctx, w.at)
 	if err != nil {
-		return nil, edgeFault{err}
+		return nil, cloudflareFault{err}
 	}
 	for i, r := range have {
 		if r.Purpose == "" && r.ID != "" {
@@ -522,12 +518,12 @@ func (w *zoneSync) read() ([]dnsprov.Record, error) {
 	return have, nil
 }
 
-// fit gives the records that are wanted and that can be beside what strangers have.
+// fit returns the wanted records that do not conflict with the records of others.
 func (w *zoneSync) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 	spec := w.s.Spec(w.d)
 	for _, c := range w.customs {
 		if w.refused[c.ID] == "" {
-			spec.Custom = append(spec.Custom, ownRecord(c))
+			spec.Custom = append(spec.Custom, customRecord(c))
 		}
 	}
 	want := dnsprov.Wanted(spec, store.DomainProviderCloudflare)
@@ -542,7 +538,7 @@ func (w *zoneSync) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 		for _, c := range conflicts {
 			want = without(want, c.Want)
 			told := slices.ContainsFunc(w.conflicts, func(o *dnsprov.Conflict) bool { return o.Have == c.Have })
-			if !w.refuseCustom(c.Want, besideText(c)) && !told {
+			if !w.refuseCustom(c.Want, conflictText(c)) && !told {
 				w.conflicts = append(w.conflicts, c)
 			}
 		}
@@ -552,7 +548,7 @@ func (w *zoneSync) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 	}
 }
 
-// without gives records without one of them.
+// without returns the records except one.
 func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 	var out []dnsprov.Record
 	for _, r := range records {
@@ -563,11 +559,11 @@ func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 	return out
 }
 
-// refuse notes which custom records the provider refused, by its error, and reports whether that
-// leaves something to do without them.
-func (w *zoneSync) refuse(err error) (again bool) {
+// refuseCustoms records the custom records that the provider refused, by its error. It reports
+// whether the sync should be repeated without them.
+func (w *zoneSync) refuseCustoms(err error) (again bool) {
 	for _, c := range conflictsIn(err) {
-		again = w.refuseCustom(c.Want, besideText(c)) || again
+		again = w.refuseCustom(c.Want, conflictText(c)) || again
 	}
 	var refused *dnsprov.Refused
 	if errors.As(err, &refused) {
@@ -576,14 +572,14 @@ func (w *zoneSync) refuse(err error) (again bool) {
 	return again
 }
 
-// besideText says why a custom record cannot be there.
-func besideText(c *dnsprov.Conflict) string {
+// conflictText says why a custom record conflicts.
+func conflictText(c *dnsprov.Conflict) string {
 	return fmt.Sprintf("It conflicts with %s, which exists at %s and is not Mailstead's. Remove that record there, then change this record or run setup again.",
 		recordText(c.Have), EdgeName)
 }
 
-// refuseCustom notes that a custom record cannot be there; false if the record is none, or is noted
-// already.
+// refuseCustom records why a custom record is refused. It returns false if the record is not a
+// custom one or was refused before.
 func (w *zoneSync) refuseCustom(r dnsprov.Record, why string) bool {
 	for _, own := range w.customs {
 		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Value {
@@ -594,8 +590,9 @@ func (w *zoneSync) refuseCustom(r dnsprov.Record, why string) bool {
 	return false
 }
 
-// note writes what of ours is there now. done tells that the changes were made, all of them.
-func (w *zoneSync) note(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, done bool) error {
+// storeOurs stores which of our records exist at the provider now. done means that all changes were
+// made.
+func (w *zoneSync) storeOurs(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, done bool) error {
 	ours := map[string]string{}
 	for _, r := range append(have[:len(have):len(have)], made...) {
 		if r.Purpose != "" && r.ID != "" {
@@ -616,7 +613,7 @@ func (w *zoneSync) note(have []dnsprov.Record, changes []dnsprov.Change, made []
 			return err
 		}
 		if done {
-			for _, c := range w.customs { // but those that have changed since
+			for _, c := range w.customs { // except records that have changed since
 				now, err := store.CustomRecords.Find(tx, c.ID)
 				if err != nil {
 					return err
@@ -649,7 +646,7 @@ func (w *zoneSync) note(have []dnsprov.Record, changes []dnsprov.Change, made []
 	})
 }
 
-// conflictDetail is the status detail of a complete domain that lacks records because of others.
+// conflictDetail is the status_detail of a complete domain that lacks records because of conflicts.
 func conflictDetail(domain string, conflicts []*dnsprov.Conflict) string {
 	if len(conflicts) == 0 {
 		return ""
@@ -666,10 +663,10 @@ func joinConflicts(conflicts []*dnsprov.Conflict) error {
 	return errors.Join(all...)
 }
 
-// erase deletes what is ours, and looks again until nothing is left: a request that was under way
-// when the process was killed may be done late.
+// erase deletes our records and repeats this until none is left: a request from before a crash may
+// still take effect.
 func (w *zoneSync) erase() error {
-	for range edgeEraseMost {
+	for range maxEraseRounds {
 		have, err := w.read()
 		if err != nil {
 			return err
@@ -682,49 +679,49 @@ func (w *zoneSync) erase() error {
 			return err
 		}
 	}
-	return edgeFault{fmt.Errorf("records of %s come back", w.d.Name)}
+	return cloudflareFault{fmt.Errorf("records of %s are still there after several deletions", w.d.Name)}
 }
 
-// How often a deletion asks the edge provider before the domain goes without it.
+// How often a deletion is tried before the domain is deleted without it.
 const (
-	eraseTriesRefused = 3  // by an answer that will hardly change: the token is dead, the zone is gone
-	eraseTriesFailed  = 10 // by any other; three quarters of an hour
+	eraseTriesRefused = 3  // after an error that will hardly change: the token is invalid, the zone is gone
+	eraseTriesFailed  = 10 // after any other error; three quarters of an hour
 )
 
-// EraseEdgeRecords deletes what we made at the edge provider, in one attempt of several of a job.
-// If it cannot be had in the end, the domain is to go all the same, and remains says to people what
+// EraseEdgeRecords deletes our records at Cloudflare, in one of several attempts of a job. After
+// the last attempt it returns no error, so that the domain can be deleted; remains then says what
 // is still there.
 func (s *Service) EraseEdgeRecords(ctx context.Context, d *store.Domain, attempt int) (remains string, err error) {
 	err = s.withZoneLock(ctx, d.ID, (*zoneSync).erase)
-	if err == nil || errors.Is(err, errNotAtEdge) {
+	if err == nil || errors.Is(err, errNotAtCloudflare) {
 		return "", nil
 	}
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	e, ours := core.AsError(err)
-	if !ours && !errors.As(err, new(edgeFault)) {
+	if !ours && !errors.As(err, new(cloudflareFault)) {
 		return "", err
 	}
 	if !ours {
-		e = edgeFailure(d.Name, err)
+		e = cloudflareFailure(d.Name, err)
 	}
 	tries := eraseTriesRefused
 	if e.Code == "upstream_error" {
 		tries = eraseTriesFailed
 	}
 	if attempt >= tries {
-		return e.Code + ": " + e.Message + " " + s.remainsAtEdge(d), nil
+		return e.Code + ": " + e.Message + " " + s.remainsAtCloudflare(d), nil
 	}
 	var wait *dnsprov.Wait
 	if errors.As(err, &wait) {
-		return "", s.edgeOutcome(ctx, d.Name, err)
+		return "", s.cloudflareJobError(ctx, d.Name, err)
 	}
 	return "", e
 }
 
-// remainsAtEdge says which of our records may still be at the edge provider.
-func (s *Service) remainsAtEdge(d *store.Domain) string {
+// remainsAtCloudflare says which of our records may still be at Cloudflare.
+func (s *Service) remainsAtCloudflare(d *store.Domain) string {
 	mark := "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + EdgeName + " by hand"
 	if len(d.EdgeRecords) == 0 {
 		return mark + ", if there are any."

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// What tests outside of the package use.
 
 const (
 	MaxCustomRecords = maxCustomRecords
@@ -18,7 +18,7 @@ const (
 
 func (s *Service) Copied(origin string) (builtin.Copied, bool) { return s.copied(origin) }
 
-func (s *Service) Note(name string) { s.memory.note(name) }
+func (s *Service) Note(name string) { s.memory.markChanged(name) }
 
 func (s *Service) RenewZones() error { return s.renewZones() }
 

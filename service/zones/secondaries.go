@@ -13,15 +13,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// renewCopies is how often every zone gets a new serial, so that secondaries fetch new signatures:
-// those in a transfer hold for ten days.
+// renewCopies is how often every zone gets a new serial, so that secondaries fetch new signatures.
+// Signatures in a zone transfer are valid for ten days.
 const renewCopies = 4 * 24 * time.Hour
 
-// secondaries are notified of changes, and learn by a catalog which zones there are. A nil one
-// tells nobody.
+// secondaries are other nameservers that copy our zones. They are notified of changes, and a
+// catalog zone lists the zones for them. A nil one does nothing.
 type secondaries struct {
 	notifier *builtin.Notifier
-	catalog  *builtin.Catalog // nil: there is none
+	catalog  *builtin.Catalog // nil: no catalog
 }
 
 func (s *Service) newSecondaries() *secondaries {
@@ -36,60 +36,60 @@ func (s *Service) newSecondaries() *secondaries {
 	return o
 }
 
-// changed says that a zone has changed, or is gone.
+// changed notifies secondaries that a zone has changed or is gone.
 func (o *secondaries) changed(origin string) {
 	if o != nil {
 		o.notifier.Changed(origin)
 	}
 }
 
-// list puts a zone into the catalog or takes it out.
+// list adds a zone to the catalog or removes it.
 func (o *secondaries) list(origin string, member bool) {
 	if o != nil && o.catalog != nil && o.catalog.Set(origin, member) {
 		o.notifier.Changed(o.catalog.Origin())
 	}
 }
 
-// notifySecondaries tells every secondary about every zone, since they may have missed changes, and
-// then about each change until ctx ends.
+// notifySecondaries notifies every secondary of every zone, since they may have missed changes, and
+// then of each change until ctx ends.
 func (s *Service) notifySecondaries(ctx context.Context) {
-	if s.memory.others == nil {
+	if s.memory.secondaries == nil {
 		return
 	}
 	s.notifyAll()
-	s.memory.others.notifier.Run(ctx)
+	s.memory.secondaries.notifier.Run(ctx)
 }
 
 func (s *Service) notifyAll() {
-	o := s.memory.others
+	o := s.memory.secondaries
 	o.notifier.Changed(s.memory.served.Origins()...)
 	if o.catalog != nil {
 		o.notifier.Changed(o.catalog.Origin())
 	}
 }
 
-// copied finds what secondaries copy.
+// copied returns the zone or catalog that a secondary copies.
 func (s *Service) copied(origin string) (builtin.Copied, bool) {
-	zone, ok := s.Zone(origin) // which also brings the catalog up to date
+	zone, ok := s.Zone(origin) // this also updates the catalog
 	if catalog, has := s.Catalog(); has && origin == catalog.Origin() {
 		return catalog, true
 	}
 	return zone, ok && zone.Origin == origin
 }
 
-// Catalog gives the zone that lists the zones for secondaries, if there is one.
+// Catalog returns the catalog zone, which lists the zones for secondaries, if there is one.
 func (s *Service) Catalog() (*builtin.Catalog, bool) {
-	o := s.memory.others
+	o := s.memory.secondaries
 	if o == nil || o.catalog == nil {
 		return nil, false
 	}
 	return o.catalog, true
 }
 
-// keepZoneBase notes when what all zones have in common has changed, as the addresses of this host,
-// or when signatures at secondaries are to be renewed: serials must rise then, or secondaries would
-// keep what was before.
-func (s *Service) keepZoneBase() (changed bool, err error) {
+// updateZoneBase updates the record of what all zones have in common, such as this host's
+// addresses, if that has changed or if signatures at secondaries must be renewed. This raises the
+// serial of every zone: otherwise secondaries would keep the old zones.
+func (s *Service) updateZoneBase() (changed bool, err error) {
 	digest, err := s.zoneDigest()
 	if err != nil {
 		return false, err
@@ -97,7 +97,7 @@ func (s *Service) keepZoneBase() (changed bool, err error) {
 	unchanged := errors.New("unchanged")
 	err = s.Store.Update(func(tx *store.Tx) error {
 		base, err := store.ZoneBases.Get(tx, store.ZoneBaseID)
-		old := s.memory.others != nil && err == nil && tx.Now().Sub(base.ChangedAt) >= renewCopies
+		old := s.memory.secondaries != nil && err == nil && tx.Now().Sub(base.ChangedAt) >= renewCopies
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			base = &store.ZoneBase{ID: store.ZoneBaseID}
@@ -117,19 +117,19 @@ func (s *Service) keepZoneBase() (changed bool, err error) {
 	return err == nil, err
 }
 
-// renewZones gives every zone a new serial when that is due, and tells secondaries.
+// renewZones publishes every zone with a new serial if that is due, and notifies secondaries.
 func (s *Service) renewZones() error {
 	z := s.memory
-	if z.others == nil {
+	if z.secondaries == nil {
 		return nil
 	}
-	z.making.Lock()
-	defer z.making.Unlock()
-	changed, err := s.keepZoneBase()
+	z.building.Lock()
+	defer z.building.Unlock()
+	changed, err := s.updateZoneBase()
 	if err != nil || !changed {
 		return err
 	}
-	s.makeNoted() // some of these may be gone
+	s.buildChanged() // deleted ones must not be served again
 	if err := s.readZones(); err != nil {
 		return err
 	}
@@ -137,8 +137,8 @@ func (s *Service) renewZones() error {
 	return nil
 }
 
-// zoneDigest is a hash of all that zones are made from beside the domains: this program and its
-// settings.
+// zoneDigest returns a hash of everything that zones depend on besides the domains: the program's
+// version and the settings.
 func (s *Service) zoneDigest() (string, error) {
 	sample := dnsprov.Wanted(s.Spec(&store.Domain{Name: "domain.invalid"}), dnsprov.Builtin)
 	text, err := json.Marshal([]any{s.Config.Version, s.Config.Nameservers, s.Config.Elsewhere(), sample})

@@ -1,9 +1,9 @@
 // Package zones has the DNS zones of domains: what is in them, which of them this server serves,
-// and the records that are kept at an edge provider. It does not know how a domain is connected or
-// set up, nor mail.
+// and the records that are kept at Cloudflare. It does not know how a domain is connected or set
+// up, nor mail.
 //
-// Where things stand:
-//   - source.go: what a zone is made from (Service.Spec), and which records that gives.
+// Where things are:
+//   - source.go: what a zone is made from (Service.Spec), and the resulting records.
 //   - zones.go: the zones in memory that are served (Service.serving), and how changes reach them.
 //   - dnssec.go: keys, signatures, the DS records at the parent.
 //   - secondaries.go: servers that copy zones: NOTIFY, the catalog, serials.
@@ -22,32 +22,32 @@ import (
 )
 
 const (
-	looksAtOnce = 32               // live looks, of requests and of checks by the clock
-	LookFor     = 20 * time.Second // one live look, with the wait for its turn
+	maxLookups    = 32               // live checks at a time, of requests and scheduled ones
+	LookupTimeout = 20 * time.Second // for one live check, with the wait for its turn
 )
 
-// A Service holds what zones need.
+// A Service is the room of zones.
 type Service struct {
 	*core.Core
 
-	memory    *memory
-	looks     chan struct{}            // one place for each live look at a domain's DNS
-	edgeTurns limit.KeyedMutex[string] // of the domains at the edge provider
+	memory          *memory
+	lookupSlots     chan struct{}            // a slot for each live check of a domain's DNS
+	cloudflareLocks limit.KeyedMutex[string] // held during work on a domain's records at Cloudflare
 }
 
-// New puts the room together.
+// New returns the room.
 func New(c *core.Core) *Service {
-	s := &Service{Core: c, memory: newMemory(c.Config), looks: make(chan struct{}, looksAtOnce)}
-	s.memory.others = s.newSecondaries()
+	s := &Service{Core: c, memory: newMemory(c.Config), lookupSlots: make(chan struct{}, maxLookups)}
+	s.memory.secondaries = s.newSecondaries()
 	return s
 }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the job kinds of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.edgeSyncKind(), s.resignKind()}
+	return []jobs.Kind{s.syncKind(), s.resignKind()}
 }
 
-// Run notifies secondaries, and renews what they copied, until ctx ends.
+// Run notifies secondaries and renews their copies, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	var notifying sync.WaitGroup
 	defer notifying.Wait()
@@ -60,19 +60,20 @@ func (s *Service) Run(ctx context.Context) {
 			return
 		case <-hourly:
 			if err := s.renewZones(); err != nil {
-				s.Log.Error("renew the zones of secondaries", "error", err)
+				s.Log.Error("could not renew the zones of secondaries", "error", err)
 			}
 		}
 	}
 }
 
-// Looking does fn when one of the places for live looks is free.
-func (s *Service) Looking(ctx context.Context, fn func() error) error {
+// WithLookupSlot calls fn when one of the slots for live checks is free. It returns ctx's error if
+// none becomes free in time.
+func (s *Service) WithLookupSlot(ctx context.Context, fn func() error) error {
 	select {
-	case s.looks <- struct{}{}:
+	case s.lookupSlots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-s.looks }()
+	defer func() { <-s.lookupSlots }()
 	return fn()
 }

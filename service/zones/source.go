@@ -25,28 +25,28 @@ const (
 	Ed25519Selector = "ms1e"
 )
 
-// A zoneSource is what a zone is made from, as a transaction sees it.
+// A zoneSource has everything that a zone is made from, as of one transaction.
 type zoneSource struct {
 	Spec   dnsprov.Spec
 	serial uint32
-	key    *builtin.Key // nil: it is not signed
+	key    *builtin.Key // nil: the zone is not signed
 	below  []builtin.Delegation
-	now    func() time.Time // of signatures
+	now    func() time.Time // for signatures
 }
 
-// CheckZone tells why the zone of a domain as a transaction sees it cannot be served.
+// CheckZone returns an error if the zone of a domain, as of the transaction, cannot be served.
 func (s *Service) CheckZone(tx *store.Tx, d *store.Domain) error {
 	_, err := s.zoneSource(tx, d).Zone()
 	return err
 }
 
-// Records are those of the zone of a domain as a transaction sees it.
+// Records returns the records of a domain's zone, as of the transaction.
 func (s *Service) Records(tx *store.Tx, d *store.Domain) []dnsprov.Record {
 	return dnsprov.Wanted(s.zoneSpec(tx, d), dnsprov.Builtin)
 }
 
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
-	// The serial is the time of the last change, moved on by what all zones have had in common.
+	// The serial is the time of the last change, plus the number of changes to all zones at once.
 	serial := uint32(d.ZoneChangedAt.Unix())
 	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
 		serial += base.Changes
@@ -54,22 +54,22 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 	return &zoneSource{Spec: s.zoneSpec(tx, d), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d), now: s.Now}
 }
 
-// zoneSpec is what all records of a domain are made from, those of the owner's own too.
+// zoneSpec returns the spec of all records of a domain, including custom ones.
 func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	spec := s.Spec(d)
 	spec.MailKeys = s.mailKeys(tx, d)
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-		spec.Custom = append(spec.Custom, ownRecord(r))
+		spec.Custom = append(spec.Custom, customRecord(r))
 	}
 	return spec
 }
 
-// ownRecord is an owner's record as it is published.
-func ownRecord(r *store.CustomRecord) dnsprov.Record {
+// customRecord converts a custom record to its published form.
+func customRecord(r *store.CustomRecord) dnsprov.Record {
 	return dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)}
 }
 
-// Spec is what the managed records of a domain are made from.
+// Spec returns the spec of the managed records of a domain.
 func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
 	spec := dnsprov.Spec{
@@ -95,8 +95,7 @@ func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 	return spec
 }
 
-// clientPorts notes in a domain's spec what mail clients find here. Ports without TLS are nobody's
-// to find.
+// clientPorts sets the ports for mail clients in a domain's spec. Ports without TLS are left out.
 func (s *Service) clientPorts(spec *dnsprov.Spec) {
 	c := s.Config
 	spec.HTTPS, spec.HTTPSPort = c.HTTPS, uint16(c.HTTPSPort)
@@ -118,9 +117,9 @@ func (s *Service) clientPorts(spec *dnsprov.Spec) {
 	}
 }
 
-// mailKeys are the digests of the keys by which other servers know this host, as its zone has them:
-// that of its certificate and the next. None while it has no certificate of which we know the next
-// key, such as one from a file, and none for a zone that is not signed or does not have the host's
+// mailKeys returns the digests of the keys for DANE (TLSA records) in the zone of this host's name:
+// of the present certificate and of the next one. It returns none if the next key is not known, as
+// with a certificate from a file, if the zone is not signed, or if it does not have the host's
 // name.
 func (s *Service) mailKeys(tx *store.Tx, d *store.Domain) []string {
 	host := s.Config.Hostname
@@ -129,7 +128,7 @@ func (s *Service) mailKeys(tx *store.Tx, d *store.Domain) []string {
 	}
 	row, err := store.Certificates.Get(tx, store.HostCertificate)
 	if err != nil || len(row.Chain) == 0 || len(row.NextDigest) == 0 || !slices.Contains(row.Names, host) {
-		return nil // without them mail comes all the same
+		return nil // mail arrives without TLSA records too
 	}
 	leaf, err := x509.ParseCertificate(row.Chain[0])
 	if err != nil {
@@ -139,7 +138,7 @@ func (s *Service) mailKeys(tx *store.Tx, d *store.Domain) []string {
 	return []string{hex.EncodeToString(digest[:]), hex.EncodeToString(row.NextDigest)}
 }
 
-// delegations are the zones below a domain that are served here too, without those further below.
+// delegations returns the zones right below a domain that are served here too.
 func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegation {
 	var out []builtin.Delegation
 	for _, id := range store.DomainsUnder.Keys(tx, store.TreeKey(d.Name), "") {
@@ -151,7 +150,7 @@ func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegatio
 			continue
 		}
 		if n := len(out); n > 0 && strings.HasSuffix(sub.Name, "."+out[n-1].Name) {
-			continue // in the order of the index a domain comes right before those below it
+			continue // a zone right below comes before those below it
 		}
 		below := builtin.Delegation{Name: sub.Name, Nameservers: s.Config.Nameservers}
 		if sub.DNSSEC != nil {
@@ -166,12 +165,12 @@ func (src *zoneSource) options() builtin.Options {
 	return builtin.Options{Nameservers: src.Spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below, Now: src.now}
 }
 
-// Zone makes the zone without serving it.
+// Zone builds the zone without serving it.
 func (src *zoneSource) Zone() (*builtin.Zone, error) {
 	return builtin.NewZone(src.Spec.Domain, dnsprov.Wanted(src.Spec, dnsprov.Builtin), src.options())
 }
 
-// publish brings what is served of a domain to what it should be.
+// publish brings the served zone of a domain to the wanted state.
 func (src *zoneSource) publish(served *builtin.Zones) error {
 	p := &builtin.Provider{Zones: served, Options: src.options()}
 	at := dnsprov.ZoneRef{Domain: src.Spec.Domain}
@@ -183,8 +182,9 @@ func (src *zoneSource) publish(served *builtin.Zones) error {
 	return err
 }
 
-// ManagedRecords are those that can be looked up, without the owner's own; the delegation is looked
-// at on its own. With an error come those that there are without regard to the owner's.
+// ManagedRecords returns the managed records that can be looked up, without custom ones and without
+// NS, which are checked separately. With an error it returns those that do not depend on the
+// owner's custom records.
 func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	if d.DNSProvider == store.DomainProviderExternal {
 		return nil, nil
@@ -199,8 +199,9 @@ func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	}), err
 }
 
-// hostZone is the zone of the installation's own names in the sandbox, where nobody else serves
-// them: the host and the nameservers below the host's parent. nil if there is none.
+// hostZone returns the zone of the installation's own names in the sandbox, where nobody else
+// serves them: the host, and the nameservers below the host's parent. It returns nil if there is
+// none.
 func hostZone(c core.Config) *builtin.Zone {
 	_, parent, ok := strings.Cut(c.Hostname, ".")
 	if !c.Sandbox || !ok || len(c.Nameservers) == 0 {
@@ -220,7 +221,7 @@ func hostZone(c core.Config) *builtin.Zone {
 	}
 	records = append(records, dnsprov.Record{Name: c.Hostname, Type: "TXT", Value: spf.ForHost(c.Sending.Addresses()), TTL: dnsprov.ManagedTTL})
 	zone, err := builtin.NewZone(parent, records, builtin.Options{Nameservers: c.Nameservers, Serial: 1})
-	if err != nil { // such as a host name that no zone can hold
+	if err != nil { // such as an invalid host name
 		return nil
 	}
 	return zone

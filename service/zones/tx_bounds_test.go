@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A transaction counts the records and does not read them.
+// A transaction counts the records without reading them.
 func TestCustomRecordsAtTheirMostWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewWith(t, store.Options{MaxSteps: 2 * zones.MaxCustomRecords})
 	servicetest.ServeZones(s)

@@ -15,35 +15,35 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// zonesAtATime is how many domains one transaction reads when the zones are made.
+// zonesAtATime is how many domains one transaction reads.
 const zonesAtATime = 500
 
-// memory holds the zones that this server serves. What a transaction changed is noted once it has
-// committed. Whoever asks next reads the store and makes the zone, so that the committer does not
-// wait for that; every other query reads memory alone. A zone that changes a hundred times before
-// somebody asks is made once.
+// memory holds the zones that this server serves. After a commit, the names of changed zones are
+// recorded. The next query reads the store and builds these zones, so that the committer does not
+// wait for that; all other queries read only memory. A zone that changes a hundred times before a
+// query is built once.
 type memory struct {
-	served builtin.Zones
-	host   *builtin.Zone // of the installation's own names, in the sandbox
-	stale  atomic.Bool   // there is something in noted, or nothing has been read yet
-	others *secondaries  // who copies the zones; they are notified of changes
+	served      builtin.Zones
+	host        *builtin.Zone // zone of the installation's own names, in the sandbox
+	stale       atomic.Bool   // changed has names, or the zones were never read
+	secondaries *secondaries  // copies of the zones; they are notified of changes
 
-	making sync.Mutex // whoever makes zones; others wait, since they want what is made
-	loaded bool       // every domain has been read; guarded by making
+	building sync.Mutex // held while zones are built; other queries wait for the result
+	loaded   bool       // every domain was read; guarded by building
 
-	mu     sync.Mutex
-	noting bool            // before the first query there is nothing to keep up to date
-	noted  map[string]bool // the names of zones that have changed, or are gone
+	mu        sync.Mutex
+	recording bool            // changes are recorded; not before the first query, which reads all zones
+	changed   map[string]bool // names of zones that have changed or are gone
 }
 
 func newMemory(c core.Config) *memory {
-	z := &memory{noted: map[string]bool{}, host: hostZone(c)}
+	z := &memory{changed: map[string]bool{}, host: hostZone(c)}
 	z.stale.Store(true)
 	return z
 }
 
-// Zone gives the zone that encloses a name most closely and is served here. The name is lower-case,
-// in the notation of the dns package.
+// Zone returns the closest zone at or above a name that is served here. The name is lower-case, in
+// the notation of the dns package.
 func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	z := s.memory
 	if z.stale.Load() {
@@ -59,33 +59,32 @@ func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	return nil, false
 }
 
-// HostsName reports whether our own DNS server answers for a name: one at or below a domain that is
-// connected here, or, in the sandbox, one of the installation's own.
+// HostsName reports whether our own DNS server answers for a name: at or below a domain that is
+// connected here, or, in the sandbox, at or below one of the installation's own names.
 func (s *Service) HostsName(name string) bool {
 	_, ok := s.Zone(name)
 	return ok
 }
 
-// MakeZones brings the zones to what has been noted, the first time to what the store holds.
+// MakeZones builds the zones that have changed; the first time it builds all zones in the store.
 func (s *Service) MakeZones() {
 	z := s.memory
-	z.making.Lock()
-	defer z.making.Unlock()
+	z.building.Lock()
+	defer z.building.Unlock()
 	if !z.loaded {
 		if err := s.loadZones(); err != nil {
-			s.Log.Error("read the zones of the domains", "error", err)
+			s.Log.Error("could not read the zones", "error", err)
 			return
 		}
 		z.loaded = true
 	}
-	s.makeNoted()
+	s.buildChanged()
 }
 
-// makeNoted makes the zones that have been noted as the store has them now. The caller holds
-// making.
-func (s *Service) makeNoted() {
+// buildChanged builds the zones with recorded changes from the store. The caller holds building.
+func (s *Service) buildChanged() {
 	z := s.memory
-	for noted := z.take(); len(noted) > 0; noted = z.take() {
+	for noted := z.takeChanged(); len(noted) > 0; noted = z.takeChanged() {
 		for name := range noted {
 			var src *zoneSource
 			err := s.Store.View(func(tx *store.Tx) error {
@@ -94,73 +93,73 @@ func (s *Service) makeNoted() {
 				}
 				return nil
 			})
-			if err != nil { // the zones of before are better than none
-				s.Log.Error("read a zone", "domain", name, "error", err)
+			if err != nil { // the old zones are better than none
+				s.Log.Error("could not read a zone", "domain", name, "error", err)
 				z.putBack(noted)
 				return
 			}
-			s.makeZone(name, src)
+			s.buildZone(name, src)
 		}
 	}
 }
 
-// take gives what has been noted, and when that is nothing says that the zones are up to date: only
-// then does a query pass by the lock under which they are made.
-func (z *memory) take() map[string]bool {
+// takeChanged returns the recorded names and clears them. If there are none it marks the zones as
+// up to date; only then do queries skip the lock.
+func (z *memory) takeChanged() map[string]bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	noted := z.noted
-	z.noted = map[string]bool{}
+	noted := z.changed
+	z.changed = map[string]bool{}
 	z.stale.Store(len(noted) > 0)
 	return noted
 }
 
-// putBack leaves names to whoever asks next.
+// putBack records names again, for the next query.
 func (z *memory) putBack(names map[string]bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	maps.Copy(z.noted, names)
+	maps.Copy(z.changed, names)
 }
 
-// makeZone serves a zone again; src is nil for one that is gone.
-func (s *Service) makeZone(name string, src *zoneSource) {
+// buildZone builds and serves a zone. If src is nil it removes the zone.
+func (s *Service) buildZone(name string, src *zoneSource) {
 	if src == nil {
 		s.memory.served.Remove(name)
-		s.memory.others.list(name, false)
+		s.memory.secondaries.list(name, false)
 		return
 	}
-	if err := src.publish(&s.memory.served); err != nil { // the zone of before is better than none
-		s.Log.Error("make a zone", "domain", name, "error", err)
+	if err := src.publish(&s.memory.served); err != nil { // the old zone is better than none
+		s.Log.Error("could not build a zone", "domain", name, "error", err)
 		return
 	}
-	s.memory.others.list(name, true)
+	s.memory.secondaries.list(name, true)
 }
 
-// note tells whoever asks next that a zone has changed, or is gone. It is called after the commit.
-func (z *memory) note(name string) {
+// markChanged records that a zone has changed or is gone. It is called after the commit.
+func (z *memory) markChanged(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if z.noting {
-		z.noted[name] = true
+	if z.recording {
+		z.changed[name] = true
 		z.stale.Store(true)
-		z.others.changed(name)
+		z.secondaries.changed(name)
 	}
 }
 
-// loadZones makes the zones for the first time. What changes meanwhile is noted; both are the
-// newest state, or something newer is on its way.
+// loadZones builds all zones for the first time. Changes are recorded from before the reading, so
+// that none is lost.
 func (s *Service) loadZones() error {
-	if _, err := s.keepZoneBase(); err != nil {
+	if _, err := s.updateZoneBase(); err != nil {
 		return err
 	}
 	z := s.memory
 	z.mu.Lock()
-	z.noting = true
+	z.recording = true
 	z.mu.Unlock()
 	return s.readZones()
 }
 
-// readZones makes the zone of every domain, a page in each transaction.
+// readZones builds the zone of every domain, some per transaction.
 func (s *Service) readZones() error {
 	after, more := "", true
 	for more {
@@ -170,7 +169,7 @@ func (s *Service) readZones() error {
 			for key, d := range store.DomainsByName.Asc(tx, "", after) {
 				after = key
 				if s.serves(tx, d) {
-					s.makeZone(d.Name, s.zoneSource(tx, d))
+					s.buildZone(d.Name, s.zoneSource(tx, d))
 				}
 				if n++; n == zonesAtATime {
 					more = true
@@ -186,25 +185,25 @@ func (s *Service) readZones() error {
 	return nil
 }
 
-// HasZone reports whether a domain is one that our DNS server answers for: builtin ones, and in the
-// sandbox, where its own resolver asks it about every name that is connected, manual ones too, so
-// that they can be completed offline.
+// HasZone reports whether our DNS server should answer for a domain: it is builtin or, in the
+// sandbox, manual. The sandbox's own resolver asks our server about every connected name, so that
+// manual domains can be completed offline.
 func (s *Service) HasZone(d *store.Domain) bool {
 	return d.DNSProvider == dnsprov.Builtin || d.DNSProvider == store.DomainProviderManual && s.Config.Sandbox
 }
 
-// serves reports whether our DNS server answers for a domain now, as its claim of the name allows.
+// serves reports whether our DNS server answers for a domain now. This depends on its claim too.
 func (s *Service) serves(tx *store.Tx, d *store.Domain) bool { return s.HasZone(d) && mayServe(tx, d) }
 
-// PutZone writes a domain whose records have changed, its own or custom ones, and publishes them:
-// here, or by a job at the edge provider.
+// PutZone writes a domain whose records have changed, managed or custom ones, and publishes them:
+// here, or by a job at Cloudflare.
 func (s *Service) PutZone(tx *store.Tx, d *store.Domain) error {
 	_, err := s.putZoneBy(tx, d)
 	return err
 }
 
-// putZoneBy does what putZone does, and gives the id of the job that brings the change to the edge
-// provider, or "".
+// putZoneBy does what PutZone does, and returns the id of the job that writes the change at
+// Cloudflare, or "".
 func (s *Service) putZoneBy(tx *store.Tx, d *store.Domain) (jobID string, err error) {
 	if err := s.ServeZone(tx, d); err != nil {
 		return "", err
@@ -212,7 +211,7 @@ func (s *Service) putZoneBy(tx *store.Tx, d *store.Domain) (jobID string, err er
 	return s.AddEdgeSync(tx, d)
 }
 
-// ServeZone does what putZone does, but for the edge provider, which a job of the caller's sees to.
+// ServeZone does what PutZone does, except for Cloudflare: the caller queues a job for that.
 func (s *Service) ServeZone(tx *store.Tx, d *store.Domain) error {
 	known, err := store.Domains.Get(tx, d.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -235,8 +234,8 @@ func (s *Service) ServeZone(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// Publish writes a domain and serves its zone as it is now. The SOA serial rises each time, also
-// with two changes in one second or when the clock is set back.
+// Publish writes a domain and serves its zone again. The SOA serial rises each time, even with two
+// changes in one second or after the clock was set back.
 func (s *Service) Publish(tx *store.Tx, d *store.Domain) error {
 	changed := tx.Now().Truncate(time.Second)
 	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
@@ -247,13 +246,13 @@ func (s *Service) Publish(tx *store.Tx, d *store.Domain) error {
 		return err
 	}
 	name := d.Name
-	tx.After(func() { s.memory.note(name) })
+	tx.After(func() { s.memory.markChanged(name) })
 	return nil
 }
 
-// PublishAbove serves again the closest zone above each of some names, once: it says where the
-// zones of those names are and who signs them. d, which may be nil, is a record that the caller may
-// write again.
+// PublishAbove publishes the closest zone above each name, once: it has the delegations and DS
+// records of the zones of these names. d, if not nil, is the caller's copy of a domain: it is
+// updated instead of another copy, since the caller may write it again.
 func (s *Service) PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error {
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -275,13 +274,13 @@ func (s *Service) PublishAbove(tx *store.Tx, d *store.Domain, names ...string) e
 	return nil
 }
 
-// serving gives the domain whose zone is served under a name; nil if there is none.
+// serving returns the domain whose zone is served under a name; nil if there is none.
 func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
 	if d, err := store.DomainByName.Get(tx, name); err == nil && !d.Gone() {
 		if s.serves(tx, d) {
 			return d
 		}
-		return nil // it excludes the others
+		return nil // a proven claim excludes the others
 	}
 	open := ""
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
@@ -291,20 +290,20 @@ func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
 		case s.serves(tx, d):
 			return d
 		case open != "" && open != d.AccountID:
-			return nil // they are rivals, and so is whoever else claims it
+			return nil // two accounts claim it, so none is served
 		}
 		open = d.AccountID
 	}
 	return nil
 }
 
-// mayServe reports whether a domain may serve: answer in our DNS, take mail and send. One whose
-// claim is still to be proven may as long as nobody else could miss it.
+// mayServe reports whether a domain may be active: its zone is served, and it can receive and send
+// mail. An unproven domain may as long as no other account claims the name.
 func mayServe(tx *store.Tx, d *store.Domain) bool {
 	return d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen && !Contested(tx, d)
 }
 
-// Contested reports whether another account claims the name, a name above or one below it.
+// Contested reports whether another account claims the name, or a name above or below it.
 func Contested(tx *store.Tx, d *store.Domain) bool {
 	for name, more := d.Name, true; more; _, name, more = strings.Cut(name, ".") {
 		for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
@@ -321,18 +320,17 @@ func Contested(tx *store.Tx, d *store.Domain) bool {
 	return false
 }
 
-// rival reports whether a domain is another account's claim that counts.
+// rival reports whether o is a valid claim of another account than d's.
 func rival(d, o *store.Domain) bool {
 	return o.AccountID != d.AccountID && !o.Gone() && (o.Claim == store.ClaimProven || o.Claim == store.ClaimOpen)
 }
 
-// ServeAgain serves the zones of names as they are to be now, and those above them. d, which may be
-// nil, is a record that the caller may write again.
+// ServeAgain publishes the zones of names, and the zones above them. d is as in PublishAbove.
 func (s *Service) ServeAgain(tx *store.Tx, names []string, d *store.Domain) error {
 	for _, name := range names {
 		now := s.serving(tx, name)
 		if now == nil {
-			tx.After(func() { s.memory.note(name) })
+			tx.After(func() { s.memory.markChanged(name) })
 			continue
 		}
 		if d != nil && now.ID == d.ID {

@@ -19,7 +19,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// soaSerial is the serial that our server answers with; 0 if the zone is not served.
+// soaSerial returns the serial in our server's answer; 0 if the zone is not served.
 func soaSerial(s *service.Service, name string) uint32 {
 	zone, ok := s.Zones.Zone(name)
 	if !ok || zone.Origin != name {
@@ -45,7 +45,7 @@ func TestSerialRisesWithEachChange(t *testing.T) {
 	}
 }
 
-// Every zone is there after a restart, over more than one page, with custom records.
+// Every zone is served after a restart, over more than one page, with custom records.
 func TestZonesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := servicetest.ZoneService(t, dir, core.Config{}, nil)
@@ -83,7 +83,7 @@ func TestZonesAreReadAgain(t *testing.T) {
 	}
 }
 
-// Whoever asks after a commit gets what it wrote, whatever others ask and write meanwhile.
+// A query after a commit sees what it wrote, whatever other queries and writes happen at the time.
 func TestAChangeShowsInTheNextAnswer(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
 	var wg sync.WaitGroup
@@ -135,7 +135,7 @@ func TestNoHostZoneInProduction(t *testing.T) {
 	}
 }
 
-// A query costs no transaction.
+// A query needs no transaction.
 func BenchmarkZone(b *testing.B) {
 	s := servicetest.ZoneService(b, b.TempDir(), core.Config{}, nil)
 	servicetest.PutTestDomain(b, s, &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"})
@@ -147,7 +147,7 @@ func BenchmarkZone(b *testing.B) {
 	}
 }
 
-// signedDomain writes a builtin domain with a key of its own.
+// signedDomain writes a builtin domain with its own key.
 func signedDomain(t *testing.T, s *service.Service, id, name string) *store.Domain {
 	t.Helper()
 	d := &store.Domain{ID: id, AccountID: "acc_1", Name: name, DNSProvider: "builtin"}
@@ -158,7 +158,7 @@ func signedDomain(t *testing.T, s *service.Service, id, name string) *store.Doma
 	return d
 }
 
-// zoneAnswer is what the zone that encloses name answers to a query with the DO bit.
+// zoneAnswer returns the answer of the zone that encloses name to a query with the DO bit.
 func zoneAnswer(t *testing.T, s *service.Service, zone, name string, typ uint16) *dns.Msg {
 	t.Helper()
 	z, ok := s.Zones.Zone(zone)
@@ -204,7 +204,8 @@ func TestADomainsZoneIsSignedWithItsKey(t *testing.T) {
 	}
 }
 
-// The zone above knows of those below that are here too, of none further below, and of their keys.
+// The zone above delegates the zones right below that are here too, not those further below, with
+// DS records of their keys.
 func TestZonesBelowAreDelegated(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
 	deep := signedDomain(t, s, "dom_1", "x.sub.a.test")
@@ -241,14 +242,14 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 		t.Errorf("DS after the zone was signed: %s, want %s", got, tag(sub))
 	}
 	serial := soaSerial(s, "a.test")
-	servicetest.PutTestDomain(t, s, sub) // any other change below is nothing to the zone above
+	servicetest.PutTestDomain(t, s, sub) // other changes below do not affect the zone above
 	if got := soaSerial(s, "a.test"); got != serial {
 		t.Errorf("serial %d after %d", got, serial)
 	}
 	sub.Status = store.DomainDeleting
 	servicetest.PutTestDomain(t, s, sub)
 	servicetest.Update(t, s, func(tx *store.Tx) error { return s.Zones.ServeAgain(tx, []string{sub.Name}, nil) })
-	if got := ds("sub.a.test"); got != "NOERROR" { // it leads to the one below
+	if got := ds("sub.a.test"); got != "NOERROR" { // a delegation to the zone below
 		t.Errorf("DS of a zone that is gone: %s", got)
 	}
 	if got := ds("x.sub.a.test"); got != tag(deep) {
@@ -260,8 +261,8 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	}
 }
 
-// Secondaries get new signatures by a new serial, in time and not all the time, and the owner sees
-// no change.
+// Secondaries get new signatures by a new serial, in time but not constantly. The owner sees no
+// change.
 func TestZonesAreSignedAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, func() time.Time { return now })
@@ -306,12 +307,12 @@ func TestZonesAreSignedAgain(t *testing.T) {
 	}
 }
 
-// listedSecondary is a secondary at an address of the loopback.
+// listedSecondary is a secondary at a loopback address.
 func listedSecondary(addr, nameserver string) builtin.Secondary {
 	return builtin.Secondary{Name: "s", Addr: netip.MustParseAddrPort(addr), Nameserver: nameserver}
 }
 
-// restarted is another service on the same store, with its settings changed.
+// restarted returns another service on the same store with changed settings.
 func restarted(t *testing.T, s *service.Service, change func(*core.Config)) *service.Service {
 	t.Helper()
 	c := s.Core.Config
@@ -321,13 +322,13 @@ func restarted(t *testing.T, s *service.Service, change func(*core.Config)) *ser
 	return again
 }
 
-// What all zones have in common moves every serial on when it changes, or secondaries would keep
-// what was before.
+// A change of what all zones have in common raises every serial; otherwise secondaries would keep
+// the old zones.
 func TestSerialsRiseWithWhatZonesShare(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{PublicIPs: servicetest.TestIPs}, func() time.Time { return now })
 	for _, name := range []string{"a.test", "b.test"} {
-		for range 5 { // several changes in one second put the serial before the clock
+		for range 5 { // several changes in one second set the serial ahead of the clock
 			servicetest.PutTestDomain(t, s, &store.Domain{ID: "dom_" + name, AccountID: "acc_1", Name: name, DNSProvider: "builtin", ZoneChangedAt: now.Add(4 * time.Second)})
 		}
 	}
@@ -361,7 +362,7 @@ func TestSerialsRiseWithWhatZonesShare(t *testing.T) {
 	}
 }
 
-// Signatures at secondaries run out: each few days every zone gets a new serial, while the server
+// Signatures at secondaries expire: every few days each zone gets a new serial, while the server
 // runs and over restarts.
 func TestCopiesAreRenewed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
@@ -395,7 +396,7 @@ func TestCopiesAreRenewed(t *testing.T) {
 	}
 }
 
-// A nameserver that is another host has that host's address, wherever its name lies.
+// A nameserver that is another host has that host's address, whatever domain its name is in.
 func TestNameserversElsewhere(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{Sandbox: true, PublicIPs: servicetest.TestIPs, Secondaries: []builtin.Secondary{
 		listedSecondary("192.0.2.53:53", "ns3.a.test"), listedSecondary("[2001:db8::53]:53", "ns3.a.test"), listedSecondary("192.0.2.54:53", "ns4.mailstead.test"),
@@ -418,7 +419,7 @@ func TestNameserversElsewhere(t *testing.T) {
 	}
 }
 
-// heardNotify waits for NOTIFY of a zone on a socket, and accepts it and others.
+// heardNotify waits for a NOTIFY of a zone on a socket, and answers all NOTIFYs.
 func heardNotify(t *testing.T, conn net.PacketConn, name string) {
 	t.Helper()
 	start := time.Now()
@@ -448,8 +449,8 @@ func heardNotify(t *testing.T, conn net.PacketConn, name string) {
 	}
 }
 
-// A secondary is told about every zone after the start, and about each that comes, changes or, by
-// the catalog, goes.
+// A secondary is notified of every zone after the start, of each new or changed zone and, by the
+// catalog, of each deleted zone.
 func TestSecondariesAreTold(t *testing.T) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

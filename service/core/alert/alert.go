@@ -1,5 +1,5 @@
-// Package alert plans letters to people that must not be lost: what they are to know of their
-// account or of this host. It does not know how they are sent.
+// Package alert queues messages that this host writes to people about their account or about
+// itself, and that must not be lost. It does not know how they are sent.
 package alert
 
 import (
@@ -14,11 +14,11 @@ import (
 const Kind = "alert"
 
 const (
-	mostInOne  = 50       // in one letter
-	bytesInOne = 64 << 10 // of their texts
+	maxAlerts     = 50       // alerts in one message
+	maxAlertBytes = 64 << 10 // their texts in one message
 )
 
-// A Letter is what this host writes to a person.
+// A Letter is a message from this host to a person.
 type Letter struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
@@ -26,15 +26,15 @@ type Letter struct {
 	About   string `json:"about,omitempty"` // the id of an account
 }
 
-// Args is the job of writing to one address what an account is to know: each alert that came
-// while the letter waited.
+// Args are the arguments of an alert job: all alerts for one address that were raised before the
+// message is sent.
 type Args struct {
 	Alerts  []Letter `json:"alerts"`             // to the same address, about the same account
-	LeftOut int      `json:"left_out,omitempty"` // alerts that the letter has no room for
+	LeftOut int      `json:"left_out,omitempty"` // how many alerts were dropped for lack of space
 }
 
-// Plan has a job send a letter that must not be lost. Past the limits of its kind it is late,
-// and the alerts that come meanwhile go with it.
+// Plan queues an alert. If a job for the same address and account is waiting, since the limit of
+// its kind is reached, the alert is added to it.
 func Plan(c *core.Core, tx *store.Tx, l Letter) error {
 	lane := "alerts " + strings.ToLower(l.To) + " " + l.About
 	for _, id := range store.JobsByLane.Keys(tx, store.LaneKey(lane)+"\x00", "") {
@@ -50,12 +50,12 @@ func Plan(c *core.Core, tx *store.Tx, l Letter) error {
 		for _, a := range args.Alerts {
 			size += len(a.Subject) + len(a.Text)
 		}
-		if len(args.Alerts) < mostInOne && size <= bytesInOne {
+		if len(args.Alerts) < maxAlerts && size <= maxAlertBytes {
 			args.Alerts = append(args.Alerts, l)
 		} else {
 			args.LeftOut++
 			tx.After(func() {
-				c.Log.Warn("an alert has no room in the letter that waits", "account_id", l.About, "subject", l.Subject)
+				c.Log.Warn("an alert was dropped: the queued message has no space for it", "account_id", l.About, "subject", l.Subject)
 			})
 		}
 		if err := jobs.SetArgs(waits, args); err != nil {

@@ -1,16 +1,16 @@
-// Package code has the codes of errors that people and programs outside see, each with the HTTP
-// status that it is answered with. It does not know what an error is about.
+// Package code has the error codes of the API, each with its HTTP status. It does not know what an
+// error is about.
 package code
 
-// A Code is a value of error.code, with its HTTP status and what it means.
+// A Code is a value of error.code, with its HTTP status and meaning.
 type Code struct {
 	Status int
 	Code   string
 	Means  string
 }
 
-// Status gives the HTTP status of an error code, which is the same wherever the code is answered;
-// 500 for a code that is in no table here.
+// Status returns the HTTP status of an error code; 500 for an unknown code. A code has the same
+// status everywhere.
 func Status(code string) int {
 	if status, ok := statuses[code]; ok {
 		return status
@@ -31,7 +31,7 @@ var statuses = func() map[string]int {
 	return all
 }()
 
-// Documented are those that the API documents, in rising order of status.
+// Documented lists the codes that the API documents, in rising order of status.
 var Documented = []Code{
 	{400, "validation_error", "a field is wrong; `details` names every one"},
 	{400, "invalid_json", "the body is not one JSON object"},
@@ -112,7 +112,7 @@ var Documented = []Code{
 	{507, "storage_full", "the server's disk is full; try again after Retry-After seconds"},
 }
 
-// otherCodes are those of the dashboard, of IMAP and of jobs.
+// otherCodes are the codes of the dashboard, of IMAP and of jobs, by status.
 var otherCodes = map[int][]string{
 	400: {"append_too_large", "edge_token_invalid", "folder_name_invalid", "invalid_code", "keywords_invalid", "message_empty"},
 	401: {"invalid_credentials", "second_factor_required"},

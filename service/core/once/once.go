@@ -1,5 +1,5 @@
-// Package once has a request with an Idempotency-Key carried out once: it keeps the answer, and
-// gives it again. It does not know what was asked.
+// Package once makes sure that a request with an Idempotency-Key is carried out once: it stores the
+// answer and returns it again. It does not know what was asked.
 package once
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// KeptFor is how long the answer to a request with an Idempotency-Key is kept.
+// KeptFor is how long the answer to a request with an Idempotency-Key is stored.
 const KeptFor = 24 * time.Hour
 
-// MostKept is the most bytes of an answer that is kept. Of a larger one is kept that there was
-// one, so that the request is not carried out again.
+// MostKept is the largest body of a stored answer, in bytes. Of a larger answer only the status is
+// stored, so that the request is not carried out again.
 const MostKept = 256 << 10
 
-// Answer is a kept answer.
+// Answer is a stored answer.
 type Answer struct {
 	Status                int
 	ContentType, Location string
 	Body                  []byte
-	Omitted               bool // the body is too large to be kept
+	Omitted               bool // the body was too large to be stored
 }
 
 // SetHeaders sets the headers of the answer.
@@ -38,37 +38,37 @@ func (r *Answer) SetHeaders(h http.Header) {
 	}
 }
 
-// ID names a request by token, method, path and key.
+// ID returns the id of a request by its token, method, path and key.
 func ID(who core.Actor, method, path, key string) string {
 	return core.TextHash(strings.Join([]string{who.TokenID, method, path, key}, "\x00"))
 }
 
-// A Request is one with an Idempotency-Key, which is to be done once however often it comes,
-// over a crash too.
+// A Request is a request with an Idempotency-Key. It is carried out once even if it is repeated,
+// also after a crash.
 type Request struct {
 	ID string // see ID
-	// Answer gives the answer that the client gets when the operation answers out.
+	// Answer converts the result of the operation to the answer that the client gets.
 	Answer func(out any) (Answer, error)
 
 	bodyHash string
-	kept     atomic.Bool
+	stored   atomic.Bool
 }
 
-// New makes a Request with this body.
+// New returns a Request with this body.
 func New(id string, body []byte, answer func(out any) (Answer, error)) *Request {
 	sum := sha256.Sum256(body)
 	return &Request{ID: id, Answer: answer, bodyHash: hex.EncodeToString(sum[:])}
 }
 
-type onceKey struct{}
+type requestKey struct{}
 
-// Context gives a context with which an operation knows of it.
+// Context returns a context that carries the Request to the operation.
 func (o *Request) Context(ctx context.Context) context.Context {
-	return context.WithValue(ctx, onceKey{}, o)
+	return context.WithValue(ctx, requestKey{}, o)
 }
 
-// Replay gives the kept answer to a request, nil if there is none. Another body under the same key
-// is an error, and so is an answer that was too large to be kept.
+// Replay returns the stored answer to a request, nil if there is none. It returns an error if the
+// key was used with another body, or if the answer was too large to be stored.
 func Replay(s *core.Core, o *Request) (*Answer, error) {
 	var rec *store.Idempotency
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -91,19 +91,19 @@ func Replay(s *core.Core, o *Request) (*Answer, error) {
 	return &Answer{Status: rec.Status, ContentType: rec.ContentType, Location: rec.Location, Body: plain}, nil
 }
 
-// Keep keeps the answer, unless the operation has done that itself.
+// Keep stores the answer, unless KeepAnswer has done that.
 func Keep(s *core.Core, o *Request, r Answer) error {
-	if o.kept.Load() {
+	if o.stored.Load() {
 		return nil
 	}
 	return s.Store.Update(func(tx *store.Tx) error { return put(s, tx, o, r) })
 }
 
-// KeepAnswer keeps an operation's answer for the Idempotency-Key of its request, if that has one,
-// in the transaction that does what was asked for. Kept afterwards, it would be lost with a crash
-// in between, and the operation be done again.
+// KeepAnswer stores an operation's answer if its request has an Idempotency-Key, in the transaction
+// that carries out the operation. Stored later, the answer could be lost in a crash, and the
+// operation would be repeated.
 func KeepAnswer(ctx context.Context, s *core.Core, tx *store.Tx, out any) error {
-	o, _ := ctx.Value(onceKey{}).(*Request)
+	o, _ := ctx.Value(requestKey{}).(*Request)
 	if o == nil {
 		return nil
 	}
@@ -111,11 +111,11 @@ func KeepAnswer(ctx context.Context, s *core.Core, tx *store.Tx, out any) error 
 	if err != nil {
 		return err
 	}
-	tx.After(func() { o.kept.Store(true) })
+	tx.After(func() { o.stored.Store(true) })
 	return put(s, tx, o, r)
 }
 
-// put writes an answer, sealed, since it may hold a secret.
+// put writes an answer. It seals the body, which may contain a secret.
 func put(s *core.Core, tx *store.Tx, o *Request, r Answer) error {
 	kept := &store.Idempotency{ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location, CreatedAt: tx.Now()}
 	kept.Omitted = r.Omitted || len(r.Body) > MostKept

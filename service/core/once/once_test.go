@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// TestAnswerIsKeptWithWhatItAnswersFor: nothing happens between the transaction of an operation and
-// the crash, and yet its answer is there.
+// TestAnswerIsKeptWithWhatItAnswersFor: a crash right after the transaction of an operation does
+// not lose its answer.
 func TestAnswerIsKeptWithWhatItAnswersFor(t *testing.T) {
 	i, answers := servicetest.Install(t, core.Config{Outbound: core.ViaCapture}), 0
 	s := i.Svc

@@ -1,4 +1,4 @@
-// Package page has the long lists of the API: their pages, the cursors that lead from one page to
+// Package page has the paged lists of the API: their pages, the cursors that lead from one page to
 // the next, and bounded walks over an index of the store. It does not know what is listed.
 package page
 
@@ -12,19 +12,19 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Query is what every long list takes.
+// Query is the query of every paged list.
 type Query struct {
 	Limit  *int   `query:"limit" example:"25"` // Maximum rows: 25 by default, at most 100.
 	Cursor string `query:"cursor"`             // Opaque: where the next page begins.
 }
 
-// A Page is one page of a long list.
+// A Page is one page of a paged list.
 type Page[T any] struct {
 	Data       []T        `json:"data"`
 	Pagination Pagination `json:"pagination"`
 }
 
-// Pagination says where the next page is; Cursor is null on the last one.
+// Pagination says where the next page begins. cursor is null on the last page.
 type Pagination struct {
 	Cursor  *string `json:"cursor" words:"ours"` // Opaque: where the next page begins.
 	HasMore bool    `json:"has_more"`
@@ -32,8 +32,7 @@ type Pagination struct {
 	Limit   int     `json:"limit" example:"25"` // The maximum number of rows on a page.
 }
 
-// Most is how many rows a page has: the limit that was asked for, or the default, and no more than
-// most.
+// Most returns the number of rows on a page: the requested limit, at most `most`, or the default.
 func (p Query) Most(byDefault, most int) (int, error) {
 	if p.Limit == nil {
 		return byDefault, nil
@@ -44,26 +43,27 @@ func (p Query) Most(byDefault, most int) (int, error) {
 	return min(*p.Limit, most), nil
 }
 
-const cursorMAC = 12 // bytes of the HMAC that a cursor carries
+const cursorMACSize = 12 // bytes of the MAC in a cursor
 
-// Seal turns a position into a cursor that only the same account, operation and filters accept.
+// Seal turns a position into a cursor that is valid only for the same account, operation and
+// filters.
 func Seal(c *core.Core, who core.Actor, operation, position string, filters ...string) string {
 	mac := c.Keys.Mac("cursor", cursorScope(who, operation, filters), position)
-	return base64.RawURLEncoding.EncodeToString(append(mac[:cursorMAC], position...))
+	return base64.RawURLEncoding.EncodeToString(append(mac[:cursorMACSize], position...))
 }
 
-// Open undoes Seal; "" stays "".
+// Open returns the position of a cursor; "" for "". The error is invalid_cursor.
 func Open(c *core.Core, who core.Actor, operation, cursor string, filters ...string) (string, error) {
 	if cursor == "" {
 		return "", nil
 	}
 	bad := core.Errorf("invalid_cursor", "The cursor does not belong to this list with these filters. Leave it out to start again.")
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || len(raw) < cursorMAC {
+	if err != nil || len(raw) < cursorMACSize {
 		return "", bad
 	}
-	position := string(raw[cursorMAC:])
-	same := func(mac []byte) bool { return hmac.Equal(mac[:cursorMAC], raw[:cursorMAC]) }
+	position := string(raw[cursorMACSize:])
+	same := func(mac []byte) bool { return hmac.Equal(mac[:cursorMACSize], raw[:cursorMACSize]) }
 	if !c.Keys.MadeMac(same, "cursor", cursorScope(who, operation, filters), position) {
 		return "", bad
 	}
@@ -74,12 +74,12 @@ func cursorScope(who core.Actor, operation string, filters []string) string {
 	return who.AccountID + "\x00" + operation + "\x00" + strings.Join(filters, "\x00")
 }
 
-// pageBytes is about how much a page of a list has: past it a page ends, whatever its limit, and
-// its cursor goes on.
+// pageBytes is the approximate size of a large page: when it is reached, the page ends before its
+// limit.
 const pageBytes = 4 << 20
 
-// A Builder gathers one page: it takes rows until the page is full and one more has shown that
-// there is a next page. A page has pageBytes, or one row.
+// A Builder collects the rows of one page. A page is full when it has Limit rows or pageBytes, but
+// it has at least one row. A further row shows that there is a next page.
 type Builder[T any] struct {
 	Data  []T
 	Limit int
@@ -88,14 +88,15 @@ type Builder[T any] struct {
 	bytes int
 }
 
-// Add takes a row of about so many bytes, and the position after it; false ends the walk.
+// Add adds a row of about size bytes and the position after it. It returns false if the page is
+// full; then the walk must end.
 func (c *Builder[T]) Add(position string, row T, size int) bool {
 	if len(c.Data) == c.Limit || len(c.Data) > 0 && c.bytes+size > pageBytes {
 		c.More = true
 		return false
 	}
 	c.bytes += size
-	if len(c.Data) == cap(c.Data) { // rows are large, and pages mostly full or nearly empty
+	if len(c.Data) == cap(c.Data) { // rows are large, and most pages are either full or almost empty
 		c.Data = slices.Grow(c.Data, min(max(1, len(c.Data)*16), c.Limit-len(c.Data)))
 	}
 	c.Data = append(c.Data, row)
@@ -103,7 +104,7 @@ func (c *Builder[T]) Add(position string, row T, size int) bool {
 	return true
 }
 
-// Page gives the page; seal makes its cursor of a position.
+// Page returns the page. seal turns a position into a cursor.
 func (c *Builder[T]) Page(seal func(position string) string) *Page[T] {
 	p := &Page[T]{Data: c.Data, Pagination: Pagination{HasMore: c.More, Count: len(c.Data), Limit: c.Limit}}
 	if p.Data == nil {
@@ -116,23 +117,22 @@ func (c *Builder[T]) Page(seal func(position string) string) *Page[T] {
 	return p
 }
 
-// A Listing is a long list over one index, newest first: what every list operation but the inbox
-// is.
+// A Listing is a paged list over one index, newest first. Every paged list except the inbox is one.
 type Listing[R, Out any] struct {
 	Operation string
 	Index     *store.Index[R]
 	Prefix    string
-	Filters   []string                         // what the cursor is bound to, besides account and operation
-	Before    string                           // where the first page starts, see Index.Desc; "" is the end
-	Prefilter func(row []byte) bool            // false only for rows whose records Keep leaves out, see HasTexts; nil asks Keep alone
-	Keep      func(*R) bool                    // nil keeps every record
-	Until     func(*R) bool                    // ends the walk; nil walks to the end
-	Out       func(*store.Tx, *R) (Out, error) // the record on the wire
-	Size      func(*Out) int                   // bytes of what is there beside the record; nil: nothing is
-	First     func(*store.Tx) error            // checked before the walk, in the same snapshot; nil checks nothing
+	Filters   []string                         // values that the cursor is bound to, in addition to account and operation
+	Before    string                           // where the first page starts, see Index.Desc; "": at the end
+	Prefilter func(row []byte) bool            // may return false only for rows whose records Keep drops, see HasTexts; nil: no prefilter
+	Keep      func(*R) bool                    // nil: keep every record
+	Until     func(*R) bool                    // true ends the walk; nil: walk to the end
+	Out       func(*store.Tx, *R) (Out, error) // converts a record to its form in the API
+	Size      func(*Out) int                   // bytes that Out adds to the record; nil: none
+	First     func(*store.Tx) error            // checked before the walk, in the same snapshot; nil: no check
 }
 
-// Page answers one page of it.
+// Page returns one page of the list.
 func (l Listing[R, Out]) Page(s *core.Core, who core.Actor, in Query) (*Page[Out], error) {
 	limit, err := in.Most(25, 100)
 	if err != nil {
@@ -160,14 +160,14 @@ func (l Listing[R, Out]) Page(s *core.Core, who core.Actor, in Query) (*Page[Out
 	return c.Page(func(position string) string { return Seal(s, who, l.Operation, position, l.Filters...) }), nil
 }
 
-// listScan bounds the work of one request: a record that Prefilter leaves out counts 1, one that is
-// decoded counts listDecode, which is about what it takes longer. A page that this cuts short says
-// where to go on. Of those that Prefilter leaves out, each listLook-th is decoded all the same,
+// listScan limits the work of one request: a record that Prefilter drops counts 1, and one that is
+// decoded counts listDecode, the approximate ratio of their cost. A page that this limit ends has a
+// cursor for the rest. Of the records that Prefilter drops, one in listSample is decoded anyway,
 // since Until may end the walk there.
 const (
 	listScan   = 4000
 	listDecode = 8
-	listLook   = 100
+	listSample = 100
 )
 
 func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *Builder[Out]) error {
@@ -178,7 +178,7 @@ func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *Builder[Out]) erro
 			return true
 		}
 		left++
-		return l.Until != nil && left%listLook == 0
+		return l.Until != nil && left%listSample == 0
 	}
 	for key, rec := range store.DescSome(tx, l.Index, l.Prefix, before, wanted) {
 		if rec != nil && l.Until != nil && l.Until(rec) {

@@ -79,8 +79,8 @@ func TestFilteredListIsBounded(t *testing.T) {
 	}
 }
 
-// TestPrefiltersKeepWhatKeepKeeps: a text is found in every row that has it, in the forms that JSON
-// and letter case give it.
+// TestPrefiltersKeepWhatKeepKeeps: a prefilter finds a text in every row that has it, whatever its
+// JSON escapes and letter case.
 func TestPrefiltersKeepWhatKeepKeeps(t *testing.T) {
 	for _, c := range []struct {
 		row, text   string
@@ -96,7 +96,7 @@ func TestPrefiltersKeepWhatKeepKeeps(t *testing.T) {
 		{`{"Name":"a\"b\\"}`, `b\`, true, true},
 		{`{"Name":"a\tb"}`, "a\tb", true, true},
 		{`{"Name":"Änn"}`, "änn", true, true},
-		{`{"Name":"nobody"}`, "änn", true, true}, // not looked for
+		{`{"Name":"nobody"}`, "änn", true, true}, // not searched for
 		{"\x04\u212aurt", "kurt", false, true},
 		{"kurt", "\u212aURT", true, true},
 		{"\x04\u017fam", "sam", false, true},
@@ -117,7 +117,7 @@ func TestPrefiltersKeepWhatKeepKeeps(t *testing.T) {
 	}
 }
 
-// TestFoldedTextsAreFound: in random rows of few letters, as a slow search finds them.
+// TestFoldedTextsAreFound compares HasFolded with a simple search, in random rows of few letters.
 func TestFoldedTextsAreFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(2026, 15))
 	letters := "abzAB-"
@@ -144,7 +144,7 @@ func TestFoldedTextsAreFound(t *testing.T) {
 	}
 }
 
-// TestListsFindNamesInEveryForm: the rows have names that differ from what is asked for.
+// TestListsFindNamesInEveryForm: the rows have names in another case or form than the query.
 func TestListsFindNamesInEveryForm(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	who := servicetest.Actor(i.Account)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// HasTexts makes a Prefilter: it is true for rows that have all of the texts. "" is in every row. A
-// text with characters that JSON escapes is not looked for.
+// HasTexts returns a Prefilter that is true for rows with all of the texts. It ignores "" and texts
+// with characters that JSON escapes.
 func HasTexts(texts ...string) func(row []byte) bool {
 	var all [][]byte
 	for _, text := range texts {
@@ -25,14 +25,14 @@ func HasTexts(texts ...string) func(row []byte) bool {
 	}
 }
 
-// HasFolded makes a Prefilter: it is true for rows that have the text in any case. What
-// strings.EqualFold and strings.ToLower do not tell apart is the same.
+// HasFolded returns a Prefilter that is true for rows with the text in any case, as
+// strings.EqualFold and strings.ToLower fold it.
 func HasFolded(text string) func(row []byte) bool {
 	want := []byte(strings.ToLower(text))
 	if text == "" || !isPlain(string(want)) {
 		return HasTexts()
 	}
-	// The letter that is the rarest in English leads to few places that have to be compared.
+	// Search for the letter that is the rarest in English, so that few places must be compared.
 	rare := 0
 	for n, b := range want {
 		if rarity(b) > rarity(want[rare]) {
@@ -57,10 +57,10 @@ func HasFolded(text string) func(row []byte) bool {
 	}
 }
 
-// rarity orders characters by how seldom they are in names and addresses: the last is the rarest.
+// rarity is the rank of a character by frequency in names and addresses; a higher rank is rarer.
 func rarity(b byte) int { return strings.IndexByte("e.ta@oin1shrdl2cum0-wf3gypbv45k9867jxqz", b) }
 
-// equalASCII compares texts of the same length. want has no capitals.
+// equalASCII compares two texts of the same length without case. want must have no capitals.
 func equalASCII(text, want []byte) bool {
 	for n, b := range text {
 		if foldASCII(b, 'A', 'Z') != want[n] {
@@ -70,7 +70,7 @@ func equalASCII(text, want []byte) bool {
 	return true
 }
 
-// foldASCII changes the case of a letter of ASCII from first to last.
+// foldASCII changes the case of an ASCII letter if it is between first and last.
 func foldASCII(b, first, last byte) byte {
 	if first <= b && b <= last {
 		return b ^ ('a' - 'A')
@@ -78,15 +78,15 @@ func foldASCII(b, first, last byte) byte {
 	return b
 }
 
-// folding are the characters beyond ASCII that are a letter of ASCII in another case: the Kelvin
-// sign, the long s and the I with a dot.
+// folding lists the non-ASCII characters that fold to an ASCII letter: the Kelvin sign, the long s
+// and the dotted I.
 var folding = [][]byte{[]byte("\u212a"), []byte("\u017f"), []byte("\u0130")}
 
 func hasFolding(row []byte) bool {
 	return slices.ContainsFunc(folding, func(char []byte) bool { return bytes.Contains(row, char) })
 }
 
-// isPlain reports whether a row has the text as it is, whatever form the row is in.
+// isPlain reports whether the text is stored unchanged in a row, in every encoding of rows.
 func isPlain(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\\<>&`, r) })
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// commonPasswords are the 10 000 commonest passwords of six characters or more, in lower case, one
-// a line. They are of the frequency lists of zxcvbn (MIT licence).
+// commonPasswords lists the 10 000 commonest passwords of six characters or more, in lower case,
+// one per line, from the frequency lists of zxcvbn (MIT licence).
 //
 //go:embed common.txt
 var commonPasswords string

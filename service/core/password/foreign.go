@@ -1,5 +1,5 @@
-// Package password reads password hashes of other servers, and knows which passwords are common. It
-// does not know whose they are, nor when they are compared.
+// Package password validates and compares password hashes of other mail servers, and knows which
+// passwords are common. It does not know any user.
 package password
 
 import (
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// What a hash from elsewhere may cost at a log-in.
+// Limits on the cost of imported hashes at a login.
 const (
 	maxRounds     = 1_000_000 // of SHA-crypt
 	maxBcryptCost = 15
@@ -22,9 +22,9 @@ const (
 // hashSchemes are the prefixes that other mail servers put before a hash.
 var hashSchemes = []string{"{BLF-CRYPT}", "{SHA512-CRYPT}", "{SHA256-CRYPT}", "{ARGON2ID}", "{CRYPT}"}
 
-// Clean gives a password hash of another mail server in the form in which it is kept, without a
-// scheme before it: bcrypt, SHA512-CRYPT, SHA256-CRYPT or argon2id. The error says what is wrong
-// with any other.
+// Clean returns a password hash of another mail server without its scheme prefix, in the form in
+// which it is stored. It accepts bcrypt, SHA512-CRYPT, SHA256-CRYPT and argon2id; the error says
+// what is wrong with any other.
 func Clean(text string) (string, error) {
 	hash := strings.TrimSpace(text)
 	for _, scheme := range hashSchemes {
@@ -65,7 +65,7 @@ const (
 	kindArgon
 )
 
-// hashKind tells hashes apart by how they begin; 0: it is none.
+// hashKind returns the kind of a hash by its prefix; 0 if it is unknown.
 func hashKind(hash string) int {
 	for prefix, kind := range map[string]int{"$2a$": kindBcrypt, "$2b$": kindBcrypt, "$2y$": kindBcrypt, "$5$": kindSHA, "$6$": kindSHA, "$argon2id$": kindArgon} {
 		if strings.HasPrefix(hash, prefix) {
@@ -75,10 +75,11 @@ func hashKind(hash string) int {
 	return 0
 }
 
-// IsForeign reports whether a hash came from another mail server, and is to be replaced.
+// IsForeign reports whether a hash is bcrypt or SHA-crypt. Only hashes from other mail servers are;
+// the first login replaces them.
 func IsForeign(hash string) bool { k := hashKind(hash); return k == kindBcrypt || k == kindSHA }
 
-// Matches reports whether the password is the one of a hash that is not argon2id.
+// Matches reports whether the password matches an imported hash. For argon2id it returns false.
 func Matches(hash, password string) bool {
 	switch hashKind(hash) {
 	case kindBcrypt:
@@ -90,7 +91,7 @@ func Matches(hash, password string) bool {
 	return false
 }
 
-// shaRounds is what a SHA-crypt hash says; without it there are 5000.
+// shaRounds returns the number of rounds of a SHA-crypt hash; the default is 5000.
 func shaRounds(hash string) int {
 	fields := strings.Split(hash, "$")
 	if len(fields) < 3 || !strings.HasPrefix(fields[2], "rounds=") {
