@@ -8,50 +8,52 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A batch is one transaction of claims.
+// A batch holds the claims of one transaction.
 type batch struct {
 	q      *Queue
 	tx     *store.Tx
 	now    time.Time
-	budget int // how many more jobs may be touched
+	budget int // how many more jobs may be changed
 	used   map[quotaKey]int
 	slots  []slot
 	jobs   []claimedJob
 }
 
-// A claimedJob is a job that was claimed in a slot.
+// A claimedJob is a job that was claimed, with its lane.
 type claimedJob struct {
 	job  *store.Job
 	lane *lane
 }
 
-// fill claims one job for each lane, and goes round again while workers are free.
+// fill claims one job for each slot in turn, round after round, until the budget is used up or no
+// slot can take another job.
 func (b *batch) fill() error {
 	for progress := true; progress && b.budget > 0; {
 		progress = false
 		for i := range b.slots {
 			if b.tx.Large() {
-				b.budget = 0 // the others are claimed in the next transaction
+				b.budget = 0 // claim the rest in the next transaction
 			}
 			t := &b.slots[i]
-			if t.over || b.budget == 0 {
+			if t.exhausted || b.budget == 0 {
 				continue
 			}
-			if err := b.take(t); err != nil {
+			if err := b.claimNext(t); err != nil {
 				return err
 			}
-			progress = progress || !t.over
+			progress = progress || !t.exhausted
 		}
 	}
 	for i := range b.slots {
 		t := &b.slots[i]
-		t.more = b.head(t.lane.name) != ""
+		t.more = b.firstDue(t.lane.name) != ""
 	}
 	return nil
 }
 
-// head is the id of the first job of the lane whose row can be read, if that is due; else "".
-func (b *batch) head(lane string) string {
+// firstDue returns the id of the first job of the lane with a readable row. It returns "" if that job
+// is not due or there is none.
+func (b *batch) firstDue(lane string) string {
 	prefix := lane + "\x00"
 	for key, id := range store.JobsByLane.Keys(b.tx, prefix, "") {
 		if key[len(prefix):len(prefix)+8] > store.TimeKey(b.now) {
@@ -64,24 +66,25 @@ func (b *batch) head(lane string) string {
 	return ""
 }
 
-// take claims the first job of the slot's lane, or finds that the slot is over.
-func (b *batch) take(t *slot) error {
-	id := b.head(t.lane.name)
+// claimNext claims the first job of the slot's lane, or sets exhausted if the slot can take no
+// more.
+func (b *batch) claimNext(t *slot) error {
+	id := b.firstDue(t.lane.name)
 	if id == "" {
-		t.over = true
+		t.exhausted = true
 		return nil
 	}
 	j, err := store.Jobs.Get(b.tx, id)
 	if err != nil {
 		if isUnread(err) {
-			b.q.noteUnread(id, err) // head passes over it from now on
+			b.q.recordUnread(id, err) // head skips it from now on
 			return nil
 		}
 		return err
 	}
 	k := b.q.kinds[j.Kind]
-	if k == nil { // of a newer version, perhaps: to be kept, and out of the others' way
-		b.q.noteUnread(j.ID, fmt.Errorf("nobody handles jobs of kind %s", j.Kind))
+	if k == nil { // perhaps of a newer version: keep it, but let other jobs pass
+		b.q.recordUnread(j.ID, fmt.Errorf("no handler for jobs of kind %s", j.Kind))
 		b.budget--
 		j.Due = b.now.Add(unhandledWait)
 		return b.q.put(b.tx, j)
@@ -91,12 +94,12 @@ func (b *batch) take(t *slot) error {
 		t.limit = b.q.Workers
 	}
 	if t.running+t.taken >= t.limit {
-		t.over = true
+		t.exhausted = true
 		return nil
 	}
 	t.full = b.takeQuota(j, k)
 	if t.full != nil {
-		t.over = true
+		t.exhausted = true
 		return nil
 	}
 	b.budget--
@@ -105,7 +108,7 @@ func (b *batch) take(t *slot) error {
 	return b.claim(j, k)
 }
 
-// claim counts an attempt, and moves the due of the job to the end of its claim.
+// claim starts an attempt: it increments Attempt and sets Due to the end of the claim.
 func (b *batch) claim(j *store.Job, k *Kind) error {
 	j.State = store.JobRunning
 	j.Attempt++
@@ -116,7 +119,7 @@ func (b *batch) claim(j *store.Job, k *Kind) error {
 	return b.q.put(b.tx, j)
 }
 
-// launch sets to work what was claimed.
+// launch starts a worker for each claimed job.
 func (d *dispatcher) launch(b *batch) {
 	claims := make([]*claim, len(b.jobs))
 	for i, t := range b.jobs {
@@ -135,21 +138,21 @@ func (d *dispatcher) launch(b *batch) {
 func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
 	ctx, cancel := context.WithCancelCause(d.base)
 	k := d.kinds[j.Kind]
-	return &claim{job: j, kind: k, lane: l, base: d.base, ctx: ctx, cancel: cancel, over: time.Now().Add(k.Timeout + slack)}
+	return &claim{job: j, kind: k, lane: l, base: d.base, ctx: ctx, cancel: cancel, expires: time.Now().Add(k.Timeout + slack)}
 }
 
-// chain claims the first job of the lane of a claim that ends in the same transaction, if it is
-// due and of the same kind. As it takes that claim's place, no more of the lane run than before.
-// begun is called once that is committed.
+// chain claims the next job of c's lane in the transaction that ends c, if that job is due and of
+// the same kind. It takes the place of c, so the number of running jobs in the lane stays the same.
+// chain calls begun with the new claim after the commit.
 func (d *dispatcher) chain(tx *store.Tx, c *claim, begun func(*claim)) error {
 	b := &batch{q: d.Queue, tx: tx, now: tx.Now()}
-	id := b.head(c.lane.name)
+	id := b.firstDue(c.lane.name)
 	if id == "" {
 		return nil
 	}
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil || j.Kind != c.kind.Name || j.Crashes > 0 || c.kind.MostEach > 0 && j.AccountID != c.job.AccountID {
-		return nil // what is wrong with the next job, the dispatcher will meet; it is not this one's concern
+		return nil // leave problems with the next job to the dispatcher: they must not affect c
 	}
 	tx.After(func() {
 		n := d.newClaim(j, c.lane)

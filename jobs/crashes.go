@@ -8,29 +8,30 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What the process does not survive, it must not do for ever. What runs when it ends is counted, by
-// the state that its row is left in, and the count begins again with every end of an attempt that
-// the process survives, a stop included. Most of what ran is innocent: one job has used up the
-// memory, or somebody has killed the process. So those that were cut are suspects, and run one at a
-// time, beside all others, until each has ended or has gone on for suspectFor. The more often a
-// suspect was cut, the later it comes. So a second end of the process finds one of them running,
-// and a third one finds the same one only if all others have ended well: that one is parked. Until
-// then it is tried again, also where its attempts are used up: nobody knows what they came to.
+// A job that crashes the process must not do so again and again. After a crash, every job that was
+// running (its row is still in progress) has its Crashes incremented. Crashes is reset whenever an
+// attempt ends without a crash, also by a stop of the queue. Most of the jobs that ran are
+// innocent: one job used up the memory, or somebody killed the process. So all of them are
+// suspects. Suspects run one at a time, beside the other jobs, until each has ended or has run for
+// suspectFor. The more crashes a suspect has, the later it runs. So only one suspect is running at
+// a second crash, and the same one at a third crash only if all other suspects ended well. That job
+// is parked. Until then it is retried, even if its attempts are used up, since their results are
+// unknown.
 const (
-	crashesMost = 3                // after so many ends of the process in a row a job is parked
-	suspectFor  = 10 * time.Second // how long a suspect runs alone
-	suspectWait = 10 * time.Second // how much later a suspect comes for each further end
-	parkedFor   = 24 * time.Hour   // how long the first time; then twice as long, and so on
-	parkedMost  = 6                // how many times that doubles
+	crashesMost = 3                // crashes in a row after which a job is parked
+	suspectFor  = 10 * time.Second // time after which a running suspect no longer blocks the next one
+	suspectWait = 10 * time.Second // delay of a suspect for each crash after the first
+	parkedFor   = 24 * time.Hour   // first duration of parking, doubled with each further crash
+	parkedMost  = 6                // maximum number of doublings
 )
 
-// A parkedError is why a job is parked.
+// A parkedError is the error of a parked job.
 type parkedError struct {
 	times int
 	until time.Time
 }
 
-// ErrorCode is of the error as people see it.
+// ErrorCode returns the error's code for the API.
 func (parkedError) ErrorCode() string { return "job_parked" }
 
 func (e parkedError) Error() string {
@@ -38,14 +39,14 @@ func (e parkedError) Error() string {
 		e.times, e.until.Format(time.RFC3339))
 }
 
-// park puts a job aside for a while.
+// park parks a job after repeated crashes.
 func park(j *store.Job, now time.Time) {
 	j.State, j.ParkedAt, j.Due = store.JobQueued, now, now.Add(parkedFor<<min(j.Crashes-crashesMost, parkedMost))
 	recordError(j, parkedError{j.Crashes, j.Due.UTC()})
 }
 
-// Parked gives up to most of the parked jobs, and says how many there are. Rows that cannot be read
-// are left out.
+// Parked returns at most most parked jobs, and the number of all parked jobs. The list omits
+// unreadable rows.
 func Parked(tx *store.Tx, most int) (list []*store.Job, all int, err error) {
 	for _, id := range store.JobsByLane.Keys(tx, store.ParkedLane+"\x00", "") {
 		if all++; len(list) == most {
@@ -66,8 +67,8 @@ func Parked(tx *store.Tx, most int) (list []*store.Job, all int, err error) {
 // ErrNotParked is returned by Resume for a job that is not parked.
 var ErrNotParked = errors.New("the job is not parked")
 
-// Resume lets a parked job go on now. If the process ends while it runs, it is parked again. It
-// returns store.ErrNotFound for what is not there.
+// Resume makes a parked job due now. If the process crashes while the job runs, it is parked again.
+// Resume returns store.ErrNotFound if there is no such job.
 func (q *Queue) Resume(tx *store.Tx, id string) (*store.Job, error) {
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil {
@@ -80,7 +81,7 @@ func (q *Queue) Resume(tx *store.Tx, id string) (*store.Job, error) {
 	return j, q.put(tx, j)
 }
 
-// resumeDue lets parked jobs go on whose time has come.
+// resumeDue resumes the given parked jobs, which are due.
 func (d *dispatcher) resumeDue(ids []string) error {
 	for _, id := range ids {
 		err := d.Store.Update(func(tx *store.Tx) error {
@@ -89,7 +90,7 @@ func (d *dispatcher) resumeDue(ids []string) error {
 			return err
 		})
 		if isUnread(err) {
-			d.noteUnread(id, err)
+			d.recordUnread(id, err)
 		} else if err != nil && !errors.Is(err, ErrNotParked) {
 			return fmt.Errorf("resume a parked job: %w", err)
 		}
@@ -97,11 +98,11 @@ func (d *dispatcher) resumeDue(ids []string) error {
 	return nil
 }
 
-// suspects is the quota of those that ran when the process ended.
+// suspects is the quota that all suspects share.
 var suspects = quotaKey{kind: "\x00suspects"}
 
-// acquit takes a suspect for innocent that has gone on for a while, so that the next one begins. If
-// the process ends after all, it counts as another time.
+// acquit frees the suspects' quota after a suspect has run for suspectFor, so that the next suspect
+// can begin. A crash after that still counts for the job.
 func (d *dispatcher) acquit(c *claim) {
 	d.scheduler.acquit(c)
 	d.signal()

@@ -14,7 +14,7 @@ type permanent struct{ error }
 
 func (e permanent) Unwrap() error { return e.error }
 
-// Permanent is what Work returns when no other attempt would do better: the job is given up at
+// Permanent wraps an error that Work returns if another attempt cannot succeed. The job fails at
 // once.
 func Permanent(err error) error { return permanent{err} }
 
@@ -25,28 +25,28 @@ type retryAt struct {
 
 func (e retryAt) Unwrap() error { return e.error }
 
-// RetryAt is what Work returns to be tried again at t instead of after the kind's Backoff. The
-// attempt counts.
+// RetryAt wraps an error that Work returns to be retried at t instead of after the kind's Backoff.
+// The attempt counts.
 func RetryAt(t time.Time, err error) error { return retryAt{err, t} }
 
 type snooze struct{ until time.Time }
 
 func (e snooze) Error() string { return "waits until " + e.until.UTC().Format(time.RFC3339) }
 
-// Snooze is what Work returns when it is too early: the job is due again at t, and the attempt does
-// not count.
+// Snooze returns an error that Work returns to run again at t. The attempt does not count.
 func Snooze(t time.Time) error { return snooze{t} }
 
 var (
-	// errStopped is the cause of the end of a ctx when the queue stops.
+	// errStopped is the cause of ctx when the queue stops.
 	errStopped = errors.New("the queue stops")
-	// errCancelled is the cause of the end of a ctx when the job was cancelled.
+	// errCancelled is the cause of ctx when the job was cancelled.
 	errCancelled = errors.New("the job was cancelled")
-	// errLapsed is the error of an attempt whose claim was over before Work returned.
-	errLapsed = errors.New("the attempt took longer than it may")
-	// errCrashed is the error of an attempt that the process did not survive.
+	// errLapsed is the error of an attempt if its claim ended before Work returned.
+	errLapsed = errors.New("the attempt exceeded its time limit")
+	// errCrashed is the error of an attempt during which the process ended.
 	errCrashed = errors.New("the process ended during the attempt")
-	// errLost says that a claim is no longer the newest one of its job.
+	// errLost means that the job was claimed again, or is gone, so the result of this claim is
+	// dropped.
 	errLost = errors.New("the claim was lost")
 )
 
@@ -58,16 +58,16 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// refused is an error of Writes or Failed, which undid the transaction that they were part of.
+// refused is an error of Writes, Parked or Failed, which rolled back their transaction.
 type refused struct {
 	error
-	failed bool // it was Failed
+	failed bool // the error is from Failed or Parked
 }
 
 func (r refused) Unwrap() error { return r.error }
 
-// recordError keeps err in the job: the code and message of an error that carries a code, else its
-// text.
+// recordError stores err in the job: the code and message of an error that has a code, otherwise
+// its text.
 func recordError(j *store.Job, err error) {
 	var coded interface {
 		error
@@ -80,7 +80,7 @@ func recordError(j *store.Job, err error) {
 	}
 }
 
-// cut shortens text to what a job keeps.
+// cut shortens text to maxText bytes.
 func cut(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -92,8 +92,7 @@ func cut(text string) string {
 	return text[:n]
 }
 
-// Backoff is the wait of kinds that have none of their own: 5 s, doubling up to an hour, each ±10
-// %.
+// Backoff is the default backoff of kinds: 5 s, doubled up to an hour, each ±10 %.
 func Backoff(attempt int, r float64) time.Duration {
 	d := time.Hour
 	if n := max(attempt, 1) - 1; n < 10 {
@@ -102,13 +101,13 @@ func Backoff(attempt int, r float64) time.Duration {
 	return Jitter(d, r)
 }
 
-// Jitter is d, up to a tenth less or more as r goes from 0 to 1.
+// Jitter returns d changed by -10 % to +10 % as r goes from 0 to 1.
 func Jitter(d time.Duration, r float64) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*r))
 }
 
-// Awaiting is how long to wait for the next look after so long a wait: a fourth of it, from a
-// minute to an hour.
+// Awaiting returns the interval until the next check of something that has been pending for waited:
+// a fourth of it, at least a minute and at most an hour, with jitter.
 func Awaiting(waited time.Duration, r float64) time.Duration {
 	return Jitter(min(max(waited/4, time.Minute), time.Hour), r)
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// cleanup is what is left to do when an attempt has ended.
+// cleanup holds the functions to call after an attempt.
 type cleanup struct {
 	mu  sync.Mutex
 	fns []func()
@@ -13,9 +13,9 @@ type cleanup struct {
 
 type cleanupKey struct{}
 
-// Finally has fn run once the attempt that ctx belongs to is over: its Writes were committed, were
-// refused, or were dropped and never called. It is for what Work holds for its Writes. fn must be
-// short; outside of Work it never runs, and Finally returns false.
+// Finally registers fn to run when the attempt of ctx is over: its Writes were committed, failed,
+// or were dropped without a call. It releases resources that Work holds for its Writes. fn must be
+// short. Outside of Work, Finally returns false and fn never runs.
 func Finally(ctx context.Context, fn func()) bool {
 	l, _ := ctx.Value(cleanupKey{}).(*cleanup)
 	if l == nil {

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	progressEvery = time.Second // at most one transaction of progress for a job in this time
+	progressEvery = time.Second // minimum time between two progress transactions of a job
 	maxSteps      = 100
 )
 
-// progress is what a running work reports. It is kept in memory at the rate of the work, and
-// written at that of progressEvery, for jobs that somebody can see.
+// progress is the progress that a running Work reports. Each report updates it in memory. For
+// Visible jobs it is written to the store every progressEvery.
 type progress struct {
 	mu        sync.Mutex
-	changed   bool // since the job was claimed
+	changed   bool // something was reported since the claim
 	completed int
 	total     int
 	detail    string
 	steps     []store.JobStep
-	flush     func() // writes; nil for jobs that nobody sees
+	flush     func() // writes the progress to the store; nil for jobs that are not Visible
 	now       func() time.Time
 	timer     *time.Timer
-	pending   bool // the timer runs, or what it started does
+	pending   bool // the timer or the flush that it started is running
 	written   time.Time
 	sealed    bool
 	writing   sync.Mutex
@@ -34,9 +34,8 @@ type progress struct {
 
 type progressKey struct{}
 
-// Progress tells how much of a job is done, and says in a few words what goes on ("" leaves that as
-// it was). total 0 shows no progress. It may be called at any rate; outside of Work it does
-// nothing.
+// Progress reports how much of a job is done, with a short text for people ("" keeps the previous
+// text). total 0 shows no progress. It may be called at any rate. Outside of Work it does nothing.
 func Progress(ctx context.Context, completed, total int, detail string) {
 	updateProgress(ctx, func(n *progress) {
 		n.completed, n.total = completed, total
@@ -46,9 +45,9 @@ func Progress(ctx context.Context, completed, total int, detail string) {
 	})
 }
 
-// Step tells that a named part of a job has come to a status: queued, in_progress, completed, error
-// or skipped. The text of an error is for people; "" is none. Steps that the job was not added with
-// come after those that it was. It may be called at any rate; outside of Work it does nothing.
+// Step reports the status of a named step of a job: queued, in_progress, completed, error or
+// skipped. text is an error for people, "" for none. A name that the job was not added with becomes
+// a new last step. Step may be called at any rate. Outside of Work it does nothing.
 func Step(ctx context.Context, name, status, text string) {
 	updateProgress(ctx, func(n *progress) {
 		s := store.JobStep{Name: name, Status: status, Error: cut(text), At: n.now()}
@@ -83,7 +82,7 @@ func updateProgress(ctx context.Context, change func(*progress)) {
 	n.timer = time.AfterFunc(max(0, progressEvery-time.Since(n.written)), n.flush)
 }
 
-// write puts the progress into a job's record.
+// write copies the progress to the job's row, if anything was reported.
 func (n *progress) write(j *store.Job) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +93,7 @@ func (n *progress) write(j *store.Job) {
 	j.Steps = append([]store.JobStep(nil), n.steps...)
 }
 
-// beginProgress begins a claim's progress where the job's record is.
+// beginProgress initializes a claim's progress from the job's row.
 func (q *Queue) beginProgress(c *claim, j *store.Job) {
 	n := &c.progress
 	n.now = q.Store.Now
@@ -105,7 +104,7 @@ func (q *Queue) beginProgress(c *claim, j *store.Job) {
 	}
 }
 
-// flush writes the progress of a claim that still holds.
+// flush writes the progress of a claim to the store, unless the claim was lost.
 func (q *Queue) flush(c *claim) {
 	n := &c.progress
 	n.writing.Lock()
@@ -130,11 +129,11 @@ func (q *Queue) flush(c *claim) {
 		return q.put(tx, j)
 	})
 	if err != nil && !errors.Is(err, errLost) {
-		q.Log.Warn("a job's progress was not kept", "job_id", c.job.ID, "error", err)
+		q.Log.Warn("could not write the progress of a job", "job_id", c.job.ID, "error", err)
 	}
 }
 
-// seal ends the progress: what is told from now on is dropped, and nothing writes any more.
+// seal ends the progress: later reports are dropped, and it waits for a running flush.
 func (n *progress) seal() {
 	n.mu.Lock()
 	n.sealed = true
@@ -142,6 +141,6 @@ func (n *progress) seal() {
 		n.timer.Stop()
 	}
 	n.mu.Unlock()
-	n.writing.Lock() // a flush that has begun
+	n.writing.Lock() // wait for a running flush
 	defer n.writing.Unlock()
 }

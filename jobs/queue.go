@@ -1,8 +1,8 @@
-// Package jobs is the durable queue: what is added in a transaction is done after it, until it
-// succeeds or is given up. It does not know any kind of work, what arguments mean, or who may see a
-// job.
+// Package jobs is the durable job queue. A job that is added in a transaction runs after the
+// commit, and is retried until it succeeds or is given up. The package does not know any kind of
+// job, what arguments mean, or who may see a job.
 //
-// The way of a job:
+// The states of a job:
 //
 //	  Add                 claim: Attempt+1, Due = the claim's end
 //	   │          ┌──────────────────────────────────┐
@@ -13,18 +13,19 @@
 //	   │     ◀── claim over, crash: counted ───────┘   (crashes.go says what a third crash does)
 //	   └── Cancel ─▶ cancelled
 //
-// Each arrow is one transaction. The world outside sees a job's work at least once; what Work
-// returns as Writes is committed exactly once, with the arrow. There is no other lease than the
-// index of dues: a job whose claim is over is simply due. The queue has its store for itself, so
-// what is in progress when Run starts was cut by a crash and is due at once.
+// Each arrow is one transaction. The effects of Work outside of the store happen at least once. The
+// Writes that Work returns are committed exactly once, in the transaction of the arrow. There are
+// no leases besides the index of due times: a job is due again when its claim ends. The store is
+// not shared with other processes, so a job that is in progress when Run starts was interrupted by
+// a crash and is due at once.
 //
-// Lanes keep one dead peer from holding up others. The dispatcher walks the index of dues once,
-// reading keys alone, and remembers for each name of a lane that it has something due; lanes then
-// take turns, one job each, and the store finds the first job of a lane at once. A lane that runs
-// as many as it may is not ready until one of them ends. So a job costs the same whether a
-// hundred thousand others wait in its lane or none, and memory holds names of lanes, a bounded
-// number, never of jobs that wait, but for ids of those whose rows cannot be read: these stay where
-// they are, and their lanes go on behind them.
+// Jobs are queued in lanes, so that one dead peer does not block the jobs for others. The
+// dispatcher scans the keys of the index of due times once and remembers the names of lanes with
+// due jobs. Lanes then take turns, one job each; an index finds the first job of a lane directly. A
+// lane that runs its maximum number of jobs is not ready until one of them ends. So a job costs the
+// same whether none or a hundred thousand others are queued in its lane. Memory holds a bounded
+// number of lane names, and no queued jobs except the ids of unreadable rows. These rows stay in
+// place, and their lanes skip them.
 package jobs
 
 import (
@@ -40,71 +41,73 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Work does a job once, outside any transaction. ctx ends when the claim does, when the job is
-// cancelled and when the queue stops. j is a copy: what is to be kept goes into Writes. Work may be
-// called again for a job that it has done, after a crash, so it must be able to find that out. The
-// error decides what comes next: see Permanent, RetryAt and Snooze; any other error is tried again
-// after the kind's Backoff.
+// Work makes one attempt at a job, outside of any transaction. ctx ends when the claim ends, the
+// job is cancelled or the queue stops. j is a copy; Writes must make any change that is to be
+// stored. After a crash, Work may be called again for a job that it has already done, and must
+// detect that. The error decides how the job continues: see Permanent, RetryAt and Snooze. Any
+// other error is retried after the kind's Backoff.
 type Work func(ctx context.Context, j *store.Job) (Writes, error)
 
-// Writes is committed together with the job's new state, whichever that is; it may be nil. j has
-// the new State, Due, Err and EndedAt already; Writes may set its Result, Steps and Detail. Like
-// every transaction function it may run twice. An error undoes the transaction and counts as the
-// work's.
+// Writes runs in the transaction that commits the job's new state, whatever it is; it may be nil. j
+// already has the new State, Due, Err and EndedAt. Writes may set Result, Steps and Detail. Like
+// every transaction function it may run twice. An error rolls the transaction back and counts as
+// the error of Work.
 type Writes func(tx *store.Tx, j *store.Job) error
 
-// A Kind is one sort of job.
+// A Kind defines how jobs of one kind are run.
 type Kind struct {
 	Name    string
 	Work    Work
-	Max     int           // attempts; 0 = no limit
-	Timeout time.Duration // of one attempt; 5 minutes if 0
-	// Backoff is how long to wait after the attempt (from 1). r, in [0,1), is the same for all
-	// attempts of one job, so that waits which rise without it rise with it. Backoff of 5 s to an
-	// hour if nil.
+	Max     int           // maximum number of attempts; 0 = no limit
+	Timeout time.Duration // time limit of one attempt; 0 = 5 minutes
+	// Backoff returns the wait after a failed attempt; the first is 1. r, in [0,1), is a random
+	// number for jitter. It is the same for all attempts of a job, so that jitter does not make a
+	// later wait shorter than an earlier one. If Backoff is nil, the package's Backoff applies (5 s
+	// to an hour).
 	Backoff func(attempt int, r float64) time.Duration
-	Lanes   int // how many of one lane run at a time; 1 if 0
-	// Most is how many run at a time in all lanes together, and MostEach how many of one account; 0
-	// = no limit. A kind that waits for strangers has both, so that they cannot have every worker
-	// wait for them. Its jobs have lanes of their own: a lane waits with its first job.
+	Lanes   int // maximum number of running jobs per lane; 0 = 1
+	// Most is the maximum number of running jobs in all lanes together, MostEach that of one
+	// account; 0 = no limit. A kind that waits for foreign servers sets both, so that slow servers
+	// cannot occupy all workers. Its jobs must not share lanes with other kinds, since a lane waits
+	// for its first job.
 	Most, MostEach int
-	Visible        bool // kept for 30 days after its end, and shown in GET /v1/jobs
-	// Parked runs in the transaction that parks the job, since the process has ended each time that
-	// it ran. It is neither lost nor given up: Work runs again at its Due, or when the operator
-	// says so. Where Work has nothing to do any more, Parked may take ParkedAt back.
+	Visible        bool // kept for 30 days after its end, and listed by GET /v1/jobs
+	// Parked runs in the transaction that parks a job after repeated crashes. The job is not given
+	// up: Work runs again at Due, or when the operator resumes it. If nothing is left to do for
+	// Work, Parked may reset ParkedAt.
 	Parked func(tx *store.Tx, j *store.Job) error
-	// Failed runs in the transaction that gives the job up, after Writes.
+	// Failed runs in the transaction that gives a job up, after Writes.
 	Failed func(tx *store.Tx, j *store.Job, err error) error
 }
 
-// New is a job to be. Args is kept as JSON. Lane and Key hold no zero byte.
+// New describes a job to add. Args is stored as JSON. Lane and Key must not contain a zero byte.
 type New struct {
 	AccountID string
 	Kind      string
 	Key       string
 	Lane      string
 	Args      any
-	Due       time.Time // zero or past: now
+	Due       time.Time // zero or a past time means now
 	Resource  store.JobResource
 	CreatedBy string
 	Steps     []string
 	Total     int
 }
 
-// A Queue does jobs. Its exported fields are set before Run; its clock is the store's.
+// A Queue runs jobs. Its exported fields are set before Run. Its clock is the store's.
 type Queue struct {
 	Store   *store.Store
 	Log     *slog.Logger
 	Rand    func() float64     // [0,1), for jitter
-	Workers int                // how many jobs run at a time
-	Grace   time.Duration      // how long running work may go on after Run's ctx has ended
-	Ended   func(j *store.Job) // told of each job whose last attempt has ended; nil: nobody is
-	// Added is called for each job that is due at once and was added in a transaction with a cause
-	// (see store.Tx.For), in the committer; nil: nobody is.
+	Workers int                // maximum number of running jobs
+	Grace   time.Duration      // how long running jobs may continue after Run's ctx has ended
+	Ended   func(j *store.Job) // called for each job that an attempt has ended; may be nil
+	// Added is called in the committer for each added job that is due at once, if the transaction
+	// has a cause (see store.Tx.For). It may be nil.
 	Added func(cause context.Context, j *store.Job)
-	// Began is called for each attempt, and gives the context of its work, which is the cause of
-	// what its Writes add too. end is called when that is committed: err is why the attempt has
-	// failed; nil where it has not, or does not count. nil: nobody is told.
+	// Began is called at the start of each attempt. It returns the context for Work, which is also
+	// the cause of everything that Writes adds. end is called after the commit of the attempt, with
+	// its error, or nil if the attempt succeeded or does not count. Began may be nil.
 	Began func(ctx context.Context, j *store.Job) (work context.Context, end func(err error))
 
 	kinds     map[string]*Kind
@@ -112,8 +115,8 @@ type Queue struct {
 	watches   Watchers[string]
 	scheduler scheduler
 	unread    unreadJobs
-	wake      chan struct{} // holds a value when the dispatcher has something to look at
-	fatal     chan error    // the first error after which the store takes nothing more
+	wake      chan struct{} // holds a value when the dispatcher must look for due jobs
+	fatal     chan error    // the first error after which the store accepts no more writes
 	running   sync.WaitGroup
 }
 
@@ -121,10 +124,11 @@ const (
 	defaultWorkers = 256
 	defaultGrace   = 20 * time.Second
 	defaultTimeout = 5 * time.Minute
-	maxText        = 2 << 10 // bytes of an error or detail that a job keeps
+	maxText        = 2 << 10 // maximum length of a job's error or detail in bytes
 )
 
-// NewQueue returns a queue on s that does nothing before Run. It prunes its own old jobs.
+// NewQueue returns a queue on s. It runs no jobs before Run. It prunes old jobs by a recurring job
+// of its own.
 func NewQueue(s *store.Store) *Queue {
 	q := &Queue{
 		Store: s, Log: slog.Default(), Rand: rand.Float64, Workers: defaultWorkers, Grace: defaultGrace,
@@ -138,10 +142,10 @@ func NewQueue(s *store.Store) *Queue {
 	return q
 }
 
-// Handle says how jobs of a kind are done. It is called before Run, once for each name.
+// Handle registers a kind of job. It is called before Run, once for each name.
 func (q *Queue) Handle(k Kind) {
 	if k.Name == "" || k.Work == nil || strings.Contains(k.Name, "\x00") || q.kinds[k.Name] != nil {
-		panic(fmt.Sprintf("jobs: kind %q has no name or work, or is handled twice", k.Name))
+		panic(fmt.Sprintf("jobs: kind %q has no name or Work, or is registered twice", k.Name))
 	}
 	if k.Timeout == 0 {
 		k.Timeout = defaultTimeout
@@ -153,18 +157,18 @@ func (q *Queue) Handle(k Kind) {
 	q.kinds[k.Name] = &k
 }
 
-// Add puts a job into the queue if and only if tx commits. If one of the same Kind and Key waits
-// already, Add folds the new one into it and returns that: the earlier Due wins, all else that New
-// says, but not who created it, is replaced by the new one's; its attempts stay counted, and it
-// stays parked if it is. A job that
-// runs is never folded into: what it was given may have changed since it looked.
+// Add adds a job to the queue if tx commits. If a job of the same Kind and Key is already queued,
+// Add merges the new job into it and returns it. The earlier Due applies, and all other fields of
+// New except CreatedBy replace those of the queued job. Its attempts stay counted, and it stays
+// parked if it is. Add never merges into a running job, since that may have read data which has
+// changed since.
 func (q *Queue) Add(tx *store.Tx, n New) (*store.Job, error) {
 	k := q.kinds[n.Kind]
 	if k == nil {
-		return nil, fmt.Errorf("add job: nobody handles kind %q", n.Kind)
+		return nil, fmt.Errorf("add job: no handler for kind %q", n.Kind)
 	}
 	if strings.Contains(n.Lane, "\x00") || strings.Contains(n.Key, "\x00") {
-		return nil, fmt.Errorf("add job of kind %s: lane %q or key %q holds a zero byte", n.Kind, n.Lane, n.Key)
+		return nil, fmt.Errorf("add job of kind %s: lane %q or key %q contains a zero byte", n.Kind, n.Lane, n.Key)
 	}
 	args, err := json.Marshal(n.Args)
 	if err != nil {
@@ -175,7 +179,7 @@ func (q *Queue) Add(tx *store.Tx, n New) (*store.Job, error) {
 	if due.Before(now) {
 		due = now
 	}
-	j, err := q.waiting(tx, n.Kind, n.Key)
+	j, err := q.queuedJob(tx, n.Kind, n.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -200,27 +204,27 @@ func (q *Queue) Add(tx *store.Tx, n New) (*store.Job, error) {
 	return j, q.put(tx, j)
 }
 
-// waiting is the queued job with the key, or nil.
-func (q *Queue) waiting(tx *store.Tx, kind, key string) (*store.Job, error) {
+// queuedJob returns the queued job with the key, or nil.
+func (q *Queue) queuedJob(tx *store.Tx, kind, key string) (*store.Job, error) {
 	if key == "" {
 		return nil, nil
 	}
 	j, err := store.JobByKey.Find(tx, store.JobKey(kind, key))
 	if err != nil && isUnread(err) {
-		q.noteUnread(waitingID(tx, kind, key), err)
+		q.recordUnread(queuedID(tx, kind, key), err)
 	}
 	return j, err
 }
 
-// put writes a job in its new state, or deletes it if it has ended and nobody is to see it, and
-// tells whoever waits.
+// put writes a job in its new state, or deletes it if it has ended and is not Visible. After the
+// commit it notifies watchers and the dispatcher.
 func (q *Queue) put(tx *store.Tx, j *store.Job) error {
 	j.UpdatedAt = tx.Now()
 	id, due, queued := j.ID, j.Due, j.State == store.JobQueued
 	tx.After(func() {
 		q.watches.Changed(id)
 		if queued {
-			q.scheduler.noteDue(due)
+			q.scheduler.recordDue(due)
 			q.signal()
 		}
 	})
@@ -230,7 +234,7 @@ func (q *Queue) put(tx *store.Tx, j *store.Job) error {
 	return store.Jobs.Put(tx, j)
 }
 
-// signal has the dispatcher look again; it never blocks.
+// signal wakes the dispatcher. It never blocks.
 func (q *Queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
@@ -238,9 +242,9 @@ func (q *Queue) signal() {
 	}
 }
 
-// Cancel ends a waiting job. A running one is told by its ctx, and is cancelled when Work returns
-// an error, at the latest when its claim is over; if Work has succeeded all the same, it is
-// completed. What has ended stays as it is. Cancel returns store.ErrNotFound for what is not there.
+// Cancel cancels a queued job at once. For a running job it ends ctx: the job is cancelled when
+// Work returns an error or the claim ends, and completed if Work succeeds after all. Cancel does
+// not change a job that has ended. It returns store.ErrNotFound if there is no such job.
 func (q *Queue) Cancel(tx *store.Tx, id string) error {
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil {
@@ -258,9 +262,9 @@ func (q *Queue) Cancel(tx *store.Tx, id string) error {
 	return nil
 }
 
-// Wake makes a waiting job due at due, or now if that is zero or past, unless it is due sooner. A
-// running job that goes back to waiting is due then. What is parked or has ended stays as it is.
-// Wake returns store.ErrNotFound for what is not there.
+// Wake makes a queued job due at due, or now if due is zero or past, unless it is due earlier. If a
+// running job is queued again, it becomes due then. Wake does not change a job that is parked or
+// has ended. It returns store.ErrNotFound if there is no such job.
 func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil {
@@ -281,22 +285,22 @@ func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 	return q.put(tx, j)
 }
 
-// CancelKey cancels the job that waits with the key, if one does.
+// CancelKey cancels the queued job with the key, if there is one.
 func (q *Queue) CancelKey(tx *store.Tx, kind, key string) error {
-	j, err := q.waiting(tx, kind, key)
+	j, err := q.queuedJob(tx, kind, key)
 	if j == nil || err != nil {
 		return err
 	}
 	return q.Cancel(tx, j.ID)
 }
 
-// Move has a waiting job be done now, as one of another kind in another lane; a parked one stays
-// parked. What runs or has ended stays as it is. Move returns store.ErrNotFound for what is not
-// there.
+// Move changes the kind and lane of a queued job and makes it due now; a parked job stays parked.
+// Move does not change a job that is running or has ended. It returns store.ErrNotFound if there is
+// no such job.
 func (q *Queue) Move(tx *store.Tx, id, kind, lane string) error {
 	k := q.kinds[kind]
 	if k == nil {
-		return fmt.Errorf("move job: nobody handles kind %q", kind)
+		return fmt.Errorf("move job: no handler for kind %q", kind)
 	}
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil || j.State != store.JobQueued {
@@ -309,7 +313,7 @@ func (q *Queue) Move(tx *store.Tx, id, kind, lane string) error {
 	return q.put(tx, j)
 }
 
-// Args reads the arguments that a job was added with. The error is ErrArgs.
+// Args decodes the arguments of a job. Its error wraps ErrArgs.
 func Args[T any](j *store.Job) (T, error) {
 	var args T
 	if err := json.Unmarshal(j.Args, &args); err != nil {
@@ -318,8 +322,8 @@ func Args[T any](j *store.Job) (T, error) {
 	return args, nil
 }
 
-// SetArgs has a job that goes back to waiting be done with other arguments, such as how far it is.
-// It is for Writes.
+// SetArgs replaces the arguments of a job that is queued again, for example with its position. It
+// is called in Writes.
 func SetArgs(j *store.Job, args any) error {
 	data, err := json.Marshal(args)
 	if err != nil {

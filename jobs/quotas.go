@@ -6,22 +6,23 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxParked is how many lanes may be parked, in memory, at one quota, but for those that go back to
-// it. Others are looked for again when those have had it.
+// maxParked is the maximum number of lanes that are parked in memory at one quota, not counting
+// lanes that return to it. Further lanes are forgotten, and found again by a scan when the quota
+// has room.
 const maxParked = 4096
 
-// A quota is the part of the workers that one kind, or one account's jobs of it, may have at a
-// time, so that peers who are slow without end leave workers for everything else.
+// A quota limits the workers that one kind, or one account's jobs of that kind, may use at a time,
+// so that very slow peers leave workers for other jobs.
 type quota struct {
 	most       int
-	busy       int   // works of it that have not returned
-	parked     turns // the lanes whose next job is of it, while it is used up; listed, but not ready
-	overflowed bool  // there were more
+	busy       int   // running attempts that count towards it
+	parked     turns // lanes with a next job that waits for this quota; they are listed, but not ready
+	overflowed bool  // there were more than maxParked
 }
 
-// turns are lanes that wait, of which each account has one at its turn.
+// turns is a queue of lanes in which accounts take turns, one lane each.
 type turns struct {
-	accounts []string           // those that have lanes; next turn first
+	accounts []string           // accounts that have lanes, in order of their turns
 	lanes    map[string][]*lane // by the account of their next job
 	n        int                // lanes
 }
@@ -37,7 +38,7 @@ func (t *turns) push(l *lane, account string) {
 	t.n++
 }
 
-// pushFirst makes a lane the next one: its account's turn comes first, and its own in that.
+// pushFirst makes a lane the next one: its account has the next turn, and the lane is first in it.
 func (t *turns) pushFirst(l *lane, account string) {
 	t.push(l, account)
 	of := t.lanes[account]
@@ -48,7 +49,7 @@ func (t *turns) pushFirst(l *lane, account string) {
 	t.accounts[0] = account
 }
 
-// pop takes the first lane of the account whose turn it is; there must be one.
+// pop removes and returns the first lane of the account with the next turn. There must be a lane.
 func (t *turns) pop() *lane {
 	account := t.accounts[0]
 	l := t.lanes[account][0]
@@ -61,11 +62,11 @@ func (t *turns) pop() *lane {
 	return l
 }
 
-// A quotaKey names a quota: of a kind, or of one account in it.
+// A quotaKey identifies a quota: that of a kind, or of one account within a kind.
 type quotaKey struct{ kind, account string }
 
-// quotas are those that a job takes part in, in the order in which it waits for them: first for a
-// place of its account.
+// quotas returns the quotas that a job needs, in the order in which it waits for them. The
+// account's quota is first.
 func (k *Kind) quotas(j *store.Job) []quotaKey {
 	var keys []quotaKey
 	if k.MostEach > 0 && j.AccountID != "" {
@@ -90,7 +91,7 @@ func (k *Kind) most(key quotaKey) int {
 	return k.Most
 }
 
-// used says how much of each quota that anything uses is used.
+// used returns the number of running attempts by quota.
 func (s *scheduler) used() map[quotaKey]int {
 	out := make(map[quotaKey]int, len(s.quotas))
 	for key, q := range s.quotas {
@@ -108,7 +109,7 @@ func (s *scheduler) quota(key quotaKey, k *Kind) *quota {
 	return q
 }
 
-// count notes that a work has begun, or with -1 that it has returned.
+// count adds n to the quotas of a claim: 1 when its attempt begins, -1 when it ends.
 func (s *scheduler) count(c *claim, n int) {
 	for _, key := range c.kind.quotas(c.job) {
 		if key != suspects || !c.acquitted {
@@ -117,7 +118,7 @@ func (s *scheduler) count(c *claim, n int) {
 	}
 }
 
-// park lets a lane wait until its next job's quota has room.
+// park parks a lane until the quota of its next job has room.
 func (s *scheduler) park(l *lane, full *fullQuota) {
 	q := s.quota(full.key, full.kind)
 	if q.parked.n < maxParked {
@@ -126,12 +127,12 @@ func (s *scheduler) park(l *lane, full *fullQuota) {
 		return
 	}
 	q.overflowed = true
-	l.due = false // until it is looked for again
+	l.due = false // until a scan finds it again
 	s.reschedule(l)
 }
 
-// parkFirst lets lanes that had their turn, and lost the place to another, wait for the next one,
-// in the same order as before.
+// parkFirst parks lanes that had their turn but lost the free place to another lane. They come
+// first again, in the same order.
 func (s *scheduler) parkFirst(lost []slot) {
 	for _, t := range slices.Backward(lost) {
 		t.lane.listed = true
@@ -139,8 +140,9 @@ func (s *scheduler) parkFirst(lost []slot) {
 	}
 }
 
-// resume makes as many parked lanes ready as their quotas have room for: those first that wait for
-// a place among all accounts, so that none of the account that gave it back takes it from them.
+// resume makes parked lanes ready, as many as their quotas have room for. Lanes that wait for a
+// kind's quota come before lanes that wait for an account's. Otherwise the account that freed a
+// place in the kind's quota could take it again.
 func (s *scheduler) resume() {
 	for _, ofAccounts := range []bool{false, true} {
 		for key, q := range s.quotas {
@@ -169,10 +171,10 @@ func (s *scheduler) resumeQuota(key quotaKey, q *quota) {
 	}
 }
 
-// beforeAll is before every key of JobsDue.
+// beforeAll sorts before every key of JobsDue.
 const beforeAll = "\x00"
 
-// quotaWanted reports whether a lane waits for a quota that the claim's job takes part in.
+// quotaWanted reports whether a lane waits for a quota that the claim's job uses.
 func (s *scheduler) quotaWanted(c *claim) bool {
 	for _, key := range c.kind.quotas(c.job) {
 		if q := s.quotas[key]; q != nil && (q.parked.n > 0 || q.overflowed) {
@@ -182,14 +184,15 @@ func (s *scheduler) quotaWanted(c *claim) bool {
 	return false
 }
 
-// A fullQuota is what keeps a lane from getting a slot.
+// A fullQuota is the full quota for which the next job of a lane must wait.
 type fullQuota struct {
 	key     quotaKey
 	kind    *Kind
 	account string // of the job
 }
 
-// takeQuota takes a place in every quota of a job; full is the one that has none.
+// takeQuota takes a place in every quota of a job. If one has no free place, it takes none and
+// returns that quota.
 func (b *batch) takeQuota(j *store.Job, k *Kind) (full *fullQuota) {
 	keys := k.quotas(j)
 	for _, key := range keys {

@@ -131,7 +131,7 @@ func TestALostPlaceKeepsItsTurn(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		q.scheduler.reset()
-		d := &dispatcher{Queue: q, stopping: t.Context(), base: context.Background(), unseen: true}
+		d := &dispatcher{Queue: q, stopping: t.Context(), base: context.Background(), rescan: true}
 		next := func(ended ...string) (places []string) {
 			before := len(began.all())
 			for _, lane := range ended {

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	everyKey      = "every" // of the one job of a recurring kind
+	everyKey      = "every" // key of the single job of a recurring kind
 	pruneKind     = "prune_jobs"
 	pruneInterval = 6 * time.Hour
-	pruneChunk    = 256 // jobs that one transaction deletes
+	pruneChunk    = 256 // maximum number of jobs deleted in one transaction
 	keepEnded     = 30 * 24 * time.Hour
 )
 
-// Every has a job of the kind, without arguments, done again and again: an interval, up to a tenth
-// less or more, lies between the end of one and the next. There is one at a time, over restarts
-// too; the first comes within an interval. It is called before Run, for a kind that Handle knows by
-// then.
+// Every makes a kind recurring: its job, without arguments, runs again an interval ±10 % after each
+// end. There is one job at a time, also across restarts. The first run is within one interval.
+// Every is called before Run; the kind must be registered with Handle by then.
 func (q *Queue) Every(kind string, interval time.Duration) { q.every[kind] = interval }
 
-// seedRecurring makes sure that a job of each recurring kind is queued, due within its interval.
+// seedRecurring ensures that a job of each recurring kind is queued. A new one is due within its
+// interval.
 func (q *Queue) seedRecurring() error {
 	for kind, interval := range q.every {
 		wait := time.Duration(q.Rand() * float64(interval))
@@ -32,14 +32,14 @@ func (q *Queue) seedRecurring() error {
 			_, err := q.Add(tx, New{Kind: kind, Key: everyKey, Due: tx.Now().Add(wait)})
 			return err
 		})
-		if err != nil && !isUnread(err) { // that job stops alone
+		if err != nil && !isUnread(err) { // an unreadable row stops only that job
 			return fmt.Errorf("add recurring job: %w", err)
 		}
 	}
 	return nil
 }
 
-// recur adds the next job of a recurring kind when one has ended.
+// recur adds the next job of a recurring kind after one has ended.
 func (q *Queue) recur(tx *store.Tx, ended *store.Job) error {
 	interval := q.every[ended.Kind]
 	if interval == 0 || ended.Key != everyKey {
@@ -49,7 +49,7 @@ func (q *Queue) recur(tx *store.Tx, ended *store.Job) error {
 	return err
 }
 
-// Prune deletes jobs that ended more than 30 days ago, a bounded number in each transaction.
+// Prune deletes jobs that ended more than 30 days ago, at most pruneChunk in one transaction.
 func (q *Queue) Prune(ctx context.Context) error {
 	before := store.TimeKey(q.Store.Now().Add(-keepEnded))
 	for {

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	maxClaims     = 64       // of one transaction
-	maxLanes      = 4096     // that wait for their turn, in memory
-	maxFindDue    = 16 << 10 // keys of one look
+	maxClaims     = 64       // in one transaction
+	maxLanes      = 4096     // ready lanes in memory
+	maxFindDue    = 16 << 10 // keys read in one scan
 	slack         = 30 * time.Second
 	maxPause      = 30 * time.Second
-	unhandledWait = time.Hour // of a job that nobody handles, or whose arguments nobody knows
+	unhandledWait = time.Hour // delay of a job of an unknown kind or with unknown arguments
 )
 
-// Run does the jobs until ctx ends, then claims no more, gives running work Grace to end before its
-// ctx does, and returns after the last of it. It returns an error only if the store takes no more
-// writes, or if a recurring job has no kind.
+// Run runs jobs until ctx ends. Then it claims no more jobs, waits up to Grace before it ends the
+// ctx of running jobs, and returns after the last one. It returns an error only if the store
+// accepts no more writes, or if a recurring kind has no handler.
 func (q *Queue) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	q.scheduler.reset()
-	d := &dispatcher{Queue: q, stopping: ctx, base: base, unseen: true}
+	d := &dispatcher{Queue: q, stopping: ctx, base: base, rescan: true}
 	err := d.run(ctx)
 	if err != nil {
 		stop(errStopped)
@@ -47,16 +47,16 @@ func (q *Queue) Run(ctx context.Context) error {
 	return err
 }
 
-// A dispatcher claims what is due. It is one goroutine, so what it keeps needs no lock.
+// A dispatcher claims due jobs. It runs in one goroutine, so its fields need no lock.
 type dispatcher struct {
 	*Queue
-	stopping context.Context // ends when no more is to be claimed
-	base     context.Context // of all work; ends when the queue stops in earnest
+	stopping context.Context // ends when no more jobs may be claimed
+	base     context.Context // parent of every Work's ctx; ends after Grace
 	begun    bool
-	cursor   string    // the key of JobsDue up to which every lane is ready, or runs as much as it may
-	unseen   bool      // something due may be after cursor
-	next     time.Time // the first due after that; zero if there is none
-	seen     time.Time // the time of the last pass
+	cursor   string    // key of JobsDue; every lane with a due job up to it is known to the scheduler
+	rescan   bool      // there may be due jobs after cursor
+	next     time.Time // the next due time after that; zero if there is none
+	lastPass time.Time // the time of the last pass
 }
 
 func (d *dispatcher) run(ctx context.Context) error {
@@ -67,8 +67,8 @@ func (d *dispatcher) run(ctx context.Context) error {
 		case errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) || errors.Is(err, errNoKind):
 			return err
 		case err != nil:
-			d.Log.Error("the queue waits for its store", "error", err, "pause", pause)
-			d.unseen, d.cursor = true, ""
+			d.Log.Error("the job queue cannot use its store, and tries again", "error", err, "pause", pause)
+			d.rescan, d.cursor = true, ""
 			err = d.sleep(ctx, d.Store.Now().Add(pause), nil)
 			pause = min(2*pause, maxPause)
 		case !again:
@@ -82,7 +82,8 @@ func (d *dispatcher) run(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits until a time (zero: none), a wake-up, the end of ctx or that of the store.
+// sleep waits for the first of: the time until (if not zero), a wake-up, the end of ctx, or a fatal
+// error of the store, which it returns.
 func (d *dispatcher) sleep(ctx context.Context, until time.Time, wake <-chan struct{}) error {
 	var due <-chan struct{}
 	if !until.IsZero() {
@@ -100,8 +101,8 @@ func (d *dispatcher) sleep(ctx context.Context, until time.Time, wake <-chan str
 	return nil
 }
 
-// pass looks for what is due and claims as much of it as may run. again says that there is more to
-// do at once.
+// pass finds due jobs and claims as many as may run. again reports that another pass is needed at
+// once.
 func (d *dispatcher) pass() (again bool, err error) {
 	if !d.begun {
 		if err := d.begin(); err != nil {
@@ -110,13 +111,13 @@ func (d *dispatcher) pass() (again bool, err error) {
 		d.begun = true
 	}
 	now := d.Store.Now()
-	if now.Before(d.seen) { // the clock was set back: what was passed may be waiting again
-		d.unseen, d.cursor = true, ""
+	if now.Before(d.lastPass) { // the clock was set back: jobs before cursor may not be due any more
+		d.rescan, d.cursor = true, ""
 		if err := d.seedRecurring(); err != nil {
 			return false, err
 		}
 	}
-	d.seen = now
+	d.lastPass = now
 	s, err := d.findDue(now)
 	if err != nil {
 		return false, err
@@ -133,18 +134,18 @@ func (d *dispatcher) pass() (again bool, err error) {
 	return s.more || d.scheduler.ready(d.Workers), nil
 }
 
-// findDue makes the lanes ready that have become due, and answers the running jobs whose claim is
-// over and the parked ones whose time has come.
+// findDue scans for due jobs and marks their lanes as due. The returned scan has the running jobs
+// with a lapsed claim and the parked jobs that are due.
 func (d *dispatcher) findDue(now time.Time) (s scan, err error) {
 	low, room := d.scheduler.takeEarliest()
 	if low != "" {
-		d.cursor, d.unseen = min(d.cursor, low), true
+		d.cursor, d.rescan = min(d.cursor, low), true
 	}
-	if !d.unseen && (d.next.IsZero() || now.Before(d.next)) {
+	if !d.rescan && (d.next.IsZero() || now.Before(d.next)) {
 		return scan{}, nil
 	}
-	d.unseen, d.next = true, time.Time{}
-	if room <= 0 { // a worker that becomes free makes room
+	d.rescan, d.next = true, time.Time{}
+	if room <= 0 { // the next worker to become free makes room
 		return scan{}, nil
 	}
 	s = scan{cursor: d.cursor, end: store.TimeKey(now.Add(time.Millisecond)), room: room}
@@ -152,18 +153,18 @@ func (d *dispatcher) findDue(now time.Time) (s scan, err error) {
 		return scan{}, fmt.Errorf("look for due jobs: %w", err)
 	}
 	d.scheduler.markDue(s.lanes)
-	d.cursor, d.next, d.unseen = s.cursor, s.next, s.more
+	d.cursor, d.next, d.rescan = s.cursor, s.next, s.more
 	return s, nil
 }
 
-// A scan is one walk along the index of dues.
+// A scan is one pass over the index of due times.
 type scan struct {
 	cursor string // the last key seen
 	end    string // the first key that is not due
 	room   int
-	lanes  []string // that have something due, each once
-	lapsed []string // ids of running jobs
-	parked []string // ids
+	lanes  []string // names of lanes with due jobs, each once
+	lapsed []string // ids of running jobs with a lapsed claim
+	parked []string // ids of parked jobs that are due
 	next   time.Time
 	more   bool
 }
@@ -195,10 +196,10 @@ func (s *scan) run(tx *store.Tx) error {
 	return nil
 }
 
-// errNoKind says that a recurring job cannot be done.
-var errNoKind = errors.New("nobody handles the kind")
+// errNoKind is returned for a recurring kind without a handler.
+var errNoKind = errors.New("no handler for the kind")
 
-// begin makes due what a crash has cut, and sees to it that each recurring job waits.
+// begin requeues the jobs that a crash interrupted, and ensures that each recurring job is queued.
 func (d *dispatcher) begin() error {
 	for kind := range d.every {
 		if d.kinds[kind] == nil {
@@ -214,7 +215,7 @@ func (d *dispatcher) begin() error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("look for jobs that a crash cut: %w", err)
+		return fmt.Errorf("look for jobs that a crash interrupted: %w", err)
 	}
 	if err := d.conclude(cut, now, errCrashed); err != nil {
 		return err
@@ -222,8 +223,8 @@ func (d *dispatcher) begin() error {
 	return d.seedRecurring()
 }
 
-// conclude ends the claims of running jobs from outside: those that are over, or, after a crash,
-// all.
+// conclude ends claims without their Work: lapsed ones (cause errLapsed), or all after a crash
+// (errCrashed).
 func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 	for _, id := range ids {
 		var j *store.Job
@@ -232,7 +233,7 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 			return err
 		})
 		if isUnread(err) {
-			d.noteUnread(id, err)
+			d.recordUnread(id, err)
 			continue
 		}
 		if err != nil {
@@ -241,7 +242,7 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 		if j == nil || j.State != store.JobRunning || (cause == errLapsed && j.Due.After(now)) {
 			continue
 		}
-		if left := d.scheduler.left(id, j.Attempt); cause == errLapsed && left > 0 {
+		if left := d.scheduler.remaining(id, j.Attempt); cause == errLapsed && left > 0 {
 			if err := d.extend(j, left); err != nil {
 				return err
 			}
@@ -258,8 +259,8 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 	return nil
 }
 
-// extend moves the end of a claim that is not over: the calendar was set while the work went on as
-// before. To do the job again meanwhile would do it twice.
+// extend moves the Due of a running job whose claim has time left. That happens if the system clock
+// was set forward. Otherwise the job would run twice at the same time.
 func (d *dispatcher) extend(claimed *store.Job, left time.Duration) error {
 	var due time.Time
 	err := d.Store.Update(func(tx *store.Tx) error {
@@ -278,10 +279,10 @@ func (d *dispatcher) extend(claimed *store.Job, left time.Duration) error {
 	return err
 }
 
-// errNothing undoes a transaction of claims that claimed nothing.
+// errNothing rolls back a transaction that has nothing to change.
 var errNothing = errors.New("nothing to claim")
 
-// claim gives ready lanes their slots.
+// claim claims jobs for the ready lanes and starts them.
 func (d *dispatcher) claim() error {
 	slots, free, used := d.scheduler.slots(d.Workers, maxClaims)
 	if len(slots) == 0 {
@@ -289,7 +290,7 @@ func (d *dispatcher) claim() error {
 	}
 	var b *batch
 	err := d.Store.Update(func(tx *store.Tx) error {
-		tx.MayUseReserve() // or deletions, which are jobs, would wait for room
+		tx.MayUseReserve() // otherwise jobs that delete data could not run when the disk is full
 		b = &batch{q: d.Queue, tx: tx, now: tx.Now(), budget: free, used: maps.Clone(used), slots: append([]slot(nil), slots...)}
 		if err := b.fill(); err != nil {
 			return err
@@ -297,7 +298,7 @@ func (d *dispatcher) claim() error {
 		if b.budget == free {
 			return errNothing
 		}
-		// In the committer, so that whatever commits later finds the claims in the scheduler.
+		// This runs in the committer, so that later transactions find the claims in the scheduler.
 		tx.After(func() { d.launch(b) })
 		return nil
 	})
@@ -308,15 +309,14 @@ func (d *dispatcher) claim() error {
 		d.scheduler.giveBackSlots(slots)
 		return fmt.Errorf("claim jobs: %w", err)
 	default:
-		d.expect(b)
+		d.scheduleLapse(b)
 	}
 	return nil
 }
 
-// expect has the queue looked at when the first of the new claims is over, whether or not anything
-// else happens until then. A claim that follows one in its lane is over later, and is seen by that
-// look.
-func (d *dispatcher) expect(b *batch) {
+// scheduleLapse schedules the next pass for the end of the first new claim, in case nothing else wakes the
+// dispatcher. A chained claim ends later, so that pass finds it as well.
+func (d *dispatcher) scheduleLapse(b *batch) {
 	for _, t := range b.jobs {
 		if due := t.job.Due; d.next.IsZero() || due.Before(d.next) {
 			d.next = due

@@ -8,43 +8,44 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A lane is what the scheduler knows of jobs that take turns. It is forgotten when none of them is
-// due or runs.
+// A lane is the scheduler's state of one lane. It is removed when no job of the lane is due or
+// running.
 type lane struct {
-	name    string // as store.JobsByLane has it
+	name    string // as in store.JobsByLane
 	running int
-	limit   int      // how many may run, by the kind that was claimed last
-	due     bool     // it may have something due beyond what runs
-	listed  bool     // it is ready, parked, or in the dispatcher's hands
-	turn    quotaKey // that made it ready for a place which it has not taken; zero if none did
+	limit   int      // maximum number of running jobs, by the kind that was claimed last
+	due     bool     // it may have due jobs besides the running ones
+	listed  bool     // it is ready, parked, or has a slot
+	turn    quotaKey // the quota that made it ready and in which it has not taken a place yet; zero if none
 	next    *lane
 }
 
-// open reports whether the lane may run one more.
+// open reports whether the lane may run another job.
 func (l *lane) open() bool { return l.running == 0 || l.running < l.limit }
 
-// A scheduler is the queue's memory: which lanes are ready, and what runs.
+// A scheduler holds the queue's state in memory: the ready lanes and the running claims.
 type scheduler struct {
 	mu          sync.Mutex
 	lanes       map[string]*lane
-	first, last *lane // those the ready ones, which have something due and are open; next turn first
-	waiting     int   // how many those are
-	busy        int   // works that have not returned, lost claims included
+	first, last *lane // list of ready lanes (due and open), next turn first
+	readyLanes  int   // number of ready lanes
+	busy        int   // running attempts, including those of lost claims
 	claims      map[string]*claim
-	quotas      map[quotaKey]*quota // that are used or waited for
-	earliest    string              // the lowest due since the dispatcher looked, as a key; "" if there was none
+	quotas      map[quotaKey]*quota // quotas that are used or waited for
+	earliest    string              // key of the lowest due time recorded since the last scan; "" if none
 }
 
-// reset forgets everything that no work holds.
+// reset clears all state except busy.
 func (s *scheduler) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lanes, s.claims, s.quotas = map[string]*lane{}, map[string]*claim{}, map[quotaKey]*quota{}
-	s.first, s.last, s.waiting = nil, nil, 0
+	s.first, s.last, s.readyLanes = nil, nil, 0
 }
 
-// noteDue notes that a job has become due at a time that the dispatcher may have passed already.
-func (s *scheduler) noteDue(due time.Time) {
+// recordDue records the due time of a queued job, since the dispatcher's scan may have passed it
+// already.
+func (s *scheduler) recordDue(due time.Time) {
 	key := store.TimeKey(due)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,16 +54,16 @@ func (s *scheduler) noteDue(due time.Time) {
 	}
 }
 
-// takeEarliest answers what noteDue noted and forgets it, and how many more lanes there is room
-// for.
+// takeEarliest returns and clears the lowest due time from recordDue, and returns how many more
+// lanes there is room for.
 func (s *scheduler) takeEarliest() (low string, room int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	low, s.earliest = s.earliest, ""
-	return low, maxLanes - s.waiting
+	return low, maxLanes - s.readyLanes
 }
 
-// markDue notes that the lanes have something due.
+// markDue records that the lanes have due jobs.
 func (s *scheduler) markDue(names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +78,8 @@ func (s *scheduler) markDue(names []string) {
 	}
 }
 
-// reschedule puts a lane where it belongs: among the ready ones, aside until one of its jobs ends,
-// or out of memory.
+// reschedule adds a lane to the ready lanes if it is due and open, and removes it from memory if it
+// is neither due nor running.
 func (s *scheduler) reschedule(l *lane) {
 	switch {
 	case l.listed:
@@ -97,11 +98,11 @@ func (s *scheduler) push(l *lane) {
 		s.last.next = l
 	}
 	s.last = l
-	s.waiting++
+	s.readyLanes++
 }
 
-// slots gives a slot to each ready lane, at most as many as workers are free. It also says how many
-// workers are free, and how much of each quota is used.
+// slots returns a slot for each ready lane, at most one per free worker. It also returns the number
+// of free workers, at most most, and the use of each quota.
 func (s *scheduler) slots(workers, most int) (slots []slot, free int, used map[quotaKey]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,20 +114,20 @@ func (s *scheduler) slots(workers, most int) (slots []slot, free int, used map[q
 			s.last = nil
 		}
 		l.next = nil
-		s.waiting--
+		s.readyLanes--
 		slots = append(slots, slot{lane: l, running: l.running, limit: l.limit})
 	}
 	return slots, free, s.used()
 }
 
-// ready reports whether a lane waits for a worker that is free.
+// ready reports whether there are a ready lane and a free worker.
 func (s *scheduler) ready(workers int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.first != nil && s.busy < workers
 }
 
-// giveBackSlots ends slots in which nothing was claimed because the store took no write.
+// giveBackSlots ends slots without claims after the store refused the transaction.
 func (s *scheduler) giveBackSlots(slots []slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +137,7 @@ func (s *scheduler) giveBackSlots(slots []slot) {
 	}
 }
 
-// start ends slots, and notes the claims that came of them.
+// start ends slots and records the claims that were made in them.
 func (s *scheduler) start(slots []slot, claims []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,10 +165,10 @@ func (s *scheduler) start(slots []slot, claims []*claim) {
 		s.claims[c.job.ID] = c
 		s.count(c, 1)
 	}
-	s.resume() // what has returned since the slots were given found nobody waiting
+	s.resume() // attempts that ended since slots was called found no lane parked
 }
 
-// abandon takes the lane back from a claim that is over while its work goes on.
+// abandon frees the lane of a claim that has lapsed while its Work is still running.
 func (s *scheduler) abandon(id string, attempt int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,17 +177,17 @@ func (s *scheduler) abandon(id string, attempt int) {
 	}
 }
 
-// left is how much of its time a claim has left; not above 0 where it is over or not known.
-func (s *scheduler) left(id string, attempt int) time.Duration {
+// remaining returns the remaining time of a claim; 0 or less if it has lapsed or is unknown.
+func (s *scheduler) remaining(id string, attempt int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.claims[id]; c != nil && c.job.Attempt == attempt {
-		return time.Until(c.over)
+		return time.Until(c.expires)
 	}
 	return 0
 }
 
-// finish notes that the work of a claim has returned.
+// finish records that the Work of a claim has returned.
 func (s *scheduler) finish(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,16 +200,15 @@ func (s *scheduler) finish(c *claim) {
 	}
 }
 
-// mayChain reports whether the worker of a claim may go on with the lane's next job: only if no
-// lane waits for a worker, or for the claim's place in its quota.
+// mayChain reports whether the worker of a claim may continue with the lane's next job. It may not
+// if a lane waits for a worker or for the claim's place in a quota.
 func (s *scheduler) mayChain(c *claim) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return c.lane.due && s.first == nil && !s.quotaWanted(c) && s.claims[c.job.ID] == c
 }
 
-// chain puts a claim in the place of one that has ended. Whether more of the lane is due, the
-// dispatcher finds out.
+// chain replaces an ended claim by the next one. It leaves the lane's due flag to the dispatcher.
 func (s *scheduler) chain(ended, next *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *scheduler) release(c *claim) {
 	s.reschedule(c.lane)
 }
 
-// cancel ends the ctx of the job's work, if it runs.
+// cancel ends the ctx of the job's Work if the job is running.
 func (s *scheduler) cancel(id string) {
 	s.mu.Lock()
 	c := s.claims[id]
@@ -235,30 +235,30 @@ func (s *scheduler) cancel(id string) {
 	}
 }
 
-// A slot is what one lane gets in one transaction of claims.
+// A slot is a lane's turn in one transaction of claims.
 type slot struct {
-	lane    *lane
-	running int // when the slot was given
-	taken   int
-	limit   int
-	more    bool       // something is due beyond what was taken
-	over    bool       // nothing more can be taken
-	full    *fullQuota // that has no place for its next job
+	lane      *lane
+	running   int // running jobs of the lane at the start of the slot
+	taken     int
+	limit     int
+	more      bool       // more jobs are due than were taken
+	exhausted bool       // no more jobs can be taken
+	full      *fullQuota // the quota without room for the next job, or nil
 }
 
-// A claim is one attempt of one job, from the transaction that counts it to the one that ends it.
+// A claim is one attempt of one job, from the transaction that starts it to the one that ends it.
 type claim struct {
 	job      *store.Job
 	kind     *Kind
 	lane     *lane
-	base     context.Context // ends when the queue stops in earnest
-	ctx      context.Context // ends then, and when the job is cancelled
+	base     context.Context // ends when the queue stops, after Grace
+	ctx      context.Context // ends with base, and when the job is cancelled
 	cancel   context.CancelCauseFunc
-	over     time.Time // by the machine's clock; the job's Due says so by the calendar, which may be set
+	expires  time.Time // end of the claim by the monotonic clock; Due is by the wall clock, which may be set
 	progress progress
 	cleanup  cleanup
 
-	// Guarded by the scheduler.
-	ended     bool // its work has returned
-	acquitted bool // it is a suspect that has gone on for long enough
+	// Guarded by scheduler.mu.
+	ended     bool // Work has returned
+	acquitted bool // it is a suspect that has run for suspectFor
 }

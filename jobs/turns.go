@@ -4,9 +4,9 @@ import "context"
 
 type wantedKey struct{}
 
-// Wanted tells a running work whether another job waits for its place in a quota of its kind. One
-// that takes long, and can go on later, then ends its turn by Snooze, so that the next one begins.
-// Outside of Work it is false.
+// Wanted reports, within Work, whether another job waits for this job's place in a quota. A long
+// job that can continue later should then return Snooze, to let the other job begin. Outside of
+// Work it returns false.
 func Wanted(ctx context.Context) bool {
 	wanted, _ := ctx.Value(wantedKey{}).(func() bool)
 	return wanted != nil && wanted()

@@ -10,30 +10,31 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Unread is a job that this version cannot do, since it does not know the form of its row or of
-// its arguments, or nobody handles its kind. It stays in the queue as it is, and holds up no other.
+// An Unread is a job that this version cannot run: its row or arguments have an unknown format, or
+// its kind has no handler. It stays in the queue unchanged and blocks no other job.
 type Unread struct {
 	ID     string // of the job
 	Reason error  // store.ErrNewer, store.ErrDamagedRow or ErrArgs among others
 }
 
-// ErrArgs is returned by Args for arguments of a form that is not known. A job whose Work returns
-// it is not given up; it is tried again from time to time, and when the server starts.
+// ErrArgs is returned by Args for arguments of an unknown format. If Work returns it, the job is
+// not given up but retried every hour.
 var ErrArgs = errors.New("arguments of an unknown form")
 
-// unreadJobs are those that were met since the queue began.
+// unreadJobs holds the jobs that could not be run since the process started, with the reason, by
+// id.
 type unreadJobs struct {
 	mu sync.Mutex
 	by map[string]error
 }
 
-// isUnread reports whether an error is over what a job's row holds.
+// isUnread reports whether an error means that a job's row cannot be read.
 func isUnread(err error) bool {
 	return errors.Is(err, store.ErrNewer) || errors.Is(err, store.ErrDamagedRow) || errors.Is(err, store.ErrNotFound)
 }
 
-// noteUnread remembers that a job cannot be done, and says so once.
-func (q *Queue) noteUnread(id string, why error) {
+// recordUnread records that a job cannot be run, and logs it the first time.
+func (q *Queue) recordUnread(id string, why error) {
 	q.unread.mu.Lock()
 	_, known := q.unread.by[id]
 	if q.unread.by == nil {
@@ -46,22 +47,22 @@ func (q *Queue) noteUnread(id string, why error) {
 	}
 }
 
-// isUnreadable reports whether the row of a job could not be read.
+// isUnreadable reports whether the job is recorded as having an unreadable row.
 func (q *Queue) isUnreadable(id string) bool {
 	q.unread.mu.Lock()
 	defer q.unread.mu.Unlock()
 	return isUnread(q.unread.by[id])
 }
 
-// forgetUnread is for a job that was done after all.
+// forgetUnread removes the record of a job that could be run after all.
 func (q *Queue) forgetUnread(id string) {
 	q.unread.mu.Lock()
 	defer q.unread.mu.Unlock()
 	delete(q.unread.by, id)
 }
 
-// Unread lists the jobs that could not be done because their form, or their kind, is not known, by
-// id. A job is listed once the queue has met it.
+// Unread lists, by id, the jobs that could not be run because their format or kind is unknown. It
+// lists a job only after the queue has tried to run or read it.
 func (q *Queue) Unread() (list []Unread) {
 	q.unread.mu.Lock()
 	defer q.unread.mu.Unlock()
@@ -71,8 +72,8 @@ func (q *Queue) Unread() (list []Unread) {
 	return list
 }
 
-// waitingID is the id of the queued job with the key, whether or not its row can be read.
-func waitingID(tx *store.Tx, kind, key string) string {
+// queuedID returns the id of the queued job with the key, even if its row cannot be read.
+func queuedID(tx *store.Tx, kind, key string) string {
 	for _, id := range store.JobByKey.Keys(tx, store.JobKey(kind, key), "") {
 		return id
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Wait returns the job once it has ended, or as it is when ctx ends. It returns store.ErrNotFound
-// for what is not there, or is there no more: a job that is not Visible goes when it ends.
+// Wait waits until the job has ended or ctx ends, and returns the job. It returns store.ErrNotFound
+// if there is no such job. A job that is not Visible is deleted when it ends.
 func (q *Queue) Wait(ctx context.Context, id string) (*store.Job, error) {
 	changed, stop := q.watches.Watch(id)
 	defer stop()

@@ -2,15 +2,15 @@ package jobs
 
 import "sync"
 
-// Watchers wakes whoever watches a key when something about it has changed. It says only that, not
-// what: a watcher reads the store again. The zero value is ready.
+// Watchers notifies the watchers of a key that something about it has changed. The notification
+// does not say what: a watcher reads the store again. The zero value is ready to use.
 type Watchers[K comparable] struct {
 	mu sync.Mutex
 	by map[K]map[chan struct{}]struct{}
 }
 
-// Watch gives a channel that gets a value soon after each change, and a function that ends the
-// watch. Changes while a value waits unread are folded into it.
+// Watch returns a channel that receives a value after each change, and a function that ends the
+// watch. Changes while a value is unread are merged into it.
 func (w *Watchers[K]) Watch(key K) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	w.mu.Lock()
@@ -32,7 +32,7 @@ func (w *Watchers[K]) Watch(key K) (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// Changed wakes the watchers of the key; it never blocks.
+// Changed notifies the watchers of the key. It never blocks.
 func (w *Watchers[K]) Changed(key K) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// work does attempts, one after the other, until the lane's next job is another worker's.
+// work makes attempts one after another, as long as step claims the lane's next job.
 func (d *dispatcher) work(c *claim) {
 	defer d.running.Done()
 	defer d.signal()
@@ -21,8 +21,9 @@ func (d *dispatcher) work(c *claim) {
 	}
 }
 
-// step does one attempt and commits what it came to. If the lane has another job of the kind, and
-// no other lane waits for a worker, the same transaction claims that, and step returns the claim.
+// step makes one attempt and commits its outcome. If the lane has another job of the kind and no
+// other lane waits for a worker, the same transaction claims that job, and step returns its claim.
+// Otherwise it returns nil.
 func (d *dispatcher) step(c *claim) (next *claim) {
 	defer func() {
 		if next == nil {
@@ -48,28 +49,28 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 	}
 	err = d.persist(c, o)
 	killpoint.At("jobs.finished")
-	if failure := o.err; counts(failure) && !o.stopped {
+	if failure := o.err; isFailure(failure) && !o.stopped {
 		end(failure)
 	} else {
 		end(err)
 	}
 	if errors.Is(o.err, ErrArgs) {
-		d.noteUnread(c.job.ID, o.err)
+		d.recordUnread(c.job.ID, o.err)
 	} else {
 		d.forgetUnread(c.job.ID)
 	}
 	switch {
 	case errors.Is(err, errLost):
-		d.Log.Warn("a job's work came too late and was dropped", "job_id", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
+		d.Log.Warn("the result of a job came after the end of its claim and was dropped", "job_id", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
 	case err != nil:
-		d.Log.Error("the end of a job's work was not kept", "job_id", c.job.ID, "kind", c.job.Kind, "error", err)
+		d.Log.Error("could not write the result of a job", "job_id", c.job.ID, "kind", c.job.Kind, "error", err)
 		d.fail(err)
 	}
 	return next
 }
 
-// fail ends Run if the store takes nothing more. After any other error the job is done again when
-// its claim is over.
+// fail ends Run if err means that the store accepts no more writes. After any other error the job
+// runs again when its claim ends.
 func (q *Queue) fail(err error) {
 	if !errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrClosed) {
 		return
@@ -80,7 +81,7 @@ func (q *Queue) fail(err error) {
 	}
 }
 
-// attempt calls Work. A panic is its error.
+// attempt calls Work. It returns a panic as an error.
 func (q *Queue) attempt(ctx context.Context, c *claim) (w Writes, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.kind.Timeout)
 	defer cancel()
@@ -96,13 +97,13 @@ func (q *Queue) attempt(ctx context.Context, c *claim) (w Writes, err error) {
 	return c.kind.Work(context.WithValue(ctx, progressKey{}, &c.progress), &j)
 }
 
-// persist concludes a claim, and does so again while the disk is full and the claim lasts: what was
-// done outside is done twice if it is forgotten.
+// persist commits the outcome of a claim. While the disk is full it retries until the claim ends,
+// since without the outcome the job would be done twice.
 func (q *Queue) persist(c *claim, o outcome) error {
 	pause := time.Second
 	for {
 		err := q.conclude(c.job, o)
-		if !errors.Is(err, store.ErrFull) || time.Until(c.over) < pause {
+		if !errors.Is(err, store.ErrFull) || time.Until(c.expires) < pause {
 			return err
 		}
 		select {
@@ -114,25 +115,25 @@ func (q *Queue) persist(c *claim, o outcome) error {
 	}
 }
 
-// An outcome is what an attempt came to.
+// An outcome is the result of an attempt.
 type outcome struct {
 	err      error
 	writes   Writes
-	cause    context.Context // of what writes adds; nil: nothing that is known
+	cause    context.Context // the cause of jobs that writes adds; may be nil
 	progress *progress
-	stopped  bool                     // its ctx ended because the queue stops
-	hold     bool                     // it must not be given up now
-	then     func(tx *store.Tx) error // in the same transaction; may be nil
+	stopped  bool                     // ctx ended because the queue stops
+	hold     bool                     // the job must not be given up now
+	then     func(tx *store.Tx) error // runs in the same transaction; may be nil
 }
 
-// conclude commits the outcome of the claim that j stands for. It returns errLost if j has been
-// claimed again, or is gone. When Writes or Failed refuse, the attempt counts as failed, without
-// them.
+// conclude commits the outcome of a claim; j is the job as it was claimed. It returns errLost if
+// the job has been claimed again or is gone. If Writes, Parked or Failed return an error, the
+// attempt counts as failed and is committed without Writes.
 func (q *Queue) conclude(j *store.Job, o outcome) error {
 	var after *store.Job
 	for {
 		err := q.Store.Update(func(tx *store.Tx) (err error) {
-			tx.MayUseReserve() // or deletions, which are jobs, would wait for room
+			tx.MayUseReserve() // otherwise jobs that delete data could not end when the disk is full
 			after, err = q.applyOutcome(tx, j, o)
 			if err != nil || o.then == nil {
 				return err
@@ -153,7 +154,8 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 	}
 }
 
-// applyOutcome brings a job into the state that follows from the outcome of its claim.
+// applyOutcome sets and writes the state of a job that follows from the outcome, and calls Writes,
+// Parked and Failed.
 func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*store.Job, error) {
 	j, err := store.Jobs.Find(tx, claimed.ID)
 	if err != nil {
@@ -171,15 +173,15 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	q.decideState(tx, j, o)
 	if o.writes != nil {
 		tx.For(o.cause)
-		err := q.guard(func() error { return o.writes(tx, j) })
-		tx.ForNobody() // what comes again by the clock was caused by nothing
+		err := q.recoverPanic(func() error { return o.writes(tx, j) })
+		tx.ForNobody() // a retry or recurring job has no cause
 		if err != nil {
 			return nil, refusal(fmt.Errorf("writes of job %s: %w", j.ID, err), false)
 		}
 	}
 	k := q.kinds[j.Kind]
 	if j.Parked() && k != nil && k.Parked != nil {
-		if err := q.guard(func() error { return k.Parked(tx, j) }); err != nil {
+		if err := q.recoverPanic(func() error { return k.Parked(tx, j) }); err != nil {
 			return nil, refusal(fmt.Errorf("parking of job %s: %w", j.ID, err), true)
 		}
 	}
@@ -187,15 +189,15 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 		return j, q.requeue(tx, j)
 	}
 	if j.State == store.JobError && k != nil && k.Failed != nil {
-		if err := q.guard(func() error { return k.Failed(tx, j, o.err) }); err != nil {
+		if err := q.recoverPanic(func() error { return k.Failed(tx, j, o.err) }); err != nil {
 			return nil, refusal(fmt.Errorf("failure of job %s: %w", j.ID, err), true)
 		}
 	}
 	return j, q.end(tx, j)
 }
 
-// guard calls fn in a transaction. A panic is its error: over a damaged page, store.ErrDatabase.
-func (q *Queue) guard(fn func() error) (err error) {
+// recoverPanic calls fn and returns a panic as an error: store.ErrDatabase if a damaged page caused it.
+func (q *Queue) recoverPanic(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			if err = q.Store.Damage(v); err == nil {
@@ -206,8 +208,8 @@ func (q *Queue) guard(fn func() error) (err error) {
 	return fn()
 }
 
-// refusal is the error of Writes or Failed as one of the job, unless it is the database's own: then
-// the job is done again, and the attempt does not count.
+// refusal wraps an error of Writes, Parked or Failed as refused. It returns store.ErrDatabase
+// unchanged: then the outcome is not committed, and the job runs again.
 func refusal(err error, failed bool) error {
 	if errors.Is(err, store.ErrDatabase) {
 		return err
@@ -215,7 +217,7 @@ func refusal(err error, failed bool) error {
 	return refused{error: err, failed: failed}
 }
 
-// decideState decides which state follows from the outcome.
+// decideState sets the state, due time and error of a job from the outcome.
 func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 	now := tx.Now()
 	var perm permanent
@@ -231,7 +233,7 @@ func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 		j.State, j.Err, j.ErrCode = store.JobCompleted, "", ""
 	case j.Cancel:
 		j.State = store.JobCancelled
-	case unknown: // it may be of a newer version, which is to find it
+	case unknown: // perhaps from a newer version, so keep it
 		recordError(j, o.err)
 		j.Attempt--
 		j.State, j.Due = store.JobQueued, now.Add(unhandledWait)
@@ -268,7 +270,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// retryTime is when a job that failed is due.
+// retryTime returns when a failed job is due again.
 func (q *Queue) retryTime(j *store.Job, err error, now time.Time) time.Time {
 	var at retryAt
 	switch {
@@ -284,17 +286,17 @@ func (q *Queue) retryTime(j *store.Job, err error, now time.Time) time.Time {
 	return now.Add(backoff(j.Attempt, float64(j.Jitter)/(1<<16)))
 }
 
-// requeue lets a job wait again. If another with its key has begun to wait since, that one does the
-// work, at the earlier time of the two, and this one is cancelled.
+// requeue queues a job again. If another job with its key has been queued meanwhile, that job
+// remains, due at the earlier of the two times, and this one is cancelled.
 func (q *Queue) requeue(tx *store.Tx, j *store.Job) error {
-	other, err := q.waiting(tx, j.Kind, j.Key)
+	other, err := q.queuedJob(tx, j.Kind, j.Key)
 	if err != nil {
 		return err
 	}
 	if other == nil {
 		return q.put(tx, j)
 	}
-	if j.Crashes > other.Crashes { // it is the same work, which may end the process again
+	if j.Crashes > other.Crashes { // it is the same work, which may crash the process again
 		other.Crashes, other.ParkedAt = j.Crashes, j.ParkedAt
 	}
 	if j.Due.Before(other.Due) || other.Parked() {
@@ -307,7 +309,7 @@ func (q *Queue) requeue(tx *store.Tx, j *store.Job) error {
 	return q.end(tx, j)
 }
 
-// end keeps a job that has ended, or lets it go, and sees to the next one of a recurring kind.
+// end writes or deletes a job that has ended, and adds the next one of a recurring kind.
 func (q *Queue) end(tx *store.Tx, j *store.Job) error {
 	if err := q.put(tx, j); err != nil {
 		return err
@@ -315,15 +317,14 @@ func (q *Queue) end(tx *store.Tx, j *store.Job) error {
 	return q.recur(tx, j)
 }
 
-// counts reports whether the error of an attempt says that it has failed: it was not put off, nor
-// of a form that a newer version is to read.
-func counts(err error) bool {
+// isFailure reports whether the error of an attempt is a failure: neither Snooze nor ErrArgs.
+func isFailure(err error) bool {
 	return err != nil && !errors.As(err, new(snooze)) && !errors.Is(err, ErrArgs)
 }
 
-// report logs what an attempt came to, unless it was put off.
+// report logs the outcome of an attempt, except Snooze and ErrArgs.
 func (q *Queue) report(j *store.Job, err error) {
-	if err != nil && !counts(err) {
+	if err != nil && !isFailure(err) {
 		return
 	}
 	level, what := slog.LevelInfo, "a job has ended"

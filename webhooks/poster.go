@@ -19,20 +19,20 @@ import (
 	"github.com/mailstead/mailstead/internal/netguard"
 )
 
-// What can become of an attempt, as the delivery log shows it.
+// Outcomes of an attempt, as shown in the delivery log.
 const (
 	Success = "success"
 	Failed  = "failed"
 )
 
-// Why an attempt failed, as the delivery log shows it.
+// Reasons why an attempt failed, as shown in the delivery log.
 const (
-	CodeTimeout        = "timeout"         // no complete answer head in time
+	CodeTimeout        = "timeout"         // no complete response header in time
 	CodeDNS            = "dns"             // the name does not resolve
-	CodeConnect        = "connect"         // no connection, or it broke or was not HTTP before an answer
-	CodeTLS            = "tls"             // the handshake failed, the certificate included
-	CodeHTTPStatus     = "http_status"     // an answer other than 2xx; redirects too
-	CodeBlockedAddress = "blocked_address" // the Guard refuses the URL or every address of its host
+	CodeConnect        = "connect"         // no connection, or it broke or was not HTTP before a response
+	CodeTLS            = "tls"             // the handshake or the verification of the certificate failed
+	CodeHTTPStatus     = "http_status"     // a response other than 2xx, including redirects
+	CodeBlockedAddress = "blocked_address" // Guard refuses the URL or every address of its host
 )
 
 const (
@@ -40,7 +40,7 @@ const (
 	defaultUserAgent = "Mailstead"
 	excerptLimit     = 1 << 10
 	errorLimit       = 512
-	windowLimit      = 64 << 10 // HTTP/2 flow control: a receiver may send this much unasked
+	windowLimit      = 64 << 10 // HTTP/2 flow control: maximum bytes that a receiver may send ahead
 	idleConns        = 64
 	idleConnsPerHost = 2
 	idleTimeout      = 30 * time.Second
@@ -49,39 +49,39 @@ const (
 
 var errTLS = errors.New("TLS handshake failed")
 
-// Delivery is one attempt to bring one event to one endpoint.
+// Delivery is one attempt to deliver one event to one endpoint.
 type Delivery struct {
 	URL        string   // https
-	Secrets    []string // current first; two while a rotation is recent
-	EventID    string   // the same in every attempt: receivers drop what they have seen
+	Secrets    []string // current one first; two for some time after a rotation
+	EventID    string   // the same in every attempt, so that receivers can drop duplicates
 	EventType  string
 	DeliveryID string
 	Attempt    int    // 1 is the first
-	Body       []byte // the JSON envelope, sent and signed as it is
+	Body       []byte // the JSON envelope, sent and signed unchanged
 }
 
-// Result is what became of a Delivery.
+// Result is the result of a Delivery.
 type Result struct {
 	Outcome    string // Success or Failed
-	HTTPStatus int    // 0: there was no answer
+	HTTPStatus int    // 0 if there was no response
 	Error      string // a sentence for people, at most 512 bytes; empty on success
 	ErrorCode  string // one of the Code constants; empty on success and when the caller's context was cancelled
 	Duration   time.Duration
-	Excerpt    string // the beginning of the answer's body: at most 1 KiB, valid UTF-8
+	Excerpt    string // the beginning of the response body: at most 1 KiB, valid UTF-8
 	Gone       bool   // 410: the receiver wants no more deliveries
 }
 
-// Poster posts deliveries over connections that it keeps and reuses. The fields are set before the
-// first Post; the zero value posts to public addresses with the system's resolver and roots. It is
-// safe for concurrent use.
+// Poster posts deliveries and reuses its connections. The fields are set before the first Post. The
+// zero value posts to public addresses with the system's resolver and root certificates. It is safe
+// for concurrent use.
 //
-// Connections per host are not bounded here, since tenants share hosts and one's slow receiver
-// would hold the others' up: the caller bounds deliveries per endpoint.
+// Poster does not limit connections per host: tenants share hosts, and one tenant's slow receiver
+// would delay the others. The caller must limit deliveries per endpoint.
 type Poster struct {
 	Guard     *netguard.Guard
 	Resolver  netguard.Resolver
 	RootCAs   *x509.CertPool
-	Timeout   time.Duration // for look-up, connection, handshake, request and answer together; 0 is 10 s
+	Timeout   time.Duration // total for look-up, connection, handshake, request and response; 0 is 10 s
 	Now       func() time.Time
 	UserAgent string
 
@@ -89,9 +89,9 @@ type Poster struct {
 	transport *http.Transport
 }
 
-// Post makes one attempt: a POST signed for this moment. It follows no redirect, uses no proxy,
-// reads at most 1 KiB of the answer's body, and returns within Timeout. The answer's status
-// decides: a body that breaks or never ends changes nothing.
+// Post makes one attempt: a POST signed with the current time. It follows no redirect, uses no
+// proxy, reads at most 1 KiB of the response body, and returns within Timeout. Only the response
+// status decides the outcome, even if the body breaks off or never ends.
 func (p *Poster) Post(ctx context.Context, d Delivery) Result {
 	start := time.Now()
 	result := p.exchange(ctx, d, p.now())
@@ -99,7 +99,7 @@ func (p *Poster) Post(ctx context.Context, d Delivery) Result {
 	return result
 }
 
-// Close closes the connections that no delivery is using.
+// Close closes the idle connections.
 func (p *Poster) Close() { p.connections().CloseIdleConnections() }
 
 func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result {
@@ -114,19 +114,20 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 	}
 	req.Header = Headers(d, now)
 	req.Header.Set("User-Agent", cmp.Or(p.UserAgent, defaultUserAgent))
-	// Present but empty, this key is not sent: it lets the transport repeat the request when a kept
-	// connection turns out to be dead, which is no worse than the retry that would follow.
+	// With an empty list the header is not sent, but its key allows the transport to repeat the
+	// request when a reused connection turns out to be dead. That does no more harm than a later
+	// retry.
 	req.Header["Idempotency-Key"] = []string{}
-	// RoundTrip rather than Client.Do: the latter fails on a redirect with a bad Location, though
-	// none is followed.
+	// RoundTrip instead of Client.Do, since Do fails on a redirect with an invalid Location even if
+	// redirects are not followed.
 	resp, err := p.connections().RoundTrip(req)
 	if err != nil {
 		return p.failure(ctx, limited, err)
 	}
 	defer resp.Body.Close()
-	// One byte more than is shown, so that a body of just the limit is seen to end and its
-	// connection can be kept.
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, excerptLimit+1)) // the status has decided; see Post
+	// Read one byte more than is shown. So the end of a body of exactly the limit is seen, and its
+	// connection can be reused.
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, excerptLimit+1)) // only the status decides; see Post
 	return answered(resp.StatusCode, clip(string(raw), excerptLimit))
 }
 
@@ -167,15 +168,15 @@ func failed(code, text string) Result {
 	return Result{Outcome: Failed, ErrorCode: code, Error: clip(text, errorLimit)}
 }
 
-// timedOut is about limits other than the delivery's: the kernel's, and that of a dial begun for an
-// earlier delivery.
+// timedOut reports whether err is a timeout. It finds timeouts other than the delivery's own: the
+// kernel's, and that of a dial started for an earlier delivery.
 func timedOut(err error) bool {
 	var limit net.Error
 	return errors.As(err, &limit) && limit.Timeout()
 }
 
-// reason is err without the addresses of this machine and its resolver, which are not the tenant's
-// to know.
+// reason returns the text of err without the addresses of this machine and its resolver, which
+// tenants must not see.
 func reason(err error) string {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
@@ -191,23 +192,23 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// clip cuts s to at most limit bytes of valid UTF-8, between characters.
+// clip shortens s to at most limit bytes of valid UTF-8, at a character boundary.
 func clip(s string, limit int) string {
 	cut := len(s) > limit
 	if cut {
 		s = s[:limit]
-		s = s[:len(s)-partial(s)]
+		s = s[:len(s)-incompleteTail(s)]
 	}
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	for len(s) > limit { // replacements are longer than what they replace
+	for len(s) > limit { // a replacement character is longer than the invalid byte
 		_, size := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-size]
 	}
 	return s
 }
 
-// partial is how many bytes at the end of s begin a character that is not all there.
-func partial(s string) int {
+// incompleteTail returns the length of an incomplete character at the end of s, 0 if there is none.
+func incompleteTail(s string) int {
 	for n := 1; n < utf8.UTFMax && n <= len(s); n++ {
 		tail := s[len(s)-n:]
 		if utf8.RuneStart(tail[0]) {
@@ -229,7 +230,7 @@ func (p *Poster) connections() *http.Transport {
 			MaxReceiveBufferPerConnection: windowLimit, MaxReceiveBufferPerStream: windowLimit,
 			SendPingTimeout: pingTimeout, PingTimeout: pingTimeout,
 		}
-		t.DisableCompression = true // the log shows what the receiver sent
+		t.DisableCompression = true // the log shows the body as the receiver sent it
 		t.MaxIdleConns, t.MaxIdleConnsPerHost, t.IdleConnTimeout = idleConns, idleConnsPerHost, idleTimeout
 		p.transport = t
 	})
@@ -238,9 +239,9 @@ func (p *Poster) connections() *http.Transport {
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialTLS marks the errors of the handshake, so that they can be told from those of the connection.
-// The transport lets a dial outlive its request and serve the next, so it has its own limit, which
-// comes after the request's.
+// dialTLS wraps errors of the handshake in errTLS, to distinguish them from errors of the
+// connection. A dial has its own, longer time limit, since the transport may continue it after its
+// request has ended and use it for the next one.
 func (p *Poster) dialTLS(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*p.timeout())

@@ -1,6 +1,6 @@
-// Package webhooks signs events and posts them to the HTTPS endpoints that tenants name. It does
-// not know accounts, endpoint records, the job queue or the store: its callers keep those and act
-// on its results.
+// Package webhooks signs events and posts them to the HTTPS endpoints of tenants. It does not know
+// accounts, endpoint records, the job queue or the store: its callers handle these and act on its
+// results.
 package webhooks
 
 import (
@@ -23,13 +23,14 @@ func NewSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// SecretHint returns the last 4 characters of a secret, which let people tell two secrets apart
-// without showing either.
+// SecretHint returns the last 4 characters of a secret, by which people can distinguish secrets
+// without seeing them.
 func SecretHint(secret string) string {
 	return secret[max(0, len(secret)-hintLength):]
 }
 
-// standardKey is the key that Standard Webhooks libraries use: the decoded part after the prefix.
+// standardKey returns the key that Standard Webhooks libraries use: the decoded part after the
+// prefix.
 func standardKey(secret string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 }

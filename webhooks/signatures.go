@@ -15,21 +15,22 @@ import (
 )
 
 var (
-	// ErrTimestamp is returned by Verify when the timestamp is no integer or is more than 300
+	// ErrTimestamp is returned by Verify if the timestamp is no integer, or is more than 300
 	// seconds from now.
 	ErrTimestamp = errors.New("timestamp is missing, malformed or more than 300 seconds from now")
-	// ErrSignature is returned by Verify when no v1= value of the header belongs to the secret,
+	// ErrSignature is returned by Verify if no v1= value of the header is valid for the secret,
 	// timestamp and body.
 	ErrSignature = errors.New("no signature matches")
 )
 
 const timestampTolerance = 300 // seconds, either way
 
-// Headers returns every header of a delivery that starts at now: the X-Service- set, the Standard
-// Webhooks trio (https://www.standardwebhooks.com) and Content-Type. Both schemes carry one
-// signature per secret, in the order of d.Secrets: comma-separated `v1=<hex>`, keyed with the whole
-// secret, over "timestamp.body"; and space-separated `v1,<base64>`, keyed with the decoded secret,
-// over "id.timestamp.body". A secret that is not base64 signs the first only.
+// Headers returns all headers of a delivery at the time now: the X-Service-* headers, the three
+// headers of Standard Webhooks (https://www.standardwebhooks.com), and Content-Type. Both schemes
+// have one signature per secret, in the order of d.Secrets. X-Service-Signature has comma-separated
+// `v1=<hex>`, keyed with the whole secret, over "timestamp.body". Webhook-Signature has
+// space-separated `v1,<base64>`, keyed with the decoded secret, over "id.timestamp.body"; it omits
+// a secret that is not base64.
 func Headers(d Delivery, now time.Time) http.Header {
 	timestamp := strconv.FormatInt(now.Unix(), 10)
 	service := make([]string, 0, len(d.Secrets))
@@ -55,10 +56,10 @@ func Headers(d Delivery, now time.Time) http.Header {
 	return h
 }
 
-// Verify is the receiver's side of X-Service-Timestamp and X-Service-Signature: nil when any `v1=`
-// value of the comma-separated signature was made with secret over timestamp and the raw body, and
-// timestamp (Unix seconds) lies within 300 seconds of now. The error is ErrTimestamp or
-// ErrSignature. Signatures are compared in constant time.
+// Verify verifies X-Service-Timestamp and X-Service-Signature, as a receiver does. It returns nil
+// if any `v1=` value of the comma-separated signature is valid for secret, timestamp and raw body,
+// and timestamp (Unix seconds) is within 300 seconds of now. Otherwise it returns ErrTimestamp or
+// ErrSignature. It compares signatures in constant time.
 func Verify(secret, timestamp, signature string, body []byte, now time.Time) error {
 	sent, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// maxSets bounds the sets of a chain (RFC 8617 section 4.2.1). Each costs a look-up.
+// maxSets is the maximum number of sets in a chain (RFC 8617 section 4.2.1). Each set costs a DNS
+// look-up.
 const maxSets = 50
 
 // The fields of an ARC set (RFC 8617 section 4.1).
@@ -24,15 +25,15 @@ const (
 	arcSeal    = "ARC-Seal"
 )
 
-// A Chain is the outcome of a message's Authenticated Received Chain (RFC 8617 section 5.2): what
-// those who have forwarded it say that they saw.
+// A Chain is the result of validating a message's Authenticated Received Chain (RFC 8617 section
+// 5.2), in which forwarders record the authentication results that they saw.
 type Chain struct {
 	Result Result // None, Pass, Fail, or TempError when DNS did not answer
-	Reason string // why it is Fail, in a few printable ASCII words
+	Reason string // why Result is Fail, in a few printable ASCII words
 	Sealer string // d= of the newest seal, in lower-case A-labels; empty without one
 	Sets   int
 
-	results string // what the newest set says that its sealer saw
+	results string // the authentication results in the newest set
 }
 
 var (
@@ -42,10 +43,10 @@ var (
 	errForm    = errors.New("set is malformed")
 )
 
-// An arcSet is what one forwarder has added.
+// An arcSet is the set of three fields that one forwarder added.
 type arcSet struct{ results, message, seal field }
 
-// part is where a field belongs in its set; nil for one that is no part of any.
+// part returns the member of the set for the field f, nil if f is no ARC field.
 func (s *arcSet) part(f field) *field {
 	switch {
 	case f.is(arcResults):
@@ -58,8 +59,8 @@ func (s *arcSet) part(f field) *field {
 	return nil
 }
 
-// arcSets gives the sets of a header in order. Each must be there once and whole, from 1 on without
-// a gap.
+// arcSets returns the sets of a header in order. They must be numbered from 1 without a gap, and
+// each must be complete and occur once.
 func arcSets(fields []field) ([]arcSet, error) {
 	var sets [maxSets]arcSet
 	found, highest := 0, 0
@@ -85,16 +86,16 @@ func arcSets(fields []field) ([]arcSet, error) {
 	return sets[:highest], nil
 }
 
-// instance reads i= of a field of a set.
+// instance reads the instance number (i=) of an ARC field.
 func instance(f field) (int, error) {
 	if len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames {
 		return 0, errForm
 	}
 	value := f.value()
-	if f.is(arcResults) { // what follows is no tag list
+	if f.is(arcResults) { // the rest is no tag list
 		value, _, _ = strings.Cut(value, ";")
 	}
-	n, err := strconv.ParseUint(compact(parseTags(value)["i"]), 10, 8)
+	n, err := strconv.ParseUint(removeSpace(parseTags(value)["i"]), 10, 8)
 	switch {
 	case err != nil || n == 0:
 		return 0, errForm
@@ -104,7 +105,8 @@ func instance(f field) (int, error) {
 	return int(n), nil
 }
 
-// checkARC validates a chain (RFC 8617 section 5.2). The error is that of reading the body.
+// checkARC validates a chain (RFC 8617 section 5.2). It returns an error only if the body cannot be
+// read.
 func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (Chain, error) {
 	if msg.tooLarge {
 		return Chain{Result: Fail, Reason: errHeader.Error()}, nil
@@ -116,7 +118,7 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 	c := Chain{Result: Pass, Sets: len(sets)}
 	if len(sets) > 0 {
 		newest := sets[len(sets)-1]
-		c.Sealer, _ = idn.Host(compact(parseTags(newest.seal.value())["d"]))
+		c.Sealer, _ = idn.Host(removeSpace(parseTags(newest.seal.value())["d"]))
 		c.results = newest.results.value()
 	}
 	if err == nil {
@@ -137,9 +139,10 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 	return c, nil
 }
 
-// chainOf validates the chain of a message that has one, reading it a second time.
+// chainOf validates the chain of a message. If the header has ARC fields, it reads the message a
+// second time.
 func (v *Verifier) chainOf(ctx context.Context, look *lookups, r Request, fields []field) (Chain, error) {
-	if len(named(fields, arcSeal))+len(named(fields, arcMessage))+len(named(fields, arcResults)) == 0 {
+	if len(fieldsNamed(fields, arcSeal))+len(fieldsNamed(fields, arcMessage))+len(fieldsNamed(fields, arcResults)) == 0 {
 		return Chain{Result: None}, nil
 	}
 	msg, err := openMessage(io.NewSectionReader(r.Message, 0, r.Size))
@@ -150,16 +153,16 @@ func (v *Verifier) chainOf(ctx context.Context, look *lookups, r Request, fields
 	return v.checkARC(ctx, look, msg)
 }
 
-// bodyError is an error of reading a message, which says nothing about its chain.
+// bodyError is an error in reading the message, as opposed to an invalid chain.
 type bodyError struct{ error }
 
-// isTemporary tells that DNS did not answer.
+// isTemporary reports whether err means that DNS did not answer.
 func isTemporary(err error) bool {
 	var dns interface{ Temporary() bool }
 	return errors.As(err, &dns) && dns.Temporary()
 }
 
-// checkSeals validates every seal, the newest first.
+// checkSeals validates all seals, the newest first.
 func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 	tags := make([]map[string]string, len(sets))
 	for i, s := range sets {
@@ -169,7 +172,7 @@ func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 		}
 		tags[i] = seal
 		_, signsNames := tags[i]["h"]
-		switch cv := strings.ToLower(compact(tags[i]["cv"])); {
+		switch cv := strings.ToLower(removeSpace(tags[i]["cv"])); {
 		case cv == "fail":
 			return errSealed
 		case signsNames, i == 0 && cv != "none", i > 0 && cv != "pass":
@@ -185,14 +188,14 @@ func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 			return err
 		}
 		digest := sha256.Sum256([]byte(sealedText(sets[:i+1])))
-		if err := verifies(key.public, digest[:], tags[i]["b"]); err != nil {
+		if err := checkSignature(key.public, digest[:], tags[i]["b"]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sealedText is what the seal of the last set signs (RFC 8617 section 5.1.1).
+// sealedText returns the text that the seal of the last set signs (RFC 8617 section 5.1.1).
 func sealedText(sets []arcSet) string {
 	var b strings.Builder
 	for i, s := range sets {

@@ -71,7 +71,7 @@ func TestBrokenChainsFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return named(msg.fields, name)[i].raw
+		return fieldsNamed(msg.fields, name)[i].raw
 	}
 	without := func(name string, i int) string { return strings.Replace(twice, field(twice, name, i), "", 1) }
 	for name, message := range map[string]string{

@@ -7,10 +7,10 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// AttestsDMARC reports whether the chain passes and its newest sealer says that the message was
-// authentic for the From domain when it arrived there: DMARC passed for it, or SPF or DKIM did for
-// an aligned domain. What that is worth depends on who the sealer is (RFC 8617 section 7.2):
-// anybody can seal an invented result.
+// AttestsDMARC reports whether the chain passes and its newest sealer recorded that the message was
+// authentic for the From domain: DMARC passed, or SPF or DKIM passed for an aligned domain. The
+// caller must decide whether to trust the sealer (RFC 8617 section 7.2): anybody can seal an
+// invented result.
 func (c Chain) AttestsDMARC(from string) bool {
 	if c.Result != Pass || from == "" {
 		return false
@@ -37,7 +37,8 @@ func (c Chain) AttestsDMARC(from string) bool {
 	return false
 }
 
-// alignedProperty reports whether one of the properties names a domain that is aligned with from.
+// alignedProperty reports whether the first property with one of the names has a domain that is
+// aligned with from. words are of the form name=value.
 func alignedProperty(words []string, from string, names ...string) bool {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
@@ -53,8 +54,9 @@ func alignedProperty(words []string, from string, names ...string) bool {
 	return false
 }
 
-// withoutComments drops comments, nested ones too (RFC 5322 section 3.2.2), and what is quoted with
-// white space or a semicolon in it, such as reasons; false where one does not end.
+// withoutComments removes comments, also nested ones (RFC 5322 section 3.2.2), and quoted strings
+// with white space or a semicolon, such as reasons. It returns false if a comment or quoted string
+// is not closed.
 func withoutComments(s string) (string, bool) {
 	var b strings.Builder
 	depth, quoted := 0, -1
@@ -82,8 +84,8 @@ func withoutComments(s string) (string, bool) {
 	return b.String(), depth == 0 && quoted < 0
 }
 
-// Authentic reports whether a message is from the domain in its From field: DMARC passes, or, where
-// the domain has no policy, SPF or DKIM does for an aligned domain.
+// Authentic reports whether a message is really from the domain in its From field: DMARC passes, or
+// the domain has no DMARC record and SPF or DKIM passes for an aligned domain.
 func (v *Verdict) Authentic() bool {
 	switch v.DMARC {
 	case Pass:
@@ -103,22 +105,23 @@ func (v *Verdict) Authentic() bool {
 	return false
 }
 
-// A Proof says how sure it is that the words that readers are shown are the author's.
+// A Proof tells whether the displayed content of a message is proven to be its author's.
 type Proof struct {
-	Domain string // of the author; "": nobody knows
-	// Signed says that a signature alone proves it. Whoever has got such a message can send it to
-	// others again, as it is.
+	Domain string // the author's domain; "" if nothing is proven
+	// Signed reports that the only proof is a signature. Anyone who received such a message can
+	// send it again, unchanged, to others.
 	Signed bool
-	// Lacks says in a few words why nothing is proven although DMARC passes; "" otherwise.
+	// Lacks tells, in a few words, why nothing is proven although DMARC passes; "" otherwise.
 	Lacks string
 }
 
-// Proof gives the domain of the author, if DMARC passes for it, all authors are of it, and what
-// passes covers what readers are shown: SPF by a host of its own, which has written all of it, or
-// one aligned signature of all those fields. What others say that they saw does not count, nor do
-// signatures of a part of the body (l=), with SHA-1, or by an RSA key of less than 1024 bits: they
-// do not pass. The tree walk takes all names below a public suffix for one organisation where its
-// owner has a record without psd=; those are told apart here by the public suffix list.
+// Proof returns the author's domain if DMARC passes for it, all authors are of that domain, and the
+// check that passes covers everything that readers are shown. That is either SPF by a host of the
+// domain's own, which then wrote the whole message, or one aligned signature of all displayed
+// fields. ARC results of others do not count. Signatures of a part of the body (l=), with SHA-1, or
+// with an RSA key below 1024 bits do not pass at all. The DMARC tree walk may treat all names below
+// a public suffix as one organisation, if the suffix has a record without psd=. Proof tells them
+// apart by the public suffix list.
 func (v *Verdict) Proof() Proof {
 	spf := v.SPF == Pass && v.SPFAligned
 	switch {
@@ -138,10 +141,10 @@ func (v *Verdict) Proof() Proof {
 	return Proof{Lacks: "no signature covers every field that is shown"}
 }
 
-// GenuinePath reports whether who sent a message may use its reverse-path, so that a report to it
-// reaches nobody else: SPF passes for the path itself, or DMARC does for an author whose domain is
-// aligned with the path's. An author's signature alone says nothing about the path that a message
-// was sent again with.
+// GenuinePath reports whether the sender of a message was entitled to its reverse-path, so that a
+// report sent to it reaches no innocent third party. Either SPF passes for the path's domain, or
+// DMARC passes for an author domain that is aligned with it. A signature of another domain proves
+// nothing, since anyone can send a signed message again with another path.
 func (v *Verdict) GenuinePath(mailFrom string) bool {
 	_, name := splitAddress(mailFrom)
 	domain, ok := idn.Host(name)

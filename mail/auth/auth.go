@@ -1,6 +1,6 @@
 // Package auth verifies where mail comes from (SPF, DKIM, DMARC, Authentication-Results) and signs
-// what goes out (DKIM). It does not know mailboxes, accounts or what is done with a verdict: its
-// caller refuses, files or delivers.
+// what goes out (DKIM). It does not know mailboxes or accounts, nor what its caller does with a
+// verdict, such as to refuse or deliver the message.
 package auth
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// Verifier verifies messages. It is safe for use by several goroutines once its fields are set.
+// Verifier verifies messages. It is safe for concurrent use once its fields are set.
 type Verifier struct {
 	Resolver Resolver
-	// Now is the clock that expired signatures are judged by; nil is time.Now.
+	// Now is the clock by which signatures expire; nil is time.Now.
 	Now func() time.Time
-	// MaxVerifications bounds the signatures looked at: those aligned with the From domain first,
-	// then in the order of the header; 0 is 10.
+	// MaxVerifications is the maximum number of signatures to verify; 0 is 10. Signatures aligned
+	// with the From domain come first, the others in the order of the header.
 	MaxVerifications int
-	// Health says whether the resolver is dead; nil: nobody knows.
+	// Health tracks whether the resolver is dead. It is optional.
 	Health *ResolverHealth
-	// Timeout bounds all DNS of one message, LookupTimeout one look-up, so that one slow name
-	// cannot use up the time of the others; 0 is 20 s and 6 s.
+	// Timeout limits all DNS look-ups for one message, 0 is 20 s. LookupTimeout limits one look-up,
+	// 0 is 6 s, so that one slow name cannot use up the time of the others.
 	Timeout, LookupTimeout time.Duration
 }
 
@@ -36,8 +36,9 @@ const (
 	defaultLookupTimeout = 6 * time.Second
 )
 
-// Verify authenticates a message. A dead resolver gives temperror results and no policy, never an
-// error. An error is the end of ctx, a message that cannot be read, or ErrAuthservID.
+// Verify authenticates a message. If DNS fails, it returns temperror results without a policy, not
+// an error. It returns an error if ctx ends, the message cannot be read, or the authserv-id is
+// invalid (ErrAuthservID).
 func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	id, ok := idn.Host(r.AuthservID)
 	if !ok {
@@ -74,9 +75,9 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	return verdict, nil
 }
 
-// runAll runs the functions at once. A panic of one of them comes up here, where the caller can
-// catch it: in a goroutine of its own it would end the process, for a message that any stranger can
-// write.
+// runAll runs the functions concurrently. It passes a panic on to the caller, which can recover it.
+// Otherwise a panic in a goroutine would end the process, and a stranger's message could cause
+// that.
 func runAll(fns ...func()) {
 	switch len(fns) {
 	case 0:

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// relaxed is the field by the relaxed header canonicalisation (RFC 6376 section 3.4.2), with its
-// CRLF.
+// relaxed returns the field in the relaxed header canonicalisation (RFC 6376 section 3.4.2), with
+// its CRLF.
 func (f field) relaxed() string {
 	name, value, _ := strings.Cut(f.raw, ":")
 	return strings.ToLower(strings.TrimSpace(name)) + ":" + oneLine(value) + "\r\n"
 }
 
-// withoutSignature is the field with an empty b= tag, as it is signed itself (RFC 6376 section
-// 3.5).
+// withoutSignature returns a signature field with an empty b= tag, the form in which it signs
+// itself (RFC 6376 section 3.5).
 func (f field) withoutSignature() field {
 	name, value, _ := strings.Cut(f.raw, ":")
 	parts := strings.Split(value, ";")
@@ -25,9 +25,9 @@ func (f field) withoutSignature() field {
 	return newField(name+":"+strings.Join(parts, ";"), f.lines)
 }
 
-// A canonicalBody passes a body on in its canonical form (RFC 6376 sections 3.4.3 and 3.4.4). It
-// holds line ends back as a number until text follows them, so that those at the end of the body
-// cost nothing.
+// A canonicalBody is a writer that writes a body to another writer in canonical form (RFC 6376
+// sections 3.4.3 and 3.4.4). It only counts line ends until text follows, so that any number of
+// empty lines at the end of the body needs no memory.
 type canonicalBody struct {
 	to      io.Writer
 	relaxed bool
@@ -51,7 +51,7 @@ func (c *canonicalBody) Write(p []byte) (int, error) {
 
 func (c *canonicalBody) add(b byte) error {
 	if c.cr && b != '\n' {
-		if err := c.text('\r'); err != nil { // alone it is text
+		if err := c.text('\r'); err != nil { // a bare CR is text
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (c *canonicalBody) flush() error {
 	return err
 }
 
-// Close ends the body: with one line end, but for one without text that is relaxed.
+// Close ends the body with one line end. An empty body in relaxed form stays empty.
 func (c *canonicalBody) Close() error {
 	if c.cr {
 		if err := c.text('\r'); err != nil {

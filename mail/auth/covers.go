@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// namesIn reads a list of names as h= has it.
-func namesIn(list string) []string { return strings.Split(strings.ToLower(compact(list)), ":") }
+// namesIn returns the lower-case field names in the value of an h= tag.
+func namesIn(list string) []string { return strings.Split(strings.ToLower(removeSpace(list)), ":") }
 
-// covers reports whether a signature passes and signs the fields of all these lower-case names.
+// covers reports whether the signature passes and signs the fields with all these names, which are
+// in lower case.
 func (s *Signature) covers(names []string) bool {
 	return s.Result == Pass && !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(s.signed, name) })
 }
 
-// Covers reports whether a valid signature of a message covers all fields of these names, each of
-// which it has once. The error is that of reading the message, or the end of ctx.
+// Covers reports whether one valid signature covers the fields with all these names. Each field
+// must occur exactly once. It returns an error if the message cannot be read or ctx ends.
 func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, names ...string) (bool, error) {
 	m, err := openMessage(io.NewSectionReader(message, 0, size))
 	if err != nil {
@@ -25,7 +26,7 @@ func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, 
 	defer m.free()
 	lower := make([]string, len(names))
 	for i, name := range names {
-		if shown(m.fields, name) != 1 {
+		if countShown(m.fields, name) != 1 {
 			return false, nil
 		}
 		lower[i] = strings.ToLower(name)

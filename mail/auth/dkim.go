@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// checkDKIM verifies the signatures of a message that signaturesOf chooses (RFC 6376 section 6).
-// The error is that of reading the body, which is read only where a signature depends on it.
+// checkDKIM verifies the signatures that signaturesOf chooses (RFC 6376 section 6). It reads the
+// body only if a signature depends on it, and returns an error only if that fails.
 func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, from ...string) ([]Signature, error) {
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil
@@ -57,13 +57,13 @@ func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, fro
 			out[i].signed = s.names
 		}
 		out[i].Result, out[i].Reason = resultOf(errs[i], key)
-		out[i].Covers = msg.clear && msg.repeated == "" && out[i].covers(msg.shown)
+		out[i].Covers = msg.unambiguous && msg.repeated == "" && out[i].covers(msg.shownNames)
 	}
 	return out, nil
 }
 
-// resultOf puts the outcome of a signature into the words of RFC 8601 section 2.7.1, which calls
-// that of l= "policy".
+// resultOf converts the error of a signature to a result of RFC 8601 section 2.7.1 and its reason.
+// A signature with l=, whose result the RFC calls "policy", is Neutral.
 func resultOf(err error, key keyRecord) (Result, string) {
 	switch {
 	case err == nil:
@@ -80,11 +80,11 @@ func resultOf(err error, key keyRecord) (Result, string) {
 	return Fail, err.Error()
 }
 
-// signaturesOf gives the signatures to look at, in the order of the message: first those whose
-// domain is within the organisation of one that the message may be from, since others prove nothing
-// for DMARC.
+// signaturesOf returns the signatures to verify, at most MaxVerifications, in the order of the
+// message. If there are more, it prefers those by the organisation of a possible From domain, since
+// others prove nothing for DMARC.
 func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []field {
-	fields := named(msg.fields, "DKIM-Signature")
+	fields := fieldsNamed(msg.fields, "DKIM-Signature")
 	most := orDefault(v.MaxVerifications, defaultVerifications)
 	if len(fields) <= most {
 		return fields
@@ -111,31 +111,31 @@ func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []fiel
 	return out
 }
 
-// signsFor reports whether a signature is by a domain within one of some organisations.
+// signsFor reports whether the signature's domain is within one of the organisations.
 func signsFor(f field, orgs []string) bool {
 	domain := describe(f).Domain
 	return slices.ContainsFunc(orgs, func(org string) bool { return isWithin(domain, org) })
 }
 
-// describe reads what can be told of a signature whatever becomes of it.
+// describe reads the properties of a signature that are reported whether or not it passes.
 func describe(f field) Signature {
 	if len(f.raw) > maxSignature {
 		return Signature{}
 	}
 	tags := parseTags(f.value())
 	sig := Signature{}
-	sig.Domain, _ = idn.Host(compact(tags["d"]))
-	sig.Selector, _ = idn.Host(compact(tags["s"]))
-	if a := compact(tags["a"]); isToken(a) && len(a) <= 32 {
+	sig.Domain, _ = idn.Host(removeSpace(tags["d"]))
+	sig.Selector, _ = idn.Host(removeSpace(tags["s"]))
+	if a := removeSpace(tags["a"]); isToken(a) && len(a) <= 32 {
 		sig.algorithm = a
 	}
-	if b := compact(tags["b"]); isBase64(b) {
+	if b := removeSpace(tags["b"]); isBase64(b) {
 		sig.hint = b[:min(8, len(b))]
 	}
 	return sig
 }
 
-// overall picks the most telling result of all signatures.
+// overall returns the most significant result of all signatures.
 func overall(sigs []Signature) Result {
 	for _, r := range []Result{Pass, Fail, TempError, Neutral, PermError} {
 		for _, s := range sigs {

@@ -8,36 +8,37 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-const maxAuthors = 10 // From domains that DMARC is judged for
+const maxAuthors = 10 // maximum number of From domains that are evaluated
 
-// foundRecord is a record and where it was found.
+// foundRecord is a DMARC record and where it was found.
 type foundRecord struct {
 	dmarc.Record
 	at               string // the domain that publishes it
-	fromOrganisation bool   // that is above the From domain, so that sp= or np= counts
+	fromOrganisation bool   // at is above the From domain, so sp= or np= applies
 }
 
-// discovery is the record that applies to a From domain, or why there is none: none, temperror or
-// permerror.
+// discovery is the record that applies to a From domain. If there is none, failed is None,
+// TempError or PermError.
 type discovery struct {
 	domain string
 	record foundRecord
 	failed Result
 }
 
-// authors are the domains of the From field, or all that a program could take for one.
+// authors holds the domains of the From field. If the field is unclear, it holds all domains that a
+// program could find in it.
 type authors struct {
 	domains []string
-	unclear bool // programs differ about who the author is, or not all of it is addresses at domains
+	unclear bool // programs disagree on the author, or the field has more than addresses at domains
 	tooMany bool // domains is not complete
 }
 
-// authorsOf reads the From field. shown are the addresses that the caller shows to people.
+// authorsOf reads the From field. shown are the addresses that the caller displays to people.
 func authorsOf(shown []string, m *message) authors {
 	possible := msg.ReadPossibleAuthors(m.header)
-	present := possible.Emails != nil || possible.Unclear || m.cut
+	present := possible.Emails != nil || possible.Unclear || m.truncated
 	a := authors{
-		unclear: possible.Unclear || m.tooLarge || m.cut || present && len(shown) == 0,
+		unclear: possible.Unclear || m.tooLarge || m.truncated || present && len(shown) == 0,
 		tooMany: possible.TooMany,
 	}
 	for _, address := range possible.Emails {
@@ -59,7 +60,7 @@ func authorsOf(shown []string, m *message) authors {
 	return a
 }
 
-// add takes a domain in; false for a text that is not a domain.
+// add adds a domain if it is new. It returns false if name is no domain.
 func (a *authors) add(name string) bool {
 	domain, ok := idn.Host(name)
 	switch {
@@ -74,15 +75,16 @@ func (a *authors) add(name string) bool {
 	return true
 }
 
-// The rules of DMARC say how the record of a From domain is found, which domains are aligned with
-// it, and what is asked for a message that fails. settled is false where DNS did not answer.
+// The rules of a DMARC version: how to find the record of a From domain, which domains are aligned
+// with it, and which policy applies to a message that fails. settled is false if DNS did not
+// answer.
 type rules interface {
 	discover(domain string) discovery
 	aligned(authenticated, from string, strict bool) (same, settled bool)
 	policy(d discovery) (policy string, tested bool)
 }
 
-// rfc7489 has the rules of RFC 7489 with the public suffix list, without sampling by pct=.
+// rfc7489 implements the rules of RFC 7489 with the public suffix list, without sampling by pct=.
 type rfc7489 struct{ records *tree }
 
 func (r rfc7489) discover(domain string) discovery {
@@ -118,19 +120,19 @@ func (rfc7489) policy(d discovery) (policy string, tested bool) {
 	return d.record.Policy, false
 }
 
-// policy is what a record asks for a message that fails (RFC 9989 section 4.7): one step less while
-// its owner tests it.
+// policy returns the policy for a message that fails (RFC 9989 section 4.7). In test mode (t=y) it
+// is one step milder than the published policy, and tested is true.
 func (t *tree) policy(d discovery) (policy string, tested bool) {
-	policy = t.asked(d)
+	policy = t.publishedPolicy(d)
 	if !d.record.Testing || policy == dmarc.PolicyNone {
 		return policy, false
 	}
 	return dmarc.Milder(policy), true
 }
 
-// asked is the policy for the From domain that a record was found for. Where DNS does not report
-// whether that exists, the milder one holds.
-func (t *tree) asked(d discovery) string {
+// publishedPolicy returns the policy that the record publishes for the From domain (p=, sp= or np=). If DNS
+// does not tell whether the domain exists, the milder of sp= and np= applies.
+func (t *tree) publishedPolicy(d discovery) string {
 	r := d.record
 	switch {
 	case !r.fromOrganisation:
@@ -148,22 +150,22 @@ func (t *tree) asked(d discovery) string {
 	return r.NoPolicy
 }
 
-// A Judgment is what DMARC says about a message by some rules.
+// A Judgment is the result of DMARC for a message by one set of rules.
 type Judgment struct {
 	Result Result
-	// Policy is what the receiver should do: dmarc.PolicyNone, PolicyQuarantine or PolicyReject;
-	// empty when DMARC passes or says nothing about the message.
+	// Policy is the requested handling: dmarc.PolicyNone, PolicyQuarantine or PolicyReject. It is
+	// empty if DMARC passes or does not apply to the message.
 	Policy string
 
-	tested bool      // Policy is milder than what is published
-	found  discovery // for the From domain that decided; without one its domain is empty
+	tested bool      // Policy is milder than the published one
+	found  discovery // of the From domain that decided; its domain is empty if there is none
 }
 
-// judge gives the judgment by some rules. Of several From domains the strictest policy among those
-// that fail holds (RFC 9989 section 11.5). A From field that cannot be judged is permerror and
-// quarantine at least, since people may be shown any name in it, and reject where not all of its
-// domains can be asked; a message without one shows nothing to be protected, so its permerror asks
-// for nothing.
+// judge evaluates DMARC by one set of rules. With several From domains the strictest policy of
+// those that fail applies (RFC 9989 section 11.5). An unclear From field is permerror and at least
+// quarantine, since people may be shown any name in it. With more domains than can be looked up it
+// is reject. A message without a From field is permerror without a policy, since it shows no domain
+// to protect.
 func judge(by rules, verdict *Verdict, from authors) Judgment {
 	j := Judgment{Result: PermError}
 	for i, domain := range from.domains {
@@ -185,7 +187,7 @@ func judge(by rules, verdict *Verdict, from authors) Judgment {
 	return j
 }
 
-// evaluate judges one From domain by SPF and DKIM.
+// evaluate returns the DMARC result for one From domain from the results of SPF and DKIM.
 func evaluate(by rules, verdict *Verdict, d discovery) Result {
 	if d.failed != "" {
 		return d.failed
@@ -196,7 +198,7 @@ func evaluate(by rules, verdict *Verdict, d discovery) Result {
 			return false
 		}
 		same, settled := by.aligned(domain, d.domain, strict)
-		// What could not be looked up may have passed, so nothing is held against the message.
+		// A look-up that failed might have led to a pass, so the message must not fail for it.
 		unsure = unsure || !settled || same && result == TempError
 		return same && result == Pass
 	}
@@ -214,7 +216,7 @@ func evaluate(by rules, verdict *Verdict, d discovery) Result {
 	return Fail
 }
 
-// evaluateDMARC fills in DMARC, by RFC 9989 and, beside it, by RFC 7489.
+// evaluateDMARC fills in the DMARC fields of verdict, by RFC 9989 and, for comparison, by RFC 7489.
 func evaluateDMARC(t *tree, verdict *Verdict, from authors) {
 	j := judge(t, verdict, from)
 	domain := j.found.domain
@@ -239,7 +241,7 @@ func evaluateDMARC(t *tree, verdict *Verdict, from authors) {
 
 // Published is the DMARC record that applies to a message.
 type Published struct {
-	Domain string // that publishes it
+	Domain string // the domain that publishes it
 	dmarc.Record
 }
 
@@ -248,8 +250,8 @@ func stricter(a, b string) string {
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
-// severity orders the outcomes of several From domains: the strictest policy first, then the least
-// settled result.
+// severity ranks the outcomes of several From domains: by the strictness of the policy, then by the
+// result, from Pass (lowest) to Fail.
 func severity(result Result, policy string) int {
 	policies := []string{"", dmarc.PolicyNone, dmarc.PolicyQuarantine, dmarc.PolicyReject}
 	results := []Result{Pass, None, PermError, TempError, Fail}

@@ -18,14 +18,14 @@ const (
 
 // A Listing is an entry of an address in a DNS-based list (RFC 5782).
 type Listing struct {
-	Zone   string // of the list
-	Reason string // as the list gives it, in printable ASCII; "" where it does not
+	Zone   string // DNS zone of the list
+	Reason string // the list's reason in printable ASCII, "" if it gives none
 }
 
-// CheckDNSBL looks an address up in lists, all at once, and gives the first of them, in their
-// order, that has it. A list that does not answer, in three seconds at most, has nobody in it, and
-// so has one that answers with an address that is no entry: outside of 127.0.0.0/8, as of a domain
-// that is for sale, or in 127.255.255.0/24, where lists tell of errors.
+// CheckDNSBL looks an address up in all lists concurrently and returns the first in the order of
+// zones that lists it. A list that does not answer within three seconds counts as not listing the
+// address. So does an answer that is no entry: outside of 127.0.0.0/8, as for a domain that is for
+// sale, or in 127.255.255.0/24, where lists report errors.
 func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (Listing, bool) {
 	name := reversed(ip)
 	if name == "" || len(zones) == 0 {
@@ -55,12 +55,12 @@ func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) 
 	return Listing{}, false
 }
 
-// ErrListRefuses says that a list told of an error instead of an entry, as the large ones do to
-// whoever asks through a resolver that many share.
+// ErrListRefuses is returned if a list answers with an error instead of an entry. Large lists do so
+// for queries through a public resolver.
 var ErrListRefuses = errors.New("the list does not answer who asks through this resolver")
 
-// InDNSBL looks an address up in one list, for those who have to know it when the list does not
-// answer. A list without the address is no error.
+// InDNSBL looks an address up in one list. Unlike CheckDNSBL it returns an error if the list does
+// not answer. An address that is not listed is no error.
 func InDNSBL(ctx context.Context, r Resolver, zone string, ip netip.Addr) (l Listing, listed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dnsblTime)
 	defer cancel()
@@ -97,7 +97,8 @@ func listingReason(look *lookups, name string) string {
 	return printable(txts[0])
 }
 
-// reversed is an address as lists have it (RFC 5782 sections 2.1 and 2.4).
+// reversed returns an address in the reversed form in which lists are queried (RFC 5782 sections
+// 2.1 and 2.4).
 func reversed(ip netip.Addr) string {
 	ip = ip.Unmap()
 	var parts []string

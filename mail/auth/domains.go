@@ -10,7 +10,7 @@ func isAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// splitAddress cuts an address at its last @, since a quoted local part may hold one.
+// splitAddress splits an address at its last @, since a quoted local part may contain an @.
 func splitAddress(address string) (local, domain string) {
 	at := strings.LastIndexByte(address, '@')
 	if at < 0 {
@@ -19,10 +19,10 @@ func splitAddress(address string) (local, domain string) {
 	return address[:at], address[at+1:]
 }
 
-// orgDomain returns the organisational domain by the public suffix list (RFC 7489 section 3.2):
-// the public suffix and one label, or the name itself when it is a public suffix. Private suffixes
-// such as github.io count, so that their tenants do not align. What DMARC decides follows the tree
-// walk instead; this is for what is decided without it.
+// orgDomain returns the organisational domain by the public suffix list (RFC 7489 section 3.2): the
+// public suffix and one label, or the name itself when it is a public suffix. Private suffixes such
+// as github.io count, so that their tenants do not align. RFC 9989 uses the tree walk instead; this
+// is for other decisions.
 func orgDomain(domain string) string {
 	org, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	if err != nil {
@@ -31,8 +31,8 @@ func orgDomain(domain string) string {
 	return org
 }
 
-// aligned compares two domains by the public suffix list (RFC 7489 section 3.1), both as idn.Host
-// gives them.
+// aligned reports whether two domains, in the form of idn.Host, are aligned by the public suffix
+// list (RFC 7489 section 3.1).
 func aligned(authenticated, from string, strict bool) bool {
 	if authenticated == "" || from == "" {
 		return false
@@ -40,7 +40,7 @@ func aligned(authenticated, from string, strict bool) bool {
 	return authenticated == from || !strict && orgDomain(authenticated) == orgDomain(from)
 }
 
-// isWithin reports whether a domain is another or below it.
+// isWithin reports whether domain equals above or is below it.
 func isWithin(domain, above string) bool {
 	return domain == above || strings.HasSuffix(domain, "."+above)
 }

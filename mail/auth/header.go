@@ -12,24 +12,24 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// Bounds of a header: far above real mail (a few hundred fields, under 200 KiB), low enough that
-// nothing below costs more than some tens of milliseconds.
+// Limits on a header in bytes and fields: far above real mail (a few hundred fields, under 200
+// KiB), and low enough that processing takes at most some tens of milliseconds.
 const (
 	maxHeader = 1 << 20
 	maxFields = 4096
 )
 
-// errHeader says that a header is beyond maxHeader or maxFields.
+// errHeader is returned for a header beyond maxHeader or maxFields.
 var errHeader = errors.New("header too large")
 
 // field is one header field.
 type field struct {
 	name  string // without white space around it
-	raw   string // all of it, with every CRLF
+	raw   string // the whole field, with every CRLF
 	lines int
 }
 
-// value is what stands after the colon.
+// value returns the text after the colon.
 func (f field) value() string {
 	_, value, _ := strings.Cut(f.raw, ":")
 	return value
@@ -39,20 +39,20 @@ func oneLine(s string) string { return strings.Join(strings.FieldsFunc(s, isFold
 
 func isFold(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }
 
-// message is a message whose header has been read.
+// message is a message with its header read and its body still unread.
 type message struct {
-	header   []byte // without the empty line
-	fields   []field
-	tooLarge bool // fields is incomplete
-	cut      bool // header is, too, and body does not begin at the body
-	body     *bufio.Reader
+	header    []byte // without the empty line
+	fields    []field
+	tooLarge  bool // fields is incomplete
+	truncated bool // header is incomplete too, and the reader body is still within it
+	body      *bufio.Reader
 
-	shown    []string // lower-case names of the fields that readers are given
-	repeated string   // the first of them that stands twice; empty without one
-	clear    bool     // all readers agree which fields there are; without it no signature tells what they show
+	shownNames  []string // lower-case names of the fields that readers are shown
+	repeated    string   // the first of them that occurs twice, "" if none
+	unambiguous bool     // all programs see the same fields; otherwise no signature proves what they display
 }
 
-// openMessage reads the header of r and leaves its body to be read. Whoever opens it frees it.
+// openMessage reads the header of r and leaves the body unread. The caller must call free.
 func openMessage(r io.Reader) (*message, error) {
 	br := buffers.Reader(r)
 	header, err := rawHeader(br)
@@ -60,8 +60,8 @@ func openMessage(r io.Reader) (*message, error) {
 		buffers.FreeReader(br)
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	m := &message{header: header, body: br, cut: err != nil, tooLarge: err != nil}
-	if m.cut {
+	m := &message{header: header, body: br, truncated: err != nil, tooLarge: err != nil}
+	if m.truncated {
 		return m, nil
 	}
 	m.fields, err = splitFields(string(header))
@@ -73,14 +73,14 @@ func openMessage(r io.Reader) (*message, error) {
 	return m, nil
 }
 
-// free ends the use of the message's body.
+// free returns the buffer of body, which is invalid after that.
 func (m *message) free() { buffers.FreeReader(m.body) }
 
-// is compares names without case.
+// is reports whether the field has the name, in any letter case.
 func (f field) is(name string) bool { return strings.EqualFold(f.name, name) }
 
-// named returns the fields of that name, from the top.
-func named(fields []field, name string) []field {
+// fieldsNamed returns the fields with the name, in order.
+func fieldsNamed(fields []field, name string) []field {
 	var out []field
 	for _, f := range fields {
 		if f.is(name) {
@@ -90,9 +90,9 @@ func named(fields []field, name string) []field {
 	return out
 }
 
-// shown counts the fields that readers take for ones of that name: also those behind a byte order
-// mark, which package msg reads and no signature covers.
-func shown(fields []field, name string) (n int) {
+// countShown counts the fields that programs take for fields with the name. These include a field after
+// a byte order mark, which package msg accepts and no signature covers.
+func countShown(fields []field, name string) (n int) {
 	for _, f := range fields {
 		if strings.EqualFold(strings.TrimSpace(strings.TrimPrefix(f.name, "\ufeff")), name) {
 			n++
@@ -101,8 +101,7 @@ func shown(fields []field, name string) (n int) {
 	return n
 }
 
-// readHeader reads the fields up to and with the empty line, or to the end of a message that has
-// none.
+// readHeader reads the header up to and including the empty line, or to the end if there is none.
 func readHeader(br *bufio.Reader) ([]field, error) {
 	text, err := rawHeader(br)
 	if err != nil {
@@ -111,8 +110,8 @@ func readHeader(br *bufio.Reader) ([]field, error) {
 	return splitFields(string(text))
 }
 
-// rawHeader is what readHeader reads, without the empty line. With errHeader it gives the beginning
-// of a longer one.
+// rawHeader reads the header like readHeader and returns it without the empty line. If it is too
+// long, it returns the beginning and errHeader.
 func rawHeader(br *bufio.Reader) ([]byte, error) {
 	var buf []byte
 	for lineStart := 0; ; {
@@ -136,8 +135,8 @@ func rawHeader(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// splitFields cuts header text into fields; a line that begins with white space belongs to the
-// field before it.
+// splitFields splits a header into fields. A line that begins with white space belongs to the field
+// before it.
 func splitFields(text string) ([]field, error) {
 	var out []field
 	start, lines := 0, 0
@@ -171,12 +170,12 @@ func newField(raw string, lines int) field {
 	return field{name: strings.TrimSpace(name), raw: raw, lines: lines}
 }
 
-// parseTags reads a tag-list as receivers do: of a repeated tag the first counts, what is no tag is
-// passed over.
+// parseTags parses a tag-list leniently: of a repeated tag the first counts, and invalid tags are
+// skipped.
 func parseTags(list string) map[string]string {
 	tags, _ := taglist.Parse(list)
 	return tags
 }
 
-// compact drops all white space, which may stand anywhere in a folded tag value.
-func compact(s string) string { return strings.Join(strings.Fields(s), "") }
+// removeSpace removes all white space, which may occur anywhere in a folded tag value.
+func removeSpace(s string) string { return strings.Join(strings.Fields(s), "") }

@@ -19,22 +19,23 @@ import (
 const (
 	rsaBits    = 2048
 	minRSABits = 1024 // RFC 8301 section 3.2
-	maxRSABits = 4096 // what RFC 8301 asks of every verifier
+	maxRSABits = 4096 // RFC 8301 requires verifiers to support no larger keys
 )
 
 // ErrKey is returned by ParseKey and Sign for a key that is not PKCS#8 PEM of an ed25519 key or an
 // RSA key of 1024 to 4096 bits.
 var ErrKey = errors.New("not a DKIM key")
 
-// Key signs for a domain; its KeyRecord stands at <Selector>._domainkey.<Domain>.
+// Key is a signing key of a domain. Its KeyRecord is published at <Selector>._domainkey.<Domain>.
 type Key struct {
 	Domain, Selector string
-	// Signer is what ParseKey or one of the generators returns.
+	// Signer comes from ParseKey, GenerateRSA or GenerateEd25519.
 	Signer crypto.Signer
 }
 
-// place gives the domain and the selector as DNS writes them, for a key that can sign there.
-func (k Key) place() (domain, selector string, err error) {
+// dnsNames returns the domain and the selector as DNS names. It returns ErrKey if they are invalid or
+// the key cannot sign.
+func (k Key) dnsNames() (domain, selector string, err error) {
 	domain, isDomain := idn.Host(k.Domain)
 	selector, isSelector := idn.Host(k.Selector)
 	if !isDomain || !isSelector || k.Signer == nil || !canSign(k.Signer) {
@@ -43,7 +44,8 @@ func (k Key) place() (domain, selector string, err error) {
 	return domain, selector, nil
 }
 
-// algorithm is a= of what the key signs (RFC 6376 section 3.3, RFC 8463 section 3).
+// algorithm returns the value of a= for the key's signatures (RFC 6376 section 3.3, RFC 8463
+// section 3).
 func (k Key) algorithm() string {
 	if _, ok := k.Signer.Public().(ed25519.PublicKey); ok {
 		return "ed25519-sha256"
@@ -51,11 +53,11 @@ func (k Key) algorithm() string {
 	return "rsa-sha256"
 }
 
-// sign gives the field, which ends in an empty b=, with the signature over the SHA-256 hash of text
-// in it, folded.
+// sign signs the SHA-256 hash of text. It returns f, which must end in an empty b=, with the
+// signature appended, folded.
 func (k Key) sign(f field, text string) (field, error) {
 	digest := sha256.Sum256([]byte(text))
-	var hash crypto.Hash // Ed25519 takes the digest for its message
+	var hash crypto.Hash // Ed25519 signs the digest as its message
 	if k.algorithm() == "rsa-sha256" {
 		hash = crypto.SHA256
 	}
@@ -72,7 +74,7 @@ func (k Key) sign(f field, text string) (field, error) {
 	return newField(raw+"\r\n", 1), nil
 }
 
-// GenerateRSA makes an RSA key of 2048 bits and its PKCS#8 PEM form.
+// GenerateRSA generates an RSA key of 2048 bits. text is its PKCS#8 PEM form.
 func GenerateRSA() (text []byte, key crypto.Signer, err error) {
 	k, err := rsa.GenerateKey(rand.Reader, rsaBits)
 	if err != nil {
@@ -82,7 +84,7 @@ func GenerateRSA() (text []byte, key crypto.Signer, err error) {
 	return text, k, err
 }
 
-// GenerateEd25519 makes an ed25519 key (RFC 8463) and its PKCS#8 PEM form.
+// GenerateEd25519 generates an ed25519 key (RFC 8463). text is its PKCS#8 PEM form.
 func GenerateEd25519() (text []byte, key crypto.Signer, err error) {
 	_, k, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -100,7 +102,8 @@ func marshalKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// ParseKey reads what GenerateRSA and GenerateEd25519 wrote; anything that cannot sign is ErrKey.
+// ParseKey parses the PEM form that GenerateRSA and GenerateEd25519 return. It returns ErrKey for
+// anything that cannot sign.
 func ParseKey(text []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
@@ -127,9 +130,9 @@ func canSign(key crypto.Signer) bool {
 	return false
 }
 
-// KeyRecord is the TXT value that publishes the key (RFC 6376 section 3.6.1, RFC 8463 section 4),
-// one string of up to 736 bytes that DNS splits at 255. It is empty for a key that is not RSA or
-// ed25519.
+// KeyRecord returns the TXT value that publishes the key (RFC 6376 section 3.6.1, RFC 8463 section
+// 4). It has up to 736 bytes; DNS splits it into strings of 255. It is empty for a key that is not
+// RSA or ed25519.
 func KeyRecord(key crypto.Signer) string {
 	switch public := key.Public().(type) {
 	case *rsa.PublicKey:

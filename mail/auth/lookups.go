@@ -9,17 +9,17 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// maxAnswers bounds what is taken from one DNS answer.
+// maxAnswers is the maximum number of records used from one DNS answer.
 const maxAnswers = 100
 
-// lookups is a Resolver for one message: it asks for absolute names only, bounds each look-up and
-// gives its errors the plain form that the SPF and DKIM libraries tell apart. They compare types
-// without unwrapping, and take the end of a context for a permanent error.
+// lookups is a Resolver for one message. It queries absolute names only, limits the time of each
+// look-up, and returns every error as a plain *net.DNSError. The SPF and DKIM libraries compare
+// types without unwrapping, and would take the end of a context for a permanent error.
 type lookups struct {
 	ctx      context.Context
 	resolver Resolver
 	each     time.Duration
-	answered func() // called when any name was answered; may be nil
+	answered func() // called after any answer; may be nil
 }
 
 func (l *lookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
@@ -62,8 +62,8 @@ func ask[T any](ctx context.Context, l *lookups, name string, f func(context.Con
 	return answers[:min(len(answers), maxAnswers)], nil
 }
 
-// plainDNSError makes every error but "not found" temporary (RFC 7208 section 2.6.6, RFC 6376
-// section 6.1.2).
+// plainDNSError converts an error to a plain *net.DNSError, temporary unless it is "not found" (RFC
+// 7208 section 2.6.6, RFC 6376 section 6.1.2).
 func plainDNSError(name string, err error) *net.DNSError {
 	if notFound(err) {
 		return &net.DNSError{Err: "no such record", Name: name, IsNotFound: true}
@@ -76,10 +76,10 @@ func notFound(err error) bool {
 	return ok && dns.IsNotFound
 }
 
-// Resolver is what every verdict needs of DNS; *net.Resolver is one. The names it is asked for are
-// absolute, with a final dot, so that no search list of the host applies; LookupAddr gets an
-// address. A method must return once its context has ended. A *net.DNSError with IsNotFound says
-// that a name or type does not exist, every other error is taken as temporary.
+// Resolver is the DNS access that a Verifier needs; *net.Resolver implements it. Names are passed
+// in absolute form, with a final dot, so that the host's search list does not apply. LookupAddr is
+// passed an address. A method must return once its context has ended. A *net.DNSError with
+// IsNotFound means that the name or type does not exist. Every other error is treated as temporary.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)

@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// A HeaderSignature is a DKIM signature of a header whose own part of it is right.
+// A HeaderSignature is a DKIM signature that is valid for the header of a message. Its body hash
+// was not checked.
 type HeaderSignature struct {
 	Domain   string   // d=
 	Selector string   // s=
 	Names    []string // h=, in lower case
 }
 
-// VerifyHeader verifies the DKIM signatures of a header alone, by the key records that record knows
-// of a domain and a selector. It is for what comes back to us of a message, often without its body
-// or with another: a signature covers the body only by a hash that stands in it, so that the header
-// of one that verifies is as its signer wrote it. Of the signatures the first 10 count; those that
-// expired are as good as others, since a report may take its time.
+// VerifyHeader verifies the DKIM signatures of a header without its body. record returns the key
+// record of a domain and selector, false if it knows none. VerifyHeader is for returned messages,
+// which often have no body or a changed one. A signature covers the body only by a hash within the
+// signature field, so a header can be verified alone. Only the first 10 signatures are verified.
+// Expired ones count too, since a report may arrive late.
 func VerifyHeader(block []byte, record func(domain, selector string) (string, bool)) []HeaderSignature {
 	fields, err := readHeader(bufio.NewReader(bytes.NewReader(block)))
 	if err != nil {
 		return nil
 	}
 	var out []HeaderSignature
-	signatures := named(fields, "DKIM-Signature")
+	signatures := fieldsNamed(fields, "DKIM-Signature")
 	for _, f := range signatures[:min(len(signatures), defaultVerifications)] {
 		s, err := readSignature(f, time.Time{})
 		if err != nil {
@@ -35,7 +36,7 @@ func VerifyHeader(block []byte, record func(domain, selector string) (string, bo
 		if !known {
 			continue
 		}
-		s.key, s.keyErr = parsePublicKey(text, compact(s.tags["a"]))
+		s.key, s.keyErr = parsePublicKey(text, removeSpace(s.tags["a"]))
 		if s.verify(fields) == nil {
 			out = append(out, HeaderSignature{sig.Domain, sig.Selector, s.names})
 		}

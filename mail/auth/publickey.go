@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// What is wrong with a key.
+// Errors of keys and key records.
 var (
 	errNoKey     = errors.New("no key for signature")
 	errManyKeys  = errors.New("multiple TXT records found for key")
@@ -29,24 +29,24 @@ var (
 	errAlgorithm = errors.New("algorithm is not supported")
 )
 
-// Bounds of keys, since verifying by a large one is work for the sender's ask.
+// Limits on keys, since verifying with a large key is expensive and the sender chooses the key.
 const (
 	maxKeyRecord  = 4 << 10 // bytes; an RSA key of 16 384 bits has 2.8 KiB
 	maxVerifyBits = 16 << 10
 )
 
-// A keyRecord is what a DNS record says about a key (RFC 6376 section 3.6.1).
+// A keyRecord is a parsed DKIM key record (RFC 6376 section 3.6.1).
 type keyRecord struct {
 	public  crypto.PublicKey
 	strict  bool // t=s: i= must be in the domain of d= itself
-	testing bool // t=y: a signature that fails says no more than none
+	testing bool // t=y: a failed signature counts as no signature
 }
 
-// publicKey looks the key of a signature up (RFC 6376 section 3.6) and gives it for the algorithm
-// a=. An error that is none of this file's is temporary.
+// publicKey looks up the key of a signature (RFC 6376 section 3.6) for the algorithm in a=. Any
+// error not defined in this file is temporary.
 func publicKey(look *lookups, tags map[string]string) (keyRecord, error) {
-	domain, isDomain := idn.Host(compact(tags["d"]))
-	selector, isSelector := idn.Host(compact(tags["s"]))
+	domain, isDomain := idn.Host(removeSpace(tags["d"]))
+	selector, isSelector := idn.Host(removeSpace(tags["s"]))
 	if !isDomain || !isSelector {
 		return keyRecord{}, errNoKey
 	}
@@ -59,11 +59,11 @@ func publicKey(look *lookups, tags map[string]string) (keyRecord, error) {
 	case len(txts) > 1:
 		return keyRecord{}, errManyKeys
 	}
-	return parsePublicKey(txts[0], compact(tags["a"]))
+	return parsePublicKey(txts[0], removeSpace(tags["a"]))
 }
 
-// parsePublicKey reads a key record for rsa-sha256 or ed25519-sha256. Flags are given as soon as
-// the record is one.
+// parsePublicKey parses a key record for rsa-sha256 or ed25519-sha256. If the record is
+// well-formed, it returns the flags even with an error.
 func parsePublicKey(record, algorithm string) (keyRecord, error) {
 	if len(record) > maxKeyRecord {
 		return keyRecord{}, errKeyRecord
@@ -88,7 +88,7 @@ func parsePublicKey(record, algorithm string) (keyRecord, error) {
 		return out, errKeyKind
 	}
 	p, ok := tags["p"]
-	der, err := base64.StdEncoding.DecodeString(compact(p))
+	der, err := base64.StdEncoding.DecodeString(removeSpace(p))
 	switch {
 	case !ok || err != nil:
 		return out, errBadKey
@@ -104,8 +104,8 @@ func parsePublicKey(record, algorithm string) (keyRecord, error) {
 	return out, err
 }
 
-// parseRSA reads both forms in which RSA keys are published (RFC 6376 section 3.6.1 and its
-// erratum).
+// parseRSA parses an RSA key in either form in which keys are published (RFC 6376 section 3.6.1 and
+// its erratum).
 func parseRSA(der []byte) (crypto.PublicKey, error) {
 	key, err := x509.ParsePKCS1PublicKey(der)
 	if err != nil {
@@ -128,7 +128,8 @@ func parseRSA(der []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// listed reports whether a colon-separated tag allows a value: it is absent, names it or is *.
+// listed reports whether a tag with a colon-separated list allows the value: the tag is absent, or
+// the list has the value or *.
 func listed(tags map[string]string, tag, value string) bool {
 	list, ok := tags[tag]
 	if !ok {
@@ -143,9 +144,9 @@ func listed(tags map[string]string, tag, value string) bool {
 	return false
 }
 
-// verifies checks the signature b= over a SHA-256 digest.
-func verifies(key crypto.PublicKey, digest []byte, b string) error {
-	sig, err := base64.StdEncoding.DecodeString(compact(b))
+// checkSignature checks the signature b, the value of b=, over a SHA-256 digest.
+func checkSignature(key crypto.PublicKey, digest []byte, b string) error {
+	sig, err := base64.StdEncoding.DecodeString(removeSpace(b))
 	if err != nil {
 		return errSignature
 	}

@@ -10,15 +10,16 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// A ReportTarget is an address that aggregate reports go to.
+// A ReportTarget is an address to which aggregate reports are sent.
 type ReportTarget struct {
 	Address string // local@domain
-	Most    int64  // bytes that it takes, as they are attached; 0: it has not said
+	Most    int64  // maximum size of the attached report in bytes; 0 means no limit
 }
 
-// ReportTargets gives the addresses that reports about a domain may be sent to: those of its rua=,
-// given as uris, of which one in another organisation must have said that it wants them (RFC 9990
-// section 4). waits tells that DNS did not answer about some of them. Only mailto: is known.
+// ReportTargets returns the addresses to which reports about a domain may be sent. uris are from
+// the domain's rua=. A URI in another organisation counts only if its host has published that it
+// accepts the reports (RFC 9990 section 4). waits reports that DNS did not answer for some of them.
+// Only mailto: is supported.
 func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []string) (targets []ReportTarget, waits bool) {
 	look, cancel := v.lookups(ctx)
 	defer cancel()
@@ -52,9 +53,9 @@ func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []stri
 	return targets, waits
 }
 
-// wantsReports looks whether a host wants reports about a domain that is not its own, and at which
-// URIs instead, if it says so. The record there is one of DMARC, of which only the version and rua=
-// count.
+// wantsReports looks up whether a host accepts reports about a domain that is not its own. uris are
+// other URIs that it wants them at instead, if any. failed is "" if it accepts, None if not, and
+// TempError if DNS did not answer. Of the DMARC record there only the version and rua= count.
 func wantsReports(look *lookups, domain, host string) (uris []string, failed Result) {
 	txts, err := look.LookupTXT(look.ctx, domain+"._report._dmarc."+host)
 	if err != nil && !notFound(err) {
@@ -68,7 +69,8 @@ func wantsReports(look *lookups, domain, host string) (uris []string, failed Res
 	return nil, None
 }
 
-// replaced are the addresses that a host wants reports at instead, which must be its own.
+// replaced returns the addresses to which a host redirects reports. They must be at the host
+// itself.
 func replaced(uris []string, host string) (out []ReportTarget) {
 	for _, uri := range uris {
 		target, ok := parseReportURI(uri)
@@ -79,7 +81,7 @@ func replaced(uris []string, host string) (out []ReportTarget) {
 	return out
 }
 
-// parseReportURI reads mailto:local@domain!10m (RFC 7489 section 6.2; RFC 9989 no longer has the
+// parseReportURI parses mailto:local@domain!10m (RFC 7489 section 6.2; RFC 9989 no longer has the
 // size limit).
 func parseReportURI(uri string) (ReportTarget, bool) {
 	uri, limit, limited := strings.Cut(uri, "!")
@@ -110,7 +112,8 @@ func isLocal(s string) bool {
 	return s != "" && len(s) <= 64 && s[0] != '.' && s[len(s)-1] != '.' && !strings.Contains(s, "..")
 }
 
-// parseSize reads a number of bytes with a unit of powers of 1024; one beyond all reports is none.
+// parseSize parses a number of bytes with an optional unit k, m, g or t (powers of 1024). It
+// returns 0, no limit, for 1 TiB or more.
 func parseSize(text string) (int64, bool) {
 	number := strings.TrimRight(text, "kKmMgGtT")
 	shift, known := map[string]uint{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[strings.ToLower(text[len(number):])]

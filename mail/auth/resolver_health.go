@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	probeAfter   = time.Second      // without any answer, before the resolver is asked whether it lives
-	probeTimeout = 2 * time.Second  // for its answer to that, and for all DNS of a message once it is dead
-	recheckAfter = 10 * time.Second // how long a dead one is taken for dead before it is asked again
+	probeAfter   = time.Second      // time without an answer after which the resolver is probed
+	probeTimeout = 2 * time.Second  // time limit of a probe, and of all DNS for a message once the resolver is dead
+	recheckAfter = 10 * time.Second // time after which a dead resolver is probed again
 )
 
-// ResolverHealth knows whether the resolver answers at all, so that mail need not wait for a dead
-// one. Look-ups of names in the mail do not count against the resolver: senders control those
-// names, and could leave them unanswered to escape the look-ups that would prove them forgers. The
-// resolver is dead when Probe is not answered either, until anything is answered. A ResolverHealth
-// is shared by all messages and safe for use by several goroutines.
+// ResolverHealth tracks whether the resolver answers at all, so that mail need not wait for a dead
+// one. Failed look-ups of names in the mail alone do not make it dead: senders control those names,
+// and could leave them unanswered to avoid the look-ups that would expose a forgery. The resolver
+// is dead if Probe fails too, until any look-up is answered. A ResolverHealth is shared by all
+// messages and safe for concurrent use.
 type ResolverHealth struct {
-	// Probe asks the resolver for something that no sender controls. Any answer counts as life,
-	// even that other servers failed; the error is the context's or that of a resolver that cannot
-	// be reached.
+	// Probe queries the resolver for a name that no sender controls. Any answer counts, even one
+	// that reports a failure of other servers. It returns an error only if ctx ends or the resolver
+	// cannot be reached.
 	Probe func(ctx context.Context) error
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 
 	mu      sync.Mutex
 	dead    bool
-	checked time.Time     // when dead was found
-	probing chan struct{} // closed when a probe that is under way has ended
+	checked time.Time     // when dead was last determined
+	probing chan struct{} // closed when the running probe ends; nil if none runs
 }
 
-// answered notes that something was answered.
+// answered records that the resolver answered a look-up.
 func (h *ResolverHealth) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +45,7 @@ func (h *ResolverHealth) Dead() bool {
 	return h.dead
 }
 
-// watch gives look-ups up by cancel when the resolver is dead. What it returns ends the watch.
+// watch calls cancel, to end look-ups, once the resolver is found dead. stop ends the watch.
 func (h *ResolverHealth) watch(ctx context.Context, cancel context.CancelFunc) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	go func() {
@@ -53,7 +53,7 @@ func (h *ResolverHealth) watch(ctx context.Context, cancel context.CancelFunc) (
 		if !h.Dead() && !sleep(ctx, probeAfter) {
 			return
 		}
-		// A slow name is no reason to ask where others are answered; a look-up that still runs is.
+		// Probe even if other names were answered, since a look-up is still running.
 		if h.alive(ctx) {
 			return
 		}
@@ -64,8 +64,8 @@ func (h *ResolverHealth) watch(ctx context.Context, cancel context.CancelFunc) (
 	return stop
 }
 
-// alive asks the resolver, unless it was found dead a moment ago: then it has probeTimeout to
-// come back.
+// alive probes the resolver and reports whether it answers. If it was found dead less than
+// recheckAfter ago, alive does not probe but waits probeTimeout for any answer.
 func (h *ResolverHealth) alive(ctx context.Context) bool {
 	h.mu.Lock()
 	recentlyDead := h.dead && h.now().Sub(h.checked) < recheckAfter
@@ -82,7 +82,8 @@ func (h *ResolverHealth) alive(ctx context.Context) bool {
 	return !h.Dead()
 }
 
-// probe asks the resolver, once for all who want to know.
+// probe starts a probe, or joins the running one, and returns a channel that is closed when it
+// ends.
 func (h *ResolverHealth) probe() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +111,7 @@ func (h *ResolverHealth) now() time.Time {
 	return h.Now()
 }
 
-// sleep waits; false if the context has ended first.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

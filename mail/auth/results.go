@@ -7,10 +7,10 @@ import (
 // foldAt is the line length that RFC 5322 section 2.1.1 recommends.
 const foldAt = 78
 
-// maxReason bounds a reason in bytes.
+// maxReason is the maximum length of a reason in bytes.
 const maxReason = 80
 
-// resultsField is the Authentication-Results field (RFC 8601) of a verdict.
+// resultsField returns the Authentication-Results field (RFC 8601) for a verdict.
 func resultsField(id string, v *Verdict) string {
 	infos := [][]string{{id}, spfInfo(v)}
 	for _, sig := range v.Signatures {
@@ -86,7 +86,7 @@ func chainInfo(c Chain) []string {
 	return words
 }
 
-// folder puts words on lines of foldAt where it can.
+// folder writes words in lines of at most foldAt columns where possible.
 type folder struct {
 	text   strings.Builder
 	column int
@@ -98,20 +98,20 @@ func (f *folder) newLine() {
 }
 
 func (f *folder) add(word string) {
-	// One byte is kept for the semicolon that may follow.
+	// One column is reserved for a semicolon that may follow.
 	if f.column > 0 && f.column+1+len(word)+1 > foldAt {
 		f.newLine()
 	}
 	if f.column > 0 {
 		word = " " + word
 	} else {
-		f.column = 8 // the tab before it
+		f.column = 8 // the width of the tab before it
 	}
 	f.text.WriteString(word)
 	f.column += len(word)
 }
 
-// quoted returns a value as it is when it is a token (RFC 2045 section 5.1), otherwise in quotes.
+// quoted returns a token (RFC 2045 section 5.1) unchanged, and any other value in quotes.
 func quoted(s string) string {
 	if isToken(s) {
 		return s
@@ -119,7 +119,8 @@ func quoted(s string) string {
 	return `"` + printable(s) + `"`
 }
 
-// printable drops what could break out of a quoted string, and keeps it short.
+// printable removes non-ASCII and control characters, quotes and backslashes, and shortens s to
+// maxReason bytes.
 func printable(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {

@@ -13,33 +13,33 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// ErrUnsealable is returned by Seal for a message whose chain did not pass, or is as long as chains
-// may be, that bears no Authentication-Results of ours, or whose header is beyond 1 MiB or 4096
+// ErrUnsealable is returned by Seal for a message that has a chain that did not pass or has the
+// maximum length, lacks our Authentication-Results field, or has a header beyond 1 MiB or 4096
 // fields.
 var ErrUnsealable = errors.New("message cannot be sealed")
 
-// SealOptions says how Seal seals.
+// SealOptions are the options of Seal.
 type SealOptions struct {
-	// Key is an RSA key: few verifiers of chains know ed25519.
+	// Key is an RSA key, since few ARC verifiers support ed25519.
 	Key Key
-	// AuthservID is our host name, by which our Authentication-Results field is known. The message
-	// must have passed StripResults before that was added.
+	// AuthservID is our host name, which identifies our Authentication-Results field. StripResults
+	// must have been applied to the message before that field was added.
 	AuthservID string
 	// OmitMessageID keeps Message-ID and Date out of the signature, for relays that replace them.
 	OmitMessageID bool
 	Now           time.Time
 }
 
-// sealed are the fields that the message signature of a set covers where they are there.
-var sealed = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Message-ID", "In-Reply-To", "References", "Sender",
+// sealedFields are the fields that the message signature of a set covers if they are present.
+var sealedFields = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Message-ID", "In-Reply-To", "References", "Sender",
 	"MIME-Version", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "List-Id", "List-Unsubscribe",
 	"List-Unsubscribe-Post", "Resent-From", "Resent-To", "Resent-Date", "DKIM-Signature"}
 
-// Seal reads a message with CRLF line ends to its end and returns the ARC set (RFC 8617 section
-// 5.1) that says what our Authentication-Results field on it says, folded and with CRLF, to be put
-// before it as it is. Errors wrap ErrUnsealable, ErrKey or what reading met.
+// Seal reads a whole message with CRLF line ends and returns an ARC set (RFC 8617 section 5.1) with
+// the results in our Authentication-Results field. The set is folded and ends in CRLF, ready to be
+// written before the message. Errors wrap ErrUnsealable, ErrKey or the read error.
 func Seal(message io.Reader, o SealOptions) ([]byte, error) {
-	domain, selector, err := o.Key.place()
+	domain, selector, err := o.Key.dnsNames()
 	if err != nil {
 		return nil, err
 	}
@@ -66,17 +66,18 @@ func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 	return s.seal(body)
 }
 
-// A sealing is one set in the making.
+// A sealing builds one ARC set.
 type sealing struct {
 	o                SealOptions
 	domain, selector string
 	fields           []field
 	sets             []arcSet
-	results          string // what follows the authserv-id in our Authentication-Results field
+	results          string // the text after the authserv-id in our Authentication-Results field
 	cv               string
 }
 
-// begin finds out what the set is to say, and whether it may be added.
+// begin determines the results and cv= of the set. It returns an error if the message must not be
+// sealed.
 func (s *sealing) begin() (err error) {
 	s.sets, err = arcSets(s.fields)
 	if err != nil {
@@ -100,9 +101,10 @@ func (s *sealing) begin() (err error) {
 	return nil
 }
 
-// ourResults gives the part of our own Authentication-Results field behind the authserv-id.
+// ourResults returns the text after the authserv-id in our Authentication-Results field, false if
+// there is no such field.
 func (s *sealing) ourResults() (string, bool) {
-	for _, f := range named(s.fields, "Authentication-Results") {
+	for _, f := range fieldsNamed(s.fields, "Authentication-Results") {
 		id, rest, ok := strings.Cut(f.value(), ";")
 		if ok && strings.EqualFold(strings.TrimSpace(id), s.o.AuthservID) {
 			return strings.TrimRight(rest, "\r\n"), true
@@ -111,7 +113,7 @@ func (s *sealing) ourResults() (string, bool) {
 	return "", false
 }
 
-// chainResult reads what a field of ours says about the chain.
+// chainResult returns the arc= result in our Authentication-Results field, None if there is none.
 func chainResult(results string) Result {
 	for part := range strings.SplitSeq(results, ";") {
 		words := strings.Fields(part)
@@ -122,7 +124,7 @@ func chainResult(results string) Result {
 	return None
 }
 
-// seal makes the three fields; body is the hash of the message's.
+// seal builds the three fields. body is the hash of the message's body.
 func (s *sealing) seal(body []byte) ([]byte, error) {
 	i := strconv.Itoa(len(s.sets) + 1)
 	set := arcSet{results: newField(arcResults+": i="+i+"; "+s.o.AuthservID+";"+s.results+"\r\n", 1)}
@@ -151,16 +153,15 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 
 func (s *sealing) time() string { return "t=" + strconv.FormatInt(s.o.Now.Unix(), 10) }
 
-// signedNames are the names for h=, once for each field that there is, as long as they are not too
-// many.
+// signedNames returns the names for h=, each as often as the field occurs, at most maxNames bytes.
 func (s *sealing) signedNames() []string {
 	var names []string
 	size := 0
-	for _, name := range sealed {
+	for _, name := range sealedFields {
 		if s.o.OmitMessageID && (name == "Message-ID" || name == "Date") {
 			continue
 		}
-		for range named(s.fields, name) {
+		for range fieldsNamed(s.fields, name) {
 			size += len(name) + 1
 			if size > maxNames {
 				return names
@@ -171,8 +172,8 @@ func (s *sealing) signedNames() []string {
 	return names
 }
 
-// folded is a field of tags, folded between them, and in a list of names where a line would be too
-// long.
+// folded returns a field with the tags, folded between tags, and after a colon within a list of
+// names.
 func folded(name string, tags ...string) string {
 	f := folder{}
 	f.text.WriteString(name + ":")

@@ -7,16 +7,16 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// shownOnce are the fields that readers are given, beside those of the families in shownFamilies.
+// shownOnce are the names of fields that readers are shown. Names with a prefix in shownFamilies
+// are shown as well.
 var shownOnce = []string{"from", "subject", "to", "cc", "reply-to", "sender", "date", "message-id", "in-reply-to", "references", "mime-version"}
 
 var shownFamilies = []string{"content-", "list-"}
 
-// IsShown reports whether a header field is one that readers are given, and which a proof therefore
-// covers.
+// IsShown reports whether readers are shown the header field, so that a Proof must cover it.
 func IsShown(name string) bool { return shownName(field{name: name}) != "" }
 
-// shownName gives the lower-case name of a field that readers are given; empty for others.
+// shownName returns the lower-case name of a field that readers are shown, "" for other fields.
 func shownName(f field) string {
 	for _, name := range shownOnce {
 		if f.is(name) {
@@ -31,27 +31,27 @@ func shownName(f field) string {
 	return ""
 }
 
-// readShown looks which fields of a message readers are given.
+// readShown determines which fields of the message readers are shown.
 func (m *message) readShown() {
 	if len(m.header) > msg.MaxHeader {
 		return
 	}
-	m.clear = true
+	m.unambiguous = true
 	for _, f := range m.fields {
-		m.clear = m.clear && isPlain(f)
+		m.unambiguous = m.unambiguous && isPlain(f)
 		name := shownName(f)
 		switch {
 		case name == "":
-		case !slices.Contains(m.shown, name):
-			m.shown = append(m.shown, name)
+		case !slices.Contains(m.shownNames, name):
+			m.shownNames = append(m.shownNames, name)
 		case m.repeated == "":
 			m.repeated = name
 		}
 	}
 }
 
-// isPlain reports whether every program reads a field as the same one: it has a name of printable
-// ASCII (RFC 5322 section 2.2), and its lines end in CRLF alone.
+// isPlain reports whether all programs read the field alike: its name is printable ASCII (RFC 5322
+// section 2.2), and its lines end only in CRLF.
 func isPlain(f field) bool {
 	before, _, ok := strings.Cut(f.raw, ":")
 	before = strings.TrimRight(before, " \t")

@@ -14,25 +14,27 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// ErrUnsignable is returned by Sign for a message whose header is beyond 1 MiB or 4096 fields, that
-// does not have exactly one From field, or that repeats fields so often that h= would be too long.
+// ErrUnsignable is returned by Sign for a message with a header beyond 1 MiB or 4096 fields,
+// without exactly one From field, with so many repeated fields that h= would be too long, or with a
+// continuation line at the start.
 var ErrUnsignable = errors.New("message cannot be signed")
 
-// maxNames bounds h= in bytes: all names that are signed, once each and oversigned, take about 500.
+// maxNames is the maximum length of h= in bytes. All signed names, with oversigning, take about
+// 500.
 const maxNames = 900
 
-// SignOptions says how Sign signs.
+// SignOptions are the options of Sign.
 type SignOptions struct {
-	// Keys each give one signature, in this order.
+	// Keys make one signature each, in this order.
 	Keys []Key
 	// OmitMessageID keeps Message-ID and Date out of the signature, for relays that replace them
 	// (Amazon SES writes both again).
 	OmitMessageID bool
 }
 
-// oversigned fields are named once more than they occur, so that one that is added later breaks the
-// signature (RFC 6376 section 8.15). Those that relays and lists may add in good faith are signed
-// only where they are.
+// oversigned fields are listed in h= once more than they occur, so that a field added later breaks
+// the signature (RFC 6376 section 8.15). Fields in signedIfPresent, which relays and lists may add
+// legitimately, are not oversigned.
 var (
 	oversigned = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Message-ID", "In-Reply-To", "References",
 		"MIME-Version", "Content-Type", "Content-Transfer-Encoding"}
@@ -41,10 +43,10 @@ var (
 		"List-Unsubscribe-Post", "List-Subscribe", "List-Post", "List-Owner", "List-Archive", "Auto-Submitted", "Feedback-ID"}
 )
 
-// Sign reads a message with CRLF line ends to its end and returns its DKIM-Signature fields
-// (relaxed/relaxed, SHA-256), one per key, folded and with CRLF, to be put before it as they are.
-// It reads the body once for all keys and keeps none of it. Errors wrap ErrUnsignable, ErrKey or
-// what reading met.
+// Sign reads a whole message with CRLF line ends and returns its DKIM-Signature fields
+// (relaxed/relaxed, SHA-256), one per key. They are folded and end in CRLF, ready to be written
+// before the message. It reads the body once for all keys and does not store it. Errors wrap
+// ErrUnsignable, ErrKey or the read error.
 func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	br := buffers.Reader(message)
 	defer buffers.FreeReader(br)
@@ -56,10 +58,10 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	if len(fields) > 0 && strings.ContainsAny(fields[0].raw[:1], " \t") {
-		// Behind the signature this line would continue the signature (RFC 5322 section 2.2.3).
+		// After the signature, this line would be a continuation of it (RFC 5322 section 2.2.3).
 		return nil, fmt.Errorf("%w: the header begins with a continuation line", ErrUnsignable)
 	}
-	if n := len(named(fields, "From")); n != 1 {
+	if n := len(fieldsNamed(fields, "From")); n != 1 {
 		return nil, fmt.Errorf("%w: %d From fields", ErrUnsignable, n)
 	}
 	names := o.signedNames(fields)
@@ -73,7 +75,7 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	lower := strings.Split(strings.ToLower(strings.Join(names, ":")), ":")
 	var out []byte
 	for _, k := range o.Keys {
-		domain, selector, err := k.place()
+		domain, selector, err := k.dnsNames()
 		if err != nil {
 			return nil, err
 		}
@@ -92,13 +94,13 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	return out, nil
 }
 
-// signedNames are the names for h=.
+// signedNames returns the names for h=.
 func (o SignOptions) signedNames(fields []field) (names []string) {
 	add := func(name string, more int) {
 		if o.OmitMessageID && (name == "Message-ID" || name == "Date") {
 			return
 		}
-		names = append(names, slices.Repeat([]string{name}, len(named(fields, name))+more)...)
+		names = append(names, slices.Repeat([]string{name}, len(fieldsNamed(fields, name))+more)...)
 	}
 	for _, name := range oversigned {
 		add(name, 1)

@@ -17,13 +17,14 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// Bounds of one signature. A sender chooses both, and each name is looked for in the header.
+// Limits on one signature. The sender chooses both numbers, and each name costs a search of the
+// header.
 const (
 	maxSignature   = 16 << 10 // bytes of the field
 	maxSignedNames = 200      // names in its h=
 )
 
-// Why a signature cannot be verified, or does not pass.
+// Reasons why a signature cannot be verified or does not pass.
 var (
 	errLarge     = errors.New("signature field too large")
 	errTagList   = errors.New("malformed signature tags")
@@ -45,7 +46,7 @@ var (
 )
 
 // A signedField is a DKIM-Signature (RFC 6376 section 3.5), or an ARC-Message-Signature (RFC 8617
-// section 4.1.2), which is the same but for its name, version and instance.
+// section 4.1.2), which differs only in its name, version and instance.
 type signedField struct {
 	field
 	tags                     map[string]string
@@ -57,7 +58,7 @@ type signedField struct {
 	keyErr                   error
 }
 
-// readSignature reads a field and checks all that can be checked without its key.
+// readSignature parses a signature field and checks everything that can be checked without its key.
 func readSignature(f field, now time.Time) (*signedField, error) {
 	if len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames {
 		return nil, errLarge
@@ -89,24 +90,24 @@ func readSignature(f field, now time.Time) (*signedField, error) {
 	if err := checkTimes(s.tags, now); err != nil {
 		return nil, err
 	}
-	if q, ok := s.tags["q"]; ok && !slices.Contains(strings.Split(strings.ToLower(compact(q)), ":"), "dns/txt") {
+	if q, ok := s.tags["q"]; ok && !slices.Contains(strings.Split(strings.ToLower(removeSpace(q)), ":"), "dns/txt") {
 		return nil, errQuery
 	}
 	if err := s.readForms(); err != nil {
 		return nil, err
 	}
 	var err error
-	s.bodyHash, err = base64.StdEncoding.DecodeString(compact(s.tags["bh"]))
+	s.bodyHash, err = base64.StdEncoding.DecodeString(removeSpace(s.tags["bh"]))
 	if err != nil {
 		return nil, errTagList
 	}
 	return s, nil
 }
 
-// readForms reads c=. A half of it that is absent is simple.
+// readForms parses c=. A missing half means simple.
 func (s *signedField) readForms() error {
 	forms, present := s.tags["c"]
-	head, body, both := strings.Cut(strings.ToLower(compact(forms)), "/")
+	head, body, both := strings.Cut(strings.ToLower(removeSpace(forms)), "/")
 	if !present {
 		head = "simple"
 	}
@@ -123,7 +124,7 @@ func (s *signedField) readForms() error {
 	return nil
 }
 
-// readIdentity checks that the domain of i= is that of d= or below it. Domains compare without
+// readIdentity checks that the domain of i= is the domain of d= or below it. The comparison ignores
 // case, and i= is in dkim-quoted-printable (RFC 6376 sections 2.11 and 3.5).
 func (s *signedField) readIdentity() error {
 	identity, ok := s.tags["i"]
@@ -136,7 +137,7 @@ func (s *signedField) readIdentity() error {
 		return errIdentity
 	}
 	agent, isAgent := idn.Host(text[at+1:])
-	domain, isDomain := idn.Host(compact(s.tags["d"]))
+	domain, isDomain := idn.Host(removeSpace(s.tags["d"]))
 	if !isAgent || !isDomain || !isWithin(agent, domain) {
 		return errIdentity
 	}
@@ -144,10 +145,10 @@ func (s *signedField) readIdentity() error {
 	return nil
 }
 
-// unquoteDKIM decodes dkim-quoted-printable (RFC 6376 section 2.11), where white space says
-// nothing. It is false for a = that two hexadecimal digits do not follow.
+// unquoteDKIM decodes dkim-quoted-printable (RFC 6376 section 2.11), ignoring white space. It
+// returns false if a = is not followed by two hexadecimal digits.
 func unquoteDKIM(s string) (string, bool) {
-	s = compact(s)
+	s = removeSpace(s)
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '=' {
@@ -167,7 +168,8 @@ func unquoteDKIM(s string) (string, bool) {
 	return b.String(), true
 }
 
-// checkTimes reads t= and x=, which are seconds since 1970 in digits.
+// checkTimes checks t= and x=, which are decimal seconds since 1970, and returns errExpired if x=
+// is before now.
 func checkTimes(tags map[string]string, now time.Time) error {
 	for _, tag := range []string{"t", "x"} {
 		text, ok := tags[tag]
@@ -185,8 +187,8 @@ func checkTimes(tags map[string]string, now time.Time) error {
 	return nil
 }
 
-// verify checks the signature over the fields of a message with the key that was looked up. What is
-// left to be compared then is bodyHash.
+// verify checks the signature over the header fields with the key that was looked up. It does not
+// check bodyHash (see checkBody).
 func (s *signedField) verify(fields []field) error {
 	_, partial := s.tags["l"]
 	switch {
@@ -194,7 +196,7 @@ func (s *signedField) verify(fields []field) error {
 		return s.keyErr
 	case s.subdomain && s.key.strict:
 		return errStrict
-	case partial: // whatever follows the signed length could be anyone's
+	case partial: // text after the signed length could be by anyone
 		return errPartial
 	}
 	text, ok := signedText(fields, s.names, s.field, s.relaxedHead)
@@ -202,12 +204,12 @@ func (s *signedField) verify(fields []field) error {
 		return errHeader
 	}
 	digest := sha256.Sum256([]byte(text))
-	return verifies(s.key.public, digest[:], s.tags["b"])
+	return checkSignature(s.key.public, digest[:], s.tags["b"])
 }
 
-// signedText is what a signature over fields of a header signs (RFC 6376 section 3.7): of a name
-// that stands several times in h=, the fields from the bottom up. It reports whether that is small
-// enough to be made.
+// signedText returns the text that a signature over header fields signs (RFC 6376 section 3.7). A
+// name that is repeated in names selects the fields with that name from the last to the first. It
+// returns false if the text is longer than maxHeader.
 func signedText(fields []field, names []string, signature field, relaxed bool) (string, bool) {
 	form := func(f field) string { return f.raw }
 	if relaxed {
@@ -237,13 +239,13 @@ func signedText(fields []field, names []string, signature field, relaxed bool) (
 	return b.String(), true
 }
 
-// bodyHashes are the hashes of a body in its two canonical forms, of which those are made that are
-// wanted.
+// bodyHashes are the hashes of a body in its two canonical forms. A hash that was not requested is
+// nil.
 type bodyHashes struct{ simple, relaxed []byte }
 
-// hashBodies reads a body to its end, once. Only the caller's context can end it, never the time
-// limit of DNS, or a sender could turn the verdict on a forged signature into temperror with a slow
-// name of its own.
+// hashBodies reads the whole body once and returns the requested hashes. ctx must be the caller's
+// context, without the time limit of DNS. Otherwise a sender could turn the result of a forged
+// signature into temperror with a slow DNS name.
 func hashBodies(ctx context.Context, body io.Reader, simple, relaxed bool) (out bodyHashes, err error) {
 	var forms []io.Writer
 	var ends []func() error
@@ -287,7 +289,7 @@ func hashBody(ctx context.Context, body io.Reader, relaxed bool) ([]byte, error)
 	return sums.simple, err
 }
 
-// checkBody compares the body's hash with bh=.
+// checkBody compares the hash of the body with bh=.
 func (s *signedField) checkBody(sums bodyHashes) error {
 	sum := sums.simple
 	if s.relaxedBody {
@@ -299,7 +301,7 @@ func (s *signedField) checkBody(sums bodyHashes) error {
 	return nil
 }
 
-// contextReader reads until its context ends.
+// contextReader is a reader that fails once its context has ended.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader

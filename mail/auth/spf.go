@@ -15,12 +15,12 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// errSPFRecord says that a record breaks the grammar.
+// errSPFRecord is returned for a record with a syntax error.
 var errSPFRecord = errors.New("malformed SPF record")
 
 // checkSPF evaluates SPF for the reverse-path, or for postmaster@helo with the null sender (RFC
-// 7208 section 2.4). It returns the domain that was judged, whether that is the one of HELO, and
-// whether it passes by a host of the domain's own.
+// 7208 section 2.4). It returns the domain that was evaluated, whether it is that of HELO, and
+// whether it passes for a host of the domain's own (see Verdict.SPFOwn).
 func checkSPF(look *lookups, r Request) (result Result, domain string, helo, own bool) {
 	local, name := splitAddress(r.MailFrom)
 	if name == "" {
@@ -41,7 +41,7 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo, own
 	macros := spfMacros{look: look, ip: r.IP.Unmap(), helo: r.Helo, local: local, domain: domain}
 	names := &spfLookups{lookups: look, macros: macros}
 	result, own = names.evaluate()
-	if result == Pass && names.others {
+	if result == Pass && names.otherOrganisation {
 		own = false
 		within := &spfLookups{lookups: look, macros: macros, within: orgDomain(domain)}
 		if again, byHost := within.evaluate(); again == Pass {
@@ -51,7 +51,7 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo, own
 	return result, domain, helo, own && result == Pass
 }
 
-// evaluate gives the result for the domain, and whether it was found by ip4, ip6, a or mx.
+// evaluate returns the result for the domain. byHost reports whether ip4, ip6, a or mx matched.
 func (l *spfLookups) evaluate() (result Result, byHost bool) {
 	domain := l.macros.domain
 	got, err := evaluator.CheckHostWithSender(net.IP(l.macros.ip.AsSlice()), domain, "postmaster@"+domain, evaluator.WithContext(l.ctx), evaluator.WithResolver(l))
@@ -62,23 +62,23 @@ func (l *spfLookups) evaluate() (result Result, byHost bool) {
 	return Result(got), byHost
 }
 
-// spfLookups shows the library the records that keep to the grammar, their macros expanded. The
-// library reads a record as far as the first match, but one that is wrong anywhere is no record
-// (RFC 7208 section 4.6): its author did not write what he meant. Names that it would not carry,
-// such as those with a slash, go by stand-ins.
+// spfLookups is the resolver that the SPF library uses. It returns records with their macros
+// expanded, and an error for a record with a syntax error. The library would read such a record up
+// to the first match, but RFC 7208 section 4.6 makes the whole record invalid. Names that the
+// library would not look up, such as names with a slash, are replaced by placeholders.
 type spfLookups struct {
 	*lookups
-	macros   spfMacros
-	replaced []string // names behind stand-ins
+	macros       spfMacros
+	placeholders []string // names that placeholders stand for, by number
 
-	others bool   // a record of another organisational domain was asked for
-	within string // an organisational domain: records of others are not followed; "": all are
+	otherOrganisation bool   // a record of another organisational domain was looked up
+	within            string // follow only records of this organisational domain; "" follows all
 }
 
 func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	name = l.realName(name)
 	if orgDomain(strings.ToLower(strings.TrimSuffix(name, "."))) != orgDomain(l.macros.domain) {
-		l.others = true
+		l.otherOrganisation = true
 	}
 	txts, err := lookUpAny(ctx, l, name, l.resolver.LookupTXT)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 		}
 		record := spf.Parse(txt)
 		if !record.WellFormed {
-			return nil, errSPFRecord // not of DNS, so that the library takes it for permanent
+			return nil, errSPFRecord // no DNS error, so that the library treats it as permanent
 		}
 		if l.expand(ctx, record, strings.ToLower(strings.TrimSuffix(name, "."))) {
 			out[i] = record.String()
@@ -105,7 +105,8 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 	return out, nil
 }
 
-// leavesDomain tells a term that has the record of another organisational domain decide.
+// leavesDomain reports whether a term (include or redirect) refers to the record of another
+// organisational domain.
 func (l *spfLookups) leavesDomain(t spf.Term) bool {
 	return (t.Name == "include" || t.Name == "redirect") && orgDomain(strings.ToLower(strings.TrimSuffix(l.realName(t.Value), "."))) != l.within
 }
@@ -118,7 +119,7 @@ func (l *spfLookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAdd
 	return lookUpAny(ctx, l, l.realName(host), l.resolver.LookupIPAddr)
 }
 
-// lookUpAny looks up names too that no host has.
+// lookUpAny looks up a name. It also accepts valid DNS names that are no host names.
 func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
 	if _, ok := idn.Host(name); !ok && isOddName(name) {
 		return ask(ctx, l.lookups, strings.TrimSuffix(name, ".")+".", f)
@@ -126,8 +127,9 @@ func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(co
 	return lookUp(ctx, l.lookups, name, f)
 }
 
-// isOddName tells a name that DNS can carry though no host has it: with any printable characters in
-// its labels (RFC 2181 section 11). Macros make such of a sender's local part.
+// isOddName reports whether a name is valid in DNS, with any printable characters in its labels
+// (RFC 2181 section 11), even if it is no host name. Macros produce such names from a sender's
+// local part.
 func isOddName(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	for label := range strings.SplitSeq(name, ".") {
@@ -138,35 +140,36 @@ func isOddName(name string) bool {
 	return len(name) <= idn.MaxName
 }
 
-// expand replaces each name in a record of domain by what it stands for, and reports whether there
-// was any to replace.
+// expand replaces each name with macros or a slash in a record of domain by its expansion, and
+// reports whether there was one.
 func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain string) (changed bool) {
 	for i, t := range record.Terms {
 		if t.Asks() && strings.ContainsAny(t.Value, "%/") {
-			record.Terms[i].Value = l.standIn(l.macros.expandName(ctx, t.Value, domain))
+			record.Terms[i].Value = l.placeholder(l.macros.expandName(ctx, t.Value, domain))
 			changed = true
 		}
 	}
 	return changed
 }
 
-const standIns = ".stand-in.invalid"
+const placeholderSuffix = ".stand-in.invalid"
 
-// standIn gives what the library calls a name.
-func (l *spfLookups) standIn(name string) string {
+// placeholder returns the name under which the library looks up name: the name itself, or a new
+// placeholder.
+func (l *spfLookups) placeholder(name string) string {
 	if _, ok := idn.Host(name); ok {
 		return name
 	}
-	l.replaced = append(l.replaced, name)
-	return fmt.Sprint(len(l.replaced)-1, standIns)
+	l.placeholders = append(l.placeholders, name)
+	return fmt.Sprint(len(l.placeholders)-1, placeholderSuffix)
 }
 
-// realName gives the name that the library calls so.
+// realName returns the name that a placeholder stands for, and any other name unchanged.
 func (l *spfLookups) realName(name string) string {
-	number, ok := strings.CutSuffix(name, standIns)
+	number, ok := strings.CutSuffix(name, placeholderSuffix)
 	i, err := strconv.Atoi(number)
-	if !ok || err != nil || i < 0 || i >= len(l.replaced) {
+	if !ok || err != nil || i < 0 || i >= len(l.placeholders) {
 		return name
 	}
-	return l.replaced[i]
+	return l.placeholders[i]
 }

@@ -11,21 +11,22 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// maxPointers is how many names of an address are looked at (RFC 7208 section 4.6.4).
-const maxPointers = 10
+// maxPTRNames is the maximum number of PTR names of an address that are checked (RFC 7208 section
+// 4.6.4).
+const maxPTRNames = 10
 
-// spfMacros expands what stands for the sender in a record (RFC 7208 section 7).
+// spfMacros expands the macros in a record (RFC 7208 section 7).
 type spfMacros struct {
 	look          *lookups
 	ip            netip.Addr
 	helo          string
 	local, domain string   // of the sender
-	names         []string // of ip, once they are looked up: those that lead back to it
+	names         []string // PTR names of ip that resolve to ip, once looked is set
 	looked        bool
 }
 
-// expandName gives the name that a well-formed domain-spec in the record of domain stands for. One
-// that is too long loses labels on the left (RFC 7208 section 7.3).
+// expandName expands a well-formed domain-spec in the record of domain. A name that is too long
+// loses labels on the left (RFC 7208 section 7.3).
 func (m *spfMacros) expandName(ctx context.Context, spec, domain string) string {
 	name := strings.TrimSuffix(spf.Expand(spec, func(letter byte) string { return m.value(ctx, letter, domain) }), ".")
 	for len(name) > idn.MaxName {
@@ -38,8 +39,8 @@ func (m *spfMacros) expandName(ctx context.Context, spec, domain string) string 
 	return name
 }
 
-// value gives what a letter stands for (RFC 7208 section 7.2); c, r and t are for explanations
-// only.
+// value returns the value of a macro letter (RFC 7208 section 7.2). The letters c, r and t occur in
+// explanations only.
 func (m *spfMacros) value(ctx context.Context, letter byte, domain string) string {
 	switch letter {
 	case 's':
@@ -63,7 +64,7 @@ func (m *spfMacros) value(ctx context.Context, letter byte, domain string) strin
 	return m.helo
 }
 
-// dotted gives an address of IPv6 by its nibbles.
+// dotted returns an IPv4 address as usual, and an IPv6 address as dot-separated nibbles.
 func dotted(ip netip.Addr) string {
 	if ip.Is4() {
 		return ip.String()
@@ -75,12 +76,12 @@ func dotted(ip netip.Addr) string {
 	return strings.Join(nibbles, ".")
 }
 
-// validated gives a name of the client that leads back to its address: the domain's own, else one
-// under it, else any (RFC 7208 section 7.3).
+// validated returns a PTR name of the client that resolves to its address: the domain itself, else
+// a name below it, else any (RFC 7208 section 7.3). It returns "unknown" if there is none.
 func (m *spfMacros) validated(ctx context.Context, domain string) string {
 	if !m.looked {
 		m.looked = true
-		m.names = m.pointers(ctx)
+		m.names = m.ptrNames(ctx)
 	}
 	if slices.Contains(m.names, domain) {
 		return domain
@@ -96,12 +97,12 @@ func (m *spfMacros) validated(ctx context.Context, domain string) string {
 	return "unknown"
 }
 
-func (m *spfMacros) pointers(ctx context.Context) (out []string) {
+func (m *spfMacros) ptrNames(ctx context.Context) (out []string) {
 	names, err := m.look.LookupAddr(ctx, m.ip.String())
 	if err != nil {
 		return nil
 	}
-	for _, name := range names[:min(len(names), maxPointers)] {
+	for _, name := range names[:min(len(names), maxPTRNames)] {
 		addresses, err := m.look.LookupIPAddr(ctx, name)
 		if err != nil {
 			continue

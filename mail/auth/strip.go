@@ -12,15 +12,16 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// maxResults bounds how much of an Authentication-Results field is read to find its authserv-id.
+// maxResults is the maximum number of bytes of an Authentication-Results field that are read to
+// find its authserv-id.
 const maxResults = 16 << 10
 
 var resultsName = []byte("authentication-results")
 
-// StripResults copies a message from r to w without the Authentication-Results fields of its header
-// that bear our authserv-id, which only a forger can have written (RFC 8601 section 5). A malformed
-// one that could pass for it goes as well. Everything else stays byte for byte. It needs memory for
-// a fixed part of one field only. The error is that of reading or writing, or ErrAuthservID.
+// StripResults copies a message from r to w without the Authentication-Results fields that have our
+// authserv-id, since these must be forged (RFC 8601 section 5). It also removes a malformed field
+// that could be mistaken for ours. Everything else stays byte for byte. Memory use is limited to a
+// part of one field. It returns an error if reading or writing fails, or ErrAuthservID.
 func StripResults(w io.Writer, r io.Reader, authservID string) error {
 	id, ok := idn.Host(authservID)
 	if !ok {
@@ -42,15 +43,15 @@ func StripResults(w io.Writer, r io.Reader, authservID string) error {
 	return nil
 }
 
-// stripper goes through a header line by line.
+// stripper copies a header line by line.
 type stripper struct {
 	id     string
 	w      *bufio.Writer
-	held   []byte // the start of a field that may have to go
+	held   []byte // the start of a field that may have to be dropped
 	action fieldAction
 }
 
-// fieldAction is what is done with the bytes of the present field.
+// fieldAction is how to treat the bytes of the current field.
 type fieldAction int
 
 const (
@@ -84,7 +85,7 @@ func (s *stripper) header(br *bufio.Reader) error {
 	}
 }
 
-// begin ends the field before and decides on the one that starts with line.
+// begin ends the previous field and sets the action for the field that starts with line.
 func (s *stripper) begin(line []byte) error {
 	if err := s.endField(); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (s *stripper) take(piece []byte) error {
 	return nil
 }
 
-// endField decides on a field that has ended.
+// endField decides on a held field that has ended.
 func (s *stripper) endField() error {
 	if s.action == hold {
 		// The end of a field ends its authserv-id as a semicolon does.
@@ -124,7 +125,7 @@ func (s *stripper) endField() error {
 	return nil
 }
 
-// decide writes or forgets what is held, less the last extra bytes that are not of the message.
+// decide writes or drops the held bytes. The last extra bytes of them are not part of the message.
 func (s *stripper) decide(extra int) error {
 	held := s.held
 	s.held, s.action = s.held[:0], drop
@@ -137,9 +138,9 @@ func (s *stripper) decide(extra int) error {
 	return err
 }
 
-// claimsID reports whether the value of an Authentication-Results field bears our authserv-id, or
-// may do so for a careless reader: comments that do not end within maxResults, or our name put
-// together from pieces.
+// claimsID reports whether the value of an Authentication-Results field has our authserv-id, or
+// could seem to have it for a lenient program: with a comment that is not closed within maxResults,
+// or with our name split by comments or quotes.
 func claimsID(value, ours string) bool {
 	bare, ok := uncomment(value)
 	if !ok {
@@ -152,8 +153,9 @@ func claimsID(value, ours string) bool {
 	return strings.HasPrefix(strings.ToLower(bare), ours)
 }
 
-// authservIDOf reads the authserv-id at the start of a value: comments and folding, a token or a
-// quoted string, a version, a semicolon (RFC 8601 section 2.2). It is false for anything else.
+// authservIDOf returns the authserv-id at the start of a value: comments and white space, a token
+// or a quoted string, an optional version, a semicolon (RFC 8601 section 2.2). It returns false for
+// any other form.
 func authservIDOf(value string) (string, bool) {
 	rest := skipCFWS(value)
 	if rest == "" {
@@ -181,7 +183,7 @@ func authservIDOf(value string) (string, bool) {
 	return id, strings.HasPrefix(rest, ";")
 }
 
-// skipCFWS passes over white space and whole comments, nested ones and quoted pairs too (RFC 5322
+// skipCFWS skips white space and comments, also nested ones and ones with quoted pairs (RFC 5322
 // section 3.2.2).
 func skipCFWS(s string) string {
 	depth := 0
@@ -200,8 +202,8 @@ func skipCFWS(s string) string {
 	return ""
 }
 
-// uncomment drops comments, quotation marks and white space from the part of s before the first
-// semicolon. It is false without a semicolon, as when a comment or a quoted string does not end.
+// uncomment returns the part of s before the first semicolon, without comments, quotation marks and
+// white space. It returns false if there is no semicolon outside of comments and quoted strings.
 func uncomment(s string) (string, bool) {
 	var b strings.Builder
 	depth, inQuotes := 0, false
@@ -227,7 +229,8 @@ func uncomment(s string) (string, bool) {
 	return "", false
 }
 
-// unquote reads a quoted string up to and with its closing mark and returns what follows it.
+// unquote reads a quoted string, after its opening quote, up to and including the closing quote.
+// rest is the text after it.
 func unquote(s string) (text, rest string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

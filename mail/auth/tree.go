@@ -8,34 +8,34 @@ import (
 	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
-// maxWalk bounds the names that one walk asks for (RFC 9989 section 4.10).
+// maxWalk is the maximum number of names that one tree walk looks up (RFC 9989 section 4.10).
 const maxWalk = 8
 
-// A step is a name of a walk that has a record.
+// A step is a domain in a tree walk that has a record.
 type step struct {
 	domain string
 	record foundRecord
-	broken bool // the record asks for nothing that can be applied
+	broken bool // the record cannot be parsed
 }
 
-// A tree has the rules of RFC 9989. It finds organisational domains as section 4.10 does: by
-// walking up from a domain and asking each name for a DMARC record. It is for one message, and asks
-// for each name once.
+// A tree implements the rules of RFC 9989. It finds organisational domains by section 4.10: it
+// walks up from a domain and looks up the DMARC record of each name. It is for one message, and
+// looks up each name once.
 type tree struct {
 	look *lookups
 
 	mu      sync.Mutex
 	known   map[string]*answer
-	answers sync.Cond // one more of them has come
+	answers sync.Cond // signals that one more answer has arrived
 }
 
-// An answer is what a name has of DMARC.
+// An answer is the result of looking up the DMARC record of a name.
 type answer struct {
-	came     bool
+	arrived  bool
 	answered bool // by DNS
-	records  int  // several are none
+	records  int  // number of records; more than one counts as none
 	record   dmarc.Record
-	broken   bool // the record asks for nothing that can be applied
+	broken   bool // the record cannot be parsed
 }
 
 func newTree(look *lookups) *tree {
@@ -44,12 +44,13 @@ func newTree(look *lookups) *tree {
 	return t
 }
 
-// at gives the answer of a domain. Whoever asks while somebody else does waits for that answer.
+// at returns the answer for a domain. If another goroutine is already looking it up, it waits for
+// that answer.
 func (t *tree) at(domain string) *answer {
 	t.mu.Lock()
 	a := t.known[domain]
 	if a != nil {
-		for !a.came {
+		for !a.arrived {
 			t.answers.Wait()
 		}
 		t.mu.Unlock()
@@ -60,7 +61,7 @@ func (t *tree) at(domain string) *answer {
 	t.mu.Unlock()
 	defer func() {
 		t.mu.Lock()
-		a.came = true
+		a.arrived = true
 		t.mu.Unlock()
 		t.answers.Broadcast()
 	}()
@@ -80,10 +81,9 @@ func (t *tree) at(domain string) *answer {
 	return a
 }
 
-// steps gives the names with records from a domain upwards, as far as a walk goes. settled is false
-// where DNS did not answer for one that could matter: a public suffix that does not answer takes
-// nothing away from what was found below it. A walk to the policy ends at a record of the domain
-// itself.
+// steps walks up from a domain and returns the names that have records. settled is false if DNS did
+// not answer for a name that matters: the domain itself, or a name with at least two labels. With
+// toPolicy the walk ends at a record of the domain itself.
 func (t *tree) steps(domain string, toPolicy bool) (found []step, settled bool) {
 	settled = true
 	name := domain
@@ -109,7 +109,7 @@ func (t *tree) steps(domain string, toPolicy bool) (found []step, settled bool) 
 	return found, settled
 }
 
-// organisation chooses the organisational domain among the records of a walk from a domain.
+// organisation returns the organisational domain, chosen from the steps of a walk from domain.
 func organisation(domain string, found []step) string {
 	for _, s := range found {
 		switch {
@@ -125,21 +125,21 @@ func organisation(domain string, found []step) string {
 	return domain
 }
 
-// below is the name one label below another, on the way to a domain.
+// below returns the name one label below above that is domain or its ancestor.
 func below(above, domain string) string {
 	rest := strings.TrimSuffix(domain, "."+above)
 	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + above
 }
 
-// org gives the organisational domain of a domain; false where DNS did not answer.
+// org returns the organisational domain of a domain, false if DNS did not answer.
 func (t *tree) org(domain string) (string, bool) {
 	found, settled := t.steps(domain, false)
 	return organisation(domain, found), settled
 }
 
-// aligned compares an authenticated domain with the From domain (RFC 9989 section 4.4); settled is
-// false where DNS did not answer. Most pairs are told apart without a walk from the authenticated
-// domain: it must be within the organisation of the other.
+// aligned reports whether an authenticated domain is aligned with the From domain (RFC 9989 section
+// 4.4). settled is false if DNS did not answer. The authenticated domain must be within the
+// organisation of the From domain, so most unaligned domains need no walk of their own.
 func (t *tree) aligned(authenticated, from string, strict bool) (same, settled bool) {
 	switch {
 	case authenticated == "" || from == "":
@@ -175,7 +175,7 @@ func (t *tree) discover(domain string) discovery {
 	if s.domain != domain {
 		org := organisation(domain, found)
 		i := slices.IndexFunc(found, func(s step) bool { return s.domain == org })
-		if i < 0 { // the organisation has none, but the suffix above it has
+		if i < 0 { // the organisation has no record, but the suffix above it has one
 			i = len(found) - 1
 		}
 		s = found[i]
@@ -189,8 +189,8 @@ func (t *tree) discover(domain string) discovery {
 	return d
 }
 
-// exists reports whether a domain has addresses, mail servers or texts; settled is false where DNS
-// did not answer (RFC 9989 section 3.2.12).
+// exists reports whether a domain has A, AAAA, MX or TXT records (RFC 9989 section 3.2.12). settled
+// is false if DNS did not answer.
 func (t *tree) exists(domain string) (exists, settled bool) {
 	_, ip := t.look.LookupIPAddr(t.look.ctx, domain)
 	if ip == nil {
@@ -204,7 +204,8 @@ func (t *tree) exists(domain string) (exists, settled bool) {
 	return txt == nil, txt == nil || notFound(ip) && notFound(mx) && notFound(txt)
 }
 
-// prepare looks the records of From domains up, side by side.
+// prepare looks up the records of the From domains concurrently, so that later calls find the
+// answers.
 func (t *tree) prepare(domains []string) {
 	asks := make([]func(), len(domains))
 	for i, domain := range domains {

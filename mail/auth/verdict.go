@@ -6,11 +6,11 @@ import (
 	"net/netip"
 )
 
-// Result is the outcome of one method, in the words of RFC 8601 section 2.7. The value "policy" of
-// that RFC is written as neutral with a reason.
+// Result is the result of one authentication method, as named in RFC 8601 section 2.7. Instead of
+// that RFC's "policy" we use neutral with a reason.
 type Result string
 
-// Request is one message that has arrived, with its envelope.
+// Request is one received message with its envelope.
 type Request struct {
 	// IP is the address of the SMTP client.
 	IP netip.Addr
@@ -18,81 +18,84 @@ type Request struct {
 	Helo string
 	// MailFrom is the reverse-path without angle brackets; empty for the null sender.
 	MailFrom string
-	// AuthservID is our host name, the authserv-id of the header field that is made (RFC 8601
-	// section 2.2).
+	// AuthservID is our host name, the authserv-id of Verdict.Header (RFC 8601 section 2.2).
 	AuthservID string
 	// Message is the message as received, with CRLF line ends, Size bytes long.
 	Message io.ReaderAt
 	Size    int64
-	// HeaderFrom has the addresses (local@domain) of the From header field, as the caller shows
-	// them to people. Verify reads the field itself as well: what other programs show counts, too.
+	// HeaderFrom has the addresses (local@domain) of the From header field that the caller displays
+	// to people. Verify also reads the field itself, since other programs may display other
+	// addresses.
 	HeaderFrom []string
 }
 
-// Signature is the outcome of one DKIM-Signature field, in the order of the message.
+// Signature is the result of one DKIM-Signature field.
 type Signature struct {
-	// Domain and Selector are d= and s= in lower-case A-labels; empty when they are no DNS names.
+	// Domain and Selector are d= and s= in lower-case A-labels; empty if they are no DNS names.
 	Domain, Selector string
 	Result           Result
-	// Reason says in a few printable ASCII words why Result is not pass; empty with pass.
+	// Reason tells, in a few printable ASCII words, why Result is not pass. It is empty with pass.
 	Reason string
-	// Aligned reports whether Domain is aligned with the From domain (RFC 9989 section 4.4.1). Of
-	// one that does not pass it tells only whether they are the same.
+	// Aligned reports whether Domain is aligned with the From domain (RFC 9989 section 4.4.1). If
+	// Result is not pass, it reports whether they are equal.
 	Aligned bool
-	// Covers reports whether it passes and signs every field that readers are given, each of which
-	// the message has once at most: From, Subject, To, Cc, Reply-To, Sender, Date, Message-ID,
-	// In-Reply-To, References, MIME-Version, Content-* and List-*.
+	// Covers reports whether the signature passes and signs every field that readers are shown, and
+	// none of these fields is repeated. They are From, Subject, To, Cc, Reply-To, Sender, Date,
+	// Message-ID, In-Reply-To, References, MIME-Version, Content-* and List-*.
 	Covers bool
 
 	signed    []string // h=, lower-case
-	algorithm string   // a=, when it is a plain token
+	algorithm string   // a=, if it is a plain token
 	hint      string   // the first characters of b= (RFC 6008)
 }
 
-// Verdict is what is known of a message's origin.
+// Verdict is the result of authenticating a message.
 type Verdict struct {
 	// SPF is the result for SPFDomain: the domain of the reverse-path, or of HELO for the null
 	// sender.
 	SPF        Result
 	SPFDomain  string
 	SPFHelo    bool // SPFDomain is that of HELO
-	SPFAligned bool // SPFDomain is aligned with the From domain; as Signature.Aligned
-	// SPFOwn tells that SPF passes by ip4, ip6, a or mx in a record of the organisational domain of
-	// SPFDomain: the client is a host of its own, and not one that strangers send through, too.
+	SPFAligned bool // SPFDomain is aligned with the From domain; see Signature.Aligned
+	// SPFOwn reports that SPF passes by ip4, ip6, a or mx in a record of the organisational domain
+	// of SPFDomain. So the client is a host of that organisation, not a shared one that others send
+	// through as well.
 	SPFOwn bool
-	// Repeated is the lower-case name of a field that readers are given, and that stands more often
-	// than once; empty without one.
+	// Repeated is the lower-case name of a field that readers are shown and that occurs more than
+	// once; "" if there is none.
 	Repeated string
-	// DKIM is pass when any signature passes, otherwise the result of the most telling one.
+	// DKIM is pass if any signature passes, otherwise the most significant result of the
+	// signatures.
 	DKIM       Result
 	Signatures []Signature
 	DMARC      Result
-	// Policy is what the receiver should do for DMARC, after sp=, np= and t=: dmarc.PolicyNone,
-	// PolicyQuarantine or PolicyReject; empty when DMARC passes or says nothing about the message.
+	// Policy is the handling that DMARC requests, with sp=, np= and t= applied: dmarc.PolicyNone,
+	// PolicyQuarantine or PolicyReject. It is empty if DMARC passes or does not apply to the
+	// message.
 	Policy string
-	// TooManyAuthors tells that Policy is reject since the From field, or what programs may
-	// take for one, names more domains than can be asked.
+	// TooManyAuthors reports that Policy is reject because the From field, or fields that programs
+	// may take for one, name more domains than are looked up.
 	TooManyAuthors bool
-	// Tested tells that Policy is milder than what is published, for t=y.
+	// Tested reports that Policy is milder than the published one because of t=y.
 	Tested bool
-	// Former is what DMARC said before RFC 9989: by RFC 7489 and the public suffix list, without
-	// sampling by pct=. It decides nothing.
+	// Former is the DMARC result by the older RFC 7489 with the public suffix list, without
+	// sampling by pct=. It is informational only.
 	Former Judgment
-	// Published is the record that applies; nil where there is none, or none that can be read.
+	// Published is the record that applies; nil if there is none or it cannot be read.
 	Published *Published
-	// FromDomain is the domain that DMARC was judged for; empty without one.
+	// FromDomain is the From domain that decided the DMARC result; "" if there is none.
 	FromDomain     string
-	org            string // its organisational domain, where that was asked for
-	severalAuthors bool   // of more than one domain
-	// ARC is what those who have forwarded the message say that they saw, if that can be trusted to
-	// be theirs.
+	org            string // organisational domain of FromDomain, if it was looked up
+	severalAuthors bool   // the authors have more than one domain
+	// ARC is the result of the ARC chain, in which forwarders record the authentication results
+	// that they saw.
 	ARC Chain
-	// Header is the whole Authentication-Results field with its final CRLF, folded, ready to be put
-	// before the message.
+	// Header is the whole Authentication-Results field, folded and with its final CRLF, ready to be
+	// written before the message.
 	Header string
 }
 
-// The results that a verdict can bear.
+// The results that a verdict can have.
 const (
 	Pass      Result = "pass"
 	Fail      Result = "fail"
@@ -103,6 +106,5 @@ const (
 	PermError Result = "permerror"
 )
 
-// ErrAuthservID is returned by Verify and StripResults when the authserv-id they are given is no
-// host name.
+// ErrAuthservID is returned by Verify and StripResults if the given authserv-id is no host name.
 var ErrAuthservID = errors.New("authserv-id is not a host name")

@@ -1,5 +1,5 @@
-// Package charset turns text in any charset that mail is labelled with, or that it has without a
-// label, into UTF-8. It does not know messages.
+// Package charset converts text to UTF-8 from any charset that occurs in mail, declared or not. It
+// does not know messages.
 package charset
 
 import (
@@ -15,12 +15,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxCharset bounds a charset's name.
+// maxCharset is the maximum length of a charset's name.
 const maxCharset = 64
 
 // A namedCharset is one row of charsetNames.
 type namedCharset struct {
-	names  string // divided by spaces
+	names  string // separated by spaces
 	decode func([]byte) string
 	bytes  charsetBytes
 }
@@ -28,13 +28,13 @@ type namedCharset struct {
 type charsetBytes int
 
 const (
-	manyBytes  charsetBytes = iota // for a character
-	oneByte                        // for a character
-	sevenBits                      // and no byte above 127
-	undeclared                     // the name says nothing of bytes above 127
+	multiByte  charsetBytes = iota // several bytes per character
+	oneByte                        // one byte per character
+	sevenBits                      // no byte above 127
+	undeclared                     // the name does not define bytes above 127
 )
 
-// isUnicode reports UTF-8, UTF-16 and UTF-32.
+// isUnicode reports whether the charset is UTF-7, UTF-8, UTF-16 or UTF-32.
 func (c *namedCharset) isUnicode() bool { return strings.HasPrefix(c.names, "utf") }
 
 var charsets = sync.OnceValue(func() map[string]*namedCharset {
@@ -48,8 +48,9 @@ var charsets = sync.OnceValue(func() map[string]*namedCharset {
 	return byName
 })
 
-// appendCharsetKey appends to an empty key a charset's name without what writers vary: letter case,
-// punctuation, a leading x, and what stands before the number of a code page, which is "cp" here.
+// appendCharsetKey appends the normalized name of a charset to key, which must be empty. It ignores
+// variations: letter case, punctuation, a leading x, and the prefix of a code page's number, which
+// becomes "cp".
 func appendCharsetKey(key []byte, name string) []byte {
 	name, _, _ = strings.Cut(name, "@") // iso-8859-15@euro
 	name, _, _ = strings.Cut(name, "//")
@@ -80,7 +81,7 @@ func appendCharsetKey(key []byte, name string) []byte {
 	return key
 }
 
-// find returns nil for an unknown charset.
+// find returns the charset with the name, nil if it is unknown.
 func find(name string) *namedCharset {
 	if name == "" || len(name) > maxCharset {
 		return nil
@@ -89,25 +90,25 @@ func find(name string) *namedCharset {
 	return charsets()[string(appendCharsetKey(key[:0], name))]
 }
 
-// Known reports whether there is a charset of that name.
+// Known reports whether the charset's name is known.
 func Known(name string) bool { return find(name) != nil }
 
-// Declared reports whether a name is that of a charset, and says what bytes above 127 are.
+// Declared reports whether the name is that of a known charset that defines the bytes above 127.
 func Declared(name string) bool {
 	c := find(name)
 	return c != nil && c.bytes != undeclared
 }
 
-// IsUTF8 reports whether a name is one of UTF-8.
+// IsUTF8 reports whether the name is a name of UTF-8.
 func IsUTF8(name string) bool { return find(name) == find("utf-8") }
 
-// Same reports whether two names are those of one charset.
+// Same reports whether two names are known names of the same charset.
 func Same(a, b string) bool { return Known(a) && find(a) == find(b) }
 
-// Decode decodes text in the named charset. Bytes of an unknown or undeclared charset
-// are what Guess makes of them.
+// Decode decodes text in the named charset. It uses Guess if the charset is unknown or obviously
+// wrong.
 func Decode(b []byte, charset string) string {
-	if charset == "utf-8" || charset == "UTF-8" || charset == "us-ascii" { // as mostly
+	if charset == "utf-8" || charset == "UTF-8" || charset == "us-ascii" { // the common case
 		if utf8.Valid(b) && bytes.IndexByte(b, esc) < 0 {
 			return string(b)
 		}
@@ -120,22 +121,21 @@ func Decode(b []byte, charset string) string {
 	return c.decode(b)
 }
 
-// cannotBe reports whether UTF-8 that has more than ASCII is not in the charset that it says: no
-// charset of seven bits has such bytes, and texts in one of several bytes a character do not look
-// like UTF-8 with three.
+// cannotBe reports whether b, valid UTF-8 that is not ASCII, cannot be in the charset c. Charsets
+// of seven bits have no such bytes. Text in a multi-byte charset practically never looks like UTF-8
+// characters of three bytes.
 func (c *namedCharset) cannotBe(b []byte) bool {
 	switch {
 	case c.bytes == sevenBits:
 		return true
-	case c.bytes != manyBytes || c.isUnicode():
+	case c.bytes != multiByte || c.isUnicode():
 		return false
 	}
 	return bytes.ContainsFunc(b, func(r rune) bool { return r >= 0x800 })
 }
 
-// Convert converts the beginning of a text to UTF-8: at most most bytes, or mostWide of
-// a charset with more than a byte for a character, which takes long. Where there is nothing to
-// convert it returns b.
+// Convert converts the beginning of a text to UTF-8: at most most bytes, or mostWide bytes of a
+// multi-byte charset, which is slow to convert. It returns b if no conversion is needed.
 func Convert(b []byte, charset string, most, mostWide int) []byte {
 	c := find(charset)
 	switch {
@@ -152,8 +152,8 @@ func Convert(b []byte, charset string, most, mostWide int) []byte {
 	return []byte(Decode(b[:min(len(b), mostWide)], charset))
 }
 
-// DecodeRaw decodes raw 8-bit text of a header, which is in the message's charset if it is not
-// UTF-8.
+// DecodeRaw decodes raw 8-bit text of a header. If it is not UTF-8, it is probably in the message's
+// charset.
 func DecodeRaw(b []byte, charset string) string {
 	if charset == "" || utf8.Valid(b) {
 		return Guess(b)
@@ -164,7 +164,7 @@ func DecodeRaw(b []byte, charset string) string {
 	return Guess(b)
 }
 
-func multi(enc encoding.Encoding) func([]byte) string {
+func encodingDecoder(enc encoding.Encoding) func([]byte) string {
 	return func(b []byte) string {
 		out, err := enc.NewDecoder().Bytes(b)
 		if err != nil {
@@ -174,7 +174,7 @@ func multi(enc encoding.Encoding) func([]byte) string {
 	}
 }
 
-func single(m *charmap.Charmap) func([]byte) string {
+func charmapDecoder(m *charmap.Charmap) func([]byte) string {
 	return func(b []byte) string {
 		var out strings.Builder
 		out.Grow(len(b) + len(b)/2)
@@ -185,7 +185,8 @@ func single(m *charmap.Charmap) func([]byte) string {
 	}
 }
 
-// codePage decodes by the 128 characters of the upper half; the lower half is ASCII.
+// codePage returns a decoder for a code page with the given upper half of 128 characters. The lower
+// half is ASCII.
 func codePage(upper string) func([]byte) string {
 	return func(b []byte) string {
 		table := []rune(upper)
@@ -202,7 +203,7 @@ func codePage(upper string) func([]byte) string {
 	}
 }
 
-// wholePage decodes by 256 characters.
+// wholePage returns a decoder for a code page of 256 characters.
 func wholePage(page string) func([]byte) string {
 	return func(b []byte) string {
 		table := []rune(page)
@@ -214,8 +215,8 @@ func wholePage(page string) func([]byte) string {
 	}
 }
 
-// national decodes ASCII in which letters of a country stand in the place of #$@[\]^`{|}~
-// (ISO 646).
+// national returns a decoder for a national variant of ASCII (ISO 646), in which letters replace
+// #$@[\]^`{|}~.
 func national(letters string) func([]byte) string {
 	return func(b []byte) string {
 		if !IsASCII(b) {
@@ -231,8 +232,8 @@ func national(letters string) func([]byte) string {
 	}
 }
 
-// withAccents decodes as codePage does, and puts accents behind their letters, before which they
-// are written.
+// withAccents is like codePage for charsets with accents before their letters. The decoder moves
+// each accent after its letter.
 func withAccents(upper string) func([]byte) string {
 	decode := codePage(upper)
 	return func(b []byte) string {
@@ -251,14 +252,14 @@ func decodeUTF8(b []byte) string {
 	if hasISO2022(b) && IsASCII(b) {
 		return decodeISO2022(b)
 	}
-	if noUTF8(b) {
+	if isNotUTF8(b) {
 		return Guess(b)
 	}
 	return validUTF8(b)
 }
 
-// noUTF8 reports whether bytes above 127 stand in a text that never make a character of UTF-8.
-func noUTF8(b []byte) bool {
+// isNotUTF8 reports whether the text has bytes above 127, none of which form a UTF-8 character.
+func isNotUTF8(b []byte) bool {
 	bad := false
 	for len(b) > 0 {
 		_, n := utf8.DecodeRune(b)
@@ -273,7 +274,7 @@ func noUTF8(b []byte) bool {
 
 func decodeUnknown(b []byte) string { return Guess(b) }
 
-// validUTF8 has U+FFFD in the place of what is no UTF-8. Where all is, as mostly, it is fast.
+// validUTF8 replaces invalid UTF-8 by U+FFFD. It is fast for valid UTF-8, the common case.
 func validUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -281,12 +282,12 @@ func validUTF8(b []byte) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// Guess takes bytes that name no charset for ISO-2022 if they have its escape sequences, else
-// for UTF-8 if they can be, else for windows-1252.
+// Guess decodes text without a known charset: as windows-1252 if it is not valid UTF-8, as ISO-2022
+// if it is ASCII with escape sequences of ISO-2022, otherwise as UTF-8.
 func Guess(b []byte) string {
 	switch {
 	case !utf8.Valid(b):
-		return single(charmap.Windows1252)(b)
+		return charmapDecoder(charmap.Windows1252)(b)
 	case hasISO2022(b) && IsASCII(b):
 		return decodeISO2022(b)
 	}
@@ -296,14 +297,14 @@ func Guess(b []byte) string {
 var (
 	metaTag     = regexp.MustCompile(`(?is)<!--.*?-->|<(?:meta|\?xml)\b[^>]*`)
 	metaCharset = regexp.MustCompile(`(?i)(?:charset|encoding)\s*=\s*["']?\s*([a-z0-9_:.@-]{1,40})`)
-	metaOther   = regexp.MustCompile(`(?i)\bcontent\s*=`) // of a name that the page gives itself, without http-equiv
+	metaOther   = regexp.MustCompile(`(?i)\bcontent\s*=`) // a meta element with content, which declares a charset only with http-equiv
 	metaHeader  = regexp.MustCompile(`(?i)\bhttp-equiv\s*=`)
 )
 
-const maxMeta = 32 << 10 // bytes of HTML in which its charset is looked for
+const maxMeta = 32 << 10 // bytes of HTML that are searched for its charset
 
-// charsetInHTML is the first charset that HTML names and that is known, "" for none. What is read
-// as ASCII here is not UTF-16, whatever it says.
+// charsetInHTML returns the first known charset that the HTML declares, "" if there is none. It
+// ignores declarations of Unicode: HTML that can be read as ASCII here is not UTF-16.
 func charsetInHTML(html []byte) string {
 	for _, tag := range metaTag.FindAll(html[:min(len(html), maxMeta)], 200) {
 		if bytes.HasPrefix(tag, []byte("<!--")) || metaOther.Match(tag) && !metaHeader.Match(tag) {
@@ -318,14 +319,14 @@ func charsetInHTML(html []byte) string {
 	return ""
 }
 
-// Body decodes the content of a text part whose charset is declared as name. Where that says
-// nothing of bytes above 127 a byte order mark or the HTML does (WHATWG HTML section 13.2.3.2),
-// unless all is UTF-8.
+// Body decodes the content of a text part with the declared charset name. If name does not define
+// bytes above 127, a byte order mark or the HTML's own declaration decides (WHATWG HTML section
+// 13.2.3.2), unless the content is UTF-8.
 func Body(raw []byte, name string, isHTML bool) string {
 	if !Declared(name) {
 		name = ""
 	}
-	if c := find(name); c != nil && c.isUnicode() && (noUTF8(raw) && IsUTF8(name) || isPlainASCII(raw)) {
+	if c := find(name); c != nil && c.isUnicode() && (isNotUTF8(raw) && IsUTF8(name) || isPlainASCII(raw)) {
 		name = ""
 	}
 	if bytes.HasPrefix(raw, []byte("\xff\xfe")) || bytes.HasPrefix(raw, []byte("\xfe\xff")) {
@@ -339,8 +340,8 @@ func Body(raw []byte, name string, isHTML bool) string {
 	return strings.TrimPrefix(Decode(raw, name), "\ufeff")
 }
 
-// isPlainASCII reports whether a text of some length has nothing but ASCII to be read, which is not
-// UTF-16 or UTF-32. UTF-7 may be.
+// isPlainASCII reports whether a text is printable ASCII and at least four bytes long, so that it
+// is not UTF-16 or UTF-32. It returns false for a text with +, which may be UTF-7.
 func isPlainASCII(b []byte) bool {
 	if len(b) < 4 || bytes.IndexByte(b, '+') >= 0 {
 		return false

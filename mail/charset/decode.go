@@ -22,8 +22,9 @@ const (
 	shiftIn  = 0x0f
 )
 
-// decodeUTF16 goes by the byte order mark. Without one the order is big-endian (RFC 2781 section
-// 4.3), unless the zero bytes of ASCII stand where only little-endian has them.
+// decodeUTF16 uses the byte order of the byte order mark. Without one it is big-endian (RFC 2781
+// section 4.3), unless most zero bytes are at odd positions, as in little-endian text with ASCII
+// characters.
 func decodeUTF16(b []byte) string {
 	var zeros [2]int
 	for i, c := range b[:min(len(b), 512)] {
@@ -35,10 +36,10 @@ func decodeUTF16(b []byte) string {
 	if zeros[1] > zeros[0] {
 		order = unicode.LittleEndian
 	}
-	return multi(unicode.UTF16(order, unicode.UseBOM))(b)
+	return encodingDecoder(unicode.UTF16(order, unicode.UseBOM))(b)
 }
 
-// decodeUTF7 decodes UTF-7 (RFC 2152). What is no base64 behind a plus sign stands for itself.
+// decodeUTF7 decodes UTF-7 (RFC 2152). A plus sign without base64 after it is literal.
 func decodeUTF7(b []byte) string {
 	var out strings.Builder
 	out.Grow(len(b))
@@ -77,7 +78,7 @@ func decodeUTF7(b []byte) string {
 	return out.String()
 }
 
-// A set2022 is a character set that escape sequences of ISO-2022 call.
+// A set2022 is a character set that an escape sequence of ISO-2022 selects.
 type set2022 int
 
 const (
@@ -94,7 +95,7 @@ const (
 )
 
 // escapes2022 are the escape sequences of ISO-2022-JP to -JP-3, ISO-2022-KR and ISO-2022-CN (RFC
-// 1468, 1554, 1557, 1922). shifted sets are called by SO or, for one character, by ESC N.
+// 1468, 1554, 1557, 1922). shifted sets become active by SO or, for one character, by ESC N.
 var escapes2022 = []struct {
 	seq     string
 	set     set2022
@@ -107,7 +108,8 @@ var escapes2022 = []struct {
 	{".A", setLatin1, true}, {".F", setGreek, true},
 }
 
-// hasISO2022 reports whether an escape sequence calls a set of two bytes a character.
+// hasISO2022 reports whether the text has an escape sequence for a character set with two bytes per
+// character.
 func hasISO2022(b []byte) bool {
 	for {
 		i := bytes.IndexByte(b, esc)
@@ -125,19 +127,19 @@ func hasISO2022(b []byte) bool {
 	}
 }
 
-// decodeISO2022 decodes all charsets of ISO-2022, whose escape sequences do not collide. Bytes
-// above 127, which they do not have, are Shift_JIS; without any escape sequence the text may be
-// EUC-JP too.
+// decodeISO2022 decodes all ISO-2022 charsets, since their escape sequences do not conflict. It
+// reads bytes above 127, which ISO-2022 does not have, as Shift_JIS. A text without escape
+// sequences may also be EUC-JP.
 func decodeISO2022(b []byte) string {
 	if !IsASCII(b) && !hasISO2022(b) {
 		onlyKana := true
 		for _, c := range b {
 			onlyKana = onlyKana && (c < utf8.RuneSelf || 0xa1 <= c && c <= 0xdf)
 		}
-		if euc := multi(japanese.EUCJP)(b); !onlyKana && !strings.ContainsRune(euc, utf8.RuneError) {
+		if euc := encodingDecoder(japanese.EUCJP)(b); !onlyKana && !strings.ContainsRune(euc, utf8.RuneError) {
 			return euc
 		}
-		return multi(japanese.ShiftJIS)(b)
+		return encodingDecoder(japanese.ShiftJIS)(b)
 	}
 	d := iso2022{shifted: setKana}
 	d.out.Grow(len(b))
@@ -151,13 +153,13 @@ func decodeISO2022(b []byte) string {
 type iso2022 struct {
 	out          strings.Builder
 	set, shifted set2022
-	out2         bool // SO is in force
+	shiftedOut   bool // SO is active
 	run          []byte
-	of           set2022 // of the run
-	high         bool    // the run is of bytes above 127
+	runSet       set2022 // character set of run
+	high         bool    // run consists of bytes above 127
 }
 
-// step takes one character or control from the front and returns its length.
+// step handles one byte, escape sequence or shift at the start of b and returns its length.
 func (d *iso2022) step(b []byte) int {
 	c := b[0]
 	switch {
@@ -180,15 +182,15 @@ func (d *iso2022) step(b []byte) int {
 		}
 	case c == shiftOut || c == shiftIn:
 		d.flush()
-		d.out2 = c == shiftOut
+		d.shiftedOut = c == shiftOut
 		return 1
 	}
 	if c == '\n' { // every line begins in ASCII
 		d.flush()
-		d.set, d.out2 = setASCII, false
+		d.set, d.shiftedOut = setASCII, false
 	}
 	set := d.set
-	if d.out2 {
+	if d.shiftedOut {
 		set = d.shifted
 	}
 	if c <= ' ' || c == 0x7f {
@@ -199,14 +201,14 @@ func (d *iso2022) step(b []byte) int {
 }
 
 func (d *iso2022) put(set set2022, high bool, c byte) {
-	if set != d.of || high != d.high {
+	if set != d.runSet || high != d.high {
 		d.flush()
-		d.of, d.high = set, high
+		d.runSet, d.high = set, high
 	}
 	d.run = append(d.run, c)
 }
 
-// flush decodes the run by the 8-bit charset that has its set.
+// flush decodes the run with an 8-bit charset that contains its character set.
 func (d *iso2022) flush() {
 	if len(d.run) == 0 {
 		return
@@ -214,16 +216,16 @@ func (d *iso2022) flush() {
 	run := d.run
 	d.run = d.run[:0]
 	if d.high {
-		d.out.WriteString(multi(japanese.ShiftJIS)(run))
+		d.out.WriteString(encodingDecoder(japanese.ShiftJIS)(run))
 		return
 	}
 	var enc encoding.Encoding
 	lead := []byte(nil)
-	switch d.of {
+	switch d.runSet {
 	case setASCII:
 		d.out.Write(run)
 		return
-	case setRoman: // JIS X 0201; the tilde stays, without which links break
+	case setRoman: // JIS X 0201; the tilde is kept, since links need it
 		d.out.WriteString(strings.ReplaceAll(string(run), `\`, "¥"))
 		return
 	case setJIS0208:
@@ -251,24 +253,24 @@ func (d *iso2022) flush() {
 		}
 		upper = append(upper, c|0x80)
 	}
-	d.out.WriteString(multi(enc)(upper))
+	d.out.WriteString(encodingDecoder(enc)(upper))
 }
 
-// The letters of Johab by their five bits (KS X 1001 annex 3); -1 is none.
+// The letters of a Johab syllable by their five bits (KS X 1001 annex 3); -1 means no letter.
 var (
 	johabInitial = [32]int8{-1, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
 	johabMedial  = [32]int8{-1, -1, -1, 0, 1, 2, 3, 4, -1, -1, 5, 6, 7, 8, 9, 10, -1, -1, 11, 12, 13, 14, 15, 16, -1, -1, 17, 18, 19, 20, -1, -1}
 	johabFinal   = [32]int8{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, -1, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, -1, -1}
 )
 
-// Letters that stand alone.
+// Letters that occur alone, outside of a syllable.
 const (
 	johabInitials = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
 	johabFinals   = "ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
 )
 
-// decodeJohab decodes Johab, where two bytes hold the three letters of a syllable, or a character
-// of KS X 1001 in another place.
+// decodeJohab decodes Johab, in which two bytes hold the three letters of a syllable, or a
+// character of KS X 1001 with another code.
 func decodeJohab(b []byte) string {
 	initials, finals := []rune(johabInitials), []rune(johabFinals)
 	var out strings.Builder
@@ -323,5 +325,5 @@ func johabSymbol(first, second byte) string {
 	if cell >= 94 {
 		row, cell = row+1, cell-94
 	}
-	return multi(korean.EUCKR)([]byte{byte(row + 0xa1), byte(cell + 0xa1)})
+	return encodingDecoder(korean.EUCKR)([]byte{byte(row + 0xa1), byte(cell + 0xa1)})
 }

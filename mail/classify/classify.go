@@ -1,6 +1,6 @@
-// Package classify tells junk mail from wanted mail by the words and facts of messages, by what an
-// account was taught and by a small set of counts that every account starts with. It does not know
-// accounts, folders or where counts are kept.
+// Package classify distinguishes junk mail from wanted mail by the words and properties of a
+// message. It uses the counts that an account was trained with, and a small start set of counts for
+// all accounts. It does not know accounts, folders or where counts are stored.
 package classify
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// Bounds on what is read of one message, and so on the time that it takes.
+// Limits on what is read of one message, which bound the time.
 const (
 	maxTokens    = 1500
-	maxWords     = 1300     // tokens of texts; the rest is for links and facts
+	maxWords     = 1300     // tokens from texts; the rest is for links and facts
 	maxText      = 32 << 10 // bytes of text, without markup
-	maxRaw       = 48 << 10 // bytes as they stand in the message, of all texts
-	maxConverted = 8 << 10  // bytes of a charset that takes long to convert
-	minPiece     = 2 << 10  // bytes that each of many texts may have
+	maxRaw       = 48 << 10 // encoded bytes of all texts
+	maxConverted = 8 << 10  // bytes of text in a charset that is slow to convert
+	minPiece     = 2 << 10  // bytes that each text may have, even if there are many
 	maxHeader    = 32 << 10
 	maxFields    = 200
 	maxParts     = 100
@@ -33,21 +33,21 @@ const (
 	maxMarkup    = 6000 // tags and entities
 )
 
-// A Token stands for something that a message has, such as a word of its subject. It is a hash of
-// the kind and the text, and never 0. It is stored, so the hash must stay as it is.
+// A Token represents a feature of a message, such as a word of its subject. It is a hash of the
+// feature's kind and text, and never 0. Tokens are stored, so the hash function must not change.
 type Token uint64
 
-// Evidence is what the server itself knows of an arriving message.
+// Evidence is what the server knows about an arriving message, besides its content.
 type Evidence struct {
 	SPF, DKIM, DMARC string // pass, fail, none, softfail, neutral, temperror, permerror, or "" for unknown
 	WrittenTo        bool   // the account wrote to the author before, and DMARC passed
 }
 
-// A Reading has the distinct tokens of one message, in order of appearance.
+// A Reading holds the distinct tokens of one message, in order of appearance.
 type Reading struct {
 	tokens []Token
-	refs   []ref  // one for each token: where its text is
-	text   []byte // of all tokens, one behind the other
+	refs   []ref  // the position of each token's text
+	text   []byte // the concatenated texts of all tokens
 }
 
 type ref struct {
@@ -56,11 +56,12 @@ type ref struct {
 	kind kind
 }
 
-// Tokens gives what training counts, at most 1 500 tokens. It must not be changed.
+// Tokens returns the tokens for training, at most 1 500. The caller must not change the slice.
 func (r *Reading) Tokens() []Token { return r.tokens }
 
-// Common gives the tokens that every account may meet, so no names, addresses and hosts: those of
-// what a message says or hides, and those of how it was made and sent.
+// Common returns the tokens that are not specific to an account, so without names, addresses and
+// hosts. said are the tokens of what the message says or hides, sent those of how it was made and
+// sent.
 func (r *Reading) Common() (said, sent []Token) {
 	for i, t := range r.tokens {
 		switch use := kinds[r.refs[i].kind].use; {
@@ -73,7 +74,7 @@ func (r *Reading) Common() (said, sent []Token) {
 	return said, sent
 }
 
-// A kind says what a token's text is. Kinds are part of hashes, so each keeps its number.
+// A kind is the kind of a token's text. It is part of the hash, so the numbers must not change.
 type kind uint8
 
 const (
@@ -99,7 +100,7 @@ const (
 	kindField
 )
 
-// hash mixes eight bytes at a time with a 128-bit product.
+// hash mixes eight bytes at a time by a 128-bit multiplication.
 func hash(k kind, text []byte) Token {
 	h := uint64(k)*0x9e3779b97f4a7c15 ^ uint64(len(text))
 	for {
@@ -122,28 +123,29 @@ func hash(k kind, text []byte) Token {
 type reader struct {
 	Reading
 	src  io.ReaderAt
-	seed uint64       // differs each time, so that nobody can choose words that meet in seen
-	seen [4096]uint16 // an open-addressing table of indexes of tokens, counted from 1
+	seed uint64       // random, so that nobody can choose words that collide in seen
+	seen [4096]uint16 // hash table with open addressing; entries are indexes of tokens plus 1
 
 	textLeft, rawLeft int
 	partsLeft         int
-	textsLeft         int // text parts that are still to be read
+	textsLeft         int // text parts not yet read
 	markupLeft        int
-	links, hosts      int // links, and the distinct hosts of the first ones
-	sums              int // of money
-	words             int // of texts
+	links, hosts      int // links, and distinct hosts of the first links
+	moneySums         int // sums of money
+	words             int // words in texts
 	images            int
 	attachments       int
 	hasText, hasHTML  bool
-	exclaims          bool // there are several exclamation marks in a row
-	invisible         bool // words have characters in them that nobody sees
-	comments          bool // words have comments in them
-	hides             bool // text is not shown, or too small to read
+	exclaims          bool // there are consecutive exclamation marks
+	invisible         bool // words contain invisible characters
+	comments          bool // words contain HTML comments
+	hides             bool // some text is hidden, or too small to read
 	forms             bool
-	userLinks         bool // the host of a link stands behind a user name
+	userLinks         bool // a link has a user name before its host
 }
 
-// Read reads the tokens of a message whose parts msg.Scan found. Its error is that of r.
+// Read returns the tokens of a message. root is its tree from msg.Scan. It returns an error only if
+// r fails.
 func Read(r io.ReaderAt, root *msg.Part, e Evidence) (*Reading, error) {
 	s := &reader{src: r, seed: rand.Uint64() | 1, textLeft: maxText, rawLeft: maxRaw, markupLeft: maxMarkup}
 	s.tokens = make([]Token, 0, 256)
@@ -169,7 +171,7 @@ func Read(r io.ReaderAt, root *msg.Part, e Evidence) (*Reading, error) {
 	return &s.Reading, nil
 }
 
-// add adds a token if it is new and there is room, and reports whether it did.
+// add adds a token if it is new and there is room. It reports whether it added the token.
 func (s *reader) add(k kind, text []byte) bool {
 	t := hash(k, text)
 	hi, lo := bits.Mul64(uint64(t), s.seed)
@@ -190,7 +192,7 @@ func (s *reader) add(k kind, text []byte) bool {
 	return true
 }
 
-// facts adds what is known once all is read.
+// facts adds the facts that are known only after the whole message has been read.
 func (s *reader) facts() {
 	for _, of := range [...]struct {
 		is   bool
@@ -234,7 +236,7 @@ func (s *reader) evidence(e Evidence) {
 	}
 }
 
-// header reads what only the raw header tells.
+// header adds the tokens that need the raw header.
 func (s *reader) header(root *msg.Part, work []byte) error {
 	block := work[:min(root.BodyOffset-root.HeaderOffset, maxHeader)]
 	if n, err := s.src.ReadAt(block, root.HeaderOffset); n < len(block) {
@@ -268,7 +270,7 @@ func (s *reader) header(root *msg.Part, work []byte) error {
 		switch string(name[:n]) {
 		case "", "from", "to", "subject", "date", "delivered-to", "return-path", "authentication-results", "received-spf", "message-id",
 			"mime-version", "content-type", "content-transfer-encoding", "dkim-signature", "cc", "x-original-to", "envelope-to":
-			// Most messages have these, and their values are read elsewhere.
+			// Most messages have these fields, and their values are read elsewhere.
 		case "received":
 			received++
 		case "x-mailer", "user-agent":
@@ -300,7 +302,7 @@ func (s *reader) header(root *msg.Part, work []byte) error {
 	return nil
 }
 
-// envelope reads who wrote the message, to whom and about what.
+// envelope adds the tokens of author, recipients, subject and the other envelope fields.
 func (s *reader) envelope(env *msg.Envelope) {
 	if env == nil {
 		env = &msg.Envelope{}
@@ -375,12 +377,12 @@ func senderText(mailbox, host string) string {
 	return short(strings.ToLower(mailbox), 64) + "@" + short(strings.ToLower(host), 100)
 }
 
-// SenderToken is the token that messages of an author have.
+// SenderToken returns the token of an author's address.
 func SenderToken(mailbox, host string) Token {
 	return hash(kindSender, []byte(senderText(mailbox, host)))
 }
 
-// countTexts counts the text parts, which share what is read.
+// countTexts counts the text parts, among which the limits are divided.
 func (s *reader) countTexts(p *msg.Part) {
 	if s.partsLeft--; s.partsLeft < 0 {
 		return
@@ -397,7 +399,7 @@ func isText(p *msg.Part) bool {
 	return p.Type == "text" && len(p.Children) == 0 && p.Disposition != "attachment"
 }
 
-// part reads one part and what is in it.
+// part adds the tokens of a part and its children.
 func (s *reader) part(p *msg.Part, work []byte) error {
 	if s.partsLeft--; s.partsLeft < 0 {
 		return nil
@@ -436,7 +438,7 @@ func (s *reader) part(p *msg.Part, work []byte) error {
 	return nil
 }
 
-// attachment adds the ending of a file's name, and whether it hides another one.
+// attachment adds the extension of a file name, and whether the name has two extensions.
 func (s *reader) attachment(name string) {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 || len(name)-dot > 8 {
@@ -448,7 +450,7 @@ func (s *reader) attachment(name string) {
 	}
 }
 
-// domain adds the domain of an author, and its ending.
+// domain adds the domain of an author, its registrable domain, and its top-level domain.
 func (s *reader) domain(host string) {
 	s.addText(kindDomain, host)
 	if of := registrable(host); of != host {

@@ -8,19 +8,20 @@ import (
 	"unsafe"
 )
 
-// A Count says how many of the messages that an account was taught had a token.
+// A Count is the number of an account's training messages that have a token.
 type Count struct {
 	Spam, Ham uint16
-	Day       uint16 // of the last training, in days since 1970
+	Day       uint16 // day of the last training, in days since 1970
 }
 
-// A Model is what one account was taught. It is not safe for concurrent use while it is written.
+// A Model holds the training data of one account. It is not safe for concurrent use while it is
+// written.
 type Model struct {
 	Spam, Ham uint32 // messages
 
-	slots []slot // an open-addressing table, a power of two long; token 0 is a free slot
+	slots []slot // hash table with open addressing, its length a power of two; token 0 marks a free slot
 	used  int
-	seed  uint64 // so that nobody can choose words that meet in slots
+	seed  uint64 // random, so that nobody can choose words that collide in slots
 }
 
 type slot struct {
@@ -30,18 +31,18 @@ type slot struct {
 
 const minSlots = 64
 
-// NewModel makes a model that was taught nothing.
+// NewModel returns a model without training.
 func NewModel() *Model { return &Model{seed: rand.Uint64() | 1} }
 
-// Len is how many tokens the model has.
+// Len returns the number of tokens in the model.
 func (m *Model) Len() int { return m.used }
 
-// Bytes is how much memory the model takes.
+// Bytes returns the memory used by the model in bytes.
 func (m *Model) Bytes() int {
 	return int(unsafe.Sizeof(*m)) + len(m.slots)*int(unsafe.Sizeof(slot{}))
 }
 
-// Clone makes a copy that shares nothing with the model.
+// Clone returns a deep copy of the model.
 func (m *Model) Clone() *Model {
 	c := *m
 	c.slots = append([]slot(nil), m.slots...)
@@ -53,7 +54,7 @@ func (m *Model) home(t Token) int {
 	return int(hi^lo) & (len(m.slots) - 1)
 }
 
-// find gives the slot of a token, or the free one where it would stand.
+// find returns the slot of a token, or the free slot where to insert it.
 func (m *Model) find(t Token) int {
 	at := m.home(t)
 	for m.slots[at].token != t && m.slots[at].token != 0 {
@@ -62,7 +63,7 @@ func (m *Model) find(t Token) int {
 	return at
 }
 
-// Get gives the count of a token, zero if it was not taught.
+// Get returns the count of a token, zero if it is not in the model.
 func (m *Model) Get(t Token) Count {
 	if m.used == 0 {
 		return Count{}
@@ -70,7 +71,7 @@ func (m *Model) Get(t Token) Count {
 	return m.slots[m.find(t)].count
 }
 
-// Set sets the count of a token. One without spam and ham removes it.
+// Set sets the count of a token. A count without spam and ham removes the token.
 func (m *Model) Set(t Token, c Count) {
 	if t == 0 {
 		return
@@ -95,7 +96,8 @@ func (m *Model) Set(t Token, c Count) {
 	m.slots[at] = slot{t, c}
 }
 
-// remove moves those behind the slot up, so that none stands behind a free slot from its home.
+// remove removes a token. It moves later slots up, so that no free slot lies between a token and
+// its home slot.
 func (m *Model) remove(t Token) {
 	if m.used == 0 {
 		return
@@ -115,9 +117,8 @@ func (m *Model) remove(t Token) {
 	m.slots[free] = slot{}
 }
 
-// Train counts a message as spam or ham, or with undo takes that back, and returns the tokens whose
-// count changed. Counts stay between 0 and what they can hold. Taking back leaves the days as they
-// are.
+// Train counts a message as spam or ham, or with undo reverts that. It returns the tokens with
+// changed counts. Counts saturate at 0 and at their maximum. undo does not change the days.
 func (m *Model) Train(tokens []Token, spam, undo bool, day uint16) []Token {
 	messages := &m.Ham
 	if spam {
@@ -151,8 +152,8 @@ func (m *Model) Train(tokens []Token, spam, undo bool, day uint16) []Token {
 	return changed
 }
 
-// LeastUsed gives n tokens to forget: those with the smallest sum of counts, and of these the ones
-// with the oldest day.
+// LeastUsed returns n tokens to remove: those with the smallest sum of counts, and among equals
+// those with the oldest day.
 func (m *Model) LeastUsed(n int) []Token {
 	n = min(n, m.used)
 	if n <= 0 {
@@ -162,7 +163,7 @@ func (m *Model) LeastUsed(n int) []Token {
 		return cmp.Or(cmp.Compare(int(a.count.Spam)+int(a.count.Ham), int(b.count.Spam)+int(b.count.Ham)),
 			cmp.Compare(a.count.Day, b.count.Day), cmp.Compare(a.token, b.token))
 	}
-	// A heap of the least used ones so far, with the most used of them on top.
+	// A max-heap of the n least used slots so far, with the most used of them on top.
 	heap := make([]slot, 0, n)
 	sink := func(at int) {
 		for {
@@ -196,7 +197,7 @@ func (m *Model) LeastUsed(n int) []Token {
 		}
 	}
 	out := make([]Token, n)
-	for i := n - 1; i >= 0; i-- { // the most used of those that are left comes last
+	for i := n - 1; i >= 0; i-- { // fill from the end: the top is the most used of the rest
 		out[i] = heap[0].token
 		heap[0] = heap[len(heap)-1]
 		heap = heap[:len(heap)-1]

@@ -10,54 +10,56 @@ import (
 	"unicode/utf8"
 )
 
-// How tokens are weighed. The start set counts like messages that the account was taught, so what
-// an account teaches outweighs it soon. The numbers were found by measuring (measure_test.go).
+// Parameters of scoring. The start set counts like a number of training messages, so an account's
+// own training soon outweighs it. The values were found by measurement (measure_test.go).
 const (
 	startMessages = 90.0 // of each class
-	startDoubt    = 0.03 // messages of each class that have a token of the start set by chance
-	doubt         = 0.35 // the same for a token that only the account knows
-	minStrength   = 0.2  // how far from 0.5 a probability must be to count
-	maxClues      = 150  // tokens that count, those furthest from 0.5
-	priorClue     = 0.43 // what counts beside them, and alone where nothing is known
-	priorClues    = 5    // how many times, so that a few words of a short message lead to nothing
-	worth         = 0.7  // of each clue, since tokens of one message depend on one another
+	startDoubt    = 0.03 // smoothing: messages of each class that have a token of the start set by chance
+	doubt         = 0.35 // the same for a token that only the account's model has
+	minStrength   = 0.2  // minimum distance of a probability from 0.5 to count
+	maxClues      = 150  // maximum number of tokens that count: those furthest from 0.5
+	priorClue     = 0.43 // prior probability, which counts besides the tokens, and alone if there are none
+	priorClues    = 5    // weight of the prior in clues, so that a few words of a short message decide nothing
+	worth         = 0.7  // weight of each clue; below 1, since the tokens of a message depend on each other
 
 	writtenTo    = "the account wrote to the author"
-	writtenClues = 8 // as many clues as writtenTo counts for
+	writtenClues = 8 // number of clues that writtenTo counts as
 )
 
-// A Reason is a token that a score rests on.
+// A Reason is a token that contributes to a score.
 type Reason struct {
 	Code   string
-	Text   string  // the token as a person reads it: at most 40 characters, no control characters
-	Weight float64 // log-odds, rounded to 2 decimals; above 0 it speaks for spam
+	Text   string  // the token for people: at most 40 characters, no control characters
+	Weight float64 // log-odds, rounded to 2 decimals; above 0 means spam
 }
 
-// A Verdict is what is thought of a message.
+// A Verdict is the result of scoring a message.
 type Verdict struct {
-	Score   float64  // from 0, wanted, to 1, junk, rounded to 4 decimals
-	Reasons []Reason // at most 10, the heaviest first
+	Score   float64  // from 0 (wanted) to 1 (junk), rounded to 4 decimals
+	Reasons []Reason // at most 10, by descending weight
 }
 
 const maxReasons = 10
 
-// Score weighs a message by what an account was taught; own is nil for one that was taught nothing.
+// Score scores a message by the start set and the account's model. own is nil for an account
+// without training.
 func (r *Reading) Score(own *Model) Verdict {
 	start := start()
-	// Corrections are mostly of one class at first, and all of these may have come the same way. So
-	// what tells how mail came counts as if there were as many corrections of either class. In
-	// everything else, spam counts for no more messages than wanted mail does: where little of that
-	// is known, all that mail of the account has in common would be held for a sign of spam.
+	// At first, most corrections are of one class, and all of these messages may have come by the
+	// same path. So tokens of transport count as if there were equally many corrections of both
+	// classes. For all other tokens, spam counts as no more messages than wanted mail. Otherwise,
+	// with little training in wanted mail, everything that an account's mail has in common would
+	// look like a sign of spam.
 	var spamTaught, hamTaught, evenly float64
 	if own != nil {
 		spamTaught, hamTaught = float64(own.Spam), float64(own.Ham)
 		evenly = min(spamTaught, hamTaught)
 	}
 
-	// The probability of spam for a message that has the token (Graham, Robinson), as far as it is
-	// known. The chance keeps it near 0.5 for rare tokens, and while one class was taught little.
+	// The probability that a message with the token is spam (Graham, Robinson). The smoothing by
+	// chance keeps it near 0.5 for rare tokens, and while one class has little training.
 	probabilities := make([]float64, len(r.tokens))
-	var strengths [51]int // how many are so far from 0.5, in hundredths
+	var strengths [51]int // number of tokens by their distance from 0.5, in hundredths
 	for i, t := range r.tokens {
 		spam, ham := start.get(t)
 		spam, ham = spam*startMessages, ham*startMessages
@@ -75,7 +77,7 @@ func (r *Reading) Score(own *Model) Verdict {
 		if spam+ham == 0 {
 			continue
 		}
-		// Counts of the start set were smoothed when it was made.
+		// The counts of the start set are already smoothed.
 		chance := doubt + (startDoubt-doubt)*known/(spam+ham)
 		chance /= min(spamMessages, hamMessages)
 		spam, ham = spam/spamMessages+chance, ham/hamMessages+chance
@@ -91,8 +93,9 @@ func (r *Reading) Score(own *Model) Verdict {
 		weakest--
 	}
 
-	// Fisher's method: the logarithms of many probabilities that mean nothing are distributed as
-	// chi square, so their sum tells how much these mean, once for spam and once for ham.
+	// Fisher's method: the sum of the logarithms of random probabilities has a chi-square
+	// distribution. So the sum shows how significant these probabilities are, once for spam and
+	// once for ham.
 	var clues [maxClues]int
 	count := 0
 	spamLog, hamLog, n := priorClues*math.Log(1-priorClue), priorClues*math.Log(priorClue), priorClues
@@ -138,7 +141,7 @@ func (r *Reading) Score(own *Model) Verdict {
 	return v
 }
 
-// chiSquare is the probability that chi square with 2n degrees of freedom is larger than x.
+// chiSquare returns the probability that chi-square with 2n degrees of freedom is greater than x.
 func chiSquare(x float64, n int) float64 {
 	half := x / 2
 	term := math.Exp(-half)
@@ -155,7 +158,7 @@ func (r *Reading) textOf(i int) []byte {
 	return r.text[f.at : f.at+uint32(f.n)]
 }
 
-// readable is the text of a token for people.
+// readable returns the text of a token for people.
 func (r *Reading) readable(i int) string {
 	text := strings.ToValidUTF8(string(r.textOf(i)), "\uFFFD")
 	switch r.refs[i].kind {
@@ -179,16 +182,16 @@ func (r *Reading) readable(i int) string {
 	return text
 }
 
-// A use says what the start set has of a kind of token.
+// A use tells what the start set contains for a kind of token.
 type use uint8
 
 const (
-	private   use = iota // nothing: names, addresses and hosts differ from account to account
-	content              // how frequent it is in junk mail and in wanted mail
-	transport            // how frequent it is in mail; only what an account teaches makes it say something
+	private   use = iota // nothing: names, addresses and hosts are specific to an account
+	content              // the frequency in junk mail and in wanted mail
+	transport            // the frequency in all mail; only an account's training gives it weight
 )
 
-// kinds says what people are told of each kind: a code, and a sentence around the text.
+// kinds holds for each kind the code and the sentence of its Reason, and its use.
 var kinds = [...]struct {
 	code     string
 	sentence string
@@ -216,14 +219,15 @@ var kinds = [...]struct {
 	kindField:      {"header", `The header field %s is frequent in`, private},
 }
 
-// contentFacts are those about what people cannot see, and the one that no stranger can bring
-// about. The others, such as a missing date, also hold for the mail of scripts and devices.
+// contentFacts are facts about hidden content, and writtenTo, which no stranger can cause. They are
+// treated as content. Other facts, such as a missing date, also apply to mail from scripts and
+// devices.
 var contentFacts = []string{
 	"has invisible characters in words", "has comments in words", "hides text", "has a form", "has a link with a user name in it",
 	"has a link to a number in place of a name", "has a file with two endings", writtenTo,
 }
 
-// Sentence says in plain English what the reason is.
+// Sentence returns the reason as an English sentence.
 func (r Reason) Sentence() string {
 	class := "wanted mail"
 	if r.Weight > 0 {

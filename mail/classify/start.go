@@ -14,28 +14,28 @@ import (
 //go:embed start.bin
 var startFile string
 
-// A StartToken is a token of the start set with the shares of junk mail and of wanted mail that
-// have it.
+// A StartToken is a token of the start set, with the shares of junk mail and of wanted mail that
+// contain it.
 type StartToken struct {
 	Token     Token
 	Spam, Ham float64 // 0–1
 }
 
-// A start set is a row of six bytes for each token, ordered: the upper half of the token, and the
+// A start set has a sorted row of six bytes for each token: the upper half of the token, and the
 // two shares on a logarithmic scale.
 const (
 	startRow   = 6
 	shareSteps = 255
-	shareScale = 8 // natural logarithms that the scale spans
+	shareScale = 8 // range of the scale in natural logarithms
 )
 
-// EncodeStart writes a start set.
+// EncodeStart returns an encoded start set.
 func EncodeStart(list []StartToken) []byte {
 	list = slices.SortedFunc(slices.Values(list), func(a, b StartToken) int { return cmp.Compare(a.Token, b.Token) })
 	var out []byte
 	for i, t := range list {
 		if i > 0 && t.Token>>32 == list[i-1].Token>>32 {
-			continue // another one is taken for it; of a few thousand this happens to none, as a rule
+			continue // two tokens have the same upper half: drop one; this is rare among a few thousand tokens
 		}
 		out = binary.BigEndian.AppendUint32(out, uint32(t.Token>>32))
 		out = append(out, encodeShare(t.Spam), encodeShare(t.Ham))
@@ -57,10 +57,10 @@ func decodeShare(b byte) float64 {
 	return math.Exp((float64(b)/shareSteps - 1) * shareScale)
 }
 
-// A startSet finds the rows by the first bits of a token.
+// A startSet is the decoded start set, with an index of rows by the first bits of a token.
 type startSet struct {
 	rows   string
-	first  [1<<startBits + 1]uint16 // the first row of each beginning
+	first  [1<<startBits + 1]uint16 // the first row for each value of the first bits
 	shares [256]float64
 }
 
@@ -86,7 +86,7 @@ func (s *startSet) token(row int) uint32 {
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }
 
-// get gives the shares of junk mail and wanted mail that have a token, 0 for an unknown one.
+// get returns the shares of junk mail and wanted mail that contain a token, 0 for an unknown token.
 func (s *startSet) get(t Token) (spam, ham float64) {
 	half := uint32(t >> 32)
 	beginning := half >> (32 - startBits)

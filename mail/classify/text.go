@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// readText adds the words of one text part, of which it reads its share of what may be read.
+// readText adds the words of a text part, up to the part's share of the limits.
 func (s *reader) readText(p *msg.Part, work []byte) error {
 	share := max(s.rawLeft/max(s.textsLeft, 1), min(minPiece, s.rawLeft))
 	textShare := max(s.textLeft/max(s.textsLeft, 1), min(minPiece, s.textLeft))
@@ -30,7 +30,7 @@ func (s *reader) readText(p *msg.Part, work []byte) error {
 	}
 	text := charset.Convert(raw, p.Params["charset"], maxText, maxConverted)
 	if p.Subtype == "html" {
-		text = s.strip(text)
+		text = s.stripHTML(text)
 	}
 	text = text[:min(len(text), textShare)]
 	s.textLeft -= len(text)
@@ -38,7 +38,7 @@ func (s *reader) readText(p *msg.Part, work []byte) error {
 	return nil
 }
 
-// base64Values has the six bits of each character, 64 for the padding and 65 for any other.
+// base64Values maps each character to its six bits, padding to 64, and any other character to 65.
 var base64Values = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 65
@@ -50,7 +50,8 @@ var base64Values = func() (t [256]byte) {
 	return t
 }()
 
-// decodeBase64 decodes in place; it passes over what is not of the alphabet (RFC 2045 section 6.8).
+// decodeBase64 decodes in place. It skips characters outside of the alphabet (RFC 2045 section
+// 6.8).
 func decodeBase64(b []byte) []byte {
 	var acc uint32
 	held, n := 0, 0
@@ -91,7 +92,7 @@ func decodeBase64(b []byte) []byte {
 	return b[:n]
 }
 
-// hexValues has the value of each hexadecimal digit, and 255 for any other character.
+// hexValues maps each hexadecimal digit to its value, and any other character to 255.
 var hexValues = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 255
@@ -105,7 +106,8 @@ var hexValues = func() (t [256]byte) {
 	return t
 }()
 
-// decodeQP decodes in place; what is no escape stands for itself (RFC 2045 section 6.7).
+// decodeQP decodes quoted-printable in place. An invalid escape stays literal (RFC 2045 section
+// 6.7).
 func decodeQP(b []byte) []byte {
 	n := 0
 	for i := 0; i < len(b); {
@@ -124,7 +126,7 @@ func decodeQP(b []byte) []byte {
 			for end < len(b) && (b[end] == ' ' || b[end] == '\t' || b[end] == '\r') {
 				end++
 			}
-			if end == len(b) || b[end] == '\n' { // the line goes on
+			if end == len(b) || b[end] == '\n' { // soft line break
 				i = min(end+1, len(b))
 				continue
 			}
@@ -135,10 +137,10 @@ func decodeQP(b []byte) []byte {
 	return b[:n]
 }
 
-// strip takes the markup out of HTML, in place, and adds the hosts of its links.
-func (s *reader) strip(b []byte) []byte {
+// stripHTML removes the markup from HTML, in place, and adds the hosts of its links.
+func (s *reader) stripHTML(b []byte) []byte {
 	n := 0
-	unclosed := false // there is no > behind this place
+	unclosed := false // there is no > after this position
 	for i := 0; i < len(b) && s.markupLeft > 0; {
 		c := b[i]
 		switch {
@@ -158,7 +160,7 @@ func (s *reader) strip(b []byte) []byte {
 			s.comments = s.comments || n > 0 && asciiFold[b[n-1]] != 0
 			end := bytes.Index(b[i+4:], []byte("-->"))
 			if end < 0 {
-				unclosed = true // what follows is shown by some programs, so it counts
+				unclosed = true // some programs show the rest, so it counts as text
 				i += 4
 				continue
 			}
@@ -186,7 +188,7 @@ func (s *reader) strip(b []byte) []byte {
 			name[length] = f
 			length++
 		}
-		switch string(name[:length]) { // these divide words; other tags may stand within one
+		switch string(name[:length]) { // these tags separate words; other tags may occur within a word
 		case "p", "br", "div", "tr", "td", "th", "li", "ul", "ol", "table", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "pre", "body", "head",
 			"html", "blockquote", "title", "option", "center", "section", "article", "header", "footer", "img", "dd", "dt", "button", "input":
 			b[n] = ' '
@@ -197,7 +199,7 @@ func (s *reader) strip(b []byte) []byte {
 		}
 		switch string(name[:length]) {
 		case "script", "style":
-			// Without its end it hides all that follows.
+			// Without an end tag it hides everything after it.
 			closing := append([]byte("</"), name[:length]...)
 			at := indexFold(b[i:], closing)
 			if at < 0 {
@@ -216,7 +218,7 @@ func (s *reader) strip(b []byte) []byte {
 	return b[:n]
 }
 
-// attributes adds the hosts of all links of a tag, and whether it hides text.
+// attributes adds the hosts of all links in a tag, and records whether the tag hides text.
 func (s *reader) attributes(tag []byte) {
 	for rest := tag; ; {
 		at := bytes.Index(rest, []byte("://"))
@@ -237,8 +239,8 @@ func (s *reader) attributes(tag []byte) {
 	}
 }
 
-// indexFold is bytes.Index for text whose letters may be of any case; what is sought is in lower
-// case and begins with a character that is no letter.
+// indexFold is bytes.Index that ignores the case of b. sought must be in lower case and begin with
+// a character that is no letter.
 func indexFold(b, sought []byte) int {
 	for from := 0; ; from++ {
 		at := bytes.IndexByte(b[from:], sought[0])
@@ -256,7 +258,7 @@ func indexFold(b, sought []byte) int {
 	}
 }
 
-// entities are those that occur in words and between them.
+// entities are the HTML entities that occur in words and between them.
 var entities = map[string]rune{
 	"amp": '&', "lt": '<', "gt": '>', "quot": '"', "apos": '\'', "nbsp": ' ', "zwnj": 0x200c, "zwj": 0x200d, "shy": 0xad,
 	"euro": '€', "pound": '£', "yen": '¥', "copy": '©', "reg": '®', "trade": '™', "hellip": '…', "ndash": '–', "mdash": '—', "middot": '·',
@@ -268,8 +270,8 @@ var entities = map[string]rune{
 	"Iacute": 'Í', "Ntilde": 'Ñ', "Oacute": 'Ó', "Uacute": 'Ú', "iexcl": '¡', "iquest": '¿', "sol": '/', "colon": ':', "period": '.', "excl": '!',
 }
 
-// entity gives the character of the entity that b begins with, and how long it is; without one,
-// the & stands for itself. No entity is shorter than its character.
+// entity returns the character of the entity at the start of b, and the entity's length. If there
+// is none, it returns & and 1. No entity is shorter than its character in UTF-8.
 func entity(b []byte) (size int, r rune) {
 	end := 1
 	for end < min(len(b), 12) && (asciiFold[b[end]] != 0 || b[end] == '#' && end == 1) {

@@ -13,10 +13,10 @@ import (
 const (
 	minLetters = 3
 	maxLetters = 20
-	maxPairs   = 200 // words of texts that make phrases with the next one
+	maxPairs   = 200 // number of words that are paired with the next word as a phrase
 )
 
-// asciiFold has the lower case of letters and digits, and 0 for all else.
+// asciiFold maps ASCII letters to lower case, digits to themselves, and everything else to 0.
 var asciiFold = func() (t [256]byte) {
 	for c := range utf8.RuneSelf {
 		if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
@@ -26,10 +26,10 @@ var asciiFold = func() (t [256]byte) {
 	return t
 }()
 
-const lastAlphabet = 0x600 // behind Latin, Greek, Cyrillic, Armenian and Hebrew
+const lastAlphabet = 0x600 // after Latin, Greek, Cyrillic, Armenian and Hebrew
 
-// alphabets has the lower case of letters, and 0 for all else. The tables of package unicode take
-// too long for each letter of a text.
+// alphabets maps letters to lower case, and everything else to 0. Package unicode would be too slow
+// for each letter of a text.
 var alphabets = sync.OnceValue(func() *[lastAlphabet]uint16 {
 	var t [lastAlphabet]uint16
 	for r := range rune(lastAlphabet) {
@@ -40,18 +40,18 @@ var alphabets = sync.OnceValue(func() *[lastAlphabet]uint16 {
 	return &t
 })
 
-// A runeClass says what a character is to words.
+// A runeClass is the role of a character in splitting words.
 type runeClass int
 
 const (
 	between   runeClass = iota // it ends a word
 	letter                     // it belongs to a word
-	invisible                  // it is not there
-	dense                      // it is of a script without spaces
+	invisible                  // it is ignored
+	dense                      // it belongs to a script without spaces
 	picture                    // it is a word by itself
 )
 
-// classOf gives the class of a character that is not ASCII, and the character to use for it.
+// classOf returns the class of a non-ASCII character, and the character to use instead.
 func classOf(r rune, alphabets *[lastAlphabet]uint16) (rune, runeClass) {
 	switch {
 	case r == 0xad || r == 0x34f || r == 0x61c:
@@ -77,14 +77,14 @@ func classOf(r rune, alphabets *[lastAlphabet]uint16) (rune, runeClass) {
 	return r, between
 }
 
-// split adds the words of a text in UTF-8; a byte that is no UTF-8 stands for a letter of Latin-1.
+// split adds the words of a text in UTF-8. It reads invalid bytes as Latin-1.
 func (s *reader) split(text []byte, k kind) {
 	alphabets := alphabets()
 	var buf [4*maxLetters + 4]byte // the word
 	var pair [8*maxLetters + 8]byte
-	pairLen := 0 // the word before, with a space behind it
+	pairLen := 0 // length of the previous word and a space in pair
 	n, letters, digits := 0, 0, 0
-	full := false // there is no room for more words; only links still count
+	full := false // there is no room for more words, only for links
 	flush := func() {
 		if k == kindWord && letters > 0 {
 			s.words++
@@ -113,7 +113,7 @@ func (s *reader) split(text []byte, k kind) {
 		n, letters, digits = 0, 0, 0
 		full = len(s.tokens) >= maxWords
 	}
-	lone := rune(0) // the character of a script without spaces before this one
+	lone := rune(0) // the previous character, if it is dense
 	for i := 0; i < len(text); {
 		c := text[i]
 		if f := asciiFold[c]; f != 0 {
@@ -129,7 +129,7 @@ func (s *reader) split(text []byte, k kind) {
 			continue
 		}
 		if c >= utf8.RuneSelf {
-			if c >= 0xc2 && c < 0xd8 && i+1 < len(text) && text[i+1]&0xc0 == 0x80 { // the alphabets, quickly
+			if c >= 0xc2 && c < 0xd8 && i+1 < len(text) && text[i+1]&0xc0 == 0x80 { // fast path for letters in alphabets
 				if f := alphabets[rune(c&0x1f)<<6|rune(text[i+1]&0x3f)]; f >= utf8.RuneSelf && f < 0x800 {
 					if letters < maxLetters {
 						buf[n], buf[n+1] = 0xc0|byte(f>>6), 0x80|byte(f&0x3f)
@@ -213,7 +213,8 @@ func (s *reader) split(text []byte, k kind) {
 	}
 }
 
-// money adds a sum of money by its currency and its size, and says how long it is.
+// money adds the currency and the number of digits of a sum of money. It returns the length of the
+// sum, 0 if there is none.
 func (s *reader) money(text []byte, sign rune) int {
 	i, digits := 0, 0
 	for i < min(len(text), 24) {
@@ -230,13 +231,13 @@ func (s *reader) money(text []byte, sign rune) int {
 	if digits == 0 {
 		return 0
 	}
-	if s.sums++; s.sums <= maxSums {
+	if s.moneySums++; s.moneySums <= maxSums {
 		s.add(kindMoney, append(utf8.AppendRune(nil, sign), '0'+byte(min(digits, 9))))
 	}
 	return i
 }
 
-// link adds the host that a link leads to, and says how long the link is.
+// link adds the host of a link and returns the length of the link.
 func (s *reader) link(text []byte) int {
 	if s.links++; s.links > maxLinks {
 		return 0
@@ -249,12 +250,12 @@ func (s *reader) link(text []byte) int {
 	return end
 }
 
-// host adds the host of a link, of which text is what stands behind the slashes.
+// host adds the host of a link. text is the link after the two slashes.
 func (s *reader) host(text []byte) {
 	var host [100]byte
 	n := 0
 	for _, c := range text {
-		if c == '@' { // what stood before is a user name
+		if c == '@' { // the text before is a user name
 			n = 0
 			s.userLinks = true
 			continue
@@ -278,7 +279,8 @@ func (s *reader) host(text []byte) {
 	s.add(kindLinkEnding, name[bytes.LastIndexByte(name, '.'):])
 }
 
-// registrable is the part of a host's name that somebody registered, or the name itself.
+// registrable returns the registrable domain of a host (public suffix and one label), or the host
+// itself if there is none.
 func registrable(host string) string {
 	if of, err := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(host, ".")); err == nil {
 		return of

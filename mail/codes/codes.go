@@ -1,5 +1,5 @@
-// Package codes finds what programs want of a message that a sign-up has sent: its one-time code
-// and the addresses that it leads to. It does not know who has sent the message.
+// Package codes finds what programs need from the message of a sign-up: its one-time code and its
+// links. It does not know who sent the message.
 package codes
 
 import (
@@ -14,21 +14,21 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// Bounds of the work on one message.
+// Limits on the work for one message.
 const (
 	maxText  = 64 << 10
 	maxLines = 2000
 	maxLine  = 2000
-	maxTries = 300 // words in the form of a code
+	maxTries = 300 // candidates for the code
 )
 
 // Found is what was found in a message.
 type Found struct {
-	Code  string // "" if there is none, or none that is clear
-	Links []Link // at most MaxLinks, in their order
+	Code  string // "" if there is none, or if it is ambiguous
+	Links []Link // at most MaxLinks, in order
 }
 
-// Find looks through a message: its subject, and its text and HTML as they came, each of which may
+// Find searches a message. It takes the subject and the original text and HTML, each of which may
 // be empty.
 func Find(subject, text, html string) Found {
 	out := Found{Links: links(text, html)}
@@ -43,8 +43,8 @@ func Find(subject, text, html string) Found {
 	return out
 }
 
-// The forms of what is looked at. A code word says that a code is near. A phrase with another kind
-// of code, or with another kind of number, speaks against what is near it.
+// Patterns. A code word indicates that a code is near. A phrase for another kind of code or number
+// (otherCode, otherNumber) is evidence against a candidate near it.
 var (
 	address = lazyregexp.New(`(?i)(?:https?://|www\.|mailto:)\S+|[^\s@<>]+@[^\s@<>]+`)
 
@@ -66,8 +66,8 @@ var (
 		`zamówienie|faktura|numer|заказ|счет|телефон|encomenda|fatura|sipariş|ordernr|bestellnr|nr|no|num|number|numéro|número|numero|nummer|id)\b|` +
 		`(?:bestell|rechnungs|kunden|auftrags|vorgangs|sendungs|ticket|order|faktura?|kund)-?(?:nummer|nr)|订单号?|訂單|注文番号|電話|电话|주문 ?번호|전화|№|#)(?: (?:is|ist|lautet|est|es|è|é))?[\s.:#№-]*$`)
 
-	// A candidate: groups of digits and capital letters with dashes, or digits in groups of the
-	// same length.
+	// Candidates: groups of digits and capital letters with dashes between them (candidate), or
+	// groups of digits of the same length with spaces (spaced).
 	candidate = lazyregexp.New(`[A-Z0-9]+(?:-[A-Z0-9]+)*`)
 	spaced    = lazyregexp.New(`\d{2,4}(?: \d{2,4}){1,4}`)
 
@@ -84,15 +84,15 @@ var (
 	afterWord  = lazyregexp.New(`^[\s"'“”„«»‘’*:：=>\]）)]*`)
 )
 
-// A line of the message, and where code words are in it.
+// A line is a line of the message, with the positions of code words in it.
 type line struct {
 	text  string
 	words [][]int
 }
 
-// Code gives the one-time code in a message, "" if there is none or if it is not clear which one
-// it is: 4 to 10 digits, or 5 to 10 capital letters and digits with one digit at least; dashes may
-// stand between them, and do not count.
+// Code returns the one-time code in a message, "" if there is none or it is ambiguous. A code has 4
+// to 10 digits, or 5 to 10 capital letters and digits with at least one digit. Dashes between them
+// are allowed and not counted.
 func Code(subject, text string) string {
 	lines := readLines(subject, text)
 	best, score, tie, tries := "", 0, false, 0
@@ -100,10 +100,10 @@ func Code(subject, text string) string {
 	for i, l := range lines {
 		for _, span := range candidates(l.text) {
 			if tries++; tries > maxTries {
-				return "" // no message of one code has as many
+				return "" // a message with a code does not have so many candidates
 			}
 			code := strings.ReplaceAll(l.text[span[0]:span[1]], " ", "")
-			switch n := judge(lines, i, span, code); {
+			switch n := rate(lines, i, span, code); {
 			case n > score:
 				best, score, tie = code, n, false
 			case n > 0 && n == score && plain(code) != plain(best):
@@ -117,7 +117,8 @@ func Code(subject, text string) string {
 	return best
 }
 
-// readLines cuts a message into lines that say something, without addresses.
+// readLines splits a message into its non-empty lines and normalizes them. It replaces URLs and
+// email addresses.
 func readLines(subject, text string) (lines []line) {
 	text = text[:min(len(text), maxText)]
 	for raw := range strings.SplitSeq(subject+"\n"+text, "\n") {
@@ -125,7 +126,7 @@ func readLines(subject, text string) (lines []line) {
 			switch {
 			case r == '\u00a0' || r == '\t' || r == '\u3000':
 				return ' '
-			case r == '\uff0c': // a comma, after which no space stands
+			case r == '\uff0c': // a full-width comma, which no space follows
 				return ';'
 			case r == '\u2010' || r == '\u2011' || r == '\u2013' || r == '\uff0d':
 				return '-'
@@ -151,7 +152,7 @@ func readLines(subject, text string) (lines []line) {
 	return lines
 }
 
-// candidates gives what has the form of a code in a line.
+// candidates returns the spans in a line that have the form of a code.
 func candidates(text string) (spans [][]int) {
 	for _, span := range spaced().FindAllStringIndex(text, -1) {
 		groups := strings.Fields(text[span[0]:span[1]])
@@ -160,12 +161,12 @@ func candidates(text string) (spans [][]int) {
 		for _, g := range groups {
 			same = same && len(g) == len(groups[0])
 		}
-		if same && digits >= 4 && digits <= 10 && whole(text, span) {
+		if same && digits >= 4 && digits <= 10 && isWhole(text, span) {
 			spans = append(spans, span)
 		}
 	}
 	for _, span := range candidate().FindAllStringIndex(text, -1) {
-		if isCode(text[span[0]:span[1]]) && whole(text, span) {
+		if isCode(text[span[0]:span[1]]) && isWhole(text, span) {
 			spans = append(spans, span)
 		}
 	}
@@ -189,9 +190,9 @@ func isCode(word string) bool {
 	return digits >= 1 && letters+digits >= 5 && letters+digits <= 10 && !dateForm().MatchString(word)
 }
 
-// whole reports whether what stands at a span is no part of something longer, such as a price, a
-// phone number, a time or a file's name.
-func whole(text string, span []int) bool {
+// isWhole reports whether the span is not part of something longer, such as a price, a phone number,
+// a time or a file name.
+func isWhole(text string, span []int) bool {
 	before, after := text[:span[0]], text[span[1]:]
 	if r, _ := utf8.DecodeLastRuneInString(before); unicode.IsDigit(r) || unicode.IsLetter(r) && r < 0x2e80 {
 		return false
@@ -211,30 +212,30 @@ func whole(text string, span []int) bool {
 
 func endsInDigit(s string) bool { return s != "" && s[len(s)-1] >= '0' && s[len(s)-1] <= '9' }
 
-// near is how many bytes of a line may stand between a code and the word that announces it.
-const near = 60
+// maxDistance is the maximum distance in bytes between a code and the code word in its line.
+const maxDistance = 60
 
-// judge says how much speaks for a candidate; 0 means that it is none.
-func judge(lines []line, i int, span []int, code string) (score int) {
+// rate returns the score of a candidate; 0 means that it is no code.
+func rate(lines []line, i int, span []int, code string) (score int) {
 	l := lines[i]
 	before, after := l.text[:span[0]], l.text[span[1]:]
 	alone := strings.Trim(before+after, " \t*_\"'“”„«».:|[]()<>=-—") == ""
 	digitsOnly := strings.Trim(code, "0123456789-") == ""
 
-	// The words around it.
+	// Code words around the candidate.
 	for _, w := range l.words {
 		switch {
-		case w[1] <= span[0] && span[0]-w[1] <= near:
+		case w[1] <= span[0] && span[0]-w[1] <= maxDistance:
 			between := before[w[1]:]
 			if strings.ContainsAny(strings.TrimRight(between, " "), ".!?。;；") && !strings.ContainsAny(between, ":：") {
-				score = max(score, 2) // of another sentence
+				score = max(score, 2) // the code word is in another sentence
 				continue
 			}
 			score = max(score, 6)
 			if len(between)-len(afterWord().FindString(between)) <= 12 {
 				score = max(score, 8)
 			}
-		case w[0] >= span[1] && w[0]-span[1] <= near:
+		case w[0] >= span[1] && w[0]-span[1] <= maxDistance:
 			score = max(score, 6)
 			if w[0]-span[1] <= 30 {
 				score = max(score, 8)
@@ -246,7 +247,7 @@ func judge(lines []line, i int, span []int, code string) (score int) {
 			switch {
 			case len(lines[i-back].words) == 0:
 			case alone:
-				score = max(score, 5) // of several such lines, none is the code
+				score = max(score, 5) // several such lines have the same score, so that there is no code
 			case strings.TrimSpace(before) == "" && back == 1:
 				score = max(score, 4)
 			}
@@ -262,10 +263,10 @@ func judge(lines []line, i int, span []int, code string) (score int) {
 		if !isAskedFor(lines, i, span, alone) {
 			return 0
 		}
-		score = 1 // of several that are asked for, none is the code
+		score = 1 // several such candidates have the same score, so that there is no code
 	}
 
-	// What speaks against it: a number of another kind, a date, a year.
+	// Evidence against the candidate: a number of another kind, a date, a year.
 	tail := before[max(0, len(before)-48):]
 	if monthNear().MatchString(tail) {
 		return 0

@@ -1,5 +1,5 @@
-// Package dane finds out which certificates the DNS vouches for (RFC 7672), and judges those that a
-// host shows by it. It does not know how mail is sent, nor what follows from its answers.
+// Package dane looks up TLSA records with DNSSEC and verifies certificates of mail hosts by them
+// (RFC 7672). It does not know how mail is sent, nor what its results lead to.
 package dane
 
 import (
@@ -17,11 +17,11 @@ import (
 
 // Certificate usages that apply to mail (RFC 7672 section 3.1); the others count as unusable.
 const (
-	UsageTA = 2 // an authority that the host's certificate must come from
+	UsageTA = 2 // an authority that must have issued the host's certificate
 	UsageEE = 3 // the host's own certificate or key
 )
 
-// ErrMismatch says that no record vouches for the certificate that a host showed.
+// ErrMismatch is returned if no record matches the certificate of a host.
 var ErrMismatch = errors.New("no TLSA record matches the certificate")
 
 // A Record is one TLSA record (RFC 6698 section 2.1).
@@ -30,12 +30,12 @@ type Record struct {
 	Data                   []byte
 }
 
-// String is the record's data as in a zone file.
+// String returns the record's data in the form of a zone file.
 func (r Record) String() string {
 	return fmt.Sprintf("%d %d %d %s", r.Usage, r.Selector, r.Match, hex.EncodeToString(r.Data))
 }
 
-// ParseRecord reads what String writes.
+// ParseRecord parses the form that String returns.
 func ParseRecord(text string) (Record, error) {
 	words := strings.Fields(text)
 	if len(words) != 4 {
@@ -56,15 +56,15 @@ func ParseRecord(text string) (Record, error) {
 	return Record{n[0], n[1], n[2], data}, nil
 }
 
-// Usable reports whether mail can be held to the record: DANE-TA and DANE-EE alone, and parameters
-// that have a meaning.
+// Usable reports whether the record can be used to verify mail hosts: its usage is DANE-TA or
+// DANE-EE, and its parameters are valid.
 func (r Record) Usable() bool {
 	size := map[uint8]int{1: sha256.Size, 2: sha512.Size}
 	known := (r.Usage == UsageTA || r.Usage == UsageEE) && r.Selector <= 1 && r.Match <= 2
 	return known && len(r.Data) > 0 && (r.Match == 0 || len(r.Data) == size[r.Match])
 }
 
-// matches compares the record with a certificate.
+// matches reports whether the record matches a certificate.
 func (r Record) matches(cert *x509.Certificate) bool {
 	data := cert.Raw
 	if r.Selector == 1 {
@@ -81,10 +81,10 @@ func (r Record) matches(cert *x509.Certificate) bool {
 	return bytes.Equal(r.Data, data)
 }
 
-// Verify judges the chain that a host showed, its own certificate first, by the usable ones of the
-// records. DANE-EE binds the key alone; name and dates do not count (RFC 7672 section 3.1.1).
-// DANE-TA wants a valid chain from the authority to a certificate for one of the names (section
-// 3.1.2, 3.2.2). The error wraps ErrMismatch, or is what x509 says of the chain.
+// Verify verifies the certificate chain of a host, its own certificate first, by the usable
+// records. DANE-EE checks only the key, not the name or dates (RFC 7672 section 3.1.1). DANE-TA
+// requires a valid chain from the authority to a certificate for one of the names (sections 3.1.2
+// and 3.2.2). The error is ErrMismatch, or wraps an error of x509 about the chain.
 func Verify(records []Record, chain []*x509.Certificate, names []string, now time.Time) error {
 	if len(chain) == 0 {
 		return ErrMismatch
@@ -108,8 +108,8 @@ func Verify(records []Record, chain []*x509.Certificate, names []string, now tim
 	return verifyChain(chain, roots, names, now)
 }
 
-// authorities are the certificates that a DANE-TA record names: of the chain, or in the record
-// itself.
+// authorities returns the certificates that match a DANE-TA record: from the chain, or the one in
+// the record itself.
 func (r Record) authorities(chain []*x509.Certificate) []*x509.Certificate {
 	var out []*x509.Certificate
 	for _, cert := range chain {

@@ -21,21 +21,22 @@ const (
 	resolvConf = "/etc/resolv.conf"
 )
 
-// ErrLookup says that a look-up failed. A bogus answer is such a failure too: a validating resolver
-// says SERVFAIL to it.
+// ErrLookup is wrapped if a look-up fails. That includes bogus answers, for which a validating
+// resolver returns SERVFAIL.
 var ErrLookup = errors.New("DNS look-up failed")
 
-// A Resolver asks servers that validate DNSSEC, and believes their AD bit: they must be reached
-// over a path that nobody else can write to (RFC 6698 section 4.1).
+// A Resolver queries servers that validate DNSSEC and trusts their AD bit. So the path to the
+// servers must be secure against modification (RFC 6698 section 4.1).
 type Resolver struct {
-	Servers []string // host:port, asked in turn; one that answers that it failed has the last word. They stay as they are
+	Servers []string // host:port, tried in order; a failure reported by a server is final. Not changed after the first use
 
 	once   sync.Once
 	client *lookup.Client
 }
 
-// NewResolver gives one that asks addr, host:port or a host for port 53, or the system's servers
-// for "". Without trust it is nil, no error, unless every server is an address of this machine.
+// NewResolver returns a resolver for the server addr: host:port, or a host with port 53; "" means
+// the system's servers. Without trust it returns nil and no error unless all servers are loopback
+// addresses.
 func NewResolver(addr string, trust bool) (*Resolver, error) {
 	servers := []string{addr}
 	if addr == "" {
@@ -62,15 +63,16 @@ func NewResolver(addr string, trust bool) (*Resolver, error) {
 	return r, nil
 }
 
-// An Answer is what was found out about a name; Secure says that DNSSEC vouches for all of it,
-// emptiness included.
+// An Answer is the answer for a name. Secure reports that DNSSEC validated all of it, even if it is
+// empty.
 type Answer struct {
-	Name   string // what the question led to by CNAME, without a final dot
+	Name   string // the name after following CNAMEs, without a final dot
 	Secure bool
 	rrs    []dns.RR
 }
 
-// LookupMX gives the MX records of a name; none where it has none or does not exist.
+// LookupMX returns the MX records of a name, and whether the answer is secure. No records or a
+// missing name is no error.
 func (r *Resolver) LookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
 	a, err := r.ask(ctx, name, dns.TypeMX)
 	if err != nil {
@@ -85,8 +87,8 @@ func (r *Resolver) LookupMX(ctx context.Context, name string) ([]*net.MX, bool, 
 	return out, a.Secure, nil
 }
 
-// LookupHost gives the addresses of a host, the name that it stands for, and whether both families
-// of answers are secure.
+// LookupHost returns the addresses of a host, and an Answer with its name after CNAMEs. Secure
+// reports whether the answers for both IPv4 and IPv6 are secure.
 func (r *Resolver) LookupHost(ctx context.Context, host string) ([]netip.Addr, Answer, error) {
 	var out []netip.Addr
 	all := Answer{Name: host, Secure: true}
@@ -118,7 +120,8 @@ func address(rr dns.RR) []netip.Addr {
 	return []netip.Addr{addr.Unmap()}
 }
 
-// LookupTLSA gives the records for SMTP at a port of a host; only secure ones may be used.
+// LookupTLSA returns the TLSA records for a TCP port of a host, and whether they are secure. Only
+// secure records may be used.
 func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) ([]Record, bool, error) {
 	a, err := r.ask(ctx, "_"+strconv.Itoa(port)+"._tcp."+host, dns.TypeTLSA)
 	if err != nil {
@@ -132,14 +135,14 @@ func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) ([]Rec
 		}
 		rec, err := ParseRecord(fmt.Sprintf("%d %d %d %s", tlsa.Usage, tlsa.Selector, tlsa.MatchingType, tlsa.Certificate))
 		if err != nil {
-			rec = Record{Usage: tlsa.Usage, Selector: tlsa.Selector, Match: tlsa.MatchingType} // there, and not usable
+			rec = Record{Usage: tlsa.Usage, Selector: tlsa.Selector, Match: tlsa.MatchingType} // keep it as an unusable record
 		}
 		out = append(out, rec)
 	}
 	return out, a.Secure, nil
 }
 
-// ask gives what the first server says that answers.
+// ask returns the answer of the first server that responds.
 func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (Answer, error) {
 	r.once.Do(func() { r.client = lookup.New(lookup.Options{Servers: r.Servers}) })
 	m, err := r.client.Ask(ctx, name, kind, true)
@@ -149,7 +152,7 @@ func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (Answer, e
 	return read(m, kind), nil
 }
 
-// read gives the records of a kind that an answer's question led to.
+// read returns the records of a kind in a response, for the name after CNAMEs.
 func read(m *dns.Msg, kind uint16) Answer {
 	a := Answer{Name: canonical(lookup.Canonical(m)), Secure: m.AuthenticatedData}
 	for _, rr := range m.Answer {
@@ -157,13 +160,13 @@ func read(m *dns.Msg, kind uint16) Answer {
 			a.rrs = append(a.rrs, rr)
 		}
 	}
-	// Mail goes to the best MX first, wherever it stands in the answer (RFC 5321 section 5.1).
+	// The best MX must be kept, wherever it is in the response (RFC 5321 section 5.1).
 	slices.SortStableFunc(a.rrs, func(x, y dns.RR) int { return preference(x) - preference(y) })
 	a.rrs = a.rrs[:min(len(a.rrs), maxRecords)]
 	return a
 }
 
-// preference is that of an MX record; others have none.
+// preference returns the preference of an MX record, 0 for other records.
 func preference(rr dns.RR) int {
 	if mx, ok := rr.(*dns.MX); ok {
 		return int(mx.Preference)

@@ -12,8 +12,8 @@ var (
 	errLogin       = errors.New("the relay refused the login")
 )
 
-// login authenticates with what the host offers (RFC 4954). It is called only over TLS or where the
-// operator asked for none.
+// login authenticates with a mechanism that the host offers (RFC 4954). It is called only over TLS,
+// or if the operator configured a relay without TLS.
 func (s *session) login(username, password string) *failure {
 	var secrets []string
 	mechanism := "AUTH LOGIN"

@@ -9,16 +9,16 @@ import (
 
 const bodyBlock = 32 << 10
 
-// bodyWriter streams a message as DATA wants it (RFC 5321 §4.5.2): every line end is CRLF, a bare
-// CR or LF included, so that no two servers can disagree about where the message ends, and a dot
-// that begins a line is doubled. With chunked it is as BDAT wants it: the same without anything
-// about dots.
+// bodyWriter writes a message in the format of DATA (RFC 5321 §4.5.2). It converts every line end,
+// including bare CR and LF, to CRLF, so that all servers agree on where the message ends. It
+// doubles a dot at the start of a line. With chunked it writes the format of BDAT: the same without
+// changes to dots.
 type bodyWriter struct {
 	w       *bufio.Writer
 	chunked bool
-	cr      bool  // a CR is held back until it is known what follows
-	mid     bool  // something stands on the current line
-	err     error // the first error of the connection, to tell it from one of the message's source
+	cr      bool  // a CR is pending until the next byte is known
+	mid     bool  // the current line is not empty
+	err     error // the first error of the connection, as opposed to an error of the message's source
 }
 
 func (b *bodyWriter) Write(p []byte) (int, error) {
@@ -52,7 +52,7 @@ func (b *bodyWriter) Write(p []byte) (int, error) {
 	return n, b.err
 }
 
-// finish ends the last line if need be, and the message.
+// finish ends the last line if necessary, then the message.
 func (b *bodyWriter) finish() error {
 	if b.cr || b.mid {
 		b.endLine()
@@ -83,7 +83,7 @@ func (b *bodyWriter) putString(s string) {
 	}
 }
 
-// blockWriter gives every block of a message its own deadline.
+// blockWriter writes a message in blocks, with a separate deadline for each block.
 type blockWriter struct {
 	conn  net.Conn
 	limit time.Duration

@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// chunkSize is how much of a message goes out in one BDAT command. A message that fits into one
-// goes out together with its envelope.
+// chunkSize is the number of bytes sent in one BDAT command. A message that fits into one chunk is
+// sent together with its envelope.
 const chunkSize = 64 << 10
 
-// chunker cuts a message into chunks whose lines end in CRLF.
+// chunker splits a message into chunks and converts line ends to CRLF.
 type chunker struct {
 	src   io.Reader
 	lines bodyWriter
@@ -28,13 +28,14 @@ func newChunker(src io.Reader) *chunker {
 	return c
 }
 
-// next gives the next chunk, valid until the one after; last is true with the end of the message.
+// next returns the next chunk, which is valid until the next call. last reports that the message
+// ends with it.
 func (c *chunker) next() (chunk []byte, last bool, err error) {
 	c.out.Reset()
 	for !c.done && c.out.Len() < chunkSize {
 		n, err := c.src.Read(c.block)
 		c.read += int64(n)
-		_, _ = c.lines.Write(c.block[:n]) // into memory
+		_, _ = c.lines.Write(c.block[:n]) // writes to memory do not fail
 		if err == io.EOF {
 			c.done = true
 			err = c.lines.finish()
@@ -49,10 +50,10 @@ func (c *chunker) next() (chunk []byte, last bool, err error) {
 	return c.out.Bytes(), c.done, c.lines.err
 }
 
-// chunks sends a message by BDAT (RFC 3030). On success the reply is that to the last chunk.
+// chunks sends a message by BDAT (RFC 3030). On success it returns the reply to the last chunk.
 func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *failure) {
 	c := newChunker(content)
-	chunk, last, f := s.cut(c, m)
+	chunk, last, f := s.nextChunk(c, m)
 	if f != nil {
 		return reply{}, f
 	}
@@ -73,12 +74,12 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 	for {
 		r, f := s.chunk(chunk, last)
 		if f != nil {
-			s.broken = s.broken || !last // what follows would be taken for another message
+			s.broken = s.broken || !last // the host would take the next command as the start of another message
 		}
 		if f != nil || last {
 			return r, f
 		}
-		chunk, last, f = s.cut(c, m)
+		chunk, last, f = s.nextChunk(c, m)
 		if f != nil {
 			s.broken = true
 			return reply{}, f
@@ -86,14 +87,14 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 	}
 }
 
-// cut gives the next chunk, or why the message cannot be read.
-func (s *session) cut(c *chunker, m Message) ([]byte, bool, *failure) {
+// nextChunk returns the next chunk, or a failure if the message cannot be read.
+func (s *session) nextChunk(c *chunker, m Message) ([]byte, bool, *failure) {
 	chunk, last, err := c.next()
 	if err == nil && last && m.Size > 0 && c.read != m.Size {
 		err = fmt.Errorf("%w: %d bytes of %d", errWrongSize, c.read, m.Size)
 	}
 	if err != nil {
-		return nil, false, &failure{stage: stageBody, err: fmt.Errorf("read the message: %w", err), enhanced: "4.3.0", local: true}
+		return nil, false, &failure{stage: stageBody, err: fmt.Errorf("read the message: %w", err), enhanced: "4.3.0", localError: true}
 	}
 	return chunk, last, nil
 }
@@ -106,7 +107,7 @@ func bdat(chunk []byte, last bool) string {
 	return line + "\r\n"
 }
 
-// oneChunk sends envelope and message in one go (RFC 3030 section 4.2).
+// oneChunk sends envelope and message together (RFC 3030 section 4.2).
 func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure) {
 	head := e.mailLine(s.ext, m.Size) + "\r\n" + e.rcptLine(s.ext) + "\r\n" + bdat(chunk, true)
 	if s.br.Buffered() > 0 {
@@ -115,7 +116,7 @@ func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure
 	}
 	if _, err := (blockWriter{s.conn, s.t.DataBlock}).Write(append([]byte(head), chunk...)); err != nil {
 		f := s.interrupted(err)
-		f.stage = stageMail // it has answered nothing yet
+		f.stage = stageMail // the host has not replied to anything yet
 		return reply{}, f
 	}
 	var first *failure
@@ -132,7 +133,7 @@ func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure
 	r, err := s.receive(s.t.DataEnd)
 	switch {
 	case first != nil:
-		s.broken = s.broken || err != nil || r.class() == 2 // it took a message that has no recipient
+		s.broken = s.broken || err != nil || r.class() == 2 // the host accepted a message without a recipient
 		return reply{}, first
 	case err != nil:
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))

@@ -1,6 +1,6 @@
-// Package deliver hands one message to another server by SMTP, direct to the MX hosts of a domain
-// or through a relay. It does not know accounts, queues, retries or stores: one call is one
-// attempt, and its Result says what came of it.
+// Package deliver sends one message to another server by SMTP, directly to the MX hosts of a domain
+// or through a relay. It does not know accounts, queues, retries or stores: one call is one attempt
+// and returns its Result.
 package deliver
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/mailstead/mailstead/mail/dane"
 )
 
-// Resolver looks names up; *net.Resolver is one. A name that does not exist or has no such record
-// is a *net.DNSError with IsNotFound; any other error counts as a failure of DNS. Names of MX
-// look-ups and MX hosts come with a final dot, so that no search list applies to them; the host of
-// a relay comes as it was configured.
+// Resolver looks up names; *net.Resolver implements it. For a name that does not exist or has no
+// such record it returns a *net.DNSError with IsNotFound. Any other error counts as a failure of
+// DNS. Domains and MX hosts are passed with a final dot, so that no search list applies. The host
+// of a relay is passed as configured.
 type Resolver interface {
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
@@ -29,32 +29,31 @@ type Resolver interface {
 // Client delivers messages. Its exported fields are set before the first use; it is safe for
 // concurrent use after that.
 type Client struct {
-	// Hostname is our name in EHLO, and what an MX record must name to be a loop.
+	// Hostname is our name in EHLO. An MX record with this name is a loop.
 	Hostname string
-	// Helo is our name in EHLO where that is not Hostname.
+	// Helo is our name in EHLO if it differs from Hostname.
 	Helo string
-	// Skip tells which addresses of hosts are not used; nil: all are.
+	// Skip reports which addresses of hosts must not be used; nil uses all.
 	Skip func(netip.Addr) bool
-	// Resolver answers every look-up; nil is net.DefaultResolver.
+	// Resolver is used for all look-ups except those of DANE; nil is net.DefaultResolver.
 	Resolver Resolver
-	// Dialer connects to addr, always a literal ip:port that Client resolved itself; nil is a plain
-	// net.Dialer. A guard against forbidden addresses belongs here: its error counts as a host that
-	// cannot be reached.
+	// Dialer connects to addr, always a literal ip:port that Client has resolved; nil is a plain
+	// net.Dialer. It can refuse forbidden addresses: its error counts as an unreachable host.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// MXPort is the port of direct delivery; 0 is 25.
 	MXPort int
-	// RootCAs verify certificates; nil is the system's set.
+	// RootCAs are the root certificates; nil is the system's set.
 	RootCAs *x509.CertPool
-	// DANE looks up what DNSSEC vouches for (RFC 7672), MX records too; nil does without.
+	// DANE does look-ups with DNSSEC (RFC 7672), of MX records too; nil disables DANE.
 	DANE *dane.Resolver
-	// Timeouts bound every step; zero fields have defaults.
+	// Timeouts limit every step; zero fields have defaults.
 	Timeouts Timeouts
-	// Now is the clock of Attempt.At; nil is time.Now. Certificates are held against time.Now.
+	// Now is the clock of Attempt.At; nil is time.Now. Certificates are checked with time.Now.
 	Now func() time.Time
-	// IdlePerHop is how many idle connections are kept for one next hop; 0 is 4, negative keeps
+	// IdlePerHop is the maximum number of idle connections to one next hop; 0 is 4, negative keeps
 	// none.
 	IdlePerHop int
-	// IdleTotal is how many idle connections are kept in all; 0 is 64.
+	// IdleTotal is the maximum number of all idle connections; 0 is 64.
 	IdleTotal int
 	// IdleTimeout is how long an idle connection is kept; 0 is 30 s.
 	IdleTimeout time.Duration
@@ -62,9 +61,9 @@ type Client struct {
 	idle pool
 }
 
-// Timeouts bound the steps of an attempt. They follow RFC 5321 §4.5.3.2, shorter where a server
-// that needs that long will be tried again anyway, and not shorter where impatience makes
-// duplicates (DataEnd).
+// Timeouts limit the steps of an attempt. They follow RFC 5321 §4.5.3.2. Most are shorter, since a
+// server that needs so long is retried anyway. DataEnd is not, since a short limit would cause
+// duplicates. Defaults are given below.
 type Timeouts struct {
 	DNS       time.Duration // one look-up: 20 s
 	Connect   time.Duration // one address: 30 s
@@ -73,8 +72,8 @@ type Timeouts struct {
 	Command   time.Duration // EHLO, STARTTLS, AUTH, MAIL, RCPT, RSET: 2 min each
 	DataStart time.Duration // until the 354: 2 min
 	DataBlock time.Duration // each block of the message: 3 min
-	DataEnd   time.Duration // from the final dot to its answer: 10 min
-	Overall   time.Duration // the whole call with all its hosts: 30 min
+	DataEnd   time.Duration // from the final dot to its reply: 10 min
+	Overall   time.Duration // the whole call with all hosts: 30 min
 }
 
 func (t Timeouts) withDefaults() Timeouts {
@@ -91,21 +90,21 @@ func (t Timeouts) withDefaults() Timeouts {
 	}
 }
 
-// Relay is a server that takes our mail on to anyone.
+// Relay is a server that accepts our mail for all recipients.
 type Relay struct {
 	Host     string // a name, or an IP address
 	Port     int    // 0 is 587, or 465 with TLS "tls"
 	TLS      string // "starttls", "tls" (from the first byte) or "none"; the certificate must verify against Host
-	Username string // "" sends no AUTH
+	Username string // "" means no AUTH
 	Password string
 }
 
-var errOverall = errors.New("the attempt took longer than it may")
+var errOverall = errors.New("the attempt exceeded its time limit")
 
 // Direct delivers to the MX hosts of domain, a name in Unicode or ASCII, or an address literal such
-// as "[192.0.2.1]" (RFC 5321 §5.1). TLS is opportunistic (RFC 7435), used where offered, unverified
-// if need be, plain if it fails, unless DANE or the domain's MTA-STS policy demands more: what they
-// forbid is a temporary failure.
+// as "[192.0.2.1]" (RFC 5321 §5.1). TLS is opportunistic (RFC 7435): used if offered, if necessary
+// without verification, and replaced by plain text if it fails. DANE or the domain's MTA-STS policy
+// can require more; a connection that they forbid is a temporary failure.
 func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
@@ -121,9 +120,9 @@ func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Mess
 	return w.run(ctx, targets)
 }
 
-// Relay delivers through r, over verified TLS unless r.TLS is "none". A relay that cannot be
-// reached, trusted or logged in to is a temporary failure whatever code it answers with, since that
-// is for the operator to mend. Result.Reply is the answer to the message, such as "250 Ok
+// Relay delivers through r, over verified TLS unless r.TLS is "none". If the relay cannot be
+// reached, is not trusted or refuses the login, the failure is temporary whatever its reply code,
+// since the operator must fix that. Result.Reply is the reply to the message, such as "250 Ok
 // 0102018f-abc".
 func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
@@ -140,8 +139,8 @@ func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Re
 	return w.run(ctx, []target{t})
 }
 
-// TryRelay connects to r as Relay does, logs in, and ends the connection before any message. The
-// error says at which step it failed, and what the host answered.
+// TryRelay connects to r like Relay, logs in, and disconnects without sending a message. The error
+// tells which step failed and has the host's reply.
 func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
@@ -164,8 +163,8 @@ func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 	return fmt.Errorf("%s answered: %s", r.Host, f.reply)
 }
 
-// Close ends all idle connections and keeps no more. Calls still under way end with their own
-// context.
+// Close closes all idle connections. Later connections are not kept idle. Running calls end with
+// their own context.
 func (c *Client) Close() error {
 	c.idle.close()
 	return nil

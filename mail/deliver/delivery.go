@@ -6,17 +6,17 @@ import (
 	"net/netip"
 )
 
-// delivery is one message on its way to one recipient, from host to host.
+// delivery is the attempt to deliver one message to one recipient, at one host after another.
 type delivery struct {
 	client   *Client
 	env      Envelope
 	message  Message
 	attempts []Attempt
 	sessions []Session
-	best     *Result // what to report if no later host does better
+	best     *Result // the result to report unless a later host gives a better one
 }
 
-// run tries the targets in order until one takes or refuses the message.
+// run tries the targets in order until one accepts or refuses the message.
 func (d *delivery) run(ctx context.Context, targets []target) Result {
 	for _, t := range targets {
 		if d.tryHost(ctx, t) {
@@ -27,7 +27,7 @@ func (d *delivery) run(ctx context.Context, targets []target) Result {
 	return *d.best
 }
 
-// tryHost tries one host; true ends the delivery.
+// tryHost tries one host. It returns true if the delivery has ended.
 func (d *delivery) tryHost(ctx context.Context, t target) bool {
 	if f := d.requireTLS(ctx, &t); f != nil {
 		return d.failed(ctx, t.hop, Attempt{Host: t.hop.host}, d.explainPolicy(t.hop, f))
@@ -50,7 +50,7 @@ func (d *delivery) tryHost(ctx context.Context, t target) bool {
 	return false
 }
 
-// tryAddress tries one address over a fresh connection; true ends the delivery.
+// tryAddress tries one address with a new connection. It returns true if the delivery has ended.
 func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
 	a := Attempt{Host: h.host, IP: ip.String()}
 	s, f := d.client.open(ctx, h, ip, h.tls)
@@ -60,7 +60,7 @@ func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
 		s, f = d.client.open(ctx, h, ip, tlsNone)
 	}
 	if f != nil && f.tls != "" {
-		f = d.withoutTLS(h, f)
+		f = d.tlsUnavailable(h, f)
 	}
 	if f != nil {
 		return d.failed(ctx, h, a, d.explainPolicy(h, f))
@@ -70,12 +70,12 @@ func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
 	return d.finish(ctx, s, r, f)
 }
 
-// tryIdle tries an idle connection. One that turns out to be dead before MAIL is accepted counts
-// for nothing: stale asks for a fresh one.
+// tryIdle tries an idle connection. stale reports that the connection was dead before MAIL was
+// accepted. That is no attempt: the caller must use a new connection.
 func (d *delivery) tryIdle(ctx context.Context, s *session) (done, stale bool) {
 	r, f := s.transact(d.env, d.message)
 	broken := s.broken
-	d.client.release(s) // from now on it may be somebody else's
+	d.client.release(s) // another delivery may use s from here on
 	if f != nil && broken && f.stage <= stageMail && ctx.Err() == nil {
 		return false, true
 	}
@@ -93,7 +93,7 @@ func (d *delivery) finish(ctx context.Context, s *session, r reply, f *failure) 
 	return true
 }
 
-// failed notes an attempt; true ends the delivery.
+// failed records a failed attempt. It returns true if the delivery has ended.
 func (d *delivery) failed(ctx context.Context, h hop, a Attempt, f *failure) bool {
 	status, next := f.verdict(h.relay)
 	if f.err != nil {
@@ -106,8 +106,9 @@ func (d *delivery) failed(ctx context.Context, h hop, a Attempt, f *failure) boo
 	return !next || ctx.Err() != nil || len(d.attempts) >= maxAttempts
 }
 
-// isBetter says which of several failures to report when no host decided: a temporary one before a
-// permanent one, since trying again may help, and a host's reply before our own error.
+// isBetter reports whether a failure is a better result than d.best, if no host gives a final
+// answer. A temporary failure is better than a permanent one, since a retry may succeed. A host's
+// reply is better than our own error.
 func (d *delivery) isBetter(a Attempt, status Status) bool {
 	switch {
 	case d.best == nil:
@@ -118,7 +119,7 @@ func (d *delivery) isBetter(a Attempt, status Status) bool {
 	return a.Code != 0 || d.best.Code == 0
 }
 
-// addFailure adds a failed attempt to the list.
+// addFailure completes a failed attempt and appends it to attempts.
 func (d *delivery) addFailure(a Attempt, f *failure, status Status) Attempt {
 	a.Code, a.Enhanced, a.Reply, a.Err, a.At = f.reply.code, f.enhancedFor(status), f.text(), f.err, d.client.now()
 	d.attempts = append(d.attempts, a)

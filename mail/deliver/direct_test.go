@@ -401,7 +401,7 @@ func TestHeloAndSkippedAddresses(t *testing.T) {
 	c = n.client()
 	c.Skip = func(netip.Addr) bool { return true }
 	r := c.Direct(t.Context(), "them.example", envelope(), hello)
-	if r.Status != Temporary || !strings.Contains(r.Reply, "no address that this host sends to") || h.connections() != 1 {
+	if r.Status != Temporary || !strings.Contains(r.Reply, "are excluded from sending") || h.connections() != 1 {
 		t.Errorf("%+v, %d connections", r, h.connections())
 	}
 }

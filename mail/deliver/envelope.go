@@ -11,70 +11,70 @@ import (
 	"github.com/mailstead/mailstead/mail/mtasts"
 )
 
-// Envelope is what SMTP is told about a message beside its content, and what is asked of the way.
-// Addresses are without angle brackets; their domains may be in Unicode and go out as A-labels.
+// Envelope holds the SMTP parameters of a message and its requirements for TLS. Addresses have no
+// angle brackets. Their domains may be in Unicode and are sent as A-labels.
 type Envelope struct {
 	From     string // "" is the null reverse path
 	To       string
-	SMTPUTF8 bool // the header has UTF-8: a host without SMTPUTF8 is refused for good (RFC 6531)
-	// EightBit says that the content has bytes over 127: a host without 8BITMIME is refused for
-	// good. Recoding it here would break signatures (RFC 6152 section 3).
+	SMTPUTF8 bool // the header has UTF-8: a host without SMTPUTF8 is a permanent failure (RFC 6531)
+	// EightBit reports that the content has bytes over 127: a host without 8BITMIME is a permanent
+	// failure. Recoding the content here would break signatures (RFC 6152 section 3).
 	EightBit bool
 	// The parameters of RFC 3461, sent only to a host that offers DSN. EnvelopeID and the address
-	// in ORCPT ("rfc822;user@example.com") are plain text, xtext is made here; Notify is "NEVER" or
-	// some of "SUCCESS,FAILURE,DELAY"; Ret is "FULL" or "HDRS". A value that cannot be sent is left
-	// out.
+	// in ORCPT ("rfc822;user@example.com") are plain text, which this package encodes as xtext.
+	// Notify is "NEVER" or some of "SUCCESS,FAILURE,DELAY". Ret is "FULL" or "HDRS". Invalid values
+	// are not sent.
 	EnvelopeID, Notify, Ret, ORCPT string
-	// STS is the MTA-STS policy of To's domain (RFC 8461), which Direct applies; nil if there is
+	// STS is the MTA-STS policy of To's domain (RFC 8461), which Direct enforces; nil if there is
 	// none.
 	STS *mtasts.Policy
-	// TLSOptional has Direct heed neither DANE nor STS, for a report on their failure must arrive
-	// (RFC 8460 section 3).
+	// TLSOptional makes Direct ignore DANE and STS. It is for reports about their failures (RFC
+	// 8460 section 3).
 	TLSOptional bool
-	// RequireTLS has the message go only to a host that offers REQUIRETLS, whose certificate is
-	// valid, and whose name is proven: by DNSSEC, by STS, because the domain has no MX, or because
-	// the operator named it (RFC 8689). Others get nothing: Permanent with 5.7.30.
+	// RequireTLS allows only a host that offers REQUIRETLS and has a valid certificate and a proven
+	// name (RFC 8689). A name is proven by DNSSEC or STS, or if the domain has no MX, or if the
+	// operator configured it as relay. Otherwise the result is Permanent with 5.7.30.
 	RequireTLS bool
-	// VerifyTLS has it go only to a host with a valid certificate for its name; else it is
+	// VerifyTLS allows only a host with a valid certificate for its name. Otherwise the result is
 	// Temporary.
 	VerifyTLS bool
 }
 
-// Message is the content. Size is its exact length in bytes, 0 if it is not known: a message that
-// turns out shorter or longer is not completed. Open may be called more than once, one call for
-// each host tried.
+// Message is the content. Size is its exact length in bytes, 0 if unknown. If the content has
+// another length, the transmission is aborted. Open is called once for each attempt at a host.
 type Message struct {
 	Size int64
 	Open func() (io.ReadCloser, error)
-	// HandOver, unless nil, is asked before each host is told to take the content, by DATA or BDAT.
-	// An error ends the attempt, which is then a temporary failure. done is called once the host
-	// has answered, or will not.
+	// HandOver, unless nil, is called before each DATA or first BDAT command. An error ends the
+	// attempt as a temporary failure. done is called once the host has replied or the connection
+	// has failed.
 	HandOver func() (done func(), err error)
 }
 
-// handOver asks whether a host may be told to take the content.
+// handOver calls HandOver if it is set.
 func (m Message) handOver() (done func(), f *failure) {
 	if m.HandOver == nil {
 		return func() {}, nil
 	}
 	done, err := m.HandOver()
 	if err != nil {
-		return nil, &failure{stage: stageData, err: err, enhanced: "4.3.0", local: true}
+		return nil, &failure{stage: stageData, err: err, enhanced: "4.3.0", localError: true}
 	}
 	return done, nil
 }
 
 var (
-	errAddress   = errors.New("not an address that SMTP can carry")
+	errAddress   = errors.New("the address is not valid in SMTP")
 	errNeedsUTF8 = errors.New("the message needs SMTPUTF8, which the host does not offer")
 	errNeeds8Bit = errors.New("the message has bytes beyond ASCII and needs 8BITMIME, which the host does not offer")
-	errTooBig    = errors.New("the message is larger than the host takes")
-	errWrongSize = errors.New("the message is not as long as it was said to be")
+	errTooBig    = errors.New("the message is larger than the host accepts")
+	errWrongSize = errors.New("the message does not have the declared size")
 )
 
 const maxAddress = 320 // RFC 5321 §4.5.3.1: 64 + "@" + 255
 
-// prepare returns e ready for SMTP: domains in ASCII, SMTPUTF8 set where an address needs it.
+// prepare returns e in the form for SMTP: domains in ASCII, and SMTPUTF8 set if an address needs
+// it.
 func (e Envelope) prepare() (Envelope, *failure) {
 	var err error
 	e.To, err = asciiAddress(e.To)
@@ -106,8 +106,8 @@ func asciiAddress(addr string) (string, error) {
 	return addr, nil
 }
 
-// isPath reports whether addr can stand between angle brackets without being taken for anything
-// else.
+// isPath reports whether addr is safe between angle brackets: it cannot be misread as the end of
+// the path or of the line.
 func isPath(addr string) bool {
 	if len(addr) > maxAddress || !utf8.ValidString(addr) {
 		return false
@@ -134,7 +134,7 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// mailLine is the MAIL command with the parameters that the host understands.
+// mailLine returns the MAIL command with the parameters that the host supports.
 func (e Envelope) mailLine(x extensions, size int64) string {
 	line := "MAIL FROM:<" + e.From + ">"
 	if x.size && size > 0 {
@@ -158,7 +158,7 @@ func (e Envelope) mailLine(x extensions, size int64) string {
 	return line
 }
 
-// rcptLine is the RCPT command with the parameters that the host understands.
+// rcptLine returns the RCPT command with the parameters that the host supports.
 func (e Envelope) rcptLine(x extensions) string {
 	line := "RCPT TO:<" + e.To + ">"
 	if x.dsn && isNotify(e.Notify) {
@@ -183,7 +183,7 @@ func isNotify(s string) bool {
 	return true
 }
 
-// xtext encodes ASCII for a parameter (RFC 3461 §4).
+// xtext encodes ASCII text as xtext, for a parameter (RFC 3461 §4).
 func xtext(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -13,27 +13,27 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// What one call tries at most, however many records a domain publishes.
+// Limits on what one call tries, however many records a domain publishes.
 const (
 	maxHosts    = 5
-	maxAddrs    = 4 // for one host
+	maxAddrs    = 4 // addresses of one host
 	maxAttempts = 12
 )
 
-// tlsPolicy says what one host must offer before it gets a message.
+// tlsPolicy is the TLS that a host must offer before a message is sent to it.
 type tlsPolicy int
 
 const (
 	tlsOpportunistic tlsPolicy = iota // STARTTLS if it works, verified or not
-	tlsNone                           // plain
+	tlsNone                           // plain text
 	tlsVerified                       // STARTTLS with a certificate for the host
 	tlsImplicit                       // TLS from the first byte with a certificate for the host
-	tlsSTS                            // as tlsVerified, since the domain's MTA-STS policy says so
-	tlsDANE                           // STARTTLS with a certificate that TLSA records vouch for
-	tlsEncrypted                      // STARTTLS with any certificate: there are TLSA records, none of them usable
+	tlsSTS                            // like tlsVerified, required by the domain's MTA-STS policy
+	tlsDANE                           // STARTTLS with a certificate that matches the TLSA records
+	tlsEncrypted                      // STARTTLS with any certificate: there are TLSA records, but none is usable
 )
 
-// hop is a next hop and all that a connection to it depends on, so that equal hops may share
+// hop is a next hop with everything that a connection to it depends on. Equal hops can share
 // connections.
 type hop struct {
 	host               string
@@ -41,23 +41,23 @@ type hop struct {
 	tls                tlsPolicy
 	relay              bool
 	username, password string
-	tlsa               string // the TLSA records that count, one a line
-	names              string // for which one of them wants a certificate, with blanks between
-	sni                string // the name that TLS asks for; "" is host
+	tlsa               string // the TLSA records that apply, one per line
+	names              string // names for which a certificate is valid with usage DANE-TA, separated by blanks
+	sni                string // server name indication; "" is host
 }
 
-// target is a hop with its addresses; nil means that they are still to be looked up.
+// target is a hop with its addresses. addrs is nil before they are looked up.
 type target struct {
-	hop     hop
-	addrs   []netip.Addr
-	secure  bool // DNSSEC vouches for the host's name
-	literal bool // there is no name that anything could vouch for
-	itself  bool // it is the recipient's domain, which has no MX
+	hop        hop
+	addrs      []netip.Addr
+	secure     bool // the host's name is validated by DNSSEC
+	literal    bool // address literal: there is no name to validate
+	implicitMX bool // the host is the recipient's domain itself, which has no MX
 }
 
 var errNoAddress = errors.New("the name has no address")
 
-// targets finds the hosts of domain in the order in which they are tried (RFC 5321 §5.1).
+// targets returns the hosts of domain in the order in which to try them (RFC 5321 §5.1).
 func (c *Client) targets(ctx context.Context, domain string) ([]target, *failure) {
 	if strings.HasPrefix(domain, "[") {
 		return c.literal(domain)
@@ -98,7 +98,7 @@ func (c *Client) mxHop(host string) hop {
 	return hop{host: host, port: port, tls: tlsOpportunistic}
 }
 
-// literal makes the target of "[192.0.2.1]" or "[IPv6:2001:db8::1]" (RFC 5321 §4.1.3).
+// literal returns the target for "[192.0.2.1]" or "[IPv6:2001:db8::1]" (RFC 5321 §4.1.3).
 func (c *Client) literal(domain string) ([]target, *failure) {
 	text, closed := strings.CutSuffix(strings.TrimPrefix(domain, "["), "]")
 	if len(text) > 5 && strings.EqualFold(text[:5], "IPv6:") {
@@ -112,12 +112,12 @@ func (c *Client) literal(domain string) ([]target, *failure) {
 	return []target{{hop: c.mxHop(ip.String()), addrs: []netip.Addr{ip}, literal: true}}, nil
 }
 
-// implicitMX takes the domain for its own MX, since it has none.
+// implicitMX returns the domain itself as target, since it has no MX.
 func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]target, *failure) {
 	if strings.EqualFold(name, c.Hostname) {
 		return nil, unroutable("5.4.6", fmt.Errorf("mail for %s loops back to us", name))
 	}
-	t := target{hop: c.mxHop(name), secure: secure, itself: true}
+	t := target{hop: c.mxHop(name), secure: secure, implicitMX: true}
 	addrs, err := c.lookupAddrs(ctx, t.hop)
 	switch {
 	case errors.Is(err, errNoAddress):
@@ -129,8 +129,8 @@ func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]ta
 	return []target{t}, nil
 }
 
-// lookupMX returns no records and no error where there are none, and whether DNSSEC vouches for
-// that.
+// lookupMX returns the MX records; none is no error. It also reports whether the answer is
+// validated by DNSSEC.
 func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeouts.withDefaults().DNS)
 	defer cancel()
@@ -139,12 +139,12 @@ func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, er
 	}
 	records, err := c.resolver().LookupMX(ctx, name+".")
 	if len(records) > 0 || isNotFound(err) {
-		return records, false, nil // *net.Resolver gives the valid records together with an error about the others
+		return records, false, nil // *net.Resolver returns the valid records together with an error about the others
 	}
 	return nil, false, err
 }
 
-// addresses returns where to find a target, bounded, both families in turn.
+// addresses returns the addresses of a target, at most maxAddrs, alternating between IPv4 and IPv6.
 func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, *failure) {
 	if t.addrs != nil {
 		return alternate(t.addrs), nil
@@ -159,13 +159,13 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, *failur
 	if c.Skip != nil {
 		addrs = slices.DeleteFunc(slices.Clone(addrs), c.Skip)
 		if len(addrs) == 0 {
-			return nil, &failure{stage: stageConnect, err: fmt.Errorf("%s has no address that this host sends to", t.hop.host), enhanced: "4.4.1"}
+			return nil, &failure{stage: stageConnect, err: fmt.Errorf("all addresses of %s are excluded from sending", t.hop.host), enhanced: "4.4.1"}
 		}
 	}
 	return alternate(addrs), nil
 }
 
-// lookupAddrs returns at least one address, errNoAddress, or another error where DNS failed.
+// lookupAddrs returns at least one address, errNoAddress, or another error if DNS failed.
 func (c *Client) lookupAddrs(ctx context.Context, h hop) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeouts.withDefaults().DNS)
 	defer cancel()
@@ -183,8 +183,8 @@ func (c *Client) lookupAddrs(ctx context.Context, h hop) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// alternate takes IPv4 and IPv6 in turn, beginning with the family that the resolver put first, so
-// that the bound never leaves out a family.
+// alternate orders addresses by alternating between IPv4 and IPv6, and returns the first maxAddrs.
+// It begins with the family that the resolver returned first. So the limit never excludes a family.
 func alternate(addrs []netip.Addr) []netip.Addr {
 	var first, second []netip.Addr
 	for _, a := range addrs {
@@ -207,8 +207,8 @@ func alternate(addrs []netip.Addr) []netip.Addr {
 	return out[:min(len(out), maxAddrs)]
 }
 
-// rank orders MX hosts by preference, at random among equals, without those that are no better than
-// ourselves; loop says that there were such (RFC 5321 §5.1).
+// rank sorts MX hosts by preference, at random among equals. If self is one of them, it removes
+// self and all hosts that are no better (RFC 5321 §5.1); loop reports that.
 func rank(records []*net.MX, self string) (hosts []string, loop bool) {
 	sorted := slices.Clone(records)
 	rand.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxPerConnection is how many messages one connection carries; many servers close it after a
+// maxPerConnection is the maximum number of messages per connection. Many servers close it after a
 // hundred.
 const maxPerConnection = 100
 
-// pool keeps idle sessions by next hop. The zero pool is ready.
+// pool keeps idle sessions by next hop. The zero value is ready to use.
 type pool struct {
 	mu     sync.Mutex
 	idle   map[hop][]*session
@@ -20,8 +20,8 @@ type pool struct {
 	ending sync.WaitGroup
 }
 
-// release takes a session back after a transaction: it is kept for the next message if it is sound
-// and there is room.
+// release returns a session after a transaction. It keeps the session for the next message if it is
+// intact and the pool has room, and closes it otherwise.
 func (c *Client) release(s *session) {
 	if s.broken || s.uses >= maxPerConnection {
 		c.end(s)
@@ -37,7 +37,7 @@ func (c *Client) release(s *session) {
 	}
 }
 
-// put keeps s until timeout, or returns false.
+// put adds s to the pool until timeout. It returns false if there is no room.
 func (p *pool) put(s *session, perHop, total int, timeout time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *pool) put(s *session, perHop, total int, timeout time.Duration) bool {
 	return true
 }
 
-// take returns the session of h that was used last, or nil.
+// take removes and returns the most recently used session of h, or returns nil.
 func (p *pool) take(h hop) *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *pool) take(h hop) *session {
 	return s
 }
 
-// remove reports whether s was idle. The caller holds mu.
+// remove removes s from the pool and reports whether it was there. The caller holds mu.
 func (p *pool) remove(s *session) bool {
 	list := p.idle[s.hop]
 	i := slices.Index(list, s)
@@ -96,7 +96,7 @@ func (p *pool) expire(s *session) {
 	}
 }
 
-// close ends every idle session and returns when that is done.
+// close ends all idle sessions and waits until they are closed.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

@@ -21,27 +21,27 @@ import (
 type session struct {
 	hop  hop
 	ip   netip.Addr
-	raw  net.Conn // closed to end everything at once
+	raw  net.Conn // closed to abort the session at once
 	conn net.Conn // raw, or TLS over it
 	br   *bufio.Reader
 	bw   *bufio.Writer // for message content; nil before the first
 	t    Timeouts
 	ext  extensions
 	tls  string // version and cipher
-	auth string // what vouched for the host
-	// unverified is what is wrong with a certificate that nobody demanded to be right.
+	auth string // how the host was authenticated, see Attempt.Authenticated
+	// unverified is the verification error of a certificate that need not be valid.
 	unverified error
 	uses       int  // transactions
-	dirty      bool // a transaction is half done: RSET comes first
-	broken     bool // what the peer says next cannot be trusted
+	dirty      bool // a transaction is incomplete: send RSET first
+	broken     bool // the session is out of step with the host and must be closed
 
-	unbind func() bool // releases the connection from its context; false if that has ended it
-	timer  *time.Timer // while idle
+	unbind func() bool // detaches the session from its context; false if the context has already ended it
+	timer  *time.Timer // closes the session after it was idle for too long
 }
 
 var errClosed = errors.New("the host closed the connection")
 
-// extensions are those that the host offers after EHLO.
+// extensions are the extensions that the host offers in reply to EHLO.
 type extensions struct {
 	startTLS, pipelining, eightBit, utf8, dsn, size, chunking, requireTLS bool
 
@@ -49,8 +49,7 @@ type extensions struct {
 	auth    []string
 }
 
-// open connects to one address and goes through greeting, EHLO, TLS and AUTH, so that MAIL may
-// follow.
+// open connects to one address and does greeting, EHLO, TLS and AUTH, so that MAIL may follow.
 func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolicy) (_ *session, f *failure) {
 	t := c.Timeouts.withDefaults()
 	dialCtx, cancel := context.WithTimeout(ctx, t.Connect)
@@ -89,12 +88,12 @@ func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolic
 	return s, nil
 }
 
-// bind makes the end of ctx the end of the connection.
+// bind closes the connection when ctx ends.
 func (s *session) bind(ctx context.Context) {
 	s.unbind = context.AfterFunc(ctx, func() { s.raw.Close() })
 }
 
-// hello says EHLO, or HELO to a host that does not know it (RFC 5321 §3.2).
+// hello sends EHLO, or HELO if the host does not support EHLO (RFC 5321 §3.2).
 func (s *session) hello(name string) *failure {
 	if name == "" {
 		name = "localhost"
@@ -138,14 +137,14 @@ func parseExtensions(lines []string) extensions {
 		case "SIZE":
 			x.size = true
 			if len(words) > 1 {
-				x.maxSize, _ = strconv.ParseInt(words[1], 10, 64) // an absurd limit is no limit
+				x.maxSize, _ = strconv.ParseInt(words[1], 10, 64) // an invalid limit means no limit
 			}
 		}
 	}
 	return x
 }
 
-// upgrade does STARTTLS as the policy asks (RFC 3207).
+// upgrade does STARTTLS (RFC 3207) as the policy requires.
 func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *failure {
 	switch {
 	case policy == tlsNone || policy == tlsImplicit:
@@ -158,15 +157,15 @@ func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *fai
 	r, err := s.command("STARTTLS")
 	if f := s.expect(stageHello, 2, r, err); f != nil {
 		if policy == tlsOpportunistic && !s.broken {
-			return nil // refused, and we are as before (RFC 3207 §4)
+			return nil // refused: continue in plain text (RFC 3207 §4)
 		}
 		f.handshake, f.tls = err != nil, tlsrpt.Failed
-		if f.err == nil && !s.hop.relay { // its code says nothing about the message
+		if f.err == nil && !s.hop.relay { // the reply code is not about the message
 			f.err, f.enhanced, f.reply = fmt.Errorf("%s: %w: %s", s.hop.host, errTLSRefused, r), "4.7.4", reply{}
 		}
 		return f
 	}
-	if s.br.Buffered() > 0 { // whoever is between put commands there to be taken for protected ones
+	if s.br.Buffered() > 0 { // an attacker has injected replies in plain text before the handshake
 		s.broken = true
 		return &failure{stage: stageHello, err: fmt.Errorf("%s: after STARTTLS: %w", s.hop.host, errUnsolicited), enhanced: "4.7.0"}
 	}
@@ -175,12 +174,12 @@ func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *fai
 	}
 	f := s.hello(cmp.Or(c.Helo, c.Hostname))
 	if f != nil && f.err != nil {
-		f.handshake, f.tls = true, tlsrpt.Failed // a TLS 1.3 server's refusal arrives only now
+		f.handshake, f.tls = true, tlsrpt.Failed // with TLS 1.3 the server may refuse the handshake only now
 	}
 	return f
 }
 
-// handshake turns the connection into a TLS one.
+// handshake does the TLS handshake and replaces the connection.
 func (s *session) handshake(ctx context.Context, c *Client, policy tlsPolicy) *failure {
 	ctx, cancel := context.WithTimeout(ctx, s.t.TLS)
 	defer cancel()
@@ -203,8 +202,8 @@ func (s *session) command(line string) (reply, error) {
 	return s.receive(s.t.Command)
 }
 
-// send writes complete command lines. Bytes that the peer sent unasked mean that replies no longer
-// belong to commands.
+// send writes complete command lines. It fails if the host has sent data before a command, since
+// replies would then be matched to wrong commands.
 func (s *session) send(lines string) error {
 	if s.br.Buffered() > 0 {
 		s.broken = true
@@ -218,7 +217,8 @@ func (s *session) send(lines string) error {
 	return nil
 }
 
-// receive reads one reply; limit is for all of it, so that a peer which trickles gains nothing.
+// receive reads one reply. limit applies to the whole reply, so that a host cannot extend it by
+// sending slowly.
 func (s *session) receive(limit time.Duration) (reply, error) {
 	s.conn.SetDeadline(time.Now().Add(limit))
 	r, err := readReply(s.br)
@@ -229,7 +229,7 @@ func (s *session) receive(limit time.Duration) (reply, error) {
 	return r, err
 }
 
-// expect makes a failure of anything but a reply of the class wanted.
+// expect returns nil for a reply of the class, and a failure for any other reply or an error.
 func (s *session) expect(at stage, class int, r reply, err error) *failure {
 	switch {
 	case err != nil:
@@ -244,8 +244,8 @@ func (s *session) expect(at stage, class int, r reply, err error) *failure {
 	return &failure{stage: at, err: fmt.Errorf("%s: unexpected reply: %s", s.hop.host, r), enhanced: "4.5.0"}
 }
 
-// end closes a session that will not be used again, with QUIT if the peer is in a state to hear it.
-// Its 221 is not awaited, since nothing depends on it.
+// end closes a session. It sends QUIT if the session is intact, but does not wait for the reply,
+// since nothing depends on it.
 func (c *Client) end(s *session) {
 	if s.unbind() && !s.broken {
 		s.quit()
@@ -259,7 +259,7 @@ func (s *session) quit() {
 	s.raw.Close()
 }
 
-// withCause adds the reason why ctx ended to the error that its end caused.
+// withCause adds the cause of ctx to err if ctx has ended.
 func withCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
 		return err

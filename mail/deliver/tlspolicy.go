@@ -16,39 +16,39 @@ import (
 	"github.com/mailstead/mailstead/mail/tlsrpt"
 )
 
-// What may vouch for a host, in Attempt.Authenticated.
+// Values of Attempt.Authenticated.
 const (
 	ByDANE        = "dane"
 	BySTS         = "mta-sts"
-	ByCertificate = "certificate" // it is valid for the name, which nothing but the DNS says is the right one
+	ByCertificate = "certificate" // valid for the name, but the name comes from DNS without DNSSEC
 )
 
-// A Session is what TLS came to on one fresh connection, or what kept it from being made, as RFC
-// 8460 counts it.
+// A Session is the result of TLS on one new connection, or of the failure to connect, as RFC 8460
+// counts it.
 type Session struct {
 	Policy   string   // tlsrpt.PolicyTLSA, PolicySTS or PolicyNone
-	Strings  []string // the policy as it is published
+	Strings  []string // the policy as published
 	MXHosts  []string // patterns of an MTA-STS policy
 	Host, IP string
-	Result   string // of section 4.3; "" for success
-	Reason   string // in words, for a failure
+	Result   string // result type of section 4.3; "" for success
+	Reason   string // error text of a failure
 }
 
 var (
 	errNoTLS      = errors.New("the host does not offer STARTTLS")
 	errNotInSTS   = errors.New("the MTA-STS policy does not name this MX host")
 	errTLSRefused = errors.New("the host refused STARTTLS")
-	errNotProven  = errors.New("the message requires TLS, and neither DNSSEC nor MTA-STS vouches for the name of the host")
-	errNoRequire  = errors.New("the message requires TLS on its whole way, which the host does not offer (REQUIRETLS)")
+	errNotProven  = errors.New("the message requires TLS, and neither DNSSEC nor MTA-STS validates the name of the host")
+	errNoRequire  = errors.New("the message requires TLS for all hops, which the host does not offer (REQUIRETLS)")
 )
 
-// mandatory tells that no message goes out without TLS.
+// mandatory reports whether the policy forbids to send without TLS.
 func (p tlsPolicy) mandatory() bool { return p != tlsOpportunistic && p != tlsNone }
 
-// requireTLS sets what TLS a host must show before it gets the message: what the recipient's domain
-// asks for, and what the message or its sender does.
+// requireTLS sets the TLS policy of a target: what the recipient's domain requires, and what the
+// message or its sender requires. It returns a failure if the target cannot meet it.
 func (d *delivery) requireTLS(ctx context.Context, t *target) *failure {
-	if f := d.requirePublished(ctx, t); f != nil {
+	if f := d.requirePublishedTLS(ctx, t); f != nil {
 		return f
 	}
 	if !d.env.RequireTLS && !d.env.VerifyTLS {
@@ -59,18 +59,19 @@ func (d *delivery) requireTLS(ctx context.Context, t *target) *failure {
 		t.hop.tls = tlsVerified
 	}
 	if t.hop.tls == tlsNone {
-		return d.withoutTLS(t.hop, &failure{stage: stageConnect, err: fmt.Errorf("%s: %w", t.hop.host, errNoTLS), enhanced: "4.7.4"})
+		return d.tlsUnavailable(t.hop, &failure{stage: stageConnect, err: fmt.Errorf("%s: %w", t.hop.host, errNoTLS), enhanced: "4.7.4"})
 	}
-	proven := t.secure || t.itself || t.hop.relay || published == tlsSTS || d.env.STS != nil && d.env.STS.Mode == mtasts.Testing && d.env.STS.Matches(t.hop.host)
+	proven := t.secure || t.implicitMX || t.hop.relay || published == tlsSTS || d.env.STS != nil && d.env.STS.Mode == mtasts.Testing && d.env.STS.Matches(t.hop.host)
 	if d.env.RequireTLS && (!proven || t.literal) {
-		return d.withoutTLS(t.hop, &failure{err: fmt.Errorf("%s: %w", t.hop.host, errNotProven), tls: tlsrpt.Failed})
+		return d.tlsUnavailable(t.hop, &failure{err: fmt.Errorf("%s: %w", t.hop.host, errNotProven), tls: tlsrpt.Failed})
 	}
 	return nil
 }
 
-// withoutTLS is a failure to reach a host over TLS as is demanded. Where the message demands it
-// (RFC 8689), it is for good, and other hosts are tried.
-func (d *delivery) withoutTLS(h hop, f *failure) *failure {
+// tlsUnavailable returns the failure for a host that cannot be reached over the required TLS. It
+// returns f, unless the message requires TLS (RFC 8689). In that case the failure is permanent, and
+// other hosts are tried.
+func (d *delivery) tlsUnavailable(h hop, f *failure) *failure {
 	if !d.env.RequireTLS {
 		return f
 	}
@@ -84,9 +85,9 @@ func (d *delivery) withoutTLS(h hop, f *failure) *failure {
 	return out
 }
 
-// requirePublished sets what DANE says where DNSSEC vouches for it, else what the domain's MTA-STS
-// policy says (RFC 8461 section 2).
-func (d *delivery) requirePublished(ctx context.Context, t *target) *failure {
+// requirePublishedTLS sets the TLS policy that the recipient's domain publishes: by DANE if DNSSEC
+// validates the host's name, else by MTA-STS (RFC 8461 section 2).
+func (d *delivery) requirePublishedTLS(ctx context.Context, t *target) *failure {
 	if d.env.TLSOptional && !d.env.RequireTLS || t.hop.relay || t.literal {
 		return nil
 	}
@@ -113,8 +114,9 @@ func (d *delivery) requirePublished(ctx context.Context, t *target) *failure {
 	return f
 }
 
-// requireDANE looks the host up with DNSSEC (RFC 7672 section 2.2). Records that are secure and not
-// usable still ask for TLS; a look-up that fails is no permission to do without.
+// requireDANE looks up the host and its TLSA records with DNSSEC (RFC 7672 section 2.2). Secure but
+// unusable records still require TLS. If a look-up fails, requireDANE returns a failure and does
+// not allow a connection without TLS.
 func (d *delivery) requireDANE(ctx context.Context, t *target) *failure {
 	ctx, cancel := context.WithTimeout(ctx, d.client.Timeouts.withDefaults().DNS)
 	defer cancel()
@@ -145,7 +147,7 @@ func (d *delivery) requireDANE(ctx context.Context, t *target) *failure {
 	return nil
 }
 
-// requireTLSA makes the hop require records. base is the name that they were found for.
+// requireTLSA makes the hop require the TLSA records. base is the name for which they were found.
 func (h *hop) requireTLSA(records []dane.Record, base, domain string) {
 	h.tls, h.sni = tlsEncrypted, base
 	var lines []string
@@ -162,7 +164,7 @@ func (h *hop) requireTLSA(records []dane.Record, base, domain string) {
 	}
 }
 
-// records are those that the hop is held to.
+// records returns the TLSA records of the hop.
 func (h hop) records() []dane.Record {
 	var out []dane.Record
 	for line := range strings.SplitSeq(h.tlsa, "\n") {
@@ -173,15 +175,15 @@ func (h hop) records() []dane.Record {
 	return out
 }
 
-// tlsConfig is how a handshake with the hop is done under a policy.
+// tlsConfig returns the TLS configuration for a handshake with the hop.
 func (c *Client) tlsConfig(h hop, policy tlsPolicy) *tls.Config {
 	config := &tls.Config{ServerName: h.host, RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12}
 	switch policy {
 	case tlsOpportunistic, tlsEncrypted:
-		config.InsecureSkipVerify = true     // looked at afterwards: unverified is still better than plain
-		config.MinVersion = tls.VersionTLS10 // RFC 7435 section 3: and so is old
+		config.InsecureSkipVerify = true     // verified afterwards: an unverified connection is still better than plain text
+		config.MinVersion = tls.VersionTLS10 // RFC 7435 section 3: so is an old version
 	case tlsDANE:
-		config.InsecureSkipVerify = true // DANE verifies in its own way
+		config.InsecureSkipVerify = true // VerifyConnection verifies by DANE instead
 		config.VerifyConnection = func(state tls.ConnectionState) error {
 			return dane.Verify(h.records(), state.PeerCertificates, strings.Fields(h.names), time.Now())
 		}
@@ -192,7 +194,7 @@ func (c *Client) tlsConfig(h hop, policy tlsPolicy) *tls.Config {
 	return config
 }
 
-// recordTLS keeps what a finished handshake has shown.
+// recordTLS stores the TLS version and the authentication of a finished handshake in the session.
 func (s *session) recordTLS(c *Client, policy tlsPolicy, state tls.ConnectionState) {
 	s.tls = tls.VersionName(state.Version) + " " + tls.CipherSuiteName(state.CipherSuite)
 	switch policy {
@@ -210,7 +212,7 @@ func (s *session) recordTLS(c *Client, policy tlsPolicy, state tls.ConnectionSta
 	}
 }
 
-// verify looks at a certificate as if it had been demanded.
+// verify verifies a certificate that the policy does not require to be valid.
 func (c *Client) verify(state tls.ConnectionState, host string) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the host showed no certificate")
@@ -223,7 +225,7 @@ func (c *Client) verify(state tls.ConnectionState, host string) error {
 	return err
 }
 
-// tlsResult names what went wrong in a handshake as a report does (RFC 8460 section 4.3).
+// tlsResult returns the result type of a handshake error for a report (RFC 8460 section 4.3).
 func tlsResult(err error) string {
 	invalid := x509.CertificateInvalidError{}
 	switch {
@@ -241,9 +243,8 @@ func tlsResult(err error) string {
 	return tlsrpt.Failed
 }
 
-// countSession notes what TLS came to with a host: a session that was made, or the failure that
-// kept it from being made. Only direct delivery is reported on, and no failure that has nothing to
-// do with TLS.
+// countSession appends the result of TLS with a host to sessions: of a session, or of the failure
+// to make one. It skips relays, and failures that are not about TLS.
 func (d *delivery) countSession(h hop, ip netip.Addr, s *session, f *failure) {
 	if h.relay || f != nil && f.tls == "" || s != nil && f == nil && h.tls == tlsNone {
 		return
@@ -264,20 +265,20 @@ func (d *delivery) countSession(h hop, ip netip.Addr, s *session, f *failure) {
 		out.Result, out.Reason = f.tls, f.text()
 	case s.tls == "":
 		out.Result, out.Reason = tlsrpt.NoSTARTTLS, errNoTLS.Error()
-	case out.Policy == tlsrpt.PolicySTS && s.unverified != nil: // testing: else there would be no session
+	case out.Policy == tlsrpt.PolicySTS && s.unverified != nil: // the STS mode is testing: otherwise there would be no session
 		out.Result, out.Reason = tlsResult(s.unverified), bounded(s.unverified.Error(), maxReplyText)
 	}
 	d.sessions = append(d.sessions, out)
 }
 
-// explainPolicy says which policy requires TLS, before how it failed.
+// explainPolicy adds to the error which policy requires TLS.
 func (d *delivery) explainPolicy(h hop, f *failure) *failure {
 	if f.tls == "" || f.err == nil {
 		return f
 	}
 	switch {
 	case f.tls == tlsrpt.DNSSECInvalid:
-		f.err = fmt.Errorf("whether DANE is in force for %s cannot be found out: %w", h.host, f.err)
+		f.err = fmt.Errorf("cannot determine whether DANE is in force for %s: %w", h.host, f.err)
 	case h.tls == tlsSTS:
 		f.err = fmt.Errorf("the MTA-STS policy of %s is enforced: %w", d.domain(), f.err)
 	case h.tls == tlsDANE, h.tls == tlsEncrypted:
@@ -286,5 +287,5 @@ func (d *delivery) explainPolicy(h hop, f *failure) *failure {
 	return f
 }
 
-// domain is the recipient's.
+// domain returns the recipient's domain.
 func (d *delivery) domain() string { return d.env.To[strings.LastIndexByte(d.env.To, '@')+1:] }

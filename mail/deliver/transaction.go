@@ -10,10 +10,10 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// graceReply is how long a host that stopped taking a message has to say why.
+// graceReply is how long to wait for the reply of a host that stopped reading the message.
 const graceReply = time.Second
 
-// transact sends one message. On success the reply is that to the final dot.
+// transact sends one message. On success it returns the reply to the end of the message.
 func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	if f := s.checkFeatures(e, m); f != nil {
 		return reply{}, f
@@ -23,7 +23,7 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	}
 	content, err := m.Open()
 	if err != nil {
-		return reply{}, &failure{stage: stageMail, err: fmt.Errorf("open the message: %w", err), enhanced: "4.3.0", local: true}
+		return reply{}, &failure{stage: stageMail, err: fmt.Errorf("open the message: %w", err), enhanced: "4.3.0", localError: true}
 	}
 	defer content.Close()
 	s.dirty = true
@@ -41,7 +41,7 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	return r, nil
 }
 
-// data sends a message by DATA. On success the reply is that to the final dot.
+// data sends a message by DATA. On success it returns the reply to the final dot.
 func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failure) {
 	steps := s.envelope(e, m)
 	if !s.ext.pipelining {
@@ -71,14 +71,15 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 	return r, s.expect(stageEnd, 2, r, nil)
 }
 
-// checkFeatures refuses at once what the host has said that it cannot take.
+// checkFeatures returns a failure if the host lacks an extension that the message needs, or its
+// size limit is too low.
 func (s *session) checkFeatures(e Envelope, m Message) *failure {
 	f := &failure{stage: stageMail, status: Permanent}
 	switch {
 	case e.RequireTLS && (!s.ext.requireTLS || s.tls == ""):
 		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNoRequire), "5.7.30"
 		if !s.hop.relay {
-			f.stage = stageConnect // another host of the domain may
+			f.stage = stageConnect // another host of the domain may offer it
 		}
 	case e.SMTPUTF8 && !s.ext.utf8:
 		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNeedsUTF8), "5.6.7"
@@ -92,8 +93,8 @@ func (s *session) checkFeatures(e Envelope, m Message) *failure {
 	return f
 }
 
-// reset clears what a failed transaction left. A host that does not answer with 250 is of no more
-// use, and says nothing about the message by it.
+// reset sends RSET after an incomplete transaction. If it fails, the session is broken; the failure
+// says nothing about the message.
 func (s *session) reset() *failure {
 	if !s.dirty {
 		return nil
@@ -104,7 +105,7 @@ func (s *session) reset() *failure {
 	return f
 }
 
-// step is one command of a transaction and what it must answer.
+// step is one command of a transaction with the reply class it expects.
 type step struct {
 	at    stage
 	line  string
@@ -112,7 +113,7 @@ type step struct {
 	limit time.Duration
 }
 
-// envelope is MAIL and RCPT.
+// envelope returns the steps MAIL and RCPT.
 func (s *session) envelope(e Envelope, m Message) []step {
 	return []step{
 		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
@@ -120,7 +121,8 @@ func (s *session) envelope(e Envelope, m Message) []step {
 	}
 }
 
-// steps sends commands, in one packet to a host that offers PIPELINING (RFC 2920).
+// steps sends commands and reads the replies. If the host offers PIPELINING (RFC 2920), it sends
+// all commands at once. It returns the first failure.
 func (s *session) steps(steps []step) *failure {
 	if s.ext.pipelining {
 		all := ""
@@ -142,8 +144,8 @@ func (s *session) steps(steps []step) *failure {
 			r, err = s.receive(step.limit)
 		}
 		if first != nil {
-			// The host is ready for a message that has no recipient: leave, rather than send it an
-			// empty one.
+			// The host expects the content of a message without a recipient: disconnect instead of
+			// sending an empty message.
 			s.broken = s.broken || r.class() == 3
 		} else {
 			first = s.expect(step.at, step.class, r, err)
@@ -155,8 +157,8 @@ func (s *session) steps(steps []step) *failure {
 	return first
 }
 
-// body sends the content and the final dot. A failure before the dot leaves the message unfinished,
-// so that the host throws it away.
+// body sends the content and the final dot. After a failure the dot is not sent, so the host
+// discards the incomplete message.
 func (s *session) body(content io.Reader, size int64) *failure {
 	out := blockWriter{conn: s.conn, limit: s.t.DataBlock}
 	if s.bw == nil {
@@ -170,7 +172,7 @@ func (s *session) body(content io.Reader, size int64) *failure {
 	}
 	if err != nil && w.err == nil {
 		s.broken = true
-		return &failure{stage: stageBody, err: fmt.Errorf("read the message: %w", err), enhanced: "4.3.0", local: true}
+		return &failure{stage: stageBody, err: fmt.Errorf("read the message: %w", err), enhanced: "4.3.0", localError: true}
 	}
 	if err == nil && w.finish() == nil {
 		return nil
@@ -178,13 +180,13 @@ func (s *session) body(content io.Reader, size int64) *failure {
 	return s.interrupted(w.err)
 }
 
-// interrupted explains why the host stopped taking the message: with its reply, if it gave one
-// before it hung up.
+// interrupted returns the failure for a host that stopped reading the message: its reply, if it
+// sent one before it disconnected, otherwise err.
 func (s *session) interrupted(err error) *failure {
 	r, rerr := s.receive(graceReply)
 	s.broken = true
 	if rerr == nil && r.class() >= 4 {
 		return &failure{stage: stageBody, reply: r}
 	}
-	return connectionLost(stageBody, fmt.Errorf("%s: in the middle of the message: %w", s.hop.host, err))
+	return connectionLost(stageBody, fmt.Errorf("%s: connection lost while sending the message: %w", s.hop.host, err))
 }

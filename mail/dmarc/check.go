@@ -10,9 +10,9 @@ import (
 
 const maxRecord = 1024 // bytes
 
-// Check reports whether a text that somebody wants to publish is a record that all receivers
-// follow: the version, then tags, among them p. It is stricter than Parse, which reads what is
-// published. The error is written for the person who typed it.
+// Check returns an error unless a text to be published is a record that all receivers accept: the
+// version, then tags, which include p. It is stricter than Parse, which reads published records.
+// The error is written for the person who typed the text.
 func Check(value string) error {
 	switch {
 	case !strings.HasPrefix(value, "v=DMARC1"):
@@ -47,13 +47,13 @@ func Check(value string) error {
 
 var policies = []string{PolicyNone, PolicyQuarantine, PolicyReject}
 
-// keywords are the tags whose values are one of a few keywords.
+// keywords holds the allowed values of tags with a fixed set of values.
 var keywords = map[string][]string{
 	"p": policies, "sp": policies, "np": policies,
 	"adkim": {"r", "s"}, "aspf": {"r", "s"}, "t": {"y", "n"}, "psd": {"y", "n", "u"},
 }
 
-// checkTag checks one tag. Tags that we do not know are for those who do (RFC 9989 section
+// checkTag checks one tag. Unknown tags are allowed, since receivers ignore them (RFC 9989 section
 // 4.6).
 func checkTag(name, text string) error {
 	if allowed := keywords[name]; allowed != nil && !slices.Contains(allowed, strings.ToLower(text)) {

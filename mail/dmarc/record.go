@@ -1,5 +1,5 @@
-// Package dmarc reads and checks DMARC records (RFC 9989 section 4.7). It does not ask DNS, and
-// does not judge messages.
+// Package dmarc parses and checks DMARC records (RFC 9989 section 4.7). It does not query DNS, and
+// does not evaluate messages.
 package dmarc
 
 import (
@@ -10,44 +10,44 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// The policies that a record can ask for.
+// The policies that a record can request.
 const (
 	PolicyNone       = "none"
 	PolicyQuarantine = "quarantine"
 	PolicyReject     = "reject"
 )
 
-// Default is the record of a domain without one of its own.
+// Default is the record that is used for a domain without its own record.
 const Default = "v=DMARC1; p=reject"
 
 const maxReportURIs = 5 // of one record
 
-// ErrRecord says that a record cannot be applied.
+// ErrRecord is returned for a record that cannot be applied.
 var ErrRecord = errors.New("malformed DMARC record")
 
-// A Record is a record with its defaults filled in, without what only failure reports need, and
-// without pct=, rf= and ri=, which have no effect any more.
+// A Record is a parsed record with defaults filled in. It omits tags that only failure reports
+// need, and pct=, rf= and ri=, which are obsolete.
 type Record struct {
-	Policy, SubPolicy     string   // p= and sp=, which is p= where it is absent
-	NoPolicy              string   // np=, for subdomains that do not exist; sp= where it is absent
-	Testing               bool     // t=y: the next milder policy is to be applied
+	Policy, SubPolicy     string   // p= and sp=; sp= defaults to p=
+	NoPolicy              string   // np=, for subdomains that do not exist; defaults to sp=
+	Testing               bool     // t=y: the next milder policy applies
 	PSD                   byte     // psd=: 'y', 'n' or 'u'
-	StrictDKIM, StrictSPF bool     // adkim= and aspf=
-	Failures              string   // fo=, as it is written
-	Reports               []string // rua=: the first URIs, as they are written
+	StrictDKIM, StrictSPF bool     // adkim=s and aspf=s
+	Failures              string   // fo=, as written
+	Reports               []string // rua=: the first URIs, as written
 }
 
-// IsRecord tells a record from other texts at its name by the version, which must come first.
+// IsRecord reports whether a text is a DMARC record, by the version, which must come first.
 func IsRecord(text string) bool {
 	first, _, _ := strings.Cut(text, ";")
 	name, value, _ := strings.Cut(first, "=")
 	return strings.TrimSpace(name) == "v" && strings.TrimSpace(value) == "DMARC1"
 }
 
-// Parse reads a text that IsRecord takes for a record, as receivers do. Only p=, sp= and np= can
-// spoil one, with ErrRecord, and not even they when there is someone to report to (RFC 9989 section
-// 4.10.1): then all of them are none. Anything else that is malformed has its default. What psd=
-// says is given with ErrRecord, too, since a record that asks for nothing still has its place.
+// Parse parses a text for which IsRecord is true, as receivers do. Only an invalid p=, sp= or np=
+// causes ErrRecord. If there are report URIs, even these are no error, and all three policies
+// become none (RFC 9989 section 4.10.1). Other invalid tags get their defaults. PSD is also set
+// together with ErrRecord, since the tree walk needs it.
 func Parse(text string) (Record, error) {
 	tags, _ := taglist.Parse(text)
 	r := Record{
@@ -81,7 +81,7 @@ func Parse(text string) (Record, error) {
 	return r, nil
 }
 
-// Milder is the policy one step below another.
+// Milder returns the next milder policy.
 func Milder(policy string) string {
 	if policy == PolicyReject {
 		return PolicyQuarantine
@@ -89,8 +89,8 @@ func Milder(policy string) string {
 	return PolicyNone
 }
 
-// Obsolete gives the tags of a record that receivers no longer look at (RFC 9989 appendix C.5), in
-// a fixed order.
+// Obsolete returns the tags of a record that receivers no longer use (RFC 9989 appendix C.5), in a
+// fixed order.
 func Obsolete(text string) (tags []string) {
 	have, _ := taglist.Parse(text)
 	for _, tag := range []string{"pct", "rf", "ri"} {
@@ -106,8 +106,8 @@ func IsPolicy(s string) bool {
 	return s == PolicyNone || s == PolicyQuarantine || s == PolicyReject
 }
 
-// ReportURIs gives the first URIs of the rua= tag of a text, as they are written. That is all that
-// counts of a record that only says who may report to whom (RFC 9990 section 4).
+// ReportURIs returns the first URIs of the rua= tag, as written. It is for records that only
+// authorize reports to another domain, which need no other tags (RFC 9990 section 4).
 func ReportURIs(text string) []string {
 	tags, _ := taglist.Parse(text)
 	return reportURIs(tags["rua"])

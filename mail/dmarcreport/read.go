@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// Read reads an aggregate report as it was attached: XML, alone or in a gzip or zip file.
-// Elements are known by their place and name, whatever their order and namespace; what is not known
-// is passed over. Errors wrap reportfile.ErrReport.
+// Read parses an aggregate report from an attachment: XML, plain or in a gzip or zip file. Elements
+// are identified by their path, whatever their order and namespace. Unknown elements are skipped.
+// Errors wrap reportfile.ErrReport.
 func Read(packed []byte) (*Report, error) {
 	r, err := reportfile.Unpack(packed, ".xml", MaxUnpacked)
 	if err != nil {
@@ -30,9 +30,9 @@ func Read(packed []byte) (*Report, error) {
 	d := p.report
 	switch {
 	case d.Policy.Domain == "" || d.ID == "":
-		return nil, fmt.Errorf("%w: it names no domain or has no id", reportfile.ErrReport)
+		return nil, fmt.Errorf("%w: it has no domain or no id", reportfile.ErrReport)
 	case !d.Begin.Before(d.End) || d.End.Sub(d.Begin) > 60*24*time.Hour:
-		return nil, fmt.Errorf("%w: it is of no span of time", reportfile.ErrReport)
+		return nil, fmt.Errorf("%w: its date range is missing, reversed or longer than 60 days", reportfile.ErrReport)
 	}
 	if d.Policy.SP == "" {
 		d.Policy.SP = d.Policy.P
@@ -41,7 +41,7 @@ func Read(packed []byte) (*Report, error) {
 	return d, nil
 }
 
-// tokens bounds what one token of XML may take.
+// tokens is a reader that limits the length of one XML token.
 type tokens struct {
 	r    io.ByteReader
 	left int
@@ -49,7 +49,7 @@ type tokens struct {
 
 var errToken = errors.New("a tag or text is too long")
 
-// ReadByte is what the XML decoder reads by.
+// ReadByte is the method by which the XML decoder reads.
 func (t *tokens) ReadByte() (byte, error) {
 	if t.left--; t.left < 0 {
 		return 0, errToken
@@ -57,10 +57,10 @@ func (t *tokens) ReadByte() (byte, error) {
 	return t.r.ReadByte()
 }
 
-// Read is never called, since there is ReadByte; the decoder only wants to see it.
+// Read is never called, since there is ReadByte. The decoder requires an io.Reader.
 func (t *tokens) Read(p []byte) (int, error) { return readOne(t, p) }
 
-// readOne reads a byte, as Read of what has ReadByte.
+// readOne implements Read by ReadByte.
 func readOne(r io.ByteReader, p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -73,17 +73,17 @@ func readOne(r io.ByteReader, p []byte) (int, error) {
 	return 1, nil
 }
 
-// parser follows the elements. It uses raw tokens, so that no stack but its own grows with what
-// comes; entities other than XML's own are not resolved.
+// parser tracks the open elements. It uses raw tokens, so that only its own, limited stack grows
+// with the input. It resolves only the predefined entities of XML.
 type parser struct {
 	report *Report
 	record *Record
 	reason *Reason
 	auth   *AuthResult
-	names  []string // of the elements that are open
-	paths  []string // of each, below the root, with slashes
+	names  []string // names of the open elements
+	paths  []string // their paths below the root, with slashes
 	text   strings.Builder
-	count  int // records
+	count  int // number of records
 	done   bool
 }
 
@@ -120,7 +120,7 @@ func (p *parser) take(t xml.Token) error {
 	case xml.EndElement:
 		last := len(p.names) - 1
 		if last < 0 || p.names[last] != t.Name.Local {
-			return errors.New("elements do not match")
+			return errors.New("start and end tags do not match")
 		}
 		p.end(p.paths[last], p.text.String())
 		p.names, p.paths = p.names[:last], p.paths[:last]
@@ -130,14 +130,14 @@ func (p *parser) take(t xml.Token) error {
 	return nil
 }
 
-// open begins an element.
+// open handles a start tag.
 func (p *parser) open(name string) error {
 	path := name
 	switch depth := len(p.names); {
 	case depth == maxDepth:
-		return errors.New("elements lie too deep")
+		return errors.New("elements are nested too deeply")
 	case depth == 0 && name != "feedback":
-		return errors.New("it begins with another element")
+		return errors.New("its root element is not feedback")
 	case depth == 0:
 		path = ""
 	case depth > 1:
@@ -219,7 +219,7 @@ func (p *parser) endInRecord(path, text string) {
 	case "row/count":
 		r.Count = count(text)
 	case "row/policy_evaluated/disposition":
-		// The pass of RFC 9990, that nothing was done to a message that passed, is read as none.
+		// "pass" of RFC 9990, which means that a passing message was left alone, is read as none.
 		r.Disposition = reportfile.Keyword(text, "none", "quarantine", "reject")
 	case "row/policy_evaluated/dkim":
 		r.DKIM = reportfile.Keyword(text, "fail", "pass")
@@ -241,7 +241,7 @@ func (p *parser) endInRecord(path, text string) {
 	}
 }
 
-// endInside ends what is in a reason or in one result.
+// endInside handles an end tag within a reason or a result.
 func (p *parser) endInside(path, text string) {
 	r := p.record
 	switch {
@@ -271,7 +271,7 @@ func (p *parser) endInside(path, text string) {
 	}
 }
 
-// count reads a number of messages; 0 for a text that is not a number.
+// count parses a number of messages. It returns 0 for invalid text.
 func count(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 0 {
@@ -280,7 +280,8 @@ func count(text string) int64 {
 	return min(n, reportfile.MaxCount)
 }
 
-// unixTime reads seconds since 1970; zero for a text that is not a number, and beyond this century.
+// unixTime parses seconds since 1970. It returns the zero time for invalid text, and for times
+// after this century.
 func unixTime(text string) time.Time {
 	whole, _, _ := strings.Cut(strings.TrimSpace(text), ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
@@ -290,8 +291,8 @@ func unixTime(text string) time.Time {
 	return time.Unix(n, 0).UTC()
 }
 
-// recode reads text whose XML declaration names an encoding: UTF-8 and ASCII as they are, all
-// others as ISO 8859-1, which is wrong for letters at most.
+// recode returns a reader for the encoding in the XML declaration. It reads all encodings except
+// UTF-8 and ASCII as ISO 8859-1; only letters can be wrong then.
 func recode(label string, in *tokens) io.Reader {
 	switch strings.ToLower(label) {
 	case "utf-8", "utf8", "us-ascii", "ascii":
@@ -300,13 +301,13 @@ func recode(label string, in *tokens) io.Reader {
 	return &latin{in: in}
 }
 
-// latin reads ISO 8859-1 as UTF-8.
+// latin converts ISO 8859-1 to UTF-8.
 type latin struct {
 	in   *tokens
-	next byte // the second byte of a letter; 0: none
+	next byte // the second byte of a character; 0 if none
 }
 
-// ReadByte is what the XML decoder reads by.
+// ReadByte is the method by which the XML decoder reads.
 func (l *latin) ReadByte() (byte, error) {
 	if b := l.next; b != 0 {
 		l.next = 0
@@ -320,5 +321,5 @@ func (l *latin) ReadByte() (byte, error) {
 	return 0xc0 | b>>6, nil
 }
 
-// Read is here for the decoder to see.
+// Read is never called, like tokens.Read.
 func (l *latin) Read(p []byte) (int, error) { return readOne(l, p) }

@@ -1,6 +1,6 @@
-// Package dmarcreport writes and reads the aggregate reports of DMARC that mail operators send each
-// other about a domain: it writes the form of RFC 9990, and reads that of RFC 7489 as well. It does
-// not know whose domains are hosted, what is counted or how a report travels.
+// Package dmarcreport writes and reads DMARC aggregate reports, which mail operators send to the
+// owner of a domain. It writes the format of RFC 9990 and also reads that of RFC 7489. It does not
+// know which domains are hosted, what is counted or how a report is sent.
 package dmarcreport
 
 import (
@@ -13,18 +13,19 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// Bounds on a report from elsewhere.
+// Limits on a report from elsewhere.
 const (
-	MaxUnpacked = 20 << 20 // bytes once inflated, of XML, which is read piece by piece
-	MaxRecords  = 500      // that are kept; the others are in the totals alone
+	MaxUnpacked = 20 << 20 // bytes of decompressed XML, which is read as a stream
+	MaxRecords  = 500      // records that are stored; further ones count only in the totals
 
-	maxResults = 20       // DKIM and SPF results of one record, each
-	maxDepth   = 16       // elements within each other
-	maxRecords = 50_000   // of a report that is read at all
+	maxResults = 20       // DKIM results of one record, and SPF results
+	maxDepth   = 16       // nesting of elements
+	maxRecords = 50_000   // a report with more records is refused
 	maxToken   = 64 << 10 // bytes of one tag or text
 )
 
-// A Report is an aggregate report. It is stored as JSON under the names of its fields.
+// A Report is an aggregate report. It is stored as JSON, so the names of its fields must not
+// change.
 type Report struct {
 	Org, Email, Contact string // who sent it
 	ID                  string
@@ -35,24 +36,24 @@ type Report struct {
 	Totals              Totals
 }
 
-// A Policy is the record that the sender of the report found.
+// A Policy is the DMARC record that the sender of the report found.
 type Policy struct {
 	Domain      string
 	P, SP       string // none quarantine reject
-	NP          string // the same; "" in reports that do not say
+	NP          string // the same; "" if not in the report
 	ADKIM, ASPF string // r s
-	Failures    string // fo=; "" in reports that do not say
+	Failures    string // fo=; "" if not in the report
 	Testing     bool   // t=y
-	Discovery   string // psl treewalk; "" in reports that do not say
-	Pct         int    // 100 where the report does not say
+	Discovery   string // psl treewalk; "" if not in the report
+	Pct         int    // 100 if not in the report
 }
 
-// A Record counts messages that are alike.
+// A Record counts messages with the same properties.
 type Record struct {
 	SourceIP     string
 	Count        int64
 	Disposition  string // none pass quarantine reject
-	DKIM, SPF    string // pass fail, for DMARC
+	DKIM, SPF    string // DMARC results: pass fail
 	Reasons      []Reason
 	HeaderFrom   string
 	EnvelopeFrom string
@@ -61,14 +62,14 @@ type Record struct {
 	SPFResults   []AuthResult
 }
 
-// A Reason is why the disposition is not what the policy asks for.
+// A Reason tells why the disposition differs from the policy.
 type Reason struct{ Type, Comment string }
 
-// An AuthResult is what DKIM or SPF said by itself. Selector is of DKIM, Scope of SPF: helo or
-// mfrom.
+// An AuthResult is the raw result of DKIM or SPF, without alignment. Selector is set for DKIM,
+// Scope for SPF: helo or mfrom.
 type AuthResult struct{ Domain, Selector, Scope, Result string }
 
-// Totals sum a report's records up, those that are not kept included.
+// Totals are the sums of all records, including those that are not stored.
 type Totals struct{ Messages, Passed, Failed int64 }
 
 // Passed reports whether DMARC passed for the record's messages.
@@ -83,26 +84,26 @@ func (t *Totals) add(r *Record) {
 	}
 }
 
-// MediaType is that of a report that is sent.
+// MediaType is the media type of a report that we send.
 const MediaType = "application/gzip"
 
-// Filename is what a report's file is called (RFC 9990 section 3.5.2). receiver is the host that
-// sends it.
+// Filename returns the file name of a report (RFC 9990 section 3.5.2). receiver is the host that
+// sends the report.
 func (d *Report) Filename(receiver string) string {
 	return fmt.Sprintf("%s!%s!%d!%d.xml.gz", receiver, d.Policy.Domain, d.Begin.Unix(), d.End.Unix())
 }
 
-// Subject is that of the message with the report (RFC 9990 section 3.5.2). submitter is the host
-// that sends it.
+// Subject returns the subject of the message with the report (RFC 9990 section 3.5.2). submitter is
+// the host that sends the report.
 func (d *Report) Subject(submitter string) string {
 	return fmt.Sprintf("Report Domain: %s Submitter: %s Report-ID: <%s>", d.Policy.Domain, submitter, d.ID)
 }
 
-// Gzip is the report as it is sent.
+// Gzip returns the report as compressed XML, the form in which it is sent.
 func (d *Report) Gzip() ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
-	fmt.Fprint(z, xml.Header) // errors come again at Close
+	fmt.Fprint(z, xml.Header) // errors are returned by Close
 	e := xml.NewEncoder(z)
 	e.Indent("", " ")
 	if err := e.Encode(d.wire()); err != nil {
@@ -114,7 +115,7 @@ func (d *Report) Gzip() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// The elements of a report, in the order of the schema.
+// The XML elements of a report, in the order of the schema.
 type (
 	feedback struct {
 		XMLName  xml.Name     `xml:"urn:ietf:params:xml:ns:dmarc-2.0 feedback"`
@@ -160,7 +161,7 @@ type (
 	}
 	wireAuth struct {
 		Domain   string `xml:"domain"`
-		Selector string `xml:"selector,omitempty"` // of DKIM
+		Selector string `xml:"selector,omitempty"` // only for DKIM
 		Scope    string `xml:"scope,omitempty"`
 		Result   string `xml:"result"`
 	}

@@ -1,6 +1,6 @@
-// Package feedback reads what relays tell over HTTPS about mail that they took: bounces and
-// complaints, in each provider's form and with its own proof of where they come from. It does not
-// know which messages were sent, nor what follows from a notice.
+// Package feedback reads the notices about bounces and complaints that relays send over HTTPS, in
+// each provider's format and with its own authentication. It does not know which messages were
+// sent, nor what a notice leads to.
 package feedback
 
 import (
@@ -25,76 +25,76 @@ import (
 	"time"
 )
 
-// MaxBody is the most bytes of one request that a Reader is to be given. SNS sends at most 256 KiB,
-// SendGrid 768.
+// MaxBody is the maximum size in bytes of a request body for a Reader. SNS sends at most 256 KiB,
+// SendGrid 768 KiB.
 const MaxBody = 1 << 20
 
-// maxNotices bounds what is read out of one request; no provider sends more.
+// maxNotices is the maximum number of notices read from one request; no provider sends more.
 const maxNotices = 2000
 
-// Errors of Read. Those that are none of them are of reaching the provider, and the same request
-// may be right later.
+// Errors of Reader.Read. Any other error means that the provider could not be reached; the same
+// request may be accepted later.
 var (
-	// ErrForged is returned for a request that does not prove to come from the provider.
-	ErrForged = errors.New("the notice does not prove where it comes from")
-	// ErrMalformed is returned for a request that proves where it comes from, or could, and cannot
-	// be read.
+	// ErrForged is returned for a request without proof that it comes from the provider.
+	ErrForged = errors.New("the notice has no valid proof of its origin")
+	// ErrMalformed is returned for a request that cannot be parsed, and is authentic or could not
+	// be checked.
 	ErrMalformed = errors.New("the notice cannot be read")
 )
 
-// A Request is what came to the address that a relay was told of.
+// A Request is a request to the webhook address that the relay was configured with.
 type Request struct {
 	Header http.Header
 	Query  url.Values
 	Body   []byte
 }
 
-// What a Notice can be.
+// Kinds of a Notice.
 const (
 	Bounced    = "bounced"
 	Complained = "complained"
 )
 
-// What a bounce can be.
+// Types of a bounce.
 const (
 	Hard         = "hard"
 	Soft         = "soft"
 	Undetermined = "undetermined"
 )
 
-// A Notice is what became of one message for one recipient, after the relay had taken it.
+// A Notice reports a bounce or complaint of one recipient of a message that the relay had accepted.
 type Notice struct {
 	Kind      string // Bounced or Complained
-	Recipient string // address as the provider writes it
+	Recipient string // address as given by the provider
 
-	// What the message is known by, as far as the provider tells.
-	ProviderID string // the provider's id, as in its answer to DATA
-	MessageID  string // the Message-ID that we gave, with brackets
-	Tag        string // what our header field Metadata said
+	// Identification of the message, as far as the provider gives it.
+	ProviderID string // the provider's id, as in its reply to DATA
+	MessageID  string // our Message-ID, with brackets
+	Tag        string // the value of our metadata header field, see PostmarkTag
 	Sender     string // address
 	Subject    string
 
-	// Of a bounce.
+	// Fields of a bounce.
 	Type       string // Hard, Soft, Undetermined
-	Subtype    string // in the words of RFC 3463 or the provider's, lower case; "" if it does not say
-	Status     string // RFC 3463; ""
+	Subtype    string // in terms of RFC 3463 or of the provider, lower case; "" if unknown
+	Status     string // RFC 3463 status; "" if unknown
 	Diagnostic string
 	RemoteMTA  string
-	Suppress   bool // the provider itself will send nothing more to the address
+	Suppress   bool // the provider itself no longer sends to the address
 
-	// Of a complaint.
+	// Fields of a complaint.
 	FeedbackType string
 	UserAgent    string
-	ArrivedAt    time.Time // when the message came to the recipient's host; zero if unknown
+	ArrivedAt    time.Time // when the message arrived at the recipient's host; zero if unknown
 }
 
-// A Reader reads the notices of one relay, and is safe for concurrent use. Of what it has seen it
-// tells again what comes again: whoever acts on notices must bear that.
+// A Reader parses and authenticates the notices of one relay. It is safe for concurrent use. It
+// returns a repeated notice again, so callers must handle duplicates.
 type Reader interface {
 	Read(ctx context.Context, r Request) ([]Notice, error)
 }
 
-// fields cut what others say to what is kept of it.
+// Maximum lengths of texts in a Notice, in bytes.
 const (
 	maxText    = 1000
 	maxAddress = 254
@@ -109,7 +109,7 @@ func clip(s string, most int) string {
 	return s
 }
 
-// address takes the bare address out of "Name <a@b>".
+// address returns the bare address of "Name <a@b>".
 func address(text string) string {
 	if a, err := mail.ParseAddress(text); err == nil {
 		return clip(a.Address, maxAddress)
@@ -117,7 +117,7 @@ func address(text string) string {
 	return clip(strings.Trim(text, "<> "), maxAddress)
 }
 
-// messageID gives an id with its brackets; "" for none.
+// messageID returns an id with brackets, "" if text has none.
 func messageID(text string) string {
 	text = strings.Trim(clip(text, maxID), "<> ")
 	if text == "" {
@@ -126,7 +126,7 @@ func messageID(text string) string {
 	return "<" + text + ">"
 }
 
-// typeOf tells hard from soft bounces by the status; undetermined where there is none.
+// typeOf returns the type of a bounce by its status: Hard for 5.x, Soft for 4.x, else Undetermined.
 func typeOf(status string) string {
 	switch {
 	case strings.HasPrefix(status, "5."):
@@ -137,7 +137,7 @@ func typeOf(status string) string {
 	return Undetermined
 }
 
-// decode reads JSON; what it cannot read is ErrMalformed.
+// decode parses JSON. Errors wrap ErrMalformed.
 func decode(data []byte, into any) error {
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -146,13 +146,13 @@ func decode(data []byte, into any) error {
 }
 
 const (
-	mailgunFor = 24 * time.Hour // a notice may be late: Mailgun tries for 8 hours
-	keptTokens = 8192
+	mailgunMaxAge = 24 * time.Hour // maximum age of a notice; Mailgun retries for 8 hours
+	keptTokens    = 8192
 )
 
-// Mailgun reads the webhooks of Mailgun, signed by an HMAC over a time and a token with the
-// account's signing key. That signature does not cover what they say: so a token counts with the
-// body that it first came with alone.
+// Mailgun reads the webhooks of Mailgun. They are signed by an HMAC over a timestamp and a token
+// with the account's signing key. The signature does not cover the body. So a token is accepted
+// only with the body that it first came with.
 type Mailgun struct {
 	secret string
 	now    func() time.Time
@@ -162,7 +162,7 @@ type Mailgun struct {
 	order  []string
 }
 
-// NewMailgun makes a reader for a signing key.
+// NewMailgun returns a reader for a signing key.
 func NewMailgun(secret string, now func() time.Time) *Mailgun {
 	return &Mailgun{secret: secret, now: now, bodies: map[string][sha256.Size]byte{}}
 }
@@ -218,7 +218,7 @@ func (m *Mailgun) Read(_ context.Context, r Request) ([]Notice, error) {
 	case e.Event == "failed" && e.Severity == "permanent":
 		out.Kind = Bounced
 		n.describe(&out)
-	default: // a temporary failure is tried again by Mailgun itself
+	default: // Mailgun itself retries after a temporary failure
 		return nil, nil
 	}
 	return []Notice{out}, nil
@@ -236,12 +236,12 @@ func (n *mailgunNotice) describe(out *Notice) {
 		out.Type = typeOf(strconv.Itoa(int(math.Floor(d.Code/100))) + ".")
 	}
 	switch reason := n.Event.Reason; {
-	case reason == "old": // given up after too many tries
+	case reason == "old": // given up after too many attempts
 		out.Type, out.Subtype = Soft, "expired"
 	case strings.HasPrefix(reason, "suppress-"):
 		out.Type, out.Subtype, out.Suppress = Hard, "suppressed", true
 	case reason == "bounce" && out.Status == "":
-		out.Suppress = out.Type == Hard // Mailgun keeps such addresses itself
+		out.Suppress = out.Type == Hard // Mailgun suppresses such addresses itself
 	}
 }
 
@@ -256,19 +256,19 @@ func (m *Mailgun) verify(n *mailgunNotice, body []byte) error {
 	if got, err := hex.DecodeString(s.Signature); err != nil || !hmac.Equal(got, mac.Sum(nil)) {
 		return fmt.Errorf("%w: the signature does not verify", ErrForged)
 	}
-	if age := m.now().Sub(time.Unix(seconds, 0)); age > mailgunFor || age < -mailgunFor {
-		return fmt.Errorf("%w: it is out of date", ErrForged)
+	if age := m.now().Sub(time.Unix(seconds, 0)); age > mailgunMaxAge || age < -mailgunMaxAge {
+		return fmt.Errorf("%w: its timestamp is more than 24 hours from now", ErrForged)
 	}
-	return m.once(s.Token, sha256.Sum256(body))
+	return m.checkToken(s.Token, sha256.Sum256(body))
 }
 
-// once refuses a token that has come with another body.
-func (m *Mailgun) once(token string, body [sha256.Size]byte) error {
+// checkToken refuses a token that was already used with another body.
+func (m *Mailgun) checkToken(token string, body [sha256.Size]byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first, known := m.bodies[token]
 	if known && first != body {
-		return fmt.Errorf("%w: its token was used for another", ErrForged)
+		return fmt.Errorf("%w: its token was already used with another body", ErrForged)
 	}
 	if known {
 		return nil
@@ -282,20 +282,21 @@ func (m *Mailgun) once(token string, body [sha256.Size]byte) error {
 	return nil
 }
 
-// PostmarkTag is the header field whose value Postmark gives back as a Notice's Tag: it tells of a
-// message neither the Message-ID nor what it answered when it took it.
+// PostmarkTag is a header field with a value that Postmark returns in its notices; it becomes
+// Notice.Tag. It is needed because Postmark's notices have neither the Message-ID nor the id from
+// its SMTP reply.
 const PostmarkTag = "X-PM-Metadata-" + postmarkKey
 
 const postmarkKey = "mailstead-id"
 
-// Postmark reads the webhooks of Postmark. It signs nothing: the secret comes as the password of
-// Basic authentication, as "user:password", in the header field X-Webhook-Secret, or as secret=
-// behind the address.
+// Postmark reads the webhooks of Postmark, which are not signed. Instead a request has a secret: as
+// the password or as "user:password" in Basic authentication, in the header field X-Webhook-Secret,
+// or in the query parameter secret.
 type Postmark struct {
 	secret string
 }
 
-// NewPostmark makes a reader for a secret.
+// NewPostmark returns a reader for a secret.
 func NewPostmark(secret string) *Postmark { return &Postmark{secret} }
 
 type postmarkNotice struct {
@@ -306,14 +307,14 @@ type postmarkNotice struct {
 	Subject     string
 	Description string
 	Details     string
-	Inactive    bool // Postmark sends nothing more there
+	Inactive    bool // Postmark no longer sends to the address
 	Metadata    map[string]any
 }
 
 // Read implements Reader.
 func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
-	if !p.knows(r) {
-		return nil, fmt.Errorf("%w: it does not bear the secret", ErrForged)
+	if !p.hasSecret(r) {
+		return nil, fmt.Errorf("%w: it does not have the secret", ErrForged)
 	}
 	var n postmarkNotice
 	if err := decode(r.Body, &n); err != nil {
@@ -343,8 +344,8 @@ func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 	return []Notice{out}, nil
 }
 
-// postmarkType tells hard from soft by Postmark's names, and whether it is a bounce: Postmark calls
-// so many other answers.
+// postmarkType sets the type of a bounce by Postmark's name for it. It returns false if the notice
+// is no bounce: Postmark reports other replies as bounces, too.
 func (n *Notice) postmarkType(name string) bool {
 	switch name {
 	case "HardBounce":
@@ -361,14 +362,15 @@ func (n *Notice) postmarkType(name string) bool {
 		n.Type, n.Subtype = Soft, "policy"
 	case "Unknown":
 		n.Type = Undetermined
-	default: // Transient is tried again; AutoResponder, Subscribe, AddressChange and others are none
+	default: // Postmark retries after Transient; AutoResponder, Subscribe, AddressChange and others are no bounces
 		return false
 	}
 	return true
 }
 
-// knows looks for the secret in each place, and at all of them whatever it finds.
-func (p *Postmark) knows(r Request) bool {
+// hasSecret reports whether the request has the secret in one of the possible places. It compares all
+// of them in constant time.
+func (p *Postmark) hasSecret(r Request) bool {
 	offers := []string{r.Header.Get("X-Webhook-Secret"), r.Query.Get("secret")}
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if pair, err := base64.StdEncoding.DecodeString(text); err == nil && strings.EqualFold(scheme, "Basic") {
@@ -395,8 +397,7 @@ type SendGrid struct {
 	key *ecdsa.PublicKey
 }
 
-// NewSendGrid makes a reader for a verification key: base64 of DER, as SendGrid shows it, or the
-// same as PEM.
+// NewSendGrid returns a reader for a verification key: base64 of DER, as SendGrid shows it, or PEM.
 func NewSendGrid(key string) (*SendGrid, error) {
 	bare := strings.NewReplacer("-----BEGIN PUBLIC KEY-----", "", "-----END PUBLIC KEY-----", "").Replace(key)
 	der, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(bare), ""))
@@ -420,7 +421,7 @@ type sendGridEvent struct {
 	Type   string          `json:"type"`
 	SMTPID string          `json:"smtp-id"`
 	Reason string          `json:"reason"`
-	Status json.RawMessage `json:"status"` // a text, or a number in some events
+	Status json.RawMessage `json:"status"` // a string, or in some events a number
 }
 
 // Read implements Reader.
@@ -466,12 +467,12 @@ func (e *sendGridEvent) notice() (Notice, bool) {
 		n.Kind, n.FeedbackType, n.Diagnostic = Complained, "abuse", ""
 	case "bounce":
 		n.Kind, n.Type = Bounced, typeOf(n.Status)
-		if e.Type == "blocked" { // SendGrid goes on sending there
+		if e.Type == "blocked" { // SendGrid continues to send to the address
 			n.Type = Soft
 		} else if n.Type == Undetermined {
 			n.Type, n.Suppress = Hard, true
 		}
-	case "dropped": // SendGrid did not try
+	case "dropped": // SendGrid did not try to deliver
 		n.Kind, n.Type, n.Subtype = Bounced, Undetermined, "suppressed"
 		switch strings.ToLower(e.Reason) {
 		case "bounced address", "invalid", "spam reporting address", "unsubscribed address":

@@ -5,7 +5,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // what SNS signs with by default; it is checked beside the origin of the key
+	"crypto/sha1" //nolint:gosec // the default of SNS; the origin of the key is checked as well
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
@@ -22,8 +22,8 @@ import (
 	"time"
 )
 
-// A sesNotice is what SES puts into an SNS message: as a notice of an identity (notificationType),
-// or as an event of a configuration set (eventType).
+// A sesNotice is the content of an SNS message from SES: a notification of an identity
+// (notificationType) or an event of a configuration set (eventType).
 type sesNotice struct {
 	NotificationType string `json:"notificationType"`
 	EventType        string `json:"eventType"`
@@ -57,8 +57,8 @@ type sesNotice struct {
 	} `json:"complaint"`
 }
 
-// sesNotices reads one. Deliveries and what is not about mail, such as the greeting of a new topic,
-// are none.
+// sesNotices parses the content of an SNS message. It returns no notices for deliveries, and for
+// texts that are not about mail, such as the confirmation of a new topic.
 func sesNotices(text []byte) ([]Notice, error) {
 	if !strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
 		return nil, nil // "Successfully validated SNS topic for Amazon SES event publishing."
@@ -89,8 +89,8 @@ func (n *sesNotice) bounces(base Notice) []Notice {
 	for _, r := range n.Bounce.Recipients[:min(len(n.Bounce.Recipients), maxNotices)] {
 		one := base
 		one.Kind, one.Recipient = Bounced, address(r.Address)
-		one.Status, one.Diagnostic = clip(r.Status, 16), clip(untyped(r.Diagnostic), maxText)
-		one.RemoteMTA = clip(untyped(n.Bounce.ReportingMTA), maxAddress)
+		one.Status, one.Diagnostic = clip(r.Status, 16), clip(withoutType(r.Diagnostic), maxText)
+		one.RemoteMTA = clip(withoutType(n.Bounce.ReportingMTA), maxAddress)
 		switch n.Bounce.Type {
 		case "Permanent":
 			one.Type = Hard
@@ -111,7 +111,8 @@ func (n *sesNotice) bounces(base Notice) []Notice {
 		case "ContentRejected", "AttachmentRejected":
 			one.Subtype = "content"
 		case "General":
-			// SES says so of what it will not try again, whatever the other server meant.
+			// SES reports any permanent failure as General, whatever the reason of the other
+			// server.
 			one.Suppress = one.Type == Hard && (one.Status == "" || one.Status == "5.0.0")
 		}
 		out = append(out, one)
@@ -125,14 +126,14 @@ func (n *sesNotice) complaints(base Notice) []Notice {
 		one := base
 		one.Kind, one.Recipient = Complained, address(r.Address)
 		one.FeedbackType, one.UserAgent = clip(n.Complaint.FeedbackType, 64), clip(n.Complaint.UserAgent, maxText)
-		one.ArrivedAt, _ = time.Parse(time.RFC3339, n.Complaint.Arrived) // zero where it cannot be read
+		one.ArrivedAt, _ = time.Parse(time.RFC3339, n.Complaint.Arrived) // zero if invalid
 		out = append(out, one)
 	}
 	return out
 }
 
-// untyped takes the type off "smtp; 550 no" and "dns; host".
-func untyped(s string) string {
+// withoutType removes the type of a value such as "smtp; 550 no" or "dns; host".
+func withoutType(s string) string {
 	kind, value, ok := strings.Cut(s, ";")
 	if !ok || strings.ContainsAny(strings.TrimSpace(kind), " .:") {
 		return s
@@ -141,18 +142,18 @@ func untyped(s string) string {
 }
 
 const (
-	maxCertificate = 64 << 10 // bytes of a signing certificate that are read
-	keptKeys       = 8
-	keyKept        = 24 * time.Hour
-	fetchesEach    = 10 // of certificates that could not be had, in fetchWindow
-	fetchWindow    = time.Minute
-	askTimeout     = 10 * time.Second
-	minKeyBits     = 2048
+	maxCertificate   = 64 << 10 // maximum size of a signing certificate in bytes
+	keptKeys         = 8
+	keyKept          = 24 * time.Hour
+	maxFailedFetches = 10 // maximum number of failed fetches of certificates per fetchWindow
+	fetchWindow      = time.Minute
+	askTimeout       = 10 * time.Second
+	minKeyBits       = 2048
 )
 
-// SES reads the notices of Amazon SES, which come as messages of an SNS topic. A message counts if
-// it bears the topic's name and a signature by a key that the SNS of the topic's own region serves
-// over HTTPS; a subscription is confirmed under the same terms.
+// SES reads the notices of Amazon SES, which arrive as messages of an SNS topic. It accepts a
+// message if it names the topic and is signed by a key that the SNS of the topic's region serves
+// over HTTPS. It confirms a subscription on the same conditions.
 type SES struct {
 	topic  string
 	origin string // scheme and host of the region's SNS
@@ -161,7 +162,7 @@ type SES struct {
 
 	mu     sync.Mutex
 	keys   map[string]signingKey
-	failed []time.Time // when the newest certificates could not be had
+	failed []time.Time // times of recent failed fetches of certificates
 }
 
 type signingKey struct {
@@ -169,9 +170,9 @@ type signingKey struct {
 	until  time.Time
 }
 
-// NewSES makes a reader for a topic. ask is what certificates and confirmations are fetched with;
-// it must verify certificates. origin is asked in place of the region's SNS if it is not "": https
-// and a host, with nothing behind it.
+// NewSES returns a reader for a topic. ask is the transport for fetching certificates and
+// confirming subscriptions; it must verify certificates. origin, unless "", replaces the region's
+// SNS: https:// and a host, without a path.
 func NewSES(topic, origin string, ask http.RoundTripper, now func() time.Time) (*SES, error) {
 	own, err := snsOrigin(topic)
 	if err != nil {
@@ -188,7 +189,7 @@ func NewSES(topic, origin string, ask http.RoundTripper, now func() time.Time) (
 	return &SES{topic: topic, origin: own, http: client, now: now, keys: map[string]signingKey{}}, nil
 }
 
-// snsOrigin is the address of SNS in the region that the ARN of a topic names
+// snsOrigin returns the URL of SNS in the region of a topic's ARN
 // (arn:partition:sns:region:account:name).
 func snsOrigin(topic string) (string, error) {
 	parts := strings.Split(topic, ":")
@@ -205,7 +206,7 @@ func snsOrigin(topic string) (string, error) {
 	return "https://" + host, nil
 }
 
-// A snsMessage is what SNS posts.
+// A snsMessage is the JSON body that SNS posts.
 type snsMessage struct {
 	Type, MessageID, TopicArn, Message, Timestamp string
 	Subject                                       *string
@@ -214,7 +215,7 @@ type snsMessage struct {
 	SigningCertURL                                string
 }
 
-// Read implements Reader. Confirming a subscription is part of it, and gives no notices.
+// Read implements Reader. It also confirms subscriptions, and then returns no notices.
 func (s *SES) Read(ctx context.Context, r Request) ([]Notice, error) {
 	var m snsMessage
 	if err := decode(r.Body, &m); err != nil {
@@ -237,7 +238,7 @@ func (s *SES) Read(ctx context.Context, r Request) ([]Notice, error) {
 	return nil, fmt.Errorf("%w: type %.40q", ErrMalformed, m.Type)
 }
 
-// canonical is what SNS signs.
+// canonical returns the text that SNS signs.
 func (m *snsMessage) canonical() []byte {
 	var b bytes.Buffer
 	add := func(name, value string) { fmt.Fprintf(&b, "%s\n%s\n", name, value) }
@@ -270,7 +271,7 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 	}
 	switch m.SignatureVersion {
 	case "1":
-		sum := sha1.Sum(m.canonical()) //nolint:gosec // see above
+		sum := sha1.Sum(m.canonical()) //nolint:gosec // the default of SNS
 		err = rsa.VerifyPKCS1v15(key, crypto.SHA1, sum[:], signature)
 	case "2":
 		sum := sha256.Sum256(m.canonical())
@@ -284,8 +285,8 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 	return nil
 }
 
-// ours reports whether an address lies at the topic's own SNS.
-func (s *SES) ours(address string) (*url.URL, bool) {
+// ownURL parses a URL and reports whether it is at the SNS of the topic's region.
+func (s *SES) ownURL(address string) (*url.URL, bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || len(address) > 2048 {
 		return nil, false
@@ -293,9 +294,9 @@ func (s *SES) ours(address string) (*url.URL, bool) {
 	return u, u.Scheme+"://"+u.Host == s.origin
 }
 
-// key gives the public key of a certificate, which is kept for a day.
+// key returns the public key of the certificate at a URL. Keys are cached for a day.
 func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
-	u, ok := s.ours(address)
+	u, ok := s.ownURL(address)
 	if !ok || path.Ext(u.Path) != ".pem" || u.RawQuery != "" {
 		return nil, fmt.Errorf("%w: its certificate is not at %s", ErrForged, s.origin)
 	}
@@ -305,13 +306,13 @@ func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
 	for len(s.failed) > 0 && now.Sub(s.failed[0]) > fetchWindow {
 		s.failed = s.failed[1:]
 	}
-	tooMany := len(s.failed) >= fetchesEach
+	tooMany := len(s.failed) >= maxFailedFetches
 	s.mu.Unlock()
 	if known && now.Before(have.until) {
 		return have.public, nil
 	}
 	if tooMany {
-		return nil, errors.New("too many certificates could not be had")
+		return nil, errors.New("too many signing certificates could not be fetched")
 	}
 	public, until, err := s.fetchKey(ctx, address)
 	s.mu.Lock()
@@ -327,9 +328,8 @@ func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
 	return public, nil
 }
 
-// fetchKey asks SNS for a certificate. That it comes from SNS is shown by the connection, whose own
-// certificate is verified; the file has no chain with it, so that the one in it shows nothing more
-// than its key and its time.
+// fetchKey fetches a certificate from SNS. The verified TLS connection proves that it comes from
+// SNS. The file has no chain, so the certificate in it is used only for its key and dates.
 func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, time.Time, error) {
 	text, err := s.get(ctx, address, maxCertificate)
 	if err != nil {
@@ -337,7 +337,7 @@ func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, tim
 	}
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, time.Time{}, fmt.Errorf("%w: what it names is no certificate", ErrForged)
+		return nil, time.Time{}, fmt.Errorf("%w: its SigningCertURL serves no certificate", ErrForged)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -346,7 +346,7 @@ func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, tim
 	now := s.now()
 	public, ok := cert.PublicKey.(*rsa.PublicKey)
 	if !ok || public.N.BitLen() < minKeyBits || now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
-		return nil, time.Time{}, fmt.Errorf("%w: its certificate is out of date or of an unfit kind", ErrForged)
+		return nil, time.Time{}, fmt.Errorf("%w: its certificate has expired or has no RSA key of at least 2048 bits", ErrForged)
 	}
 	until := now.Add(keyKept)
 	if cert.NotAfter.Before(until) {
@@ -355,9 +355,9 @@ func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, tim
 	return public, until, nil
 }
 
-// confirm tells SNS that its messages are wanted.
+// confirm confirms a subscription by a request to its SubscribeURL.
 func (s *SES) confirm(ctx context.Context, address string) error {
-	if _, ok := s.ours(address); !ok {
+	if _, ok := s.ownURL(address); !ok {
 		return fmt.Errorf("%w: its SubscribeURL is not at %s", ErrForged, s.origin)
 	}
 	if _, err := s.get(ctx, address, maxCertificate); err != nil {

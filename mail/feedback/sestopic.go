@@ -18,22 +18,22 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// An SESTopic makes the topic that Amazon SES reports bounces and complaints to, by the APIs of SNS
-// and SES. The credentials need sns:CreateTopic, sns:SetTopicAttributes, sns:Subscribe,
+// An SESTopic creates the SNS topic to which Amazon SES reports bounces and complaints, by the APIs
+// of SNS and SES. The credentials need sns:CreateTopic, sns:SetTopicAttributes, sns:Subscribe,
 // ses:ListIdentities and ses:SetIdentityNotificationTopic.
 type SESTopic struct {
 	Region   string
 	KeyID    string
 	Secret   string
-	Name     string // of the topic: letters, digits, - and _
-	Endpoint string // where its messages are posted: an https URL
-	SNS, SES string // asked in place of Amazon's hosts, if not "": https://host
+	Name     string // name of the topic: letters, digits, - and _
+	Endpoint string // https URL to which the topic's messages are posted
+	SNS, SES string // replace Amazon's hosts unless "": https://host
 	HTTP     *http.Client
 	Now      func() time.Time
 }
 
-// Make makes the topic, if it is not there, and permits SES to publish to it for the same AWS
-// account alone. It gives the topic's ARN.
+// Make creates the topic if it does not exist, and permits SES to publish to it for the same AWS
+// account only. It returns the topic's ARN.
 func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
 	var made struct {
 		ARN string `xml:"CreateTopicResult>TopicArn"`
@@ -57,15 +57,15 @@ func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
 	return made.ARN, nil
 }
 
-// Subscribe has the topic post to the endpoint, and the identities of SES that are among the
-// domains report to the topic. Whoever serves the endpoint confirms that it is wanted.
+// Subscribe subscribes the endpoint to the topic, and configures the SES identities that are among
+// domains to report to the topic. The server at the endpoint must confirm the subscription.
 func (t *SESTopic) Subscribe(ctx context.Context, arn string, domains []string) error {
 	if err := t.call(ctx, "sns", url.Values{
 		"Action": {"Subscribe"}, "Version": {snsVersion}, "TopicArn": {arn}, "Protocol": {"https"}, "Endpoint": {t.Endpoint},
 	}, nil); err != nil {
 		return err
 	}
-	// The identities, a page at a time.
+	// List the identities page by page.
 	for next, pages := "", 0; pages < maxPages; pages++ {
 		var list struct {
 			Names []string `xml:"ListIdentitiesResult>Identities>member"`
@@ -105,7 +105,8 @@ const (
 	maxAnswer  = 1 << 20
 )
 
-// call asks an API of AWS, which takes a form and answers XML.
+// call calls an AWS API with a signed form and decodes the XML response into out, unless out is
+// nil.
 func (t *SESTopic) call(ctx context.Context, service string, q url.Values, out any) error {
 	host := cmp.Or(t.SNS, "https://sns."+t.Region+".amazonaws.com")
 	if service == "ses" {
@@ -135,7 +136,7 @@ func (t *SESTopic) call(ctx context.Context, service string, q url.Values, out a
 			Code    string `xml:"Error>Code"`
 			Message string `xml:"Error>Message"`
 		}
-		_ = xml.Unmarshal(answer, &told) // what is no XML says no more than the status
+		_ = xml.Unmarshal(answer, &told) // without XML only the status is known
 		return fmt.Errorf("%s: %s answered %d %s: %.300s", q.Get("Action"), service, resp.StatusCode, told.Code, told.Message)
 	}
 	if out == nil {

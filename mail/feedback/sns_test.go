@@ -238,14 +238,14 @@ func TestSNSConfirmation(t *testing.T) {
 func TestSNSFetchesAreBounded(t *testing.T) {
 	f := newSNS(t)
 	s := f.reader(t)
-	for n := range 3 * fetchesEach {
+	for n := range 3 * maxFailedFetches {
 		r := f.post("2", sesBounce, func(m map[string]string) { m["SigningCertURL"] = fmt.Sprintf("%s/%d.pem", f.server.URL, n) })
 		if _, err := s.Read(t.Context(), r); err == nil {
 			t.Fatal("accepted")
 		}
 	}
-	if got := len(f.requests()); got != fetchesEach {
-		t.Errorf("%d requests, want %d", got, fetchesEach)
+	if got := len(f.requests()); got != maxFailedFetches {
+		t.Errorf("%d requests, want %d", got, maxFailedFetches)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package ical reads invitations to events and writes the answers to them (RFC 5545, RFC 5546). It
-// does not know how a calendar came, nor how its answer is sent.
+// Package ical parses invitations to events and writes replies to them (RFC 5545, RFC 5546). It
+// does not know how a calendar arrived, nor how the reply is sent.
 package ical
 
 import (
@@ -13,52 +13,52 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// MaxSize is how many bytes a calendar may have that Read takes.
+// MaxSize is the maximum size of a calendar for Read, in bytes.
 const MaxSize = 256 << 10
 
-// Bounds on what is read of one calendar.
+// Limits on what is read of one calendar.
 const (
 	maxLines     = 20_000
-	maxEvents    = 1000 // an event that comes after them is not looked at
-	maxAttendees = 1000 // of one event; likewise
-	maxText      = 2048 // bytes of a summary or name, which are cut; a UID may have no more
+	maxEvents    = 1000 // further events are ignored
+	maxAttendees = 1000 // of one event; further ones are ignored
+	maxText      = 2048 // bytes of a summary or name, which are shortened; a calendar with a longer UID is refused
 )
 
-// ErrFormat says that a text is no calendar with an event.
+// ErrFormat is returned for a text that is no calendar with an event.
 var ErrFormat = errors.New("no calendar with an event")
 
-// An Invitation is the event that a calendar is about, with the calendar's method: the first event,
-// or the series that it belongs to.
+// An Invitation is the event of a calendar with the calendar's method. The event is the first one,
+// or the series to which that belongs.
 type Invitation struct {
 	Method    string // upper case, such as REQUEST; "" without one
 	UID       string
 	Sequence  int
 	Summary   string
-	Starts    time.Time // UTC; see moment.at
-	Ends      time.Time // likewise; as Starts where the event has no length
+	Starts    time.Time // UTC; zero if its time zone is unknown, see moment.at
+	Ends      time.Time // like Starts; equal to Starts if the event has no length
 	Organizer Person
 	Attendees []Person
 
-	start, end, recurs moment  // as they are written; recurs is RECURRENCE-ID
-	length             string  // DURATION, where there is no end
-	organizers         int     // fields ORGANIZER
-	zones              zoneSet // of the calendar
+	start, end, recurrenceID moment  // as written
+	duration                 string  // DURATION, if there is no end
+	organizers               int     // number of ORGANIZER properties
+	zones                    zoneSet // time zones of the calendar
 }
 
 // A Person is an organizer or attendee.
 type Person struct {
 	Name  string
-	Email string // as msg.NormalizeEmail has it; "" if it is not one address
+	Email string // in the form of msg.NormalizeEmail; "" if it is not a single address
 }
 
-// Answers to an invitation (RFC 5545 section 3.2.12).
+// Replies to an invitation (RFC 5545 section 3.2.12).
 const (
 	Accepted  = "ACCEPTED"
 	Tentative = "TENTATIVE"
 	Declined  = "DECLINED"
 )
 
-// Read reads a calendar in a charset, "" for one that is not known. The error is ErrFormat.
+// Read parses a calendar. charset is its charset, "" if unknown. The error is ErrFormat.
 func Read(text []byte, charset string) (*Invitation, error) {
 	if len(text) > MaxSize {
 		return nil, ErrFormat
@@ -86,7 +86,7 @@ read:
 			}
 			path = path[:len(path)-1]
 			if len(path) == 0 && len(events) > 0 {
-				break read // the calendar is over; another one may follow
+				break read // end of the calendar; ignore a following one
 			}
 		case len(path) == 1 && l.name == "METHOD":
 			method = strings.ToUpper(l.value)
@@ -111,7 +111,7 @@ read:
 	return out, nil
 }
 
-// valueOf is the value of the first line of a name; "" if there is none.
+// valueOf returns the value of the first line with the name, "" if there is none.
 func valueOf(lines []line, name string) string {
 	for _, l := range lines {
 		if l.name == name {
@@ -121,7 +121,7 @@ func valueOf(lines []line, name string) string {
 	return ""
 }
 
-// take reads a line of an event.
+// take stores a line of the event.
 func (i *Invitation) take(l line) {
 	switch l.name {
 	case "SEQUENCE":
@@ -135,9 +135,9 @@ func (i *Invitation) take(l line) {
 	case "DTEND":
 		i.end = readMoment(i.zones, l)
 	case "DURATION":
-		i.length = l.value
+		i.duration = l.value
 	case "RECURRENCE-ID":
-		i.recurs = readMoment(i.zones, l)
+		i.recurrenceID = readMoment(i.zones, l)
 	case "ORGANIZER":
 		i.Organizer = personOf(l)
 		if i.organizers++; i.organizers > 1 {
@@ -150,12 +150,12 @@ func (i *Invitation) take(l line) {
 	}
 }
 
-// ends is when the event ends (RFC 5545 section 3.6.1); zero where its start is not known.
+// ends returns the end of the event (RFC 5545 section 3.6.1), zero if its start is not known.
 func (i *Invitation) ends() time.Time {
 	if !i.end.isZero() || i.start.at.IsZero() {
 		return i.end.at
 	}
-	if days, rest, ok := readDuration(i.length); ok {
+	if days, rest, ok := readDuration(i.duration); ok {
 		at := i.start.plusDays(i.zones, days).Add(rest)
 		if at.Year() > maxYear {
 			return time.Time{}
@@ -168,14 +168,14 @@ func (i *Invitation) ends() time.Time {
 	return i.start.at
 }
 
-// Cancels reports whether a calendar takes back an event, or the whole series that it belongs to,
-// as its organizer may (RFC 5546 section 3.2.5).
+// Cancels reports whether the calendar cancels the event, or the series to which it belongs, on
+// behalf of the event's organizer (RFC 5546 section 3.2.5).
 func (i *Invitation) Cancels(event *Invitation) bool {
 	return i.Method == "CANCEL" && i.UID == event.UID && i.Sequence >= event.Sequence &&
-		i.Organizer.Email == event.Organizer.Email && (i.recurs.isZero() || i.recurs.is(event.recurs))
+		i.Organizer.Email == event.Organizer.Email && (i.recurrenceID.isZero() || i.recurrenceID.is(event.recurrenceID))
 }
 
-// personOf reads an address of a calendar (section 3.3.3), which a mailto URI has (RFC 6068).
+// personOf reads a calendar address (section 3.3.3), usually a mailto URI (RFC 6068).
 func personOf(l line) Person {
 	email := strings.Trim(l.value, ` "'`)
 	if len(email) >= 7 && strings.EqualFold(email[:7], "mailto:") {
@@ -194,7 +194,7 @@ func personOf(l line) Person {
 	return Person{shortened(l.param("CN")), email}
 }
 
-// shortened cuts a text to maxText bytes, between characters.
+// shortened shortens a text to maxText bytes, at a character boundary.
 func shortened(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -202,8 +202,9 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "")
 }
 
-// readDuration reads a duration (section 3.3.6): its days, which the clock on the wall counts, and
-// the rest. One that is negative, longer than ten years, or cannot be read is not ok.
+// readDuration parses a duration (section 3.3.6). It returns days separately, since a day in local
+// time may not have 24 hours. ok is false for a duration that is negative, longer than ten years,
+// or invalid.
 func readDuration(text string) (days int, rest time.Duration, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimPrefix(strings.ToUpper(text), "+"), "P")
 	if !ok || text == "" {
@@ -238,9 +239,9 @@ func readDuration(text string) (days int, rest time.Duration, ok bool) {
 	return days, rest, true
 }
 
-// usedZones are the names of the time zones that the times of an event are in.
+// usedZones returns the names of the time zones that the event's times use.
 func (i *Invitation) usedZones() (out []string) {
-	for _, m := range []moment{i.start, i.end, i.recurs} {
+	for _, m := range []moment{i.start, i.end, i.recurrenceID} {
 		if m.zone != "" && !slices.Contains(out, m.zone) {
 			out = append(out, m.zone)
 		}

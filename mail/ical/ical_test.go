@@ -66,7 +66,7 @@ func TestReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Method != "REPLY" || again.UID != i.UID || again.Sequence != 3 || again.Summary != i.Summary || again.Organizer != i.Organizer || again.recurs != i.recurs || !strings.HasPrefix(again.Attendees[0].Name, "Ann Ö. öö") {
+	if again.Method != "REPLY" || again.UID != i.UID || again.Sequence != 3 || again.Summary != i.Summary || again.Organizer != i.Organizer || again.recurrenceID != i.recurrenceID || !strings.HasPrefix(again.Attendees[0].Name, "Ann Ö. öö") {
 		t.Errorf("read %+v", again)
 	}
 	if !bytes.Contains(bytes.ReplaceAll(reply, []byte("\r\n "), nil), []byte("PARTSTAT=ACCEPTED")) {
@@ -98,7 +98,7 @@ func FuzzRead(f *testing.F) {
 		reply := i.Reply(Person{"", "a@b.c"}, Declined, time.Unix(0, 0))
 		again, err := Read(reply, "")
 		if err != nil || again.Method != "REPLY" || again.UID != i.UID || again.Sequence != i.Sequence || again.Organizer != i.Organizer || again.Summary != i.Summary ||
-			again.start.local != i.start.local || again.start.whole != i.start.whole || again.start.utc != i.start.utc || again.start.zone != i.start.zone || again.end.local != i.end.local || again.recurs.local != i.recurs.local || again.recurs.onward != i.recurs.onward ||
+			again.start.local != i.start.local || again.start.whole != i.start.whole || again.start.utc != i.start.utc || again.start.zone != i.start.zone || again.end.local != i.end.local || again.recurrenceID.local != i.recurrenceID.local || again.recurrenceID.thisAndFuture != i.recurrenceID.thisAndFuture ||
 			!again.Starts.Equal(i.Starts) {
 			t.Errorf("%q is answered by %q: %v\n%+v\n%+v", text, reply, err, i, again)
 		}

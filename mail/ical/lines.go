@@ -9,14 +9,15 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// A line is one content line (RFC 5545 section 3.1): its name in upper case, its parameters as they
-// stand, and its value without blanks around it.
+// A line is one content line (RFC 5545 section 3.1): its name in upper case, its raw parameters,
+// and its value without surrounding blanks.
 type line struct {
 	name, params, value string
 }
 
-// decode unfolds a calendar and gives it as UTF-8. Programs fold between any two bytes, also within
-// a character, so that the bytes are unfolded first, unless each line end has several of them.
+// decode unfolds a calendar and converts it to UTF-8. Programs fold between any two bytes, even
+// within a character, so bytes are unfolded before the conversion. UTF-16 and UTF-32, in which a
+// line end has several bytes, are converted first.
 func decode(text []byte, label string) string {
 	convert := func(label string) []byte { return charset.Convert(text, label, MaxSize, MaxSize) }
 	isCalendar := func(b []byte) bool { return bytes.Contains(bytes.ToUpper(b[:min(len(b), 4096)]), []byte("BEGIN:")) }
@@ -30,7 +31,7 @@ func decode(text []byte, label string) string {
 		text = unfolded(text)
 		if out := convert(label); isCalendar(out) {
 			text = out
-		} // else it is in another charset than it says
+		} // else the declared charset is wrong
 	}
 	if !utf8.Valid(text) {
 		text = convert("windows-1252")
@@ -38,7 +39,7 @@ func decode(text []byte, label string) string {
 	return strings.TrimLeft(string(text), "\ufeff")
 }
 
-// unfolded takes out line ends with a blank behind them (section 3.1).
+// unfolded removes line ends that are followed by a blank, with the blank (section 3.1).
 func unfolded(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 {
 		text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
@@ -57,8 +58,8 @@ func unfolded(text []byte) []byte {
 	return out
 }
 
-// readLines splits an unfolded text. What is no content line is left out, and so are control
-// characters. Of more than maxLines lines it gives one more.
+// readLines splits an unfolded text into content lines. It skips other lines and control
+// characters. It stops after maxLines+1 lines, so that the caller can detect an excess.
 func readLines(text string) (out []line) {
 	text = strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && unicode.IsControl(r) {
@@ -68,7 +69,7 @@ func readLines(text string) (out []line) {
 	}, text)
 	for raw := range strings.SplitSeq(text, "\n") {
 		head, value, ok := cutUnquoted(raw, ':')
-		if !ok { // its quotes may not pair
+		if !ok { // perhaps the quotes are unbalanced
 			head, value, ok = strings.Cut(raw, ":")
 		}
 		if !ok {
@@ -83,7 +84,7 @@ func readLines(text string) (out []line) {
 	return out
 }
 
-// cutUnquoted cuts a text at the first separator that no quotes hold.
+// cutUnquoted splits a text at the first separator outside of quotes.
 func cutUnquoted(text string, separator byte) (before, after string, ok bool) {
 	quoted := false
 	for i := range len(text) {
@@ -97,7 +98,7 @@ func cutUnquoted(text string, separator byte) (before, after string, ok bool) {
 	return text, "", false
 }
 
-// param is the value of a parameter (section 3.2, RFC 6868); "" if the line does not have it.
+// param returns the value of a parameter (section 3.2, RFC 6868), "" if the line does not have it.
 func (l line) param(name string) string {
 	for rest, more := l.params, true; more; {
 		var part string
@@ -110,7 +111,7 @@ func (l line) param(name string) string {
 	return ""
 }
 
-// quoted is the value of a parameter as it is written.
+// quoted returns the value of a parameter in encoded form.
 func quoted(value string) string {
 	value = strings.NewReplacer("^", "^^", "\n", "^n", `"`, "^'").Replace(value)
 	if strings.ContainsAny(value, ",;:^ ") {
@@ -119,7 +120,7 @@ func quoted(value string) string {
 	return value
 }
 
-// unescaped undoes the escapes of a text (section 3.3.11).
+// unescaped removes the escapes of a text (section 3.3.11).
 func unescaped(text string) string {
 	return strings.NewReplacer(`\n`, "\n", `\N`, "\n", `\,`, ",", `\;`, ";", `\\`, `\`).Replace(text)
 }

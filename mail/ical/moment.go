@@ -10,22 +10,24 @@ const (
 	timeForm = "20060102T150405"
 	utcForm  = timeForm + "Z"
 
-	offsetForm = timeForm + "-0700" // which RFC 5545 does not have
+	offsetForm = timeForm + "-0700" // not in RFC 5545
 
-	maxYear = 9999 // a later time cannot be written
+	maxYear = 9999 // later times cannot be represented
 )
 
-// A moment is a date or a time of an event, as it is written (RFC 5545 sections 3.3.4 and 3.3.5).
+// A moment is a date or a time of an event, in the form in which it is written (RFC 5545 sections
+// 3.3.4 and 3.3.5).
 type moment struct {
-	at     time.Time // UTC; the beginning of a date, and what every clock shows, are given as UTC too; zero where the zone is not known
-	local  time.Time // what the clock shows there; of all three forms
-	whole  bool      // it is a date
-	utc    bool
-	zone   string // the TZID, "" without one
-	onward bool   // RANGE=THISANDFUTURE of a RECURRENCE-ID
+	at            time.Time // UTC; the start of a date, and a floating time, are treated as UTC too; zero if the zone is unknown
+	local         time.Time // the local time as written, for all forms
+	whole         bool      // it is a date
+	utc           bool
+	zone          string // the TZID, "" without one
+	thisAndFuture bool   // RANGE=THISANDFUTURE of a RECURRENCE-ID
 }
 
-// readMoment reads the value of a line, also as RFC 3339 writes it; what cannot be read is zero.
+// readMoment parses the value of a line, also in the format of RFC 3339. It returns the zero moment
+// for an invalid value.
 func readMoment(zones zoneSet, l line) (m moment) {
 	value := strings.ToUpper(l.value)
 	if len(value) > 10 && value[4] == '-' || len(value) == 10 {
@@ -39,7 +41,7 @@ func readMoment(zones zoneSet, l line) (m moment) {
 		value = value[:len(dateForm)]
 	}
 	var err error
-	m.onward = strings.EqualFold(l.param("RANGE"), "THISANDFUTURE")
+	m.thisAndFuture = strings.EqualFold(l.param("RANGE"), "THISANDFUTURE")
 	for _, form := range [...]string{dateForm, utcForm, timeForm, offsetForm} {
 		m.local, err = time.Parse(form, value)
 		if err != nil {
@@ -66,7 +68,7 @@ func readMoment(zones zoneSet, l line) (m moment) {
 
 func (m moment) isZero() bool { return m.local.IsZero() }
 
-// instant is when a clock at the moment's place shows a time.
+// instant converts a local time in the moment's time zone to UTC, zero if the zone is unknown.
 func (m moment) instant(zones zoneSet, local time.Time) time.Time {
 	at := local
 	if m.zone != "" {
@@ -78,12 +80,12 @@ func (m moment) instant(zones zoneSet, local time.Time) time.Time {
 	return at
 }
 
-// plusDays is when the clock there shows the same time some days later.
+// plusDays returns, in UTC, the same local time days later.
 func (m moment) plusDays(zones zoneSet, days int) time.Time {
 	return m.instant(zones, m.local.AddDate(0, 0, days))
 }
 
-// is reports whether two moments are the same one, in whatever zones they are written.
+// is reports whether two moments are equal, even if written in different time zones.
 func (m moment) is(other moment) bool {
 	if !m.at.IsZero() && !other.at.IsZero() {
 		return m.whole == other.whole && m.at.Equal(other.at)
@@ -91,10 +93,11 @@ func (m moment) is(other moment) bool {
 	return m.local.Equal(other.local) && m.zone == other.zone
 }
 
-// String is the moment as a property has it behind its name.
+// String returns the moment as the parameters and value of a property, to append to the property's
+// name.
 func (m moment) String() string {
 	head := ""
-	if m.onward {
+	if m.thisAndFuture {
 		head = ";RANGE=THISANDFUTURE"
 	}
 	switch {

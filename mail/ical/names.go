@@ -10,9 +10,9 @@ import (
 	"unicode"
 )
 
-// windowsNames are the names of time zones in Windows with IANA's, after the table of Unicode's
-// CLDR and older releases of Windows. One in which neither "Time" nor "UTC" stands is followed by
-// "Standard Time".
+// windowsNames maps names of time zones in Windows to IANA names, by the table in Unicode's CLDR
+// and older releases of Windows. " Standard Time" is to be appended to names that have neither
+// "Time" nor "UTC".
 const windowsNames = `Afghanistan=Asia/Kabul;Alaskan=America/Anchorage;Aleutian=America/Adak;Altai=Asia/Barnaul;Arab=Asia/Riyadh;Arabian=Asia/Dubai;Arabic=Asia/Baghdad;
 Argentina=America/Argentina/Buenos_Aires;Armenian=Asia/Yerevan;Astrakhan=Europe/Astrakhan;Atlantic=America/Halifax;AUS Central=Australia/Darwin;
 Aus Central W.=Australia/Eucla;AUS Eastern=Australia/Sydney;Azerbaijan=Asia/Baku;Azores=Atlantic/Azores;Bahia=America/Bahia;Bangladesh=Asia/Dhaka;
@@ -54,29 +54,30 @@ var windowsZones = sync.OnceValue(func() map[string]string {
 	return out
 })
 
-// instant is when a clock in a time zone shows a time, in UTC; zero where the zone is not known. A
-// name that IANA or Windows knows says more than the calendar's own description of the zone, which
-// is often cut down to the rules of one year. An abbreviation such as EST comes after it.
+// instant converts a local time in the time zone id to UTC. It returns zero if the zone is unknown.
+// A name known to IANA or Windows takes precedence over the calendar's own definition of the zone,
+// which is often reduced to the rules of one year. The definition takes precedence over an
+// abbreviation such as EST.
 func (zones zoneSet) instant(id string, local time.Time) time.Time {
 	id = unescaped(id)
-	place := placeOf(id)
+	place := locationOf(id)
 	if z := zones[id]; z != nil && (place == nil || !strings.Contains(place.String(), "/")) {
 		if offset, ok := z.offset(local); ok {
 			return local.Add(-offset)
 		}
 	}
 	if place == nil {
-		place = placeLike(id)
+		place = locationLike(id)
 	}
 	if place == nil {
 		return time.Time{}
 	}
-	return instantIn(place, local)
+	return localToUTC(place, local)
 }
 
-// placeOf finds a time zone by its name, or by the end of a name that is a path, such as
-// /mozilla.org/20050126_1/Europe/Berlin; nil where it is not known.
-func placeOf(id string) *time.Location {
+// locationOf returns the time zone with a name, or with the name at the end of a path such as
+// /mozilla.org/20050126_1/Europe/Berlin. It returns nil if it is unknown.
+func locationOf(id string) *time.Location {
 	if len(id) > 255 {
 		return nil
 	}
@@ -88,7 +89,7 @@ func placeOf(id string) *time.Location {
 			continue
 		}
 		switch first, _, _ := strings.Cut(rest, "/"); first {
-		case "Local", "localtime", "posix", "posixrules", "right", "Factory": // no zones, or some that count leap seconds
+		case "Local", "localtime", "posix", "posixrules", "right", "Factory": // not zones, or zones that count leap seconds
 			continue
 		}
 		if place, err := time.LoadLocation(rest); err == nil {
@@ -104,10 +105,10 @@ var (
 	cityMarks  = regexp.MustCompile(` *[,/] *`)
 )
 
-// placeLike finds the time zone that a name means which is not quite one: an offset, what Windows
-// shows for a zone, such as "(UTC+01:00) Amsterdam, Berlin", its name in summer, or IANA's in other
-// letter case. It is nil where nothing is found.
-func placeLike(id string) *time.Location {
+// locationLike returns the time zone for an inexact name: an offset, the label that Windows displays,
+// such as "(UTC+01:00) Amsterdam, Berlin", the name of the summer time, or an IANA name in another
+// letter case. It returns nil if there is none.
+func locationLike(id string) *time.Location {
 	id = strings.TrimSpace(strings.ReplaceAll(id, `\`, ""))
 	if len(id) > 255 {
 		return nil
@@ -130,14 +131,14 @@ func placeLike(id string) *time.Location {
 	if m := shownName.FindStringSubmatch(id); m != nil {
 		by := time.UTC
 		if m[2] != "" {
-			by = placeLike(m[2])
+			by = locationLike(m[2])
 		}
-		if place := windowsPlace(m[3]); place != nil || by == nil {
+		if place := windowsLocation(m[3]); place != nil || by == nil {
 			return place
 		}
 		for _, city := range cityMarks.Split(m[3], 20) {
 			for _, area := range [...]string{"Europe", "America", "Asia", "Africa", "Australia", "Pacific", "Atlantic", "Indian"} {
-				place := placeOf(area + "/" + strings.ReplaceAll(city, " ", "_"))
+				place := locationOf(area + "/" + strings.ReplaceAll(city, " ", "_"))
 				if place != nil && sameOffset(place, by) {
 					return place
 				}
@@ -145,11 +146,11 @@ func placeLike(id string) *time.Location {
 		}
 		return by
 	}
-	if place := windowsPlace(id); place != nil {
+	if place := windowsLocation(id); place != nil {
 		return place
 	}
 	inWord := false
-	return placeOf(strings.Map(func(r rune) rune {
+	return locationOf(strings.Map(func(r rune) rune {
 		began := inWord
 		inWord = unicode.IsLetter(r)
 		if began {
@@ -159,7 +160,7 @@ func placeLike(id string) *time.Location {
 	}, id))
 }
 
-// sameOffset reports whether two places have the same time at one end of the year or the other.
+// sameOffset reports whether two places have the same offset in January or in July.
 func sameOffset(a, b *time.Location) bool {
 	for _, month := range [...]time.Month{time.January, time.July} {
 		at := time.Date(2020, month, 1, 0, 0, 0, 0, time.UTC)
@@ -172,27 +173,28 @@ func sameOffset(a, b *time.Location) bool {
 	return false
 }
 
-// windowsPlace finds a zone by its name in Windows, with what programs leave out or put in its
-// place: "W. Europe", "Eastern Daylight Time", "Pacific Time (US & Canada)".
-func windowsPlace(name string) *time.Location {
+// windowsLocation returns the time zone for a Windows name, also in the shortened or changed forms
+// that programs use: "W. Europe", "Eastern Daylight Time", "Pacific Time (US & Canada)".
+func windowsLocation(name string) *time.Location {
 	name = strings.ToLower(strings.TrimRight(name, " 0123456789"))
 	name, _, _ = strings.Cut(name, " (us & canada)")
 	if zone := windowsZones()[name]; zone != "" {
-		return placeOf(zone)
+		return locationOf(zone)
 	}
 	name = strings.TrimSuffix(name, " time")
 	for _, season := range [...]string{" standard", " daylight", " summer"} {
 		name = strings.TrimSuffix(name, season)
 	}
 	if zone := windowsZones()[name+" standard time"]; zone != "" {
-		return placeOf(zone)
+		return locationOf(zone)
 	}
 	return nil
 }
 
-// instantIn is when a clock at a place shows a time. A time that the clock leaves out is taken by
-// the offset before, and one that it shows twice is the first one (RFC 5545 section 3.3.5).
-func instantIn(place *time.Location, local time.Time) time.Time {
+// localToUTC converts a local time at a place to UTC. A time that is skipped when the clock goes
+// forward uses the offset before the change. Of a time that occurs twice, the first is meant (RFC
+// 5545 section 3.3.5).
+func localToUTC(place *time.Location, local time.Time) time.Time {
 	by := func(from time.Time) time.Time {
 		_, offset := from.In(place).Zone()
 		return local.Add(-time.Duration(offset) * time.Second)

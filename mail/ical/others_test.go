@@ -26,7 +26,7 @@ func TestZonesOfOtherWriters(t *testing.T) {
 			if err == nil && !i.Starts.IsZero() {
 				got = i.Starts.Format("15:04")
 			}
-			if more != "" && placeOf(c.id) == nil {
+			if more != "" && locationOf(c.id) == nil {
 				want = "03:00"
 			}
 			if got != want {

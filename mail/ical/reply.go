@@ -7,12 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Reply writes the answer of an attendee (RFC 5546 section 3.2.3). UID, SEQUENCE, RECURRENCE-ID and
-// times are as the invitation has them, so that every calendar finds the event by them.
+// Reply returns the calendar with the reply of an attendee (RFC 5546 section 3.2.3). UID, SEQUENCE,
+// RECURRENCE-ID and times are written as in the invitation, so that every calendar program finds
+// the event.
 func (i *Invitation) Reply(by Person, answer string, now time.Time) []byte {
 	var b strings.Builder
 	write := func(text string) {
-		for limit := 74; len(text) > limit; { // a line has at most 75 bytes, and ends at no half letter
+		for limit := 74; len(text) > limit; { // a line has at most 75 bytes and must not split a character
 			n := limit
 			for n > 0 && !utf8.RuneStart(text[n]) {
 				n--
@@ -45,13 +46,13 @@ func (i *Invitation) Reply(by Person, answer string, now time.Time) []byte {
 	write("SEQUENCE:" + strconv.Itoa(i.Sequence))
 	write("ORGANIZER" + person(i.Organizer))
 	write("ATTENDEE;PARTSTAT=" + answer + person(by))
-	if !i.recurs.isZero() {
-		write("RECURRENCE-ID" + i.recurs.String())
+	if !i.recurrenceID.isZero() {
+		write("RECURRENCE-ID" + i.recurrenceID.String())
 	}
 	if !i.start.isZero() {
 		write("DTSTART" + i.start.String())
-		if _, _, ok := readDuration(i.length); ok && i.end.isZero() {
-			write("DURATION:" + i.length)
+		if _, _, ok := readDuration(i.duration); ok && i.end.isZero() {
+			write("DURATION:" + i.duration)
 		}
 	}
 	if !i.end.isZero() {

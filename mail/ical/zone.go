@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// Bounds on the time zones of a calendar. A zone that has more is not known.
+// Limits on the time zones of a calendar. A zone beyond them counts as unknown.
 const (
 	maxZones       = 100
 	maxObservances = 1000    // of one zone
-	maxTries       = 100_000 // days that are looked at to find one time
+	maxTries       = 100_000 // days examined to find one time
 )
 
-// A zoneSet has the time zones that a calendar describes, by their names.
+// A zoneSet holds the time zones that a calendar defines, by name.
 type zoneSet map[string]*zone
 
 // A zone is a VTIMEZONE (RFC 5545 section 3.6.5).
 type zone struct {
 	observances []observance
-	unclear     bool // a part of it cannot be read
+	unclear     bool // a part of it cannot be parsed
 }
 
-// An observance is one offset and when it begins: at times that are listed, and by a rule.
+// An observance is one UTC offset of a zone with its onsets: a list of times, and a recurrence
+// rule.
 type observance struct {
 	kind                     string      // STANDARD or DAYLIGHT
-	begins                   []time.Time // by the clock before; the first is DTSTART
+	onsets                   []time.Time // in local time before the onset; the first is DTSTART
 	from, to                 time.Duration
 	hasStart, hasFrom, hasTo bool
-	yearly                   *yearly  // nil without a rule
-	lines                    []string // that say this
+	yearly                   *yearly  // nil if there is no rule
+	lines                    []string // the content lines of the observance
 }
 
-// readZones reads the time zones of a calendar.
+// readZones parses the time zones of a calendar.
 func readZones(lines []line) zoneSet {
 	zones := zoneSet{}
 	var z *zone
@@ -71,13 +72,13 @@ func readZones(lines []line) zoneSet {
 	return zones
 }
 
-// take reads a line of an observance. It is false if that cannot be read.
+// take stores a line of an observance. It returns false if the line is invalid.
 func (o *observance) take(l line) (ok bool) {
 	switch l.name {
 	case "DTSTART":
 		var at time.Time
 		at, ok = readLocal(l.value)
-		o.begins = slices.Insert(o.begins, 0, at)
+		o.onsets = slices.Insert(o.onsets, 0, at)
 		o.hasStart = ok
 	case "RDATE":
 		for value := range strings.SplitSeq(l.value, ",") {
@@ -85,7 +86,7 @@ func (o *observance) take(l line) (ok bool) {
 			if !ok {
 				return false
 			}
-			o.begins = append(o.begins, at)
+			o.onsets = append(o.onsets, at)
 		}
 		ok = true
 	case "TZOFFSETFROM":
@@ -103,7 +104,8 @@ func (o *observance) take(l line) (ok bool) {
 	return ok
 }
 
-// lines describe a time zone as the calendar does, without words; none if that is not clear.
+// lines returns the calendar's definition of a time zone, without comments and names. It returns
+// nil if there is none or it is unclear.
 func (zones zoneSet) lines(id string) (out []string) {
 	z := zones[unescaped(id)]
 	if z == nil || z.unclear {
@@ -118,7 +120,7 @@ func (zones zoneSet) lines(id string) (out []string) {
 	return append(out, "END:VTIMEZONE")
 }
 
-// readLocal reads what a clock shows.
+// readLocal parses a local time or date.
 func readLocal(value string) (at time.Time, ok bool) {
 	value = strings.TrimSuffix(strings.TrimSpace(value), "Z")
 	at, err := time.Parse(timeForm, value)
@@ -128,7 +130,7 @@ func readLocal(value string) (at time.Time, ok bool) {
 	return at, err == nil && at.Year() > 0
 }
 
-// readOffset reads an offset such as -0500 or +013000 (section 3.3.14).
+// readOffset parses a UTC offset such as -0500 or +013000 (section 3.3.14).
 func readOffset(text string) (d time.Duration, ok bool) {
 	if len(text) != 5 && len(text) != 7 || text[0] != '+' && text[0] != '-' {
 		return 0, false
@@ -151,8 +153,9 @@ func readOffset(text string) (d time.Duration, ok bool) {
 	return d, true
 }
 
-// offset is that of a time by the clock on the wall. A time that the clock leaves out has the
-// offset before, and one that it shows twice is the first one (section 3.3.5).
+// offset returns the UTC offset for a local time. A time that is skipped when the clock goes
+// forward has the offset before the change. Of a time that occurs twice, the first is meant
+// (section 3.3.5). ok is false if the zone is unclear.
 func (z *zone) offset(local time.Time) (time.Duration, bool) {
 	if z.unclear || len(z.observances) == 0 {
 		return 0, false
@@ -162,10 +165,10 @@ func (z *zone) offset(local time.Time) (time.Duration, bool) {
 	offset, before := time.Duration(0), time.Duration(0)
 	for n := range z.observances {
 		o := &z.observances[n]
-		if first := o.begins[0].Add(-o.from); n == 0 || first.Before(earliest) {
+		if first := o.onsets[0].Add(-o.from); n == 0 || first.Before(earliest) {
 			earliest, before = first, o.from
 		}
-		at, ok := o.latest(local.Add(-max(0, o.to-o.from)), &tries)
+		at, ok := o.lastOnset(local.Add(-max(0, o.to-o.from)), &tries)
 		if !ok {
 			continue
 		}
@@ -180,15 +183,15 @@ func (z *zone) offset(local time.Time) (time.Duration, bool) {
 	return offset, tries > 0
 }
 
-// latest is when an observance began last, by the clock before, at a time or before it. It counts
-// the tries down.
-func (o *observance) latest(at time.Time, tries *int) (last time.Time, ok bool) {
-	for _, begins := range o.begins {
+// lastOnset returns the last onset of an observance at or before a time, in local time before the
+// onset. It decrements tries for each day that it examines.
+func (o *observance) lastOnset(at time.Time, tries *int) (last time.Time, ok bool) {
+	for _, begins := range o.onsets {
 		if !begins.After(at) && !begins.Before(last) {
 			last, ok = begins, true
 		}
 	}
-	start := o.begins[0]
+	start := o.onsets[0]
 	r := o.yearly
 	if r == nil || start.After(at) {
 		return last, ok
@@ -200,7 +203,7 @@ func (o *observance) latest(at time.Time, tries *int) (last time.Time, ok bool) 
 			if !begins.After(start) {
 				continue
 			}
-			if count++; r.count > 0 && count > r.count || begins.After(at) || r.over(begins, o.from) {
+			if count++; r.count > 0 && count > r.count || begins.After(at) || r.isAfterEnd(begins, o.from) {
 				return last, ok
 			}
 			if begins.After(last) {
@@ -211,24 +214,27 @@ func (o *observance) latest(at time.Time, tries *int) (last time.Time, ok bool) 
 	return last, ok
 }
 
-// A yearly is a rule of the kind that time zones have: on some days of each year (section 3.3.10).
+// A yearly is a recurrence rule with FREQ=YEARLY, the only frequency used by time zones (section
+// 3.3.10).
 type yearly struct {
 	interval  int // years
-	count     int // 0: without end
+	count     int // maximum number of onsets; 0 means no limit
 	until     time.Time
-	untilUTC  bool // or by the clock before
+	untilUTC  bool // until is in UTC, otherwise in local time before the onset
 	months    []int
 	monthDays []int     // 1 to 31; -1 is the last
-	weekdays  []weekday // all that stand there
+	weekdays  []weekday // in the order of the rule
 }
 
-// A weekday is such a day of a month, or year where no month is named: the nth, or every one.
+// A weekday selects the nth or every such weekday of a month, or of the year if the rule has no
+// months.
 type weekday struct {
 	day time.Weekday
 	nth int // 1 is the first, -1 the last; 0 is every one
 }
 
-// readYearly reads a rule. What it does not know makes it not ok.
+// readYearly parses a recurrence rule. It returns false if the rule has an unknown part or is not
+// yearly.
 func readYearly(rule string) (*yearly, bool) {
 	r := &yearly{interval: 1}
 	frequency := ""
@@ -300,23 +306,23 @@ func (r *yearly) readWeekdays(text string) bool {
 	return true
 }
 
-// over reports whether a time by the clock before is behind the end of the rule.
-func (r *yearly) over(begins time.Time, from time.Duration) bool {
+// isAfterEnd reports whether an onset, in local time before it, is after the end of the rule.
+func (r *yearly) isAfterEnd(begins time.Time, from time.Duration) bool {
 	if r.untilUTC {
 		begins = begins.Add(-from)
 	}
 	return !r.until.IsZero() && begins.After(r.until)
 }
 
-// days gives the days of a year that a rule names, in their order. What it does not name is as in
-// the start. It counts the days that it looks at down.
+// days returns the days of a year that the rule selects, in order. Month and day default to those
+// of start. It decrements tries for each day that it examines.
 func (r *yearly) days(year int, start time.Time, tries *int) (out []time.Time) {
 	date := func(month, day int) time.Time { return time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC) }
 	months := r.months
 	switch {
 	case len(months) > 0:
 	case len(r.weekdays) > 0 && len(r.monthDays) == 0:
-		return r.within(date(1, 1), date(12, 31), out, tries)
+		return r.weekdaysBetween(date(1, 1), date(12, 31), out, tries)
 	case len(r.monthDays) > 0:
 		months = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	default:
@@ -325,7 +331,7 @@ func (r *yearly) days(year int, start time.Time, tries *int) (out []time.Time) {
 	for _, month := range months {
 		first, last := date(month, 1), date(month+1, 0)
 		if len(r.monthDays) == 0 && len(r.weekdays) > 0 {
-			out = r.within(first, last, out, tries)
+			out = r.weekdaysBetween(first, last, out, tries)
 			continue
 		}
 		numbers := r.monthDays
@@ -348,8 +354,8 @@ func (r *yearly) days(year int, start time.Time, tries *int) (out []time.Time) {
 	return slices.Compact(out)
 }
 
-// within adds the weekdays of a rule between two days, both included.
-func (r *yearly) within(first, last time.Time, out []time.Time, tries *int) []time.Time {
+// weekdaysBetween appends the rule's weekdays between two days, both inclusive, to out.
+func (r *yearly) weekdaysBetween(first, last time.Time, out []time.Time, tries *int) []time.Time {
 	for _, w := range r.weekdays {
 		*tries--
 		day := first.AddDate(0, 0, (int(w.day)-int(first.Weekday())+7)%7)

@@ -126,7 +126,7 @@ func TestTimeZoneNames(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"Local", "localtime", "posixrules", "Factory", "../../etc/localtime", "Europe", "Customized Time Zone", "", strings.Repeat("/", 10_000) + "UTC", "Europe/Berlin\x00"} {
-		if place := placeOf(id); place != nil && id != "Europe/Berlin\x00" {
+		if place := locationOf(id); place != nil && id != "Europe/Berlin\x00" {
 			t.Errorf("%.40q is %s", id, place)
 		}
 	}
@@ -140,7 +140,7 @@ func TestTimeZoneNames(t *testing.T) {
 func TestWindowsZonesAreKnown(t *testing.T) {
 	names := windowsZones()
 	for name, zone := range names {
-		if place := placeOf(name); place == nil || place.String() != zone {
+		if place := locationOf(name); place == nil || place.String() != zone {
 			t.Errorf("%s is %v, want %s", name, place, zone)
 		}
 	}

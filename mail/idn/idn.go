@@ -1,8 +1,7 @@
-// Package idn brings the names of domains to the one form in which they are kept, compared and
-// looked up: ASCII (A-labels of RFC 5891), lower case, without the last dot. It does not look them
-// up.
+// Package idn normalizes domain names to the form in which they are stored, compared and looked up:
+// ASCII (A-labels of RFC 5891), lower case, without a final dot. It does no look-ups.
 //
-// There are three profiles, since three kinds of names come in:
+// There are three profiles for three sources of names:
 //   - Address is for the domain of an email address. It takes letters, digits and hyphens, and
 //     checks A-labels: what it lets through is kept in records and compared.
 //   - Host is for names that other hosts and DNS tell us. It takes underscores too, which selectors
@@ -26,11 +25,11 @@ const MaxName = 253
 
 const (
 	maxLabel   = 63
-	maxAddress = 255 // bytes of a domain as it is typed (RFC 5321 section 4.5.3.1.2)
+	maxAddress = 255 // bytes of a domain as typed (RFC 5321 section 4.5.3.1.2)
 )
 
-// Address gives the domain of an email address, which is no address literal. Errors are written for
-// the person who typed it.
+// Address normalizes the domain of an email address, which must not be an address literal. Errors
+// are written for the person who typed it.
 func Address(domain string) (string, error) {
 	if len(domain) > maxAddress {
 		return "", fmt.Errorf("the domain is longer than %d bytes", maxAddress)
@@ -38,13 +37,13 @@ func Address(domain string) (string, error) {
 	profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true))
 	ascii, err := profile.ToASCII(strings.TrimSuffix(domain, "."))
 	if err != nil || !utf8.ValidString(domain) || ascii == "" || strings.HasSuffix(ascii, ".") || len(ascii) > MaxName {
-		return "", errors.New("what stands after the @ is no domain name")
+		return "", errors.New("the part after the @ is no domain name")
 	}
 	return ascii, nil
 }
 
-// Host gives a name that another host or DNS has told; false for what is no name of DNS that mail
-// can use: labels of 1 to 63 letters, digits, hyphens and underscores.
+// Host normalizes a name received from another host or DNS. It returns false unless the name
+// consists of labels of 1 to 63 letters, digits, hyphens and underscores.
 func Host(name string) (string, bool) {
 	name = strings.TrimSuffix(name, ".")
 	if len(name) > 4*MaxName || !utf8.ValidString(name) {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// maxRegistrable leaves 33 of the 253 characters of a DNS name for what mail puts in front of a
-	// domain, as in selector._domainkey.
+	// maxRegistrable leaves 33 of the 253 characters of a DNS name for prefixes that mail needs,
+	// such as selector._domainkey.
 	maxRegistrable = 220
-	// maxInput bounds the work on a name before it is known to be one; an ASCII form is never
-	// shorter than a third.
+	// maxInput limits the work on an input before it is validated. The ASCII form of a name is at
+	// least a third as long as the input.
 	maxInput = 4 * maxRegistrable
 )
 
-// Registrable gives the two forms of a domain that a person typed: ASCII, and the same in Unicode
-// (RFC 5891). It refuses what cannot be a domain of somebody's own; the error is written for the
-// person who typed it.
+// Registrable returns a domain that a person typed in two forms: ASCII and Unicode (RFC 5891). It
+// refuses names that nobody can own, such as public suffixes. Errors are written for the person who
+// typed it.
 func Registrable(s string) (ascii, unicode string, err error) {
 	name := strings.TrimSuffix(strings.TrimSpace(s), ".")
 	if err := checkInput(name); err != nil {
@@ -38,14 +38,15 @@ func Registrable(s string) (ascii, unicode string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("%.80q has a label that is not valid Punycode: give the name in its own letters", name)
 	}
-	// A Punycode label that decodes to something with another encoding would be two names at once.
+	// Refuse a Punycode label that is not the encoding of its own decoded form: it would be two
+	// names at once.
 	if again, err := idna.Lookup.ToASCII(unicode); err != nil || again != ascii {
 		return "", "", fmt.Errorf("%.80q has a label that is not valid Punycode: give the name in its own letters", name)
 	}
 	return ascii, unicode, nil
 }
 
-// checkInput refuses, with the fitting advice, what people enter in place of a domain.
+// checkInput refuses common mistakes in entering a domain, with specific advice.
 func checkInput(name string) error {
 	switch {
 	case name == "":
@@ -71,7 +72,7 @@ func refuseIP(name string) error {
 	return nil
 }
 
-// checkName refuses names that nobody can hold or that mail could not be hosted on.
+// checkName refuses names that nobody can own or for which mail cannot be hosted.
 func checkName(ascii string) error {
 	if len(ascii) > maxRegistrable {
 		return fmt.Errorf("%.40q… is too long: a domain that mail is hosted on has at most %d characters", ascii, maxRegistrable)
@@ -94,7 +95,7 @@ func checkName(ascii string) error {
 	if err := refuseIP(ascii); err != nil {
 		return err
 	}
-	// Suffixes of companies, such as github.io, count too: nobody but the company holds one.
+	// This includes private suffixes such as github.io, which only the company owns.
 	if suffix, _ := publicsuffix.PublicSuffix(ascii); suffix == ascii {
 		return fmt.Errorf("%q is a public suffix, which no one person holds: give a name under it, such as example.%s", ascii, ascii)
 	}

@@ -1,6 +1,6 @@
-// Package maildir reads and writes Maildirs with folders as Maildir++ has them: ".Name" and
-// ".Name.Below" beside cur, new and tmp, in modified UTF-7 (RFC 3501 section 5.1.3). It does not
-// know where messages go to.
+// Package maildir reads and writes Maildirs with folders in the layout of Maildir++: ".Name" and
+// ".Name.Below" next to cur, new and tmp, in modified UTF-7 (RFC 3501 section 5.1.3). It does not
+// know where messages come from or go to.
 package maildir
 
 import (
@@ -16,18 +16,18 @@ import (
 	"unicode/utf8"
 )
 
-// Separator stands between the levels of a folder's name in a directory's name.
+// Separator separates the levels of a folder's name in a directory name.
 const Separator = "."
 
 // A Folder is one folder of a Maildir.
 type Folder struct {
-	Name []string // its levels; none: the inbox
+	Name []string // the levels of the name; empty for the inbox
 	Dir  string
 }
 
-// Folders lists the folders of the Maildir in dir, the inbox first. The error is fs.ErrNotExist
-// where there is no Maildir. A link that leads out of dir is no folder: whoever made the Maildir
-// could name any place of this machine.
+// Folders lists the folders of the Maildir in dir, the inbox first. The error wraps fs.ErrNotExist
+// if there is no Maildir. A symbolic link out of dir is not a folder, since the creator of the
+// Maildir could make it point anywhere on this machine.
 func Folders(dir string) ([]Folder, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -35,7 +35,7 @@ func Folders(dir string) ([]Folder, error) {
 	}
 	defer root.Close()
 	if !isMaildir(root, ".") {
-		return nil, fmt.Errorf("%s has no cur and new, so it is no Maildir: %w", dir, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s has no directory cur, so it is no Maildir: %w", dir, fs.ErrNotExist)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -62,14 +62,14 @@ func isMaildir(root *os.Root, name string) bool {
 
 // A Message is one file of a folder.
 type Message struct {
-	Name  string    // without its flags; no other of the folder has it
+	Name  string    // without flags; unique in the folder
 	Flags string    // letters: P R S T D F
-	Date  time.Time // of the file
+	Date  time.Time // modification time of the file
 	Size  int64
 	Path  string
 }
 
-// Messages lists the messages of a folder, the oldest first, and those of one time by their names.
+// Messages lists the messages of a folder, sorted by date and then by name.
 func Messages(f Folder) ([]Message, error) {
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
@@ -88,7 +88,7 @@ func Messages(f Folder) ([]Message, error) {
 		for _, e := range entries {
 			info, err := e.Info()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // a mail program has moved it meanwhile
+				continue // moved by a mail program meanwhile
 			}
 			if err != nil {
 				return nil, err
@@ -106,8 +106,8 @@ func Messages(f Folder) ([]Message, error) {
 	return out, nil
 }
 
-// Open opens a message, also one whose flags have changed since it was listed. It follows no link
-// out of the folder.
+// Open opens a message, even if its flags have changed since it was listed. It follows no symbolic
+// link out of the folder.
 func Open(f Folder, m Message) (*os.File, error) {
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
@@ -131,7 +131,7 @@ func Open(f Folder, m Message) (*os.File, error) {
 
 var escapeGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// DirName is the directory of a folder, below that of its Maildir; "" for the Maildir itself.
+// DirName returns the name of a folder's directory within the Maildir, "" for the Maildir itself.
 func DirName(levels []string) string {
 	var name strings.Builder
 	for _, level := range levels {
@@ -140,12 +140,12 @@ func DirName(levels []string) string {
 	return name.String()
 }
 
-// FileName is the name of a message in cur. Those of one second sort as their UIDs do.
+// FileName returns the file name of a message in cur. Messages of the same second sort by UID.
 func FileName(date time.Time, uid uint32, flags string) string {
 	return fmt.Sprintf("%d.U%010d.mailstead:2,%s", date.Unix(), uid, flags)
 }
 
-// Make makes a folder below the Maildir in dir, which is made too.
+// Make creates a folder of the Maildir in dir, and dir if necessary.
 func Make(dir string, levels []string) (Folder, error) {
 	f := Folder{levels, filepath.Join(dir, DirName(levels))}
 	for _, sub := range []string{"cur", "new", "tmp"} {
@@ -159,7 +159,8 @@ func Make(dir string, levels []string) (Folder, error) {
 	return f, nil
 }
 
-// DecodeName reads a name in modified UTF-7. What is none stays as it is.
+// DecodeName decodes a name in modified UTF-7. A name that is not modified UTF-7 is returned as it
+// is, with invalid UTF-8 replaced.
 func DecodeName(text string) string {
 	name, ok := decodeUTF7(text)
 	if !ok || !utf8.ValidString(name) {

@@ -9,11 +9,11 @@ import (
 // utf7 is the base64 of modified UTF-7 (RFC 3501 section 5.1.3).
 var utf7 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
-// EncodeName writes the level of a folder's name in modified UTF-7. What has a meaning in the name
-// of a directory, Separator and /, is encoded too.
+// EncodeName encodes one level of a folder's name in modified UTF-7. It also encodes Separator and
+// /, which have a meaning in directory names.
 func EncodeName(name string) string {
 	var out strings.Builder
-	var run []rune // to be encoded
+	var run []rune // characters to encode
 	flush := func() {
 		if len(run) == 0 {
 			return
@@ -41,7 +41,7 @@ func EncodeName(name string) string {
 	return out.String()
 }
 
-// decodeUTF7 undoes EncodeName.
+// decodeUTF7 decodes modified UTF-7. ok is false if text is invalid.
 func decodeUTF7(text string) (name string, ok bool) {
 	var out strings.Builder
 	for {

@@ -1,6 +1,6 @@
 // Package mbox reads and writes mbox files (RFC 4155), in the variant mboxrd: a line of a message
 // that begins with any number of > and "From " has one > more in the file. It does not know where
-// messages go to.
+// messages come from or go to.
 package mbox
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ErrTooLarge is returned for a message that is longer than the reader takes. The next one can be
-// read.
+// ErrTooLarge is returned for a message that is longer than the reader's limit. Reading can
+// continue with the next message.
 var ErrTooLarge = errors.New("the message is too large")
 
 // ErrNotMbox is returned for a file that does not begin with a "From " line.
@@ -22,29 +22,30 @@ var ErrNotMbox = errors.New(`the file is no mbox: it does not begin with "From "
 
 // A Message is one message of a file.
 type Message struct {
-	Offset int64     // of its "From " line in the file
-	Date   time.Time // of that line, which is in UTC; zero: it has none that can be read
-	Flags  string    // letters as in a Maildir, of the fields Status and X-Status: S R F D T
-	Text   []byte    // the message, with CRLF at the end of lines, without these fields
+	Offset int64     // offset of its "From " line in the file
+	Date   time.Time // date of that line, in UTC; zero if it has no readable date
+	Flags  string    // letters as in a Maildir, from the fields Status and X-Status: S R F D T
+	Text   []byte    // the message without these fields, with CRLF line ends
 }
 
-// A Reader reads the messages of a file, one after the other.
+// A Reader reads the messages of a file one after another.
 type Reader struct {
 	r      *bufio.Reader
 	max    int
-	offset int64  // of what is read next
-	from   []byte // the "From " line that was read ahead
-	at     int64  // its offset
+	offset int64  // offset of the next byte to read
+	from   []byte // the "From " line of the next message, if already read
+	at     int64  // offset of from
 	line   []byte
 }
 
-// NewReader reads a file. A message of more than max bytes is passed over.
+// NewReader returns a reader of a file. For a message of more than max bytes, Next returns
+// ErrTooLarge.
 func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), max: max}
 }
 
-// readLine gives the next line with its end, valid until the next call. The end of a line that is
-// longer than max is lost.
+// readLine returns the next line with its line end, valid until the next call. A line longer than
+// max is truncated.
 func (r *Reader) readLine() ([]byte, error) {
 	r.line = r.line[:0]
 	for {
@@ -59,12 +60,12 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-// Next gives the next message. The error is io.EOF behind the last one, ErrTooLarge with the
-// message's Offset, or that of the file.
+// Next returns the next message. The error is io.EOF after the last one, ErrTooLarge (with only
+// Offset set), ErrNotMbox, or a read error.
 func (r *Reader) Next() (m Message, err error) {
 	if r.from == nil {
 		line, err := r.readLine()
-		for err == nil && len(trimEnd(line)) == 0 { // empty lines before the first message
+		for err == nil && len(trimEnd(line)) == 0 { // skip empty lines before the first message
 			line, err = r.readLine()
 		}
 		switch {
@@ -78,7 +79,7 @@ func (r *Reader) Next() (m Message, err error) {
 	m = Message{Offset: r.at, Date: fromDate(r.from)}
 	r.from = nil
 	header, large := true, false
-	blank, framing := false, false // the line before is empty, and no end of the header
+	blank, framing := false, false // blank: the previous line is empty; framing: and it is not the end of the header
 	for {
 		at := r.offset
 		line, err := r.readLine()
@@ -88,7 +89,7 @@ func (r *Reader) Next() (m Message, err error) {
 			} else if !errors.Is(err, io.EOF) {
 				return m, err
 			}
-			if framing { // the empty line before the next message is not the message's
+			if framing { // the empty line before the next "From " line does not belong to the message
 				m.Text = bytes.TrimSuffix(m.Text, []byte("\r\n"))
 			}
 			if large {
@@ -125,7 +126,7 @@ func trimEnd(line []byte) []byte {
 
 func isFrom(line []byte) bool { return bytes.HasPrefix(line, []byte("From ")) }
 
-// addStatus takes the flags of a header line that mail programs keep them in.
+// addStatus adds the flags of a Status or X-Status field. It returns false for other lines.
 func (m *Message) addStatus(line []byte) bool {
 	name, value, ok := strings.Cut(string(line), ":")
 	if !ok || len(line) > 100 {
@@ -148,12 +149,14 @@ func (m *Message) addStatus(line []byte) bool {
 	return true
 }
 
-// dateForms are those of "From " lines: RFC 4155's, and those that programs write.
+// dateForms are the date formats of "From " lines: that of RFC 4155, and others that programs
+// write.
 var dateForms = []string{
 	time.ANSIC, "Mon Jan _2 15:04:05 -0700 2006", "Mon Jan _2 15:04:05 2006 -0700", "Mon Jan _2 15:04:05 MST 2006", "Mon Jan _2 15:04 2006", time.RFC1123Z,
 }
 
-// fromDate is the date of a "From " line, behind the sender.
+// fromDate returns the date of a "From " line, after the sender. It returns the zero time if there
+// is none.
 func fromDate(line []byte) time.Time {
 	if len(line) > 1000 {
 		return time.Time{}
@@ -169,7 +172,7 @@ func fromDate(line []byte) time.Time {
 	return time.Time{}
 }
 
-// FileName is the name of a folder's file: its levels with dots between.
+// FileName returns the file name of a folder: its levels separated by dots.
 func FileName(levels []string) string {
 	names := make([]string, len(levels))
 	for i, level := range levels {
@@ -180,8 +183,8 @@ func FileName(levels []string) string {
 
 var fileNames = strings.NewReplacer("%", "%25", ".", "%2E", "/", "%2F")
 
-// Write appends a message to a file. Its lines, whose ends are CRLF or LF, end with LF there. flags
-// are letters as in a Message; they go into the fields Status and X-Status.
+// Write writes a message to an mbox file. It converts line ends from CRLF to LF. flags are letters
+// as in Message.Flags and are written in the fields Status and X-Status.
 func Write(w *bufio.Writer, sender string, date time.Time, flags string, message io.Reader) error {
 	if sender == "" || strings.ContainsAny(sender, " \t\r\n") {
 		sender = "MAILER-DAEMON"
@@ -201,14 +204,14 @@ func Write(w *bufio.Writer, sender string, date time.Time, flags string, message
 		fmt.Fprintf(w, "X-Status: %s\n", more)
 	}
 	r := bufio.NewReaderSize(message, 64<<10)
-	begins, ended := true, true // of a line
+	begins, ended := true, true // begins: at the start of a line; ended: the last line has its line end
 	for {
 		piece, err := r.ReadSlice('\n')
 		if len(piece) > 0 {
 			if quoted := bytes.TrimLeft(piece, ">"); begins && bytes.HasPrefix(quoted, []byte("From ")) {
 				w.WriteByte('>')
 			}
-			// A CR before CRLF stays, and so does the CRLF, or it would be read as one.
+			// Keep CR CR LF unchanged, since CR LF would be read as a line end.
 			begins = piece[len(piece)-1] == '\n'
 			if begins && bytes.HasSuffix(piece, []byte("\r\n")) && !bytes.HasSuffix(piece, []byte("\r\r\n")) {
 				piece = append(piece[:len(piece)-2], '\n')
@@ -225,6 +228,6 @@ func Write(w *bufio.Writer, sender string, date time.Time, flags string, message
 	if !ended {
 		w.WriteByte('\n')
 	}
-	_, err := w.WriteString("\n") // the first error of w
+	_, err := w.WriteString("\n") // returns the first error of any write to w
 	return err
 }

@@ -1,15 +1,15 @@
-// Package milter asks another program what it thinks of a message, by the protocol of Sendmail's
-// filters (version 6), which rspamd, ClamAV and others speak. It does not know mailboxes, nor what
-// is done with the answer.
+// Package milter is a client for mail filters. It speaks the protocol of Sendmail's filters
+// (version 6), which rspamd, ClamAV and others support. It does not know mailboxes, nor what is
+// done with a verdict.
 //
-// The whole conversation takes place when the message is there. Of what a filter may ask to be
-// changed only new header fields count, and that the message be set aside.
+// The whole conversation takes place after the message has been received. Of the changes that a
+// filter may request, only new header fields and quarantine are supported.
 //
-// The client of github.com/emersion/go-milter (v0.5.0) is not used, since it collects whatever
-// changes a filter asks for, in packets of up to 1 MiB, without a bound on their number, and its
-// timeouts hold for each packet, not for the conversation: a hostile filter fills the memory, or
-// holds a message for ever by signs of progress. It also takes the answer that no more of the body
-// is wanted for an error, and leaves its connection open when the negotiation fails.
+// We do not use the client of github.com/emersion/go-milter (v0.5.0). It collects an unlimited
+// number of changes in packets of up to 1 MiB, and its timeouts apply to each packet and not to the
+// conversation. So a hostile filter could fill the memory, or hold a message forever by progress
+// packets. It also treats the response "skip", that no more of the body is needed, as an error, and
+// leaves its connection open if the negotiation fails.
 package milter
 
 import (
@@ -26,46 +26,45 @@ import (
 	"time"
 )
 
-// What a filter can decide.
+// Actions of a filter.
 const (
 	Accept   = "accept"
-	Reject   = "reject"   // for good
-	TempFail = "tempfail" // for now
-	Discard  = "discard"  // take it and drop it
+	Reject   = "reject"   // permanently
+	TempFail = "tempfail" // temporarily
+	Discard  = "discard"  // accept the message and drop it
 )
 
-// A Verdict is what a filter has decided.
+// A Verdict is the decision of a filter.
 type Verdict struct {
 	Action     string
-	Reply      string // what the client is to be told, beginning with a code, where the filter has said; one line
-	Quarantine string // why the message is to be set aside; "" it is not
+	Reply      string // the filter's SMTP reply, one line beginning with a code; "" if it gave none
+	Quarantine string // reason for quarantine; "" if not requested
 	Fields     []Field
-	Ignored    []string // changes that it asked for and that are not made
+	Ignored    []string // requested changes that are not supported
 }
 
-// A Field is a header field to be added. Value may be folded, with CRLF.
+// A Field is a header field to add. Value may be folded, with CRLF.
 type Field struct{ Name, Value string }
 
-// A Message is what a filter is told.
+// A Message is a message to check, with its envelope.
 type Message struct {
-	Hostname  string // ours
+	Hostname  string // our host name
 	IP        netip.Addr
 	Port      uint16
 	Helo      string
-	TLS       string // version and cipher; "" without
+	TLS       string // version and cipher; "" without TLS
 	QueueID   string
 	From      string // reverse path
 	To        []string
-	Body      io.ReaderAt // all of it, header included, with CRLF line ends
+	Body      io.ReaderAt // the whole message with its header, with CRLF line ends
 	Size      int64
-	MaxHeader int64 // bytes of the header that are shown
+	MaxHeader int64 // maximum number of header bytes to send; 0 means no limit
 }
 
-// ErrProtocol is wrapped by errors about a filter that does not keep to the protocol or to the
-// bounds.
-var ErrProtocol = errors.New("milter does not keep to the protocol")
+// ErrProtocol is wrapped by errors about a filter that violates the protocol or our limits.
+var ErrProtocol = errors.New("milter violates the protocol")
 
-// Bounds on what a filter may answer.
+// Limits on the responses of a filter.
 const (
 	maxPacket = 256 << 10
 	maxFields = 100
@@ -74,7 +73,7 @@ const (
 	chunk     = 65535
 )
 
-// What we offer (SMFIF_) and the steps that we know how to leave out (SMFIP_).
+// The actions that we offer (SMFIF_) and the protocol steps that we can omit (SMFIP_).
 const (
 	version    = 6
 	actions    = 0x1ff
@@ -98,18 +97,18 @@ const (
 	leadSpaces = 1 << 20
 )
 
-// A Client asks one filter. It is safe for use by several goroutines.
+// A Client checks messages with one filter. It is safe for concurrent use.
 type Client struct {
-	// Network and Address are where the filter listens: tcp and host:port, or unix and a path.
+	// Network and Address are the filter's address: tcp and host:port, or unix and a path.
 	Network, Address string
-	// Timeout bounds a whole conversation; 0 is 10 s.
+	// Timeout limits a whole conversation; 0 is 10 s.
 	Timeout time.Duration
-	// Dial is used instead of a net.Dialer, where it is set.
+	// Dial replaces the default net.Dialer if set.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Check asks about a message. The error is that of the connection, of reading the message, or wraps
-// ErrProtocol.
+// Check returns the filter's verdict on a message. It returns an error if the connection or reading
+// the message fails, or one that wraps ErrProtocol.
 func (c *Client) Check(ctx context.Context, m *Message) (*Verdict, error) {
 	timeout := c.Timeout
 	if timeout <= 0 {
@@ -139,12 +138,12 @@ func (c *Client) Check(ctx context.Context, m *Message) (*Verdict, error) {
 	return v, nil
 }
 
-// conversation is one exchange with a filter about one message.
+// conversation is the exchange with a filter about one message.
 type conversation struct {
 	w       *bufio.Writer
 	r       *bufio.Reader
 	m       *Message
-	options uint32 // SMFIP_ bits: steps and answers that the filter does without
+	options uint32 // SMFIP_ bits: steps that the filter does not need, and steps to which it does not reply
 	verdict Verdict
 	decided bool // verdict is final
 }
@@ -194,7 +193,8 @@ func (c *conversation) negotiate() error {
 	return nil
 }
 
-// step sends a step unless the filter does without it, and takes the answer unless there is none.
+// step sends a step unless an option in without omits it, and handles the response unless an option
+// in silent says that there is none.
 func (c *conversation) step(kind byte, body []byte, without, silent uint32) error {
 	if c.decided || c.options&without != 0 {
 		return nil
@@ -209,8 +209,8 @@ func (c *conversation) step(kind byte, body []byte, without, silent uint32) erro
 	return c.decide(answer, text, kind)
 }
 
-// decide takes the answer to a step. One about a recipient alone is too late: the client was told
-// already.
+// decide handles the response to a step. It ignores a refusal of a single recipient, since the
+// client has already received the reply to that RCPT.
 func (c *conversation) decide(answer byte, text []byte, step byte) error {
 	if step == 'R' && strings.IndexByte("rtyd", answer) >= 0 {
 		c.ignore("a recipient refused")
@@ -238,14 +238,14 @@ func (c *conversation) decide(answer byte, text []byte, step byte) error {
 	return nil
 }
 
-// envelope shows what came before the message: the connection, HELO, MAIL, each RCPT and DATA.
+// envelope sends the steps before the message: connection, HELO, MAIL, each RCPT and DATA.
 func (c *conversation) envelope() error {
-	address := zero(nil, "["+c.m.IP.String()+"]")
+	address := appendCString(nil, "["+c.m.IP.String()+"]")
 	switch {
 	case c.m.IP.Is4():
-		address = zero(binary.BigEndian.AppendUint16(append(address, '4'), c.m.Port), c.m.IP.String())
+		address = appendCString(binary.BigEndian.AppendUint16(append(address, '4'), c.m.Port), c.m.IP.String())
 	case c.m.IP.IsValid():
-		address = zero(binary.BigEndian.AppendUint16(append(address, '6'), c.m.Port), c.m.IP.String())
+		address = appendCString(binary.BigEndian.AppendUint16(append(address, '6'), c.m.Port), c.m.IP.String())
 	default:
 		address = append(address, 'U')
 	}
@@ -261,27 +261,27 @@ func (c *conversation) envelope() error {
 			return err
 		}
 	}
-	if err := c.step('H', zero(nil, c.m.Helo), noHelo, nrHelo); err != nil || c.decided {
+	if err := c.step('H', appendCString(nil, c.m.Helo), noHelo, nrHelo); err != nil || c.decided {
 		return err
 	}
 	if err := c.macros('M', "i", c.m.QueueID, "{mail_addr}", c.m.From); err != nil {
 		return err
 	}
-	if err := c.step('M', zero(nil, "<"+c.m.From+">"), noMail, nrMail); err != nil || c.decided {
+	if err := c.step('M', appendCString(nil, "<"+c.m.From+">"), noMail, nrMail); err != nil || c.decided {
 		return err
 	}
 	for _, to := range c.m.To {
 		if err := c.macros('R', "{rcpt_addr}", to); err != nil {
 			return err
 		}
-		if err := c.step('R', zero(nil, "<"+to+">"), noRcpt, nrRcpt); err != nil {
+		if err := c.step('R', appendCString(nil, "<"+to+">"), noRcpt, nrRcpt); err != nil {
 			return err
 		}
 	}
 	return c.step('T', nil, noData, nrData)
 }
 
-// header shows the fields one by one, with LF in folds, as filters know them from Sendmail.
+// header sends the header fields one by one, with LF in folds as Sendmail does.
 func (c *conversation) header() error {
 	fields, err := readFields(c.m)
 	if err != nil {
@@ -292,14 +292,14 @@ func (c *conversation) header() error {
 		if c.options&leadSpaces == 0 {
 			value = strings.TrimPrefix(value, " ")
 		}
-		if err := c.step('L', zero(zero(nil, f.Name), value), noHeaders, nrHeader); err != nil {
+		if err := c.step('L', appendCString(appendCString(nil, f.Name), value), noHeaders, nrHeader); err != nil {
 			return err
 		}
 	}
 	return c.step('N', nil, noEOH, nrEOH)
 }
 
-// body shows what follows the header, until the filter has seen enough.
+// body sends the body until the filter needs no more of it.
 func (c *conversation) body() error {
 	if c.decided || c.options&noBody != 0 {
 		return nil
@@ -335,7 +335,7 @@ func (c *conversation) body() error {
 	return nil
 }
 
-// end says that this was all, and takes the changes and the verdict.
+// end sends the end of the message and handles the requested changes and the verdict.
 func (c *conversation) end() error {
 	if err := c.macros('E', "i", c.m.QueueID); err != nil {
 		return err
@@ -353,7 +353,7 @@ func (c *conversation) end() error {
 			err = c.add(text)
 		case 'i':
 			if len(text) < 4 {
-				return fmt.Errorf("%w: a field without a place", ErrProtocol)
+				return fmt.Errorf("%w: an inserted field without its index", ErrProtocol)
 			}
 			err = c.add(text[4:])
 		case 'q':
@@ -364,7 +364,7 @@ func (c *conversation) end() error {
 			}
 		case 'm', 'b', '+', '-', 'e', '2':
 			c.ignore(map[byte]string{'m': "a field changed", 'b': "another body", '+': "another recipient", '-': "a recipient less", 'e': "another sender", '2': "another recipient"}[kind])
-		case 'c': // no objections
+		case 'c': // continue: no objections
 			c.verdict.Action, c.decided = Accept, true
 		default:
 			err = c.decide(kind, text, 'E')
@@ -385,19 +385,19 @@ func (c *conversation) ignore(what string) {
 	c.verdict.Ignored = append(c.verdict.Ignored, what)
 }
 
-// add takes a field to be added.
+// add stores a header field that the filter wants to add.
 func (c *conversation) add(text []byte) error {
 	name, rest, ok := bytes.Cut(text, []byte{0})
 	value, _, ended := bytes.Cut(rest, []byte{0})
 	if !ok || !ended {
-		return fmt.Errorf("%w: a field without its end", ErrProtocol)
+		return fmt.Errorf("%w: a field without a terminating zero", ErrProtocol)
 	}
 	if len(c.verdict.Fields) == maxFields || len(value) > maxValue {
-		return fmt.Errorf("%w: too many fields, or one that is too long", ErrProtocol)
+		return fmt.Errorf("%w: too many fields, or a field that is too long", ErrProtocol)
 	}
 	if !isName(string(name)) {
-		return fmt.Errorf("%w: a field called %.40q", ErrProtocol, name)
+		return fmt.Errorf("%w: invalid field name %.40q", ErrProtocol, name)
 	}
-	c.verdict.Fields = append(c.verdict.Fields, Field{string(name), folded(string(value))})
+	c.verdict.Fields = append(c.verdict.Fields, Field{string(name), foldedValue(string(value))})
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// send writes a packet: its length, a letter, what it is about.
+// send writes a packet: its length, a letter for its kind, and the body.
 func (c *conversation) send(kind byte, body []byte) error {
 	var head [5]byte
 	binary.BigEndian.PutUint32(head[:], uint32(len(body)+1))
@@ -20,7 +20,7 @@ func (c *conversation) send(kind byte, body []byte) error {
 	return err
 }
 
-// receive reads the next packet that is more than a sign of life.
+// receive returns the next packet, skipping progress packets.
 func (c *conversation) receive() (kind byte, body []byte, err error) {
 	if err := c.w.Flush(); err != nil {
 		return 0, nil, err
@@ -34,7 +34,7 @@ func (c *conversation) receive() (kind byte, body []byte, err error) {
 		if size == 0 || size > maxPacket {
 			return 0, nil, fmt.Errorf("%w: a packet of %d bytes", ErrProtocol, size)
 		}
-		packet, err := io.ReadAll(io.LimitReader(c.r, int64(size))) // memory for what comes, not for what is announced
+		packet, err := io.ReadAll(io.LimitReader(c.r, int64(size))) // allocate memory for received bytes, not for the announced size
 		if err != nil {
 			return 0, nil, err
 		}
@@ -47,12 +47,12 @@ func (c *conversation) receive() (kind byte, body []byte, err error) {
 	}
 }
 
-// macros tells values for the next step, in pairs of name and value.
+// macros sends macros for the next step, given as pairs of name and value.
 func (c *conversation) macros(step byte, pairs ...string) error {
 	body := []byte{step}
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
-			body = zero(zero(body, pairs[i]), pairs[i+1])
+			body = appendCString(appendCString(body, pairs[i]), pairs[i+1])
 		}
 	}
 	if len(body) == 1 {
@@ -61,13 +61,13 @@ func (c *conversation) macros(step byte, pairs ...string) error {
 	return c.send('D', body)
 }
 
-// zero appends a text and the zero that ends it.
-func zero(b []byte, text string) []byte {
+// appendCString appends a text and a terminating zero byte.
+func appendCString(b []byte, text string) []byte {
 	return append(append(b, strings.ReplaceAll(text, "\x00", "")...), 0)
 }
 
-// readHead gives the header with the end of its last line, as far as it is shown, and where the
-// body begins.
+// readHead returns the header, at most MaxHeader bytes, with the end of its last line, and the
+// offset of the body.
 func readHead(m *Message) (head []byte, body int64, err error) {
 	most := m.Size
 	if m.MaxHeader > 0 {
@@ -97,7 +97,7 @@ func bodyOffset(m *Message) (int64, error) {
 	return at, err
 }
 
-// readFields divides the header; a line that is no field belongs to nothing and is left out.
+// readFields splits the header into fields. It skips lines that are no field.
 func readFields(m *Message) ([]Field, error) {
 	head, _, err := readHead(m)
 	if err != nil {
@@ -121,7 +121,7 @@ func readFields(m *Message) ([]Field, error) {
 	return out, nil
 }
 
-// isName tells a header field's name (RFC 5322 section 2.2).
+// isName reports whether s is a valid field name (RFC 5322 section 2.2).
 func isName(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' || s[i] == ':' {
@@ -131,9 +131,9 @@ func isName(s string) bool {
 	return s != "" && len(s) <= 100
 }
 
-// folded is a value that stays one field: each line after the first begins with white space, and
-// none is empty.
-func folded(value string) string {
+// foldedValue makes a value safe as one field: each line after the first begins with white space, and no
+// line is empty.
+func foldedValue(value string) string {
 	var lines []string
 	for line := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = strings.Map(func(r rune) rune {
@@ -153,7 +153,7 @@ func folded(value string) string {
 	return strings.TrimLeft(strings.Join(lines, "\r\n"), " \t")
 }
 
-// oneLine is a text for an SMTP reply.
+// oneLine makes a text safe for an SMTP reply: one line of printable ASCII, at most maxText bytes.
 func oneLine(text []byte) string {
 	text, _, _ = bytes.Cut(text, []byte{0})
 	s := strings.Map(func(r rune) rune {

@@ -7,20 +7,22 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// About says what an answer that refuses a message is about.
+// About is the subject of a reply that refuses a message: the sender, the address, the mailbox or
+// the message.
 type About int
 
-// What answers are about. AboutUnknown leaves it to the codes.
+// The subjects of refusals. AboutUnknown means that the text does not tell, so the reply codes
+// decide.
 const (
 	AboutUnknown About = iota
-	AboutSender        // who sends, how much and from where, whatever code it has
-	AboutAddress       // the address that was written to, which is not there or not in use
+	AboutSender        // the sender, its volume or its host, whatever the reply code
+	AboutAddress       // the recipient's address, which does not exist or is not in use
 	AboutRoom          // a mailbox that is full
-	AboutMessage       // its size or form, or trouble on the way
+	AboutMessage       // the message's size or form, or a problem in transport
 )
 
-// What says that an address is not there, that its domain is not, that it is out of use, and
-// that its mailbox is full, in lower case.
+// Phrases, in lower case and separated by |, that say that an address does not exist, that its
+// domain does not exist, that it is disabled, or that its mailbox is full.
 const (
 	unknownWords = "user unknown|unknown user|no such user|no such local user|no such person|no such account|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|" +
 		"user not found|recipient not found|recipientnotfound|not found by smtp address lookup|unknown recipient|unknown local part|unknown address|address unknown|recipient unknown|" +
@@ -39,20 +41,20 @@ const (
 	disabledWords = "mailbox disabled|mailbox is disabled|account disabled|account is disabled|user disabled|user is disabled|disabled recipient|has been disabled|inactive user|user is inactive|user inactive|" +
 		"account is inactive|account inactive|mailbox is inactive|mailbox inactive|reach is inactive|account has been suspended|mailbox is frozen|account is locked|account closed|mailbox closed|no longer valid|no longer in use|" +
 		"no longer exists|no longer available"
-	roomWords = "mailbox full|mailbox is full|full mailbox|mailfolder is full|mailbox is over|mailbox over|inbox is full|inbox full|storage full|quota|storage|no room|" +
+	fullWords = "mailbox full|mailbox is full|full mailbox|mailfolder is full|mailbox is over|mailbox over|inbox is full|inbox full|storage full|quota|storage|no room|" +
 		"exceeds allowed size|mailbox exceed|mailbox would exceed|mailbox size|mailfile size|mailbox limit|space left|enough space|disk space|disc space|space limit|space has been used up|user is over flow|" +
 		"邮箱已满|空间已满|信箱已满|容量已满|メールボックスがいっぱい|容量を超え|容量オーバー|postfach ist voll|postfach voll|boîte aux lettres pleine|boîte pleine|buzón lleno|buzón está lleno|casella piena|caixa cheia|ящик переполнен|skrzynka pełna"
 )
 
-// aboutWords are looked for in their order: first what names the sender, since many servers put
-// that under the code of an address; then what names the address.
+// aboutWords are searched in order. Phrases about the sender come first, since many servers send
+// them with the code for a bad address; phrases about the address come later.
 var aboutWords = []struct {
 	about   About
 	words   string
-	pattern func() *regexp.Regexp // that is looked for too, or nil
+	pattern func() *regexp.Regexp // an alternative to words, or nil
 }{
-	{AboutUnknown, "recipient address rejected: access denied", nil},                 // Exchange's way to have no such user, and Postfix's to refuse: the code tells
-	{AboutAddress, "mail exchanger or ip address|recipient account is blocked", nil}, // which name no sender, although they sound like it
+	{AboutUnknown, "recipient address rejected: access denied", nil},                 // Exchange means an unknown user, Postfix a refusal: only the code distinguishes them
+	{AboutAddress, "mail exchanger or ip address|recipient account is blocked", nil}, // not about the sender, although the words suggest it
 	{AboutSender, "sender|mail from|mailfrom|from address|envelope from|envelope-from|return path|return-path|originator|forged|spoof|your domain|" +
 		"reputation|at a rate|rate limit|rate-limit|ratelimit|too much mail|too many|too quickly|faster than|volume|frequency|per hour|this hour|hourly|per day|daily|throttl|complain|" +
 		"policy|policies|spf|dkim|dmarc|signature|seal |authenticat| auth |starttls|tls required|not authorized|unauthorized|not permitted|not allowed|prohibit|administrative|" +
@@ -61,32 +63,33 @@ var aboutWords = []struct {
 		"rejected for|rejected by recipients|rejected by destination|refused by rule|does not want|go away|relaying|relay access|relay denied|relay not|to relay|open relay|as a relay|relay disallowed|" +
 		"client host|helo|ehlo|reverse dns|ptr|rdns|your ip|ip address|dynamic ip|your network|your server|your host|your country|callout|callback|" +
 		"(con:|(rly:|will not accept|not accepting mail from|greylist|graylist|temporarily deferred|bounce address tag|bounce attack|loop|recipient preferences|name was rejected", nil},
-	{AboutRoom, roomWords, nil},
+	{AboutRoom, fullWords, nil},
 	{AboutMessage, lookupWords + "|message size|too large|too big|maximum size|attachment|header|message-id|duplicate message|line too long|hop count|" +
 		"8bitmime|smtputf8|mailing list expansion|limit", nil},
-	{AboutAddress, unknownWords + "|" + domainWords + "|" + disabledWords + "|mailbox unavailable", absent},
+	{AboutAddress, unknownWords + "|" + domainWords + "|" + disabledWords + "|mailbox unavailable", absentAddress},
 	{AboutMessage, "internal error|system error|server error|configuration error|server busy|service unavailable|server unavailable|temporary|temporarily|not accepting network", nil},
 }
 
-// What an address is called, and what says that it is not there. A host or a domain is closed or
-// unavailable without being gone.
+// Regular expressions for the words that denote an address or a domain, and for those that say it
+// does not exist (unknownPattern) or is no longer in use (disabledPattern). disabledPattern is not
+// combined with domainPattern, since a host can be closed or unavailable and still exist.
 const (
-	aPerson = `(?:mail ?box|inbox|user(?: ?name| ?id)?|recipient|addressee|(?:e-?mail )?(?:address|account)|alias|person|maildrop|local[- ]part|destination|employee)(?:e?s)?`
-	aDomain = `(?:(?:mail )?(?:domain|host)(?: ?name)?)`
-	isNot   = `(?:unknown|not(?: a| an)?(?: valid| active| known| current)?(?: recipient| user| mailbox| address| account| customer)?(?: at| on| in)?(?: this| the| our| my)? ?(?:known|found|exist|hosted|here|local|valid|active|listed|present|recogni[sz]ed|host|site|server|system|directory|list)|n't exist|non-?existent)`
-	isGone  = `(?:no longer|unavailable|invalid|inactive|deactivated|disabled|closed|deleted|removed|terminated|suspended|discontinued|expired|retired|obsolete|locked|frozen|archived|misspelled)`
+	mailboxPattern  = `(?:mail ?box|inbox|user(?: ?name| ?id)?|recipient|addressee|(?:e-?mail )?(?:address|account)|alias|person|maildrop|local[- ]part|destination|employee)(?:e?s)?`
+	domainPattern   = `(?:(?:mail )?(?:domain|host)(?: ?name)?)`
+	unknownPattern  = `(?:unknown|not(?: a| an)?(?: valid| active| known| current)?(?: recipient| user| mailbox| address| account| customer)?(?: at| on| in)?(?: this| the| our| my)? ?(?:known|found|exist|hosted|here|local|valid|active|listed|present|recogni[sz]ed|host|site|server|system|directory|list)|n't exist|non-?existent)`
+	disabledPattern = `(?:no longer|unavailable|invalid|inactive|deactivated|disabled|closed|deleted|removed|terminated|suspended|discontinued|expired|retired|obsolete|locked|frozen|archived|misspelled)`
 )
 
-// absent finds a sentence that says that an address is not there, or not in use.
-var absent = lazyregexp.New(`\b` + aPerson + `\b(?:[^.;!:]|\.[^ ]){0,40}\b(?:` + isNot + `|` + isGone + `)|\b` + aDomain + `\b(?:[^.;!:]|\.[^ ]){0,40}\b` + isNot + `|` +
-	`\b(?:no|no such|no valid|not an?|not a valid|not a known|not an active|unknown|invalid|bad|illegal|malformed|undeliverable|deactivated|suspended|non-?existent)(?: (?:local|virtual|remote|mail|e-?mail|destination|valid|such|known|active))* (?:` + aPerson + `|` + aDomain + `)\b|` +
+// absentAddress matches a sentence that says that an address does not exist or is not in use.
+var absentAddress = lazyregexp.New(`\b` + mailboxPattern + `\b(?:[^.;!:]|\.[^ ]){0,40}\b(?:` + unknownPattern + `|` + disabledPattern + `)|\b` + domainPattern + `\b(?:[^.;!:]|\.[^ ]){0,40}\b` + unknownPattern + `|` +
+	`\b(?:no|no such|no valid|not an?|not a valid|not a known|not an active|unknown|invalid|bad|illegal|malformed|undeliverable|deactivated|suspended|non-?existent)(?: (?:local|virtual|remote|mail|e-?mail|destination|valid|such|known|active))* (?:` + mailboxPattern + `|` + domainPattern + `)\b|` +
 	`\bno one at this address|do(?:es)? not know *$|\bbad(?:rcptto|recipientto)|\bvalidrcptto`)
 
-// AboutOf reads what a server answered. Addresses and links in it say nothing, and of an answer
-// that a relay quotes only the quotation counts (5.1.0 - Unknown address error 550-'5.2.2 …
-// Mailbox Full').
+// AboutOf classifies the text of a server's reply. It ignores addresses and links. If a relay
+// quotes another host's reply, only the quoted reply counts (5.1.0 - Unknown address error
+// 550-'5.2.2 … Mailbox Full').
 func AboutOf(answer string) About {
-	text := onlyWords(answer)
+	text := withoutAddresses(answer)
 	if quoted := quotedReply(text); quoted != "" {
 		text = quoted
 	}
@@ -98,8 +101,8 @@ func AboutOf(answer string) About {
 	return AboutUnknown
 }
 
-// onlyWords is a text in lower case without addresses and links, a blank before and behind it.
-func onlyWords(text string) string {
+// withoutAddresses returns the text in lower case without addresses and links, with a space at each end.
+func withoutAddresses(text string) string {
 	kept := []string{""}
 	for _, word := range strings.Fields(strings.ToLower(text)) {
 		if strings.Contains(word, "://") {
@@ -115,7 +118,8 @@ func onlyWords(text string) string {
 	return strings.Join(append(kept, ""), " ")
 }
 
-// quotedReply is the answer of a host that a relay quotes in its own; "" if it quotes none.
+// quotedReply returns the reply of another host that a relay quotes in its own reply, "" if there
+// is none.
 func quotedReply(text string) string {
 	if _, quoted, ok := strings.Cut(text, "-'"); ok {
 		if end := strings.LastIndexByte(quoted, '\''); end > 0 {
@@ -125,7 +129,7 @@ func quotedReply(text string) string {
 	return ""
 }
 
-// containsAny reports whether one of the words, which | divides, is in the text.
+// containsAny reports whether the text contains one of the words, which are separated by |.
 func containsAny(text, words string) bool {
 	for w := range strings.SplitSeq(words, "|") {
 		if strings.Contains(text, w) {

@@ -159,6 +159,6 @@ func FuzzBaseSubject(f *testing.F) {
 		if _, mark := cutMark(base); mark != "" || base != strings.TrimSpace(base) {
 			t.Fatalf("%q becomes %q", s, base)
 		}
-		isAbsence(s)
+		isAwaySubject(s)
 	})
 }

@@ -14,19 +14,18 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// MissingHost is the Host of an address that came without one, since in IMAP an empty
-// host marks a group. Email and String leave it out.
+// MissingHost is the Host of an address without a domain. It is not "", since in IMAP an empty host
+// marks a group. Email and String leave it out.
 const MissingHost = "missing-domain.invalid"
 
-// Address is one address of a header field. As in IMAP's ENVELOPE (RFC 9051 §7.5.2) a
-// group is a start marker with its name as Mailbox and no Host, its members, and an
-// empty end marker.
+// Address is one address of a header field. As in IMAP's ENVELOPE (RFC 9051 §7.5.2), a group is a
+// start marker (its name as Mailbox, no Host), then its members, then an empty end marker.
 type Address struct {
 	Name          string // decoded display name
 	Mailbox, Host string // the local part without its quotes; the domain
 }
 
-// IsGroupMarker reports whether the address only begins or ends a group.
+// IsGroupMarker reports whether the value is no address but the start or end marker of a group.
 func (a Address) IsGroupMarker() bool { return a.Host == "" }
 
 // Email returns "local@domain", the local part quoted where it must be. It is "" for a
@@ -76,7 +75,7 @@ func isDotAtom[S string | []byte](s S) bool {
 	return atom > 0
 }
 
-// isAtomByte is atext of RFC 5322 §3.2.3 with the UTF-8 of RFC 6532 §3.2.
+// isAtomByte reports whether c is atext (RFC 5322 §3.2.3), or a byte of UTF-8 (RFC 6532 §3.2).
 func isAtomByte(c byte) bool {
 	return c > ' ' && c != 0x7f && strings.IndexByte(`()<>[]:;@\,."`, c) < 0
 }
@@ -110,19 +109,19 @@ func quoteString(s string) string {
 	return out.String()
 }
 
-// addressReader reads an address list in one pass, taking sense from anything. faulty
-// says that it had to guess.
+// addressReader parses an address list in one pass. It accepts any input; faulty reports that it
+// had to guess.
 type addressReader struct {
 	s     string
 	pos   int
 	limit int
 	out   []Address
 
-	counts bool // addresses are counted, and not kept
-	n      int
+	countOnly bool // count the addresses in n instead of storing them in out
+	n         int
 
-	phrase  strings.Builder // words before the angle, quotes undone
-	raw     strings.Builder // the same with quotes, for an address that stands bare
+	phrase  strings.Builder // words before the angle bracket, without quotes
+	raw     strings.Builder // the same with quotes, for an address without angle brackets
 	comment string
 	angle   string
 	inAngle bool
@@ -131,8 +130,8 @@ type addressReader struct {
 	group   bool
 	faulty  bool
 
-	// What is known of the rest, so that nothing is searched for twice: no closing mark
-	// follows any more; quotes within angles do not pair.
+	// Facts about the unread rest, which keep the time linear: it has no closing quote, parenthesis
+	// or angle bracket; its quotes within angle brackets are unbalanced.
 	noQuote, noComment, noAngle, oddQuote bool
 }
 
@@ -192,8 +191,8 @@ func (r *addressReader) step() {
 	}
 }
 
-// encodedWord is the length of the encoded word that s begins with, in which commas and the like
-// may stand as they are. It is 0 if there is none, or if other marks of an address are in it.
+// encodedWord returns the length of the encoded word at the start of s, which may contain commas
+// and other separators. It returns 0 if there is no such word, or if it contains one of < > " @.
 func encodedWord(s string) int {
 	s = s[:min(len(s), 512)]
 	charset, rest, _ := strings.Cut(s[2:], "?")
@@ -207,7 +206,7 @@ func encodedWord(s string) int {
 	return len(s) - len(rest) + 2 + end + 2
 }
 
-// quoted takes a quoted string; a quote that is never closed is an ordinary character.
+// quoted reads a quoted string. It skips a quote that is never closed.
 func (r *addressReader) quoted() {
 	if end := r.closing('"', 0, &r.noQuote); end > 0 {
 		r.raw.WriteString(r.s[r.pos:end])
@@ -230,7 +229,8 @@ func (r *addressReader) parens() {
 	r.pos++
 }
 
-// closing returns the index behind the mark that closes the one at pos, or 0.
+// closing returns the index after the mark that closes the one at pos. Without one it returns 0 and
+// sets *none.
 func (r *addressReader) closing(mark, nested byte, none *bool) int {
 	if *none {
 		return 0
@@ -274,7 +274,8 @@ func (r *addressReader) angled() {
 	r.pos += 1 + next
 }
 
-// angleEnd finds the closing bracket, outside of quotes if the quotes pair.
+// angleEnd returns the index of the closing angle bracket, -1 if there is none. If the quotes are
+// balanced, it ignores brackets within quotes.
 func (r *addressReader) angleEnd(s string) int {
 	if r.noAngle {
 		return -1
@@ -298,7 +299,7 @@ func (r *addressReader) angleEnd(s string) int {
 	return end
 }
 
-// colon begins a group if there is a name for it, else it is an ordinary character.
+// colon begins a group if a name precedes it. Otherwise the colon is an ordinary character.
 func (r *addressReader) colon() {
 	if r.group || r.inAngle || r.hasAt || !r.hasText {
 		r.phrase.WriteByte(':')
@@ -310,12 +311,12 @@ func (r *addressReader) colon() {
 	r.reset()
 }
 
-// end closes the address that the words so far make.
+// end emits the address made of the words read so far.
 func (r *addressReader) end() {
 	name, spec := r.phrase.String(), r.angle
 	if !r.inAngle {
 		name, spec = splitBare(r.raw.String(), name)
-		if name == "" && spec != "" { // a comment alone is nobody
+		if name == "" && spec != "" { // a comment without an address names nobody
 			name = r.comment
 		}
 	}
@@ -331,13 +332,13 @@ func (r *addressReader) end() {
 
 // countAddresses counts the addresses of an address list, group markers left out.
 func countAddresses(s string) int {
-	r := addressReader{s: s, limit: 1, counts: true}
+	r := addressReader{s: s, limit: 1, countOnly: true}
 	r.run()
 	return r.n
 }
 
 func (r *addressReader) emit(a Address) {
-	if r.counts {
+	if r.countOnly {
 		if !a.IsGroupMarker() {
 			r.n++
 		}
@@ -382,7 +383,7 @@ func splitBare(raw, phrase string) (name, spec string) {
 	return "", local + raw[at:]
 }
 
-// addrSpec divides an address at its last @, without route, quotes and space.
+// addrSpec splits an address at its last @ and removes the source route, quotes and space.
 func (r *addressReader) addrSpec(s string) Address {
 	if strings.IndexByte(s, '(') >= 0 {
 		s, r.faulty = withoutComments(s), true
@@ -410,7 +411,8 @@ func (r *addressReader) addrSpec(s string) Address {
 	return Address{Mailbox: cleanText(local, 256), Host: cleanText(host, 256)}
 }
 
-// withoutComments takes comments out of an address (RFC 5322 §3.2.2); one that does not end stays.
+// withoutComments removes comments from an address (RFC 5322 §3.2.2). It keeps a comment that is
+// not closed.
 func withoutComments(s string) string {
 	var out strings.Builder
 	quoted, depth, began := false, 0, 0
@@ -448,7 +450,8 @@ func displayName(s string) string {
 	return s
 }
 
-// joinFields puts one text between the words of a text, which mostly has one or none.
+// joinFields joins the words of s with between. A text without white space, the common case, is
+// returned as it is.
 func joinFields(s, between string) string {
 	if strings.IndexFunc(s, unicode.IsSpace) < 0 {
 		return s
@@ -456,7 +459,7 @@ func joinFields(s, between string) string {
 	return strings.Join(strings.Fields(s), between)
 }
 
-// unescape undoes quoted pairs.
+// unescape removes the backslash of each quoted pair (RFC 5322 §3.2.1).
 func unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
@@ -471,17 +474,17 @@ func unescape(s string) string {
 	return out.String()
 }
 
-// ErrAddress is wrapped by every error about an address that a person typed. The text
-// says what is wrong with it and names it.
+// ErrAddress is wrapped by every error about an address that a person typed. The error text quotes
+// the address and says what is wrong.
 var ErrAddress = errors.New("invalid email address")
 
-// Limits of RFC 5321 §4.5.3.1, in octets. The path of 256 has two angle brackets.
+// Limits of RFC 5321 §4.5.3.1, in octets. The limit of 256 for a path includes two angle brackets.
 const (
 	maxLocal = 64
 	maxEmail = 254
 )
 
-// SplitEmail divides an address at its last @. It answers false if either side is empty.
+// SplitEmail splits an address at its last @. ok is false if there is no @ or either side is empty.
 func SplitEmail(s string) (local, domain string, ok bool) {
 	at := strings.LastIndexByte(s, '@')
 	if at <= 0 || at == len(s)-1 {
@@ -490,8 +493,8 @@ func SplitEmail(s string) (local, domain string, ok bool) {
 	return s[:at], s[at+1:], true
 }
 
-// NormalizeEmail returns the one form of an address that records are kept and compared
-// by: lower case, the domain in ASCII (IDNA), Unicode in NFC. Errors wrap ErrAddress.
+// NormalizeEmail returns the canonical form of an address, in which records store and compare it:
+// lower case, the domain in ASCII (IDNA), Unicode in NFC. Errors wrap ErrAddress.
 func NormalizeEmail(s string) (string, error) {
 	local, domain, ok := SplitEmail(s)
 	if !ok {
@@ -527,8 +530,8 @@ func checkLocal(local string) error {
 	return nil
 }
 
-// NormalizeDomain returns a mail domain as idn.Address does, or an address literal such as
-// [192.0.2.1] as it is.
+// NormalizeDomain returns the canonical form of a mail domain (see idn.Address). It returns an
+// address literal such as [192.0.2.1] unchanged.
 func NormalizeDomain(domain string) (string, error) {
 	if strings.HasPrefix(domain, "[") {
 		text := strings.TrimSuffix(strings.TrimPrefix(domain, "["), "]")
@@ -541,8 +544,8 @@ func NormalizeDomain(domain string) (string, error) {
 	return idn.Address(domain)
 }
 
-// ParseAddress reads one address as a person types it: "a@b" or "Name <a@b>". Unlike
-// what is read out of messages it must be right. Errors wrap ErrAddress.
+// ParseAddress parses one address that a person typed: "a@b" or "Name <a@b>". Unlike the parser for
+// messages it refuses invalid syntax. Errors wrap ErrAddress.
 func ParseAddress(s string) (Address, error) {
 	list, err := ParseAddressList(s)
 	if err != nil {
@@ -554,8 +557,8 @@ func ParseAddress(s string) (Address, error) {
 	return list[0], nil
 }
 
-// ParseAddressList reads addresses divided by commas, as ParseAddress does each. It
-// refuses groups, and more than MaxAddresses.
+// ParseAddressList parses addresses separated by commas, each with the rules of ParseAddress. It
+// refuses groups, and more than MaxAddresses addresses.
 func ParseAddressList(s string) ([]Address, error) {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, visible.IsControl) {
 		return nil, fmt.Errorf("%w %q: it has control characters or broken UTF-8", ErrAddress, cut(s, 80))
@@ -578,7 +581,7 @@ func ParseAddressList(s string) ([]Address, error) {
 	return r.out, nil
 }
 
-// check refuses what could not be written to, and puts the domain in its one form.
+// check refuses an address to which no mail can be sent, and normalizes its domain.
 func (a *Address) check() error {
 	if a.IsGroupMarker() {
 		return fmt.Errorf("%w %q: groups are not taken", ErrAddress, a.Mailbox)

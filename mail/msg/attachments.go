@@ -7,19 +7,19 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// Attachment is one part that is not the text of the message.
+// Attachment is a part that is not the text of the message.
 type Attachment struct {
-	Index       int    // position in Attachments, from 0: its address in the API
-	Filename    string // safe as the name of a file, never empty
+	Index       int    // position in Attachments, from 0; the API identifies the attachment by it
+	Filename    string // safe as a file name, never empty
 	ContentType string // type/subtype, lower case
-	Size        int64  // bytes once decoded; exact when the body keeps to its encoding
-	ContentID   string // without brackets, "" if none: what cid: links in the HTML name
+	Size        int64  // decoded bytes; exact if the body is validly encoded
+	ContentID   string // without brackets, "" if none; cid: links in the HTML refer to it
 	Part        *Part
 }
 
-// Attachments lists the attachments of a message in order: all leaves and messages in
-// it but the text and HTML to be read, other renderings of that text, signatures, and
-// the machine's parts of a report. It does not look into attached messages.
+// Attachments lists the attachments of a message in order. These are all leaves and attached
+// messages except the displayed text and HTML, other renderings of that text, signatures, and the
+// machine-readable parts of a report. It does not look into attached messages.
 func Attachments(root *Part) []Attachment {
 	var out []Attachment
 	walkContent(root, nil, nil, func(p, parent *Part, in *branch) {
@@ -46,8 +46,8 @@ func newAttachment(index int, filename, subject, mediaType, id string, size int6
 	}
 }
 
-// walkContent visits every part that is no multipart, without what is inside messages, with the
-// branch that it is in.
+// walkContent visits every part that is no multipart, together with its branch. It does not enter
+// attached messages.
 func walkContent(p, parent *Part, in *branch, visit func(p, parent *Part, in *branch)) {
 	if p.IsMultipart() && (parent == nil || parent.Subtype == "alternative") {
 		in = &branch{top: p}
@@ -61,15 +61,16 @@ func walkContent(p, parent *Part, in *branch, visit func(p, parent *Part, in *br
 	}
 }
 
-// A branch is a message or an alternative of several parts.
+// A branch is a message, or an alternative, that is a multipart.
 type branch struct {
 	top      *Part
 	searched bool
 	named    *Part
 }
 
-// namedBody returns the text that people read although it has a file's name: the first one of a
-// branch, if the branch begins with it or has none without a name (RFC 8621 section 4.1.4).
+// namedBody returns the text part that is part of the body although it has a file name: the first
+// such part of the branch, if the branch begins with it or has no text without a name (RFC 8621
+// section 4.1.4). It returns nil if there is none.
 func (b *branch) namedBody() *Part {
 	switch {
 	case b == nil:
@@ -87,19 +88,19 @@ func (b *branch) namedBody() *Part {
 	return b.named
 }
 
-// A namedSearch looks for namedBody among parts.
+// A namedSearch is the state of namedBody's search among the parts of a branch.
 type namedSearch[P any] struct {
-	first                P
-	some, unnamed, begun bool
-	leads                bool // the branch begins with first
+	first                    P
+	hasFirst, unnamed, begun bool
+	leads                    bool // the branch begins with first
 }
 
 func addNamed[P any, S string | []byte](s *namedSearch[P], part P, kind partKind[S], parent *partKind[S]) {
 	switch {
 	case isBodyText(kind, parent):
 		s.unnamed = true
-	case !s.some && isReadable(kind):
-		s.first, s.some, s.leads = part, true, !s.begun
+	case !s.hasFirst && isReadable(kind):
+		s.first, s.hasFirst, s.leads = part, true, !s.begun
 	}
 	s.begun = true
 }
@@ -112,7 +113,7 @@ func (s *namedSearch[P]) found() P {
 	return s.first
 }
 
-// A partKind is what decides whether a part is an attachment.
+// A partKind holds the properties that decide whether a part is an attachment.
 type partKind[S string | []byte] struct{ Type, Subtype, Disposition, Filename S }
 
 func (p *Part) kind() partKind[string] {
@@ -127,7 +128,7 @@ func kinds(p, parent *Part) (partKind[string], *partKind[string]) {
 	return p.kind(), &of
 }
 
-// isAttachment needs no parent for the message itself.
+// isAttachment reports whether a part is an attachment. parent is nil for the message itself.
 func isAttachment[S string | []byte](p partKind[S], parent *partKind[S]) bool {
 	if string(p.Disposition) == "attachment" {
 		return true
@@ -149,18 +150,18 @@ func isAttachment[S string | []byte](p partKind[S], parent *partKind[S]) bool {
 	return true
 }
 
-// isBodyText reports whether people read the part as the message, or as a piece of it.
+// isBodyText reports whether the part is displayed as the message's text or as a piece of it.
 func isBodyText[S string | []byte](p partKind[S], parent *partKind[S]) bool {
 	return isReadable(p) && (parent == nil || string(parent.Subtype) == "alternative" || len(p.Filename) == 0)
 }
 
-// isReadable reports whether a part is text that could be the message's.
+// isReadable reports whether a part is plain text or HTML that could be the message's text.
 func isReadable[S string | []byte](p partKind[S]) bool {
 	return string(p.Type) == "text" && (string(p.Subtype) == "plain" || string(p.Subtype) == "html") && string(p.Disposition) != "attachment"
 }
 
-// safeFilename takes the sender's name down to its last element and to characters that
-// are no trouble, or makes one, of a message from its subject.
+// safeFilename reduces the sender's file name to its last path element and to safe characters. If
+// nothing is left it makes a name: for an attached message from its subject, otherwise from number.
 func safeFilename(name, subject, mediaType string, number int) string {
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]
@@ -191,8 +192,8 @@ func cutName(name string, limit int) string {
 	return cut(name[:dot], limit-(len(name)-dot)) + name[dot:]
 }
 
-// fileRune drops control and invisible characters, such as those that turn the reading
-// direction and so hide an extension, and replaces what file systems refuse.
+// fileRune drops control and invisible characters, such as those that reverse the reading direction
+// to hide an extension, and replaces characters that file systems refuse.
 func fileRune(r rune) rune {
 	switch {
 	case visible.IsControl(r) || visible.IsInvisible(r):

@@ -13,29 +13,29 @@ import (
 	"github.com/mailstead/mailstead/mail/transfer"
 )
 
-// ErrAuthors is wrapped by every error about the authors of a message: a field is missing,
-// stands twice, or has a form that programs read differently. The text names the field.
+// ErrAuthors is wrapped by every error about the authors of a message: a field is missing, is
+// repeated, or has a form that programs read differently. The text names the field.
 var ErrAuthors = errors.New("unclear author")
 
 const (
 	maxAuthors       = 100      // addresses in one From or Resent-From field
 	maxAuthorFields  = 200      // From, Sender, Resent-From and Resent-Sender fields of one header
-	maxAuthorValue   = 64 << 10 // bytes of one of them; of all From fields that are unclear
-	maxAuthorAts     = 1400     // @ in unclear From fields, which are looked at seven times
-	maxAuthorDomains = 64       // that they name
-	maxAuthorJoins   = 8        // words behind an @ that may be meant as one domain
+	maxAuthorValue   = 64 << 10 // bytes of one such field, and of all unclear From fields together
+	maxAuthorAts     = 1400     // @ examined in unclear From fields, each of which is read in seven forms
+	maxAuthorDomains = 64       // domains found in unclear From fields
+	maxAuthorJoins   = 8        // words after an @ that may belong to one domain
 )
 
-// Authors is who wrote and sent a message, as every program reads it.
+// Authors names who wrote and sent a message. All programs read these addresses alike.
 type Authors struct {
 	From   []Address // one or more
-	Sender []Address // one, or none without the field
-	Resent []Address // of all Resent-From and Resent-Sender fields, in their order
+	Sender []Address // one address, or none if the field is missing
+	Resent []Address // addresses of all Resent-From and Resent-Sender fields, in order
 }
 
-// ReadAuthors reads From, Sender, Resent-From and Resent-Sender out of a whole header. It does
-// not guess: what two programs could read differently is an error, and the empty line ends
-// the header. Other fields do not count, whatever their number and size. Errors wrap ErrAuthors.
+// ReadAuthors reads From, Sender, Resent-From and Resent-Sender from a whole header, up to its
+// empty line. It does not guess: a field that two programs could read differently is an error.
+// Other fields are ignored, whatever their number and size. Errors wrap ErrAuthors.
 func ReadAuthors(header []byte) (*Authors, error) {
 	out := &Authors{}
 	fields, ok := authorFields(header)
@@ -65,23 +65,23 @@ func ReadAuthors(header []byte) (*Authors, error) {
 	return out, nil
 }
 
-// PossibleAuthors is whom any program could take for the author of a message.
+// PossibleAuthors lists everyone whom some program could take for the author of a message.
 type PossibleAuthors struct {
-	Emails  []string // of the From field, where every program reads the same
-	Domains []string // otherwise all that a program could find in what it could take for a From field
+	Emails  []string // of the From field, if all programs read it alike
+	Domains []string // otherwise: every domain that a program could find in a field it may take for From
 	Unclear bool
 	TooMany bool // Domains is not complete
 }
 
-// ReadPossibleAuthors reads the From field of a whole header, and whatever a program could
-// take for one. A header without any gives the zero value.
+// ReadPossibleAuthors reads the From field of a whole header, and every field that a program could
+// take for one. It returns the zero value for a header without such a field.
 func ReadPossibleAuthors(header []byte) PossibleAuthors {
 	fields, complete := authorFields(header)
 	fields = slices.DeleteFunc(fields, func(f authorField) bool { return f.name != "From" })
 	if len(fields) == 1 && complete {
 		list, err := fields[0].addresses()
 		if err != nil {
-			list = fields[0].repeated()
+			list = fields[0].repeatedAddress()
 		}
 		if list != nil {
 			var out PossibleAuthors
@@ -97,26 +97,27 @@ func ReadPossibleAuthors(header []byte) PossibleAuthors {
 		d.read(f.value)
 		values = append(values, f.value)
 	}
-	if len(values) > 1 { // some programs read all of them as one, so that comments go on from one to the next
+	if len(values) > 1 { // some programs join all fields, so a comment may continue in the next one
 		d.read(strings.Join(values, ", "))
 	}
 	return PossibleAuthors{Domains: d.found, Unclear: len(fields) > 0 || !complete, TooMany: d.cut || !complete}
 }
 
-// authorField is a field that a program could take for one of those that name an author.
+// authorField is a field that a program could take for From, Sender, Resent-From or Resent-Sender.
 type authorField struct {
-	name  string // as it should be
+	name  string // canonical name
 	raw   []byte // value, still folded
 	value string // unfolded; a bare CR stays
-	wrong string // why programs disagree on whether the field is there
+	wrong string // why programs disagree on whether this is a field; "" if they agree
 }
 
 func (f authorField) fault(what string) error {
 	return fmt.Errorf("%w: the %s field %s", ErrAuthors, f.name, what)
 }
 
-// authorFields finds the fields up to the first empty line, where some programs end a line at
-// a bare CR by both ways to read it. It answers false if there are too many.
+// authorFields finds the author fields up to the first empty line. Some programs end a line at a
+// bare CR; if that makes a difference, it returns the fields of both readings. It returns false if
+// there are too many fields.
 func authorFields(header []byte) ([]authorField, bool) {
 	out, ok := splitAuthorFields(header)
 	if n := bytes.Count(header, []byte("\r")); n == bytes.Count(header, []byte("\r\n")) || !ok {
@@ -134,12 +135,13 @@ func authorFields(header []byte) ([]authorField, bool) {
 	return out, ok
 }
 
-// splitAuthorFields finds the fields with LF or CRLF at the end of lines: also behind lines
-// that end the header for some programs, and under names that only some take for such a field.
+// splitAuthorFields finds the author fields in lines that end in LF or CRLF. It also finds those
+// after a line that ends the header for some programs, and those with a name that only some
+// programs accept.
 func splitAuthorFields(header []byte) ([]authorField, bool) {
 	var out []authorField
 	open, inField, ended := -1, false, false // open: the index of the field that folded lines belong to
-	start := 0                               // of the open field's value
+	start := 0                               // where the open field's value begins
 	for pos := 0; pos < len(header); {
 		first, begin := pos == 0, pos
 		line, _, _ := bytes.Cut(header[pos:], []byte("\n"))
@@ -157,7 +159,7 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 				return out, false
 			}
 			if len(bytes.TrimSpace(line)) == 0 && out[open].wrong == "" {
-				out[open].wrong = "has a blank line in it" // which ends the header for some programs
+				out[open].wrong = "has a blank line in it" // some programs end the header there
 			}
 			continue
 		}
@@ -182,21 +184,22 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 	for i := range out {
 		text := string(out[i].raw)
 		if strings.Contains(text, "\n") { // folded
-			text = noLineEnds.Replace(text)
+			text = removeLineEnds.Replace(text)
 		}
 		out[i].value = strings.Trim(text, " \t")
 	}
 	return out, true
 }
 
-// What texts are compared without.
+// Replacers that remove line ends, quotes and the ends of encoded words.
 var (
-	noLineEnds = strings.NewReplacer("\r\n", "", "\n", "")
-	noQuotes   = strings.NewReplacer(`"`, "", `\`, "")
-	noWordEnds = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // encoded words that are none
+	removeLineEnds = strings.NewReplacer("\r\n", "", "\n", "")
+	removeQuotes   = strings.NewReplacer(`"`, "", `\`, "")
+	removeWordEnds = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // for text that only looks like an encoded word
 )
 
-// authorName returns which field some program could take a name for, "" for none.
+// authorName returns the author field for which some program could take the name, "" if there is
+// none.
 func authorName(name []byte) string {
 	if len(name) < len("from") || len(name) > 64 {
 		return ""
@@ -222,8 +225,8 @@ func authorName(name []byte) string {
 	return ""
 }
 
-// addresses reads the field's addresses strictly (RFC 5322 §3.4 without groups, domain
-// literals, quoted local parts, comments but at the end, or anything of §4).
+// addresses parses the field's addresses strictly: RFC 5322 §3.4 without groups, domain literals,
+// quoted local parts, comments except at the end, and the obsolete forms of §4.
 func (f authorField) addresses() ([]Address, error) {
 	if f.wrong != "" {
 		return nil, f.fault(f.wrong)
@@ -252,14 +255,16 @@ func (f authorField) addresses() ([]Address, error) {
 	}
 }
 
-// isUnsafe reports what programs cut lines and words at, or pass over.
+// isUnsafe reports whether r is a character at which some programs end a line or word, or which
+// they skip.
 func isUnsafe(r rune) bool {
 	return r != '\t' && unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) || r == 0xfeff
 }
 
-// repeated gives the address of "a@b.example <a@b.example>". That is wrong (RFC 5322 §3.2.5)
-// and frequent, and whichever of the two a program takes, it is the same address.
-func (f authorField) repeated() []Address {
+// repeatedAddress returns the address of a value such as "a@b.example <a@b.example>", nil for other
+// values. The form is invalid (RFC 5322 §3.2.5) but common, and both readings of it name the same
+// address.
+func (f authorField) repeatedAddress() []Address {
 	first, second, ok := strings.Cut(f.value, " <")
 	if !ok || f.wrong != "" || !strings.EqualFold(first+">", second) {
 		return nil
@@ -272,7 +277,7 @@ func (f authorField) repeated() []Address {
 	return []Address{a}
 }
 
-// authorReader reads mailboxes of one field.
+// authorReader parses the mailboxes of one field.
 type authorReader struct {
 	s   string
 	pos int
@@ -282,8 +287,8 @@ func (r *authorReader) space() { r.pos += len(r.s[r.pos:]) - len(strings.TrimLef
 
 func (r *authorReader) at(c byte) bool { return r.pos < len(r.s) && r.s[r.pos] == c }
 
-// mailbox reads "a@b", "Name <a@b>" or "<a@b>", each with a comment behind it or without, up
-// to the comma or the end (RFC 5322 §3.4).
+// mailbox reads "a@b", "Name <a@b>" or "<a@b>", each optionally followed by a comment, up to the
+// next comma or the end (RFC 5322 §3.4).
 func (r *authorReader) mailbox() (a Address, ok bool) {
 	r.space()
 	start := r.pos
@@ -307,7 +312,7 @@ func (r *authorReader) mailbox() (a Address, ok bool) {
 		return a, true
 	}
 	end := strings.IndexByte(r.s[r.pos:], ')')
-	if end < 0 || strings.ContainsAny(r.s[r.pos+1:r.pos+end], `(\,"<>`) || !areWords(r.s[r.pos+1:r.pos+end]) {
+	if end < 0 || strings.ContainsAny(r.s[r.pos+1:r.pos+end], `(\,"<>`) || !areEncodedWords(r.s[r.pos+1:r.pos+end]) {
 		return a, false
 	}
 	if a.Name == "" {
@@ -318,17 +323,17 @@ func (r *authorReader) mailbox() (a Address, ok bool) {
 	return a, true
 }
 
-// phrase reads the display name: atoms, dots behind the first character, and quoted strings
-// (RFC 5322 §3.2.5), with whole encoded words in either.
+// phrase reads the display name: atoms, dots after the first character, and quoted strings (RFC
+// 5322 §3.2.5). Encoded words in them must be complete.
 func (r *authorReader) phrase() (string, bool) {
 	var name strings.Builder
-	start, plain := r.pos, r.pos // plain: where the characters outside of quotes begin
+	start, plain := r.pos, r.pos // plain: start of the current text outside of quotes
 	for r.pos < len(r.s) {
 		switch c := r.s[r.pos]; {
 		case c == '"':
 			before := r.s[plain:r.pos]
 			text, ok := r.quoted()
-			if !ok || !areWords(before) || !areWords(text) {
+			if !ok || !areEncodedWords(before) || !areEncodedWords(text) {
 				return "", false
 			}
 			name.WriteString(text)
@@ -336,17 +341,17 @@ func (r *authorReader) phrase() (string, bool) {
 		case c == ' ' || c == '\t' || isAtomByte(c) || c == '.' && r.pos > start && r.s[start] != '.':
 			name.WriteByte(c)
 			r.pos++
-		default: // of dots before the angle bracket some programs make nothing
-			return name.String(), c == '<' && areWords(r.s[plain:r.pos]) && (r.pos == start || r.s[r.pos-1] != '.')
+		default: // a dot before the angle bracket is refused: some programs ignore it
+			return name.String(), c == '<' && areEncodedWords(r.s[plain:r.pos]) && (r.pos == start || r.s[r.pos-1] != '.')
 		}
 	}
 	return "", false
 }
 
-// areWords reports whether all that begins like an encoded word is one (RFC 2047 §2), and
-// decodes to text.
-func areWords(s string) bool {
-	if strings.ContainsFunc(guessWords(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {
+// areEncodedWords reports whether every "=?" in s begins a valid encoded word (RFC 2047 §2), and the
+// decoded text has no unsafe characters.
+func areEncodedWords(s string) bool {
+	if strings.ContainsFunc(decodeWordsLeniently(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {
 		return false
 	}
 	for {
@@ -365,13 +370,13 @@ func areWords(s string) bool {
 	}
 }
 
-// isBase64 takes the alphabet and what pads it at the end (RFC 2045 §6.8), or not.
+// isBase64 reports whether s is base64, with or without padding at the end (RFC 2045 §6.8).
 func isBase64(s string) bool {
 	_, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
 	return err == nil
 }
 
-// quoted reads a quoted string with its quotes (RFC 5322 §3.2.4).
+// quoted reads a quoted string and returns it without its quotes (RFC 5322 §3.2.4).
 func (r *authorReader) quoted() (string, bool) {
 	for i := r.pos + 1; i < len(r.s); i++ {
 		switch r.s[i] {
@@ -386,8 +391,8 @@ func (r *authorReader) quoted() (string, bool) {
 	return "", false
 }
 
-// addrSpec reads a dot-atom at a domain name (RFC 5322 §3.4.1), without anything that looks
-// like an encoded word, which some programs decode here.
+// addrSpec reads "dot-atom@domain" (RFC 5322 §3.4.1). It refuses anything that looks like an
+// encoded word, since some programs decode it here.
 func (r *authorReader) addrSpec() (Address, bool) {
 	end := strings.IndexAny(r.s[r.pos:], "\t ()<>,:;\"[]\\")
 	if end < 0 {
@@ -403,7 +408,8 @@ func (r *authorReader) addrSpec() (Address, bool) {
 	return Address{Mailbox: local, Host: domain}, true
 }
 
-// isHostname takes labels of letters, digits, hyphens and underscores (RFC 5890 §2.3.1).
+// isHostname reports whether s consists of labels of letters, digits, hyphens and underscores (RFC
+// 5890 §2.3.1).
 func isHostname(s string) bool {
 	for label := range strings.SplitSeq(s, ".") {
 		if label == "" || strings.ContainsFunc(label, func(r rune) bool {
@@ -415,17 +421,18 @@ func isHostname(s string) bool {
 	return true
 }
 
-// isOddRune reports what beyond ASCII is no letter, mark or digit, such as wide spaces.
+// isOddRune reports whether r is a non-ASCII character that is no letter, mark or digit, such as a
+// wide space.
 func isOddRune(r rune) bool {
 	return r >= utf8.RuneSelf && !unicode.In(r, unicode.L, unicode.M, unicode.Nd)
 }
 
-// domainFinder collects every domain that a program could find in unclear fields, in lower
-// case: as it stands, with encoded words decoded, without quotes, and with white space and
-// comments left out around its dots (RFC 5322 §4.4).
+// domainFinder collects, in lower case, every domain that a program could find in unclear fields:
+// in the raw text, with encoded words decoded, without quotes, and without the white space and
+// comments around dots (RFC 5322 §4.4).
 type domainFinder struct {
 	found     []string
-	ats, room int // how many @ and bytes are still looked at
+	ats, room int // remaining budget of @ and of bytes
 	cut       bool
 }
 
@@ -435,9 +442,9 @@ func (d *domainFinder) read(value string) {
 		d.cut = true
 		return
 	}
-	decoded := guessWords(value)
-	bare, broken := noQuotes.Replace(decoded), noWordEnds.Replace(value)
-	for _, text := range []string{value, decoded, bare, without(bare, "(", ")"), without(bare, "<", ">"), broken, anyWords(value)} {
+	decoded := decodeWordsLeniently(value)
+	bare, broken := removeQuotes.Replace(decoded), removeWordEnds.Replace(value)
+	for _, text := range []string{value, decoded, bare, withoutBracketed(bare, "(", ")"), withoutBracketed(bare, "<", ">"), broken, decodeAnyWords(value)} {
 		for {
 			_, rest, ok := strings.Cut(text, "@")
 			if !ok {
@@ -466,8 +473,8 @@ func (d *domainFinder) add(domain string) {
 	d.found = append(d.found, domain)
 }
 
-// domainsAt returns the names that may be meant at the start of s, which follows an @. Some
-// programs join words across white space and comments.
+// domainsAt returns the possible domain names at the start of s, the text after an @. There are
+// several, since some programs join words across white space and comments.
 func domainsAt(s string) []string {
 	var out []string
 	joined := ""
@@ -494,14 +501,14 @@ func domainsAt(s string) []string {
 	return out
 }
 
-// isNoDomainRune reports what ends a word behind an @.
+// isNoDomainRune reports whether r ends a word after an @.
 func isNoDomainRune(r rune) bool {
 	return r < utf8.RuneSelf && r != '-' && r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isOddRune(r)
 }
 
-// anyWords decodes whatever a program could take for an encoded word, each by itself: of any
-// charset, and with white space in it (RFC 2047 §2 allows none).
-func anyWords(s string) string {
+// decodeAnyWords decodes everything that a program could take for an encoded word, each separately. It
+// accepts any charset, and white space within a word (which RFC 2047 §2 forbids).
+func decodeAnyWords(s string) string {
 	var out strings.Builder
 	for {
 		before, rest, ok := strings.Cut(s, "=?")
@@ -519,7 +526,7 @@ func anyWords(s string) string {
 		if !ok || strings.Contains(strings.TrimSuffix(word, "?="), "=?") {
 			continue
 		}
-		text := guessWords("=?" + word)
+		text := decodeWordsLeniently("=?" + word)
 		if text == "=?"+word { // of an unknown charset
 			var raw []byte
 			if strings.EqualFold(parts[1], "b") {
@@ -530,8 +537,8 @@ func anyWords(s string) string {
 			}
 			text = strings.ToValidUTF8(string(raw), " ")
 		}
-		out.WriteString("\x00" + text + "\x00") // which ends words, see skipCFWS
-		// Some programs pass over padding inside.
+		out.WriteString("\x00" + text + "\x00") // NUL ends a word, see skipCFWS
+		// Some programs ignore padding inside the text.
 		if raw, err := base64.RawStdEncoding.DecodeString(strings.ReplaceAll(encoded, "=", "")); err == nil && strings.EqualFold(parts[1], "b") && string(raw) != text {
 			out.WriteString(strings.ToValidUTF8(string(raw), " ") + "\x00")
 		}
@@ -539,8 +546,8 @@ func anyWords(s string) string {
 	}
 }
 
-// without leaves out what stands in brackets, as programs do that know no brackets in brackets.
-func without(s, opening, closing string) string {
+// withoutBracketed removes bracketed text. Like some programs it does not handle nested brackets.
+func withoutBracketed(s, opening, closing string) string {
 	var out strings.Builder
 	for {
 		before, rest, ok := strings.Cut(s, opening)
@@ -555,8 +562,8 @@ func without(s, opening, closing string) string {
 	}
 }
 
-// skipCFWS passes over comments (RFC 5322 §3.2.2), white space, quotes, and what some programs
-// take for those. A comment that does not end is text.
+// skipCFWS skips comments (RFC 5322 §3.2.2), white space, quotes, and characters that some programs
+// treat as such. A comment that is not closed counts as text.
 func skipCFWS(s string) string {
 	for {
 		s = strings.TrimLeftFunc(s, func(r rune) bool {

@@ -14,18 +14,18 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// Body is what people read of a message, in UTF-8 with LF line ends.
+// Body is the text of a message as it is displayed, in UTF-8 with LF line ends.
 type Body struct {
 	Text string
-	HTML string // as it came, which is not safe to show: see SanitizeHTML
+	HTML string // unsanitized, so not safe to display: see SanitizeHTML
 
 	HasText, HasHTML bool // the message has such a part, even if it is empty
-	Truncated        bool // more stood there than was asked for
+	Truncated        bool // the message has more text than the limit
 }
 
 // ReadRawBody returns the text and the HTML of a message, each of at most max bytes. Of
-// alternatives it takes one branch for the plain text and the richest one for the HTML, each with
-// all its pieces; texts that follow one another, such as a mailing list's footer, are joined.
+// alternatives it takes the first with plain text for the text and the last with HTML for the HTML,
+// each with all its pieces. Consecutive texts, such as a mailing list's footer, are joined.
 func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	b := bodyReader{r: r, textLeft: max, htmlLeft: max}
 	pieces := bodyPieces(root)
@@ -43,8 +43,8 @@ func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	return b.Body, nil
 }
 
-// bodyPiece is one stretch of the message that people read, in the forms it comes in: the parts of
-// each in their order. A form may have parts of the other one, which have no alternative.
+// bodyPiece is one section of the displayed message, as plain text, as HTML, or as both: the parts
+// of each form in order. A form may include parts of the other type that have no alternative.
 type bodyPiece struct {
 	text, html []*Part
 }
@@ -52,7 +52,7 @@ type bodyPiece struct {
 func isPlain(p *Part) bool { return p.Subtype != "html" }
 func isHTML(p *Part) bool  { return p.Subtype == "html" }
 
-// plain is the first part of plain text.
+// plain returns the first part with plain text, nil if there is none.
 func (p bodyPiece) plain() *Part {
 	if i := slices.IndexFunc(p.text, isPlain); i >= 0 {
 		return p.text[i]
@@ -60,14 +60,15 @@ func (p bodyPiece) plain() *Part {
 	return nil
 }
 
-// bodyPieces finds what people read (RFC 8621 section 4.1.4).
+// bodyPieces returns the displayed sections of a message (RFC 8621 section 4.1.4).
 func bodyPieces(root *Part) []bodyPiece {
 	var out []bodyPiece
 	collectPieces([]*Part{root}, nil, nil, &out)
 	return out
 }
 
-// collectPieces takes the part as a list of one, which a piece keeps.
+// collectPieces appends the pieces of one part to out. The part is passed as a slice of length 1,
+// which the piece stores without a copy.
 func collectPieces(self []*Part, parent *Part, in *branch, out *[]bodyPiece) {
 	p := self[0]
 	if p.IsMultipart() && (parent == nil || parent.Subtype == "alternative") {
@@ -93,7 +94,7 @@ func collectPieces(self []*Part, parent *Part, in *branch, out *[]bodyPiece) {
 	}
 }
 
-// chooseBranches takes the first alternative that has plain text, and the last that has HTML.
+// chooseBranches combines the first alternative that has plain text with the last that has HTML.
 func chooseBranches(branches [][]bodyPiece) []bodyPiece {
 	text, html := -1, -1
 	for i, branch := range branches {
@@ -135,8 +136,8 @@ type bodyReader struct {
 	textLeft, htmlLeft int64
 }
 
-// add writes a piece to both forms that the message has, turning one into the other
-// where the piece comes in one only.
+// add writes a piece to each form (text, HTML) that the message has. A piece with one form only is
+// converted to the other.
 func (b *bodyReader) add(p bodyPiece) error {
 	text, html := p.text, p.html
 	if len(text) == 0 {
@@ -145,7 +146,7 @@ func (b *bodyReader) add(p bodyPiece) error {
 	if len(html) == 0 {
 		html = text
 	}
-	if len(p.text) == 0 || len(p.html) == 0 { // in one form only: each part is read once
+	if len(p.text) == 0 || len(p.html) == 0 { // one form only: read each part once
 		for _, part := range text {
 			if err := b.addPart(part, b.HasText, b.HasHTML); err != nil {
 				return err
@@ -210,12 +211,12 @@ func (b *bodyReader) read(p *Part, limit int64) (string, error) {
 	return text, err
 }
 
-// maxGrow is how much memory a part has at once, before it was read. A larger one gets more as it
-// comes.
+// maxGrow bounds the buffer that is allocated for a part before it is read, in bytes. The buffer of
+// a larger part grows as it is read.
 const maxGrow = 256 << 10
 
-// readText decodes at most limit bytes of a text part to UTF-8 with LF line ends; more
-// says that the part goes on.
+// readText decodes at most limit bytes of a text part to UTF-8 with LF line ends. more reports
+// whether the part is longer than that.
 func readText(r io.ReaderAt, p *Part, limit int64) (text string, more bool, err error) {
 	var buf bytes.Buffer
 	buf.Grow(int(min(p.DecodedSize, limit, maxGrow)) + bytes.MinRead)
@@ -233,7 +234,7 @@ func readText(r io.ReaderAt, p *Part, limit int64) (text string, more bool, err 
 	return strings.ReplaceAll(text, "\x00", ""), more, nil
 }
 
-// trimPartialRune drops a UTF-8 character that was cut at the end.
+// trimPartialRune drops an incomplete UTF-8 sequence at the end of b.
 func trimPartialRune(b []byte) []byte {
 	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) {
@@ -246,8 +247,8 @@ func trimPartialRune(b []byte) []byte {
 	return b
 }
 
-// Text returns what people read of one text part, at most limit bytes before markup is taken out,
-// as UTF-8 with LF line ends. Of a part that is no text it is "".
+// Text returns the displayed text of one text part, as UTF-8 with LF line ends. It reads at most
+// limit bytes, from which markup is then removed. It returns "" for a part that is no text.
 func Text(r io.ReaderAt, p *Part, limit int64) (string, error) {
 	if p.Type != "text" {
 		return "", nil
@@ -259,9 +260,9 @@ func Text(r io.ReaderAt, p *Part, limit int64) (string, error) {
 	return text, err
 }
 
-// Open returns the decoded content of a part: base64, quoted-printable and uuencode are undone,
-// whatever damage they have; the charset stays as it is. A multipart or a message gives
-// its bytes as they stand.
+// Open returns the content of a part with its transfer encoding (base64, quoted-printable,
+// uuencode) decoded, even if it is damaged. It does not convert the charset. A multipart or a
+// message is returned as it is.
 func Open(r io.ReaderAt, p *Part) io.Reader {
 	body := io.NewSectionReader(r, p.BodyOffset, p.Size())
 	if len(p.Children) > 0 {

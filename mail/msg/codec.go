@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// ErrTree is returned by DecodePart for bytes that AppendBinary did not write.
+// ErrTree is returned by DecodePart and View for bytes that AppendBinary did not write.
 var ErrTree = errors.New("the structure of the message cannot be read")
 
 const treeVersion = 1
 
-// The fields that a part has beyond type, offsets and lines, as bits. The first ones
-// are the texts in the order of Part.texts.
+// Bits for the optional fields of a part: all but type, offsets and lines. The first six are the
+// texts in the order of Part.texts.
 const (
 	hasID = 1 << iota
 	hasDescription
@@ -34,14 +34,15 @@ func (p *Part) texts() [6]*string {
 	return [6]*string{&p.ID, &p.Description, &p.Encoding, &p.Disposition, &p.Location, &p.MD5}
 }
 
-// AppendBinary appends the tree to b in a compact form that DecodePart reads. The form
-// has a version, so that stored trees stay readable.
+// AppendBinary appends the tree to b in a compact format that DecodePart reads. The format begins
+// with a version, so that stored trees stay readable when it changes.
 func (p *Part) AppendBinary(b []byte) []byte {
 	return p.appendTo(append(b, treeVersion), 0, true)
 }
 
-// appendTo writes offsets relative to base, the start of the parent. An envelope is
-// written with the message that it belongs to, not again with the part that shares it.
+// appendTo appends a part with offsets relative to base, the start of its parent. An envelope is
+// written once, with the message it belongs to; a message/rfc822 part that shares it is written
+// without.
 func (p *Part) appendTo(b []byte, base int64, isMessage bool) []byte {
 	has := p.fieldBits(isMessage)
 	b = binary.AppendUvarint(b, has)
@@ -106,7 +107,7 @@ func (p *Part) fieldBits(isMessage bool) uint64 {
 	return has
 }
 
-// What an envelope has, as bits.
+// Bits for the optional fields of an envelope.
 const (
 	hasDate = 1 << iota
 	hasEmptySubject
@@ -153,7 +154,8 @@ func appendStrings(b []byte, list []string) []byte {
 	return b
 }
 
-// appendParams writes names in order, so that equal trees are equal bytes.
+// appendParams appends the parameters sorted by name, so that equal trees are encoded as equal
+// bytes.
 func appendParams(b []byte, params map[string]string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(params)))
 	names := slices.AppendSeq(make([]string, 0, 8), maps.Keys(params))
@@ -164,13 +166,13 @@ func appendParams(b []byte, params map[string]string) []byte {
 	return b
 }
 
-// DecodePart reads a tree that AppendBinary wrote. Other bytes give ErrTree; a tree that
-// comes back has the shape that Scan promises.
+// DecodePart decodes a tree that AppendBinary wrote. For other bytes it returns ErrTree. The tree
+// has the shape that Part documents.
 func DecodePart(b []byte) (*Part, error) {
 	if len(b) == 0 || b[0] != treeVersion {
 		return nil, ErrTree
 	}
-	// One copy, of which all texts are slices.
+	// All texts are slices of this one copy.
 	d := treeReader{fieldReader: fieldReader[string]{s: string(b[1:])}}
 	root := &Part{}
 	d.part(root, 0, 1, true)
@@ -180,10 +182,10 @@ func DecodePart(b []byte) (*Part, error) {
 	return root, nil
 }
 
-// A fieldReader reads the fields of a stored tree one after the other; after a fault every field is
-// zero.
+// A fieldReader decodes the fields of a stored tree one after another. After an error every field
+// is zero.
 type fieldReader[S string | []byte] struct {
-	s   S // what is left
+	s   S // the unread rest
 	bad bool
 }
 
@@ -208,7 +210,7 @@ func (d *fieldReader[S]) varint() int64 {
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// length reads a number of bytes of the message.
+// length reads a byte length or an offset within the message.
 func (d *fieldReader[S]) length() int64 {
 	n := d.uvarint()
 	if n > 1<<50 {
@@ -218,7 +220,8 @@ func (d *fieldReader[S]) length() int64 {
 	return int64(n)
 }
 
-// count reads the number of items that follow, of which each takes size bytes or more.
+// count reads the number of items that follow. Each takes at least size bytes, which bounds the
+// number.
 func (d *fieldReader[S]) count(size int) int {
 	n := d.uvarint()
 	if n > uint64(len(d.s)/size) {
@@ -341,7 +344,7 @@ func (d *treeReader) children(p *Part, depth int) {
 	}
 }
 
-// hasShape checks what Scan promises of the children of each type.
+// hasShape checks that the number of children fits the type, as Part documents it.
 func (p *Part) hasShape() bool {
 	switch {
 	case p.IsMultipart():

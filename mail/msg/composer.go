@@ -15,29 +15,28 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// Composer writes a message from its parts. Blind copies are the envelope's business: only a draft
-// has a field for them.
+// Composer writes a message from its parts. It writes a Bcc field only for a draft; otherwise blind
+// copies are recipients in the SMTP envelope alone.
 type Composer struct {
 	From            Address
 	To, Cc, ReplyTo []Address
 	Subject         string
-	Text, HTML      string // either or both; without any the text is empty
-	InReplyTo       string // with brackets or without
+	Text, HTML      string // either or both; if both are empty, the message has an empty text
+	InReplyTo       string // with or without angle brackets
 	References      []string
-	Headers         []Header // further fields; those that Composer itself writes are refused
+	Headers         []Header // further fields; fields that Composer itself writes are refused
 	Attachments     []AttachedFile
 	MessageID       string // required, see NewMessageID
 	Date            time.Time
-	Calendar        []byte // an answer to an invitation, which goes beside the text (RFC 6047 section 2.4)
+	Calendar        []byte // a reply to an invitation, sent as an alternative to the text (RFC 6047 section 2.4)
 
-	// A draft is kept and never sent as it is, so it may be without recipients and says who gets a
-	// blind copy.
+	// A draft is stored and never sent as it is. So it may lack recipients, and it has a Bcc field.
 	Draft bool
 	Bcc   []Address
 }
 
-// AttachedFile is a file to be attached. With a ContentID and HTML to refer to it, it
-// goes beside the HTML as an inline part.
+// AttachedFile is a file to attach. If it has a ContentID and the message has HTML, it becomes an
+// inline part next to the HTML.
 type AttachedFile struct {
 	Filename    string
 	ContentType string // "application/octet-stream" if empty
@@ -45,9 +44,9 @@ type AttachedFile struct {
 	Content     []byte
 }
 
-// WriteTo writes the message with CRLF line ends, folded to 78 columns, in ASCII unless
-// an address needs SMTPUTF8. Errors about the parts wrap ErrHeader or ErrAddress and
-// come before anything is written; others are those of w.
+// WriteTo writes the message with CRLF line ends, folded to 78 columns, in ASCII unless an address
+// needs SMTPUTF8. Errors about the parts wrap ErrHeader or ErrAddress and are returned before
+// anything is written. Other errors are those of w.
 func (c *Composer) WriteTo(w io.Writer) (int64, error) {
 	head, err := c.header()
 	if err != nil {
@@ -77,7 +76,7 @@ func writeMessage(w io.Writer, root *entity, head []byte) (int64, error) {
 	return s.n, nil
 }
 
-// check builds every header once, so that a bad one is found before the first byte.
+// check builds every header once, so that an invalid one is found before the first byte is written.
 func (e *entity) check() error {
 	if _, err := e.header(nil); err != nil {
 		return err
@@ -90,7 +89,7 @@ func (e *entity) check() error {
 	return nil
 }
 
-// reserved are fields that Composer writes, or that others add on the way.
+// reserved are the fields that Composer writes itself, or that servers add in transit.
 var reserved = map[string]bool{
 	"from": true, "to": true, "cc": true, "bcc": true, "reply-to": true, "subject": true, "date": true, "message-id": true,
 	"in-reply-to": true, "references": true, "mime-version": true, "received": true, "return-path": true,
@@ -155,7 +154,8 @@ func (c *Composer) appendHeaders(list []Header) ([]byte, error) {
 	return b, nil
 }
 
-// checkAddress wants an address that is whole; its name may be anything in one line.
+// checkAddress refuses an address that is incomplete or invalid, and a display name with line
+// breaks or control characters.
 func checkAddress(field string, a Address) error {
 	if err := checkHeader(field, a.Name); err != nil {
 		return err
@@ -196,8 +196,8 @@ func (c *Composer) ids() ([]Header, error) {
 	return out, nil
 }
 
-// tree arranges mixed(alternative(text, related(html, images)), files), leaving out what
-// has one member only.
+// tree arranges the parts as mixed(alternative(text, related(html, images)), files). It omits a
+// multipart that would have one member.
 func (c *Composer) tree() (*entity, error) {
 	var inline, files []*entity
 	for _, a := range c.Attachments {
@@ -237,7 +237,7 @@ func (c *Composer) tree() (*entity, error) {
 	return root, nil
 }
 
-// single is the message of one part, whose last line must have an end.
+// single returns the text of a message with one part. Its last line must end in a line break.
 func (c *Composer) single() *entity {
 	subtype, text := "plain", c.Text
 	if c.HTML != "" {
@@ -258,7 +258,7 @@ func (a *AttachedFile) entity(hasHTML bool) (*entity, error) {
 		return nil, err
 	}
 	e := &entity{ctype: ctype, encoding: "base64", content: a.Content}
-	// A message may not be encoded (RFC 2046 §5.2.1), so it goes as a file.
+	// A message/* part must not be base64 (RFC 2046 §5.2.1), so it is attached as a plain file.
 	if strings.HasPrefix(strings.ToLower(ctype), "message/") {
 		e.ctype = "application/octet-stream"
 	}
@@ -283,7 +283,7 @@ func (a *AttachedFile) entity(hasHTML bool) (*entity, error) {
 	return e, nil
 }
 
-// entity is a part to be written: its own header fields, and content or children.
+// entity is a part to write: its own header fields, and either content or children.
 type entity struct {
 	fields   []Header // Content-* without Content-Type and Content-Transfer-Encoding
 	ctype    string   // value of Content-Type, without boundary
@@ -297,15 +297,15 @@ func multipart(ctype string, children ...*entity) *entity {
 	return &entity{ctype: ctype, boundary: "=_" + rand.Text(), children: children}
 }
 
-// textEntity takes text with any line ends.
+// textEntity returns a text part. The text may have any line ends.
 func textEntity(subtype, text string) *entity {
 	e := &entity{ctype: "text/" + subtype + "; charset=utf-8", content: normalized(text)}
 	e.encoding = textEncoding(e.content)
 	return e
 }
 
-// normalized is a text with CRLF at the ends of its lines. It takes room for all of them at once,
-// since a large buffer that grows holds its old and its new bytes.
+// normalized returns the text with CRLF line ends. It allocates the whole buffer at once, since a
+// buffer that grows briefly needs memory for its old and its new bytes.
 func normalized[T string | []byte](text T) []byte {
 	ends := 0
 	for i := range len(text) {
@@ -313,7 +313,7 @@ func normalized[T string | []byte](text T) []byte {
 			ends++
 		}
 	}
-	var b bytes.Buffer // takes everything, so there is no error to see
+	var b bytes.Buffer // its writes never fail
 	b.Grow(len(text) + ends)
 	n := NormalizeLines(&b)
 	for at := 0; at < len(text); at += buffers.Size {
@@ -323,8 +323,8 @@ func normalized[T string | []byte](text T) []byte {
 	return b.Bytes()
 }
 
-// textEncoding picks the most readable encoding that survives every way: 7bit, else
-// quoted-printable, or base64 where most of the text would be escapes.
+// textEncoding returns the most readable encoding that survives any transport: 7bit, else
+// quoted-printable, or base64 if over a quarter of the text would be escaped.
 func textEncoding(text []byte) string {
 	special := 0
 	for _, c := range text {
@@ -349,7 +349,7 @@ func longestLine(text []byte) int {
 	return most
 }
 
-// sink counts what goes to w and keeps the first error.
+// sink counts the bytes written to w and keeps the first error.
 type sink struct {
 	w   io.Writer
 	n   int64
@@ -366,7 +366,7 @@ func (s *sink) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// header returns the entity's header block without the empty line.
+// header appends the entity's header block to b, without the empty line.
 func (e *entity) header(b []byte) ([]byte, error) {
 	ctype := e.ctype
 	if e.boundary != "" {
@@ -386,7 +386,7 @@ func (e *entity) header(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// write writes the header fields given, the entity's own, and its body.
+// write writes the header fields in head, the entity's own fields, and its body.
 func (e *entity) write(s *sink, head []byte) error {
 	head, err := e.header(head)
 	if err != nil {
@@ -434,7 +434,7 @@ func writeBase64(s *sink, content []byte) error {
 	return s.err
 }
 
-// checkMediaType takes "type/subtype" with parameters or without, and refuses what would
+// checkMediaType accepts "type/subtype" with or without parameters. It refuses types that would
 // break the structure of the message.
 func checkMediaType(ctype string) error {
 	head, _, _ := strings.Cut(ctype, ";")

@@ -7,19 +7,19 @@ import (
 	"unicode"
 )
 
-// dateParts gathers what the words of a date say, in whatever order they come.
+// dateParts collects the values that the words of a date give, in any order.
 type dateParts struct {
 	day, month, year  int
 	hour, minute, sec int
 	offset            int // seconds east of UTC
 	hasTime, pm, am   bool
-	hasOffset         bool // as a number, which counts more than a name
+	hasOffset         bool // the zone is given as a number, which overrides a zone name
 	place             *time.Location
 }
 
-// parseDate reads a Date field (RFC 5322 §3.3, §4.3), also in the order of asctime, with
-// comments, dashes and the usual mistakes, and ISO 8601, with dashes and colons or without. A date
-// without a zone is UTC. It answers the zero time for anything else.
+// parseDate parses a Date field (RFC 5322 §3.3, §4.3). It also accepts the order of asctime,
+// comments, dashes, common mistakes, and ISO 8601 with or without dashes and colons. A date without
+// a zone is UTC. For anything else it returns the zero time.
 func parseDate(s string) time.Time {
 	s = strings.Trim(dropComments(cut(s, 128)), " \t\"")
 	if t, err := time.Parse(time.RFC3339, s); err == nil && t.Year() >= 1900 {
@@ -35,8 +35,8 @@ func parseDate(s string) time.Time {
 	return d.time()
 }
 
-// colonBlanks takes blanks away that RFC 5322 §4.3 permits in a time; of two at a place, both if
-// used twice. The minus sign of typographers is one.
+// colonBlanks removes the blanks around colons that RFC 5322 §4.3 permits in a time. It is applied
+// twice to remove two blanks in one place. It also replaces the typographic minus sign (U+2212).
 var colonBlanks = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":", "\u2212", "-")
 
 func (d *dateParts) word(w string) bool {
@@ -59,7 +59,7 @@ func (d *dateParts) word(w string) bool {
 	case d.hasTime && whole && len(w) == 4 && isDigit(w): // the sign is missing
 		d.zone("+" + w)
 		return true
-	case d.hasTime && whole && isDigit(w): // a fraction of a second behind a comma
+	case d.hasTime && whole && isDigit(w): // a fraction of a second after a comma
 		return true
 	case isDigit(w) && !d.hasTime && whole && (strings.Contains(w, ".") || len(w) == 4): // 10.30, 1030
 		return d.clock(strings.ReplaceAll(w, ".", ":"))
@@ -74,7 +74,7 @@ func (d *dateParts) word(w string) bool {
 
 func isDigit(w string) bool { return w != "" && '0' <= w[0] && w[0] <= '9' }
 
-// zone takes a sign and hours, with minutes or without; letters behind them say nothing. An invalid
+// zone reads a sign and hours, with or without minutes; it ignores letters after them. An invalid
 // zone counts as UTC (RFC 5256 section 2.2).
 func (d *dateParts) zone(w string) {
 	behind := strings.TrimLeft(w[1:], "0123456789:")
@@ -98,8 +98,8 @@ func (d *dateParts) zone(w string) {
 	}
 }
 
-// numbers takes one number, or a date of three: 20-Nov-2026, 2026-11-20, 2026/11/20, 11/20/2026,
-// 20.11.2026.
+// numbers reads one number, or a whole date of three numbers: 20-Nov-2026, 2026-11-20, 2026/11/20,
+// 11/20/2026, 20.11.2026.
 func (d *dateParts) numbers(w string) bool {
 	if len(w) == 8 && d.year == 0 && strings.Trim(w, "0123456789") == "" {
 		w = w[:4] + "-" + w[4:6] + "-" + w[6:]
@@ -154,7 +154,7 @@ func (d *dateParts) number(s string) bool {
 	return true
 }
 
-// fullYear completes a year of two or three digits as RFC 5322 §4.3 says.
+// fullYear completes a year of two or three digits by RFC 5322 §4.3.
 func fullYear(n, digits int) int {
 	switch {
 	case digits == 2 && n < 50:
@@ -165,7 +165,7 @@ func fullYear(n, digits int) int {
 	return n
 }
 
-// clock takes hours, minutes and seconds, with a zone or the half of the day behind them or not.
+// clock reads hours, minutes and seconds, and a zone or am/pm if one follows directly.
 func (d *dateParts) clock(s string) bool {
 	end := len(s)
 	if i := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != ':' && r != '.' }); i >= 0 {
@@ -193,7 +193,7 @@ func (d *dateParts) clock(s string) bool {
 	return n[0] < 24 && n[1] < 60 && n[2] <= 60 || n == [3]int{24}
 }
 
-// name takes a month or a zone; names of days and unknown zones say nothing.
+// name reads the name of a month or zone, or am/pm. It ignores names of days and unknown zones.
 func (d *dateParts) name(w string) {
 	if d.hasTime {
 		w = strings.ReplaceAll(w, ".", "") // p.m.
@@ -246,7 +246,7 @@ func zone(offset int) *time.Location {
 	return time.FixedZone("", offset)
 }
 
-// dropComments removes parenthesised text, nested or not.
+// dropComments removes text in parentheses, which may be nested.
 func dropComments(s string) string {
 	if !strings.Contains(s, "(") {
 		return s

@@ -10,30 +10,30 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// DSN is a delivery status notification to be composed (RFC 3464). Its recipients share one kind of
-// action: failed, delayed, or delivered and relayed.
+// DSN is a delivery status notification to send (RFC 3464). Its recipients all have the same kind
+// of action: failed, delayed, or delivered/relayed.
 type DSN struct {
 	ReportingMTA       string  // our host name
-	From               Address // the daemon that reports
-	To                 string  // the envelope sender of the message that is reported on
-	OriginalEnvelopeID string  // the ENVID that the sender gave, as it came
+	From               Address // the daemon that sends the notification
+	To                 string  // the envelope sender of the original message
+	OriginalEnvelopeID string  // the sender's ENVID, unchanged
 	Recipients         []DSNRecipient
 	Original           io.Reader // the message or its header
 	MessageID          string
 	Date               time.Time
-	ArrivalDate        time.Time // when the message was taken, zero if unknown
-	Full               bool      // the whole original is returned (RFC 3461 section 4.3), not only its header
+	ArrivalDate        time.Time // when the message was accepted, zero if unknown
+	Full               bool      // return the whole original (RFC 3461 section 4.3), not only its header
 }
 
-// DSNRecipient says what became of one recipient.
+// DSNRecipient is the result for one recipient.
 type DSNRecipient struct {
 	Final          string // address
-	Original       string // ORCPT as it came, such as "rfc822;a@b", "" if none
+	Original       string // the sender's ORCPT, such as "rfc822;a@b", "" if none
 	Action         string // one of the Action… constants
 	Status         string // RFC 3463 code, such as 5.1.1
-	Diagnostic     string // the other server's answer, or our own words
-	Own            bool   // Diagnostic is our own words, and no host's
-	RemoteMTA      string // host that answered, "" if none did
+	Diagnostic     string // the other server's reply, or our own text
+	Own            bool   // Diagnostic is our own text, not a reply of another host
+	RemoteMTA      string // host that replied, "" if none did
 	WillRetryUntil time.Time
 }
 
@@ -43,11 +43,11 @@ const (
 	ActionDelayed = "delayed"
 
 	ActionDelivered = "delivered"
-	ActionRelayed   = "relayed" // to a host that does not tell what becomes of it
+	ActionRelayed   = "relayed" // to a host that sends no notifications
 )
 
-// WriteTo writes the notification as a multipart/report with text for people, the
-// machine's part, and the header of the original. It is to be sent from the null path.
+// WriteTo writes the notification as a multipart/report: text for people, the machine-readable
+// part, and the original or its header. It must be sent with the null return path.
 func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 	to, err := ParseAddress(d.To)
 	if err != nil {
@@ -61,7 +61,7 @@ func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	subject, text := d.words()
+	subject, text := d.introduction()
 	c := Composer{From: d.From, To: []Address{to}, Subject: subject, MessageID: d.MessageID, Date: d.Date,
 		Headers: []Header{{"Auto-Submitted", "auto-replied"}}}
 	head, err := c.header()
@@ -72,8 +72,8 @@ func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 	return writeMessage(w, root, head)
 }
 
-// words are the subject, and what people are told first.
-func (d *DSN) words() (subject, text string) {
+// introduction returns the subject, and the first paragraph of the text for people.
+func (d *DSN) introduction() (subject, text string) {
 	actions := map[string]bool{}
 	for _, r := range d.Recipients {
 		actions[r.Action] = true
@@ -138,7 +138,7 @@ func (d *DSN) status() (*entity, error) {
 		if r.Diagnostic != "" {
 			kind := "smtp; "
 			if r.Own {
-				kind = "x-mailstead; " // RFC 3464 section 2.3.6: no reply of the protocol
+				kind = "x-mailstead; " // RFC 3464 section 2.3.6: not an SMTP reply
 			}
 			block.add("Diagnostic-Code", kind+toASCII(oneLine(r.Diagnostic)))
 		}
@@ -147,7 +147,7 @@ func (d *DSN) status() (*entity, error) {
 	return &entity{ctype: "message/delivery-status", encoding: "7bit", content: block.b}, block.err
 }
 
-// statusBlock gathers fields and keeps the first error.
+// statusBlock collects fields and keeps the first error.
 type statusBlock struct {
 	b   []byte
 	err error
@@ -169,8 +169,8 @@ func (s *statusBlock) addDate(name string, t time.Time) {
 	}
 }
 
-// typedAddress gives an address its type; one beyond ASCII is written so that it needs
-// no SMTPUTF8 (RFC 6533 §3).
+// typedAddress returns an address with its type. It escapes non-ASCII characters, so that the
+// report needs no SMTPUTF8 (RFC 6533 §3).
 func typedAddress(s string) string {
 	if charset.IsASCII(s) {
 		return "rfc822; " + s
@@ -199,7 +199,7 @@ func toASCII(s string) string {
 	}, s)
 }
 
-// returned reads the original, or its header up to its empty line.
+// returned returns the part with the original message, or with its header.
 func (d *DSN) returned() (*entity, error) {
 	if d.Full && d.Original != nil {
 		return wholeEntity(d.Original)
@@ -224,7 +224,8 @@ func (d *DSN) returned() (*entity, error) {
 	return e, nil
 }
 
-// wholeEntity is a message as a part: it may not be encoded (RFC 2046 section 5.2.1).
+// wholeEntity returns a message as a message/rfc822 part, which must not be encoded (RFC 2046
+// section 5.2.1).
 func wholeEntity(r io.Reader) (*entity, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {

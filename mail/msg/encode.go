@@ -11,19 +11,20 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// ErrHeader is wrapped by the errors about a header that cannot be written; their text
-// names the field.
+// ErrHeader is wrapped by errors about a header that cannot be written. The error text names the
+// field.
 var ErrHeader = errors.New("header refused")
 
 const (
 	foldAt      = 78  // RFC 5322 §2.1.1
 	maxLine     = 998 // the same
-	maxWord     = 64  // RFC 2047 §2 allows 75, this leaves room for a field's name
+	maxWord     = 64  // RFC 2047 §2 allows 75; 64 leaves room for a field name
 	wordPrefixQ = "=?utf-8?q?"
 	wordPrefixB = "=?utf-8?b?"
 )
 
-// checkHeader refuses a name that is none and a value that would break out of its line.
+// checkHeader refuses an invalid field name, and a value with line breaks, control characters or
+// invalid UTF-8.
 func checkHeader(name, value string) error {
 	if fieldName([]byte(name+":")) != len(name) || name == "" || len(name) > 76 {
 		return fmt.Errorf("%w: %q is no field name", ErrHeader, cut(name, 80))
@@ -37,13 +38,13 @@ func checkHeader(name, value string) error {
 	return nil
 }
 
-// appendField writes one field, folded at its spaces. Words too long to fold stay whole
-// up to what a line may have.
+// appendField appends one field, folded at spaces. It keeps a long word whole, up to the maximum
+// length of a line.
 func appendField(b []byte, name, value string) ([]byte, error) {
 	if err := checkHeader(name, value); err != nil {
 		return nil, err
 	}
-	// Some leave a line end in a file's name.
+	// Some programs keep the line end of a fold within quotes as part of a file name.
 	contentField := len(name) > 8 && strings.EqualFold(name[:8], "content-")
 	b = append(append(b, name...), ':')
 	rest := " " + strings.TrimSpace(value)
@@ -72,7 +73,7 @@ func appendField(b []byte, name, value string) ([]byte, error) {
 	return append(append(b, rest...), "\r\n"...), nil
 }
 
-// withoutQuotedSpace has other characters in the place of spaces within quotes.
+// withoutQuotedSpace replaces spaces within quotes by underscores.
 func withoutQuotedSpace(s string) string {
 	out := []byte(s)
 	quoted := false
@@ -90,8 +91,8 @@ func withoutQuotedSpace(s string) string {
 	return string(out)
 }
 
-// foldPoint returns the space to break before: the last within room, else the first
-// after it, 0 if there is none. What stands before it has something to see.
+// foldPoint returns the index of the space before which to break: the last within room, else the
+// first after it, 0 if there is none. The text before it is never blank.
 func foldPoint(s string, room int) int {
 	first := len(s) - len(strings.TrimLeft(s, " \t"))
 	if room > first {
@@ -109,8 +110,8 @@ func foldPoint(s string, room int) int {
 	return 0
 }
 
-// encodeText makes an unstructured value fit for a header: as it is if it can be, else
-// as RFC 2047 words.
+// encodeText encodes an unstructured value for a header: unchanged if possible, else as RFC 2047
+// words.
 func encodeText(s string) string {
 	if charset.IsASCII(s) && !strings.Contains(s, "=?") && longestWord(s) <= maxWord && !strings.Contains(s, "  ") {
 		return s
@@ -118,7 +119,8 @@ func encodeText(s string) string {
 	return encodeWords(s)
 }
 
-// encodeField leaves an ASCII value alone, since it may be structured.
+// encodeField encodes a value as RFC 2047 words. It leaves an ASCII value unchanged, since it may
+// be structured.
 func encodeField(s string) string {
 	if charset.IsASCII(s) {
 		return s
@@ -134,8 +136,8 @@ func longestWord(s string) int {
 	return most
 }
 
-// encodeWords returns s as RFC 2047 words of at most maxWord characters each, divided by
-// spaces, in Q or B, whichever is shorter.
+// encodeWords returns s as RFC 2047 words of at most maxWord characters, separated by spaces, in
+// encoding Q or B, whichever is shorter.
 func encodeWords(s string) string {
 	special := 0
 	for i := range len(s) {
@@ -149,7 +151,8 @@ func encodeWords(s string) string {
 	return joinWords(s, wordPrefixB, (maxWord-len(wordPrefixB)-2)/4*3, func(r rune) int { return utf8.RuneLen(r) }, base64.StdEncoding.AppendEncode)
 }
 
-// joinWords cuts s between characters into words of at most room, as size counts them.
+// joinWords splits s between characters into encoded words and joins these with spaces. size
+// returns the length of an encoded character, room is the maximum length of a word.
 func joinWords(s, prefix string, room int, size func(rune) int, encode func(dst, src []byte) []byte) string {
 	var out []byte
 	start, used := 0, 0
@@ -178,7 +181,7 @@ func sizeInQ(r rune) int {
 	return 3 * utf8.RuneLen(r)
 }
 
-// plainInQ is the set that is safe even in a display name (RFC 2047 §5).
+// plainInQ reports whether c needs no escape in Q, even in a display name (RFC 2047 §5).
 func plainInQ(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!*+-/", c) >= 0
 }
@@ -199,8 +202,8 @@ func appendWordQ(dst, src []byte) []byte {
 	return dst
 }
 
-// encodeAddress writes an address for a header. A local part beyond ASCII stays as it
-// is (RFC 6532): only SMTPUTF8 can carry it.
+// encodeAddress encodes an address for a header. A non-ASCII local part stays unchanged (RFC 6532);
+// such a message needs SMTPUTF8.
 func encodeAddress(a Address) string {
 	email := a.Email()
 	switch {
@@ -226,7 +229,7 @@ func encodeParam(name, value string) string {
 	switch {
 	case isToken(value) && !strings.ContainsAny(value, "*'%") && len(value) <= 60: // RFC 2231 gives these a meaning
 		return "; " + name + "=" + value
-	case charset.IsASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60 && strings.Trim(value, " ") == value: // an encoded word would be read as its text, and outer blanks get lost
+	case charset.IsASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60 && strings.Trim(value, " ") == value: // some programs would decode an encoded word or lose outer blanks
 		return "; " + name + "=" + quoteString(value)
 	}
 	var out strings.Builder

@@ -10,10 +10,9 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// EncodeHeader gives a header block in ASCII: text as RFC 2047 words, parameters by RFC 2231,
-// domains as A-labels. Fields that are ASCII already stay byte for byte. What SMTPUTF8 alone can
-// carry, such as a local part beyond ASCII, is an error that wraps ErrHeader and names the field
-// (RFC 6532).
+// EncodeHeader converts a header block to ASCII: text to RFC 2047 words, parameters by RFC 2231,
+// domains to A-labels. ASCII fields stay byte for byte. A value that needs SMTPUTF8 (RFC 6532),
+// such as a non-ASCII local part, is an error that wraps ErrHeader and names the field.
 func EncodeHeader(block []byte) ([]byte, error) {
 	var out []byte
 	for rest := block; len(rest) > 0; {
@@ -41,7 +40,7 @@ func EncodeHeader(block []byte) ([]byte, error) {
 	return out, nil
 }
 
-// encodeValue gives the value of a field in ASCII.
+// encodeValue converts the value of a field to ASCII.
 func encodeValue(name string, value []byte) (string, error) {
 	lower := strings.ToLower(name)
 	text := charset.Guess(unfold(value))
@@ -63,14 +62,14 @@ var addressNames = map[string]bool{
 	"disposition-notification-to": true, "return-receipt-to": true, "errors-to": true, "delivered-to": true, "return-path": true,
 }
 
-// structuredNames are the other fields in which only comments are for people.
+// structuredNames are the other structured fields: only their comments may be encoded as words.
 var structuredNames = map[string]bool{
 	"date": true, "resent-date": true, "message-id": true, "resent-message-id": true, "in-reply-to": true, "references": true,
 	"received": true, "mime-version": true, "content-transfer-encoding": true, "content-id": true, "content-location": true,
 	"dkim-signature": true, "authentication-results": true, "auto-submitted": true,
 }
 
-// encodeParams gives a value with parameters in ASCII, each parameter once, in their order.
+// encodeParams converts a value with parameters to ASCII. It writes each parameter once, in order.
 func encodeParams(text string) string {
 	head, rest, _ := strings.Cut(text, ";")
 	p := paramReader{s: rest}
@@ -90,7 +89,7 @@ func encodeParams(text string) string {
 		switch {
 		case !ok:
 			continue
-		case name == "boundary" && charset.IsASCII(value): // at any length, for those who read no RFC 2231
+		case name == "boundary" && charset.IsASCII(value): // quoted at any length, for programs that do not know RFC 2231
 			out += "; " + name + "=" + quoteString(value)
 		default:
 			out += encodeParam(name, value)
@@ -100,8 +99,8 @@ func encodeParams(text string) string {
 	return out
 }
 
-// A valueEncoder encodes a structured value: its comments, with phrases also the words before an
-// angle bracket or a colon, and domains.
+// A valueEncoder encodes a structured value: its comments, and if phrases is set also its domains
+// and the words before an angle bracket or a colon.
 type valueEncoder struct {
 	name    string
 	s       string
@@ -112,7 +111,7 @@ type valueEncoder struct {
 }
 
 func (e *valueEncoder) encode() (string, error) {
-	start := 0 // of the words that have not been written
+	start := 0 // of the words not yet written
 	for e.pos < len(e.s) && e.err == nil {
 		switch e.s[e.pos] {
 		case '"':
@@ -140,7 +139,7 @@ func (e *valueEncoder) encode() (string, error) {
 	return e.out.String(), e.err
 }
 
-// skipQuoted goes behind a quoted string.
+// skipQuoted moves pos past a quoted string.
 func (e *valueEncoder) skipQuoted() {
 	for e.pos++; e.pos < len(e.s); e.pos++ {
 		switch e.s[e.pos] {
@@ -154,7 +153,7 @@ func (e *valueEncoder) skipQuoted() {
 	e.pos = min(e.pos, len(e.s))
 }
 
-// words writes what stands between the marks of a value: a phrase, or an address.
+// words writes the text between two separators of a value: a phrase, or an address.
 func (e *valueEncoder) words(s string, phrase bool) {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) { // such as a no-break space
@@ -179,7 +178,7 @@ func (e *valueEncoder) words(s string, phrase bool) {
 	}
 }
 
-// unquoted takes the quotes and backslashes of quoted strings off a phrase.
+// unquoted removes the quotes and backslashes of quoted strings from a phrase.
 func unquoted(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -194,7 +193,7 @@ func unquoted(s string) string {
 	return out.String()
 }
 
-// comment writes a comment with those inside it as one.
+// comment writes a comment, including nested comments, as one.
 func (e *valueEncoder) comment() {
 	start, depth := e.pos+1, 0
 	for ; e.pos < len(e.s); e.pos++ {
@@ -219,7 +218,7 @@ func (e *valueEncoder) comment() {
 	e.out.WriteString("(" + inside + ")")
 }
 
-// angle writes what stands in angle brackets: an address, an id or a URI.
+// angle writes a text in angle brackets: an address, an id or a URI.
 func (e *valueEncoder) angle() {
 	start := e.pos
 	for e.pos++; e.pos < len(e.s) && e.s[e.pos] != '>'; {
@@ -243,7 +242,7 @@ func (e *valueEncoder) angle() {
 	}
 }
 
-// percentHigh writes the bytes of a URI beyond ASCII as RFC 3986 section 2.1 has it.
+// percentHigh percent-encodes the non-ASCII bytes of a URI (RFC 3986 section 2.1).
 func percentHigh(uri string) string {
 	var out bytes.Buffer
 	for _, c := range []byte(uri) {
@@ -256,7 +255,7 @@ func percentHigh(uri string) string {
 	return out.String()
 }
 
-// address gives an address whose domain may be beyond ASCII, and whose local part may not.
+// address converts the domain of an address to ASCII. It fails if the local part is not ASCII.
 func (e *valueEncoder) address(s string) string {
 	at := strings.LastIndexByte(s, '@')
 	if at < 0 || !charset.IsASCII(s[:at]) {

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A FeedbackReport says that the recipient of a message called it spam, in the Abuse Reporting
-// Format (RFC 5965). ParseComplaint reads it.
+// A FeedbackReport is a complaint to send: a recipient marked a message as spam. It is written in
+// the Abuse Reporting Format (RFC 5965), which ParseComplaint reads.
 type FeedbackReport struct {
 	From         Address
 	To           string
 	ReportingMTA string
 	FeedbackType string // such as abuse
-	UserAgent    string // the program that reports
+	UserAgent    string // the reporting program
 	MailFrom     string // the return path of the message
-	Recipient    string // whom it was for
+	Recipient    string // the recipient of the message
 	Original     io.Reader
 	MessageID    string // of the report
 	Date         time.Time
-	ArrivalDate  time.Time // when the message came, zero if unknown
+	ArrivalDate  time.Time // when the message arrived, zero if unknown
 }
 
-// WriteTo writes the report as a multipart/report with text for people, the machine's part, and the
-// header of the message. Errors are those of Composer.WriteTo.
+// WriteTo writes the report as a multipart/report: text for people, the machine-readable part, and
+// the header of the message. It returns the same errors as Composer.WriteTo.
 func (f *FeedbackReport) WriteTo(w io.Writer) (int64, error) {
 	to, err := ParseAddress(f.To)
 	if err != nil {

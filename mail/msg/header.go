@@ -15,24 +15,26 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Header is one header field. In what was read, Value is unfolded and decoded UTF-8.
+// Header is one header field. In a parsed message, Value is unfolded and decoded to UTF-8.
 type Header struct {
 	Name, Value string
 }
 
-// maxHeaders bounds what Headers returns, maxHeaderValue each value.
+// maxHeaders is the maximum number of fields that Headers returns, maxHeaderValue the maximum
+// length of a value in bytes.
 const (
 	maxHeaders     = 2000
 	maxHeaderValue = 16 << 10
 )
 
-// field is one raw header field: value still folded, whole with name and line ends.
+// field is one raw header field. value is still folded; whole is all of it, with name and line
+// ends.
 type field struct {
 	name, value, whole []byte
 }
 
-// fields yields the header fields of a raw block, whatever its line ends. Lines that
-// are neither a field nor the continuation of one are passed over.
+// fields yields the header fields of a raw block, whatever its line ends. It skips lines that are
+// neither a field nor the continuation of one.
 func fields(block []byte) iter.Seq[field] {
 	return func(yield func(field) bool) {
 		for len(block) > 0 {
@@ -48,7 +50,8 @@ func fields(block []byte) iter.Seq[field] {
 	}
 }
 
-// firstField takes one field with its continuation lines; n is 0 at the empty line.
+// firstField parses the first field with its continuation lines, n bytes in all. n is 0 at the
+// empty line. f is empty if the line is no field.
 func firstField(block []byte) (f field, n int) {
 	end, next := lineEnd(block, 0)
 	if end == 0 {
@@ -70,7 +73,8 @@ func firstField(block []byte) (f field, n int) {
 	return field{name: block[mark:name], value: block[colon+1 : end], whole: block[:next]}, next
 }
 
-// lineEnd returns where the line that begins at from ends, without and with its line end.
+// lineEnd finds the end of the line that begins at from: end is before its line break, next after
+// it.
 func lineEnd(b []byte, from int) (end, next int) {
 	for end = from; end < len(b) && b[end] != '\r' && b[end] != '\n'; end++ {
 	}
@@ -84,8 +88,8 @@ func lineEnd(b []byte, from int) (end, next int) {
 	return end, next
 }
 
-// fieldName returns the length of the field name that the line begins with, 0 if the
-// line is no header field. Space before the colon is tolerated (RFC 5322 §4.5).
+// fieldName returns the length of the field name at the start of the line, 0 if the line is no
+// header field. Space before the colon is tolerated (RFC 5322 §4.5).
 func fieldName(line []byte) int {
 	colon := bytes.IndexByte(line, ':')
 	if colon < 0 {
@@ -100,11 +104,11 @@ func fieldName(line []byte) int {
 	return len(name)
 }
 
-// byteOrderMark is what some programs begin a message with.
+// byteOrderMark is the UTF-8 byte order mark, with which some programs begin a message.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// isKnownField tells a header field from a line of text that only looks like one: in a message by
-// the names that messages have, in a part by RFC 2045 section 9.
+// isKnownField reports whether the line is a header field with a known name, and not text that only
+// looks like a field. In a MIME part only Content-* fields count (RFC 2045 section 9).
 func isKnownField(line []byte, inMessage bool) bool {
 	line = bytes.TrimPrefix(line, byteOrderMark)
 	n := fieldName(line)
@@ -146,9 +150,8 @@ func unfold(value []byte) []byte {
 	return bytes.TrimSpace(value)
 }
 
-// RawHeader returns the header block of a part as it stands, at most MaxHeader bytes of
-// it, with its empty line if it has one. For the message inside a message/rfc822 part
-// ask for that part's child.
+// RawHeader returns the raw header block of a part, at most MaxHeader bytes, with its empty line if
+// it has one. For the message inside a message/rfc822 part, pass that part's child.
 func RawHeader(r io.ReaderAt, p *Part) ([]byte, error) {
 	b := make([]byte, min(p.BodyOffset-p.HeaderOffset, MaxHeader))
 	n, err := r.ReadAt(b, p.HeaderOffset)
@@ -158,9 +161,9 @@ func RawHeader(r io.ReaderAt, p *Part) ([]byte, error) {
 	return b, nil
 }
 
-// HeaderFields returns the fields of a part's header block that have one of the names,
-// in any letter case, or with except those that have none, raw and in order, and an
-// empty line: what IMAP's BODY[HEADER.FIELDS (…)] and BODY[HEADER.FIELDS.NOT (…)] send.
+// HeaderFields returns the raw fields of a part's header block with one of the names (in any letter
+// case), in order, and an empty line. With except it returns all other fields. IMAP sends this for
+// BODY[HEADER.FIELDS (…)] and BODY[HEADER.FIELDS.NOT (…)].
 func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, error) {
 	block, err := RawHeader(r, p)
 	if err != nil {
@@ -178,7 +181,7 @@ func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, 
 		}
 		out = append(out, f.whole...)
 		switch {
-		case bytes.HasSuffix(f.whole, []byte("\r")): // a bare CR; with a line end behind it there would be an empty line
+		case bytes.HasSuffix(f.whole, []byte("\r")): // a bare CR; adding CRLF would make an empty line
 			out = append(out, '\n')
 		case !bytes.HasSuffix(f.whole, []byte("\n")):
 			out = append(out, '\r', '\n')
@@ -207,8 +210,8 @@ func Headers(r io.ReaderAt, p *Part) ([]Header, error) {
 	return out, nil
 }
 
-// headerCharset is the charset in which a part's raw 8-bit header text is, if it is not UTF-8: its
-// own, or that of the first text in it that names another than UTF-8.
+// headerCharset returns the charset of a part's raw 8-bit header text that is not UTF-8: the first
+// charset other than UTF-8 that the part or a text inside it declares, "" if there is none.
 func headerCharset(p *Part) string {
 	if p.Type == "text" {
 		if name := p.Params["charset"]; charset.Declared(name) && !charset.IsUTF8(name) {
@@ -225,7 +228,7 @@ func headerCharset(p *Part) string {
 
 const defaultEncoding = "7bit" // RFC 2045 §6.1
 
-// textBudget hands out what may still be kept of one tree's texts.
+// textBudget limits the bytes of text that are stored in one tree.
 type textBudget struct {
 	left    int
 	charset string // of raw 8-bit text
@@ -239,8 +242,7 @@ func (t *textBudget) keep(s string) string {
 	return s
 }
 
-// readNames are the fields that are read of a part, and those of an envelope, in the order in which
-// they are.
+// The header fields that are parsed for a part and for an envelope, in parsing order.
 var (
 	partNames = [...]string{
 		"content-type", "content-transfer-encoding", "content-id", "content-description", "content-location", "content-md5", "content-language", "content-disposition",
@@ -248,9 +250,9 @@ var (
 	envelopeNames = [...]string{"date", "subject", "from", "sender", "reply-to", "to", "cc", "bcc", "message-id", "in-reply-to", "references"}
 )
 
-// readHeader fills a part, and the envelope if there is one, from its header block. Where a field
-// stands twice the lowest one counts, which is what signatures sign (RFC 6376 section 5.4.2):
-// anybody can put another one above it.
+// readHeader fills a part, and env if it is not nil, from the header block. Of a repeated field the
+// last one counts, since DKIM signs that one (RFC 6376 section 5.4.2), while anybody can add
+// another above it.
 func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest bool) {
 	hasType := false
 	var lists addressFields
@@ -299,7 +301,7 @@ func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest boo
 	}
 }
 
-// keepField keeps the value of a field where its name is.
+// keepField stores the value of a field at the index of its name in names.
 func keepField(names []string, values [][]byte, name, value []byte) {
 	for i, one := range names {
 		if one == string(name) {
@@ -309,8 +311,8 @@ func keepField(names []string, values [][]byte, name, value []byte) {
 	}
 }
 
-// readAgain replaces the texts of a part and its envelope by those in the charset, which was not
-// known when its header was read.
+// readAgain parses a header again and replaces the texts of its part and envelope, now that the
+// charset of its 8-bit text is known.
 func (t *textBudget) readAgain(h rawHeader, charset string) {
 	t.left += h.used
 	t.charset = charset
@@ -338,13 +340,13 @@ func (t *textBudget) contentField(name string, p *Part, value []byte) {
 			p.Encoding = t.keep(encodingName(value))
 		}
 	case "content-id":
-		t.first(&p.ID, value, maxMessageID)
+		t.keepFirst(&p.ID, value, maxMessageID)
 	case "content-description":
-		t.first(&p.Description, value, MaxText)
+		t.keepFirst(&p.Description, value, MaxText)
 	case "content-location":
-		t.first(&p.Location, value, MaxText)
+		t.keepFirst(&p.Location, value, MaxText)
 	case "content-md5":
-		t.first(&p.MD5, value, 64)
+		t.keepFirst(&p.MD5, value, 64)
 	case "content-language":
 		if p.Language == nil {
 			p.Language = t.languages(value)
@@ -358,7 +360,7 @@ func (t *textBudget) contentField(name string, p *Part, value []byte) {
 	}
 }
 
-func (t *textBudget) first(to *string, value []byte, limit int) {
+func (t *textBudget) keepFirst(to *string, value []byte, limit int) {
 	if *to == "" {
 		*to = t.keep(decodeText(value, t.charset, limit))
 	}
@@ -375,7 +377,8 @@ func (t *textBudget) languages(value []byte) []string {
 	return out
 }
 
-// contentType answers false for a value that RFC 2045 §5.2 has us take as absent.
+// contentType sets the part's type. It returns false for an invalid value, which counts as absent
+// (RFC 2045 §5.2).
 func (t *textBudget) contentType(p *Part, value []byte) bool {
 	head, params := parseParams(value, t.charset)
 	typ, subtype, _ := strings.Cut(strings.ToLower(head), "/")
@@ -421,7 +424,7 @@ func (t *textBudget) envelopeField(name string, env *Envelope, value []byte, lis
 			env.Date = parseDate(env.DateText)
 		}
 	case "subject":
-		t.first(&env.Subject, value, MaxText)
+		t.keepFirst(&env.Subject, value, MaxText)
 		env.EmptySubject = env.Subject == ""
 	case "from":
 		lists.from = append(lists.from, value)
@@ -442,19 +445,19 @@ func (t *textBudget) envelopeField(name string, env *Envelope, value []byte, lis
 	}
 }
 
-// addressFields holds the fields with addresses until the whole header is known.
+// addressFields collects the address fields until the whole header has been read.
 type addressFields struct {
 	from, sender, replyTo [][]byte
 	others                []recipientField
 }
 
 type recipientField struct {
-	initial byte // of to, cc or bcc
+	initial byte // t, c or b for To, Cc or Bcc
 	value   []byte
 }
 
-// addressLists reads who wrote the message before whom it goes to, so that no number of
-// recipients leaves an author out.
+// addressLists parses the authors before the recipients, so that many recipients cannot use up the
+// limit and exclude an author.
 func (t *textBudget) addressLists(env *Envelope, lists *addressFields) {
 	room := MaxAddresses
 	for _, value := range lists.from {
@@ -509,14 +512,14 @@ func (t *textBudget) ids(to *[]string, value []byte) {
 func encodingName(value []byte) string {
 	value = bytes.TrimSpace(value)
 	for _, name := range [...]string{defaultEncoding, "8bit", "base64", "quoted-printable"} {
-		if string(value) == name { // as mostly
+		if string(value) == name { // the common case
 			return name
 		}
 	}
 	s := strings.TrimLeft(dropComments(cut(string(unfold(value)), 256)), `"' `)
 	s, _, _ = strings.Cut(s, ";")
 	s = strings.ToLower(cut(strings.Trim(s, "\"' \t"), 64))
-	letters := strings.Map(func(r rune) rune { // an "x-" in front says nothing
+	letters := strings.Map(func(r rune) rune { // the prefix "x-" is ignored
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
 			return r
 		}
@@ -553,9 +556,9 @@ func lowerByte(c byte) byte {
 	return c
 }
 
-// BaseSubject takes off a subject what mail programs and mailing lists put around it (RFC 5256
-// section 2.1, in the languages of many programs), folds case and space, and says whether that was
-// the mark of an answer.
+// BaseSubject removes the prefixes that mail programs and mailing lists add to a subject (RFC 5256
+// section 2.1, in many languages) and folds case and space. answer reports whether a reply prefix
+// such as "Re:" was removed.
 func BaseSubject(subject string) (base string, answer bool) {
 	base = strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	for {
@@ -568,8 +571,8 @@ func BaseSubject(subject string) (base string, answer bool) {
 	}
 }
 
-// cutMark takes one mark off the front: a word with a colon, or a list's name in brackets with more
-// behind it.
+// cutMark removes one prefix: a known word with a colon, or a list name in brackets that is
+// followed by text. mark is "" if there is none.
 func cutMark(s string) (rest, mark string) {
 	if strings.HasPrefix(s, "[") {
 		name, after, ok := strings.Cut(s[1:], "]")
@@ -607,9 +610,9 @@ func NewMessageID(domain string) string {
 	return "<" + strings.ToLower(rand.Text()) + "@" + domain + ">"
 }
 
-// messageIDs returns the ids of a Message-ID, In-Reply-To or References field, each in
-// brackets: the first one, which names the thread, and the newest up to MaxReferences.
-// An id without brackets is taken if it has an @, or if it is all that there is.
+// messageIDs returns the ids of a Message-ID, In-Reply-To or References field, each in brackets. Of
+// more than MaxReferences ids it keeps the first, which names the thread, and the newest. It
+// accepts an id without brackets if it has an @, or if it is the whole value.
 func messageIDs(value []byte) []string {
 	value = unfold(value)
 	var found [][]byte

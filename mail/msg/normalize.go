@@ -8,16 +8,15 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// NormalizeLines returns a writer that turns bare LF and bare CR into CRLF and drops
-// NUL on the way to w, so that no two readers can see different lines or ends in the
-// same message (RFC 5321 §2.3.8). Close writes what is held back and ends the writer; it does not
-// close w.
+// NormalizeLines returns a writer to w that converts bare LF and bare CR to CRLF and drops NUL, so
+// that all programs see the same lines and the same end of the message (RFC 5321 §2.3.8). Close
+// writes pending bytes and ends the writer; it does not close w.
 func NormalizeLines(w io.Writer) io.WriteCloser { return &lineNormalizer{w: buffers.Writer(w)} }
 
 type lineNormalizer struct {
 	w      *bufio.Writer // nil after Close
-	heldCR bool          // a CR came last: the next byte tells whether it was bare
-	err    error         // what goes wrong first
+	heldCR bool          // the last byte was CR; the next byte decides whether it was bare
+	err    error         // the first error
 }
 
 func (l *lineNormalizer) Write(b []byte) (int, error) {
@@ -51,13 +50,13 @@ func (l *lineNormalizer) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// normalPrefix is how many of the bytes are to stay as they are, mostly all. It looks fast, and may
-// find none.
+// normalPrefix returns a number of leading bytes that need no change: usually all (but a final CR),
+// else 0. It is a fast check and may return 0 for bytes that are partly normal.
 func normalPrefix(b []byte) int {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return 0
 	}
-	if len(b) > 0 && b[len(b)-1] == '\r' { // what it is, the next byte tells
+	if len(b) > 0 && b[len(b)-1] == '\r' { // the next byte decides whether it is bare
 		b = b[:len(b)-1]
 	}
 	ends := 0
@@ -77,7 +76,7 @@ func normalPrefix(b []byte) int {
 	return len(b)
 }
 
-// run writes bytes that hold no LF.
+// run writes bytes that contain no LF.
 func (l *lineNormalizer) run(b []byte) {
 	for len(b) > 0 {
 		i := bytes.IndexAny(b, "\r\x00")
@@ -99,7 +98,7 @@ func (l *lineNormalizer) run(b []byte) {
 	}
 }
 
-// endCR writes the line end of a CR that turned out to be bare.
+// endCR writes CRLF for a held CR that turned out to be bare.
 func (l *lineNormalizer) endCR() {
 	if l.heldCR {
 		l.heldCR = false
@@ -125,7 +124,7 @@ func (l *lineNormalizer) Close() error {
 	err := l.err
 	l.w = nil
 	if err == nil {
-		l.err = io.ErrClosedPipe // of what is written from now on
+		l.err = io.ErrClosedPipe // for later writes
 	}
 	return err
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/mailstead/mailstead/mail/transfer"
 )
 
-// maxParamText bounds the raw text of one field with parameters.
+// maxParamText is the maximum length of the raw value of a field with parameters, in bytes.
 const maxParamText = 64 << 10
 
-// parseParams splits a Content-Type or Content-Disposition value into its head and its
-// parameters, decoded by RFC 2231 and, since many write them so, by RFC 2047. Semicolons may be
-// missing. Raw 8-bit text is in the charset of that label.
+// parseParams splits a Content-Type or Content-Disposition value into its head and its parameters.
+// It decodes RFC 2231 and also RFC 2047, which many programs use instead. Semicolons may be
+// missing. label is the charset of raw 8-bit text.
 func parseParams(value []byte, label string) (head string, params map[string]string) {
 	value = unfold(value)
 	s := charset.DecodeRaw(value[:min(len(value), maxParamText)], label)
@@ -28,8 +28,8 @@ func parseParams(value []byte, label string) (head string, params map[string]str
 	return head, p.decode()
 }
 
-// cutHead takes the first word, with space around its slash and in quotes or not; it is "" where
-// parameters come first.
+// cutHead splits off the first word, which may be quoted and may have space around its slash. head
+// is "" if the value begins with a parameter.
 func cutHead(s string) (head, rest string) {
 	first, rest, _ := strings.Cut(s, ";")
 	head = firstWord(first)
@@ -39,7 +39,7 @@ func cutHead(s string) (head, rest string) {
 	if strings.IndexByte(head, '=') >= 0 {
 		return "", s
 	}
-	if len(first) > len(head) && strings.IndexByte(first, '=') >= 0 { // the semicolon behind the head is missing
+	if len(first) > len(head) && strings.IndexByte(first, '=') >= 0 { // the semicolon after the head is missing
 		rest = s[strings.Index(s, head)+len(head):]
 	} else if typ, subtype, ok := strings.Cut(first, "/"); ok && !strings.Contains(head, "/") || strings.HasSuffix(head, "/") {
 		head = strings.TrimSpace(typ) + "/" + firstWord(subtype)
@@ -47,7 +47,8 @@ func cutHead(s string) (head, rest string) {
 	return strings.Trim(head, `"',:`), rest
 }
 
-// firstWord cuts at a comment or a space: "text/plain (for people)".
+// firstWord returns the text before the first space or comment: "text/plain" of "text/plain (for
+// people)".
 func firstWord(s string) string {
 	s = strings.TrimSpace(s)
 	if i := strings.IndexAny(s, " \t("); i >= 0 {
@@ -91,7 +92,7 @@ func (p *paramReader) next() {
 	}
 	var value string
 	if p.pos < len(p.s) && p.s[p.pos] == '"' {
-		value = p.quoted() // what stands before the next parameter is skipped with it
+		value = p.quoted() // the next call skips anything before the next parameter
 	} else {
 		value = p.bare(name)
 	}
@@ -108,15 +109,15 @@ func (p *paramReader) skip(semicolon int) {
 	p.pos += semicolon + 1
 }
 
-// lastWord is the name of a parameter behind something that is none.
+// lastWord returns the last word of s: the name of a parameter, without stray text before it.
 func lastWord(s string) string {
 	s = strings.Trim(s, " \t,")
 	return s[strings.LastIndexAny(s, " \t,")+1:]
 }
 
-// quoted reads a quoted string. A backslash before anything but a quote or a backslash
-// stands for itself, as in the paths that some send. Without the second quote, or where that is the
-// first one of another parameter, it ends before the semicolon.
+// quoted reads a quoted string. A backslash before anything but a quote or a backslash is literal,
+// since some programs send Windows paths. If the closing quote is missing, or belongs to the next
+// parameter, the string ends before the semicolon.
 func (p *paramReader) quoted() string {
 	var out strings.Builder
 	start := p.pos + 1
@@ -143,13 +144,13 @@ func (p *paramReader) quoted() string {
 	return strings.TrimRight(value, " \t\\\"")
 }
 
-// nextParam is where a parameter begins whose semicolon is missing.
+// nextParam matches the start of a parameter that no semicolon precedes.
 var nextParam = regexp.MustCompile(`(?i)[ \t]+(?:name|filename|charset|boundary|size|type|format|delsp|method|(?:creation|modification|read)-date)(?:\*[0-9]{0,3}\*?)?[ \t]*=`)
 
-// bare reads an unquoted value. File names may have spaces, against the rules.
+// bare reads an unquoted value. File names may have spaces, although the standard forbids it.
 func (p *paramReader) bare(name string) string {
 	from := p.pos
-	if inner, _, ok := strings.Cut(strings.TrimPrefix(p.s[from:], "'"), "'"); ok && p.s[from] == '\'' && name != "boundary" { // whose quotes may be its own
+	if inner, _, ok := strings.Cut(strings.TrimPrefix(p.s[from:], "'"), "'"); ok && p.s[from] == '\'' && name != "boundary" { // in a boundary the quotes may be part of the value
 		if after := strings.TrimLeft(p.s[from+len(inner)+2:], " \t"); after == "" || after[0] == ';' {
 			p.pos = from + len(inner) + 2
 			return inner
@@ -165,7 +166,7 @@ func (p *paramReader) bare(name string) string {
 	value = strings.TrimSpace(value)
 	switch {
 	case strings.HasPrefix(name, "name") || strings.HasPrefix(name, "filename"):
-	case name == "boundary": // which may have parentheses
+	case name == "boundary": // may contain parentheses
 		value, _, _ = strings.Cut(strings.ReplaceAll(value, "\t", " "), " ")
 		value = strings.TrimRight(value, ",")
 	default:
@@ -237,7 +238,7 @@ func plainParam(name, value string) string {
 	return cleanText(decodeWords(value), MaxParamValue)
 }
 
-// join joins the pieces by their numbers, which some count from 1, and of which one may be missing.
+// join joins the pieces in the order of their numbers. The numbers may begin at 1 and have gaps.
 func (p paramPieces) join() string {
 	mark, label, anyEncoded := "", "", false
 	var out []byte
@@ -260,13 +261,14 @@ func (p paramPieces) join() string {
 		anyEncoded = anyEncoded || strings.Contains(text, "%")
 		out = appendPercent(out, text)
 	}
-	if !anyEncoded { // some cut RFC 2047 words
+	if !anyEncoded { // some programs split RFC 2047 words over the pieces
 		return cleanText(decodeWords(string(out)), MaxParamValue)
 	}
 	return cleanText(charset.Decode(out, label), MaxParamValue)
 }
 
-// splitCharset takes charset'language' off an extended value, or a charset' that is known.
+// splitCharset splits the prefix charset'language' off an extended value, or charset' alone if the
+// charset is known.
 func splitCharset(s string) (label, text string) {
 	label, rest, ok := strings.Cut(s, "'")
 	if !ok {

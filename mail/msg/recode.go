@@ -12,73 +12,74 @@ import (
 // A Recoder writes a message so that SMTP can carry it without 8BITMIME (RFC 5321 section 2.4, RFC
 // 6152 section 3): leaves with bytes beyond ASCII, or with lines over 998 bytes, become
 // quoted-printable or base64, whichever is smaller for text, and base64 for all else, since line
-// ends may change in quoted-printable. Their decoded content stays the same.
+// ends may change in quoted-printable. Decoded, their content stays the same.
 //
-// With EncodeHeaders the header fields of the message and of its parts become ASCII too, as
-// EncodeHeader has it, but for those of messages inside it.
+// With EncodeHeaders it also converts the header fields of the message and of its parts to ASCII
+// (see EncodeHeader), except those of attached messages.
 //
-// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do other header
-// fields, what stands between parts, leaves of type message/* (RFC 2045 section 6.4: they may not
-// be encoded; whole messages are gone into instead), and leaves whose encoding nobody knows. It
-// holds one header block and some buffers in memory, whatever the message's size.
+// The following stay byte for byte: parts below multipart/signed (RFC 1847 section 2.1), other
+// header fields, text between parts, leaves of type message/* (RFC 2045 section 6.4 forbids to
+// encode them; attached messages are recoded part by part instead), and leaves with an unknown
+// encoding. Memory use is one header block and some buffers, whatever the message's size.
 type Recoder struct {
-	r      io.ReaderAt
-	root   *Part
-	plan   map[*Part]string // the new encoding of a part
-	growth int64
-	clean  bool
+	r         io.ReaderAt
+	root      *Part
+	encodings map[*Part]string // the new encoding of each part that changes
+	growth    int64
+	clean     bool
 
-	encodes bool            // header fields too
-	heads   map[*Part]bool  // whose fields are encoded
-	left    map[*Part]error // why those of a part are not
-	inside  int             // how many messages it is inside of
+	encodeHeaders  bool            // RecodeOptions.EncodeHeaders
+	encodedHeaders map[*Part]bool  // parts with header fields to encode
+	headerErrors   map[*Part]error // why the header fields of a part cannot be encoded
+	messageDepth   int             // number of attached messages around the current part
 }
 
-// NewRecoder looks at a message with CRLF line ends, whose tree is that of Scan. It reads the
-// message once, and leaves that change twice.
+// NewRecoder examines a message with CRLF line ends. root is its tree from Scan. It reads the
+// message once, and the leaves that change a second time.
 func NewRecoder(r io.ReaderAt, root *Part, o RecodeOptions) (*Recoder, error) {
-	c := &Recoder{r: r, root: root, plan: map[*Part]string{}, encodes: o.EncodeHeaders, heads: map[*Part]bool{}, left: map[*Part]error{}}
+	c := &Recoder{r: r, root: root, encodings: map[*Part]string{}, encodeHeaders: o.EncodeHeaders, encodedHeaders: map[*Part]bool{}, headerErrors: map[*Part]error{}}
 	var err error
-	c.clean, err = c.look(root)
+	c.clean, err = c.planPart(root)
 	return c, err
 }
 
-// RecodeOptions say what a Recoder does beside leaves.
+// RecodeOptions select what a Recoder changes besides leaves.
 type RecodeOptions struct {
 	EncodeHeaders bool
 }
 
-// Changes reports whether WriteTo writes anything but the message as it is.
-func (c *Recoder) Changes() bool { return len(c.plan)+len(c.heads) > 0 }
+// Changes reports whether the output of WriteTo differs from the message.
+func (c *Recoder) Changes() bool { return len(c.encodings)+len(c.encodedHeaders) > 0 }
 
-// HeaderFault says why the header of the message cannot become ASCII; nil: it can, is, or is not
-// asked to.
-func (c *Recoder) HeaderFault() error { return c.left[c.root] }
+// HeaderFault returns why the header of the message cannot be converted to ASCII. It returns nil if
+// it can be, is ASCII already, or need not be (without EncodeHeaders).
+func (c *Recoder) HeaderFault() error { return c.headerErrors[c.root] }
 
-// Clean reports whether what WriteTo writes has ASCII alone, in lines of at most 998 bytes.
+// Clean reports whether the output of WriteTo is pure ASCII, in lines of at most 998 bytes.
 func (c *Recoder) Clean() bool { return c.clean }
 
-// Growth is about how many bytes WriteTo writes beyond those of the message.
+// Growth estimates by how many bytes the output of WriteTo is larger than the message.
 func (c *Recoder) Growth() int64 { return c.growth }
 
 // WriteTo writes the message.
 func (c *Recoder) WriteTo(w io.Writer) (int64, error) {
 	s := &sink{w: w}
 	err := c.write(s, c.root)
-	if err == nil { // what stands behind the tree, if anything does
+	if err == nil { // a write that failed without an error from c.write
 		err = s.err
 	}
 	return s.n, err
 }
 
-// A byteLook notes what of a text SMTP cannot carry as it is.
-type byteLook struct {
+// A smtpCheck is a writer that records whether a text has anything that SMTP without 8BITMIME cannot
+// carry.
+type smtpCheck struct {
 	high bool // a byte beyond ASCII, or NUL
 	long bool // a line over 998 bytes
 	line int
 }
 
-func (l *byteLook) Write(p []byte) (int, error) {
+func (l *smtpCheck) Write(p []byte) (int, error) {
 	for _, b := range p {
 		if b >= 0x80 || b == 0 {
 			l.high = true
@@ -87,59 +88,59 @@ func (l *byteLook) Write(p []byte) (int, error) {
 			l.line = 0
 			continue
 		}
-		if l.line++; l.line > maxLine+1 { // the CR is not of the line
+		if l.line++; l.line > maxLine+1 { // the CR does not count
 			l.long = true
 		}
 	}
 	return len(p), nil
 }
 
-func (l *byteLook) clean() bool { return !l.high && !l.long }
+func (l *smtpCheck) clean() bool { return !l.high && !l.long }
 
 func (c *Recoder) section(from, to int64) *io.SectionReader {
 	return io.NewSectionReader(c.r, from, max(to-from, 0))
 }
 
-// fine reports whether a piece of the message can go as it is.
-func (c *Recoder) fine(from, to int64) (bool, error) {
-	var l byteLook
+// isClean reports whether the given range of the message can be sent unchanged.
+func (c *Recoder) isClean(from, to int64) (bool, error) {
+	var l smtpCheck
 	if _, err := io.Copy(&l, c.section(from, to)); err != nil {
 		return false, fmt.Errorf("read message: %w", err)
 	}
 	return l.clean(), nil
 }
 
-// look decides what becomes of a part, and reports whether it is clean then.
-func (c *Recoder) look(p *Part) (bool, error) {
-	head, err := c.head(p)
+// planPart decides how to recode a part, and reports whether its output is clean.
+func (c *Recoder) planPart(p *Part) (bool, error) {
+	head, err := c.planHeader(p)
 	if err != nil {
 		return false, err
 	}
 	if len(p.Children) == 0 || p.IsMultipart() && p.Subtype == "signed" {
-		body, err := c.fine(p.BodyOffset, p.End)
+		body, err := c.isClean(p.BodyOffset, p.End)
 		if body || err != nil || len(p.Children) > 0 {
 			return head && body, err
 		}
-		body, err = c.leaf(p)
-		if body && err == nil { // and lines that are no fields go
+		body, err = c.planLeaf(p)
+		if body && err == nil { // c.header also drops lines that are no fields
 			var fields []byte
-			var l byteLook
-			fields, _, err = c.header(p)
+			var l smtpCheck
+			fields, _, err = c.withoutEncoding(p)
 			_, _ = l.Write(fields)
 			head = l.clean()
 		}
 		return head && body, err
 	}
-	before := len(c.plan)
+	before := len(c.encodings)
 	clean, at := head, p.BodyOffset
 	if p.IsMessage() {
-		c.inside++
-		defer func() { c.inside-- }()
+		c.messageDepth++
+		defer func() { c.messageDepth-- }()
 	}
 	for _, child := range p.Children {
 		for _, step := range []func() (bool, error){
-			func() (bool, error) { return c.fine(at, child.HeaderOffset) },
-			func() (bool, error) { return c.look(child) },
+			func() (bool, error) { return c.isClean(at, child.HeaderOffset) },
+			func() (bool, error) { return c.planPart(child) },
 		} {
 			ok, err := step()
 			if err != nil {
@@ -149,20 +150,20 @@ func (c *Recoder) look(p *Part) (bool, error) {
 		}
 		at = child.End
 	}
-	rest, err := c.fine(at, p.End)
+	rest, err := c.isClean(at, p.End)
 	clean = clean && rest
-	if clean && len(c.plan) > before && (p.Encoding == "8bit" || p.Encoding == "binary") {
-		if _, ok, err := c.header(p); ok && err == nil {
-			c.plan[p] = "7bit"
+	if clean && len(c.encodings) > before && (p.Encoding == "8bit" || p.Encoding == "binary") {
+		if _, ok, err := c.withoutEncoding(p); ok && err == nil {
+			c.encodings[p] = "7bit"
 		}
 	}
 	return clean, err
 }
 
-// head reports whether the header of a part is clean once it is written.
-func (c *Recoder) head(p *Part) (bool, error) {
-	clean, err := c.fine(p.HeaderOffset, p.BodyOffset)
-	if clean || err != nil || !c.encodes || c.inside > 0 || p.BodyOffset-p.HeaderOffset >= MaxHeader {
+// planHeader decides whether to encode the header of a part, and reports whether its output is clean.
+func (c *Recoder) planHeader(p *Part) (bool, error) {
+	clean, err := c.isClean(p.HeaderOffset, p.BodyOffset)
+	if clean || err != nil || !c.encodeHeaders || c.messageDepth > 0 || p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return clean, err
 	}
 	block, err := RawHeader(c.r, p)
@@ -171,35 +172,36 @@ func (c *Recoder) head(p *Part) (bool, error) {
 	}
 	encoded, err := EncodeHeader(block)
 	if err != nil {
-		c.left[p] = err
+		c.headerErrors[p] = err
 		return false, nil
 	}
-	var l byteLook
+	var l smtpCheck
 	_, _ = l.Write(encoded)
 	if !bytes.Equal(encoded, block) {
-		c.heads[p] = true
+		c.encodedHeaders[p] = true
 		c.growth += int64(len(encoded) - len(block))
 	}
 	return l.clean(), nil
 }
 
-// rawHeader is the header of a part as it is written.
-func (c *Recoder) rawHeader(p *Part) ([]byte, error) {
+// finalHeader returns the header of a part as it is written, encoded if so decided.
+func (c *Recoder) finalHeader(p *Part) ([]byte, error) {
 	block, err := RawHeader(c.r, p)
-	if err != nil || !c.heads[p] {
+	if err != nil || !c.encodedHeaders[p] {
 		return block, err
 	}
 	return EncodeHeader(block)
 }
 
-// leaf chooses the encoding of a leaf that cannot go as it is; false where it has to.
-func (c *Recoder) leaf(p *Part) (bool, error) {
+// planLeaf chooses the encoding of a leaf that cannot be sent unchanged. It returns false if the leaf
+// must not be encoded.
+func (c *Recoder) planLeaf(p *Part) (bool, error) {
 	switch p.Encoding {
 	case "7bit", "8bit", "binary", "base64", "quoted-printable":
 	default:
 		return false, nil
 	}
-	if _, ok, err := c.header(p); !ok || err != nil {
+	if _, ok, err := c.withoutEncoding(p); !ok || err != nil {
 		return false, err
 	}
 	n, err := io.Copy(io.Discard, Open(c.r, p))
@@ -208,27 +210,28 @@ func (c *Recoder) leaf(p *Part) (bool, error) {
 	}
 	size := (n + 2) / 3 * 4
 	size += 2 * (size / 76)
-	c.plan[p] = "base64"
+	c.encodings[p] = "base64"
 	if p.Type == "text" {
 		count := &sink{w: io.Discard}
 		if err := writeQuoted(count, Open(c.r, p)); err != nil {
 			return false, fmt.Errorf("read message: %w", err)
 		}
 		if count.n <= size {
-			c.plan[p], size = "quoted-printable", count.n
+			c.encodings[p], size = "quoted-printable", count.n
 		}
 	}
-	c.growth += size - p.Size() + 100 // with its field
+	c.growth += size - p.Size() + 100 // 100 for the header field
 	return true, nil
 }
 
-// header gives the fields of a part but its encoding; false for a part whose header is too long to
-// be written again, or that is a container which was not gone into.
-func (c *Recoder) header(p *Part) ([]byte, bool, error) {
+// withoutEncoding returns the header fields of a part without Content-Transfer-Encoding. It returns false if
+// the part must keep its encoding: its header is too long to rewrite, or it is a container that
+// Scan left as a leaf.
+func (c *Recoder) withoutEncoding(p *Part) ([]byte, bool, error) {
 	if p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return nil, false, nil
 	}
-	block, err := c.rawHeader(p)
+	block, err := c.finalHeader(p)
 	if err != nil {
 		return nil, false, err
 	}
@@ -261,9 +264,8 @@ func (c *Recoder) header(p *Part) ([]byte, bool, error) {
 	return out, true, nil
 }
 
-// endsBlank reports whether a header ends in an empty line, as one that runs into its body does
-// not.
-func (c *Recoder) endsBlank(p *Part) bool {
+// endsInEmptyLine reports whether a header ends in an empty line. One that runs into the body does not.
+func (c *Recoder) endsInEmptyLine(p *Part) bool {
 	var end [4]byte
 	n := min(p.BodyOffset-p.HeaderOffset, int64(len(end)))
 	if _, err := c.r.ReadAt(end[:n], p.BodyOffset-n); err != nil {
@@ -273,10 +275,10 @@ func (c *Recoder) endsBlank(p *Part) bool {
 }
 
 func (c *Recoder) write(s *sink, p *Part) error {
-	encoding := c.plan[p]
+	encoding := c.encodings[p]
 	if encoding == "" {
-		if c.heads[p] {
-			head, err := c.rawHeader(p)
+		if c.encodedHeaders[p] {
+			head, err := c.finalHeader(p)
 			if err != nil {
 				return err
 			}
@@ -284,11 +286,11 @@ func (c *Recoder) write(s *sink, p *Part) error {
 		} else if err := c.copy(s, p.HeaderOffset, p.BodyOffset); err != nil {
 			return err
 		}
-		if p.IsMessage() && len(p.Children) == 1 && c.plan[p.Children[0]] != "" && !c.endsBlank(p) {
-			s.Write([]byte("\r\n")) // else the fields of the message inside would be this part's
+		if p.IsMessage() && len(p.Children) == 1 && c.encodings[p.Children[0]] != "" && !c.endsInEmptyLine(p) {
+			s.Write([]byte("\r\n")) // otherwise the fields of the message inside would become this part's
 		}
 	} else {
-		head, _, err := c.header(p)
+		head, _, err := c.withoutEncoding(p)
 		if err != nil {
 			return err
 		}
@@ -321,8 +323,8 @@ func (c *Recoder) copy(s *sink, from, to int64) error {
 	return err
 }
 
-// writeWrapped writes content as base64 in lines of 76 characters; ended has the last one end in
-// CRLF too.
+// writeWrapped writes content as base64 in lines of 76 characters. With ended the last line too
+// ends in CRLF.
 func writeWrapped(s *sink, content io.Reader, ended bool) error {
 	const perLine = 57
 	r := bufio.NewReaderSize(content, 128*perLine)
@@ -354,7 +356,7 @@ func writeWrapped(s *sink, content io.Reader, ended bool) error {
 }
 
 // writeQuoted writes text as quoted-printable (RFC 2045 section 6.7). No line begins with a dash,
-// so that none is taken for a boundary.
+// so that none can be mistaken for a boundary.
 func writeQuoted(s *sink, content io.Reader) error {
 	r, q := bufio.NewReaderSize(content, 8<<10), &quoter{w: bufio.NewWriterSize(s, 8<<10)}
 	for {
@@ -377,14 +379,14 @@ func writeQuoted(s *sink, content io.Reader) error {
 	return s.err
 }
 
-const maxQuoted = 76 // characters of a line, the soft break's = included
+const maxQuoted = 76 // characters of a line, including the = of a soft line break
 
-// quoter is what is known of the line that is being written.
+// quoter encodes quoted-printable; its fields describe the current output line.
 type quoter struct {
 	w     *bufio.Writer
 	col   int
-	blank byte // a space or tab that stands escaped at the end of a line only
-	cr    bool // a CR that may begin a line end
+	blank byte // a pending space or tab, which is escaped only at the end of a line
+	cr    bool // a pending CR, which may begin a CRLF
 }
 
 func (q *quoter) add(b byte) {
@@ -427,7 +429,7 @@ func (q *quoter) flushBlank(escaped bool) {
 	}
 }
 
-// put writes one byte, after a soft break where the line has no room for it.
+// put writes one byte, after a soft line break if the line is full.
 func (q *quoter) put(b byte, escaped bool) {
 	size := 1
 	if escaped {

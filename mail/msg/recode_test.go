@@ -126,7 +126,7 @@ func FuzzRecode(f *testing.F) {
 		_ = lines.Close()
 		raw := in.Bytes()
 		out, c := recoded(t, raw)
-		var l byteLook
+		var l smtpCheck
 		_, _ = l.Write(out)
 		if c.Clean() != l.clean() {
 			t.Fatalf("clean is %v, but %+v\n%q", c.Clean(), l, out)

@@ -13,43 +13,42 @@ import (
 )
 
 const (
-	maxReport           = 256 << 10 // bytes of a delivery status that are read
+	maxReport           = 256 << 10 // bytes of a delivery status that are parsed
 	maxReportRecipients = 1000
 	maxReturned         = 64 << 10 // bytes of a returned header that are searched
 )
 
-// Report is what a machine says about an earlier message of ours. Kind says which sort
-// it is; a sort is one reader in readReport.
+// Report is a machine's report about an earlier message of ours.
 type Report struct {
 	Kind               ReportKind
 	ReportingMTA       string // host name
 	OriginalEnvelopeID string
 	ArrivalDate        time.Time
 	Recipients         []ReportRecipient
-	OriginalMessageID  string // of the returned message, with brackets, "" if it is not there
-	Returned           []byte // header of the returned message, or what there is of it
+	OriginalMessageID  string // of the returned message, with brackets, "" if missing
+	Returned           []byte // header of the returned message, possibly incomplete
 }
 
-// ReportKind is the sort of a report.
+// ReportKind is the kind of a report.
 type ReportKind string
 
-// DeliveryReport tells of failed, delayed or successful deliveries (RFC 3464).
+// DeliveryReport is a report on failed, delayed or successful deliveries (RFC 3464).
 const DeliveryReport ReportKind = "delivery-status"
 
-// ReportRecipient is what a delivery report says of one recipient (RFC 3464 §2.3).
+// ReportRecipient is the result that a delivery report gives for one recipient (RFC 3464 §2.3).
 type ReportRecipient struct {
 	Final, Original string // addresses, without their type
-	Actual          string // X-Actual-Recipient: where the address was led to
+	Actual          string // X-Actual-Recipient: the address to which it was forwarded
 	Action          string // failed, delayed, delivered, relayed or expanded
-	Status          string // such as 5.1.1, "" if neither the field nor the diagnostic tells one
+	Status          string // such as 5.1.1, "" if neither the field nor the diagnostic has one
 	Diagnostic      string // without its type
 	RemoteMTA       string
 	WillRetryUntil  time.Time
 }
 
-// ParseReport reads a delivery report: RFC 3464, or one of the older forms that are
-// text for people (see readPlain). It answers false for other messages, and if r cannot
-// be read.
+// ParseReport parses a delivery report: in the format of RFC 3464, or in one of the older formats,
+// which are plain text (see readPlain). It returns false for other messages, and if r cannot be
+// read.
 func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	var report *Report
 	switch status := deliveryStatus(root); {
@@ -71,19 +70,19 @@ func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	return report, true
 }
 
-// ParseReturned reads what came from the null sender to an address that was given to nobody but
-// as the return path of one message to recipient: it speaks of that message, in whatever form
-// (RFC 3464, status fields as text, or words in any language). A status or a reply code outside
-// of the copy of the message suffices; words do where no person's machine writes them. It
-// answers false for what says nothing about delivery, such as vacation notices and complaints,
-// and if r cannot be read. A recipient that the report does not name has the address that was
-// given.
+// ParseReturned parses a message from the null sender to a return path that was used for one
+// message only, sent to recipient. So it is about that message, in whatever form: RFC 3464, status
+// fields in text, or plain words in any language. A status or a reply code outside of the copy of
+// the message suffices; words without a code suffice only if no vacation responder could have
+// written them. It returns false for messages that say nothing about delivery, such as vacation
+// notices and complaints, and if r cannot be read. If the report names no recipient, the parameter
+// recipient is used.
 func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) {
 	report, ok := ParseReport(r, root)
 	if otherReport(root) || feedbackReport(root) != nil {
 		return report, ok
 	}
-	text, fields := saidText(r, root)
+	text, fields := reportText(r, root)
 	if ok {
 		rcpt := report.About(recipient)
 		if rcpt.Action == ActionFailed && rcpt.Diagnostic == "" {
@@ -95,14 +94,14 @@ func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) 
 			return report, true
 		}
 	}
-	told := toldInFields(text+"\n\n"+fields, recipient)
+	told := recipientInFields(text+"\n\n"+fields, recipient)
 	if told == nil && !ok {
 		if inside, found := insideReport(r, root); found {
 			return inside, true
 		}
 	}
 	if told == nil {
-		told = readWords(r, root, text, recipient)
+		told = recipientFromText(r, root, text, recipient)
 	}
 	if told == nil {
 		return report, ok
@@ -115,7 +114,7 @@ func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) 
 	return report, true
 }
 
-// insideReport reads a report that a gateway has put whole into a notice of its own.
+// insideReport parses a whole report that a gateway has attached to a notice of its own.
 func insideReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	for _, p := range root.Children {
 		if !p.IsMessage() || len(p.Children) != 1 {
@@ -128,8 +127,8 @@ func insideReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	return nil, false
 }
 
-// About is what a report says of a recipient, by any of the addresses it names; of one that it
-// does not name, what it says first of a failure, else of anybody. The report has a recipient.
+// About returns the entry for the recipient, compared with every address of an entry. If there is
+// none, it returns the first failed entry, else the first entry. The report must have an entry.
 func (report *Report) About(recipient string) *ReportRecipient {
 	failed := 0
 	for i, rcpt := range slices.Backward(report.Recipients) {
@@ -147,13 +146,15 @@ func (report *Report) About(recipient string) *ReportRecipient {
 	return &report.Recipients[failed]
 }
 
-// otherReport tells that a message says to be a report on something else than delivery.
+// otherReport reports whether the message declares itself a report on something other than
+// delivery.
 func otherReport(root *Part) bool {
 	kind := strings.ToLower(root.Params["report-type"])
 	return root.IsMultipart() && root.Subtype == "report" && kind != "" && kind != "delivery-status"
 }
 
-// deliveryStatus finds the machine's part of a delivery report (RFC 3464, RFC 6533).
+// deliveryStatus returns the machine-readable part of a delivery report (RFC 3464, RFC 6533), nil
+// if there is none.
 func deliveryStatus(root *Part) *Part {
 	if !root.IsMultipart() {
 		return nil
@@ -182,7 +183,8 @@ func readStatus(r io.ReaderAt, status *Part) *Report {
 			report.OriginalEnvelopeID = values["original-envelope-id"]
 			report.ArrivalDate = parseDate(values["arrival-date"])
 		}
-		// Some send the recipient's fields with the message's, without an empty line.
+		// Some servers send the fields of the recipient in the block of the message, without an
+		// empty line.
 		if values["final-recipient"] == "" && values["original-recipient"] == "" {
 			continue
 		}
@@ -212,9 +214,8 @@ func readRecipient(values map[string]string) ReportRecipient {
 	return rcpt
 }
 
-// explain takes from the part for people why there was a failure, where the part for
-// machines does not say: OpenSMTPD writes it there only, and exim of hosts that it could
-// not reach.
+// explain fills missing diagnostics from the text for people. OpenSMTPD writes the reason only
+// there, and so does exim for hosts that it could not reach.
 func (report *Report) explain(r io.ReaderAt, root *Part) {
 	unexplained := func(rcpt ReportRecipient) bool { return rcpt.Diagnostic == "" }
 	if !slices.ContainsFunc(report.Recipients, unexplained) {
@@ -233,23 +234,23 @@ func (report *Report) explain(r io.ReaderAt, root *Part) {
 	}
 }
 
-// refine takes from the diagnostic what the fields leave out: exim and OpenSMTPD say 5.0.0
-// whatever the other server said, exim also of what was put off until it gave up, and
-// some leave out what is required. sendmail says 5.1.1 of any 550 that has no status.
+// refine corrects status and action from the diagnostic. exim and OpenSMTPD write the status 5.0.0
+// whatever the other server replied, exim also for a message that expired after deferrals. Some
+// servers omit required fields. sendmail writes 5.1.1 for any 550 without a status.
 func (rcpt *ReportRecipient) refine() {
 	class, rest, _ := strings.Cut(rcpt.Status, ".")
 	if rest == "" || rest == "0.0" {
 		told := StatusIn(rcpt.Diagnostic)
 		switch {
 		case told == "":
-		case class == "4": // it was put off until it was given up
+		case class == "4": // deferred until it expired
 			rcpt.Status = class + told[1:]
 		case class == "" || told == expired || strings.HasPrefix(told, class+".") || strings.HasPrefix(told, replyClass(rcpt.Diagnostic)+"."):
 			rcpt.Status = told
 		}
 	}
 	if rcpt.Status == noSuchMailbox && replyClass(rcpt.Diagnostic) == "5" {
-		rcpt.Status = saidOfMailbox(rcpt.Diagnostic)
+		rcpt.Status = mailboxStatus(rcpt.Diagnostic)
 	}
 	if rcpt.Action == ActionDelayed && rcpt.Diagnostic == "Envelope expired" { // OpenSMTPD has given up
 		rcpt.Action = ActionFailed
@@ -262,22 +263,22 @@ func (rcpt *ReportRecipient) refine() {
 // noSuchMailbox is the status of an address that does not exist (RFC 3463 section 3.2).
 const noSuchMailbox = "5.1.1"
 
-// saidOfMailbox is the status of a reply that was reported as noSuchMailbox: that, if the reply
-// has a status of its own that begins so, or its words are about the mailbox; else what they
-// are about, for good.
-func saidOfMailbox(reply string) string {
+// mailboxStatus returns the right status for a reply that was reported as noSuchMailbox. It
+// confirms noSuchMailbox if the reply has a status of its own or is about the mailbox. Otherwise it
+// returns the permanent status that the words of the reply mean.
+func mailboxStatus(reply string) string {
 	told := StatusIn(reply)
 	_, about, _ := strings.Cut(told, ".")
 	switch {
 	case enhancedCode().MatchString(reply), strings.HasPrefix(about, "1."), about == "2.1":
 		return noSuchMailbox
-	case strings.Contains(strings.ToLower(reply), "mailbox unavailable"): // RFC 5321 section 4.2.2 calls it so
+	case strings.Contains(strings.ToLower(reply), "mailbox unavailable"): // the wording of RFC 5321 section 4.2.2
 		return noSuchMailbox
 	}
 	return "5." + about
 }
 
-// fieldBlocks divides text at its empty lines.
+// fieldBlocks splits text at empty lines.
 func fieldBlocks(text []byte) [][]byte {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
@@ -291,7 +292,7 @@ func fieldBlocks(text []byte) [][]byte {
 	return out
 }
 
-// statusFields keeps the first value of each field, names in lower case.
+// statusFields returns the first value of each field by its name in lower case.
 func statusFields(block []byte) map[string]string {
 	out := make(map[string]string)
 	for f := range fields(block) {
@@ -303,7 +304,7 @@ func statusFields(block []byte) map[string]string {
 	return out
 }
 
-// typedValue takes the type off "dns; host" and "smtp; 550 no".
+// typedValue removes the type of a value such as "dns; host" or "smtp; 550 no".
 func typedValue(s string) string {
 	kind, value, ok := strings.Cut(s, ";")
 	if !ok || !isToken(strings.TrimSpace(kind)) {
@@ -317,7 +318,7 @@ func reportAddress(s string) string {
 	return decodeUnitext(cut(s, 512))
 }
 
-// decodeUnitext undoes the \x{…} of an internationalised address (RFC 6533 §3).
+// decodeUnitext decodes the \x{…} escapes of an internationalised address (RFC 6533 §3).
 func decodeUnitext(s string) string {
 	if !strings.Contains(s, `\x{`) {
 		return s
@@ -345,7 +346,8 @@ func decodeUnitext(s string) string {
 	return out.String()
 }
 
-// statusCode takes "5.1.1" off "5.1.1 (no such user)".
+// statusCode returns the status at the start of s: "5.1.1" of "5.1.1 (no such user)". It returns ""
+// if there is none.
 func statusCode(s string) string {
 	s = firstWord(s)
 	class, rest, ok := strings.Cut(s, ".")
@@ -360,7 +362,8 @@ func isNumber(s string) bool {
 	return s != "" && len(s) <= 3 && strings.Trim(s, "0123456789") == ""
 }
 
-// returnedHeader finds the header of the message that a report is about.
+// returnedHeader returns the header of the message that the report is about, empty if it is
+// missing.
 func returnedHeader(r io.ReaderAt, root *Part) []byte {
 	if !root.IsMultipart() {
 		text, _ := leadingText(r, root)
@@ -391,7 +394,7 @@ func returnedHeader(r io.ReaderAt, root *Part) []byte {
 	return header
 }
 
-// isReturnedHeader tells what holds a header alone, or a message that came encoded.
+// isReturnedHeader reports whether the part holds only a header, or an encoded message.
 func isReturnedHeader(p *Part) bool {
 	switch p.MediaType() {
 	case "text/rfc822-headers", "text/rfc822-header", "message/rfc822-headers", "message/global-headers", "application/octet-stream":
@@ -412,8 +415,8 @@ func idInHeader(block []byte) string {
 	return ""
 }
 
-// FieldValues returns the values of the fields of a header block that bear the name, in
-// any letter case, unfolded and decoded, at most 20 of them.
+// FieldValues returns the values of the fields with the name (in any letter case) in a header
+// block, unfolded and decoded, at most 20.
 func FieldValues(block []byte, name string) []string {
 	var out []string
 	for f := range fields(block) {
@@ -424,20 +427,19 @@ func FieldValues(block []byte, name string) []string {
 	return out
 }
 
-// Complaint is what a mail system says about a message of ours that its user called spam,
-// in the Abuse Reporting Format (RFC 5965).
+// Complaint is a mail system's report that its user marked a message of ours as spam, in the Abuse
+// Reporting Format (RFC 5965).
 type Complaint struct {
 	FeedbackType string // lower case: abuse, fraud, virus, other, not-spam, auth-failure, …
 	UserAgent    string
-	ArrivalDate  time.Time // when the message came there, zero if unknown
-	MailFrom     string    // its return path
-	Recipients   []string  // whom it was for, as far as the report tells
-	MessageID    string    // of the message, with brackets, "" if it is not there
+	ArrivalDate  time.Time // when the message arrived there, zero if unknown
+	MailFrom     string    // the return path of the message
+	Recipients   []string  // recipients of the message, if the report names them
+	MessageID    string    // of the message, with brackets, "" if missing
 	Returned     []byte    // header of the message
 }
 
-// ParseComplaint reads a complaint. It answers false for other messages, and if r cannot
-// be read.
+// ParseComplaint parses a complaint. It returns false for other messages, and if r cannot be read.
 func ParseComplaint(r io.ReaderAt, root *Part) (*Complaint, bool) {
 	part := feedbackReport(root)
 	if part == nil {
@@ -459,7 +461,8 @@ func ParseComplaint(r io.ReaderAt, root *Part) (*Complaint, bool) {
 	return c, true
 }
 
-// read takes one field of the report; of those that may stand once the first counts.
+// read stores one field of the report. Of repeated fields the first counts, except that all
+// recipients are stored.
 func (c *Complaint) read(name, value string) {
 	first := func(to *string, value string) {
 		if *to == "" {
@@ -484,7 +487,7 @@ func (c *Complaint) read(name, value string) {
 	}
 }
 
-// feedbackReport finds the machine's part of a complaint.
+// feedbackReport returns the machine-readable part of a complaint, nil if there is none.
 func feedbackReport(root *Part) *Part {
 	if !root.IsMultipart() {
 		return nil

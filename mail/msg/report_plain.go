@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	maxPlainLines = 2000 // of a bounce's text that are looked at
-	maxReason     = 12   // lines that say why
+	maxPlainLines = 2000 // lines of a bounce's text that are read
+	maxReason     = 12   // lines of a reason
 )
 
-// readPlain reads a bounce that only people were meant to read, as qmail, older exim,
-// sendmail and Exchange, Lotus Notes, Gmail and Yahoo write them: it comes from a mail
-// system, says in one of the known ways that something was not delivered, and names
-// addresses on lines of their own. Whatever lacks one of these is no bounce.
+// readPlain parses a bounce in plain text, as written by qmail, older exim, sendmail and Exchange,
+// Lotus Notes, Gmail and Yahoo. Such a bounce comes from a mail system, says in a known phrase that
+// a message was not delivered, and names addresses on separate lines. A message that lacks one of
+// these is no bounce.
 func readPlain(r io.ReaderAt, root *Part) *Report {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -43,14 +43,14 @@ func readPlain(r io.ReaderAt, root *Part) *Report {
 	if action := plainAction(text); len(failed) == 0 && action != "" {
 		report.Recipients = plainRecipients(text, action)
 	}
-	if len(report.Recipients) == 1 && report.Recipients[0].Status == "" { // then all of the text is about it
+	if len(report.Recipients) == 1 && report.Recipients[0].Status == "" { // with one recipient the whole text is about it
 		_, after, _ := strings.Cut(text, report.Recipients[0].Final)
 		report.Recipients[0].Status = StatusIn(after)
 	}
 	return report
 }
 
-// failedRecipients are those that X-Failed-Recipients names, a field of exim's and Gmail's.
+// failedRecipients returns the addresses in X-Failed-Recipients, a field that exim and Gmail add.
 func failedRecipients(header []byte) []string {
 	var out []string
 	for f := range fields(header) {
@@ -66,9 +66,9 @@ func failedRecipients(header []byte) []string {
 	return out
 }
 
-// fromMailSystem reports whether a message comes from a machine that delivers mail: by its
-// author's address, or by a null return path and an author that sounds like one. People's
-// machines that answer for them have a null return path too.
+// fromMailSystem reports whether a mail system wrote the message: its author's address is that of
+// one, or the return path is null and the author's name sounds like one. A null return path alone
+// does not suffice, since auto-replies have it too.
 func fromMailSystem(root *Part, null bool) bool {
 	if root.Envelope == nil || len(root.Envelope.From) == 0 {
 		return null
@@ -86,8 +86,9 @@ var (
 	mailSystemWords = []string{"daemon", "postmaster", "mailer", "deliver", "administrator", "mail system", "bounce", "mail.system"}
 )
 
-// plainFailures and plainDelays are what mail systems say, in lower case. A text that
-// says both is a failure only if it says that it is for good.
+// plainFailures and plainDelays are phrases of mail systems, in lower case. A text with phrases of
+// both is a failure only if it also has one of permanentPhrases, which say that delivery was given
+// up.
 var (
 	plainFailures = []string{
 		"could not be delivered", "couldn't be delivered", "cannot be delivered", "can't be delivered", "was not delivered",
@@ -99,7 +100,7 @@ var (
 		"non è stato possibile recapitare", "impossibile recapitare", "não pôde ser entregue", "nie została dostarczona", "nie można dostarczyć", "не может быть доставлено", "не было доставлено", "не доставлено", "не удалось доставить",
 		"无法投递", "無法投遞", "无法送达", "無法送達", "被退回", "投递失败", "投遞失敗", "配信できません", "配信されません", "送信できません", "送達できません", "届けることができません", "전송되지 않았습니다", "전송하지 못했습니다",
 	}
-	// subjectFailures and subjectDelays are what the subjects of reports say, in lower case.
+	// subjectFailures and subjectDelays are phrases in the subjects of reports, in lower case.
 	subjectFailures = []string{
 		"undeliver", "returned mail", "returned to sender", "failure notice", "notification (failure)", "delivery failure", "delivery failed", "delivery has failed", "delivery error",
 		"mail delivery failed", "could not be delivered", "unzustellbar", "non remis", "échec de la remise", "退信", "不能投递", "配信エラー", "配信不能", "недоставленн", "не доставлено",
@@ -110,45 +111,45 @@ var (
 		"attempts will continue", "will continue to be attempted", "will keep trying", "keep trying", "still being retried",
 		"delivery delayed", "is delayed", "has been delayed", "transient non-fatal errors",
 	}
-	plainEnds = []string{"permanent error", "permanent fatal", "given up", "giving up", "failed permanently", "permanent failure"}
+	permanentPhrases = []string{"permanent error", "permanent fatal", "given up", "giving up", "failed permanently", "permanent failure"}
 )
 
-// plainAction is what a text says became of a message; "" if it does not say.
+// plainAction returns the action (failed or delayed) that a text reports, "" if it reports none.
 func plainAction(text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	switch {
-	case saysAny(text, plainDelays) && !saysAny(text, plainEnds):
+	case containsPhrase(text, plainDelays) && !containsPhrase(text, permanentPhrases):
 		return ActionDelayed
-	case saysAny(text, plainFailures):
+	case containsPhrase(text, plainFailures):
 		return ActionFailed
 	}
 	return ""
 }
 
-// subjectAction is what the subject of a mail system's message says became of another message; ""
-// if it does not say.
+// subjectAction returns the action (failed or delayed) that a report's subject names, "" if it
+// names none.
 func subjectAction(root *Part) string {
 	if root.Envelope == nil {
 		return ""
 	}
 	switch subject := strings.ToLower(root.Envelope.Subject); {
-	case saysAny(subject, subjectDelays):
+	case containsPhrase(subject, subjectDelays):
 		return ActionDelayed
-	case saysAny(subject, subjectFailures):
+	case containsPhrase(subject, subjectFailures):
 		return ActionFailed
 	}
 	return ""
 }
 
-func saysAny(text string, list []string) bool {
+func containsPhrase(text string, list []string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// plainRecipients finds the addresses and what is said of each.
+// plainRecipients returns the addresses in a text, each with the reason given after it.
 func plainRecipients(text, action string) []ReportRecipient {
 	var out []ReportRecipient
 	var reasons [][]string
-	ended := false // the last one's reason is complete
+	ended := false // the reason of the last recipient is complete
 	n := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		if n++; n > maxPlainLines {
@@ -178,8 +179,8 @@ func plainRecipients(text, action string) []ReportRecipient {
 	return out
 }
 
-// lineAddress takes the address off a line that begins with one: "<a@b>: why", "a@b" alone,
-// or "a@b on Friday".
+// lineAddress splits off the address at the start of a line: "<a@b>: why", "a@b" alone, or "a@b on
+// Friday".
 func lineAddress(line string) (email, rest string) {
 	if inner, ok := strings.CutPrefix(line, "<"); ok {
 		email, rest, ok = strings.Cut(inner, ">")
@@ -211,7 +212,7 @@ func leadingText(r io.ReaderAt, root *Part) (string, error) {
 	return "", nil
 }
 
-// reasonFor returns the indented lines that follow the address.
+// reasonFor returns the paragraph that follows the address's line, as one line.
 func reasonFor(email, text string) string {
 	_, rest, ok := strings.Cut(text, email)
 	if !ok {
@@ -225,8 +226,8 @@ func reasonFor(email, text string) string {
 	return cut(strings.Join(strings.Fields(reason), " "), MaxText)
 }
 
-// reasonsIn finds why, by address in lower case: the rest of a line "a@b: why", or the
-// lines below a line "a@b" that are indented deeper.
+// reasonsIn returns the reasons by address, in lower case. A reason is the rest of a line "a@b:
+// why", or the more deeply indented lines below a line "a@b".
 func reasonsIn(text string) map[string]string {
 	out := map[string]string{}
 	above, depth := "", 0
@@ -251,11 +252,11 @@ func reasonsIn(text string) map[string]string {
 	return out
 }
 
-// copyMarks are what the line before the copy of a message says.
+// copyMarks are phrases in the line before the copy of a message.
 var copyMarks = []string{"copy of", "original message", "original mail", "original header", "unsent message", "returned message", "message header", "message follows", "message text follows"}
 
-// cutCopy divides a bounce's text at the line before the copy of the message: one of dashes, or
-// one that a header follows.
+// cutCopy splits a bounce's text at the line that introduces the copy of the message. That line has
+// dashes, or a header follows it. copied is "" if there is no copy.
 func cutCopy(text string) (said, copied string) {
 	for at := 0; at < len(text); {
 		end := strings.IndexByte(text[at:], '\n')
@@ -274,8 +275,8 @@ func cutCopy(text string) (said, copied string) {
 	return text, ""
 }
 
-// beginsWith reports whether the first line of a text that is not empty is one of the header
-// fields.
+// beginsWith reports whether the first non-empty line of a text is a header field with one of the
+// names.
 func beginsWith(text string, names map[string]bool) bool {
 	name, _, ok := strings.Cut(strings.TrimLeft(text[:min(len(text), 1024)], " \t\n"), ":")
 	return ok && names[strings.ToLower(name)]
@@ -291,9 +292,10 @@ var (
 	replyCode    = lazyregexp.New(`(?:^|[\s:>('"])(42[0-9]|45[0-9]|50[0-4]|51[0-3]|52[0-9]|53[0-9]|54[01]|55[0-7]|571)(?:[^0-9A-Za-z.:/@]|:? |\.?$|\. )`)
 )
 
-// statusWords tell a status where a text has no code, in lower case; the first that fits counts.
+// statusWords are phrases, in lower case, with the status that they mean in a text without a code.
+// The first match counts.
 var statusWords = []struct{ status, words string }{
-	{"4.2.2", roomWords},
+	{"4.2.2", fullWords},
 	{"4.4.3", lookupWords},
 	{"5.1.1", unknownWords + "|does not exist|doesn't exist|n'existe pas|no existe|não existe|не существует|nie istnieje"},
 	{"5.1.2", domainWords},
@@ -306,11 +308,11 @@ var statusWords = []struct{ status, words string }{
 	{"5.7.1", "spam|blacklist|blocklist|blocked|policy|access denied|not authorized|dmarc|rejected due"},
 }
 
-// expired is the status of what was put off until its time was over (RFC 3463 section 3.5).
+// expired is the status of a message that was deferred until its time limit (RFC 3463 section 3.5).
 const expired = "4.4.7"
 
-// replyClass is the first digit of a text that begins as a reply of SMTP that refuses
-// something, else "".
+// replyClass returns the first digit (4 or 5) of a text that begins with the code of a failed SMTP
+// reply, "" for other texts.
 func replyClass(text string) string {
 	if m := replyCode().FindStringIndex(text); m == nil || m[0] > 0 {
 		return ""
@@ -318,9 +320,9 @@ func replyClass(text string) string {
 	return text[:1]
 }
 
-// StatusIn finds a status of RFC 3463 in what a server said: the code itself, else what the
-// words mean, under the class of a reply code of SMTP if there is one, else that class as 4.0.0
-// or 5.0.0; "" if it says nothing.
+// StatusIn finds a status (RFC 3463) in a server's text: the code itself, else the status that the
+// words mean, with the class of the SMTP reply code if there is one. With only a reply code it
+// returns 4.0.0 or 5.0.0, and "" if it finds nothing.
 func StatusIn(text string) string {
 	if m := enhancedCode().FindStringSubmatch(text); m != nil && m[1][0] != '2' {
 		return m[1]
@@ -336,7 +338,7 @@ func StatusIn(text string) string {
 		}
 	}
 	switch {
-	case absent().MatchString(onlyWords(text)):
+	case absentAddress().MatchString(withoutAddresses(text)):
 		return cmp.Or(class, "5") + ".1.0"
 	case class != "":
 		return class + ".0.0"

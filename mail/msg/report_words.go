@@ -8,16 +8,16 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// readWords finds in the text of a message that is known to be about one of ours what became of
-// that: beside the recipient's address, or anywhere outside of the copy. It is nil if the text
-// does not say.
-func readWords(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipient {
+// recipientFromText finds the result of a delivery in the text of a message that is known to be about one
+// of ours. It looks beside the recipient's address, then anywhere outside of the copy. It returns
+// nil if the text has no result.
+func recipientFromText(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipient {
 	header, err := RawHeader(r, root)
 	if err != nil {
 		return nil
 	}
 	machine := fromMailSystem(root, true)
-	if !machine && isAnswer(header) {
+	if !machine && isAutoReply(header) {
 		return nil
 	}
 	action := plainAction(text)
@@ -38,8 +38,8 @@ func readWords(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipie
 	return told
 }
 
-// isAnswer reports whether a header says that somebody's machine answers for them.
-func isAnswer(header []byte) bool {
+// isAutoReply reports whether the header is that of an auto-reply, such as a vacation notice.
+func isAutoReply(header []byte) bool {
 	for f := range fields(header) {
 		switch strings.ToLower(string(f.name)) {
 		case "auto-submitted", "x-autoreply", "x-autorespond", "x-auto-response-suppress":
@@ -47,7 +47,7 @@ func isAnswer(header []byte) bool {
 				return true
 			}
 		case "subject":
-			if isAbsence(decodeText(f.value, "", MaxText)) {
+			if isAwaySubject(decodeText(f.value, "", MaxText)) {
 				return true
 			}
 		}
@@ -55,9 +55,9 @@ func isAnswer(header []byte) bool {
 	return false
 }
 
-// saidText is the text of a report outside of the copy of the message, and the part for
-// machines, of each at most maxReturned bytes.
-func saidText(r io.ReaderAt, root *Part) (text, fields string) {
+// reportText returns the text of a report without the copy of the message, and its machine-readable
+// part, each at most maxReturned bytes.
+func reportText(r io.ReaderAt, root *Part) (text, fields string) {
 	if status := deliveryStatus(root); status != nil {
 		if raw, err := io.ReadAll(io.LimitReader(Open(r, status), maxReturned)); err == nil {
 			fields = charset.Body(raw, status.Params["charset"], status.Subtype == "html")
@@ -87,9 +87,9 @@ func saidText(r io.ReaderAt, root *Part) (text, fields string) {
 	return strings.ReplaceAll(strings.Join(said, "\n\n"), "(expanded from\n", "(expanded from "), fields
 }
 
-// toldInFields finds fields of RFC 3464 that stand in a text: those of the recipient, else the
-// first that name a status or an action.
-func toldInFields(text, recipient string) *ReportRecipient {
+// recipientInFields finds RFC 3464 fields within a text: those of the recipient, else the first that
+// have an action. It returns nil if there are none.
+func recipientInFields(text, recipient string) *ReportRecipient {
 	var found *ReportRecipient
 	for _, block := range fieldBlocks([]byte(text)) {
 		values := statusFields(block)
@@ -113,9 +113,9 @@ func toldInFields(text, recipient string) *ReportRecipient {
 	return found
 }
 
-// reasonOf is why a text says that something was not delivered to the recipient: the lines
-// behind the address, else the first paragraph that has a code, else the first whose words mean
-// a status. coded tells that it has a code.
+// reasonOf returns the reason that a text gives for the failure to deliver to recipient: the lines
+// after the address, else the first paragraph with a code, else the first with words that mean a
+// status. coded reports whether the reason has a code.
 func reasonOf(text, recipient string) (reason string, coded bool) {
 	paragraphs := strings.SplitN(text, "\n\n", maxPlainLines)
 	var near []string
@@ -125,9 +125,9 @@ func reasonOf(text, recipient string) (reason string, coded bool) {
 		if at < 0 || at > len(p) || len(near) == maxReason {
 			continue
 		}
-		lines := aboutOne(p[strings.LastIndexByte(p[:at], '\n')+1:], lower)
+		lines := linesAbout(p[strings.LastIndexByte(p[:at], '\n')+1:], lower)
 		for next := i + 1; StatusIn(lines) == "" && next < len(paragraphs) && next <= i+2; next++ {
-			lines += "\n" + aboutOne(paragraphs[next], lower)
+			lines += "\n" + linesAbout(paragraphs[next], lower)
 		}
 		if hasCode(lines) {
 			return lines, true
@@ -135,20 +135,20 @@ func reasonOf(text, recipient string) (reason string, coded bool) {
 		near = append(near, lines)
 	}
 	if i := slices.IndexFunc(paragraphs, hasCode); i >= 0 {
-		return aboutOne(paragraphs[i], lower), true
+		return linesAbout(paragraphs[i], lower), true
 	}
 	if i := slices.IndexFunc(near, func(p string) bool { return StatusIn(p) != "" }); i >= 0 {
 		return near[i], false
 	}
 	if i := slices.IndexFunc(paragraphs, func(p string) bool { return StatusIn(p) != "" }); i >= 0 {
-		return aboutOne(paragraphs[i], lower), false
+		return linesAbout(paragraphs[i], lower), false
 	}
 	return "", false
 }
 
-// aboutOne keeps the lines of a paragraph up to the one that begins with another address, and of
-// those the last maxReason up to the first with a code.
-func aboutOne(paragraph, recipient string) string {
+// linesAbout returns the lines of a paragraph that are about recipient: up to a line that begins with
+// another address, and at most maxReason lines, around the first with a code.
+func linesAbout(paragraph, recipient string) string {
 	lines := strings.SplitN(strings.TrimSpace(paragraph), "\n", maxPlainLines)
 	for i, line := range lines {
 		if first := strings.ToLower(firstWord(line)); i > 0 && strings.Contains(first, "@") && !strings.Contains(first, recipient) {
@@ -161,7 +161,7 @@ func aboutOne(paragraph, recipient string) string {
 	return strings.Join(lines[:min(len(lines), maxReason)], "\n")
 }
 
-// hasCode reports whether a text has the status or the reply code of a failure.
+// hasCode reports whether a text contains a status or a reply code of a failure.
 func hasCode(text string) bool {
 	m := enhancedCode().FindStringSubmatch(text)
 	return m != nil && m[1][0] != '2' || replyCode().MatchString(text)

@@ -17,11 +17,11 @@ import (
 // child or more; a message/rfc822 or message/global part has exactly one child, the
 // message inside; every other part is a leaf. Texts are decoded UTF-8.
 type Part struct {
-	Type, Subtype     string            // lower case; text/plain where none is given, message/rfc822 in a digest
+	Type, Subtype     string            // lower case; default text/plain, in a digest message/rfc822
 	Params            map[string]string // of Content-Type; names in lower case
 	ID                string            // Content-ID with its brackets
 	Description       string
-	Encoding          string // Content-Transfer-Encoding, lower case; "7bit" where none is given
+	Encoding          string // Content-Transfer-Encoding, lower case; default "7bit"
 	Disposition       string // lower case, "" without the field
 	DispositionParams map[string]string
 	Language          []string
@@ -31,8 +31,8 @@ type Part struct {
 	// The header is [HeaderOffset, BodyOffset) with the empty line, the body [BodyOffset, End).
 	HeaderOffset, BodyOffset, End int64
 
-	Lines       int64 // line ends in the body
-	DecodedSize int64 // bytes after the transfer encoding is undone; exact when the body keeps to its encoding
+	Lines       int64 // number of line ends in the body
+	DecodedSize int64 // bytes of the decoded body; exact if it is validly encoded
 
 	// Envelope is set on the root and on the child of a message/rfc822 part. Such a part,
 	// unless it is the root, shares the envelope of its child.
@@ -46,7 +46,7 @@ type Envelope struct {
 	Date     time.Time // zero when the field is missing or unreadable
 	DateText string
 	Subject  string
-	// EmptySubject says that there is a field Subject, in which nothing stands.
+	// EmptySubject reports that there is a Subject field and it is empty.
 	EmptySubject bool
 
 	From, Sender, ReplyTo, To, Cc, Bcc []Address
@@ -56,13 +56,13 @@ type Envelope struct {
 	References []string // each with its brackets, oldest first
 }
 
-// Size returns the length of the body in bytes, as it stands in the message.
+// Size returns the length of the body in bytes, still encoded.
 func (p *Part) Size() int64 { return p.End - p.BodyOffset }
 
 // MediaType returns "type/subtype" in lower case.
 func (p *Part) MediaType() string { return p.Type + "/" + p.Subtype }
 
-// IsMultipart reports whether the part's children are MIME parts divided by a boundary.
+// IsMultipart reports whether the part's children are MIME parts separated by a boundary.
 func (p *Part) IsMultipart() bool { return p.Type == "multipart" }
 
 // IsMessage reports whether the part is a whole message whose structure is known,
@@ -71,7 +71,7 @@ func (p *Part) IsMessage() bool {
 	return p.Type == "message" && (p.Subtype == "rfc822" || p.Subtype == "global")
 }
 
-// filename returns the name that the sender gave, unsafe as it is, or "".
+// filename returns the sender's file name for the part, which may be unsafe, or "".
 func (p *Part) filename() string {
 	if name := p.DispositionParams["filename"]; name != "" {
 		return name
@@ -79,9 +79,9 @@ func (p *Part) filename() string {
 	return p.Params["name"]
 }
 
-// Scan reads one message in one pass and returns its part tree. It never refuses a
-// message for its form: whatever cannot be understood is a leaf. The only error is that
-// of the reader. Time is linear in the message, memory is bounded by the limits above.
+// Scan parses one message in one pass and returns its part tree. It accepts any bytes: content that
+// it cannot parse becomes a leaf. The only errors are those of r. Time is linear in the size of the
+// message; memory is bounded by MaxParts and the other limits.
 func Scan(r io.Reader) (*Part, error) {
 	s := &scanner{lines: newLineReader(r), text: textBudget{left: maxTreeText}, rawLeft: MaxHeader}
 	defer s.lines.free()
@@ -104,24 +104,25 @@ type scanner struct {
 	header   []byte // of the innermost part, line ends as LF
 	hasField bool
 	midLine  bool
-	fieldAt  int64 // where the next field was found, of which lines that are none were looked behind
+	fieldAt  int64 // offset of the next field that a look-ahead found; lines before it belong to the header
 	raw      []rawHeader
 	rawLeft  int
-	count    int64 // line ends passed
-	lineEnd  int64 // where the previous line's content ended
+	count    int64 // line ends read so far
+	lineEnd  int64 // end of the previous line, before its line break
 	leafBody leafBody
 }
 
 // frame is one open part.
 type frame struct {
 	part     *Part
-	envelope *Envelope // where this part's header puts its envelope fields, nil for a plain MIME part
+	envelope *Envelope // receives this part's envelope fields, nil for a part that is no message
 	boundary string    // of an open multipart, "" once it is closed
 	digest   bool      // the parent is a multipart/digest
-	firstEnd int64     // line ends before the body
+	firstEnd int64     // number of line ends before the body
 }
 
-// rawHeader is a header with raw 8-bit text, whose charset is that of a text that comes later.
+// rawHeader is a header with raw 8-bit text. Its charset is known only after a later text part
+// declares it.
 type rawHeader struct {
 	part, message *Part
 	envelope      *Envelope
@@ -170,15 +171,15 @@ func (s *scanner) piece(piece []byte, eol int, off int64) {
 			return
 		}
 	}
-	// A multipart whose header runs into its first boundary is known only now.
+	// If a multipart's header runs into its first boundary, the boundary is known only now.
 	if inHeader && dashes && s.delimiter(piece, off) {
 		return
 	}
 	s.leafBody.add(piece, eol)
 }
 
-// delimiter handles a boundary line of any open multipart (RFC 2046 §5.1.1); an outer
-// one also ends the inner parts that nobody closed.
+// delimiter handles a boundary line of any open multipart (RFC 2046 §5.1.1). The boundary of an
+// outer multipart also ends unclosed inner parts. It returns false if the line is no boundary.
 func (s *scanner) delimiter(line []byte, off int64) bool {
 	if len(line) > maxBoundary+64 {
 		return false
@@ -187,7 +188,7 @@ func (s *scanner) delimiter(line []byte, off int64) bool {
 	for i := len(s.stack) - 1; i >= 0; i-- {
 		b := s.stack[i].boundary
 		if bare := strings.Trim(b, "'"); len(bare)+2 == len(b) && !bytes.HasPrefix(line, []byte("'")) {
-			b = bare // for some its quotes are none of its own
+			b = bare // some programs quote the parameter with ' although these quotes are not part of the boundary
 		}
 		if b == "" || len(line) < len(b) || string(line[:len(b)]) != b {
 			continue
@@ -228,10 +229,10 @@ func (s *scanner) open(p *Part, digest bool) *Part {
 	return p
 }
 
-// headerLine takes one piece of a header line and answers false when the piece is the
-// first of the body instead. A line that is no field does not end the header if one follows it, nor
-// if the body is base64 that begins behind an empty line. The piece that it returns is the same one
-// where its bytes stay.
+// headerLine adds one piece of a line to the header. It returns false if the piece belongs to the
+// body instead. A line that is no field ends the header, unless a field follows it or the body is
+// base64 that begins after an empty line. The returned piece has the same bytes as the argument,
+// but stays valid after the look-ahead.
 func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	if !s.midLine {
 		if len(piece) == 0 {
@@ -245,7 +246,7 @@ func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 			s.hasField = true
 		case !s.hasField && isMboxLine(piece):
 		case off+int64(len(piece)+eol) <= s.fieldAt:
-		case bytes.HasPrefix(piece, []byte("--")): // a boundary of which the header has not been read
+		case bytes.HasPrefix(piece, []byte("--")): // possibly a boundary that this header declares
 			s.endHeader(off, s.count)
 			return piece, false
 		default:
@@ -267,7 +268,7 @@ func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	return piece, true
 }
 
-// isBase64 reports whether the header so far says that its body is base64.
+// isBase64 reports whether the header read so far declares a base64 body.
 func (s *scanner) isBase64() bool {
 	for f := range fields(s.header) {
 		if bytes.EqualFold(f.name, []byte("content-transfer-encoding")) && encodingName(f.value) == "base64" {
@@ -281,8 +282,8 @@ func isBase64Line(line []byte) bool {
 	return len(line)%4 == 0 && len(bytes.Trim(line, transfer.Base64Letters+"=")) == 0
 }
 
-// endHeader reads the innermost part's header, whose body begins at off, and opens the
-// message inside if it is one.
+// endHeader parses the innermost part's header. off is the start of its body, count the number of
+// line ends before it. If the part is a message, it opens the message inside.
 func (s *scanner) endHeader(off, count int64) {
 	s.inHeader = false
 	f := &s.stack[len(s.stack)-1]
@@ -320,7 +321,7 @@ func (s *scanner) endHeader(off, count int64) {
 	s.leafBody = leafBody{encoding: p.Encoding}
 }
 
-// message is the innermost open message.
+// message returns the innermost open message.
 func (s *scanner) message() *Part {
 	i := len(s.stack) - 1
 	for i > 0 && s.stack[i].envelope == nil {
@@ -329,21 +330,21 @@ func (s *scanner) message() *Part {
 	return s.stack[i].part
 }
 
-// finishHeaders ends a header that ran into a boundary or the end of the message.
+// finishHeaders ends headers that ran into a boundary or the end of the message.
 func (s *scanner) finishHeaders(off, count int64) {
 	for s.inHeader {
 		s.endHeader(off, count)
 	}
 }
 
-// closeTo ends the open parts down to the given height; their bodies end at end, with
-// count line ends passed.
+// closeTo closes the open parts until height of them are left. Their bodies end at offset end;
+// count is the number of line ends up to there.
 func (s *scanner) closeTo(height int, end, count int64) {
 	toEnd := end == s.lines.off
 	for i := len(s.stack) - 1; i >= height; i-- {
 		f := &s.stack[i]
 		p := f.part
-		// An empty body begins behind that line end, and what holds it cannot end before.
+		// An empty body begins after that line end, and its parents cannot end before it.
 		end = max(end, p.BodyOffset)
 		p.End = end
 		p.Lines = max(count-f.firstEnd, 0)
@@ -352,14 +353,14 @@ func (s *scanner) closeTo(height int, end, count int64) {
 			p.DecodedSize = s.leafBody.size(p.Size(), toEnd)
 		}
 		if p.IsMultipart() && len(p.Children) == 0 {
-			// Nothing was divided: people shall still see what stands there.
+			// No boundary was found: display the content as text.
 			p.Type, p.Subtype = "text", "plain"
 		}
 	}
 	s.stack = s.stack[:height]
 }
 
-// opaque makes a container that is not looked into a leaf.
+// opaque turns a container whose content is not parsed into a leaf.
 func (p *Part) opaque() {
 	p.Type, p.Subtype = "application", "octet-stream"
 }
@@ -368,13 +369,13 @@ func isIdentity(encoding string) bool {
 	return encoding != "base64" && encoding != "quoted-printable" && encoding != transfer.UUEncode
 }
 
-// leafBody computes the decoded size of a leaf while its lines pass.
+// leafBody computes the decoded size of a leaf from its lines.
 type leafBody struct {
 	encoding string
 	n        int64 // base64: characters; the others: bytes
 	uu       transfer.UU
 	midLine  bool
-	pending  int64 // quoted-printable: the line end, which may turn out to belong to a boundary
+	pending  int64 // quoted-printable: length of the last line end, which may belong to a boundary
 }
 
 func (l *leafBody) add(piece []byte, eol int) {
@@ -415,13 +416,13 @@ func (l *leafBody) size(raw int64, toEnd bool) int64 {
 	return raw
 }
 
-// lineReader cuts a stream at CRLF, LF and bare CR through a fixed buffer, so that a
-// line of any length costs no more memory than the buffer.
+// lineReader splits a stream at CRLF, LF and bare CR. It has a fixed buffer, so that lines of any
+// length need no more memory.
 type lineReader struct {
 	r          io.Reader
-	buf        []byte // all of one of lineBuffers
+	buf        []byte // a whole buffer from lineBuffers
 	start, end int
-	lf         int // index of the next LF at or after start, end if the buffer has none, -1 if not looked for
+	lf         int // index of the next LF at or after start; end if the buffer has none; -1 if unknown
 	off        int64
 	eof        bool
 	err        error
@@ -433,15 +434,16 @@ func newLineReader(r io.Reader) *lineReader {
 	return &lineReader{r: r, buf: lineBuffers.Get().(*[scanBuffer]byte)[:], lf: -1}
 }
 
-// free ends the use of the reader and of what it returned.
+// free returns the buffer to the pool. The reader and the pieces that it returned are invalid after
+// that.
 func (l *lineReader) free() {
 	lineBuffers.Put((*[scanBuffer]byte)(l.buf))
 	l.buf = nil
 }
 
-// next returns the next piece of a line, without its line end, and the length of that
-// line end: 0 when the line goes on or the stream ends. The piece is valid until the
-// next call. It answers false at the end and after a read error, which is then in err.
+// next returns the next piece of a line without its line end, and the length of that line end: 0 if
+// the line continues or the stream ends. The piece is valid until the next call. ok is false at the
+// end and after a read error, which is then in err.
 func (l *lineReader) next() (piece []byte, eol int, ok bool) {
 	for {
 		i, found := l.findEnd()
@@ -466,9 +468,9 @@ func (l *lineReader) next() (piece []byte, eol int, ok bool) {
 	}
 }
 
-// findEnd returns the index of the next line end. Without one it answers false and the
-// index up to which the bytes surely belong to the line: a CR that is last in the
-// buffer may be half of a CRLF.
+// findEnd returns the index of the next line end. If the buffer has none, it returns false and the
+// index up to which the bytes certainly belong to the line: a CR at the end of the buffer may be
+// half of a CRLF.
 func (l *lineReader) findEnd() (int, bool) {
 	if l.lf < l.start {
 		l.lf = l.end
@@ -483,9 +485,9 @@ func (l *lineReader) findEnd() (int, bool) {
 	return l.lf, l.lf < l.end
 }
 
-// fieldAhead finds a known header field in the lines that come, or an empty line before it, as far
-// as the buffer goes. It returns where that begins, -1 if neither is there or what could be a
-// boundary comes first. What next returned is no longer valid.
+// fieldAhead looks ahead, as far as the buffer reaches, for a known header field or an empty line,
+// whichever comes first. It returns its offset, or -1 if there is neither or a possible boundary
+// comes first. The call invalidates the piece that next returned.
 func (l *lineReader) fieldAhead(inMessage bool) (at int64, isField bool) {
 	for pos := l.start; ; {
 		n := bytes.IndexAny(l.buf[pos:l.end], "\r\n")

@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// A Source is the bytes of a message, which can be read more than once.
+// A Source holds the bytes of a message and can be read more than once.
 type Source interface {
 	io.ReaderAt
 	Size() int64
 }
 
-// Whole reads a message from its start to its end.
+// Whole returns a reader of the whole message.
 func Whole(m Source) *io.SectionReader { return io.NewSectionReader(m, 0, m.Size()) }
 
-// Again reads the same bytes once more, from their start.
+// Again returns a new reader of the same bytes, from their start.
 func Again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.Size()) }
 
-// ScanHeader parses the header of a message, and nothing of its body.
+// ScanHeader parses the first MaxHeader bytes of a message, for callers that need only its header.
 func ScanHeader(m Source) (*Part, error) {
 	root, err := Scan(io.NewSectionReader(m, 0, min(m.Size(), MaxHeader)))
 	if err != nil {
@@ -28,8 +28,9 @@ func ScanHeader(m Source) (*Part, error) {
 	return root, nil
 }
 
-// AsSent reads what is sent of a stored message. What was delivered here before has a Return-Path
-// on top, which is for the mailbox alone (RFC 5321 section 4.4); what is submitted has none.
+// AsSent returns a reader of a stored message in the form in which it is sent: without a
+// Return-Path on top. A message that was delivered here has one, which is for the mailbox only (RFC
+// 5321 section 4.4); a submitted message has none.
 func AsSent(m Source) (*io.SectionReader, error) {
 	first := make([]byte, min(m.Size(), 1<<10))
 	if _, err := m.ReadAt(first, 0); err != nil && err != io.EOF {
@@ -41,7 +42,7 @@ func AsSent(m Source) (*io.SectionReader, error) {
 	return Whole(m), nil
 }
 
-// HasHighBytes reports whether anything beyond ASCII is read from r.
+// HasHighBytes reads r and reports whether it has a non-ASCII byte.
 func HasHighBytes(r io.Reader) (bool, error) {
 	block := make([]byte, 32<<10)
 	for {

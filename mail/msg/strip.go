@@ -10,10 +10,10 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// StripFields copies a message from r to w without the fields of its header whose name begins with
-// one of prefixes, in any letter case, and says whether there were such. White space may stand
-// before the colon, and the fields may be folded. Everything else stays byte for byte. It holds one
-// line at most, whatever the length of the header.
+// StripFields copies a message from r to w without the header fields that begin with one of
+// prefixes (in any letter case). found reports whether there were such fields. They may be folded
+// and have white space before the colon. Everything else stays byte for byte. Memory use is at most
+// one line, whatever the length of the header.
 func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err error) {
 	br := buffers.Reader(r)
 	defer buffers.FreeReader(br)
@@ -24,14 +24,15 @@ func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err e
 	return found, err
 }
 
-// HasFields reports whether StripFields would leave anything out. It reads the header alone.
+// HasFields reports whether StripFields would remove anything. It reads only the header.
 func HasFields(r io.Reader, prefixes []string) (bool, error) {
 	br := buffers.Reader(r)
 	defer buffers.FreeReader(br)
 	return stripHeader(io.Discard, br, prefixes)
 }
 
-// stripHeader copies the header with its empty line.
+// stripHeader copies the header and its empty line, without the fields that begin with one of
+// prefixes.
 func stripHeader(w io.Writer, br *bufio.Reader, prefixes []string) (found bool, err error) {
 	lineStart, drop := true, false
 	for {
@@ -55,7 +56,7 @@ func stripHeader(w io.Writer, br *bufio.Reader, prefixes []string) (found bool, 
 	}
 }
 
-const maxFieldName = 200 // of which a prefix is sought
+const maxFieldName = 200 // bytes of a line that are compared with the prefixes
 
 // HasFieldPrefix reports whether a field name begins with one of prefixes, in any letter case.
 func HasFieldPrefix(name string, prefixes []string) bool {

@@ -16,27 +16,28 @@ import (
 const (
 	previewRunes = 200
 	previewText  = 16 << 10  // bytes of plain text looked at for a preview
-	previewHTML  = 256 << 10 // of HTML, which has its style sheets first
+	previewHTML  = 256 << 10 // bytes of HTML; more, since style sheets come first
 )
 
-// Summary is what a message's row in a list shows and what rules decide by.
+// Summary holds what a message list shows of a message and what rules test.
 type Summary struct {
-	MessageID             string // ids with their brackets
+	MessageID             string // this and the other ids have their brackets
 	InReplyTo             string
 	References            []string
 	From, To, Cc, ReplyTo []Address // without group markers
-	ToCount, CcCount      int       // how many the fields name, also those past MaxAddresses
+	ToCount, CcCount      int       // number of addresses in the fields, including those beyond MaxAddresses
 	Subject               string
 	Preview               string // at most 200 characters of the text, white space folded
 	Date                  time.Time
 	Attachments           []Attachment
 
-	AutoReply bool // a machine answered or wrote it (RFC 3834): never answer it automatically
-	List      bool // it came through a mailing list or to many (List-*, Precedence): neither
+	AutoReply bool // a machine wrote it (RFC 3834): never reply to it automatically
+	List      bool // it came through a mailing list or went to many (List-*, Precedence): never reply automatically either
 	Bounce    bool // it reports on the delivery of another message
 }
 
-// Summarize reads the root's header and the beginning of the text.
+// Summarize returns the summary of a message. It reads the root's header and the beginning of the
+// text.
 func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -48,7 +49,7 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	}
 	s := &Summary{
 		MessageID: env.MessageID, References: env.References, Subject: env.Subject, Date: env.Date,
-		From: people(env.From), To: people(env.To), Cc: people(env.Cc), ReplyTo: people(env.ReplyTo),
+		From: withoutGroupMarkers(env.From), To: withoutGroupMarkers(env.To), Cc: withoutGroupMarkers(env.Cc), ReplyTo: withoutGroupMarkers(env.ReplyTo),
 		Attachments: Attachments(root),
 	}
 	if len(env.InReplyTo) > 0 {
@@ -63,13 +64,12 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	s.List = marks.list
 	s.Bounce = marks.isBounce(root, s)
 	isReport := root.IsMultipart() && root.Subtype == "report"
-	s.AutoReply = marks.auto || marks.precedence && !marks.list || marks.nullPath || s.Bounce || isReport || isAbsence(s.Subject)
+	s.AutoReply = marks.auto || marks.precedence && !marks.list || marks.nullPath || s.Bounce || isReport || isAwaySubject(s.Subject)
 	s.Preview, err = preview(r, root)
 	return s, err
 }
 
-// countRecipients counts the addresses of To and Cc, of a field that is repeated those of the
-// lowest.
+// countRecipients counts the addresses in To and Cc. Of a repeated field the last one counts.
 func countRecipients(header []byte) (to, cc int) {
 	for f := range fields(header) {
 		switch {
@@ -82,7 +82,7 @@ func countRecipients(header []byte) (to, cc int) {
 	return to, cc
 }
 
-func people(list []Address) []Address {
+func withoutGroupMarkers(list []Address) []Address {
 	out := make([]Address, 0, len(list))
 	for _, a := range list {
 		if !a.IsGroupMarker() {
@@ -92,7 +92,7 @@ func people(list []Address) []Address {
 	return out
 }
 
-// automation is what the header says about whether a person wrote the message.
+// automation holds the header's marks of automatic and list mail.
 type automation struct {
 	auto, precedence, list bool
 	nullPath, failed       bool // Return-Path: <>; exim's X-Failed-Recipients
@@ -142,7 +142,7 @@ func (m *automation) isBounce(root *Part, s *Summary) bool {
 	return from == "postmaster" && m.nullPath && !strings.HasPrefix(strings.ToLower(s.Subject), "auto")
 }
 
-// preview takes the beginning of the first text that has any words.
+// preview returns the beginning of the first text that is not blank.
 func preview(r io.ReaderAt, root *Part) (string, error) {
 	for i, piece := range bodyPieces(root) {
 		if i == 3 {
@@ -180,8 +180,8 @@ func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 	return "", nil
 }
 
-// foldText puts text on one line of at most previewRunes characters, without the
-// invisible ones that newsletters pad their previews with.
+// foldText returns the text as one line of at most previewRunes characters. It drops invisible
+// characters, with which newsletters pad their previews.
 func foldText(s string) string {
 	var out strings.Builder
 	out.Grow(min(len(s), previewRunes))
@@ -207,9 +207,8 @@ func foldText(s string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// ShownName gives the display name of an address as people are shown it: without characters that
-// turn the reading direction or have no width, by which a name looks like another. Raw header
-// fields keep them.
+// ShownName returns a display name for people: without characters that reverse the reading
+// direction or have no width, which make one name look like another. Raw header fields keep them.
 func ShownName[T string | []byte](name T) T {
 	for i := range len(name) {
 		if name[i] >= utf8.RuneSelf {
@@ -219,19 +218,19 @@ func ShownName[T string | []byte](name T) T {
 	return name
 }
 
-// isAbsence reports whether a subject is one that the large mail services and programs give to
-// answers that they send for people who are away. Not all of them say so in the header.
-func isAbsence(subject string) bool {
+// isAwaySubject reports whether the subject is that of a vacation notice from a common mail service or
+// program. Not all of them mark the notice in the header.
+func isAwaySubject(subject string) bool {
 	s := strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
-	if absences[strings.TrimRight(s, " .!")] {
+	if awaySubjects[strings.TrimRight(s, " .!")] {
 		return true
 	}
 	head, _, ok := strings.Cut(s, ":")
-	return ok && absences[strings.TrimSpace(head)]
+	return ok && awaySubjects[strings.TrimSpace(head)]
 }
 
-// absences are the words in front of the colon, or the whole subject.
-var absences = wordSet(
+// awaySubjects are subjects of vacation notices: the text before the colon, or the whole subject.
+var awaySubjects = wordSet(
 	// Exchange, Outlook and Microsoft 365
 	"automatic reply", "automatische antwort", "réponse automatique", "respuesta automática", "risposta automatica",
 	"resposta automática", "automatisch antwoord", "automatiskt svar", "automatisk svar", "automatisk svar på", "automaattinen vastaus",
@@ -257,13 +256,13 @@ func wordSet(words ...string) map[string]bool {
 }
 
 const (
-	searchText = 64 << 10  // bytes of a message's text that it is found by
-	searchHTML = 512 << 10 // of HTML that are read for it
-	stubText   = 200       // characters; plain text that is shorter may only say that there is HTML
+	searchText = 64 << 10  // bytes of a message's text that are indexed for search
+	searchHTML = 512 << 10 // bytes of HTML that are read to get that text
+	stubText   = 200       // characters; shorter plain text may only say that there is HTML
 )
 
-// SearchTexts returns the texts that a message is found by: those of HeadTexts, and what people
-// read, without markup, at most 64 KiB of that.
+// SearchTexts returns the texts by which a message can be found: those of HeadTexts, and at most 64
+// KiB of the displayed text, without markup.
 func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
 	out, left := HeadTexts(root), searchText
 	for _, piece := range bodyPieces(root) {
@@ -282,13 +281,13 @@ func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
 	return out, nil
 }
 
-// HeadTexts returns the texts that a message is found by without those that people read: the
-// subject, each person with name and address, and the names of attachments.
+// HeadTexts returns the searchable texts outside of the body: the subject, the name and address of
+// each person, and the names of attachments.
 func HeadTexts(root *Part) (out []string) {
 	if e := root.Envelope; e != nil {
 		out = append(out, e.Subject)
 		for _, list := range [][]Address{e.From, e.Sender, e.ReplyTo, e.To, e.Cc, e.Bcc} {
-			for _, a := range people(list) {
+			for _, a := range withoutGroupMarkers(list) {
 				out = append(out, a.Name+" "+a.Email())
 			}
 		}
@@ -301,7 +300,8 @@ func HeadTexts(root *Part) (out []string) {
 	return out
 }
 
-// pieceTexts returns the plain text, or that of the HTML, or both where the first says little.
+// pieceTexts returns the plain text of a piece. If that is shorter than stubText, it adds the text
+// of the HTML.
 func pieceTexts(r io.ReaderAt, p bodyPiece, limit int) (out []string, err error) {
 	add := func(part *Part) error {
 		most := limit

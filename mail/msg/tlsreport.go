@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A TLSReport is a report about TLS sessions to be sent as mail (RFC 8460 section 5.3).
+// A TLSReport is a report about TLS sessions to send as mail (RFC 8460 section 5.3).
 type TLSReport struct {
 	From      Address // its domain signs the mail
 	To        string
-	Domain    string // that is reported on
+	Domain    string // the domain that the report is about
 	Submitter string // the domain that reports
 	ID        string // report-id, without brackets
 	Content   []byte // the report, compressed
@@ -20,8 +20,8 @@ type TLSReport struct {
 	Date      time.Time
 }
 
-// WriteTo writes the mail, a multipart/report with text for people and the report. Errors are those
-// of Composer.WriteTo.
+// WriteTo writes the mail, a multipart/report with text for people and the report. It returns the
+// same errors as Composer.WriteTo.
 func (r *TLSReport) WriteTo(w io.Writer) (int64, error) {
 	to, err := ParseAddress(r.To)
 	if err != nil {

@@ -1,7 +1,7 @@
 package msg
 
-// A View is a stored tree that is read in place: its texts are pieces of the bytes that it was read
-// from, and it is valid only as long as they are. One that is used again allocates next to nothing.
+// A View decodes a stored tree in place: its texts are slices of the encoded bytes, so it is valid
+// only as long as these. A View that is used again allocates almost nothing.
 type View struct {
 	in        fieldReader[[]byte]
 	parts     []PartView
@@ -9,16 +9,16 @@ type View struct {
 	addresses []AddressView
 	texts     [][]byte
 	envelopes []EnvelopeView
-	encoding  []byte // of a part that names none
+	encoding  []byte // the default, for parts without one
 }
 
-// A PartView is a Part as it is stored. Its children follow it in the list of parts, each with its
-// own behind it.
+// A PartView is a Part in a View. Its children follow it in the list of parts, each followed by its
+// own children.
 type PartView struct {
 	Type, Subtype                 []byte
 	ID, Description, Encoding     []byte
 	Disposition, Location, MD5    []byte
-	Params, DispositionParams     []ParamView // by their names
+	Params, DispositionParams     []ParamView // sorted by name
 	Language                      [][]byte
 	HeaderOffset, BodyOffset, End int64
 	Lines, DecodedSize            int64
@@ -26,13 +26,13 @@ type PartView struct {
 	Children                      int
 }
 
-// Size is the length of the body in bytes.
+// Size returns the length of the body in bytes, still encoded.
 func (p *PartView) Size() int64 { return p.End - p.BodyOffset }
 
-// IsMultipart is Part.IsMultipart.
+// IsMultipart is like Part.IsMultipart.
 func (p *PartView) IsMultipart() bool { return string(p.Type) == "multipart" }
 
-// IsMessage is Part.IsMessage.
+// IsMessage is like Part.IsMessage.
 func (p *PartView) IsMessage() bool {
 	return string(p.Type) == "message" && (string(p.Subtype) == "rfc822" || string(p.Subtype) == "global")
 }
@@ -40,12 +40,12 @@ func (p *PartView) IsMessage() bool {
 // A ParamView is one parameter.
 type ParamView struct{ Name, Value []byte }
 
-// An EnvelopeView is an Envelope as it is stored.
+// An EnvelopeView is an Envelope in a View.
 type EnvelopeView struct {
-	Date struct { // of the field, if it has one that can be read
+	Date struct { // of the Date field, if it has a readable date
 		Known  bool
 		Unix   int64 // seconds
-		Offset int   // of its zone, in seconds east
+		Offset int   // seconds east of UTC
 	}
 	DateText, Subject, MessageID       []byte
 	EmptySubject                       bool
@@ -53,13 +53,13 @@ type EnvelopeView struct {
 	InReplyTo, References              [][]byte
 }
 
-// An AddressView is an Address as it is stored.
+// An AddressView is an Address in a View.
 type AddressView struct{ Name, Mailbox, Host []byte }
 
-// IsGroupMarker is Address.IsGroupMarker.
+// IsGroupMarker is like Address.IsGroupMarker.
 func (a *AddressView) IsGroupMarker() bool { return len(a.Host) == 0 }
 
-// AppendEmail appends Address.Email.
+// AppendEmail appends the address to b in the form of Address.Email.
 func (a *AddressView) AppendEmail(b []byte) []byte {
 	switch {
 	case len(a.Host) == 0 || len(a.Mailbox) == 0:
@@ -72,7 +72,7 @@ func (a *AddressView) AppendEmail(b []byte) []byte {
 	return append(append(append(b, a.Mailbox...), '@'), a.Host...)
 }
 
-// AppendText appends Address.String.
+// AppendText appends name and address to b in the form of Address.String.
 func (a *AddressView) AppendText(b []byte) []byte {
 	switch {
 	case len(a.Name) == 0:
@@ -87,8 +87,8 @@ func (a *AddressView) AppendText(b []byte) []byte {
 	return append(a.AppendEmail(append(b, " <"...)), '>')
 }
 
-// AppendAttachments appends the Attachments of the message that parts is, without their Parts. Its
-// texts are copies.
+// AppendAttachments appends the attachments of the message to list, as Attachments does, but leaves
+// Part nil. parts is the message's list from View.Parts. The texts are copies.
 func AppendAttachments(list []Attachment, parts []PartView) []Attachment {
 	before := len(list)
 	walkContentViews(parts, nil, nil, false, func(p, parent *PartView, child []PartView, in *branchView) {
@@ -122,7 +122,7 @@ func (p *PartView) kind() partKind[[]byte] {
 	return partKind[[]byte]{p.Type, p.Subtype, p.Disposition, name}
 }
 
-// paramOf gives the value that DecodePart gives: the last one of the name.
+// paramOf returns the last value with the name, like DecodePart.
 func paramOf(list []ParamView, name string) (value []byte) {
 	for i := range list {
 		if string(list[i].Name) == name {
@@ -132,8 +132,8 @@ func paramOf(list []ParamView, name string) (value []byte) {
 	return value
 }
 
-// walkContentViews is walkContent of the first part, whose children follow it. It returns the parts
-// behind those.
+// walkContentViews is walkContent for parts[0], whose children follow it in parts. It returns the
+// parts after the children. With inside it is within an attached message and visits nothing.
 func walkContentViews(parts []PartView, parent *PartView, in *branchView, inside bool, visit func(p, parent *PartView, children []PartView, in *branchView)) []PartView {
 	p, rest := &parts[0], parts[1:]
 	multi := p.IsMultipart()
@@ -152,14 +152,14 @@ func walkContentViews(parts []PartView, parent *PartView, in *branchView, inside
 	return rest
 }
 
-// A branchView is a branch whose top is the first of the parts.
+// A branchView is a branch with parts[0] as its top.
 type branchView struct {
 	parts    []PartView
 	searched bool
 	named    *PartView
 }
 
-// namedBody is branch.namedBody.
+// namedBody is like branch.namedBody.
 func (b *branchView) namedBody() *PartView {
 	switch {
 	case b == nil:
@@ -177,7 +177,7 @@ func (b *branchView) namedBody() *PartView {
 	return b.named
 }
 
-// Clear forgets what was read, so that nothing points to bytes that may be gone.
+// Clear removes all references to the decoded bytes, which may become invalid.
 func (v *View) Clear() {
 	v.in.s = nil
 	clear(v.parts[:cap(v.parts)])
@@ -187,7 +187,7 @@ func (v *View) Clear() {
 	clear(v.envelopes[:cap(v.envelopes)])
 }
 
-// start begins to read a tree.
+// start prepares the view to decode the tree in b.
 func (v *View) start(b []byte) error {
 	if len(b) == 0 || b[0] != treeVersion {
 		return ErrTree
@@ -198,7 +198,8 @@ func (v *View) start(b []byte) error {
 	return nil
 }
 
-// Envelope reads the envelope of the message alone. A fault in what is behind it stays unseen.
+// Envelope decodes only the envelope of the message. It does not detect errors in the bytes after
+// it.
 func (v *View) Envelope(b []byte) (*EnvelopeView, error) {
 	if err := v.start(b); err != nil {
 		return nil, err
@@ -212,14 +213,15 @@ func (v *View) Envelope(b []byte) (*EnvelopeView, error) {
 	case p.Envelope != nil:
 		return p.Envelope, nil
 	}
-	parts, err := v.Parts(b) // it may share its child's
+	parts, err := v.Parts(b) // the message may share the envelope of its child
 	if err != nil {
 		return nil, err
 	}
 	return parts[0].Envelope, nil
 }
 
-// Parts reads the whole tree: the message, and each part before its children.
+// Parts decodes the whole tree. The list begins with the message; each part comes before its
+// children.
 func (v *View) Parts(b []byte) ([]PartView, error) {
 	if err := v.start(b); err != nil {
 		return nil, err
@@ -231,14 +233,14 @@ func (v *View) Parts(b []byte) ([]PartView, error) {
 	return v.parts, nil
 }
 
-// tree reads a part and its children, with the checks that DecodePart makes.
+// tree decodes a part and its children, with the checks of DecodePart.
 func (v *View) tree(base int64, depth int, isMessage bool) {
 	if len(v.parts) == MaxParts || depth > MaxDepth {
 		v.in.fail()
 	}
 	at := len(v.parts)
 	v.parts = append(v.parts, PartView{})
-	p := &v.parts[at] // until a child makes the list longer
+	p := &v.parts[at] // valid until a child is appended
 	v.part(p, base)
 	children, end, headerOffset := p.Children, p.End, p.HeaderOffset
 	isMultipart, holdsMessage := p.IsMultipart(), p.IsMessage()
@@ -265,7 +267,7 @@ func (v *View) tree(base int64, depth int, isMessage bool) {
 	}
 }
 
-// part reads a part up to its children.
+// part decodes a part up to its children.
 func (v *View) part(p *PartView, base int64) {
 	d := &v.in
 	has := d.uvarint()

@@ -9,18 +9,19 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// decodeText turns a raw field value into clean text of at most limit bytes: unfolded,
-// RFC 2047 words decoded, raw 8-bit bytes as UTF-8, in the message's charset if that is known, or
-// windows-1252; no control characters.
+// decodeText converts a raw field value to clean text of at most limit bytes: unfolded, with RFC
+// 2047 words decoded, without control characters. Raw 8-bit bytes are read as UTF-8, else in the
+// charset label if it is known, else as windows-1252.
 func decodeText(value []byte, label string, limit int) string {
-	// An encoded word is at most some nine times as long as its text.
+	// An encoded word is at most about nine times as long as its text.
 	if most := limit*9 + 1024; len(value) > most {
 		value = value[:most]
 	}
 	return cleanText(decodeWords(charset.DecodeRaw(unfold(value), label)), limit)
 }
 
-// cleanText replaces control characters, trims, and cuts to limit bytes between runes.
+// cleanText replaces control characters by spaces, trims, and shortens to limit bytes at a rune
+// boundary.
 func cleanText(s string, limit int) string {
 	if strings.IndexFunc(s, visible.IsControl) >= 0 {
 		s = strings.Map(func(r rune) rune {
@@ -44,22 +45,23 @@ func cut(s string, limit int) string {
 	return s[:limit]
 }
 
-// wordDecoder decodes RFC 2047 words, also with spaces in them, without padding, and
-// with a character split over two words of one charset.
+// wordDecoder decodes RFC 2047 words. It tolerates spaces in a word, missing padding, and a
+// character split over two words of one charset.
 type wordDecoder struct {
 	s       string
 	guess   bool // decode words of unknown charsets, and base64 with other characters in it
 	out     strings.Builder
-	bytes   []byte // decoded bytes of the words so far that stand side by side
+	bytes   []byte // decoded bytes of the adjacent words so far
 	charset string
-	nextEnd int // where the next "?=" is, looked for only when passed: this keeps it linear
+	nextEnd int // index of the next "?=", searched again only once it is passed, which keeps the time linear
 }
 
-// decodeWords leaves a word that cannot be decoded as it came (RFC 2047 section 6.2).
+// decodeWords decodes RFC 2047 words. A word that cannot be decoded stays as it is (RFC 2047
+// section 6.2).
 func decodeWords(s string) string { return decodeAllWords(s, false) }
 
-// guessWords decodes words as the most lenient reader does.
-func guessWords(s string) string { return decodeAllWords(s, true) }
+// decodeWordsLeniently decodes RFC 2047 words like the most lenient program, also if they are invalid.
+func decodeWordsLeniently(s string) string { return decodeAllWords(s, true) }
 
 func decodeAllWords(s string, guess bool) string {
 	first := strings.Index(s, "=?")
@@ -88,8 +90,8 @@ func indexFrom(s, sub string, from int) int {
 	return -1
 }
 
-// word decodes the word at i, where plain text since plain has not been written, and
-// returns the index behind it, or 0 if there is no word.
+// word decodes the word at index i and returns the index after it, or 0 if there is no word. The
+// text from plain to i has not been written yet.
 func (d *wordDecoder) word(i, plain int) int {
 	label, rest, ok := strings.Cut(d.s[i+2:min(len(d.s), i+70)], "?")
 	if !ok || label == "" || strings.ContainsAny(label, " \t\"=") || len(rest) < 2 || rest[1] != '?' || !strings.ContainsRune("bBqQ", rune(rest[0])) {
@@ -110,7 +112,7 @@ func (d *wordDecoder) word(i, plain int) int {
 		d.nextEnd = indexFrom(d.s, "?=", d.nextEnd+2)
 	}
 	text := d.s[start:d.nextEnd]
-	if strings.Contains(text, "=?") { // this one was never closed, the next one is
+	if strings.Contains(text, "=?") { // this word is not closed; the "?=" belongs to a later one
 		return 0
 	}
 	label, _, _ = strings.Cut(strings.ToLower(label), "*") // RFC 2231 §5, language
@@ -138,8 +140,8 @@ func (d *wordDecoder) word(i, plain int) int {
 	return d.nextEnd + 2
 }
 
-// endsLater reports whether the end of a word in Q is none: a question mark that should have been
-// encoded, with an encoded byte behind it, as in "=?utf-8?Q?Why?=20not?=".
+// endsLater reports whether the "?=" found in a Q word is not its end: an unencoded question mark
+// followed by an encoded byte, as in "=?utf-8?Q?Why?=20not?=".
 func (d *wordDecoder) endsLater() bool {
 	rest := d.s[d.nextEnd+2 : min(len(d.s), d.nextEnd+80)] // a word has 75 characters
 	if len(rest) < 4 || !transfer.IsHex(rest[0]) || !transfer.IsHex(rest[1]) {

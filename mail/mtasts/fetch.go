@@ -12,15 +12,15 @@ import (
 
 const fetchTimeout = 30 * time.Second
 
-// ErrFetch says that the policy of a domain could not be had; ErrCertificate, which comes with it,
-// that this is for the certificate of the host that serves it.
+// ErrFetch is wrapped if the policy of a domain cannot be fetched. ErrCertificate is wrapped as
+// well if the certificate of the policy host is the reason.
 var (
 	ErrFetch       = errors.New("the MTA-STS policy could not be fetched")
 	ErrCertificate = errors.New("the policy host's certificate is not valid")
 )
 
-// NewHTTP gives a client for Fetch that connects by transport: it follows no redirects (RFC 8461
-// section 3.3).
+// NewHTTP returns a client for Fetch that uses transport. It follows no redirects (RFC 8461 section
+// 3.3).
 func NewHTTP(transport http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport: transport, Timeout: fetchTimeout,
@@ -28,8 +28,8 @@ func NewHTTP(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Fetch gets the policy of a domain, an ASCII name, over verified HTTPS. Errors wrap ErrFetch or
-// ErrInvalid.
+// Fetch fetches the policy of a domain, given as an ASCII name, over verified HTTPS. Errors wrap
+// ErrFetch or ErrInvalid.
 func Fetch(ctx context.Context, client *http.Client, domain string) (*Policy, error) {
 	url := "https://mta-sts." + domain + "/.well-known/mta-sts.txt"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

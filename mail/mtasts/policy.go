@@ -1,5 +1,6 @@
-// Package mtasts finds out, by RFC 8461, which MX hosts a domain says that it has, and whether mail
-// may go to others. It does not know what is kept between two questions, nor how mail is sent.
+// Package mtasts fetches and evaluates MTA-STS policies (RFC 8461): the MX hosts that a domain
+// declares, and whether mail may be sent to others. It does not know how policies are cached, nor
+// how mail is sent.
 package mtasts
 
 import (
@@ -14,31 +15,31 @@ import (
 
 // Modes of a policy (RFC 8461 section 5).
 const (
-	Enforce = "enforce" // no mail to a host that the policy or its certificate does not vouch for
-	Testing = "testing" // what would fail is reported, and mail goes on
-	None    = "none"    // as if there were no policy
+	Enforce = "enforce" // send no mail to a host that the policy does not name or that has no valid certificate
+	Testing = "testing" // report failures, but send mail nevertheless
+	None    = "none"    // like no policy
 )
 
 const (
-	// MaxAge is the longest time for which a policy holds (RFC 8461 section 3.2).
+	// MaxAge is the maximum lifetime of a policy (RFC 8461 section 3.2).
 	MaxAge    = 31557600 * time.Second
 	maxPolicy = 64 << 10
 	maxHosts  = 256
 	maxID     = 32
 )
 
-// ErrInvalid says that what a domain serves is not a policy.
+// ErrInvalid is wrapped if a domain serves something that is not a valid policy.
 var ErrInvalid = errors.New("not a valid MTA-STS policy")
 
-// A Policy is what a domain says about its MX hosts.
+// A Policy is the MTA-STS policy of a domain.
 type Policy struct {
 	Mode   string
-	MX     []string // host names, lower-case; one that begins with "*." stands for every name with one label in its place
+	MX     []string // lower-case host names; "*." at the start matches exactly one label
 	MaxAge time.Duration
 }
 
-// ParseRecord gives the id in the TXT records of _mta-sts.DOMAIN (RFC 8461 section 3.1); ok is
-// false where they name no policy, or more than one.
+// ParseRecord returns the id in the TXT records of _mta-sts.DOMAIN (RFC 8461 section 3.1). ok is
+// false if there is no policy record or more than one.
 func ParseRecord(texts []string) (id string, ok bool) {
 	found := 0
 	for _, text := range texts {
@@ -65,7 +66,7 @@ func isID(s string) bool {
 	}) < 0
 }
 
-// ParsePolicy reads what a domain serves (RFC 8461 section 3.2). The error wraps ErrInvalid.
+// ParsePolicy parses a policy file (RFC 8461 section 3.2). The error wraps ErrInvalid.
 func ParsePolicy(text []byte) (*Policy, error) {
 	if len(text) > maxPolicy {
 		return nil, fmt.Errorf("%w: longer than %d bytes", ErrInvalid, maxPolicy)
@@ -106,7 +107,7 @@ func (p *Policy) complete(version, age string) error {
 	case err != nil:
 		return fmt.Errorf("%w: max_age is %.20q, not a number of seconds", ErrInvalid, age)
 	case len(p.MX) == 0 && p.Mode != None:
-		return fmt.Errorf("%w: it names no mx", ErrInvalid)
+		return fmt.Errorf("%w: it has no mx line", ErrInvalid)
 	}
 	p.MaxAge = min(time.Duration(seconds)*time.Second, MaxAge)
 	return nil
@@ -127,8 +128,8 @@ func isPattern(host string) bool {
 	}) < 0
 }
 
-// Matches reports whether the policy names an MX host, given as ASCII without a final dot (RFC 8461
-// section 4.1).
+// Matches reports whether the policy allows an MX host, given in ASCII without a final dot (RFC
+// 8461 section 4.1).
 func (p *Policy) Matches(host string) bool {
 	host = strings.ToLower(host)
 	_, parent, _ := strings.Cut(host, ".")
@@ -140,7 +141,7 @@ func (p *Policy) Matches(host string) bool {
 	})
 }
 
-// Lines is the policy as it is served, without line ends.
+// Lines returns the lines of the policy file, without line ends.
 func (p *Policy) Lines() []string {
 	out := []string{"version: STSv1", "mode: " + p.Mode}
 	for _, host := range p.MX {
@@ -149,7 +150,7 @@ func (p *Policy) Lines() []string {
 	return append(out, fmt.Sprintf("max_age: %d", int64(p.MaxAge/time.Second)))
 }
 
-// isText reports whether a media type is the one of policies.
+// isText reports whether a media type is text/plain, which a policy must have.
 func isText(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && media == "text/plain"

@@ -12,22 +12,23 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// capGmail is what Gmail alone offers. Its SMTP server puts what it sends into the folder of sent
-// mail by itself.
+// capGmail is a capability that only Gmail has. Gmail's SMTP server stores what it sends in the
+// folder of sent mail.
 const capGmail = imap.Cap("X-GM-EXT-1")
 
-// sentNames are what servers that do not tell the use of a folder (RFC 6154) call that of sent
-// mail.
+// sentNames are common names of the folder of sent mail, for servers that do not mark it (RFC
+// 6154).
 var sentNames = []string{"sent", "sent items", "sent messages", "sent mail"}
 
-// KeepsSent reports whether the server itself files what is sent through its SMTP side.
+// KeepsSent reports whether the server itself stores a copy of mail that is sent through its SMTP
+// server.
 func (s *Session) KeepsSent() bool { return s.caps.Has(capGmail) }
 
-// SentFolder gives the name of the folder of sent mail: the one that the server marks as \Sent,
-// else one that bears a usual name; "" where there is none.
+// SentFolder returns the name of the folder of sent mail: the one that the server marks as \Sent,
+// else one with a common name, else "".
 func (s *Session) SentFolder(ctx context.Context) (name string, err error) {
 	var folders []*imap.ListData
-	err = s.short(ctx, func() (err error) {
+	err = s.runShort(ctx, func() (err error) {
 		o := &imap.ListOptions{ReturnSpecialUse: s.caps.Has(imap.CapSpecialUse) && s.caps.Has(imap.CapListExtended)}
 		folders, err = s.client.List("", "*", o).Collect()
 		return err
@@ -49,8 +50,8 @@ func (s *Session) SentFolder(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-// sentName is a folder's name in lower case without INBOX above it, where some servers have all
-// folders.
+// sentName returns a folder's name in lower case, without the prefix INBOX under which some servers
+// have all folders.
 func sentName(f *imap.ListData) string {
 	name := strings.ToLower(f.Mailbox)
 	if f.Delim != 0 {
@@ -59,11 +60,11 @@ func sentName(f *imap.ListData) string {
 	return name
 }
 
-// Holds reports whether a folder has a message with the Message-ID. The folder is selected
-// afterwards, and not INBOX.
+// Holds reports whether a folder has a message with the Message-ID. It leaves that folder selected
+// instead of INBOX.
 func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, error) {
 	held := false
-	err := s.short(ctx, func() error {
+	err := s.runShort(ctx, func() error {
 		if _, err := s.client.Select(folder, &imap.SelectOptions{ReadOnly: true}).Wait(); err != nil {
 			return err
 		}
@@ -81,22 +82,21 @@ func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, er
 	return held, nil
 }
 
-// Append puts a message of size bytes into a folder (RFC 9051 section 6.3.12), as one that was read
-// or not.
+// Append adds a message of size bytes to a folder (RFC 9051 section 6.3.12). seen marks it as read.
 func (s *Session) Append(ctx context.Context, folder string, seen bool, at time.Time, size int64, message io.Reader) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeouts.Bulk, ErrStalled) // a server that stops reading says nothing
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeouts.Bulk, ErrStalled) // in case the server stops reading without a reply
 	defer cancel()
 	o := &imap.AppendOptions{Time: at}
 	if seen {
 		o.Flags = []imap.Flag{imap.FlagSeen}
 	}
-	err := s.do(ctx, bounds{bytes: smallAnswer, time: s.timeouts.Bulk}, func() error {
+	err := s.do(ctx, bounds{bytes: smallResponse, time: s.timeouts.Bulk}, func() error {
 		cmd := s.client.Append(folder, size, o)
 		_, written := io.Copy(cmd, message)
 		closed := cmd.Close()
 		_, err := cmd.Wait()
 		if e := new(imap.Error); errors.As(err, &e) {
-			return err // it refused, and the rest follows from that
+			return err // the server refused; the other errors follow from that
 		}
 		return errors.Join(written, closed, err)
 	})

@@ -8,16 +8,16 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// A FlagChange says which flags of messages to set or clear: nil leaves a flag as it is.
+// A FlagChange tells which flags to set (true) or clear (false); nil leaves a flag unchanged.
 type FlagChange struct{ Seen, Answered, Flagged *bool }
 
-// Satisfied reports whether flags are as the change wants them.
+// Satisfied reports whether the flags have the values of the change.
 func (c FlagChange) Satisfied(f Flags) bool {
 	is := func(want *bool, have bool) bool { return want == nil || *want == have }
 	return is(c.Seen, f.Seen) && is(c.Answered, f.Answered) && is(c.Flagged, f.Flagged)
 }
 
-// flags are those that the change sets, or those that it clears.
+// flags returns the flags that the change sets, or with set=false those that it clears.
 func (c FlagChange) flags(set bool) (out []imap.Flag) {
 	for _, f := range []struct {
 		want *bool
@@ -30,8 +30,8 @@ func (c FlagChange) flags(set bool) (out []imap.Flag) {
 	return out
 }
 
-// ChangeFlags changes the flags of messages, and gives the rows of those that are there as the
-// server has them then. FlagChange.Satisfied reports whether the server did it.
+// ChangeFlags changes the flags of messages and returns their new rows, without messages that no
+// longer exist. FlagChange.Satisfied tells whether the server made the change.
 func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) ([]Row, error) {
 	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: c.flags(true), imap.StoreFlagsDel: c.flags(false)} {
 		if len(flags) == 0 {
@@ -48,14 +48,13 @@ func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) 
 	return rows, nil
 }
 
-// Delete deletes messages for good and says which of them the server still has. Those that were
-// gone are not among them.
+// Delete deletes messages permanently. left are the messages that still exist afterwards.
 func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err error) {
 	if err := s.store(ctx, uids, imap.StoreFlagsAdd, imap.FlagDeleted); err != nil {
 		return nil, fmt.Errorf("delete %d messages: %w", len(uids), err)
 	}
 	if s.caps.Has(imap.CapUIDPlus) || s.caps.Has(imap.CapIMAP4rev2) {
-		err = s.short(ctx, func() error { return s.client.UIDExpunge(uidSet(uids)).Close() })
+		err = s.runShort(ctx, func() error { return s.client.UIDExpunge(uidSet(uids)).Close() })
 	} else {
 		err = s.expungeOnly(ctx, uids)
 	}
@@ -72,11 +71,11 @@ func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err
 	return left, nil
 }
 
-// expungeOnly deletes messages where EXPUNGE cannot name them (no RFC 4315): what others have
-// marked for deletion loses its mark for as long as it takes.
+// expungeOnly deletes messages on a server without UID EXPUNGE (RFC 4315). While it runs, it
+// removes the \Deleted flag from messages that others have marked.
 func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
 	var others []uint32
-	err := s.short(ctx, func() error {
+	err := s.runShort(ctx, func() error {
 		found, err := s.client.UIDSearch(&imap.SearchCriteria{Flag: []imap.Flag{imap.FlagDeleted}}, nil).Wait()
 		if err != nil {
 			return err
@@ -93,7 +92,7 @@ func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
 			return err
 		}
 	}
-	if err := s.short(ctx, func() error { return s.client.Expunge().Close() }); err != nil {
+	if err := s.runShort(ctx, func() error { return s.client.Expunge().Close() }); err != nil {
 		return err
 	}
 	for part := range slices.Chunk(others, 500) {
@@ -104,10 +103,10 @@ func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
 	return nil
 }
 
-// maxOthers is how many messages may be marked for deletion where EXPUNGE takes them all.
+// maxOthers is the maximum number of other messages marked as deleted that expungeOnly handles.
 const maxOthers = 50_000
 
-// without lists the UIDs of a server's set but for the given ones.
+// without returns the UIDs of a set except the given ones.
 func without(set imap.UIDSet, uids []uint32) ([]uint32, error) {
 	var out []uint32
 	for _, r := range set {
@@ -124,14 +123,14 @@ func without(set imap.UIDSet, uids []uint32) ([]uint32, error) {
 }
 
 func (s *Session) store(ctx context.Context, uids []uint32, op imap.StoreFlagsOp, flags ...imap.Flag) error {
-	return s.short(ctx, func() error {
+	return s.runShort(ctx, func() error {
 		return s.client.Store(uidSet(uids), &imap.StoreFlags{Op: op, Silent: true, Flags: flags}, nil).Close()
 	})
 }
 
-// rows reads the rows of those of the messages that are there.
+// rows returns the rows of the messages that exist.
 func (s *Session) rows(ctx context.Context, uids []uint32) (rows []Row, err error) {
-	err = s.short(ctx, func() error {
+	err = s.runShort(ctx, func() error {
 		cmd := s.client.Fetch(uidSet(uids), &imap.FetchOptions{UID: true, Flags: true})
 		for m := cmd.Next(); m != nil; m = cmd.Next() {
 			rows = append(rows, readRow(m))

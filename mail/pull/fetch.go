@@ -10,23 +10,23 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// A Message is the beginning of a message, with what the server says of it.
+// A Message is the beginning of a message, with the data that the server reports about it.
 type Message struct {
 	Row
-	Received time.Time // INTERNALDATE; zero: the server does not tell
-	Size     int64     // as the server says, which may be wrong
+	Received time.Time // INTERNALDATE; zero if the server does not report it
+	Size     int64     // reported by the server, may be wrong
 	Content  []byte    // up to 256 KiB; valid during the call only
-	More     bool      // there may be more than Content: see Content
+	More     bool      // Content may be incomplete: see Session.Content
 }
 
-// Fetch reads messages by UID, at most a few dozen at a time, and marks none of them seen. The
-// server answers in its own order, and leaves out those that are gone. After an error of each the
-// others are read past.
+// Fetch fetches messages by UID, without marking them as seen, and calls each for every message.
+// uids should be at most a few dozen. The server may use any order, and omits messages that no
+// longer exist. After an error of each the rest is skipped.
 func (s *Session) Fetch(ctx context.Context, uids []uint32, each func(Message) error) error {
 	var failed error
 	err := s.do(ctx, s.bulk(int64(len(uids))*(pieceSize+rowCost)), func() error {
 		cmd := s.client.Fetch(uidSet(uids), &imap.FetchOptions{
-			UID: true, Flags: true, InternalDate: true, RFC822Size: true, BodySection: []*imap.FetchItemBodySection{piece(imap.PartSpecifierNone, 0)},
+			UID: true, Flags: true, InternalDate: true, RFC822Size: true, BodySection: []*imap.FetchItemBodySection{pieceSection(imap.PartSpecifierNone, 0)},
 		})
 		for data := cmd.Next(); data != nil; data = cmd.Next() {
 			m, err := readMessage(data)
@@ -45,8 +45,9 @@ func (s *Session) Fetch(ctx context.Context, uids []uint32, each func(Message) e
 	return fmt.Errorf("fetch %d messages: %w", len(uids), err)
 }
 
-// piece asks for so much of a message that one literal is never long.
-func piece(what imap.PartSpecifier, offset int64) *imap.FetchItemBodySection {
+// pieceSection returns the section of pieceSize bytes at an offset. Fetching by pieces limits the size of
+// a literal.
+func pieceSection(what imap.PartSpecifier, offset int64) *imap.FetchItemBodySection {
 	return &imap.FetchItemBodySection{Specifier: what, Peek: true, Partial: &imap.SectionPartial{Offset: offset, Size: pieceSize}}
 }
 
@@ -77,12 +78,12 @@ func readMessage(data *imapclient.FetchMessageData) (Message, error) {
 	return m, nil
 }
 
-// Content writes a whole message to w, piece by piece, and says how many bytes it has; 0 is one
-// that is gone. An error of w ends it and is wrapped.
+// Content writes a whole message to w, piece by piece, and returns its size in bytes; 0 if it no
+// longer exists. An error of w is wrapped.
 func (s *Session) Content(ctx context.Context, uid uint32, w io.Writer) (int64, error) {
 	var size int64
 	for {
-		n, err := s.onePiece(ctx, uid, piece(imap.PartSpecifierNone, size), w)
+		n, err := s.fetchPiece(ctx, uid, pieceSection(imap.PartSpecifierNone, size), w)
 		size += n
 		if err != nil {
 			return size, fmt.Errorf("fetch message %d: %w", uid, err)
@@ -93,16 +94,16 @@ func (s *Session) Content(ctx context.Context, uid uint32, w io.Writer) (int64, 
 	}
 }
 
-// Header writes the header of a message, or its first 256 KiB.
+// Header writes the header of a message to w, at most 256 KiB of it.
 func (s *Session) Header(ctx context.Context, uid uint32, w io.Writer) (int64, error) {
-	n, err := s.onePiece(ctx, uid, piece(imap.PartSpecifierHeader, 0), w)
+	n, err := s.fetchPiece(ctx, uid, pieceSection(imap.PartSpecifierHeader, 0), w)
 	if err != nil {
 		return 0, fmt.Errorf("fetch header of message %d: %w", uid, err)
 	}
 	return n, nil
 }
 
-func (s *Session) onePiece(ctx context.Context, uid uint32, section *imap.FetchItemBodySection, w io.Writer) (n int64, err error) {
+func (s *Session) fetchPiece(ctx context.Context, uid uint32, section *imap.FetchItemBodySection, w io.Writer) (n int64, err error) {
 	var failed error
 	err = s.do(ctx, s.bulk(pieceSize), func() error {
 		cmd := s.client.Fetch(uidSet([]uint32{uid}), &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{section}})

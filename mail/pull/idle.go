@@ -8,15 +8,15 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// idleBytes is what a server may say by itself before we look.
+// idleBytes is the maximum number of bytes that a server may send during IDLE.
 const idleBytes = 1 << 20
 
-// Idle waits until the server says that something has changed, or most is over (RFC 2177; servers
-// end sessions that are silent for 30 minutes). News that came during the last command ends it at
+// Idle waits until the server reports a change, but at most most (RFC 2177; servers end sessions
+// after 30 minutes of silence). If a change was reported during the last command, Idle returns at
 // once.
 func (s *Session) Idle(ctx context.Context, most time.Duration) error {
 	var cmd *imapclient.IdleCommand
-	err := s.short(ctx, func() (err error) {
+	err := s.runShort(ctx, func() (err error) {
 		cmd, err = s.client.Idle()
 		return err
 	})

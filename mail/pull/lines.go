@@ -6,40 +6,40 @@ import (
 )
 
 const (
-	maxLine    = 64 << 10 // bytes of an answer's line, literals apart
+	maxLine    = 64 << 10 // bytes of a response line without its literals
 	maxLiteral = pieceSize + 1<<10
-	maxDepth   = 50 // of lists in lists; the library's errors grow with the square of it
-	maxWord    = 16 // bytes of what an answer is called
+	maxDepth   = 50 // nesting of lists; the library's errors grow quadratically with it
+	maxWord    = 16 // bytes of the name of a response
 )
 
-// answers are what a server may say unasked or to what we ask; the library reads others too, and
-// can be had to read them for ever.
-var answers = map[string]bool{
+// knownResponses are the responses that a server may send to our commands or unsolicited. Others
+// are refused, since a server can make the library parse them endlessly.
+var knownResponses = map[string]bool{
 	"OK": true, "NO": true, "BAD": true, "BYE": true, "PREAUTH": true, "CAPABILITY": true, "FLAGS": true, "EXISTS": true,
 	"RECENT": true, "FETCH": true, "EXPUNGE": true, "SEARCH": true, "ESEARCH": true, "LIST": true,
 }
 
-// A lineScanner sees what a server says before the library does, and finds what that must not see:
-// lines and literals that are longer than they may be, lists that are too deep, answers that nobody
-// asks for, and lists among capabilities, of which the library never comes to the end.
+// A lineScanner checks the server's data before the library parses it. It detects data that the
+// library must not see: lines and literals that are too long, lists that are nested too deeply,
+// unexpected responses, and lists among capabilities, on which the library would loop forever.
 type lineScanner struct {
 	line    int   // bytes of the line so far
-	depth   int   // of lists
-	literal int64 // bytes of the literal that are still to come
-	mark    byte  // what was seen of a literal's "{n}\r\n": '{', '}' or 0
+	depth   int   // nesting depth of lists
+	literal int64 // remaining bytes of the literal
+	mark    byte  // state within a literal's "{n}\r\n": '{', '}' or 0
 	size    int64
-	words   int    // that have ended; negative: the answer is known
-	word    []byte // the beginning of the one under way
-	caps    bool   // these are capabilities
-	code    int    // bytes of capsCode that were just seen
-	wrong   error  // what was found
+	words   int    // complete words of the line; negative once the response is known
+	word    []byte // the beginning of the current word
+	caps    bool   // the current position is in a list of capabilities
+	code    int    // number of bytes of capsCode just matched
+	err     error  // the error found, or nil
 }
 
 const capsCode = "[CAPABILITY"
 
-// scan takes the next bytes; false says that something is wrong.
+// scan checks the next bytes. It returns false if it has found an error.
 func (l *lineScanner) scan(p []byte) bool {
-	for len(p) > 0 && l.wrong == nil {
+	for len(p) > 0 && l.err == nil {
 		if l.literal > 0 {
 			n := min(l.literal, int64(len(p)))
 			l.literal -= n
@@ -50,10 +50,10 @@ func (l *lineScanner) scan(p []byte) bool {
 		l.next(p[0])
 		p = p[1:]
 	}
-	return l.wrong == nil
+	return l.err == nil
 }
 
-// next counts what has an end.
+// next updates the lengths and depths and checks their limits.
 func (l *lineScanner) next(b byte) {
 	l.line++
 	switch {
@@ -76,11 +76,11 @@ func (l *lineScanner) next(b byte) {
 		l.mark = 0
 	}
 	if l.line > maxLine || l.depth > maxDepth || l.literal > maxLiteral {
-		l.wrong = fmt.Errorf("%w: a line, literal or list without end", ErrTooMuch)
+		l.err = fmt.Errorf("%w: a line, literal or list without end", ErrTooMuch)
 	}
 }
 
-// name looks at what an answer is called, and at capabilities.
+// name checks the names of responses, and capabilities.
 func (l *lineScanner) name(b byte) {
 	if l.code < len(capsCode) && b == capsCode[l.code] {
 		l.code++
@@ -93,7 +93,7 @@ func (l *lineScanner) name(b byte) {
 	case l.caps && b == ']':
 		l.caps = false
 	case l.caps && b == '(':
-		l.wrong = fmt.Errorf("%w: a list among capabilities", ErrProtocol)
+		l.err = fmt.Errorf("%w: a list among capabilities", ErrProtocol)
 	}
 	if l.words < 0 {
 		return
@@ -104,15 +104,15 @@ func (l *lineScanner) name(b byte) {
 		}
 		return
 	}
-	l.wordEnds()
+	l.endWord()
 	if l.caps && b == '(' {
-		l.wrong = fmt.Errorf("%w: a list among capabilities", ErrProtocol)
+		l.err = fmt.Errorf("%w: a list among capabilities", ErrProtocol)
 	}
 }
 
-// wordEnds judges a word at the beginning of a line: "*", perhaps a number, and what the answer is
-// called.
-func (l *lineScanner) wordEnds() {
+// endWord checks a complete word at the beginning of a line: "*", an optional number, and the name
+// of the response.
+func (l *lineScanner) endWord() {
 	word := bytes.ToUpper(l.word)
 	l.word = l.word[:0]
 	switch {
@@ -120,9 +120,9 @@ func (l *lineScanner) wordEnds() {
 		l.words = -1
 	case l.words == 0 || l.words == 1 && len(word) > 0 && word[0] >= '0' && word[0] <= '9':
 		l.words++
-	case answers[string(word)]:
+	case knownResponses[string(word)]:
 		l.words, l.caps = -1, l.caps || string(word) == "CAPABILITY"
 	default:
-		l.wrong = fmt.Errorf("%w: an answer %.20q", ErrProtocol, word)
+		l.err = fmt.Errorf("%w: an answer %.20q", ErrProtocol, word)
 	}
 }

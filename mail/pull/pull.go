@@ -1,10 +1,10 @@
-// Package pull reads folders of somebody else's IMAP server, mostly INBOX: rows, flags and raw
-// messages, newest first or by UID, and marks and deletes there. It does not know accounts,
-// schedules or stores: what it reads it hands to its caller.
+// Package pull reads folders of a foreign IMAP server, mostly INBOX: rows, flags and raw messages,
+// newest first or by UID. It can also change flags and delete messages there. It does not know
+// accounts, schedules or stores: it returns what it reads to its caller.
 //
-// The server may be anybody's. Every command has a bound on time, on silence and on bytes, and no
-// line and no literal is longer than it may be, so that a server that stalls, trickles or talks
-// without end costs one connection for a while.
+// The server is not trusted. Every command has limits on time, silence and bytes, and lines and
+// literals have a maximum length. So a server that stalls, sends slowly or sends endlessly occupies
+// only one connection for a limited time.
 package pull
 
 import (
@@ -24,31 +24,31 @@ import (
 )
 
 var (
-	// ErrLogin is wrapped when the server does not take the user name and password; a *LoginError
-	// says more.
+	// ErrLogin is wrapped if the server refuses the user name and password; a *LoginError has
+	// details.
 	ErrLogin = errors.New("log-in refused")
-	// ErrTLS is wrapped when no trusted TLS connection comes about.
+	// ErrTLS is wrapped if no trusted TLS connection can be established.
 	ErrTLS = errors.New("no trusted TLS connection")
-	// ErrStalled is wrapped when the server does not answer, or not to the end, in the time that a
-	// command has.
+	// ErrStalled is wrapped if the server does not complete its response within the time limit of
+	// the command.
 	ErrStalled = errors.New("no answer in time")
-	// ErrTooMuch is wrapped when the server sends more than the command can ask for.
+	// ErrTooMuch is wrapped if the server sends more than the command can have requested.
 	ErrTooMuch = errors.New("more data than was asked for")
-	// ErrProtocol is wrapped for answers that cannot be.
+	// ErrProtocol is wrapped for responses that are not valid IMAP.
 	ErrProtocol = errors.New("not an answer of IMAP")
-	// ErrRefused is wrapped when the server answers NO or BAD; the session goes on.
+	// ErrRefused is wrapped if the server answers NO or BAD. The session stays usable.
 	ErrRefused = errors.New("refused")
-	// ErrClosed is wrapped when the server ends the connection.
+	// ErrClosed is wrapped if the server closes the connection.
 	ErrClosed = errors.New("connection closed by the server")
-	// ErrGreeted is wrapped, beside another, when Connect fails after the server has greeted us:
-	// what is wrong may be with one log-in alone.
+	// ErrGreeted is wrapped, together with another error, if Connect fails after the server's
+	// greeting. The problem may affect only this login.
 	ErrGreeted = errors.New("after its greeting")
 )
 
-// A LoginError is an answer to a log-in that is not OK.
+// A LoginError is a refusal of a login.
 type LoginError struct {
-	Final bool   // the server says that user name or password are wrong, or that the user may not log in
-	Text  string // the server's own
+	Final bool   // the server says that the user name or password is wrong, or that the user may not log in
+	Text  string // text of the server
 }
 
 func (e *LoginError) Error() string {
@@ -58,10 +58,10 @@ func (e *LoginError) Error() string {
 	return ErrLogin.Error() + ": " + e.Text
 }
 
-// Unwrap gives ErrLogin.
+// Unwrap returns ErrLogin.
 func (e *LoginError) Unwrap() error { return ErrLogin }
 
-// A Server is where a mailbox is, and the log-in to it.
+// A Server is the address of an IMAP server with the login to a mailbox.
 type Server struct {
 	Host     string // a name, or an IP address
 	Port     int
@@ -75,20 +75,20 @@ func (s Server) addr() string { return net.JoinHostPort(s.Host, strconv.Itoa(s.P
 // A Client connects to servers. Its fields are set before the first use; it is safe for concurrent
 // use after that.
 type Client struct {
-	// Dial connects to addr, "host:port". A guard against forbidden addresses belongs here.
+	// Dial connects to addr, "host:port". It can refuse forbidden addresses.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// RootCAs verify certificates; nil is the system's set.
+	// RootCAs are the root certificates; nil is the system's set.
 	RootCAs *x509.CertPool
-	// Timeouts bound every step; zero fields have defaults.
+	// Timeouts limit every step; zero fields have defaults.
 	Timeouts Timeouts
 }
 
-// Timeouts bound the steps of a session.
+// Timeouts limit the steps of a session. Their defaults are given below.
 type Timeouts struct {
 	Connect time.Duration // until logged in: 45 s
-	Command time.Duration // a command with a short answer: 45 s
+	Command time.Duration // a command with a short response: 45 s
 	Bulk    time.Duration // a command that fetches many messages: 5 min
-	Silence time.Duration // between two pieces of an answer: 30 s
+	Silence time.Duration // between two pieces of a response: 30 s
 }
 
 func (t Timeouts) withDefaults() Timeouts {
@@ -104,15 +104,15 @@ func (t Timeouts) withDefaults() Timeouts {
 	return t
 }
 
-// Connect opens a connection and logs in, with AUTHENTICATE PLAIN where that is offered (RFC 4616),
-// else with LOGIN. It is ended by Session.Close.
+// Connect opens a connection and logs in, with AUTHENTICATE PLAIN (RFC 4616) if offered, else with
+// LOGIN. The caller must call Session.Close.
 func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 	t := c.Timeouts.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Connect, ErrStalled)
 	defer cancel()
 	conn, err := c.Dial(ctx, "tcp", server.addr())
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", server.addr(), deadline(ctx, err))
+		return nil, fmt.Errorf("connect to %s: %w", server.addr(), withCause(ctx, err))
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	w, err := c.secure(ctx, conn, server)
@@ -121,10 +121,10 @@ func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("connect to %s: %w", server.addr(), deadline(ctx, err))
+		return nil, fmt.Errorf("connect to %s: %w", server.addr(), withCause(ctx, err))
 	}
 	s := newSession(w, t)
-	if err := s.do(ctx, bounds{bytes: smallAnswer, time: t.Connect}, func() error { return s.login(server) }); err != nil {
+	if err := s.do(ctx, bounds{bytes: smallResponse, time: t.Connect}, func() error { return s.login(server) }); err != nil {
 		s.Close()
 		if s.greeted {
 			err = afterGreeting{err}
@@ -134,20 +134,20 @@ func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 	return s, nil
 }
 
-// afterGreeting is ErrGreeted beside the error that it says nothing about.
+// afterGreeting adds ErrGreeted to an error without changing its text.
 type afterGreeting struct{ error }
 
 func (g afterGreeting) Unwrap() []error { return []error{g.error, ErrGreeted} }
 
-// deadline names what ctx ended for, where that is why err came.
-func deadline(ctx context.Context, err error) error {
+// withCause adds the cause of ctx to err if ctx has ended.
+func withCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
 	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
-// secure gives the connection that IMAP is spoken over.
+// secure does the TLS handshake if required, and returns the connection for IMAP.
 func (c *Client) secure(ctx context.Context, conn net.Conn, server Server) (*wire, error) {
 	config := &tls.Config{ServerName: server.Host, RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12}
 	var greeting string
@@ -158,7 +158,7 @@ func (c *Client) secure(ctx context.Context, conn net.Conn, server Server) (*wir
 		if err := startTLS(conn); err != nil {
 			return nil, err
 		}
-		greeting = "* OK now encrypted\r\n" // there is none after STARTTLS, and the library waits for one
+		greeting = "* OK now encrypted\r\n" // the server sends no greeting after STARTTLS, but the library waits for one
 	case "tls":
 	default:
 		return nil, fmt.Errorf("security is %q, not tls, starttls or none", server.Security)
@@ -170,14 +170,14 @@ func (c *Client) secure(ctx context.Context, conn net.Conn, server Server) (*wir
 	return &wire{Conn: secured, greeting: []byte(greeting)}, nil
 }
 
-// login proves who we are, over a connection that is as secure as was asked for.
+// login waits for the greeting and logs in.
 func (s *Session) login(server Server) error {
 	if err := s.client.WaitGreeting(); err != nil {
 		return err
 	}
 	s.greeted = true
 	if s.client.State() != imap.ConnStateNotAuthenticated {
-		return fmt.Errorf("%w: it takes us for somebody before we have logged in", ErrProtocol)
+		return fmt.Errorf("%w: the session is authenticated before the login", ErrProtocol)
 	}
 	caps := s.client.Caps()
 	if caps == nil {
@@ -205,24 +205,25 @@ func (s *Session) login(server Server) error {
 	return nil
 }
 
-// loginError reads a refusal by its RFC 5530 code.
+// loginError converts a refused login to an error by its response code (RFC 5530).
 func loginError(e *imap.Error) error {
 	switch e.Code {
 	case imap.ResponseCodeUnavailable, imap.ResponseCodeInUse, imap.ResponseCodeServerBug, imap.ResponseCodeLimit:
 		return refused(e)
 	case imap.ResponseCodeAuthenticationFailed, imap.ResponseCodeAuthorizationFailed, imap.ResponseCodeExpired,
 		imap.ResponseCodePrivacyRequired, imap.ResponseCodeContactAdmin:
-		return &LoginError{Final: true, Text: clean(e.Text)}
+		return &LoginError{Final: true, Text: printable(e.Text)}
 	}
-	return &LoginError{Text: clean(e.Text)}
+	return &LoginError{Text: printable(e.Text)}
 }
 
 func refused(e *imap.Error) error {
-	return fmt.Errorf("%w: %s", ErrRefused, clean(string(e.Type)+" "+e.Text))
+	return fmt.Errorf("%w: %s", ErrRefused, printable(string(e.Type)+" "+e.Text))
 }
 
-// clean is a server's text as others may see it.
-func clean(text string) string {
+// printable makes a server's text safe to show: one line without control characters, at most 200
+// characters.
+func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\ufffd' {
 			return ' '
@@ -235,7 +236,7 @@ func clean(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// options has the library tell us what changes by itself.
+// options makes the library call notify for unsolicited changes.
 func (s *Session) options() *imapclient.Options {
 	return &imapclient.Options{UnilateralDataHandler: &imapclient.UnilateralDataHandler{
 		Expunge: func(uint32) { s.notify() },

@@ -10,13 +10,13 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// rowCost is more than a row with many keywords has.
+// rowCost is an upper limit of the bytes of one row, even with many keywords.
 const rowCost = 2 << 10
 
-// Flags are those of a message.
+// Flags are the flags of a message.
 type Flags struct {
 	Seen, Answered, Flagged, Deleted, Draft bool
-	Keywords                                []string // as the server spells them
+	Keywords                                []string // as spelled by the server
 }
 
 // A Row is one message of INBOX without its content.
@@ -25,12 +25,13 @@ type Row struct {
 	Flags Flags
 }
 
-// Window reads the rows whose sequence numbers are from lo to hi, both inclusive, upwards. whole
-// says that the server showed every one of them, so that a UID between theirs which is not among
-// them is gone.
+// Window returns the rows with the sequence numbers lo to hi, both inclusive, in ascending order.
+// whole reports that the server returned all of them. In that case a UID between theirs that is
+// missing no longer exists.
 //
-// Sequence numbers only fall, and only when a message below is deleted: whoever reads windows
-// downwards, each ending where the one before began, meets some rows twice but misses none.
+// The sequence number of a message only ever decreases, when an earlier message is deleted. So a
+// caller that reads windows from the newest downwards, each ending where the previous one began,
+// may see some rows twice but misses none.
 func (s *Session) Window(ctx context.Context, lo, hi uint32) (rows []Row, whole bool, err error) {
 	count := int64(hi) - int64(lo) + 1
 	err = s.do(ctx, s.bulk(count*rowCost), func() error {
@@ -52,8 +53,8 @@ func (s *Session) Window(ctx context.Context, lo, hi uint32) (rows []Row, whole 
 	return rows, int64(len(rows)) == count, nil
 }
 
-// Changed reads the rows with UIDs up to last that have changed since a HIGHESTMODSEQ, in batches
-// (RFC 7162). most is how many there can be.
+// Changed calls each with batches of the rows that have changed since a HIGHESTMODSEQ (RFC 7162),
+// with UIDs up to last. most is the maximum number of rows.
 func (s *Session) Changed(ctx context.Context, since uint64, last, most uint32, each func([]Row) error) error {
 	if last == 0 {
 		return nil
@@ -82,10 +83,10 @@ func (s *Session) Changed(ctx context.Context, since uint64, last, most uint32, 
 }
 
 func (s *Session) bulk(bytes int64) bounds {
-	return bounds{bytes: bytes + smallAnswer, time: s.timeouts.Bulk, silence: s.timeouts.Silence}
+	return bounds{bytes: bytes + smallResponse, time: s.timeouts.Bulk, silence: s.timeouts.Silence}
 }
 
-// readRow reads what a FETCH answer says of a message.
+// readRow reads the UID and flags from a FETCH response.
 func readRow(m *imapclient.FetchMessageData) Row {
 	var r Row
 	for item := m.Next(); item != nil; item = m.Next() {
@@ -116,10 +117,10 @@ func readFlags(list []imap.Flag) Flags {
 	return f
 }
 
-// skip reads past what was not asked for.
+// skip discards an item that was not requested.
 func skip(item imapclient.FetchItemData) {
 	if body, ok := item.(imapclient.FetchItemDataBodySection); ok && body.Literal != nil {
-		_, _ = io.Copy(io.Discard, body.Literal) // the next command tells what is wrong with the connection
+		_, _ = io.Copy(io.Discard, body.Literal) // a connection error is returned by the next command
 	}
 }
 

@@ -13,25 +13,25 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// A Session is a connection that is logged in. It is one goroutine's at a time. After an error that
-// does not wrap ErrRefused it is of no more use but to Close.
+// A Session is a logged-in connection. It must be used by one goroutine at a time. After an error
+// that does not wrap ErrRefused, only Close may be called.
 type Session struct {
 	wire     *wire
 	client   *imapclient.Client
 	timeouts Timeouts
 	caps     imap.CapSet
 	greeted  bool
-	news     chan struct{} // holds a value once something has changed by itself
+	news     chan struct{} // holds a value once the server has reported a change
 }
 
 func newSession(w *wire, t Timeouts) *Session {
 	s := &Session{wire: w, timeouts: t, news: make(chan struct{}, 1)}
-	w.begin(bounds{bytes: smallAnswer, time: t.Connect})
+	w.begin(bounds{bytes: smallResponse, time: t.Connect})
 	s.client = imapclient.New(w, s.options())
 	return s
 }
 
-// notify notes that something has changed by itself; it never blocks.
+// notify records an unsolicited change. It never blocks.
 func (s *Session) notify() {
 	select {
 	case s.news <- struct{}{}:
@@ -39,7 +39,7 @@ func (s *Session) notify() {
 	}
 }
 
-// RemoteAddr is the address that the server answered at.
+// RemoteAddr returns the IP address of the server.
 func (s *Session) RemoteAddr() netip.Addr {
 	if at, ok := s.wire.RemoteAddr().(*net.TCPAddr); ok {
 		return at.AddrPort().Addr().Unmap()
@@ -47,13 +47,14 @@ func (s *Session) RemoteAddr() netip.Addr {
 	return netip.Addr{}
 }
 
-// Close ends the connection at once; nothing is lost, since every change was confirmed before.
+// Close closes the connection at once, without LOGOUT. No change is lost, since every command has
+// been confirmed.
 func (s *Session) Close() {
 	s.wire.abort(ErrClosed)
-	_ = s.client.Close() // it can only say again why the connection ended
+	_ = s.client.Close() // the error can only repeat why the connection ended
 }
 
-// do runs one command within its bounds and says why it failed.
+// do runs one command within limits. It returns an error that tells why the command failed.
 func (s *Session) do(ctx context.Context, b bounds, command func() error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -72,28 +73,28 @@ func (s *Session) do(ctx context.Context, b bounds, command func() error) error 
 	if errors.Is(err, ErrLogin) || errors.Is(err, ErrProtocol) || errors.Is(err, ErrRefused) {
 		return err
 	}
-	if cause := s.wire.why(); cause != nil {
+	if cause := s.wire.closeCause(); cause != nil {
 		return cause
 	}
-	return fmt.Errorf("%w: %s", ErrProtocol, clean(err.Error()))
+	return fmt.Errorf("%w: %s", ErrProtocol, printable(err.Error()))
 }
 
-func (s *Session) short(ctx context.Context, command func() error) error {
-	return s.do(ctx, bounds{bytes: smallAnswer, time: s.timeouts.Command}, command)
+func (s *Session) runShort(ctx context.Context, command func() error) error {
+	return s.do(ctx, bounds{bytes: smallResponse, time: s.timeouts.Command}, command)
 }
 
-// A Box is what a folder was when it was selected.
+// A Box is the state of a folder when it was selected.
 type Box struct {
 	UIDValidity uint32
-	UIDNext     uint32 // 0: the server does not tell
+	UIDNext     uint32 // 0 if the server does not report it
 	Messages    uint32
-	ModSeq      uint64 // HIGHESTMODSEQ (RFC 7162); 0: the server has none
+	ModSeq      uint64 // HIGHESTMODSEQ (RFC 7162); 0 if the server has none
 }
 
 // A Folder is one folder of the server.
 type Folder struct {
-	Name   string   // as Open takes it
-	Levels []string // of the name
+	Name   string   // the name for Open
+	Levels []string // the name split at the hierarchy delimiter
 }
 
 // Folders lists the folders that can be selected.
@@ -118,25 +119,25 @@ func (s *Session) Folders(ctx context.Context) (out []Folder, err error) {
 	return out, nil
 }
 
-// Select opens INBOX, as Open does.
+// Select opens INBOX (see Open).
 func (s *Session) Select(ctx context.Context) (Box, error) { return s.Open(ctx, "INBOX") }
 
-// Open opens a folder. Every other method but CanIdle and Folders needs it; a second call tells how
-// things are then.
+// Open selects a folder. All other methods except CanIdle and Folders require it. Another call
+// returns the folder's current state.
 func (s *Session) Open(ctx context.Context, folder string) (Box, error) {
 	var box Box
-	select { // what it tells comes in the answer, too
+	select { // the response to SELECT includes the changes
 	case <-s.news:
 	default:
 	}
-	err := s.short(ctx, func() error {
+	err := s.runShort(ctx, func() error {
 		o := &imap.SelectOptions{CondStore: s.caps.Has(imap.CapCondStore)}
 		data, err := s.client.Select(folder, o).Wait()
 		if err != nil {
 			return err
 		}
 		if data.UIDValidity == 0 {
-			return fmt.Errorf("%w: its %s has no UIDVALIDITY", ErrProtocol, clean(folder))
+			return fmt.Errorf("%w: its %s has no UIDVALIDITY", ErrProtocol, printable(folder))
 		}
 		box = Box{UIDValidity: data.UIDValidity, UIDNext: uint32(data.UIDNext), Messages: data.NumMessages}
 		if o.CondStore {
@@ -145,10 +146,10 @@ func (s *Session) Open(ctx context.Context, folder string) (Box, error) {
 		return nil
 	})
 	if err != nil {
-		return Box{}, fmt.Errorf("select %s: %w", clean(folder), err)
+		return Box{}, fmt.Errorf("select %s: %w", printable(folder), err)
 	}
 	return box, nil
 }
 
-// CanIdle reports whether the server says by itself what changes (RFC 2177).
+// CanIdle reports whether the server supports IDLE (RFC 2177).
 func (s *Session) CanIdle() bool { return s.caps.Has(imap.CapIdle) }

@@ -11,15 +11,15 @@ const (
 	plainLines = 20
 )
 
-// startTLS asks for TLS on a connection that has just been opened (RFC 9051 section 6.2.1). It
-// reads byte by byte, so that nothing that came in the clear is taken for what comes encrypted.
+// startTLS sends STARTTLS on a new connection (RFC 9051 section 6.2.1). It reads byte by byte, so
+// that no plain-text data is buffered and taken for encrypted data.
 func startTLS(conn net.Conn) error {
 	greeting, err := readLine(conn)
 	if err != nil {
 		return err
 	}
 	if !strings.HasPrefix(strings.ToUpper(greeting), "* OK") {
-		return fmt.Errorf("%w: the greeting is %q", ErrProtocol, clean(greeting))
+		return fmt.Errorf("%w: the greeting is %q", ErrProtocol, printable(greeting))
 	}
 	if _, err := conn.Write([]byte("a1 STARTTLS\r\n")); err != nil {
 		return err
@@ -31,7 +31,7 @@ func startTLS(conn net.Conn) error {
 		}
 		if answer, ok := strings.CutPrefix(line, "a1 "); ok {
 			if !strings.HasPrefix(strings.ToUpper(answer), "OK") {
-				return fmt.Errorf("%w: STARTTLS: %s", ErrTLS, clean(answer))
+				return fmt.Errorf("%w: STARTTLS: %s", ErrTLS, printable(answer))
 			}
 			return nil
 		}

@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	pieceSize   = 256 << 10
-	smallAnswer = 256 << 10 // bytes of an answer that is short
+	pieceSize     = 256 << 10
+	smallResponse = 256 << 10 // bytes of a short response
 )
 
-// bounds are what one command may cost.
+// bounds are the limits of one command.
 type bounds struct {
 	bytes   int64
 	time    time.Duration
-	silence time.Duration // 0: as long as time
+	silence time.Duration // 0: no limit but time
 }
 
-// A wire is a connection that keeps the bounds of the command under way. The library's own
-// deadlines, which begin again with each response, are not heard.
+// A wire is a connection that enforces the bounds of the current command. It ignores the library's
+// own deadlines, which restart with each response.
 type wire struct {
 	net.Conn
-	greeting []byte // to be read first
+	greeting []byte // data to return first
 
 	mu      sync.Mutex
 	left    int64
-	until   time.Time // zero: no command is under way
+	until   time.Time // zero if no command is running
 	silence time.Duration
-	cause   error // why nothing more is read
+	cause   error // why reading has ended
 	lines   lineScanner
 }
 
-// begin sets the bounds of a command.
+// begin sets the bounds for a command.
 func (w *wire) begin(b bounds) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,7 +47,7 @@ func (w *wire) begin(b bounds) {
 	w.wait()
 }
 
-// end lifts the bound on time. What comes unasked still counts.
+// end removes the time limit. Unsolicited data still counts towards the limit of bytes.
 func (w *wire) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,16 +55,16 @@ func (w *wire) end() {
 	w.wait()
 }
 
-// wait sets the deadline of the next piece; it works on a Read that has begun, too.
+// wait sets the deadline for the next piece. It also affects a Read that is blocked.
 func (w *wire) wait() {
 	at := w.until
 	if piece := time.Now().Add(w.silence); !at.IsZero() && w.silence > 0 && piece.Before(at) {
 		at = piece
 	}
-	_ = w.Conn.SetReadDeadline(at) // a closed connection says so when it is read
+	_ = w.Conn.SetReadDeadline(at) // the next Read returns the error of a closed connection
 }
 
-// abort ends the connection; cause is why.
+// abort closes the connection. Later reads return cause.
 func (w *wire) abort(cause error) {
 	w.mu.Lock()
 	if w.cause == nil {
@@ -74,21 +74,21 @@ func (w *wire) abort(cause error) {
 	_ = w.Conn.Close()
 }
 
-// why is what ended the connection; nil if it is still good.
-func (w *wire) why() error {
+// closeCause returns the error that ended the connection, nil if it is still open.
+func (w *wire) closeCause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cause
 }
 
-// Read is net.Conn's.
+// Read implements net.Conn and enforces the bounds.
 func (w *wire) Read(p []byte) (int, error) {
 	if len(w.greeting) > 0 {
 		n := copy(p, w.greeting)
 		w.greeting = w.greeting[n:]
 		return n, nil
 	}
-	if err := w.why(); err != nil {
+	if err := w.closeCause(); err != nil {
 		return 0, err
 	}
 	n, err := w.Conn.Read(p)
@@ -100,8 +100,8 @@ func (w *wire) Read(p []byte) (int, error) {
 	case w.left < 0:
 		w.cause = ErrTooMuch
 	case !w.lines.scan(p[:n]):
-		w.cause = w.lines.wrong
-	case n > 0: // an error comes again with the next call
+		w.cause = w.lines.err
+	case n > 0: // an error is returned again by the next call
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.cause = ErrStalled
 	case errors.Is(err, io.EOF):

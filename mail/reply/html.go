@@ -8,8 +8,9 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// HTML returns what the author of an HTML text wrote, without quotes, as plain text; "" if that is
-// nothing. It takes the HTML as it came, not cleaned: mail programs mark quotes by classes and ids.
+// HTML returns what the author of an HTML text wrote, without quotes, as plain text; "" if there is
+// nothing. It needs the original HTML, not sanitized, since mail programs mark quotes by classes
+// and ids.
 func HTML(s string) string {
 	z := html.NewTokenizer(strings.NewReader(cut(s)))
 	w := &lineWriter{count: map[atom.Atom]int{}}
@@ -17,7 +18,7 @@ func HTML(s string) string {
 		switch z.Next() {
 		case html.ErrorToken:
 			w.endLine()
-			return written(w.lines)
+			return authorText(w.lines)
 		case html.TextToken:
 			if w.hidden == 0 {
 				w.write(string(z.Text()))
@@ -29,34 +30,34 @@ func HTML(s string) string {
 			w.end(atom.Lookup(name))
 		}
 	}
-	return written(w.lines)
+	return authorText(w.lines)
 }
 
-// An element is an open one that may mark a quote.
+// An element is an open element that may mark a quote.
 type element struct {
 	tag   atom.Atom
-	kind  kind // of the lines in it
-	gmail bool // Gmail's for a quote and its introduction
+	kind  kind // kind of the lines in it
+	gmail bool // Gmail's element for a quote or its introduction
 }
 
-// A lineWriter makes lines of HTML as a browser shows it.
+// A lineWriter converts HTML to the lines that a browser displays.
 type lineWriter struct {
 	lines  []line
 	open   []element
-	count  map[atom.Atom]int // open elements of each tag
-	hidden atom.Atom         // the element in which no text is shown; 0: none
-	rest   bool              // all that follows is quoted
+	count  map[atom.Atom]int // number of open elements by tag
+	hidden atom.Atom         // the open element with hidden text; 0 if none
+	rest   bool              // everything that follows is quoted
 
 	text   strings.Builder
-	kind   kind // of the line's words
-	space  bool // a space is wanted before the next word
-	high   bool // the line is shown even if it has no words
-	margin bool // a blank line is wanted before the next words
-	spaced bool // the paragraph has blank lines around it
+	kind   kind // kind of the current line
+	space  bool // write a space before the next word
+	high   bool // show the line even if it is blank
+	margin bool // write a blank line before the next word
+	spaced bool // the current paragraph has blank lines around it
 }
 
-// within is the kind of what is written now.
-func (w *lineWriter) within() kind {
+// currentKind returns the kind of the current position.
+func (w *lineWriter) currentKind() kind {
 	switch {
 	case w.rest:
 		return quoted
@@ -96,14 +97,14 @@ func (w *lineWriter) start(z *html.Tokenizer) {
 		if tag != atom.Span {
 			w.endLine()
 		}
-		e := element{tag: tag, kind: w.within()}
+		e := element{tag: tag, kind: w.currentKind()}
 		if k := kindOf(tag, id, class, style, other); k != own && e.kind != quoted && (k == quoted || e.kind != signature) {
 			w.endLine()
 			e.kind = k
 		}
 		e.gmail = strings.HasPrefix(class, "gmail_quote") || strings.HasPrefix(class, "gmail_attr")
 		if id == "divrplyfwdmsg" || class == "outlookmessageheader" {
-			w.rest = true // what follows it is not in an element of its own
+			w.rest = true // the quote follows this element without an element of its own
 		}
 		w.mark(id)
 		if class == "gmail_signature_prefix" {
@@ -114,11 +115,11 @@ func (w *lineWriter) start(z *html.Tokenizer) {
 	}
 }
 
-// startOfSignature is the id of an element before a signature, which Apple's programs write.
+// startOfSignature is the id of the element that Apple's programs write before a signature.
 const startOfSignature = "linebreakatbeginningofsignature"
 
 func (w *lineWriter) mark(id string) {
-	if id == startOfSignature && w.within() == own {
+	if id == startOfSignature && w.currentKind() == own {
 		w.endLine()
 		w.lines = append(w.lines, line{kind: signMark})
 	}
@@ -140,19 +141,19 @@ func (w *lineWriter) end(tag atom.Atom) {
 	if w.count[tag] == 0 {
 		return
 	}
-	for closed := false; !closed; { // with what is open in it
+	for closed := false; !closed; { // including the elements inside it
 		e := w.open[len(w.open)-1]
 		w.open = w.open[:len(w.open)-1]
 		w.count[e.tag]--
 		closed = e.tag == tag
-		if e.tag != atom.Span || e.kind != w.within() {
+		if e.tag != atom.Span || e.kind != w.currentKind() {
 			w.endLine()
 		}
 	}
 }
 
-// attributes reads those that say what an element is for, in small letters. Other are name, type
-// and data-marker.
+// attributes returns the attributes that show the purpose of an element, in lower case. other has
+// the values of name, type and data-marker.
 func attributes(z *html.Tokenizer, more bool) (id, class, style, other string) {
 	const maxRead = 1000
 	for more {
@@ -175,11 +176,11 @@ func attributes(z *html.Tokenizer, more bool) (id, class, style, other string) {
 	return id, class, style, other
 }
 
-// kindOf tells what an element is for.
+// kindOf returns the kind of the lines in an element, by its attributes.
 func kindOf(tag atom.Atom, id, class, style, other string) kind {
 	if id == "" && class == "" && style == "" && other == "" {
 		if tag == atom.Blockquote {
-			return perhaps
+			return maybeQuoted
 		}
 		return own
 	}
@@ -187,7 +188,7 @@ func kindOf(tag atom.Atom, id, class, style, other string) kind {
 		if k := classes[c]; k != own {
 			return k
 		}
-		switch { // Yahoo puts letters of its own before its classes
+		switch { // Yahoo prefixes its classes with random letters
 		case strings.HasPrefix(c, "ydp") && strings.HasSuffix(c, "yahoo_quoted"):
 			return quoted
 		case strings.HasPrefix(c, "ydp") && strings.HasSuffix(c, "signature"):
@@ -213,7 +214,7 @@ func kindOf(tag atom.Atom, id, class, style, other string) kind {
 	case tag == atom.Blockquote && strings.Contains(style, "border:none") && !strings.Contains(style, "border-left:"):
 		return own // indented in Gmail
 	case tag == atom.Blockquote, tag == atom.Div && strings.Contains(style, "border-left:") && !strings.Contains(style, "border-left:none"):
-		return perhaps
+		return maybeQuoted
 	case tag == atom.Div && strings.Contains(style, "border-top:") && (strings.Contains(style, "padding:3pt") || strings.Contains(style, "padding:3.0pt")):
 		return header
 	}
@@ -234,7 +235,7 @@ var ids = map[string]kind{
 	"ms-outlook-mobile-signature": signature, "composer_signature": signature, "outlooksignature": signature,
 }
 
-// otherMarks are names of elements and data-markers.
+// otherMarks are values of the attributes name, type and data-marker.
 var otherMarks = map[string]kind{
 	"quote": quoted, "messagereplysection": quoted, "messagesignaturesection": signature,
 	"__quoted_text__": quoted, "__sig_post__": signature, "__sig_pre__": signature,
@@ -242,7 +243,7 @@ var otherMarks = map[string]kind{
 
 // write adds text to the line.
 func (w *lineWriter) write(s string) {
-	kind := w.within()
+	kind := w.currentKind()
 	if w.count[atom.Pre] > 0 {
 		for i, text := range strings.Split(s, "\n") {
 			if i > 0 {
@@ -269,8 +270,8 @@ func (w *lineWriter) write(s string) {
 	}
 }
 
-// gmailForward takes the rest of Gmail's element for a forwarded message as quoted. That of an
-// answer has the author's lines too, between the quotes.
+// gmailForward marks the rest of Gmail's element as quoted if it is a forwarded message. In a
+// reply, the element also contains the author's lines between the quotes.
 func (w *lineWriter) gmailForward(s string) {
 	n := len(w.open)
 	if n < 2 || !w.open[n-1].gmail || !w.open[n-2].gmail || !strings.HasPrefix(strings.TrimSpace(s), "-----") {
@@ -293,7 +294,7 @@ func (w *lineWriter) word(text string, kind kind) {
 	w.text.WriteString(text)
 }
 
-// blank adds a line without words, unless the last one is such.
+// blank adds a blank line, unless the last line is a blank line of the same kind.
 func (w *lineWriter) blank(k kind) {
 	if n := len(w.lines); n == 0 || w.lines[n-1].text != "" || w.lines[n-1].kind != k {
 		w.lines = append(w.lines, line{kind: k})
@@ -306,7 +307,7 @@ func (w *lineWriter) endLine() {
 	case text != "":
 		w.lines = append(w.lines, line{text: text, kind: w.kind})
 	case w.high:
-		w.blank(w.within())
+		w.blank(w.currentKind())
 	}
 	w.text.Reset()
 	w.space, w.high = false, false

@@ -2,15 +2,15 @@ package reply
 
 import "strings"
 
-// The phrases of programs for mail in English, German, French, Spanish, Portuguese, Italian, Dutch
-// and Polish, and some of other languages. All are in small letters.
+// Phrases of mail programs in English, German, French, Spanish, Portuguese, Italian, Dutch and
+// Polish, and some in other languages. All are in lower case.
 
-// verbs say that somebody wrote.
+// verbs are forms of "wrote".
 var verbs = setOf("wrote", "writes", "schrieb", "schreibt", "geschrieben", "écrit", "escribió", "escribio", "escribe",
 	"escreveu", "scritto", "scrive", "schreef", "geschreven", "schrijft", "napisał", "napisała", "napisał(a)", "pisze", "napisana", "napisano",
 	"skrev", "kirjoitti", "napsal", "napsal(a)", "написал", "написала", "написал(а)", "пишет", "írta", "yazdı", "scris")
 
-// introductionStarts begin an introduction that begins with a date.
+// introductionStarts are the starts of introductions such as "On Monday … wrote:".
 var introductionStarts = []string{
 	"on ", "am ", "le ", "el ", "em ", "no dia ", "a ", "às ", "il ", "op ", "w dniu ", "dnia ", "wiadomość napisana",
 	"pon., ", "wt., ", "śr., ", "czw., ", "pt., ", "sob., ", "niedz., ", "nd., ",
@@ -18,7 +18,7 @@ var introductionStarts = []string{
 	"den ", "på ", "dne ", "ma ", "mån ", "man. ",
 }
 
-// originalMarks stand between dashes before another message.
+// originalMarks are texts between dashes that precede a quoted or forwarded message.
 var originalMarks = setOf(
 	"original message", "original appointment", "original email", "forwarded message", "forwarded email", "forwarded by", "reply message",
 	"ursprüngliche nachricht", "original-nachricht", "originalnachricht", "urspr. nachricht", "weitergeleitete nachricht",
@@ -30,14 +30,14 @@ var originalMarks = setOf(
 	"ursprungligt meddelande", "oprindelig meddelelse", "oprindelig besked", "opprinnelig melding", "alkuperäinen viesti", "původní zpráva",
 	"исходное сообщение", "пересылаемое сообщение")
 
-// forwardMarks are those without dashes, as Apple's programs write them.
+// forwardMarks are such texts without dashes, as written by Apple's programs.
 var forwardMarks = setOf(
 	"begin forwarded message", "anfang der weitergeleiteten nachricht", "beginn der weitergeleiteten nachricht",
 	"début du message réexpédié", "début du message transféré", "inicio del mensaje reenviado", "comienzo del mensaje reenviado",
 	"início da mensagem reencaminhada", "início da mensagem encaminhada", "inizio messaggio inoltrato", "inizio del messaggio inoltrato",
 	"begin doorgestuurd bericht", "begin van doorgestuurd bericht", "początek przekazywanej wiadomości", "początek przekazanej wiadomości")
 
-// A label is a field of the header that stands above a quoted message.
+// A label is a header field shown above a quoted message.
 type label uint8
 
 const (
@@ -46,7 +46,7 @@ const (
 	toField
 	subjectField
 	otherField
-	sentField // of a dateField whose name says that the message was sent
+	sentField // a dateField with a name that means "sent"
 )
 
 const maxLabel = 32 // bytes
@@ -70,7 +70,7 @@ var labels = func() map[string]label {
 	return m
 }()
 
-// phoneStarts begin the lines that programs add under a message, by their first words.
+// phoneStarts are the starts of lines that programs add below a message, by their first word.
 var phoneStarts = byFirstWord(
 	"sent from my ", "gesendet von meinem ", "gesendet von meiner ", "gesendet mit meinem ", "diese nachricht wurde von meinem ",
 	"envoyé de mon ", "envoyé depuis mon ", "envoyé à partir de mon ", "envoyé via mon ", "envoyé de ma ",
@@ -82,8 +82,7 @@ var phoneStarts = byFirstWord(
 	"baixar o outlook para ", "baixe o outlook para ", "ottieni outlook per ", "scarica outlook per ", "outlook voor ios", "outlook voor android", "download outlook voor ",
 	"pobierz program outlook ", "pobierz aplikację outlook ", "pobierz outlook ", "yahoo mail: search")
 
-// sentWords begin such lines too, if one of sentBy follows and the line names a device or a
-// program.
+// sentWords also begin such lines, if one of sentBy follows and the line names a device or program.
 var sentWords = setOf("sent", "gesendet", "verschickt", "envoyé", "enviado", "enviada", "inviato", "inviata", "verstuurd", "verzonden",
 	"wysłane", "wysłano", "skickat", "sendt", "von")
 
@@ -96,7 +95,7 @@ var devices = setOf(
 	"smartphone", "smartphona", "telefon", "telefonu", "téléphone", "teléfono", "telefone", "telefoon", "telefono", "mobile", "mobil", "mobiel",
 	"móvil", "telemóvel", "celular", "cellulare", "komórki", "tablet", "tabletu", "handy", "phone", "app", "application", "aplikacji")
 
-// listPhrases are in the footers of mailing lists.
+// listPhrases are phrases in the footers of mailing lists.
 var listPhrases = []string{
 	"mailing list", "mailinglist", "mailing-list", "unsubscribe", "groups.io", "google groups", "to view this discussion", "list archive",
 	"liste de diffusion", "désabonner", "désinscrire", "lista de correo", "darse de baja", "lista de discussão", "lista de distribuição", "cancelar a inscrição",

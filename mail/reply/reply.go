@@ -1,6 +1,6 @@
 // Package reply finds what the author of a message wrote: its text without quoted messages, the
 // lines that introduce them, signatures and the footers of mailing lists. It does not know how
-// messages are stored or decoded, and it reads no header of theirs.
+// messages are stored or decoded, and does not read their headers.
 package reply
 
 import (
@@ -11,35 +11,35 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// What is read of a message. The rest of a longer one is left out.
+// Limits on the text that is read, in bytes and lines. The rest is ignored.
 const (
 	maxText  = 1 << 20
 	maxLines = 50_000
 )
 
-// Longer lines introduce nothing and are no signatures.
+// maxPhrase is the maximum length of a line, in bytes, that introduces a quote or is a signature.
 const maxPhrase = 300
 
-// A kind says who wrote a line.
+// A kind tells what a line belongs to.
 type kind uint8
 
 const (
-	own       kind = iota
-	quoted         // of another message, or about it
-	perhaps        // in a markup that programs use for quotes, and people for other things
-	header         // in a markup that Outlook puts around the header of a quoted message
-	signature      // the markup says so
-	signMark       // what follows is a signature, up to a quote or the end
+	own         kind = iota // the author's own text
+	quoted                  // another message, or its introduction
+	maybeQuoted             // possibly a quote: markup that programs use for quotes and people for other purposes
+	header                  // markup that Outlook uses around the header of a quoted message
+	signature               // a signature by its markup
+	signMark                // marks the start of a signature, which ends at a quote or the end
 )
 
 type line struct {
-	text  string // without white space at its end
+	text  string // without trailing white space
 	kind  kind
-	label label // of the field that the line is, as the header of a quoted message has it
+	label label // the header field that the line is, if any
 }
 
-// Of returns what the author wrote of a body that came from msg.ReadRawBody: of its text, or of its
-// HTML where the text has no words. It is "" if that is nothing.
+// Of returns what the author wrote in a body from msg.ReadRawBody: in its text, or in its HTML if
+// the text is blank. It returns "" if there is nothing.
 func Of(b msg.Body) string {
 	if strings.TrimSpace(b.Text) == "" && b.HasHTML {
 		return HTML(b.HTML)
@@ -47,8 +47,8 @@ func Of(b msg.Body) string {
 	return Text(b.Text)
 }
 
-// Text returns what the author wrote of a plain text with LF line ends. It is "" if that is
-// nothing. Between two parts that a quote separated stands one blank line.
+// Text returns what the author wrote in a plain text with LF line ends, "" if there is nothing.
+// Parts that a quote separated are separated by one blank line.
 func Text(s string) string {
 	s = cut(s)
 	lines := make([]line, 0, min(strings.Count(s, "\n")+1, maxLines))
@@ -62,7 +62,7 @@ func Text(s string) string {
 			break
 		}
 	}
-	return written(lines)
+	return authorText(lines)
 }
 
 func cut(s string) string {
@@ -76,8 +76,8 @@ func cut(s string) string {
 	return s[:n]
 }
 
-// written gives the lines that the author wrote.
-func written(lines []line) string {
+// authorText returns the lines that the author wrote.
+func authorText(lines []line) string {
 	for i := range lines {
 		l := &lines[i]
 		l.label = labelOf(l.text)
@@ -97,7 +97,7 @@ func written(lines []line) string {
 	t.findSignatures()
 
 	var out strings.Builder
-	gap, blank := false, 0 // something was left out, and how many blank lines stood, before the next words
+	gap, blank := false, 0 // since the last written line: whether lines were skipped, and the number of blank lines
 	for _, l := range lines {
 		switch {
 		case l.kind != own:
@@ -121,23 +121,24 @@ func written(lines []line) string {
 }
 
 func isQuoted(text string) bool {
-	return strings.HasPrefix(strings.TrimLeft(text, " "), ">") && text != ">:" // the end of an introduction
+	return strings.HasPrefix(strings.TrimLeft(text, " "), ">") && text != ">:" // ">:" is the end of an introduction
 }
 
-// isEscapedFrom tells a line that an mbox file has put > before (RFC 4155) from one that is quoted.
+// isEscapedFrom reports whether line i is no quote but was escaped with > by an mbox file (RFC
+// 4155).
 func isEscapedFrom(lines []line, i int) bool {
 	return strings.HasPrefix(lines[i].text, ">From ") &&
 		(i == 0 || !isQuoted(lines[i-1].text)) && (i+1 == len(lines) || !isQuoted(lines[i+1].text))
 }
 
-// A thread is the lines of a message.
+// A thread holds the lines of a message.
 type thread struct {
 	lines []line
-	next  []int32 // of each line: the first one from there on that has words
+	next  []int32 // for each line, the first non-blank line from there on
 }
 
-// after is the first line with words from i on; the number of lines if there is none.
-func (t *thread) after(i int) int { return int(t.next[min(i, len(t.lines))]) }
+// nextText returns the first non-blank line from i on, or the number of lines if there is none.
+func (t *thread) nextText(i int) int { return int(t.next[min(i, len(t.lines))]) }
 
 func (t *thread) mark(from, to int, k kind) {
 	for i := from; i < to; i++ {
@@ -145,13 +146,13 @@ func (t *thread) mark(from, to int, k kind) {
 	}
 }
 
-// quotes reports whether line i is the beginning of a quote.
-func (t *thread) quotes(i int) bool {
-	return i < len(t.lines) && (t.lines[i].kind == quoted || t.lines[i].kind == perhaps)
+// startsQuote reports whether line i is the beginning of a quote.
+func (t *thread) startsQuote(i int) bool {
+	return i < len(t.lines) && (t.lines[i].kind == quoted || t.lines[i].kind == maybeQuoted)
 }
 
-// run is the end of the lines from i on that are of the same kind as line i.
-func (t *thread) run(i int) int {
+// endOfKind returns the end of the consecutive lines from i on with the kind of line i.
+func (t *thread) endOfKind(i int) int {
 	end := i + 1
 	for end < len(t.lines) && t.lines[end].kind == t.lines[i].kind {
 		end++
@@ -159,11 +160,11 @@ func (t *thread) run(i int) int {
 	return end
 }
 
-// findQuotes marks the quotes that no prefix and no markup shows, and what introduces quotes.
+// findQuotes marks the quotes without a > prefix or markup, and the introductions of quotes.
 func (t *thread) findQuotes() {
 	all := len(t.lines)
-	seen := false // a quote
-	for i := t.after(0); i < all; i = t.after(i) {
+	seen := false // a quote was found
+	for i := t.nextText(0); i < all; i = t.nextText(i) {
 		switch t.lines[i].kind {
 		case quoted:
 			seen = true
@@ -173,19 +174,19 @@ func (t *thread) findQuotes() {
 			i++
 			continue
 		case header:
-			end := t.run(i)
+			end := t.endOfKind(i)
 			if t.countLabels(i, end) >= 3 {
 				t.markSeparator(i)
 				t.mark(i, all, quoted)
 				return
 			}
 			t.mark(i, end, own)
-		case perhaps:
+		case maybeQuoted:
 			k := own
 			if end, sure := t.introduction(i); seen || end > i && sure || isMark(t.lines[i].text) || t.headerBlock(i) > i {
 				k = quoted
 			}
-			t.mark(i, t.run(i), k)
+			t.mark(i, t.endOfKind(i), k)
 			if k == quoted {
 				continue
 			}
@@ -194,31 +195,31 @@ func (t *thread) findQuotes() {
 		block := i
 		marked := isMark(t.lines[i].text)
 		if marked {
-			block = t.after(i + 1)
+			block = t.nextText(i + 1)
 		}
 		if end := t.headerBlock(block); end > block || marked {
 			end = max(end, i+1)
-			next := t.after(end)
+			next := t.nextText(end)
 			introduced, sure := t.introduction(next)
-			sure = sure || introduced > next && t.quotes(t.after(introduced))
+			sure = sure || introduced > next && t.startsQuote(t.nextText(introduced))
 			t.markSeparator(i)
-			if !t.quotes(next) && !sure {
+			if !t.startsQuote(next) && !sure {
 				t.mark(i, all, quoted)
 				return
 			}
 			t.mark(i, end, quoted)
-			if t.quotes(next) {
-				t.mark(next, t.run(next), quoted)
+			if t.startsQuote(next) {
+				t.mark(next, t.endOfKind(next), quoted)
 			}
 			i = end
 			continue
 		}
 		if end, sure := t.introduction(i); end > i {
-			next := t.after(end)
+			next := t.nextText(end)
 			switch {
-			case t.quotes(next):
+			case t.startsQuote(next):
 				t.mark(i, end, quoted)
-				t.mark(next, t.run(next), quoted)
+				t.mark(next, t.endOfKind(next), quoted)
 				i = end
 				continue
 			case sure:
@@ -234,7 +235,7 @@ func (t *thread) findQuotes() {
 	}
 }
 
-// markSeparator marks a line of dashes that stands before line i.
+// markSeparator marks a line of dashes before line i as quoted.
 func (t *thread) markSeparator(i int) {
 	for k := i - 1; k >= max(0, i-3); k-- {
 		if t.lines[k].text == "" {
@@ -247,12 +248,12 @@ func (t *thread) markSeparator(i int) {
 	}
 }
 
-// isSeparator reports whether a line is made of dashes or the like.
+// isSeparator reports whether a line consists of dashes or similar characters.
 func isSeparator(text string) bool {
 	return len(text) >= 5 && strings.Trim(text, "-_=*#~ –—‐") == ""
 }
 
-// isMark reports whether a line says that another message follows.
+// isMark reports whether a line announces a quoted or forwarded message.
 func isMark(text string) bool {
 	if len(text) > maxPhrase || len(text) < 8 {
 		return false
@@ -270,8 +271,8 @@ func isMark(text string) bool {
 	return dashed && originalMarks[bare] || !dashed && forwardMarks[bare]
 }
 
-// headerBlock is the end of a message's header as Outlook, phones and forwarding programs write it,
-// if it begins with line i; else i.
+// headerBlock returns the end of a quoted message's header that begins at line i, in the style of
+// Outlook, phones and forwarding programs. It returns i if there is none.
 func (t *thread) headerBlock(i int) int {
 	if i >= len(t.lines) || t.lines[i].label == 0 {
 		return i
@@ -294,25 +295,25 @@ func (t *thread) headerBlock(i int) int {
 		}
 		l := t.lines[at].label
 		if at > end && l == 0 {
-			break // a blank line ends the block unless it goes on with a field
+			break // a blank line ends the block unless a field follows
 		}
 		if l&seen&once != 0 {
-			break // the next message's
+			break // a field of the next header
 		}
 		seen |= l
 		end = at + 1
-		at = t.after(end)
+		at = t.nextText(end)
 	}
 	switch {
 	case seen&all == all,
 		seen&fromField != 0 && seen&subjectField != 0 && seen&(dateField|toField) != 0 && (marked || begin == fromField),
-		seen&fromField != 0 && seen&sentField != 0 && seen&toField != 0 && begin == fromField: // Windows, without a subject
+		seen&fromField != 0 && seen&sentField != 0 && seen&toField != 0 && begin == fromField: // Windows writes no subject
 		return end
 	}
 	return i
 }
 
-// countLabels counts the lines that begin as a header field does, in whatever language.
+// countLabels counts the lines from i to end that begin like a header field, in any language.
 func (t *thread) countLabels(i, end int) int {
 	n := 0
 	for ; i < end; i++ {
@@ -323,7 +324,7 @@ func (t *thread) countLabels(i, end int) int {
 	return n
 }
 
-// labelOf tells which field of a header a line is.
+// labelOf returns the header field that a line is, 0 if it is none.
 func labelOf(text string) label {
 	at := strings.IndexByte(text[:min(len(text), maxLabel)], ':')
 	if at < 1 {
@@ -333,8 +334,8 @@ func labelOf(text string) label {
 	return labels[name]
 }
 
-// introduction gives the end of the lines from i on that introduce a quote, such as "On … wrote:";
-// i if they do not. They are sure to do so if no quote needs to follow.
+// introduction returns the end of the lines from i on that introduce a quote, such as "On …
+// wrote:", or i if they do not. sure reports that this is certain even if no marked quote follows.
 func (t *thread) introduction(i int) (end int, sure bool) {
 	const maxWrapped = 4
 	if i >= len(t.lines) {
@@ -343,7 +344,8 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 	first := t.lines[i].text
 	head, more, _ := strings.Cut(first[:min(len(first), maxPhrase)], ":  ")
 	if bare := strings.TrimRight(head, " -"); more != "" || strings.HasSuffix(bare, " wrote") {
-		// Yahoo's program for Android has the quote on the same line, and Zoho dashes and no colon.
+		// Yahoo's app for Android writes the quote on the same line. Zoho writes dashes and no
+		// colon.
 		low := strings.ToLower(strings.Trim(bare, " -"))
 		if beginsIntroduction(low+" ") && strings.Contains(low, "@") && hasTime(low) && hasVerb(low) {
 			return i + 1, true
@@ -364,7 +366,7 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 			break
 		}
 		if c := text[len(text)-1]; (c == '.' || c == '!' || c == '?') && !hasTime(text) && !strings.HasSuffix(text, "m.") {
-			return i, false // a sentence ends
+			return i, false // the end of a sentence
 		}
 	}
 	if size < 9 {
@@ -387,17 +389,17 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 	switch {
 	case verb && began:
 		return end, address || timed && countDigits(joined) >= 6
-	case verb && beginsWithAddress(joined): // "Bob <bob@far.test> wrote:", which some put the date after
+	case verb && beginsWithAddress(joined): // "Bob <bob@far.test> wrote:", sometimes with the date after it
 		return end, timed
 	case timed && address && strings.Contains(joined, "<") && (verb || strings.HasSuffix(joined, ">:")) && (end == i+1 || hasTime(first)):
-		return end, true // in whatever language
+		return end, true // in any language
 	case verb && (end == i+1 || timed && hasVerb(strings.ToLower(first))), began && (address || timed):
 		return end, false
 	}
 	return i, false
 }
 
-// beginsWithAddress reports whether a text begins with a name of few words and an address.
+// beginsWithAddress reports whether a text begins with a name of at most six words and an address.
 func beginsWithAddress(text string) bool {
 	name, rest, ok := strings.Cut(text, "<")
 	if !ok || strings.Count(name, " ") > 5 {
@@ -407,7 +409,7 @@ func beginsWithAddress(text string) bool {
 	return ok && strings.Contains(address, "@")
 }
 
-// hasTime reports whether a text has a time of day, such as 9:30 or 09.30.
+// hasTime reports whether a text contains a time of day, such as 9:30 or 09.30.
 func hasTime(text string) bool {
 	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
 	for i := range len(text) {
@@ -439,7 +441,7 @@ func beginsIntroduction(text string) bool {
 	return false
 }
 
-// hasVerb reports whether a text in small letters says that somebody wrote.
+// hasVerb reports whether a lower-case text contains one of verbs.
 func hasVerb(text string) bool {
 	for word := range strings.FieldsSeq(text) {
 		if verbs[strings.Trim(word, ":,;()\u00a0")] || verbs[strings.TrimRight(word, ":")] {
@@ -449,11 +451,11 @@ func hasVerb(text string) bool {
 	return false
 }
 
-// Footers of mailing lists are at the end of a message.
+// maxFooter is the maximum length of a mailing list's footer, which is at the end of a message.
 const maxFooter = 40 // lines
 
-// isFooter reports whether a mailing list's footer begins with line i: a line of dashes and some
-// words about the list.
+// isFooter reports whether a mailing list's footer begins at line i: a line of dashes, and a phrase
+// about the list in the next lines.
 func (t *thread) isFooter(i int) bool {
 	text := t.lines[i].text
 	if len(text) < 2 || !isSeparator(text) && strings.Trim(text, "-=") != "" && strings.Trim(text, "_") != "" {
@@ -461,7 +463,7 @@ func (t *thread) isFooter(i int) bool {
 	}
 	at := i
 	for range 4 {
-		at = t.after(at + 1)
+		at = t.nextText(at + 1)
 		if at >= len(t.lines) || len(t.lines[at].text) > maxPhrase || isSeparator(t.lines[at].text) {
 			return false
 		}
@@ -475,7 +477,7 @@ func (t *thread) isFooter(i int) bool {
 	return false
 }
 
-// findSignatures marks the signature at the end of each stretch that the author wrote.
+// findSignatures marks the signature at the end of each section that the author wrote.
 func (t *thread) findSignatures() {
 	for i := 0; i < len(t.lines); {
 		if k := t.lines[i].kind; k != own && k != signMark {
@@ -492,14 +494,14 @@ func (t *thread) findSignatures() {
 }
 
 func (t *thread) signatureIn(from, end int) {
-	const maxAfter = 12 // lines of a signature after a mark that lacks its space
+	const maxAfter = 12 // maximum lines of a signature after "--" without a space
 	for i := from; i < end; i++ {
 		l := t.lines[i]
 		isMark := l.kind == signMark
 		if !isMark && (l.text == "--" || l.text == "—") {
 			at := i
 			for range maxAfter {
-				at = t.after(at + 1)
+				at = t.nextText(at + 1)
 			}
 			isMark = at >= end
 		}
@@ -508,8 +510,8 @@ func (t *thread) signatureIn(from, end int) {
 			end = i
 		}
 	}
-	// A phone's signature is the last paragraph or its end, or a paragraph of its own.
-	const maxPhone = 5 // lines at a paragraph's end
+	// A phone's signature is the last paragraph or the end of it, or a paragraph of one line.
+	const maxPhone = 5 // maximum lines at a paragraph's end
 	last := true
 	for to := end; to > from; {
 		if t.lines[to-1].text == "" {
@@ -540,7 +542,8 @@ func (t *thread) signatureIn(from, end int) {
 	}
 }
 
-// isPhoneSignature reports whether a line is what programs of phones and the like add.
+// isPhoneSignature reports whether a line is one that mail programs add, such as "Sent from my
+// iPhone".
 func isPhoneSignature(text string) bool {
 	if len(text) > maxPhrase {
 		return false

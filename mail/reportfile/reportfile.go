@@ -1,5 +1,5 @@
-// Package reportfile opens the files in which mail operators send each other reports, and cleans
-// the texts in them. It does not know what a report says.
+// Package reportfile opens the files of reports that mail operators send to each other, and cleans
+// the texts in them. It does not know the content of a report.
 package reportfile
 
 import (
@@ -14,20 +14,20 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on a report from elsewhere.
+// Limits on a report from elsewhere.
 const (
 	MaxPacked = 5 << 20 // bytes as attached
 	MaxText   = 256     // bytes of one text
 	MaxCount  = 1_000_000_000_000
 )
 
-// ErrReport is wrapped by every error about a report that cannot be read: it is no report, damaged,
-// or beyond the bounds.
+// ErrReport is wrapped by every error about a report that cannot be read: it is no report, is
+// damaged, or exceeds the limits.
 var ErrReport = errors.New("not a report that can be read")
 
-// Unpack opens a report that may be in a gzip or zip file, as its first bytes tell. Of a zip file
-// it takes the first file with the suffix, or the first of all. The reader gives an error after
-// limit bytes. Errors wrap ErrReport.
+// Unpack opens a report that may be in a gzip or zip file, which it detects by the first bytes. Of
+// a zip file it uses the first file with the suffix, or else the first file. The reader returns an
+// error after limit bytes. Errors wrap ErrReport.
 func Unpack(packed []byte, suffix string, limit int64) (io.Reader, error) {
 	if len(packed) > MaxPacked {
 		return nil, fmt.Errorf("%w: %d bytes", ErrReport, len(packed))
@@ -73,7 +73,7 @@ func openZip(packed []byte, suffix string) (io.Reader, error) {
 	return found.Open()
 }
 
-// boundedReader reads up to a number of bytes, beyond which there is an error.
+// boundedReader returns an error after a number of bytes.
 type boundedReader struct {
 	r    io.Reader
 	left int64
@@ -81,14 +81,14 @@ type boundedReader struct {
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("%w: too large once inflated", ErrReport)
+		return 0, fmt.Errorf("%w: its decompressed content is too large", ErrReport)
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	return n, err
 }
 
-// Text is a text without control characters and cut to MaxText.
+// Text returns a text without control characters, shortened to MaxText bytes.
 func Text(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == utf8.RuneError || r >= 0x80 && r < 0xa0 {
@@ -102,7 +102,8 @@ func Text(s string) string {
 	return strings.ToValidUTF8(s[:MaxText], "")
 }
 
-// Keyword is a lower-case keyword: one of those allowed, or the first.
+// Keyword returns s in lower case if it is one of the allowed keywords, otherwise the first of
+// them.
 func Keyword(s string, allowed ...string) string {
 	s = strings.ToLower(strings.TrimSpace(s))
 	for _, a := range allowed {
@@ -113,6 +114,6 @@ func Keyword(s string, allowed ...string) string {
 	return allowed[0]
 }
 
-// DomainName is a domain in the form in which reports are compared: lower case, without the dot of
-// the root.
+// DomainName returns a domain in lower case without a final dot, the form in which reports are
+// compared.
 func DomainName(s string) string { return strings.ToLower(strings.TrimSuffix(Text(s), ".")) }

@@ -1,6 +1,6 @@
-// Package scram is the server's side of SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677),
-// for users who may have several passwords under one salt. It does not know where passwords are
-// kept.
+// Package scram implements the server side of SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC
+// 7677). A user may have several passwords with the same salt. The package does not know where
+// passwords are stored.
 package scram
 
 import (
@@ -26,23 +26,25 @@ const (
 	NamePlus = "SCRAM-SHA-256-PLUS"
 )
 
-// Iterations of the hash of a password (RFC 7677 section 4 asks for 4096 at least).
+// Iterations is the iteration count of the password hash. RFC 7677 section 4 requires at least
+// 4096.
 const Iterations = 10_000
 
 const (
 	keySize    = sha256.Size
-	maxMessage = 2048 // bytes of a client's message
+	maxMessage = 2048 // maximum length of a client's message in bytes
 	nonceSize  = 18
 )
 
-// Keys is what a server keeps of a password: StoredKey, then ServerKey (RFC 5802 section 3).
+// Keys are the keys that a server stores for a password: StoredKey, then ServerKey (RFC 5802
+// section 3).
 type Keys [2 * keySize]byte
 
-// KeysOf makes the keys of a password under a salt.
+// KeysOf derives the keys of a password with a salt.
 func KeysOf(password string, salt []byte) (k Keys) {
 	salted, err := pbkdf2.Key(sha256.New, prepare(password), salt, Iterations, keySize)
 	if err != nil {
-		panic(err) // for lengths alone, which are fixed
+		panic(err) // cannot happen: it fails only for invalid lengths, which are fixed
 	}
 	clientKey := mac(salted, "Client Key")
 	stored := sha256.Sum256(clientKey)
@@ -51,8 +53,8 @@ func KeysOf(password string, salt []byte) (k Keys) {
 	return k
 }
 
-// prepare brings a password into the form that clients hash (RFC 4013), as far as two people could
-// type it in two ways.
+// prepare normalizes a password to the form that clients hash (RFC 4013, SASLprep), as far as the
+// same password can be typed in different ways.
 func prepare(password string) string {
 	if strings.IndexFunc(password, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 || !utf8.ValidString(password) {
 		return password
@@ -74,32 +76,33 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// Errors of an exchange. ErrProof is a wrong password, or no such user; all others are of clients
-// that break the protocol.
+// Errors of an exchange. ErrProof means a wrong password or an unknown user. The others mean that
+// the client violated the protocol.
 var (
 	ErrProof   = errors.New("the proof is wrong")
 	ErrBinding = errors.New("the channel binding is wrong")
 	ErrMessage = errors.New("the message is malformed")
 )
 
-// A User is what there is to know of who wants to log in. One who does not exist has a salt too,
-// always the same one, and no keys.
+// A User holds the login data of a user. For an unknown user, Salt must be a constant fake salt of
+// that name, and Keys is empty.
 type User struct {
 	Salt []byte
 	Keys []Keys
 }
 
-// A Server is one exchange. It is what go-sasl calls a server.
+// A Server is the server side of one exchange. It implements the Server interface of go-sasl.
 type Server struct {
-	// Plus says that the mechanism is NamePlus, and Offered that the server offers it: a client
-	// that would use it then says so (RFC 5802 section 6).
+	// Plus reports that the mechanism is NamePlus, Offered that the server offers NamePlus. A
+	// client that supports NamePlus but was not offered it says so, which reveals a downgrade
+	// attack (RFC 5802 section 6).
 	Plus, Offered bool
-	// Binding gives the data of a type of channel binding; nil where there is none.
+	// Binding returns the channel binding data of a type, nil if it is not available.
 	Binding func(kind string) []byte
-	// Find gives the user of a name.
+	// Find returns the user with a name.
 	Find func(name string) (User, error)
-	// Done takes the user's password of the index in Keys, or -1 for a wrong one; its error ends
-	// the exchange.
+	// Done is called with the index in Keys of the password that was used, or -1 for a wrong
+	// password. Its error ends the exchange.
 	Done func(name string, key int) error
 
 	step     int
@@ -113,8 +116,8 @@ type Server struct {
 	finished bool
 }
 
-// Next takes a message of the client and gives the challenge that answers it. A nil challenge asks
-// the client to begin.
+// Next handles a message of the client and returns the next challenge. A nil challenge asks the
+// client to begin.
 func (s *Server) Next(response []byte) (challenge []byte, done bool, err error) {
 	if response == nil && s.step == 0 {
 		return nil, false, nil
@@ -138,7 +141,7 @@ func (s *Server) Next(response []byte) (challenge []byte, done bool, err error) 
 	return nil, false, ErrMessage
 }
 
-// begin reads the client-first-message.
+// begin handles the client-first-message.
 func (s *Server) begin(text string) ([]byte, error) {
 	flag, rest, _ := strings.Cut(text, ",")
 	identity, bare, ok := strings.Cut(rest, ",")
@@ -150,7 +153,7 @@ func (s *Server) begin(text string) ([]byte, error) {
 	switch {
 	case binds != s.Plus, !binds && flag != "n" && flag != "y":
 		return nil, ErrMessage
-	case flag == "y" && s.Offered: // somebody on the way has taken the offer out
+	case flag == "y" && s.Offered: // an attacker has removed our offer
 		return nil, ErrBinding
 	case binds:
 		s.binding = s.Binding(kind)
@@ -160,7 +163,7 @@ func (s *Server) begin(text string) ([]byte, error) {
 	}
 	fields := strings.Split(bare, ",")
 	if len(fields) < 2 || !strings.HasPrefix(fields[0], "n=") || !strings.HasPrefix(fields[1], "r=") {
-		return nil, ErrMessage // m= too: an extension that must be understood
+		return nil, ErrMessage // also for m=, a mandatory extension, which we do not support
 	}
 	var valid bool
 	s.name, valid = unescape(fields[0][2:])
@@ -171,7 +174,7 @@ func (s *Server) begin(text string) ([]byte, error) {
 	if nonce == "" || strings.IndexFunc(nonce, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {
 		return nil, ErrMessage
 	}
-	if identity != "" && identity != "a=" { // which GNU SASL sends for none
+	if identity != "" && identity != "a=" { // GNU SASL sends "a=" for no identity
 		as, valid := unescape(strings.TrimPrefix(identity, "a="))
 		if !strings.HasPrefix(identity, "a=") || !valid || as != s.name {
 			return nil, ErrMessage
@@ -189,14 +192,14 @@ func (s *Server) begin(text string) ([]byte, error) {
 	return []byte(s.answer), nil
 }
 
-// unescape reads a saslname (RFC 5802 section 7).
+// unescape decodes a saslname (RFC 5802 section 7). It returns false if it is invalid.
 func unescape(text string) (string, bool) {
 	out := strings.NewReplacer("=2C", ",", "=3D", "=").Replace(text)
 	left := strings.NewReplacer("=2C", "", "=3D", "").Replace(text)
 	return out, out != "" && utf8.ValidString(out) && !strings.Contains(left, "=") && !strings.ContainsRune(out, 0)
 }
 
-// finish reads the client-final-message.
+// finish handles the client-final-message.
 func (s *Server) finish(text string) ([]byte, error) {
 	i := strings.LastIndex(text, ",p=")
 	if i < 0 {
@@ -239,10 +242,10 @@ func (s *Server) finish(text string) ([]byte, error) {
 	return append([]byte("v="), base64.StdEncoding.AppendEncode(nil, signature)...), nil
 }
 
-// Equal reports whether two keys are of one password, in constant time.
+// Equal reports, in constant time, whether two values are keys of the same password.
 func (k Keys) Equal(other Keys) bool { return subtle.ConstantTimeCompare(k[:], other[:]) == 1 }
 
-// KeysFrom reads what a server has kept.
+// KeysFrom converts stored bytes to keys. It returns false if they have the wrong length.
 func KeysFrom(kept []byte) (k Keys, ok bool) {
 	if len(kept) != len(k) {
 		return k, false

@@ -11,8 +11,8 @@ import (
 
 var macro = lazyregexp.New(macroExpand)
 
-// Expand gives what a well-formed text with macros stands for (RFC 7208 section 7). value gives
-// what a lower-case letter stands for, before it is split, reversed and escaped.
+// Expand expands the macros of a well-formed text (RFC 7208 section 7). value returns the value of
+// a lower-case macro letter, before it is split, reversed and escaped.
 func Expand(text string, value func(letter byte) string) string {
 	return macro().ReplaceAllStringFunc(text, func(s string) string {
 		switch s {
@@ -33,8 +33,8 @@ func Expand(text string, value func(letter byte) string) string {
 	})
 }
 
-// transform splits a value at delimiters, reverses the parts if told to, and keeps as many of the
-// last parts as are asked for.
+// transform applies the transformers of a macro: it splits the value at delimiters, reverses the
+// parts if r is given, and keeps the given number of last parts.
 func transform(value, transformers string) string {
 	digits := strings.TrimLeft(transformers, "0123456789")
 	keep, _ := strconv.Atoi(transformers[:len(transformers)-len(digits)])
@@ -53,7 +53,7 @@ func transform(value, transformers string) string {
 	return strings.Join(parts, ".")
 }
 
-// escapeURL escapes all but the unreserved characters of RFC 3986 section 2.3.
+// escapeURL percent-encodes all characters except the unreserved ones (RFC 3986 section 2.3).
 func escapeURL(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -1,4 +1,4 @@
-// Package spf reads and writes SPF records and expands their macros (RFC 7208). It does not ask
+// Package spf parses and writes SPF records and expands their macros (RFC 7208). It does not query
 // DNS, and does not know whose records they are.
 package spf
 
@@ -10,10 +10,11 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// MaxLookups is how many terms that cost look-ups receivers follow (RFC 7208 section 4.6.4).
+// MaxLookups is the maximum number of terms with DNS look-ups that receivers evaluate (RFC 7208
+// section 4.6.4).
 const MaxLookups = 10
 
-// IsRecord tells a record from other texts by its version (RFC 7208 section 4.5).
+// IsRecord reports whether a text is an SPF record, by its version (RFC 7208 section 4.5).
 func IsRecord(text string) bool {
 	version, _, _ := strings.Cut(text, " ")
 	return strings.EqualFold(version, "v=spf1")
@@ -21,11 +22,11 @@ func IsRecord(text string) bool {
 
 // A Record is a list of terms.
 type Record struct {
-	Terms      []Term // those that are well formed, in their order
-	WellFormed bool   // all terms are; else receivers take the whole record for an error
+	Terms      []Term // the well-formed terms, in order
+	WellFormed bool   // all terms are well-formed; otherwise receivers treat the whole record as an error
 }
 
-// Parse reads a text that IsRecord takes for a record (RFC 7208 section 12).
+// Parse parses a text for which IsRecord is true (RFC 7208 section 12).
 func Parse(text string) Record {
 	_, terms, _ := strings.Cut(text, " ")
 	r := Record{Terms: make([]Term, 0, min(strings.Count(terms, " ")+1, 16)), WellFormed: true}
@@ -48,9 +49,9 @@ func Parse(text string) Record {
 	return r
 }
 
-// Split gives what counts of a record: the terms that are followed, in their order, and what
-// becomes of everybody else, which is all, redirect or the zero Term. Modifiers but redirect count
-// wherever they stand.
+// Split returns the effective parts of a record: terms has the terms that are evaluated, in order;
+// end is the term for all other senders: all, redirect or the zero Term. Modifiers other than
+// redirect are effective at any position.
 func (r Record) Split() (terms []Term, end Term) {
 	var redirect Term
 	for _, t := range r.Terms {
@@ -59,21 +60,21 @@ func (r Record) Split() (terms []Term, end Term) {
 			redirect = t
 		case t.Modifier():
 			terms = append(terms, t)
-		case end.Name == "all": // section 5.1: nothing after all is looked at
+		case end.Name == "all": // section 5.1: mechanisms after all are ignored
 		case t.Name == "all":
 			end = t
 		default:
 			terms = append(terms, t)
 		}
 	}
-	if end.Name == "" { // section 5.1: beside all, redirect is ignored
+	if end.Name == "" { // section 5.1: redirect is ignored if there is all
 		end = redirect
 	}
 	return terms, end
 }
 
-// Lookups counts the terms of a text that cost receivers look-ups, of which they follow MaxLookups;
-// those behind an include come on top (RFC 7208 section 4.6.4). A text that is no record has none.
+// Lookups returns the number of terms for which receivers need DNS look-ups (RFC 7208 section
+// 4.6.4). It does not count terms in included records. It returns 0 for a text that is no record.
 func Lookups(text string) int {
 	if !IsRecord(text) {
 		return 0
@@ -88,7 +89,7 @@ func Lookups(text string) int {
 	return n
 }
 
-// String is the record with each term in its shortest form.
+// String returns the record with each term in its shortest form.
 func (r Record) String() string {
 	var b strings.Builder
 	b.WriteString("v=spf1")
@@ -99,9 +100,9 @@ func (r Record) String() string {
 	return b.String()
 }
 
-// ForHost is the record of the name that a host itself has: mail is sent in that name from the
-// addresses that it leads to, and from others. So what has no sender, which is checked by the name
-// in HELO, is proven too (RFC 7208 section 2.4).
+// ForHost returns the record for a host's own name. It permits the host's addresses and the
+// addresses in others. So messages with the null sender, for which SPF checks the name in HELO,
+// pass too (RFC 7208 section 2.4).
 func ForHost(others []netip.Addr) string {
 	r := Record{Terms: []Term{{Qualifier: '+', Name: "a"}}}
 	for _, ip := range others {
@@ -117,17 +118,17 @@ func ForHost(others []netip.Addr) string {
 
 // A Term is a mechanism or a modifier (RFC 7208 section 4.6.1).
 type Term struct {
-	Qualifier byte         // + - ~ ? of a mechanism; 0: the term is a modifier
+	Qualifier byte         // + - ~ ? for a mechanism; 0 for a modifier
 	Name      string       // lower-case
-	Value     string       // after the colon or equals sign: a name, which may hold macros, or a network; may be empty
-	Lengths   string       // of a and mx: the prefix lengths, such as /24, //64 or /24//64; may be empty
-	Network   netip.Prefix // of ip4 and ip6
+	Value     string       // text after the colon or equals sign: a name, which may have macros, or a network; may be empty
+	Lengths   string       // for a and mx: the prefix lengths, such as /24, //64 or /24//64; may be empty
+	Network   netip.Prefix // for ip4 and ip6
 }
 
-// Modifier tells a modifier from a mechanism.
+// Modifier reports whether the term is a modifier, not a mechanism.
 func (t Term) Modifier() bool { return t.Qualifier == 0 }
 
-// Asks reports whether receivers have to ask DNS to follow the term (RFC 7208 section 4.6.4).
+// Asks reports whether receivers need DNS look-ups to evaluate the term (RFC 7208 section 4.6.4).
 func (t Term) Asks() bool {
 	if t.Modifier() {
 		return t.Name == "redirect"
@@ -139,7 +140,7 @@ func (t Term) Asks() bool {
 	return false
 }
 
-// String is the term in its shortest form.
+// String returns the term in its shortest form.
 func (t Term) String() string {
 	switch {
 	case t.Modifier():
@@ -159,7 +160,7 @@ func (t Term) qualifier() string {
 
 var modifierName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9._-]*=`)
 
-// parseTerm reads a term that is not empty; ok is false where it is malformed.
+// parseTerm parses a non-empty term. ok is false if it is malformed.
 func parseTerm(text string) (t Term, ok bool) {
 	if name := modifierName().FindString(text); name != "" {
 		t.Name, t.Value = strings.ToLower(name[:len(name)-1]), text[len(name):]
@@ -205,7 +206,8 @@ func parseTerm(text string) (t Term, ok bool) {
 
 var dualLengths = lazyregexp.New(`(/[0-9]+)?(//[0-9]+)?$`)
 
-// cutLengths cuts the prefix lengths off a mechanism: /24, //64 or both.
+// cutLengths splits the prefix lengths off a mechanism: /24, //64 or both. ok is false if they are
+// invalid.
 func cutLengths(s string) (rest, lengths string, ok bool) {
 	at := dualLengths().FindStringSubmatchIndex(s)
 	rest, lengths, ok = s[:at[0]], s[at[0]:], true
@@ -218,13 +220,13 @@ func cutLengths(s string) (rest, lengths string, ok bool) {
 	return rest, lengths, ok
 }
 
-// isLength checks the length of a prefix, which has no zeros before it.
+// isLength reports whether s is a prefix length of at most most, without leading zeros.
 func isLength(s string, most int) bool {
 	n, err := strconv.Atoi(s)
 	return err == nil && n <= most && strconv.Itoa(n) == s
 }
 
-// parseNetwork reads an address, with or without a prefix length (RFC 7208 section 5.6).
+// parseNetwork parses an address with or without a prefix length (RFC 7208 section 5.6).
 func parseNetwork(s string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
@@ -246,8 +248,8 @@ var (
 	zeroLabels  = lazyregexp.New(`%\{[a-zA-Z]0+[^0-9]`)
 )
 
-// isDomainSpec checks a name with macros (RFC 7208 section 7.1), which ends in a macro or in a
-// label that may be at the top: one with anything but digits.
+// isDomainSpec reports whether s is a valid domain-spec (RFC 7208 section 7.1): a name with macros
+// that ends in a macro or in a valid top label, which must not consist of digits only.
 func isDomainSpec(s string) bool {
 	if !macroString().MatchString(s) || zeroLabels().MatchString(s) || forExp().MatchString(s) {
 		return false

@@ -1,11 +1,11 @@
-// Package taglist reads the lists of tags that DKIM, ARC and DMARC are written in (RFC 6376 section
-// 3.2, RFC 9989 section 4.7). It does not know what a tag means.
+// Package taglist parses the tag lists of DKIM, ARC and DMARC (RFC 6376 section 3.2, RFC 9989
+// section 4.7). It does not know the meaning of tags.
 package taglist
 
 import "strings"
 
-// Parse gives the tags of a list by their names, without the white space around them. Of a repeated
-// tag the first counts; what is no tag is passed over. wellFormed is false for a list with either.
+// Parse returns the values of the tags by name, without surrounding white space. Of a repeated tag
+// the first counts, and text that is no tag is skipped; in either case wellFormed is false.
 func Parse(list string) (tags map[string]string, wellFormed bool) {
 	tags, wellFormed = make(map[string]string), true
 	for part := range strings.SplitSeq(list, ";") {
@@ -23,9 +23,9 @@ func Parse(list string) (tags map[string]string, wellFormed bool) {
 	return tags, wellFormed
 }
 
-// ParseStrict is Parse for a list that keeps to the grammar of RFC 6376 section 3.2: each tag once,
-// by a name of letters, digits and underscores that begins with a letter, and no empty tag but at
-// the end. It is false for any other list.
+// ParseStrict is like Parse, but returns false for a list that violates the grammar of RFC 6376
+// section 3.2: each tag must occur once, its name must consist of letters, digits and underscores
+// and begin with a letter, and only the last tag may be empty.
 func ParseStrict(list string) (map[string]string, bool) {
 	tags, ok := Parse(list)
 	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(list), ";"), ";") {

@@ -9,17 +9,17 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// Bounds on a report from elsewhere.
+// Limits on a report from elsewhere.
 const (
-	MaxUnpacked = 2 << 20 // bytes once inflated
+	MaxUnpacked = 2 << 20 // decompressed bytes
 	MaxPolicies = 100
-	MaxFailures = 200 // of a policy
+	MaxFailures = 200 // failures of a policy
 
-	maxTexts = 20 // of a policy, and hosts
+	maxTexts = 20 // lines of a policy; its MX hosts
 	maxList  = max(MaxPolicies, MaxFailures, maxTexts)
 )
 
-// Read reads a report as it was attached: JSON, alone or in a gzip or zip file. Errors wrap
+// Read parses a report from an attachment: JSON, plain or in a gzip or zip file. Errors wrap
 // reportfile.ErrReport.
 func Read(packed []byte) (*Report, error) {
 	r, err := reportfile.Unpack(packed, ".json", MaxUnpacked)
@@ -47,7 +47,7 @@ func Read(packed []byte) (*Report, error) {
 	case out.ID == "" || len(out.Policies) == 0:
 		return nil, fmt.Errorf("%w: it has no id or no policies", reportfile.ErrReport)
 	case !out.Begin.Before(out.End) || out.End.Sub(out.Begin) > 60*24*time.Hour:
-		return nil, fmt.Errorf("%w: it is of no span of time", reportfile.ErrReport)
+		return nil, fmt.Errorf("%w: its date range is missing, reversed or longer than 60 days", reportfile.ErrReport)
 	}
 	return out, nil
 }

@@ -1,5 +1,5 @@
-// Package tlsrpt writes and reads reports about TLS in mail (RFC 8460), and reads the records that
-// ask for them. It does not know what is counted, nor how a report travels.
+// Package tlsrpt writes and reads reports about TLS in mail (RFC 8460), and parses the DNS records
+// that request them. It does not know what is counted, nor how a report is sent.
 package tlsrpt
 
 import (
@@ -29,11 +29,11 @@ const (
 	STSWebPKI     = "sts-webpki-invalid"
 )
 
-// MediaType is that of a report (RFC 8460 section 6.5).
+// MediaType is the media type of a report (RFC 8460 section 6.5).
 const MediaType = "application/tlsrpt+gzip"
 
-// A Report tells a domain how TLS fared with its hosts in a span of time (RFC 8460 section 4). It
-// is stored as JSON under the names of its fields.
+// A Report reports the results of TLS sessions with a domain's hosts in a period (RFC 8460 section
+// 4). It is stored as JSON, so the names of its fields must not change.
 type Report struct {
 	Org, Contact string
 	ID           string
@@ -41,17 +41,17 @@ type Report struct {
 	Policies     []Policy
 }
 
-// A Policy is one that was applied, with what came of it.
+// A Policy is a policy that was applied, with the results of its sessions.
 type Policy struct {
 	Type               string // sts tlsa no-policy-found
 	Domain             string
-	Strings            []string // the policy as it was published
+	Strings            []string // the policy as published
 	MXHosts            []string
 	Successful, Failed int64 // sessions
 	Failures           []Failure
 }
 
-// A Failure is one way in which sessions failed.
+// A Failure counts sessions that failed for the same reason.
 type Failure struct {
 	Result      string
 	SendingIP   string
@@ -63,10 +63,11 @@ type Failure struct {
 	Information string
 }
 
-const maxTargets = 5 // of one record
+const maxTargets = 5 // targets in one record
 
-// ParseRecord gives where the TXT records of _smtp._tls.DOMAIN want reports, mailto: and https:
-// addresses in their order (RFC 8460 section 3); none where there is no record, or more than one.
+// ParseRecord returns the targets for reports in the TXT records of _smtp._tls.DOMAIN: mailto: and
+// https: URIs in order (RFC 8460 section 3). It returns none if there is no record or more than
+// one.
 func ParseRecord(texts []string) []string {
 	var out []string
 	found := 0
@@ -101,7 +102,7 @@ func targets(list string) []string {
 	return out
 }
 
-// Mailbox is the address of a mailto: target; "" for another.
+// Mailbox returns the address of a mailto: target, "" for other targets.
 func Mailbox(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "mailto" {

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// The JSON of a report (RFC 8460 section 4.4), as it is written and read.
+// The JSON of a report (RFC 8460 section 4.4), for writing and reading.
 type (
 	wireReport struct {
 		Org      text             `json:"organization-name"`
@@ -48,11 +48,12 @@ type (
 	}
 )
 
-// A list is an array, whose first maxList elements are read; one of another shape is read as zero.
+// A list is a JSON array, of which at most maxList elements are read. An element of the wrong type
+// is read as its zero value.
 type list[T any] []T
 
-// UnmarshalJSON takes anything; a string alone stands for an array of it, and what is neither is
-// passed over.
+// UnmarshalJSON accepts any value. It reads a single string as an array with that string, and
+// ignores other values that are no array.
 func (l *list[T]) UnmarshalJSON(raw []byte) error {
 	var all []json.RawMessage
 	if json.Unmarshal(raw, &all) != nil {
@@ -72,10 +73,10 @@ func (l *list[T]) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// A number is a count, which some write as a string.
+// A number is a count, which some programs write as a string.
 type number int64
 
-// UnmarshalJSON takes anything; what is no number is 0.
+// UnmarshalJSON accepts any value. It reads a value that is no number as 0.
 func (n *number) UnmarshalJSON(raw []byte) error {
 	s := strings.Trim(string(raw), `"`)
 	if f, err := strconv.ParseFloat(s, 64); err == nil && f > 0 {
@@ -87,7 +88,7 @@ func (n *number) UnmarshalJSON(raw []byte) error {
 // A text is a string; any other JSON value is read as "".
 type text string
 
-// UnmarshalJSON takes anything.
+// UnmarshalJSON accepts any value.
 func (t *text) UnmarshalJSON(raw []byte) error {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

@@ -7,27 +7,26 @@ import (
 )
 
 const (
-	maxTerms   = 32 // of a query; what is over does not narrow it
+	maxTerms   = 32 // maximum number of terms in a query; further terms are ignored
 	maxPhrases = 8
 )
 
-// A Term is a word that a text must have, or, with Prefix, that a word of the text must begin with.
+// A Term is a word that a text must contain or, with Prefix, the beginning of such a word.
 type Term struct {
 	Text   string
 	Prefix bool
 }
 
-// A Query is what a text is searched for: all of Terms, and the words of each phrase one after the
-// other. The words of phrases are among Terms.
+// A Query matches a text that has all Terms, and the words of each phrase in sequence. The words of
+// phrases are also in Terms.
 type Query struct {
 	Terms   []Term
 	Phrases [][]string
 }
 
-// Parse reads a query: words, all of which must be there, in any order; the last may be the
-// beginning of a word. Between quotation marks stand phrases. name@domain is an address, name@ the
-// beginning of one and @domain everybody there. A query without any word matches nothing: its Terms
-// are empty.
+// Parse parses a query: words that must all occur, in any order. The last word may be the beginning
+// of a word. Text in quotation marks is a phrase. name@domain is an address, name@ the beginning of
+// addresses, and @domain any address there. A query without words has no Terms and matches nothing.
 func Parse(text string) Query {
 	var q Query
 	for i, piece := range strings.Split(straightQuotes.Replace(text), `"`) {
@@ -40,10 +39,11 @@ func Parse(text string) Query {
 	return q
 }
 
-// straightQuotes makes one kind of quotation marks of those that people's keyboards and pages have.
+// straightQuotes replaces typographic quotation marks by straight ones.
 var straightQuotes = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "«", `"`, "»", `"`)
 
-// words adds what stands outside of quotation marks. Its last word may be the beginning of one.
+// words adds the words of a text outside of quotation marks. The last one may be the beginning of a
+// word.
 func (q *Query) words(text string) {
 	fields := strings.Fields(text)
 	for i, field := range fields {
@@ -59,18 +59,20 @@ func (q *Query) words(text string) {
 			}
 		})
 		if last && len(q.Terms) > n {
-			q.open(&q.Terms[len(q.Terms)-1])
+			q.makePrefix(&q.Terms[len(q.Terms)-1])
 		}
 	}
 }
 
-// open lets a term be the beginning of a word. Pairs are whole.
-func (q *Query) open(t *Term) {
+// makePrefix makes a term a prefix, except for pairs of a script without spaces, which are always
+// complete.
+func (q *Query) makePrefix(t *Term) {
 	r, _ := utf8.DecodeRuneInString(t.Text)
-	t.Prefix = t.Prefix || !dense(r)
+	t.Prefix = t.Prefix || !isSpaceless(r)
 }
 
-// address adds an address, its beginning, or a domain.
+// address adds an address, the beginning of one, or a domain. It returns false if field is none of
+// these.
 func (q *Query) address(field string, last bool) bool {
 	field = strings.Trim(field, "<>(),;:")
 	local, domain, _ := strings.Cut(field, "@")
@@ -101,40 +103,40 @@ func (q *Query) add(t Term) {
 	if len(q.Terms) == maxTerms {
 		return
 	}
-	if alone(t.Text) {
+	if isLoneCharacter(t.Text) {
 		t.Prefix = true
 		if n := len(q.Terms); n > 0 && strings.HasSuffix(q.Terms[n-1].Text, t.Text) {
-			return // the pair before it says more
+			return // the pair before it is more specific
 		}
 	}
 	q.Terms = append(q.Terms, t)
 }
 
-// alone reports whether a word is one character of a script without spaces, with which pairs begin
-// in texts.
-func alone(word string) bool {
+// isLoneCharacter reports whether a word is a single character of a script without spaces. Such a character
+// matches pairs that begin with it.
+func isLoneCharacter(word string) bool {
 	r, size := utf8.DecodeRuneInString(word)
-	return dense(r) && len(word) == size
+	return isSpaceless(r) && len(word) == size
 }
 
-// A Matcher tells of one text after the other whether it answers a query. It is for one goroutine.
+// A Matcher reports whether texts match a query. It must be used by one goroutine at a time.
 type Matcher struct {
 	q        Query
 	splitter Splitter
 	missing  []bool
 
-	// For phrases: the words of all texts, one behind the other, where each ends, and after how
-	// many words each text does.
+	// For phrases: the concatenated words of all texts, the end of each word in words, and for each
+	// text the number of words up to its end.
 	words []byte
 	ends  []int
 	texts []int
 }
 
-// NewMatcher makes a matcher of a query.
+// NewMatcher returns a matcher for a query.
 func NewMatcher(q Query) *Matcher { return &Matcher{q: q, missing: make([]bool, len(q.Terms))} }
 
-// Matches reports whether the texts of one message answer the query together; each phrase must
-// stand in one of them.
+// Matches reports whether the texts of one message together match the query. Each phrase must occur
+// within one of the texts.
 func (m *Matcher) Matches(texts ...string) bool {
 	if len(m.q.Terms) == 0 {
 		return false
@@ -174,7 +176,7 @@ func (m *Matcher) read(text string) {
 	m.texts = append(m.texts, len(m.ends))
 }
 
-// word gives the i-th word of all texts.
+// word returns the i-th word of all texts.
 func (m *Matcher) word(i int) []byte {
 	if i == 0 {
 		return m.words[:m.ends[0]]
@@ -195,11 +197,11 @@ func (m *Matcher) hasPhrase(phrase []string) bool {
 	return false
 }
 
-// phraseAt compares the words from the i-th on. The last character of a phrase in a script without
-// spaces stands alone there, and begins a pair in the text.
+// phraseAt reports whether the phrase occurs at the i-th word. In a script without spaces the last
+// character of a phrase is a single character, which matches a pair that begins with it.
 func (m *Matcher) phraseAt(i int, phrase []string) bool {
 	for n, word := range phrase {
-		if has := m.word(i + n); string(has) != word && (!alone(word) || !bytes.HasPrefix(has, []byte(word))) {
+		if has := m.word(i + n); string(has) != word && (!isLoneCharacter(word) || !bytes.HasPrefix(has, []byte(word))) {
 			return false
 		}
 	}

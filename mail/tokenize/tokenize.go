@@ -1,5 +1,5 @@
-// Package tokenize splits texts into the words that mail is searched by: case folded, without
-// accents. It does not know where the texts come from or how their words are kept.
+// Package tokenize splits texts into words for searching mail, with case folded and accents
+// removed. It does not know where the texts come from or how the words are stored.
 package tokenize
 
 import (
@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// MaxWord is how many bytes a word has at most; of a longer one its beginning counts.
+	// MaxWord is the maximum length of a word in bytes. Longer words are truncated.
 	MaxWord = 40
-	// MaxAddress is how many bytes an address has at most that is a word as a whole.
+	// MaxAddress is the maximum length in bytes of an address that counts as a word.
 	MaxAddress = 100
 )
 
-// A Splitter splits texts. It keeps buffers, so it is for one goroutine; the zero value is ready.
+// A Splitter splits texts. It reuses buffers, so it must be used by one goroutine at a time. The
+// zero value is ready to use.
 type Splitter struct {
 	word  []byte
 	folds []byte
 }
 
-// Split calls each with the words of text in their order. Runs of letters, digits and marks are
-// words (the simple part of Unicode's annex 29); of scripts that are written without spaces each
-// two neighbours are one, and the last alone. After the words of an e-mail address come, with whole
-// set, the address and "@" with its domain. What each is given counts until it returns.
+// Split calls each with the words of text in order. A word is a run of letters, digits and marks (a
+// simple form of Unicode's annex 29). In scripts without spaces every two adjacent characters are a
+// word, and so is the last character alone. For an email address, each is also called, with whole
+// set, with the address and with "@" and its domain. word is valid only during the call.
 func (s *Splitter) Split(text string, each func(word []byte, whole bool)) {
 	for i := 0; i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf && !asciiWord[c] {
@@ -52,7 +53,7 @@ func (s *Splitter) Split(text string, each func(word []byte, whole bool)) {
 	}
 }
 
-// asciiWord says which of the ASCII characters are part of words.
+// asciiWord tells which ASCII characters are part of words.
 var asciiWord = func() (is [utf8.RuneSelf]bool) {
 	for c := range is {
 		is[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
@@ -60,7 +61,8 @@ var asciiWord = func() (is [utf8.RuneSelf]bool) {
 	return is
 }()
 
-// wordEnd says how long the word is that text begins with, 0 if with none, and whether it is ASCII.
+// wordEnd returns the length of the word at the start of text, 0 if there is none, and whether it
+// is ASCII.
 func wordEnd(text string) (n int, ascii bool) {
 	ascii = true
 	for n < len(text) {
@@ -96,11 +98,11 @@ func lower(c byte) byte {
 	return c
 }
 
-// maxRun bounds the bytes of one unbroken run of letters that is looked at piece by piece.
+// maxRun is the maximum number of bytes of a run of letters that are processed at once.
 const maxRun = 8 << 10
 
-// unicode folds a run of letters, and divides it where scripts change between those with spaces and
-// those without.
+// unicode folds a run of letters, and splits it where it changes between scripts with and without
+// spaces.
 func (s *Splitter) unicode(run string, each func([]byte, bool)) {
 	for len(run) > maxRun {
 		cut := maxRun
@@ -118,7 +120,7 @@ func (s *Splitter) unicode(run string, each func([]byte, bool)) {
 	s.word = s.word[:0]
 	for rest := s.folds; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
-		if dense(r) {
+		if isSpaceless(r) {
 			s.flush(each)
 			n := denseEnd(rest)
 			pairs(rest[:n], each)
@@ -131,7 +133,8 @@ func (s *Splitter) unicode(run string, each func([]byte, bool)) {
 	s.flush(each)
 }
 
-// latin folds a run that has Latin letters and accents alone, which needs no more than a table.
+// latin folds a run that consists of Latin letters and accents, by a table. It returns false for
+// other runs.
 func (s *Splitter) latin(run string) bool {
 	s.word = s.word[:0]
 	folds := latinFolds()
@@ -146,9 +149,9 @@ func (s *Splitter) latin(run string) bool {
 	return true
 }
 
-const latinEnd = 0x250 // behind Latin Extended-B
+const latinEnd = 0x250 // after Latin Extended-B
 
-// latinFolds holds each Latin letter without case and accents.
+// latinFolds maps each Latin letter to lower case without accents.
 var latinFolds = sync.OnceValue(func() *[latinEnd]string {
 	var out [latinEnd]string
 	for r := range out {
@@ -166,7 +169,7 @@ func (s *Splitter) flush(each func([]byte, bool)) {
 	s.word = s.word[:0]
 }
 
-// fold appends a letter to the word without case and accents.
+// fold appends a letter to the word, in lower case and without accents.
 func (s *Splitter) fold(r rune) {
 	if len(s.word) >= MaxWord {
 		return
@@ -191,9 +194,9 @@ func (s *Splitter) fold(r rune) {
 	}
 }
 
-// dense reports whether r is of a script that is written without spaces, or whose words take
-// endings as these do.
-func dense(r rune) bool {
+// isSpaceless reports whether r belongs to a script without spaces, or to Hangul, which attaches endings
+// to its words.
+func isSpaceless(r rune) bool {
 	return r >= 0xe00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
 		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }
@@ -201,7 +204,7 @@ func dense(r rune) bool {
 func denseEnd(text []byte) (n int) {
 	for n < len(text) {
 		r, size := utf8.DecodeRune(text[n:])
-		if !dense(r) && !unicode.Is(unicode.M, r) {
+		if !isSpaceless(r) && !unicode.Is(unicode.M, r) {
 			break
 		}
 		n += size
@@ -209,8 +212,8 @@ func denseEnd(text []byte) (n int) {
 	return n
 }
 
-// pairs gives each two neighbours, and the last character alone, so that every character begins a
-// word.
+// pairs calls each with every two adjacent characters, and with the last character alone. So every
+// character begins a word.
 func pairs(text []byte, each func([]byte, bool)) {
 	for len(text) > 0 {
 		_, one := utf8.DecodeRune(text)
@@ -220,7 +223,8 @@ func pairs(text []byte, each func([]byte, bool)) {
 	}
 }
 
-// address gives the address around the @ at text[at], if there is one, and its domain.
+// address calls each with the address around the @ at text[at], if there is one, and with its
+// domain.
 func (s *Splitter) address(text string, at int, each func([]byte, bool)) {
 	from, to := at, at+1
 	for from > 0 && at-from < 64 && addressByte(text[from-1], true) {
@@ -245,7 +249,8 @@ func (s *Splitter) address(text string, at int, each func([]byte, bool)) {
 	each(s.word[n:], true)
 }
 
-// addressByte reports whether addresses in texts go on with c.
+// addressByte reports whether c can be part of an address in a text: of its local part or of its
+// domain.
 func addressByte(c byte, local bool) bool {
 	switch {
 	case c >= utf8.RuneSelf, asciiWord[c&0x7f], c == '.', c == '-':
@@ -254,7 +259,7 @@ func addressByte(c byte, local bool) bool {
 	return local && strings.IndexByte("_+%&'/=#~", c) >= 0
 }
 
-// AppendLower appends text in lower case, as addresses are kept.
+// AppendLower appends text in lower case, the form in which addresses are indexed.
 func AppendLower(b []byte, text string) []byte {
 	for _, r := range text {
 		b = utf8.AppendRune(b, unicode.ToLower(r))

@@ -1,5 +1,5 @@
-// Package transfer undoes the content transfer encodings of MIME (RFC 2045 section 6) and uuencode,
-// whatever damage they have. It does not know parts or messages.
+// Package transfer decodes the content transfer encodings of MIME (RFC 2045 section 6) and
+// uuencode, and tolerates damaged input. It does not know parts or messages.
 package transfer
 
 import (
@@ -7,11 +7,11 @@ import (
 	"io"
 )
 
-// UUEncode is the name under which uuencode is labelled.
+// UUEncode is the name of uuencode in Content-Transfer-Encoding.
 const UUEncode = "x-uuencode"
 
-// NewReader returns the decoded content of what is encoded by base64, quoted-printable or uuencode,
-// and the content as it stands for any other encoding.
+// NewReader returns a reader of the decoded content for base64, quoted-printable and uuencode. For
+// any other encoding it returns the content unchanged.
 func NewReader(encoding string, content *io.SectionReader) io.Reader {
 	switch encoding {
 	case "base64":
@@ -24,13 +24,13 @@ func NewReader(encoding string, content *io.SectionReader) io.Reader {
 	return content
 }
 
-// Base64 decodes base64 in pieces, passing over whatever is not of its alphabet.
+// Base64 decodes base64 in pieces. It skips characters outside of the alphabet.
 type Base64 struct {
 	acc uint32
-	n   int // sextets in acc
+	n   int // number of sextets in acc
 }
 
-// Append appends to dst what src decodes to.
+// Append decodes src and appends the result to dst.
 func (b *Base64) Append(dst, src []byte) []byte {
 	for _, c := range src {
 		v := base64Values[c]
@@ -47,7 +47,7 @@ func (b *Base64) Append(dst, src []byte) []byte {
 	return dst
 }
 
-// Flush writes what an unfinished group holds: padding has come, or the end.
+// Flush appends the bytes of an incomplete group, at padding or the end of the input.
 func (b *Base64) Flush(dst []byte) []byte {
 	switch b.n {
 	case 2:
@@ -59,8 +59,8 @@ func (b *Base64) Flush(dst []byte) []byte {
 	return dst
 }
 
-// Base64Text has what stands in base64, with its padding, and the spaces that careless writers
-// leave in.
+// Base64Letters is the alphabet of base64. Base64Text also has the padding, and white space that
+// some programs leave in.
 const (
 	Base64Letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	Base64Text    = Base64Letters + "= \t"
@@ -76,8 +76,8 @@ var base64Values = func() (t [256]byte) {
 	return t
 }()
 
-// decodeReader holds what the decoders share: a chunk of input, and decoded bytes that
-// the caller has not taken yet.
+// decodeReader is the common part of the decoders: a chunk of input, and decoded bytes that were
+// not read yet.
 type decodeReader struct {
 	r     io.Reader
 	in    []byte
@@ -90,8 +90,8 @@ func newDecodeReader(r *io.SectionReader) decodeReader {
 	return decodeReader{r: r, in: make([]byte, min(r.Size()+1, 8<<10))}
 }
 
-// read serves Read from out, asking more to refill it; more gets the next input and
-// whether it is the last.
+// read implements Read. It copies from out, which more refills. more is called with the next input
+// and whether it is the last.
 func (d *decodeReader) read(b []byte, more func(in []byte, last bool)) (int, error) {
 	for d.taken == len(d.out) {
 		if d.err != nil {
@@ -121,12 +121,12 @@ func (b *base64Reader) Read(p []byte) (int, error) {
 	})
 }
 
-// maxBlank bounds the white space at a line's end that quoted-printable has us drop.
+// maxBlank limits the white space at the end of a line that is dropped in quoted-printable.
 const maxBlank = 1 << 10
 
 type qpReader struct {
 	decodeReader
-	held []byte // input that cannot be judged yet: white space, or an unfinished escape
+	held []byte // input that needs the following bytes: white space, or an incomplete escape
 }
 
 func (q *qpReader) Read(p []byte) (int, error) {
@@ -142,7 +142,8 @@ func (q *qpReader) Read(p []byte) (int, error) {
 	})
 }
 
-// decode appends to out and returns the input that it must see again with more behind it.
+// decode appends decoded bytes to out. It returns the rest of the input that needs more bytes to be
+// decoded.
 func (q *qpReader) decode(in []byte, last bool) []byte {
 	for i := 0; i < len(in); {
 		n := bytes.IndexAny(in[i:], "= \t")
@@ -161,8 +162,8 @@ func (q *qpReader) decode(in []byte, last bool) []byte {
 	return nil
 }
 
-// escape handles "=" or white space at the start of in and returns how much it used, 0
-// if more input is needed (RFC 2045 §6.7; what is no escape stands for itself).
+// escape handles "=" or white space at the start of in and returns the number of bytes used, 0 if
+// more input is needed (RFC 2045 §6.7). An invalid escape is literal.
 func (q *qpReader) escape(in []byte, last bool) int {
 	if in[0] == '=' && len(in) >= 3 && IsHex(in[1]) && IsHex(in[2]) {
 		q.out = append(q.out, Unhex(in[1])<<4|Unhex(in[2]))
@@ -210,10 +211,10 @@ func (q *qpReader) softBreak(in []byte, at int, last bool) int {
 	return 0
 }
 
-// UU is where a uuencoded body stands: its content is between the lines "begin" and "end".
+// UU is the state of decoding a uuencoded body. Its content is between the lines "begin" and "end".
 type UU struct{ began, ended bool }
 
-// Length returns how many bytes the next line holds.
+// Length returns the number of bytes that the next line encodes.
 func (u *UU) Length(line []byte) int {
 	switch {
 	case u.ended || len(line) == 0:
@@ -226,7 +227,7 @@ func (u *UU) Length(line []byte) int {
 		u.ended = true
 		return 0
 	}
-	// Blanks at the end of the line, which are zeros, may have been lost.
+	// Trailing blanks, which encode zeros, may have been lost.
 	return min(int(line[0]-' ')&63, (len(line)+2)/4*3)
 }
 
@@ -251,7 +252,7 @@ func (u *UU) append(dst, line []byte) []byte {
 type uuReader struct {
 	decodeReader
 	state UU
-	line  []byte // its beginning, which is more than a line may have
+	line  []byte // the current line, at most maxUULine bytes of it
 }
 
 const maxUULine = 256
@@ -274,7 +275,7 @@ func (u *uuReader) Read(p []byte) (int, error) {
 	})
 }
 
-// InBase64 reports whether a byte is one of base64's alphabet.
+// InBase64 reports whether a byte is in the alphabet of base64.
 func InBase64(c byte) bool { return base64Values[c] < 64 }
 
 // IsHex reports whether a byte is a hexadecimal digit, in either case.
@@ -282,7 +283,7 @@ func IsHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// Unhex is the value of a hexadecimal digit.
+// Unhex returns the value of a hexadecimal digit.
 func Unhex(c byte) byte {
 	switch {
 	case c <= '9':

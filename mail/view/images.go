@@ -7,18 +7,18 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Bounds on images.
+// Limits on images.
 const (
-	maxImages = 1000 // in one document; others are left out
-	maxPlace  = 1200 // pixels of an image's place, which stands in the document without it
-	pixel     = 2    // an image that is no larger either way is there to tell that the message was read
+	maxImages = 1000 // in one document; more images are removed
+	maxPlace  = 1200 // maximum width and height of a placeholder in pixels
+	pixel     = 2    // an image not larger than this in both directions is a tracking pixel
 )
 
-// An image is one of the message, as far as the message tells.
+// An image is an img element of the message with its parsed attributes and styles.
 type image struct {
 	token         html.Token
 	src, alt      string
-	width, height int // pixels; -1: unknown
+	width, height int // pixels; -1 if unknown
 	hidden        bool
 	styles        []declaration
 }
@@ -51,7 +51,7 @@ func smaller(a, b int) int {
 	return a
 }
 
-// pixels reads a size; -1 if it is none in pixels.
+// pixels parses a size in pixels. It returns -1 for any other text.
 func pixels(s string) int {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), "px"), 64)
 	if err != nil || !(n >= 0 && n < 100_000) {
@@ -60,13 +60,13 @@ func pixels(s string) int {
 	return int(n)
 }
 
-// isTracker reports whether the image is of no use to who reads the message.
+// isTracker reports whether the image is invisible to the reader.
 func (m *image) isTracker() bool {
 	small := func(n int) bool { return n >= 0 && n <= pixel }
 	return m.hidden || small(m.width) && small(m.height) || m.width == 0 || m.height == 0
 }
 
-// image writes an image, or its place.
+// image writes an image or its placeholder.
 func (r *renderer) image(t html.Token) {
 	if r.images++; r.images > maxImages {
 		return
@@ -90,13 +90,13 @@ func (r *renderer) image(t html.Token) {
 		if remote {
 			r.held++
 		}
-		r.place(&m)
+		r.placeholder(&m)
 		return
 	}
 	if r.link != nil {
-		r.link.see(m.alt)
+		r.link.addText(m.alt)
 	}
-	r.to().WriteString(`<img src="` + html.EscapeString(address) + `" alt="` + html.EscapeString(shortened(m.alt)) + `"` + r.attributes(m.token, nil) + ">")
+	r.output().WriteString(`<img src="` + html.EscapeString(address) + `" alt="` + html.EscapeString(shortened(m.alt)) + `"` + r.attributes(m.token, nil) + ">")
 }
 
 func hasScheme(src, scheme string) bool {
@@ -104,11 +104,11 @@ func hasScheme(src, scheme string) bool {
 }
 
 func shortened(alt string) string {
-	return turned.Replace(strings.ToValidUTF8(alt[:min(len(alt), 500)], ""))
+	return withoutDirection.Replace(strings.ToValidUTF8(alt[:min(len(alt), 500)], ""))
 }
 
-// place writes a box as large as the image would be, with its text.
-func (r *renderer) place(m *image) {
+// placeholder writes a placeholder of the image's size, with its alternative text.
+func (r *renderer) placeholder(m *image) {
 	var styles []declaration
 	if m.width >= 0 {
 		styles = append(styles, declaration{property: "width", value: strconv.Itoa(min(m.width, maxPlace)) + "px"})
@@ -121,8 +121,8 @@ func (r *renderer) place(m *image) {
 		class += " " + name
 	}
 	if r.link != nil {
-		r.link.see(m.alt)
+		r.link.addText(m.alt)
 	}
 	alt := html.EscapeString(shortened(m.alt))
-	r.to().WriteString(`<span class="` + class + `">` + alt + "</span>")
+	r.output().WriteString(`<span class="` + class + `">` + alt + "</span>")
 }

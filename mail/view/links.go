@@ -13,29 +13,30 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// maxLinkText is how much of a link's text is looked at.
+// maxLinkText is the maximum number of bytes of a link's text that are checked.
 const maxLinkText = 2048
 
-// linkAttributes go with every link: it opens a page that knows nothing of where it was opened.
+// linkAttributes are set on every link. The opened page cannot access or learn about the page with
+// the link.
 const linkAttributes = ` target="_blank" rel="noopener noreferrer nofollow"`
 
-// A link is one that has begun, and is written when it ends, since only then is known what people
-// read there. One that leads nowhere is no link.
+// A link is an open link. It is written when it ends, since its whole text must be known. A link
+// without a valid target becomes a span.
 type link struct {
 	token   html.Token
 	seen    strings.Builder
 	content bytes.Buffer
 }
 
-// see notes what people read in the link.
-func (l *link) see(s string) {
+// addText records text shown in the link.
+func (l *link) addText(s string) {
 	if room := maxLinkText - l.seen.Len(); room > 0 {
 		l.seen.WriteString(s[:min(room, len(s))])
 	}
 }
 
 func (r *renderer) startLink(t html.Token) {
-	if r.link != nil { // in a table within a link, where its end tag means this one
+	if r.link != nil { // nested in a table within a link: the next end tag ends the outer link
 		return
 	}
 	r.link = &link{token: t}
@@ -68,7 +69,7 @@ func attributeOf(t html.Token, name string) string {
 	return ""
 }
 
-// targetAttributes are those of a link to a page, or to an address that can be written to.
+// targetAttributes returns the attributes of a link to a web page or email address.
 func targetAttributes(target, host string) string {
 	if target == "" {
 		return ""
@@ -80,8 +81,8 @@ func targetAttributes(target, host string) string {
 	return out
 }
 
-// linkTarget reads what a link leads to; "" if it is neither a page nor an address. host is the
-// page's host in the letters that the DNS knows, so that nobody takes one name for another.
+// linkTarget returns the target of a link, "" if it is neither a web page nor an email address.
+// host is the page's host in ASCII (IDNA), so that it cannot be mistaken for a similar name.
 func linkTarget(href string) (target, host string) {
 	u, err := url.Parse(strings.TrimSpace(href))
 	if err != nil || len(href) > 8192 {
@@ -103,19 +104,20 @@ func linkTarget(href string) (target, host string) {
 	return "", ""
 }
 
-// hostForm finds what people read as a host: after http:// or www., or a name that stands alone.
+// hostForm matches text that people read as a host: after http:// or www., or a bare name.
 var hostForm = lazyregexp.New(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
 
-// stops are the full stops of other scripts, which browsers read as dots in a host (IDNA, UTS 46).
+// stops replaces the full stops of other scripts, which browsers treat as dots in a host (IDNA, UTS
+// 46).
 var stops = strings.NewReplacer("\u3002", ".", "\uff61", ".")
 
-// misleads reports whether a link's text names a host that belongs to others than the one it leads
-// to. A target with a user name is made to be read wrong.
+// misleads reports whether a link's text names a host with another owner than the target's host, or
+// the target has a user name, which is a common deception.
 func misleads(text, target, host string) bool {
 	if u, err := url.Parse(target); err != nil || u.User != nil {
 		return true
 	}
-	for _, m := range hostForm().FindAllStringSubmatch(stops.Replace(norm.NFKC.String(turned.Replace(text))), 8) {
+	for _, m := range hostForm().FindAllStringSubmatch(stops.Replace(norm.NFKC.String(withoutDirection.Replace(text))), 8) {
 		shown, err := idna.ToASCII(strings.ToLower(m[2]))
 		if err != nil {
 			return true
@@ -130,7 +132,8 @@ func misleads(text, target, host string) bool {
 	return false
 }
 
-// ownerOf is the part of a host's name that somebody registered.
+// ownerOf returns the registrable domain of a host (public suffix and one label), or the host
+// itself.
 func ownerOf(host string) string {
 	if owner, err := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(host, ".")); err == nil {
 		return owner

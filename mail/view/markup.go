@@ -12,10 +12,10 @@ import (
 	"golang.org/x/net/html"
 )
 
-// maxClasses is how many different styles the elements of one document may have.
+// maxClasses is the maximum number of different style attributes in one document.
 const maxClasses = 4000
 
-// HTML makes a document of a message's HTML, as it came.
+// HTML returns a document with a message's HTML, which need not be sanitized.
 func HTML(raw string, o Options) *Document {
 	r := &renderer{o: o, sheet: readSheets(styleElements(raw)), classes: map[string]string{}}
 	r.render(visible.StripHTML(raw))
@@ -28,7 +28,7 @@ func HTML(raw string, o Options) *Document {
 	return d
 }
 
-// styleElements are the contents of the style elements, for all screens.
+// styleElements returns the contents of the style elements that apply to screens.
 func styleElements(raw string) []string {
 	var out []string
 	left := maxSheets
@@ -50,7 +50,7 @@ func styleElements(raw string) []string {
 	}
 }
 
-// forScreens reads the attributes of a style element.
+// forScreens reports whether the media attribute of a style element includes screens.
 func forScreens(z *html.Tokenizer, more bool) bool {
 	for more {
 		var key, value []byte
@@ -63,20 +63,20 @@ func forScreens(z *html.Tokenizer, more bool) bool {
 	return true
 }
 
-// A renderer writes what a message has tag by tag: elements and attributes that it knows, each
-// value checked, every element ended in the one that it began in.
+// A renderer writes a message's HTML tag by tag. It writes only allowed elements and attributes
+// with valid values, and closes every element within its parent.
 type renderer struct {
 	o     Options
 	sheet *sheet
 
 	out      bytes.Buffer
 	open     []string
-	link     *link  // that is open
-	body     string // attributes of the body
+	link     *link  // the open link, or nil
+	body     string // attributes of the body element
 	coloured bool
 
 	styles  bytes.Buffer
-	classes map[string]string // by what they say
+	classes map[string]string // class names by declarations
 
 	images, remote, held, trackers int
 }
@@ -94,13 +94,13 @@ func (r *renderer) render(safe string) {
 			r.start(z.Token())
 		case html.EndTagToken:
 			name, _ := z.TagName()
-			r.close(ended(r.open, string(name)))
+			r.close(openAfterEnd(r.open, string(name)))
 		}
 	}
 }
 
-// to is where content goes: into the link that is open, which is written once it is known.
-func (r *renderer) to() *bytes.Buffer {
+// output returns the buffer for content: that of the open link if there is one, else the output.
+func (r *renderer) output() *bytes.Buffer {
 	if r.link != nil {
 		return &r.link.content
 	}
@@ -109,22 +109,22 @@ func (r *renderer) to() *bytes.Buffer {
 
 func (r *renderer) text(s string) {
 	if r.link != nil {
-		s = turned.Replace(s)
-		r.link.see(s)
+		s = withoutDirection.Replace(s)
+		r.link.addText(s)
 	} else {
-		s = overrides.Replace(s)
+		s = withoutOverrides.Replace(s)
 	}
-	r.to().WriteString(html.EscapeString(s))
+	r.output().WriteString(html.EscapeString(s))
 }
 
-// close ends the elements beyond the first stay ones.
+// close closes all open elements except the first stay ones.
 func (r *renderer) close(stay int) {
 	for i := len(r.open) - 1; i >= stay; i-- {
 		name := r.open[i]
 		if name == "a" {
 			r.endLink()
 		} else {
-			r.to().WriteString("</" + name + ">")
+			r.output().WriteString("</" + name + ">")
 		}
 	}
 	r.open = r.open[:stay]
@@ -140,7 +140,7 @@ func (r *renderer) start(t html.Token) {
 	case !elements[t.Data] || len(r.open) >= maxDepth && !void[t.Data]:
 		return
 	}
-	r.close(endedBy(r.open, t.Data))
+	r.close(openAfterStart(r.open, t.Data))
 	switch t.Data {
 	case "a":
 		r.startLink(t)
@@ -149,7 +149,7 @@ func (r *renderer) start(t html.Token) {
 		r.image(t)
 		return
 	}
-	r.to().WriteString("<" + t.Data + r.attributes(t, nil) + ">")
+	r.output().WriteString("<" + t.Data + r.attributes(t, nil) + ">")
 	if !void[t.Data] {
 		r.open = append(r.open, t.Data)
 	}
@@ -159,15 +159,15 @@ var (
 	number   = lazyregexp.New(`^[0-9]{1,4}$`)
 	size     = lazyregexp.New(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
 	colour   = lazyregexp.New(`^#?[0-9a-zA-Z]{1,20}$`)
-	face     = lazyregexp.New(`^[\p{L}\p{N} ,'_-]+$`) // a count of such classes would take megabytes
+	face     = lazyregexp.New(`^[\p{L}\p{N} ,'_-]+$`) // no limit on the length here: compiled for these classes it would take megabytes
 	fontSize = lazyregexp.New(`^[+-]?[0-9]$`)
 	side     = lazyregexp.New(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
 	dir      = lazyregexp.New(`^(?i:ltr|rtl|auto)$`)
 	lang     = lazyregexp.New(`^[a-zA-Z0-9-]{1,20}$`)
 	anyText  = lazyregexp.New(`^[^\x00]*$`)
 
-	// anywhere are attributes of every element, plain ones those of single elements. There are no
-	// others, but those of links and images, and the classes that stand for styles.
+	// anywhere are attributes allowed on every element, plain those allowed on certain elements. No
+	// others are written, except those of links and images, and class.
 	anywhere = map[string]func() *regexp.Regexp{"align": side, "valign": side, "dir": dir, "lang": lang, "title": anyText}
 	boxes    = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "border": number, "cellpadding": number, "cellspacing": number, "span": number}
 	cellsOf  = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "colspan": lazyregexp.New(`^[0-9]{1,2}$`), "rowspan": lazyregexp.New(`^[0-9]{1,3}$`)}
@@ -181,8 +181,8 @@ var (
 	}
 )
 
-// attributes writes the attributes of a tag: those that are known, and a class for the style and
-// for what the message's style sheets speak of. more are classes of ours.
+// attributes returns the allowed attributes of a tag. class has a class for the style attribute,
+// and the classes and ids that the message's style sheets use. more are additional classes of ours.
 func (r *renderer) attributes(t html.Token, more []string) string {
 	var out strings.Builder
 	classes := more
@@ -190,10 +190,10 @@ func (r *renderer) attributes(t html.Token, more []string) string {
 		switch a.Key {
 		case "class":
 			for name := range strings.FieldsSeq(a.Val) {
-				classes = r.known(classes, classOf(name))
+				classes = r.addUsedClass(classes, classOf(name))
 			}
 		case "id":
-			classes = r.known(classes, idOf(strings.TrimSpace(a.Val)))
+			classes = r.addUsedClass(classes, idOf(strings.TrimSpace(a.Val)))
 		case "style":
 			if name := r.style(styleAttribute(a.Val)); name != "" {
 				classes = append(classes, name)
@@ -220,18 +220,19 @@ func (r *renderer) attribute(out *strings.Builder, element string, a html.Attrib
 		return
 	}
 	r.coloured = r.coloured || a.Key == "bgcolor" || a.Key == "color"
-	out.WriteString(" " + a.Key + `="` + html.EscapeString(turned.Replace(a.Val)) + `"`)
+	out.WriteString(" " + a.Key + `="` + html.EscapeString(withoutDirection.Replace(a.Val)) + `"`)
 }
 
-// known adds a class that the message's style sheets speak of.
-func (r *renderer) known(classes []string, name string) []string {
+// addUsedClass appends a class if the message's style sheets use it.
+func (r *renderer) addUsedClass(classes []string, name string) []string {
 	if !r.sheet.names[name] || len(classes) > 20 {
 		return classes
 	}
 	return append(classes, name)
 }
 
-// style is the class that exists already as a style attribute.
+// style returns the class for the declarations of a style attribute, and defines it if it is new.
+// It returns "" without declarations, or if there are too many classes.
 func (r *renderer) style(all []declaration) string {
 	if len(all) == 0 {
 		return ""
@@ -254,11 +255,11 @@ func (r *renderer) style(all []declaration) string {
 	return name
 }
 
-// maxDepth is how many elements lie in one another; the tags of deeper ones are left out. Browsers
-// stop at 512.
+// maxDepth is the maximum nesting of elements. The tags of deeper elements are removed. The limit
+// of browsers is 512.
 const maxDepth = 200
 
-// elements are what a document of a message may have, void ones included.
+// elements are the allowed elements, including void ones.
 var elements = set("a", "p", "br", "hr", "div", "span", "center", "font", "b", "strong", "i", "em", "u", "s", "strike",
 	"del", "ins", "sub", "sup", "small", "big", "code", "pre", "tt", "kbd", "samp", "blockquote", "q", "cite",
 	"address", "article", "section", "header", "footer", "main", "h1", "h2", "h3", "h4", "h5", "h6",
@@ -267,8 +268,8 @@ var elements = set("a", "p", "br", "hr", "div", "span", "center", "font", "b", "
 
 var void = set("br", "hr", "img", "col")
 
-// An ending says which open elements a start tag ends, the outermost of them within the nearest of
-// some others.
+// An ending tells which open elements a start tag implicitly closes: the outermost element in ends
+// that is inside the nearest element in within.
 type ending struct {
 	ends   map[string]bool
 	within map[string]bool
@@ -282,7 +283,8 @@ var (
 	terms  = ending{set("dt", "dd"), set("dl", "td", "th", "caption", "table")}
 	blocks = ending{set("p"), cells}
 
-	// implied are the end tags that HTML lets people leave out (HTML Living Standard, 13.1.2.4).
+	// implied are the end tags that may be omitted in HTML (HTML Living Standard, 13.1.2.4), by the
+	// start tag that implies them.
 	implied = map[string]ending{
 		"li": items, "dt": terms, "dd": terms, "tr": ofRows,
 		"td":    {set("td", "th"), set("tr", "table")},
@@ -295,7 +297,8 @@ var (
 		"figcaption": blocks, "table": blocks,
 	}
 
-	// fences are the elements that no end tag from within reaches over, but those of tables.
+	// fences are elements that an end tag inside them cannot close beyond, except end tags in
+	// ofTable.
 	fences  = set("td", "th", "caption", "table")
 	ofTable = set("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup")
 )
@@ -308,8 +311,8 @@ func set(names ...string) map[string]bool {
 	return out
 }
 
-// endedBy is how many elements of open stay open when an element of this name starts.
-func endedBy(open []string, name string) int {
+// openAfterStart returns the number of open elements that stay open when an element with the name starts.
+func openAfterStart(open []string, name string) int {
 	stay := len(open)
 	e, ok := implied[name]
 	if !ok {
@@ -323,9 +326,9 @@ func endedBy(open []string, name string) int {
 	return stay
 }
 
-// ended is how many elements of open stay open when an end tag of this name comes; all, if there is
-// none that it ends.
-func ended(open []string, name string) int {
+// openAfterEnd returns the number of open elements that stay open after an end tag with the name: all if
+// it closes none.
+func openAfterEnd(open []string, name string) int {
 	for i := len(open) - 1; i >= 0; i-- {
 		if open[i] == name {
 			return i

@@ -9,24 +9,24 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// Bounds on the style sheets of a message.
+// Limits on the style sheets of a message.
 const (
-	maxSheets    = 256 << 10 // bytes that are read of all together
+	maxSheets    = 256 << 10 // total bytes that are read
 	maxRules     = 2000
 	maxPrelude   = 200 // tokens of one rule's selectors
 	maxCompounds = 3   // in one selector: `.a td a`
 )
 
-// A sheet is what a message's style sheets say once they are checked: rules of simple selectors and
-// known properties, and widths of the page that they hold for.
+// A sheet is the checked content of a message's style sheets: rules with simple selectors and
+// allowed properties, and media queries about the width.
 type sheet struct {
 	out    []byte
-	names  map[string]bool // classes and ids that its selectors name, as they are written in the page
+	names  map[string]bool // classes and ids in its selectors, as written to the page
 	rules  int
 	paints bool
 }
 
-// readSheets reads the style elements of a page.
+// readSheets parses the contents of the style elements.
 func readSheets(sources []string) *sheet {
 	s := &sheet{names: map[string]bool{}}
 	left := maxSheets
@@ -38,7 +38,7 @@ func readSheets(sources []string) *sheet {
 	return s
 }
 
-// read reads rules up to the end, or to the brace that ends the block they are in.
+// read reads rules up to the end, or with inside up to the brace that ends the block.
 func (s *sheet) read(lexer *css.Lexer, inside bool) {
 	for s.rules < maxRules {
 		typ, text := lexer.Next()
@@ -54,7 +54,7 @@ func (s *sheet) read(lexer *css.Lexer, inside bool) {
 	}
 }
 
-// prelude reads what stands before a block; block is false where there is none.
+// prelude reads the tokens before a block. block is false if no block follows.
 func prelude(lexer *css.Lexer, first ...token) (tokens []token, block bool) {
 	tokens = first
 	depth := 0
@@ -78,7 +78,7 @@ func prelude(lexer *css.Lexer, first ...token) (tokens []token, block bool) {
 	}
 }
 
-// atRule takes `@media` about the width of the screen, and leaves out all others.
+// atRule reads an at-rule. It writes `@media` rules about the screen width and skips all others.
 func (s *sheet) atRule(lexer *css.Lexer, name string, inside bool) {
 	tokens, block := prelude(lexer)
 	if !block {
@@ -116,7 +116,8 @@ func skipBlock(lexer *css.Lexer) {
 
 var mediaForm = lazyregexp.New(`^(?:(?:only )?(?:screen|all)(?: and |$))?(?:\((?:max|min)-(?:device-)?width:[0-9]{1,4}px\)(?: and |$)){0,2}$`)
 
-// mediaQuery writes a query about the screen's width in its one form.
+// mediaQuery returns a media query in normalized form. It returns false if the query is not about
+// the screen width.
 func mediaQuery(tokens []token) (string, bool) {
 	var out strings.Builder
 	for _, t := range tokens {
@@ -137,7 +138,7 @@ func mediaQuery(tokens []token) (string, bool) {
 	return text, text != "" && !strings.HasSuffix(text, " and") && mediaForm().MatchString(text)
 }
 
-// rule reads one rule and writes it if anything of it is left.
+// rule reads one rule and writes its allowed selectors and declarations, if there are any.
 func (s *sheet) rule(lexer *css.Lexer, first token) {
 	var tokens []token
 	block := first.kind == css.LeftBraceToken
@@ -164,7 +165,7 @@ func (s *sheet) rule(lexer *css.Lexer, first token) {
 	s.out = append(s.out, "}\n"...)
 }
 
-// selectorList reads selectors divided by commas. Those that are not simple are left out, alone.
+// selectorList parses selectors separated by commas. It skips selectors that are not simple.
 func selectorList(tokens []token) (selectors, names []string) {
 	if len(tokens) > maxPrelude {
 		return nil, nil
@@ -186,19 +187,19 @@ func selectorList(tokens []token) (selectors, names []string) {
 
 var nameForm = lazyregexp.New(`^[a-zA-Z_-][a-zA-Z0-9_-]{0,59}$`)
 
-// classOf and idOf are the classes that stand in the page for those of the message, so that they
-// are never ours.
+// classOf and idOf return the class names in the page for the classes and ids of the message. The
+// prefixes keep them distinct from our classes.
 func classOf(name string) string { return "m-" + name }
 func idOf(name string) string    { return "i-" + name }
 
-// A selectorReader writes one selector again: types, classes and ids, side by side or one in
-// another.
+// A selectorReader parses one selector and writes it in checked form: compounds of types, classes
+// and ids, combined by descendant or child.
 type selectorReader struct {
 	out       strings.Builder
 	names     []string
 	compounds int
-	joint     string // what stands before the next compound
-	started   bool   // the compound
+	joint     string // the combinator before the next compound
+	started   bool   // the current compound has begun
 }
 
 func (r *selectorReader) read(tokens []token) (string, bool) {
@@ -230,10 +231,10 @@ func (r *selectorReader) read(tokens []token) (string, bool) {
 	return r.out.String(), ok
 }
 
-// end ends a compound. A space beside a > means nothing.
+// end ends a compound. It ignores a space next to a >.
 func (r *selectorReader) end(joint string) {
 	if r.compounds == 0 && joint == ">" {
-		r.compounds = maxCompounds + 1 // there is nothing to be within
+		r.compounds = maxCompounds + 1 // invalid: there is no parent before >
 	}
 	if r.joint != ">" && r.compounds > 0 {
 		r.joint = joint
@@ -259,7 +260,8 @@ func (r *selectorReader) element(name string) bool {
 	return true
 }
 
-// qualify writes a class, an id or one of two pseudo-classes.
+// qualify writes a class, an id, or one of the pseudo-classes :link and :hover. It returns false if
+// the name is not allowed.
 func (r *selectorReader) qualify(mark, name string) bool {
 	if !nameForm().MatchString(name) {
 		return false

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	maxQuote    = 6    // levels of quotation that can be told apart
+	maxQuote    = 6    // levels of quotation that look different
 	maxTextLink = 2048 // bytes of one link
 )
 
-// Text makes a document of a message's plain text: with links, quotations as blocks without their
+// Text returns a document with a message's plain text: with links, quotations as blocks without >
 // marks, and the signature dimmed.
 func Text(text string, o Options) *Document {
 	w := textWriter{}
-	for line := range strings.Lines(overrides.Replace(text)) {
+	for line := range strings.Lines(withoutOverrides.Replace(text)) {
 		w.line(strings.TrimSuffix(line, "\n"))
 	}
 	w.level(0)
@@ -32,12 +32,12 @@ func Text(text string, o Options) *Document {
 	return page(o, w.out.Bytes(), class, nil, false)
 }
 
-// Source makes a document of a text in which every character stands as it is.
+// Source returns a document that shows a text literally.
 func Source(text string, o Options) *Document {
 	return page(o, []byte(html.EscapeString(text)), ` class="plain"`, nil, false)
 }
 
-// A textWriter writes lines.
+// A textWriter writes plain text line by line as HTML.
 type textWriter struct {
 	out       bytes.Buffer
 	depth     int
@@ -56,7 +56,7 @@ func (w *textWriter) line(line string) {
 	w.out.WriteByte('\n')
 }
 
-// level begins and ends blocks of quotation.
+// level opens and closes blocks until the quotation depth is depth.
 func (w *textWriter) level(depth int) {
 	for ; w.depth < depth; w.depth++ {
 		w.out.WriteString(`<div class="quote">`)
@@ -66,7 +66,7 @@ func (w *textWriter) level(depth int) {
 	}
 }
 
-// quotation counts the marks before a line, and gives what follows them.
+// quotation returns the number of > marks at the start of a line, and the rest of the line.
 func quotation(line string) (depth int, rest string) {
 	rest = line
 	for depth < maxQuote && strings.HasPrefix(rest, ">") {
@@ -84,7 +84,7 @@ func quotation(line string) (depth int, rest string) {
 
 var textLink = lazyregexp.New(`(?i)\b(?:https?://|www\.)[^\s<>"\x60]+|\b[a-z0-9._%+-]+@(?:[a-z0-9-]+\.)+[a-z]+\b`)
 
-// linked writes a line with its links.
+// linked writes a line and makes links of the URLs and addresses in it.
 func (w *textWriter) linked(line string) {
 	at := 0
 	for _, m := range textLink().FindAllStringIndex(line, -1) {
@@ -101,7 +101,7 @@ func (w *textWriter) linked(line string) {
 		if host != "" && misleads(shown, target, host) {
 			attributes += ` class="odd"`
 		}
-		w.out.WriteString("<a" + attributes + ">" + html.EscapeString(turned.Replace(shown)) + "</a>")
+		w.out.WriteString("<a" + attributes + ">" + html.EscapeString(withoutDirection.Replace(shown)) + "</a>")
 		at = m[0] + len(shown)
 	}
 	w.out.WriteString(html.EscapeString(line[at:]))
@@ -117,8 +117,8 @@ func withScheme(shown string) string {
 	return "mailto:" + shown
 }
 
-// trimLink leaves out what ends the sentence rather than the link. A bracket is part of it if it
-// was opened there.
+// trimLink removes trailing punctuation that belongs to the sentence. A closing bracket stays if it
+// was opened in the link.
 func trimLink(s string) string {
 	for s != "" {
 		last := s[len(s)-1]

@@ -12,28 +12,28 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// Bounds on what a message may say of its looks.
+// Limits on the styles of a message.
 const (
 	maxValueTokens = 64   // in one declaration
-	maxLength      = 4000 // of a length in pixels and the like
-	maxString      = 80   // characters of the name of a font
-	maxEms         = 100  // of a length in ems, inches and the like
+	maxLength      = 4000 // maximum length in pixels and similar units
+	maxString      = 80   // characters of a font name
+	maxEms         = 100  // maximum length in ems, inches and similar units
 )
 
-// A kind says which values a property takes beside words and lengths.
+// A kind tells which values a property allows besides words and lengths.
 type kind uint8
 
 const (
-	colours kind = 1 << iota // #fff, rgb()
-	strs                     // "Open Sans"
-	ground                   // background: of which the colour alone is taken
+	colours    kind = 1 << iota // #fff, rgb()
+	fontNames                   // "Open Sans"
+	background                  // background: only its colour is used
 )
 
-// properties are those that can change how a message looks, but neither load anything nor take it
-// out of its place. Lengths below zero, and functions other than colours, are no values here.
+// properties are the allowed properties: those that cannot load anything nor move content out of
+// its place. Negative lengths, and functions other than colours, are not allowed as values.
 var properties = map[string]kind{
-	"color": colours, "background-color": colours, "background": colours | ground,
-	"font": strs, "font-family": strs, "font-size": 0, "font-style": 0, "font-weight": 0, "font-variant": 0, "font-stretch": 0,
+	"color": colours, "background-color": colours, "background": colours | background,
+	"font": fontNames, "font-family": fontNames, "font-size": 0, "font-style": 0, "font-weight": 0, "font-variant": 0, "font-stretch": 0,
 	"line-height": 0, "letter-spacing": 0, "word-spacing": 0, "text-indent": 0, "text-align": 0, "text-transform": 0,
 	"text-decoration": colours, "text-decoration-line": 0, "text-decoration-color": colours, "text-decoration-style": 0,
 	"vertical-align": 0, "white-space": 0, "word-break": 0, "word-wrap": 0, "overflow-wrap": 0, "hyphens": 0,
@@ -59,13 +59,13 @@ var (
 		"in": maxEms, "cm": maxEms, "mm": maxLength, "pc": maxEms}
 )
 
-// A token is one word of a style sheet, as the lexer cut it.
+// A token is one token of a style sheet from the lexer.
 type token struct {
 	kind css.TokenType
 	text []byte
 }
 
-// A declaration is a property with a value that has been checked and written again.
+// A declaration is a property with its checked value.
 type declaration struct {
 	property, value string
 	important       bool
@@ -78,20 +78,20 @@ func (d declaration) String() string {
 	return d.property + ":" + d.value
 }
 
-// paints reports whether the declaration gives something a colour, as against a size or a place.
+// paints reports whether the declaration sets a colour.
 func (d declaration) paints() bool {
 	return (d.property == "color" || d.property == "background-color") && !plainColour[strings.ToLower(d.value)]
 }
 
-// plainColour are values that leave colours to the page.
+// plainColour are values that do not set a colour of the message's own.
 var plainColour = map[string]bool{"inherit": true, "initial": true, "unset": true, "transparent": true, "currentcolor": true}
 
-// styleAttribute reads the value of a style attribute.
+// styleAttribute parses the value of a style attribute.
 func styleAttribute(s string) []declaration {
 	return declarations(css.NewLexer(parse.NewInputString(s)))
 }
 
-// declarations reads up to the brace that ends a rule, or to the end.
+// declarations parses declarations up to the brace that ends the rule, or to the end.
 func declarations(lexer *css.Lexer) []declaration {
 	var out []declaration
 	var one []token
@@ -110,13 +110,13 @@ func declarations(lexer *css.Lexer) []declaration {
 			continue
 		}
 		depth += nesting(typ)
-		if len(one) <= maxValueTokens { // one too many makes it no declaration
+		if len(one) <= maxValueTokens { // one token too many makes the declaration invalid
 			one = append(one, token{typ, text})
 		}
 	}
 }
 
-// nesting is how a token changes the depth of brackets.
+// nesting returns by how much a token changes the depth of brackets.
 func nesting(typ css.TokenType) int {
 	switch typ {
 	case css.LeftBraceToken, css.LeftParenthesisToken, css.LeftBracketToken, css.FunctionToken:
@@ -127,7 +127,8 @@ func nesting(typ css.TokenType) int {
 	return 0
 }
 
-// readDeclaration checks `property: value`, and writes it out of what was checked.
+// readDeclaration parses `property: value` and returns its checked form, false if it is not
+// allowed.
 func readDeclaration(tokens []token) (declaration, bool) {
 	tokens = withoutSpace(tokens)
 	if len(tokens) < 3 || len(tokens) > maxValueTokens || tokens[0].kind != css.IdentToken || tokens[1].kind != css.ColonToken {
@@ -142,8 +143,8 @@ func readDeclaration(tokens []token) (declaration, bool) {
 	if n := len(value); n > 2 && value[n-2].is("!") && strings.EqualFold(string(value[n-1].text), "important") {
 		d.important, value = true, value[:n-2]
 	}
-	if takes&ground != 0 {
-		d.property, value = "background-color", groundColour(value)
+	if takes&background != 0 {
+		d.property, value = "background-color", backgroundColour(value)
 	}
 	w := valueWriter{takes: takes, tokens: value}
 	d.value = w.write()
@@ -162,9 +163,9 @@ func withoutSpace(tokens []token) []token {
 
 func (t token) is(delim string) bool { return t.kind == css.DelimToken && string(t.text) == delim }
 
-// groundColour is the colour in the value of `background`: a single word, or what can be nothing
-// else.
-func groundColour(value []token) []token {
+// backgroundColour returns the tokens of the colour in a value of `background`: a single token, or a
+// hash or colour function. It returns nil if there is none.
+func backgroundColour(value []token) []token {
 	if len(value) == 1 {
 		return value
 	}
@@ -183,12 +184,13 @@ func groundColour(value []token) []token {
 	return nil
 }
 
-// A valueWriter writes a value again, or "" if anything in it is not known to be harmless.
+// A valueWriter checks a value and writes it again. The result is "" if the value has anything that
+// is not known to be harmless.
 type valueWriter struct {
 	takes  kind
 	tokens []token
 	out    strings.Builder
-	inside bool // a function
+	inside bool // within a function
 }
 
 func (w *valueWriter) write() string {
@@ -234,16 +236,16 @@ func (w *valueWriter) piece(t token) (string, bool) {
 	return "/", t.is("/")
 }
 
-// quoted writes the name of a font.
+// quoted returns a quoted font name, false if it is not allowed.
 func quoted(text string, takes kind) (string, bool) {
-	if takes&strs == 0 || len(text) < 2 || text[len(text)-1] != text[0] {
+	if takes&fontNames == 0 || len(text) < 2 || text[len(text)-1] != text[0] {
 		return "", false
 	}
 	name := text[1 : len(text)-1]
 	return `"` + name + `"`, utf8.RuneCountInString(name) <= maxString && stringForm().MatchString(name)
 }
 
-// length writes a number with its unit, if it is neither below zero nor out of all proportion.
+// length returns a number with its unit, false if it is negative or too large.
 func length(text string) (string, bool) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%")
 	unit := strings.ToLower(text[len(digits):])

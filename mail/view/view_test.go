@@ -202,7 +202,7 @@ func TestText(t *testing.T) {
 		"a\n-- \nb\n> c":              "a\n<div class=\"signature\">-- \nb\n<div class=\"quote\">c\n</div></div>",
 		">>>>>>>>>>a":                 strings.Repeat(`<div class="quote">`, maxQuote) + "&gt;&gt;&gt;&gt;a\n" + strings.Repeat("</div>", maxQuote),
 		"\u202ex":                     "x\n",
-		"   \n":                       isVoid,
+		"   \n":                       emptyNote,
 	} {
 		d := Text(in, Options{})
 		checkDocument(t, d)
@@ -210,7 +210,7 @@ func TestText(t *testing.T) {
 			t.Errorf("%q became\n%q, want\n%q", in, got, want)
 		}
 	}
-	if d := Text("x", Options{More: true, Title: "</title><script>"}); !strings.Contains(string(d.HTML), goesOn) || strings.Contains(string(d.HTML), "<script") {
+	if d := Text("x", Options{More: true, Title: "</title><script>"}); !strings.Contains(string(d.HTML), truncatedNote) || strings.Contains(string(d.HTML), "<script") {
 		t.Errorf("got %s", d.HTML)
 	}
 }

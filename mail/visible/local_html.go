@@ -12,12 +12,12 @@ import (
 
 var localImage = lazyregexp.New(`(?i)^cid:`)
 
-// localPolicy is newPolicy without images of elsewhere. It has no styles: what they hide could be
-// the address of a link.
+// localPolicy is newPolicy without external images. It allows no styles, since they could hide the
+// target of a link.
 var localPolicy = sync.OnceValue(func() *bluemonday.Policy { return policyWithImages(localImage()) })
 
-// LocalHTML returns HTML that refers to nothing outside its message: what SanitizeHTML lets through
-// but styles and images of other hosts. Links stay, and each one shows where it leads.
+// LocalHTML returns HTML that loads nothing from outside its message: the result of SanitizeHTML
+// without styles and external images. Links stay, and each link's target is shown.
 func LocalHTML(s string) string {
 	if s == "" {
 		return ""
@@ -25,12 +25,12 @@ func LocalHTML(s string) string {
 	return showLinks(localPolicy().Sanitize(s))
 }
 
-// showLinks writes after each link of sanitised HTML where it leads, unless that is what people
-// read there.
+// showLinks adds the target after each link of sanitized HTML, unless the link's text already is
+// the target.
 func showLinks(s string) string {
 	z := html.NewTokenizer(strings.NewReader(s))
 	var out, text strings.Builder
-	target, shown := "", "" // of the link that is open, and what is to follow the one that has ended
+	target, shown := "", "" // target of the open link; text to add after the link that has ended
 	end := func() {
 		read := strings.Join(strings.Fields(text.String()), "")
 		if target != "" && read != target && "mailto:"+read != target {
@@ -42,11 +42,11 @@ func showLinks(s string) string {
 	for {
 		kind := z.Next()
 		raw := string(z.Raw())
-		if shown != "" && (kind != html.TextToken || !strings.HasPrefix(raw, shown)) { // it may stand there already
+		if shown != "" && (kind != html.TextToken || !strings.HasPrefix(raw, shown)) { // unless it is already there
 			out.WriteString(shown)
 		}
 		shown = ""
-		if kind == html.ErrorToken { // the end: what a tokenizer reads of a string has no other
+		if kind == html.ErrorToken { // the end; reading a string causes no other error
 			end()
 			out.WriteString(shown)
 			return out.String()

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// SanitizeHTML returns HTML that can be shown beside our own: no scripts, forms, frames,
-// event handlers, style sheets or anything else that loads or runs. Images stay if they
+// SanitizeHTML returns HTML that is safe to show within our own pages: without scripts, forms,
+// frames, event handlers, style sheets and anything else that loads or runs. Images stay if they
 // are https: or cid:, links if they are http, https or mailto, with rel="noopener".
 func SanitizeHTML(s string) string {
 	if s == "" {
@@ -21,9 +21,9 @@ func SanitizeHTML(s string) string {
 	return mailPolicy().Sanitize(s)
 }
 
-// StripHTML lets the same elements and attributes through as SanitizeHTML, and body, but leaves the
-// attributes style, class and id as they came. It is for those who read these themselves: nothing
-// of it may be shown as it is.
+// StripHTML keeps the same elements and attributes as SanitizeHTML, and body, but does not check
+// the attributes style, class and id. It is for callers that check these themselves. The result
+// must not be shown unchecked.
 func StripHTML(s string) string {
 	if s == "" {
 		return ""
@@ -31,7 +31,7 @@ func StripHTML(s string) string {
 	return bodyPolicy().Sanitize(s)
 }
 
-// The policies are tables that take some time to build, so they are built at first use.
+// The policies are slow to build, so they are built at first use.
 var (
 	mailPolicy = sync.OnceValue(func() *bluemonday.Policy {
 		p := newPolicy()
@@ -67,7 +67,7 @@ func policyWithImages(source *regexp.Regexp) *bluemonday.Policy {
 	return p
 }
 
-// linkPolicy lets elements of text and tables through, without attributes but the targets of links.
+// linkPolicy allows elements of text and tables, and no attributes except the targets of links.
 func linkPolicy() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements("p", "br", "hr", "div", "span", "center", "b", "strong", "i", "em", "u", "s", "strike",
@@ -93,13 +93,13 @@ var (
 	imageSource = lazyregexp.New(`(?i)^(?:https://|cid:)`)
 )
 
-// HTMLText returns the words of HTML as plain text: blocks on lines of their own,
-// without scripts, styles and the title.
+// HTMLText returns the text of HTML as plain text: each block on a separate line, without scripts,
+// styles and the title.
 func HTMLText(s string) string {
 	return HTMLWords(s, len(s)+1)
 }
 
-// HTMLWords stops once it has limit bytes.
+// HTMLWords is like HTMLText, but stops after about limit bytes.
 func HTMLWords(s string, limit int) string {
 	z := html.NewTokenizer(strings.NewReader(s))
 	var w textWriter
@@ -134,14 +134,14 @@ func HTMLWords(s string, limit int) string {
 
 var hiddenTags = map[string]bool{"script": true, "style": true, "title": true, "template": true}
 
-// blockTags gives how many line ends a tag asks for.
+// blockTags holds the number of line ends before and after a tag; -1 means a space.
 var blockTags = map[string]int{"br": 1, "p": 2, "div": 1, "tr": 1, "li": 1, "ul": 1, "ol": 1, "table": 1, "blockquote": 1, "hr": 1,
 	"h1": 2, "h2": 2, "h3": 2, "h4": 2, "h5": 2, "h6": 2, "pre": 1, "section": 1, "article": 1, "header": 1, "footer": 1, "td": -1, "th": -1}
 
-// textWriter folds white space as HTML does.
+// textWriter writes text with white space collapsed as in HTML.
 type textWriter struct {
 	out   strings.Builder
-	lines int // line ends wanted before the next word
+	lines int // line ends to write before the next word
 	space bool
 }
 

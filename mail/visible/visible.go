@@ -1,5 +1,5 @@
-// Package visible tells what of a text or of HTML a person sees, and makes foreign HTML safe to be
-// shown. It does not know messages.
+// Package visible extracts the visible content of a text or HTML, and makes foreign HTML safe to
+// show. It does not know messages.
 package visible
 
 import (
@@ -15,35 +15,35 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// IsInvisible reports characters without width or that turn the reading direction: those that
-// Unicode lets a program leave out (Default_Ignorable_Code_Point), and all that only format.
+// IsInvisible reports whether r has no width or changes the reading direction: it is ignorable in
+// display (Default_Ignorable_Code_Point) or a format character.
 func IsInvisible(r rune) bool {
-	if r < 0xad || r >= 0x4e00 && r < 0xd800 { // most texts have no others
+	if r < 0xad || r >= 0x4e00 && r < 0xd800 { // fast path for most texts
 		return false
 	}
 	return unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
 		unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
-// isBlankRune reports what shows as an empty place within a line.
+// isBlankRune reports whether r is displayed as blank space.
 func isBlankRune(r rune) bool {
 	const brailleBlank = '\u2800'
 	return r == brailleBlank || unicode.IsSpace(r)
 }
 
-// Bounds of what moves words out of sight.
+// Limits on blank space, which could move text out of sight.
 const (
 	maxBlanks     = 80 // in a row
 	maxEmptyLines = 2  // in a row
 )
 
-// Line gives a text on one line without what nobody sees: characters that are invisible or
-// control something, and more than one blank in a row.
+// Line returns a text as one line, without invisible and control characters and without consecutive
+// blanks.
 func Line(s string) string {
 	return strings.Join(strings.FieldsFunc(WithoutInvisible(s), func(r rune) bool { return isBlankRune(r) || IsControl(r) }), " ")
 }
 
-// WithoutInvisible leaves out what IsInvisible reports.
+// WithoutInvisible returns s without invisible characters (see IsInvisible).
 func WithoutInvisible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if IsInvisible(r) {
@@ -53,8 +53,7 @@ func WithoutInvisible(s string) string {
 	}, s)
 }
 
-// MarkInvisible writes in the place of each invisible or control character what it is, such as
-// [U+200B].
+// MarkInvisible replaces each invisible or control character by its code, such as [U+200B].
 func MarkInvisible(s string) string {
 	var out strings.Builder
 	for _, r := range strings.ToValidUTF8(lineEnds.Replace(s), "\ufffd") {
@@ -67,15 +66,14 @@ func MarkInvisible(s string) string {
 	return out.String()
 }
 
-// Text gives a text without what nobody sees: characters that are invisible or control
-// something, blanks at the end of lines, and so many blanks or empty lines that they move the rest
-// out of sight. Lines end in LF.
+// Text returns a text without invisible and control characters and trailing blanks. It shortens
+// long runs of blanks or empty lines, which would move the rest out of sight. Lines end in LF.
 func Text(s string) string {
 	var out strings.Builder
 	empty := maxEmptyLines // none at the start
 	for line := range strings.SplitSeq(lineEnds.Replace(s), "\n") {
 		line = visibleBlanks(line)
-		if line != "-- " { // which begins a signature (RFC 3676 section 4.3)
+		if line != "-- " { // the start of a signature (RFC 3676 section 4.3)
 			line = strings.TrimRight(line, " \t")
 		}
 		if line != "" {
@@ -95,7 +93,8 @@ func Text(s string) string {
 
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
-// visibleBlanks leaves line ends and tabs as they are.
+// visibleBlanks removes invisible and control characters and shortens runs of blanks. It keeps line
+// ends and tabs.
 func visibleBlanks(s string) string {
 	run := 0
 	return strings.Map(func(r rune) rune {
@@ -122,15 +121,14 @@ func visibleBlanks(s string) string {
 	}, s)
 }
 
-// HTML returns HTML in which all that it says can be seen: what SanitizeHTML lets through
-// but hidden elements, comments, images, styles, colours, sizes, and attributes with words in them.
-// Each link shows where it leads. What would hide a word in a way that is not known here is left
-// out itself, so the word is seen.
+// HTML returns HTML in which all text is visible: the result of SanitizeHTML without hidden
+// elements, comments, images, styles, colours, sizes, and attributes with text. Each link's target
+// is shown. Since all styling is removed, text cannot be hidden in a way that is unknown here.
 func HTML(s string) string {
 	if s == "" {
 		return ""
 	}
-	return showLinks(visiblePolicy().Sanitize(seenMarkup(s)))
+	return showLinks(visiblePolicy().Sanitize(visibleMarkup(s)))
 }
 
 var (
@@ -148,25 +146,25 @@ var (
 	})
 )
 
-// Elements whose content is not shown, or not as it stands there.
-var unseenElements = wordSet("title", "script", "style", "template", "noscript", "noframes", "noembed", "iframe", "frameset", "object", "embed",
+// invisibleElements are elements with content that browsers do not show, or show differently.
+var invisibleElements = wordSet("title", "script", "style", "template", "noscript", "noframes", "noembed", "iframe", "frameset", "object", "embed",
 	"applet", "textarea", "select", "datalist", "svg", "math", "canvas", "audio", "video", "xmp", "plaintext", "dialog", "rp")
 
 var voidElements = wordSet("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr", "frame")
 
-// shrinking elements make letters smaller, each within another smaller still.
-var shrinking = wordSet("sub", "sup", "small", "h5", "h6")
+// shrinkingElements reduce the font size, and more so when nested.
+var shrinkingElements = wordSet("sub", "sup", "small", "h5", "h6")
 
-// An unseenEnd says what ends an element whose end tag may be missing (HTML Living Standard,
-// 13.1.2.4).
-type unseenEnd struct{ starts, ends map[string]bool }
+// An implicitEnd holds the start and end tags that implicitly close an element with an optional end
+// tag (HTML Living Standard, 13.1.2.4).
+type implicitEnd struct{ starts, ends map[string]bool }
 
 var (
 	blockStarts = wordSet("p", "div", "table", "ul", "ol", "dl", "blockquote", "pre", "hr", "section", "article", "header", "footer", "main", "center",
 		"address", "figure", "h1", "h2", "h3", "h4", "h5", "h6")
-	cellEnd    = unseenEnd{wordSet("td", "th", "tr"), wordSet("tr", "table", "tbody", "thead", "tfoot")}
-	termEnd    = unseenEnd{wordSet("dt", "dd"), wordSet("dl")}
-	unseenEnds = map[string]unseenEnd{
+	cellEnd      = implicitEnd{wordSet("td", "th", "tr"), wordSet("tr", "table", "tbody", "thead", "tfoot")}
+	termEnd      = implicitEnd{wordSet("dt", "dd"), wordSet("dl")}
+	implicitEnds = map[string]implicitEnd{
 		"p":  {blockStarts, wordSet("div", "td", "th", "li", "blockquote", "section", "article", "header", "footer", "main", "center", "body")},
 		"li": {wordSet("li"), wordSet("ul", "ol")},
 		"td": cellEnd,
@@ -177,15 +175,14 @@ var (
 	}
 )
 
-// seenMarkup leaves out comments and elements that are not seen, with all that is in them, and
-// characters that are not. It has no element end later than browsers do where the difference would
-// hide a word.
-func seenMarkup(s string) string {
+// visibleMarkup removes comments, invisible elements with their content, and invisible characters. It
+// never ends an invisible element later than browsers do, since that would remove visible text.
+func visibleMarkup(s string) string {
 	z := html.NewTokenizer(strings.NewReader(s))
 	var out strings.Builder
-	unseen, depth := "", 0 // the element that is not seen, and how many of its name are open
-	small := ""            // the shrinking element that is open
-	breaks := 0            // without a word in between
+	unseen, depth := "", 0 // the open invisible element, and the number of open elements with its name
+	small := ""            // the open shrinking element
+	breaks := 0            // consecutive breaks without text between them
 	for {
 		kind := z.Next()
 		if kind == html.ErrorToken {
@@ -193,7 +190,7 @@ func seenMarkup(s string) string {
 		}
 		t := z.Token()
 		starts := kind == html.StartTagToken || kind == html.SelfClosingTagToken
-		if end := unseenEnds[unseen]; unseen != "" && depth == 1 && (starts && end.starts[t.Data] || kind == html.EndTagToken && end.ends[t.Data]) {
+		if end := implicitEnds[unseen]; unseen != "" && depth == 1 && (starts && end.starts[t.Data] || kind == html.EndTagToken && end.ends[t.Data]) {
 			unseen, depth = "", 0
 		}
 		switch {
@@ -214,9 +211,9 @@ func seenMarkup(s string) string {
 			if strings.TrimSpace(text) != "" {
 				breaks = 0
 			}
-			out.WriteString(html.EscapeString(fewEmptyLines(text)))
-		case starts && (unseenElements[t.Data] || hides(t.Attr)):
-			foreign := t.Data == "svg" || t.Data == "math" // only these can end where they start
+			out.WriteString(html.EscapeString(limitEmptyLines(text)))
+		case starts && (invisibleElements[t.Data] || isHidden(t.Attr)):
+			foreign := t.Data == "svg" || t.Data == "math" // only these can be self-closing
 			if !voidElements[t.Data] && !(foreign && kind == html.SelfClosingTagToken) {
 				unseen, depth = t.Data, 1
 			}
@@ -226,7 +223,7 @@ func seenMarkup(s string) string {
 					break
 				}
 			}
-			if shrinking[t.Data] {
+			if shrinkingElements[t.Data] {
 				if small != "" {
 					break
 				}
@@ -237,7 +234,7 @@ func seenMarkup(s string) string {
 			}
 			out.WriteString(t.String())
 		case kind == html.EndTagToken:
-			if shrinking[t.Data] {
+			if shrinkingElements[t.Data] {
 				if small != t.Data {
 					break
 				}
@@ -248,8 +245,8 @@ func seenMarkup(s string) string {
 	}
 }
 
-// fewEmptyLines bounds the empty lines in a row, which count in preformatted text.
-func fewEmptyLines(s string) string {
+// limitEmptyLines limits consecutive empty lines, which are displayed in preformatted text.
+func limitEmptyLines(s string) string {
 	if !strings.Contains(s, "\n\n\n\n") {
 		return s
 	}
@@ -264,15 +261,16 @@ func fewEmptyLines(s string) string {
 	}, s)
 }
 
-// hides reads of the attributes of an element that it is not shown.
-func hides(attributes []html.Attribute) bool {
+// isHidden reports whether the attributes of an element hide it.
+func isHidden(attributes []html.Attribute) bool {
 	return slices.ContainsFunc(attributes, func(a html.Attribute) bool {
-		return a.Key == "hidden" || a.Key == "style" && hidingStyle(a.Val)
+		return a.Key == "hidden" || a.Key == "style" && isHidingStyle(a.Val)
 	})
 }
 
-// hidingStyle knows the ways in which senders of newsletters hide what previews are to show.
-func hidingStyle(style string) bool {
+// isHidingStyle reports whether a style hides its element, in one of the ways that newsletters use
+// for their preview text.
+func isHidingStyle(style string) bool {
 	said := map[string]string{}
 	for declaration := range strings.SplitSeq(strings.ToLower(style), ";") {
 		property, value, _ := strings.Cut(declaration, ":")
@@ -290,7 +288,7 @@ func hidingStyle(style string) bool {
 		clipped && (none("height") || none("width"))
 }
 
-// IsControl reports control characters, and those that end lines or paragraphs.
+// IsControl reports whether r is a control character, or one that ends lines or paragraphs.
 func IsControl(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029'
 }

@@ -1,6 +1,6 @@
-// Package corpus writes junk mail and wanted mail from templates, for the start set of the
-// classifier and to measure it. It knows nothing of how the classifier reads mail; no part of the
-// program imports it.
+// Package corpus generates junk mail and wanted mail from templates, to build the start set of the
+// classifier and to measure the classifier. It does not know how the classifier reads mail. The
+// program does not import it.
 package corpus
 
 import (
@@ -13,24 +13,25 @@ import (
 //go:embed *.txt
 var files embed.FS
 
-// A template is one message with places to fill in. A line "%% kind language" begins one; "S:" is
-// its subject and "A:" the name of an attached file. [a|b] is a choice and {x} a value.
+// A template is one message with placeholders. In the files, a line "%% kind language" begins a
+// template, "S:" is its subject and "A:" the name of an attached file. [a|b] is a random choice,
+// {x} a random value.
 type template struct {
 	spam           bool
 	kind, language string
 	subject, body  string
 	attachment     string
-	held           bool // for measuring alone: the start set is not made from it
+	held           bool // held out for measuring: not used for the start set
 }
 
-// templates reads all templates. Every third one of a class and language is held back.
+// templates reads all templates. Every third template of a class and language is held out.
 func templates() []*template {
 	var all []*template
 	for _, class := range []string{"ham", "spam"} {
 		for _, group := range []string{"en", "de", "fr", "es", "other"} {
 			text, err := files.ReadFile(class + "_" + group + ".txt")
 			if err != nil {
-				panic(err) // it is embedded
+				panic(err) // cannot happen: the files are embedded
 			}
 			counts := map[string]int{}
 			for _, part := range strings.Split("\n"+string(text), "\n%% ")[1:] {
@@ -62,7 +63,7 @@ func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
-// weighted picks a word by the percentages that stand behind the words.
+// weighted picks a random word from a list "word:percent word:percent …".
 func weighted(r *rand.Rand, list string) string {
 	n := r.IntN(100)
 	for part := range strings.FieldsSeq(list) {
@@ -104,8 +105,8 @@ var (
 		"nl": "januari maart mei juni oktober december", "pl": "styczeń marzec maj lipiec wrzesień grudzień"}
 )
 
-// fill makes choices and puts values into the text of a template; the same name stands for the same
-// value within a message, through values.
+// fill fills in the choices and values of a template's text. values stores the values by name, so
+// that a name has the same value throughout a message.
 func fill(r *rand.Rand, text, language string, values map[string]string) string {
 	var out strings.Builder
 	for {
@@ -220,7 +221,7 @@ func makeValue(r *rand.Rand, name, language string) string {
 	panic("no value is known for {" + name + "}")
 }
 
-// badHost is where junk leads to.
+// badHost returns a random host name of the kind that junk mail links to.
 func badHost(r *rand.Rand) string {
 	switch n := r.IntN(100); {
 	case n < 4:

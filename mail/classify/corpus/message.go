@@ -16,17 +16,17 @@ import (
 	"github.com/mailstead/mailstead/mail/classify"
 )
 
-// A Message is one that was written from a template.
+// A Message is a message generated from a template.
 type Message struct {
 	Raw            []byte
 	Spam           bool
 	Kind, Language string
-	Template       int // its number
+	Template       int // number of the template
 	Evidence       classify.Evidence
 }
 
-// Messages yields n messages, wanted mail and junk in turn, with random values but the same ones
-// for each seed. They come of the templates that are held back, or of the others.
+// Messages yields n messages, alternating wanted mail and junk. Their values are random but
+// determined by seed. held selects the templates that are held out, otherwise the others are used.
 func Messages(seed uint64, held bool, n int) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		r := rand.New(rand.NewPCG(seed, 13))
@@ -52,7 +52,7 @@ func Messages(seed uint64, held bool, n int) iter.Seq[Message] {
 	}
 }
 
-// A draft is a message before it is put into MIME.
+// A draft is a message before it is encoded in MIME.
 type draft struct {
 	*template
 	subject, body    string
@@ -127,7 +127,7 @@ func hamHead(r *rand.Rand, d *draft) {
 			"User-Agent: K-9 Mail for Android", "User-Agent: Mutt/2.2.9", "X-Mailer: iPhone Mail (21A5)"))
 	}
 	d.messageID = fmt.Sprintf("%x.%x@%s", r.Uint64(), r.Uint32(), domain)
-	switch n := r.IntN(100); { // those who send for others, and old programs
+	switch n := r.IntN(100); { // mail services that send for others, and old programs
 	case n < 35:
 		d.messageID = fmt.Sprintf("%x@%s", r.Uint64(), pick(r, "mail.gmail.com", "sendhub.example", "mailer.example.net", "localhost.localdomain", "outlook.com"))
 	case n < 37:
@@ -194,12 +194,12 @@ func spamHead(r *rand.Rand, d *draft) {
 	}
 }
 
-// plain is a name as it stands in addresses.
+// plain returns a name in the form used in addresses: lower case, without accents.
 func plain(name string) string {
 	return strings.NewReplacer("é", "e", "ü", "u", "ä", "a", "á", "a", "ó", "o", "ñ", "n", "ö", "o", "í", "i", "É", "e").Replace(strings.ToLower(name))
 }
 
-// mime writes the message as one of the many programs does that send mail.
+// mime encodes the message in a random style of common mail programs.
 func (d *draft) mime(r *rand.Rand, all []*template) []byte {
 	var b bytes.Buffer
 	for n := range 1 + r.IntN(4) {
@@ -235,7 +235,7 @@ func (d *draft) mime(r *rand.Rand, all []*template) []byte {
 	}
 	b.WriteString("MIME-Version: 1.0\r\n")
 
-	// Which forms the text comes in.
+	// Choose the forms of the text.
 	forms := "plain:75 both:22 html:3"
 	switch {
 	case d.spam:
@@ -309,7 +309,7 @@ func (p part) write(r *rand.Rand, b *bytes.Buffer) {
 	switch encoding {
 	case "quoted-printable":
 		w := quotedprintable.NewWriter(b)
-		_, _ = w.Write([]byte(text)) // into memory
+		_, _ = w.Write([]byte(text)) // writes to memory do not fail
 		_ = w.Close()
 	case "base64":
 		for coded := base64.StdEncoding.EncodeToString([]byte(text)); coded != ""; {
@@ -323,7 +323,8 @@ func (p part) write(r *rand.Rand, b *bytes.Buffer) {
 	b.WriteString("\r\n")
 }
 
-// html is the text with markup as people, services and spammers use it, tricks included.
+// html returns the text with markup in the style of people, services or spammers, including their
+// tricks.
 func (d *draft) html(r *rand.Rand, all []*template) string {
 	var b strings.Builder
 	hide := d.spam && chance(r, 15)
@@ -344,7 +345,7 @@ func (d *draft) html(r *rand.Rand, all []*template) string {
 	case d.sender == "person" || d.sender == "list":
 		return "<html><body><div dir=\"ltr\">" + text + "</div></body></html>"
 	case d.spam:
-		if chance(r, 20) { // wanted words that nobody sees
+		if chance(r, 20) { // hidden words of wanted mail
 			ham := all[r.IntN(len(all)/3)]
 			text += `<div style="display:none">` + html.EscapeString(ham.body) + "</div>"
 		}

@@ -1,5 +1,5 @@
-// Package pulltest is an IMAP server for tests: one INBOX, folders to put messages into, and bad
-// manners where a test wants them. It does not know what is tested.
+// Package pulltest is an IMAP server for tests. It has one INBOX and other folders, and can
+// misbehave on request. It does not know what is tested.
 package pulltest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Caps are the capabilities of a server that nobody has said anything else about.
+// Caps are the default capabilities of a Server.
 const Caps = "IMAP4rev1 AUTH=PLAIN SASL-IR UIDPLUS IDLE CONDSTORE"
 
 // A Message is one message of INBOX.
@@ -36,26 +36,26 @@ type Server struct {
 	UIDNext  uint32
 	Messages []*Message
 	Caps     string
-	Folders  []*Folder                                            // beside INBOX
-	TLS      *tls.Config                                          // of STARTTLS
-	Greeting string                                               // "" is a plain OK
-	Login    string                                               // the answer to a log-in; "" is OK
-	Manners  func(tag, verb string, c net.Conn, w io.Writer) bool // sees each command first; true: it was answered
-	Commands []string                                             // that were taken, without their tags
-	Open     int                                                  // connections that are open
+	Folders  []*Folder                                            // folders besides INBOX
+	TLS      *tls.Config                                          // configuration for STARTTLS
+	Greeting string                                               // "" means a plain OK
+	Login    string                                               // the response to a login; "" means OK
+	Manners  func(tag, verb string, c net.Conn, w io.Writer) bool // called first for each command; returns true if it has answered
+	Commands []string                                             // received commands, without their tags
+	Open     int                                                  // number of open connections
 
 	mu      sync.Mutex
 	modSeq  uint64
 	changed chan struct{} // closed with each change
 }
 
-// A Folder holds what was put into it.
+// A Folder is a folder to which messages can be appended.
 type Folder struct {
-	Name, Attr string // Attr is such as \Sent
+	Name, Attr string // Attr is an attribute such as \Sent
 	Messages   []*Message
 }
 
-// Serve starts a server on ln, or on a port of its own if that is nil. It ends with the test.
+// Serve starts a server on ln, or on a free port if ln is nil. It ends with the test.
 func Serve(t testing.TB, ln net.Listener) *Server {
 	t.Helper()
 	if ln == nil {
@@ -92,7 +92,7 @@ func Serve(t testing.TB, ln net.Listener) *Server {
 	return s
 }
 
-// Change changes the server between two commands; sessions that idle are told.
+// Change calls fn to change the server's state between two commands, and notifies idling sessions.
 func (s *Server) Change(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *Server) touch() {
 	s.changed = make(chan struct{})
 }
 
-// Add puts a message into INBOX; for use inside Change.
+// Add adds a message to INBOX; for use inside Change.
 func (s *Server) Add(text string, flags ...string) *Message {
 	m := &Message{UID: s.UIDNext, Flags: flags, Date: time.Date(2026, 11, 1, 0, 0, int(s.UIDNext), 0, time.UTC), Text: text, modSeq: s.modSeq + 1}
 	s.UIDNext++
@@ -114,15 +114,15 @@ func (s *Server) Add(text string, flags ...string) *Message {
 	return m
 }
 
-// Touch gives a message other flags; for use inside Change.
+// Touch replaces the flags of a message; for use inside Change.
 func (s *Server) Touch(m *Message, flags ...string) { m.Flags, m.modSeq = flags, s.modSeq+1 }
 
-// Remove takes a message out of INBOX; for use inside Change.
+// Remove removes a message from INBOX; for use inside Change.
 func (s *Server) Remove(uid uint32) {
 	s.Messages = slices.DeleteFunc(s.Messages, func(m *Message) bool { return m.UID == uid })
 }
 
-// Find gives the message of the UID; nil if there is none.
+// Find returns the message with the UID, nil if there is none.
 func (s *Server) Find(uid uint32) *Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *Server) Find(uid uint32) *Message {
 	return nil
 }
 
-// Count is how many commands began with the text.
+// Count returns the number of received commands that begin with prefix.
 func (s *Server) Count(prefix string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Server) Count(prefix string) (n int) {
 	return n
 }
 
-// Sessions is how many connections are open.
+// Sessions returns the number of open connections.
 func (s *Server) Sessions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ type talk struct {
 	c      net.Conn
 	r      *bufio.Reader
 	w      *bufio.Writer
-	folder *Folder // that is selected; nil: INBOX
+	folder *Folder // the selected folder; nil for INBOX
 }
 
 func (s *Server) talk(c net.Conn) {
@@ -186,7 +186,7 @@ func (s *Server) talk(c net.Conn) {
 	}
 }
 
-// answer does one command; false ends the connection.
+// answer handles one command. It returns false to end the connection.
 func (t *talk) answer(tag, command string) bool {
 	verb, args, _ := strings.Cut(command, " ")
 	if strings.EqualFold(verb, "UID") {
@@ -231,7 +231,7 @@ func (t *talk) startTLS(tag string) bool {
 	return secured.Handshake() == nil
 }
 
-// idle tells of each change until DONE.
+// idle reports each change until DONE.
 func (t *talk) idle(tag string) bool {
 	fmt.Fprint(t.w, "+ idling\r\n")
 	done := make(chan bool, 1)
@@ -258,7 +258,7 @@ func (t *talk) idle(tag string) bool {
 	}
 }
 
-// do does a command that has one answer; the lock is held.
+// do handles a command and returns the text of its tagged response. The caller holds the lock.
 func (t *talk) do(verb, args string) string {
 	switch verb {
 	case "CAPABILITY":
@@ -305,7 +305,7 @@ func (t *talk) do(verb, args string) string {
 	return "OK done"
 }
 
-// find gives the folder of a quoted or bare name; nil: it is INBOX, or none.
+// find returns the folder with a quoted or bare name, nil for INBOX or an unknown folder.
 func (t *talk) find(name string) *Folder {
 	i := slices.IndexFunc(t.Folders, func(f *Folder) bool { return f.Name == strings.Trim(name, `"`) })
 	if i < 0 {
@@ -314,7 +314,7 @@ func (t *talk) find(name string) *Folder {
 	return t.Folders[i]
 }
 
-// search finds what is deleted, or what has a text in it: HEADER "name" "text".
+// search finds messages marked as deleted, or messages that contain a text: HEADER "name" "text".
 func (t *talk) search(args string) {
 	messages := t.Messages
 	if t.folder != nil {
@@ -331,7 +331,7 @@ func (t *talk) search(args string) {
 	fmt.Fprint(t.w, "\r\n")
 }
 
-// append takes a message: "folder" (flags) "date" {size}.
+// append handles APPEND: "folder" (flags) "date" {size}.
 func (t *talk) append(tag, args string) bool {
 	name, rest, _ := strings.Cut(args, " ")
 	flags := ""
@@ -387,7 +387,7 @@ func (t *talk) fetch(args string, byUID bool) {
 	}
 }
 
-// body sends the piece of a message that is asked for.
+// body sends the requested section of a message.
 func (t *talk) body(m *Message, items string) {
 	_, rest, ok := strings.Cut(items, "BODY.PEEK[")
 	if !ok {
@@ -437,7 +437,7 @@ func (t *talk) expunge(set string, byUID bool) {
 	t.touch()
 }
 
-// within reports whether a set such as "1:3,7" has the number.
+// within reports whether a set such as "1:3,7" contains n.
 func within(set string, n uint32) bool {
 	for part := range strings.SplitSeq(set, ",") {
 		from, to, ranged := strings.Cut(part, ":")

@@ -1,4 +1,4 @@
-// Command generate writes the start set of the classifier into start.bin; `go generate
+// Command generate writes the start set of the classifier to start.bin; `go generate
 // ./mail/classify` runs it. It does not know what the tokens mean.
 package main
 
