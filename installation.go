@@ -24,18 +24,18 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An installation is one data directory with the service over it.
+// An installation is an open data directory with the service on it.
 type installation struct {
 	store *store.Store
 	queue *jobs.Queue
 	svc   *service.Service
-	rdap  *rdap.Client // nil: registries are not asked
+	rdap  *rdap.Client // nil: registries are not queried
 
 	operator *operator.Operator
 }
 
-// openInstallation opens the data directory. l is nil if nothing listens. Where there is no store
-// it makes one only if mayMake says so. now is the clock of the settings.
+// openInstallation opens the data directory. l is nil if the process does not listen. It makes a
+// missing store only if mayMake is set. now is the clock with the offset of the settings.
 func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
 	if err := operator.FindStore(dir, s, mayMake); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMa
 		return nil, err
 	}
 	opts := storeOptions(log)
-	opts.Clock, opts.CheckPages, opts.MayMigrate = now, l != nil && mustCheck(dir), operator.MayMigrate(dir, s, version)
+	opts.Clock, opts.CheckPages, opts.MayMigrate = now, l != nil && mustCheckPages(dir), operator.MayMigrate(dir, s, version)
 	c.Metrics = core.NewMetrics()
 	opts.Committed = c.Metrics.CommitTime.Observe
 	if l != nil {
@@ -70,7 +70,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMa
 	}
 	registries := newRDAP(s, c.Resolver, c.RootCAs, log)
 	if registries != nil {
-		c.RDAP = registries // a nil client would not be a nil interface
+		c.RDAP = registries // a nil *rdap.Client would not be a nil interface
 	}
 	q := jobs.NewQueue(st)
 	q.Log = log
@@ -97,8 +97,8 @@ func (in *installation) close() error {
 	return in.store.Close()
 }
 
-// serviceConfig makes the configuration of the service. own is the resolver of the sandbox, which
-// must still be told which names are hosted here; else it is nil.
+// serviceConfig returns the configuration of the service. own is the resolver of the sandbox, whose
+// Hosts field the caller must set; else it is nil.
 func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c core.Config, own *lookup.Split, err error) {
 	c = s.Service()
 	c.Version, c.Log = version, log
@@ -123,7 +123,8 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 		client := lookup.New(lookup.Options{Servers: []string{s.Resolver.String()}})
 		c.Resolver, c.LookupDS = client, lookupDS(client)
 	case s.Sandbox() && l != nil && l.DNSTCP != nil:
-		server := lookup.New(lookup.Options{Servers: []string{l.DNSTCP.Addr().String()}, MaxBytes: -1}) // its zones change
+		// Its zones change.
+		server := lookup.New(lookup.Options{Servers: []string{l.DNSTCP.Addr().String()}, MaxBytes: -1})
 		own = &lookup.Split{Own: server, Client: lookup.New(lookup.Options{})}
 		c.Resolver, c.LookupDS = own, lookupDS(server)
 	case !s.Sandbox():
@@ -134,16 +135,16 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 	return c, own, nil
 }
 
-// newDANE makes the resolver for TLSA records. It is nil if no resolver is trusted to validate
-// DNSSEC: trusted are those on this machine, and one that the operator vouches for. The sandbox
-// asks its own server, which validates nothing, unless a resolver is set.
+// newDANE returns the resolver for TLSA records. It is nil if no resolver is trusted to validate
+// DNSSEC. Trusted are resolvers on this machine, and one that the operator vouches for. The sandbox
+// without a configured resolver uses its own server, which does not validate.
 func newDANE(s *config.Settings) (*dane.Resolver, error) {
 	if !s.Resolver.On() && s.Sandbox() {
 		return nil, nil
 	}
 	r, err := dane.NewResolver(s.Resolver.String(), s.Zones.TrustResolver)
 	if err != nil && !s.Zones.TrustResolver {
-		return nil, nil // a system without a resolver has none to trust
+		return nil, nil // the system has no resolver to trust
 	}
 	return r, err
 }
@@ -154,7 +155,7 @@ func lookupDS(client *lookup.Client) core.LookupDS {
 	}
 }
 
-// addListeners adds the ports and URLs that clients are told.
+// addListeners adds the ports and URLs for clients.
 func addListeners(c *core.Config, s *config.Settings, l *listen.Listeners) {
 	startTLS := "none"
 	if s.TLS() {
@@ -195,8 +196,7 @@ func addListeners(c *core.Config, s *config.Settings, l *listen.Listeners) {
 	}
 }
 
-// localHost is the host under which programs on this machine reach a listener; "" if nothing
-// listens.
+// localHost returns the host for programs on this machine to reach a listener; "" if addr is empty.
 func localHost(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -208,8 +208,8 @@ func localHost(addr string) string {
 	return host
 }
 
-// firstStart makes the first account of a sandbox. In production `init` makes it, so that no secret
-// is written to a log.
+// firstStart makes the first account of a sandbox; it returns nil if there is one. In production
+// `init` makes it, so that no secret is written to a log.
 func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*accounts.AccountCreated, error) {
 	some, orphans := false, false
 	err := in.store.View(func(tx *store.Tx) error {

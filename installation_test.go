@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// loaded gives the settings of a file.
+// loaded returns the settings of a file.
 func loaded(t *testing.T, file string) (s *config.Settings) {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// storeOptions are how the store is opened.
+// storeOptions returns the options of the store.
 func storeOptions(log *slog.Logger) store.Options { return store.Options{Log: log, Program: version} }
 
-// setPace leaves recurring jobs their intervals. A build for kill tests has others.
+// setPace keeps the intervals of recurring jobs; the build for kill tests changes them.
 func setPace(*jobs.Queue) {}

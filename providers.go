@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// registrars makes the clients of the registrars that are set, the sandbox last.
+// registrars returns the clients of the configured registrars, the sandbox last.
 func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar.Registrar, error) {
 	var out []registrar.Registrar
 	client := apiClient(c)
@@ -43,8 +43,9 @@ func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar
 	return append(out, shop), nil
 }
 
-// apiClient makes the HTTP client for registrars. A connection serves one request: requests are
-// few, and an order must not be sent on a connection that the registrar is about to close.
+// apiClient returns the HTTP client for registrars. It uses each connection for one request:
+// requests are few, and an order must not be sent on a connection that the registrar is about to
+// close.
 func apiClient(c core.Config) *http.Client {
 	dial := (&netguard.Guard{AllowPrivate: true}).Dialer(c.Resolver)
 	return &http.Client{Transport: &http.Transport{
@@ -53,9 +54,9 @@ func apiClient(c core.Config) *http.Client {
 	}}
 }
 
-// sandboxRegistrar makes a registrar that sells pretend names and records its sales in the store.
+// sandboxRegistrar returns a registrar that sells pretend names and records its sales in the store.
 func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, error) {
-	log.Warn("the registrar sandbox is on: it sells pretend names, which nobody else knows")
+	log.Warn("the registrar sandbox is on: it sells pretend names, which do not exist outside of this server")
 	var sold []registrar.Registration
 	err := st.View(func(tx *store.Tx) error {
 		for d := range store.PretendDomains.All(tx) {
@@ -67,7 +68,7 @@ func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, e
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the books of the sandbox registrar: %w", err)
+		return nil, fmt.Errorf("read the sales of the sandbox registrar: %w", err)
 	}
 	keep := func(r registrar.Registration) error {
 		return st.Update(func(tx *store.Tx) error {
@@ -80,14 +81,14 @@ func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, e
 	return registrar.NewSandbox(st.Now, sold, keep), nil
 }
 
-// newRDAP makes the client of the registries, or nil if they are not asked. A sandbox asks only the
-// servers in a list that it was given, and none if it cannot get that list.
+// newRDAP returns the client of the registries; nil if they are not queried. A sandbox queries only
+// the servers in a configured list, and none if it cannot fetch that list.
 func newRDAP(s *config.Settings, resolver core.Resolver, roots *x509.CertPool, log *slog.Logger) *rdap.Client {
 	list := s.RDAP.BootstrapURL.String()
 	if list == "off" || list == "" && s.Sandbox() {
 		return nil
 	}
-	// A list of the operator may name the operator's own servers, which may be private.
+	// A list of the operator may name the operator's own servers, whose addresses may be private.
 	guard := &netguard.Guard{AllowPrivate: bool(s.Private) || list != "" && list != rdap.IANABootstrap}
 	t := guard.Transport(resolver, roots)
 	t.ForceAttemptHTTP2 = true
@@ -96,8 +97,8 @@ func newRDAP(s *config.Settings, resolver core.Resolver, roots *x509.CertPool, l
 	return rdap.New(rdap.Config{BootstrapURL: list, NoCopy: s.Sandbox(), Log: log, HTTP: &http.Client{Transport: t}})
 }
 
-// newTracer sends traces to the collector of the settings; nil if there is none. Its address is the
-// operator's choice, so it may be private.
+// newTracer returns a tracer that sends traces to the configured collector; nil if there is none.
+// The operator chooses the collector's address, so it may be private.
 func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
 	endpoint := s.OTLP.Endpoint.String()
 	if endpoint == "" {
@@ -108,8 +109,8 @@ func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
 	return otlp.New(endpoint, c.Version, t, c.Log)
 }
 
-// edgeProvider gives the edge provider for a token. Its address is the operator's choice, so it may
-// be private.
+// edgeProvider returns a function that makes the edge provider for a token. The operator chooses
+// its address, so it may be private.
 func edgeProvider(s *config.Settings, c core.Config) func(token string) dnsprov.Provider {
 	guard := &netguard.Guard{AllowPrivate: true}
 	t := guard.Transport(c.Resolver, c.RootCAs)

@@ -42,7 +42,8 @@ import (
 
 const stopGrace = 20 * time.Second
 
-// serve runs the server on a data directory until ctx ends. load reads the settings.
+// serve runs the server on a data directory until ctx ends. It calls load for the settings, and
+// again on SIGHUP.
 func serve(ctx context.Context, dir string, load func() (*config.Settings, error), stdout, stderr io.Writer) error {
 	s, err := load()
 	if err != nil {
@@ -52,7 +53,7 @@ func serve(ctx context.Context, dir string, load func() (*config.Settings, error
 	return srv.serve(ctx, dir, stdout, stderr)
 }
 
-// A server is everything that runs, in the order of its start.
+// A server holds the parts of the running server, in the order in which they start.
 type server struct {
 	settings     *config.Settings
 	loadSettings func() (*config.Settings, error) // reads the file and the environment again
@@ -62,13 +63,14 @@ type server struct {
 	listeners    *listen.Listeners
 	inst         *installation
 	api          *handlers.Server
-	failed       chan error // the first part that ended by itself
+	failed       chan error // gets the error of the first part that failed
 }
 
 // serve opens the sockets and the store, runs every part until ctx ends, and then stops them in
-// turn: it accepts nothing new, lets what runs end within stopGrace, and closes the store last.
+// order: it accepts nothing new, gives running work up to stopGrace to finish, and closes the store
+// last.
 func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer) (err error) {
-	defer runtime.KeepAlive(heapFloor())
+	defer runtime.KeepAlive(heapBallast())
 	s.level.Set(s.settings.LogLevel.Level())
 	now := clock.New(nil, s.settings.ClockOffset())
 	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level, s.settings.Sandbox(), now)
@@ -104,18 +106,18 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	return s.run(ctx, dir, created, stdout)
 }
 
-// heapFloor gives memory that nothing ever touches, so that it is none of the process's: its size
-// alone counts, for the pace of the garbage collector, which would otherwise collect the small heap
-// of this program many times a second. Between two collections 16 MiB more than without it may be
-// allocated. Where the environment has GOGC or GOMEMLIMIT, what that says holds alone.
-func heapFloor() []byte {
+// heapBallast returns memory that is never touched, so it takes no real memory. It only makes the
+// heap look larger to the garbage collector, which would otherwise collect this program's small
+// heap many times a second. Between two collections, 16 MiB more may be allocated than without it.
+// If GOGC or GOMEMLIMIT is set, it returns nil, so that only they apply.
+func heapBallast() []byte {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
 	return make([]byte, 16<<20)
 }
 
-// findCertificates loads the certificates that TLS handshakes need.
+// findCertificates loads the certificates for TLS handshakes.
 func (s *server) findCertificates() (err error) {
 	svc := s.inst.svc
 	s.certs, err = listen.NewCertificates(s.settings, svc.Core.Config.Hostname)
@@ -137,17 +139,17 @@ func (s *server) findCertificates() (err error) {
 	}
 	s.certs.Issued = svc.Certs.CertificateFor
 	if svc.Core.Config.ACME.Host && svc.Certs.HostCertificate() == nil {
-		s.log.Info("this host has no certificate yet: it shows one that it made itself until the certificate authority gives it one",
+		s.log.Info("this host has no certificate yet: it uses a self-signed one until the certificate authority issues one",
 			"host", svc.Core.Config.Hostname, "directory", svc.Core.Config.ACME.Directory)
 	}
 	return nil
 }
 
-// run starts every part, reports that the server is ready, waits for the end and stops in two
+// run starts every part, reports that the server is ready, waits for the end, and stops in two
 // steps.
 func (s *server) run(ctx context.Context, dir string, created *accounts.AccountCreated, stdout io.Writer) error {
-	// When accepting ends, the listeners and the queue start nothing new, and everything that runs
-	// has the same time to end. The service ends after them, since it stores what they leave.
+	// When accepting ends, the listeners and the queue start nothing new, and all running work has
+	// the same time to finish. The service ends after them, because it stores their results.
 	accepting, stopAccepting := context.WithCancel(context.WithoutCancel(ctx))
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
@@ -159,7 +161,7 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	s.start(&work, "database", func() error { return s.inst.store.WatchPages(accepting) })
 	s.start(&work, "master key", func() error {
 		if err := s.inst.svc.Core.FinishKeyChange(accepting); err != nil && accepting.Err() == nil {
-			s.log.Error("the master key is still being changed", "error", err)
+			s.log.Error("finish the change of the master key", "error", err)
 		}
 		return nil
 	})
@@ -187,38 +189,39 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 		defer os.Remove(socket)
 	}
 	err = s.reportReady(dir, created, stdout)
-	// What the start needed is given back, and once more what the first looks at everything needed.
+	// This returns the memory of the start to the system, and later that of the first full scans.
 	work.Go(debug.FreeOSMemory)
 	defer time.AfterFunc(15*time.Second, debug.FreeOSMemory).Stop()
 	if err == nil {
-		s.tell("READY=1")
+		s.notifyManager("READY=1")
 		err = s.wait(ctx)
 	}
 	s.log.Info("stopping")
-	s.tell("STOPPING=1")
+	s.notifyManager("STOPPING=1")
 	stopAccepting()
 	waits := time.AfterFunc(stopGrace, s.inst.store.EndWaits)
 	work.Wait()
 	stopServing()
 	last.Wait()
 	waits.Stop()
-	s.inst.store.EndWaits() // nothing is sent any more
+	s.inst.store.EndWaits() // no more responses are sent
 	return err
 }
 
-// tell tells the service manager what the server does. It may be wrong about it, but not stop it.
-func (s *server) tell(state string) {
+// notifyManager reports a state to the service manager. A failure is only logged, because it must
+// not stop the server.
+func (s *server) notifyManager(state string) {
 	if err := listen.TellManager(state); err != nil {
-		s.log.Warn("the service manager was not told", "state", state, "error", err)
+		s.log.Warn("report the state to the service manager", "state", state, "error", err)
 	}
 }
 
-// start runs one part in a goroutine of its group; a part that fails stops the server. Where the
-// store takes no writes, what is there can still be read, so the others go on.
+// start runs one part in a goroutine of the group. A part that fails stops the server, except if
+// the store accepts no writes: then the other parts go on, because the store can still be read.
 func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
 	group.Go(func() {
 		if err := run(); errors.Is(err, store.ErrFailed) {
-			s.log.Error("a part of the server has ended, as the store takes no writes; restart the server", "part", name, "error", err)
+			s.log.Error("a part of the server has ended because the store accepts no writes; restart the server", "part", name, "error", err)
 		} else if err != nil {
 			select {
 			case s.failed <- fmt.Errorf("%s: %w", name, err):
@@ -228,8 +231,8 @@ func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
 	})
 }
 
-// wait returns when ctx ends or a part has failed. On SIGHUP it reads the settings and the
-// certificates again.
+// wait returns when ctx ends or a part has failed. On SIGHUP it reloads the settings and the
+// certificates.
 func (s *server) wait(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -250,7 +253,8 @@ func (s *server) wait(ctx context.Context) error {
 func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	l, tlsConfig := s.listeners, s.certs.Mail()
 	exempt := s.settings.Limits.Exempt.Prefixes()
-	exemptHTTP := slices.Concat(exempt, s.settings.Proxies.Prefixes()) // a proxy stands for many clients
+	// A proxy forwards the connections of many clients.
+	exemptHTTP := slices.Concat(exempt, s.settings.Proxies.Prefixes())
 	if l.HTTP != nil {
 		s.start(group, "http", func() error {
 			return s.serveHTTP(ctx, listen.LimitHTTP(l.HTTP, "http", true, exemptHTTP, s.log), s.api)
@@ -283,7 +287,7 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	}
 }
 
-// hostedZones shows dnsd the zones of the service.
+// hostedZones provides the service's zones to dnsd.
 type hostedZones struct{ svc *service.Service }
 
 func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
@@ -297,8 +301,8 @@ func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
 	return zone, true
 }
 
-// serveHTTP answers on one listener until ctx ends. It returns when every request is done, or after
-// stopGrace.
+// serveHTTP serves HTTP on one listener until ctx ends. Then it returns when every request is done,
+// or after stopGrace.
 func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
 	hs := listen.NewHTTPServer(h, s.log)
 	hs.RegisterOnShutdown(s.api.EndStreams)
@@ -318,7 +322,7 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 	return nil
 }
 
-// reportReady writes the ready file and prints where the dashboard is.
+// reportReady prints the dashboard's URL and writes the ready file.
 func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdout io.Writer) error {
 	r := s.listeners.Ready(os.Getpid())
 	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
@@ -332,7 +336,7 @@ func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdou
 	return writeReady(s.settings.ReadyFile, r)
 }
 
-// writeReady replaces the file at once, so that a reader never sees half of it.
+// writeReady replaces the file atomically, so that readers never see a part of it.
 func writeReady(path string, r listen.Ready) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -345,8 +349,8 @@ func writeReady(path string, r listen.Ready) error {
 	return os.Rename(tmp, path)
 }
 
-// startText says where the dashboard is. On the first start it also has the welcome link, the
-// password and the token, which are shown only once.
+// startText returns the text that is printed at the start. On the first start it also has the
+// welcome link, the password and the token, which are shown only once.
 func startText(c core.Config, r listen.Ready, a *accounts.AccountCreated) string {
 	var w strings.Builder
 	fmt.Fprint(&w, "Mailstead is running.\n\n")
@@ -382,7 +386,7 @@ func startText(c core.Config, r listen.Ready, a *accounts.AccountCreated) string
 	return w.String()
 }
 
-// newLogger makes the log. In the sandbox its times are those of the clock, which may be shifted.
+// newLogger returns the logger. In the sandbox it uses the sandbox's clock, which may be shifted.
 func newLogger(w io.Writer, form string, level slog.Leveler, sandbox bool, now *clock.Clock) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if sandbox {
@@ -399,14 +403,14 @@ func newLogger(w io.Writer, form string, level slog.Leveler, sandbox bool, now *
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// serveSocket answers the command line on a Unix socket that only the owner of the directory can
-// open.
+// serveSocket serves the command line on a Unix socket that only the owner of the directory can
+// open. It returns the path of the socket.
 func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGroup) (string, error) {
 	path := filepath.Join(dir, operator.SocketName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	// The store's lock makes this the only server on the directory, so no other one changes the
+	// The store's lock makes this the only server on the directory, so no other server changes the
 	// umask at the same time.
 	old := syscall.Umask(0o177)
 	ln, err := net.Listen("unix", path)
@@ -420,9 +424,9 @@ func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGr
 	return path, nil
 }
 
-// reload reads the settings and the certificates again (SIGHUP). It applies what can change while
-// the server runs, and logs which other settings need a restart. A file with a mistake changes
-// nothing.
+// reload reads the settings and the certificates again (SIGHUP). It applies the settings that can
+// change while the server runs, and logs which other changes need a restart. An invalid file
+// changes nothing.
 func (s *server) reload() {
 	fresh, err := s.loadSettings()
 	if err != nil {
@@ -431,15 +435,16 @@ func (s *server) reload() {
 	}
 	s.level.Set(fresh.LogLevel.Level())
 	if err := s.reloadCertificates(fresh); err != nil {
-		s.log.Error("SIGHUP: the certificates before stay in use", "error", err)
+		s.log.Error("SIGHUP: the previous certificates stay in use", "error", err)
 	}
 	if changed := s.settings.NeedRestart(fresh); len(changed) > 0 {
-		s.log.Warn("SIGHUP: some settings have changed that need a restart", "settings", changed)
+		s.log.Warn("SIGHUP: some changed settings need a restart", "settings", changed)
 	}
 	s.log.Info("SIGHUP: read the settings again", "log_level", fresh.LogLevel.String())
 }
 
-// reloadCertificates reads the certificate from its files, or asks the certificate authority again.
+// reloadCertificates reads the certificate files again, and retries requests to the certificate
+// authority.
 func (s *server) reloadCertificates(fresh *config.Settings) error {
 	if s.certs == nil {
 		return nil
@@ -452,17 +457,18 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 	return s.inst.svc.Certs.RetryCertificate()
 }
 
-// checkedAtStart is how large a database may be whose pages every start verifies: a fraction of a
-// second. Larger ones are verified where the server before did not come to a good end.
+// checkedAtStart is the size in bytes up to which the pages of a database are verified at every
+// start, which takes a fraction of a second. Larger ones are verified only if the previous server
+// did not stop properly.
 const checkedAtStart = 256 << 20
 
-// mustCheck reports whether the pages of the database are to be verified before anything reads
-// them: on damaged ones the start might not end, or a server that ended over them would be started
-// again and again.
-func mustCheck(dir string) bool {
+// mustCheckPages reports whether the pages of the database must be verified before they are read.
+// With damaged pages the start might hang, or the server might crash and be restarted again and
+// again.
+func mustCheckPages(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
 	if err != nil {
-		return false // there is none yet, or nobody can read it, which others say
+		return false // it does not exist, or cannot be read, which store.Open reports
 	}
 	_, err = os.Lstat(filepath.Join(dir, operator.SocketName))
 	return err == nil || info.Size() <= checkedAtStart

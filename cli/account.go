@@ -55,7 +55,7 @@ func (p *Program) accountCommands() []*cli.Command {
 	}
 }
 
-// ownerFlags are those of a new account, which newAccount reads.
+// ownerFlags returns the flags of a new account, which newAccount reads.
 func ownerFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "owner-email", Usage: "the owner's address", EnvVars: []string{"MAILSTEAD_OWNER_EMAIL"}},
@@ -65,7 +65,7 @@ func ownerFlags() []cli.Flag {
 	}
 }
 
-// accountFlagNames are the flags that fields of a new account come from.
+// accountFlagNames maps fields of a new account to their flags.
 var accountFlagNames = map[string]string{"owner_email": "owner-email", "owner_password": "owner-password", "plan": "plan"}
 
 func newAccount(c *cli.Context) accounts.NewAccount {

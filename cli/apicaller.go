@@ -12,16 +12,16 @@ import (
 	"github.com/mailstead/mailstead/handlers"
 )
 
-// An object is one that the API answers or takes.
+// An object is a JSON object that the API returns or accepts.
 type object map[string]any
 
-// text is a field that is a text; "" where it is none.
+// text returns a text field; "" if the field is missing or not a text.
 func (o object) text(field string) string {
 	s, _ := o[field].(string)
 	return s
 }
 
-// pick gives the fields of the names that are there and not null.
+// pick returns an object of the named fields that are not null.
 func (o object) pick(names string) object {
 	out := object{}
 	for name := range strings.FieldsSeq(names) {
@@ -32,7 +32,7 @@ func (o object) pick(names string) object {
 	return out
 }
 
-// with gives the object with a field more.
+// with returns a copy of the object with one more field.
 func (o object) with(field string, value any) object {
 	out := maps.Clone(o)
 	if out == nil {
@@ -44,12 +44,12 @@ func (o object) with(field string, value any) object {
 
 // An apiCaller calls operations of the API as the owner of an account.
 type apiCaller struct {
-	ctx     context.Context // of the command, which lives as long
-	account string          // by id or owner's address; "": the only one
+	ctx     context.Context // of the command
+	account string          // ID or owner's address; "": the only account
 	send    sender
 }
 
-// call calls an operation of the API.
+// call calls an operation of the API and returns the body of the response.
 func (a *apiCaller) call(operation string, args object) (json.RawMessage, error) {
 	text := []byte("{}")
 	if args != nil {
@@ -66,7 +66,8 @@ func (a *apiCaller) call(operation string, args object) (json.RawMessage, error)
 	return a.answer(r)
 }
 
-// answer gives the body of an answer. Its error is in words for people.
+// answer sends a request and returns the body of the response. If the API refuses it, the error is
+// the API's message for people.
 func (a *apiCaller) answer(r *http.Request) ([]byte, error) {
 	r.Header.Set("X-Mailstead-Account", a.account)
 	resp, err := a.send(r)
@@ -94,7 +95,7 @@ func (a *apiCaller) answer(r *http.Request) ([]byte, error) {
 	return nil, errors.New(message)
 }
 
-// list reads all pages of a list, under whatever name its answer has it.
+// list reads all pages of a list, from whichever field of the response has the list.
 func (a *apiCaller) list(operation string, args object) ([]object, error) {
 	out := []object{}
 	for {

@@ -35,7 +35,7 @@ func (p *Program) backupCommand() *cli.Command {
 	return cmd
 }
 
-// backupIn is the backup that the flags ask for.
+// backupIn returns the request for a backup, from the flags.
 func backupIn(c *cli.Context) (in operator.BackupIn, err error) {
 	if err := requireFlag(c, "to"); err != nil {
 		return in, err
@@ -94,7 +94,8 @@ func s3Of(c *cli.Context) (a operator.S3Access, err error) {
 	return a, nil
 }
 
-// absolute makes a path of the command's directory one of everywhere.
+// absolute makes a path absolute, because the server has another working directory. Remote
+// addresses stay as they are.
 func absolute(address string) (string, error) {
 	if objects.IsRemote(address) {
 		return address, nil

@@ -18,14 +18,14 @@ import (
 	"github.com/mailstead/mailstead/store/objects"
 )
 
-// fromOptions say where backups are, and how they are read.
-type fromOptions struct {
-	from     string // a file, a directory or s3://BUCKET/PREFIX; "": the place of the settings
-	identity string // an age identity file; "": none
+// sourceOptions say where backups are, and how to read them.
+type sourceOptions struct {
+	from     string // a file, a directory or s3://BUCKET/PREFIX; "": the place in the settings
+	identity string // path of an age identity file; "": none
 	s3       func() (operator.S3Access, error)
 }
 
-func fromFlags() []cli.Flag {
+func sourceFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "from", Usage: "the file, directory or s3://BUCKET/PREFIX of the backups"},
 		&cli.StringFlag{Name: "age-identity", Usage: "the age identity file that opens encrypted backups"},
@@ -33,8 +33,8 @@ func fromFlags() []cli.Flag {
 	}, s3Flags()...)
 }
 
-func fromOf(c *cli.Context) fromOptions {
-	return fromOptions{from: c.String("from"), identity: c.String("age-identity"), s3: func() (operator.S3Access, error) { return s3Of(c) }}
+func sourceOptionsOf(c *cli.Context) sourceOptions {
+	return sourceOptions{from: c.String("from"), identity: c.String("age-identity"), s3: func() (operator.S3Access, error) { return s3Of(c) }}
 }
 
 func (p *Program) backupListCommand() *cli.Command {
@@ -42,8 +42,8 @@ func (p *Program) backupListCommand() *cli.Command {
 		if err := noArguments(c); err != nil {
 			return err
 		}
-		return runBackupList(c.Context, e, fromOf(c))
-	}, fromFlags()...)
+		return runBackupList(c.Context, e, sourceOptionsOf(c))
+	}, sourceFlags()...)
 }
 
 func (p *Program) backupVerifyCommand() *cli.Command {
@@ -51,11 +51,11 @@ func (p *Program) backupVerifyCommand() *cli.Command {
 		if err := noArguments(c); err != nil {
 			return err
 		}
-		return runBackupVerify(c.Context, e, fromOf(c))
-	}, fromFlags()...)
+		return runBackupVerify(c.Context, e, sourceOptionsOf(c))
+	}, sourceFlags()...)
 }
 
-// identities reads an age identity file; "" has none.
+// identities reads an age identity file; it returns none for "".
 func identities(file string) ([]age.Identity, error) {
 	if file == "" {
 		return nil, nil
@@ -72,13 +72,14 @@ func identities(file string) ([]age.Identity, error) {
 	return list, nil
 }
 
-// target is the target that a command reads from; temp is for what it fetches.
-func (e *env) target(o fromOptions, temp string) (*backup.Target, error) {
+// target returns the target from which a command reads backups; temp is the directory for fetched
+// files.
+func (e *env) target(o sourceOptions, temp string) (*backup.Target, error) {
 	a, err := o.s3()
 	if err != nil {
 		return nil, err
 	}
-	// The settings of the directory, where there are any, say where buckets are.
+	// The settings of the directory, if there are any, say where buckets are.
 	s, err := e.settings()
 	if err != nil {
 		return nil, err
@@ -91,8 +92,7 @@ func (e *env) target(o fromOptions, temp string) (*backup.Target, error) {
 	return &backup.Target{Place: at, Identities: ids, Temp: temp, Program: e.Version}, err
 }
 
-// backupsFrom is the place whose backups a command looks at: the one that it names, else that of
-// [backup].
+// backupsFrom returns the place of the backups for a command: from, or else the place in [backup].
 func (e *env) backupsFrom(from string) (string, error) {
 	if from == "" {
 		s, err := e.settings()
@@ -104,11 +104,11 @@ func (e *env) backupsFrom(from string) (string, error) {
 			return "", config.Mistake(fmt.Errorf("name the place of the backups with --from: a file, a directory or s3://BUCKET/PREFIX; %s has none in [backup]", filepath.Join(e.dir, settingsFile)))
 		}
 	}
-	return from, isPlace(from)
+	return from, checkPlace(from)
 }
 
-// isPlace refuses an address at which no backups can be.
-func isPlace(from string) error {
+// checkPlace returns an error for an address at which backups cannot be.
+func checkPlace(from string) error {
 	if objects.IsRemote(from) {
 		return nil
 	}
@@ -122,7 +122,7 @@ func isPlace(from string) error {
 }
 
 // runBackupList lists the backups of a place.
-func runBackupList(ctx context.Context, e *env, o fromOptions) (err error) {
+func runBackupList(ctx context.Context, e *env, o sourceOptions) (err error) {
 	o.from, err = e.backupsFrom(o.from)
 	if err != nil {
 		return err
@@ -156,8 +156,8 @@ func runBackupList(ctx context.Context, e *env, o fromOptions) (err error) {
 	return e.print(out, text.String())
 }
 
-// runBackupVerify reads every backup of a place.
-func runBackupVerify(ctx context.Context, e *env, o fromOptions) (err error) {
+// runBackupVerify verifies every backup of a place.
+func runBackupVerify(ctx context.Context, e *env, o sourceOptions) (err error) {
 	o.from, err = e.backupsFrom(o.from)
 	if err != nil {
 		return err

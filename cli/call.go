@@ -36,11 +36,11 @@ func (p *Program) callCommand() *cli.Command {
 
 type callOptions struct {
 	operation string
-	args      string // a JSON object; "" has none
-	account   string // by id or owner's address; "": the only one
+	args      string // a JSON object; "": none
+	account   string // ID or owner's address; "": the only account
 }
 
-// advanceClock is what `call` can do beside the operations of the API, in the sandbox.
+// advanceClock is an extra operation of `call` that only the sandbox has.
 const advanceClock = "advance_clock"
 
 func runCallList(e *env) error {
@@ -83,7 +83,7 @@ func runCall(ctx context.Context, e *env, o callOptions) error {
 	return err
 }
 
-// newCall makes the request of an operation.
+// newCall returns the request of an operation.
 func newCall(ctx context.Context, e *env, o callOptions) (*http.Request, error) {
 	if o.operation == advanceClock {
 		s, err := e.settings()

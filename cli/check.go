@@ -30,30 +30,33 @@ func (p *Program) checkCommand() *cli.Command {
 
 // checkResult is what check prints with --json.
 type checkResult struct {
-	Status   string         `json:"status"`            // ok or damaged: of the store as it is now
-	Problems []string       `json:"problems"`          // of the store as it is now
+	Status   string         `json:"status"`            // ok or damaged: the store as it is now
+	Problems []string       `json:"problems"`          // in the store as it is now
 	Rebuild  *rebuildResult `json:"rebuild,omitempty"` // with --rebuild
 }
 
-// rebuildResult is what check --rebuild has done.
+// rebuildResult is the result of check --rebuild.
 type rebuildResult struct {
-	Found    []string       `json:"found"`    // what was wrong before
-	Database string         `json:"database"` // where the damaged one is kept; "" if it is as it was
-	Kept     map[string]int `json:"kept"`     // rows by bucket, of a database that was made anew
+	Found []string `json:"found"` // problems before the rebuild
+	// Where the damaged database is kept; "" if it was not rebuilt.
+	Database string         `json:"database"`
+	Kept     map[string]int `json:"kept"` // rows by bucket, if the database was rebuilt
 	Made     rebuiltRows    `json:"made"`
-	Lost     []string       `json:"lost"`    // what has to come from a backup
-	Waiting  int            `json:"waiting"` // accepted messages that the server files when it starts
+	Lost     []string       `json:"lost"` // data that must come from a backup
+	// Accepted messages that the server delivers when it starts.
+	Waiting int `json:"waiting"`
 }
 
-// rebuiltRows counts rows that were made again of messages.
+// rebuiltRows counts rows that were rebuilt from messages.
 type rebuiltRows struct {
-	Messages int `json:"messages"` // in their places
-	Inbox    int `json:"inbox"`    // in INBOX, by their envelopes
-	Parts    int `json:"parts"`    // that had lost what was found in their messages
+	Messages int `json:"messages"` // messages put back into their folders
+	Inbox    int `json:"inbox"`    // messages put into INBOX by their envelopes
+	Parts    int `json:"parts"`    // messages with a new row for their parsed structure
 	Folders  int `json:"folders"`
 }
 
-// runCheck verifies a stopped store, and with rebuild mends what can be mended without a backup.
+// runCheck verifies a stopped store. With rebuild it first repairs what can be repaired without a
+// backup.
 func runCheck(e *env, rebuild bool) error {
 	if _, err := os.Stat(filepath.Join(e.dir, store.DatabaseFile)); err != nil {
 		return fmt.Errorf("there is no store in %s: %w", e.dir, err)
@@ -76,10 +79,10 @@ func runCheck(e *env, rebuild bool) error {
 	}
 	progress.end()
 	if wrong := errors.Join(database, messages); wrong != nil {
-		out.Status, out.Problems = "damaged", lines(wrong)
+		out.Status, out.Problems = "damaged", errorLines(wrong)
 		err = fmt.Errorf("the store is damaged:\n%w", wrong)
 		if database != nil && !rebuild {
-			err = fmt.Errorf("%w\nRestore it from a backup, or make it anew of what can be read: mailstead check --rebuild --data %s", err, e.dir)
+			err = fmt.Errorf("%w\nRestore it from a backup, or rebuild it from what can be read: mailstead check --rebuild --data %s", err, e.dir)
 		}
 	}
 	text := "ok\n"
@@ -92,14 +95,14 @@ func runCheck(e *env, rebuild bool) error {
 	return errors.Join(e.print(out, text), err)
 }
 
-// checkStore verifies the store: its database, and then the bytes of messages. err
-// is what kept it from that.
+// checkStore verifies the database of the store, and then the bytes of messages. err is set if the
+// checks could not run.
 func checkStore(e *env, progress *progressLine) (database, messages, err error) {
 	progress.show("pages", 0, 0)
 	if err := store.CheckPages(e.dir); errors.Is(err, store.ErrInUse) {
 		return nil, nil, err
 	} else if err != nil {
-		return fmt.Errorf("the database is damaged, so that rows and messages were not looked at:\n%w", err), nil, nil
+		return fmt.Errorf("the database is damaged, so rows and messages were not checked:\n%w", err), nil, nil
 	}
 	st, err := openStopped(e)
 	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) || errors.As(err, new(*fs.PathError)) || errors.As(err, new(config.Error)) {
@@ -121,17 +124,17 @@ func openStopped(e *env) (*store.Store, error) {
 	return store.Open(e.dir, store.Options{Log: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: e.Version, MayMigrate: operator.MayMigrate(e.dir, s, e.Version)})
 }
 
-// rebuildStore makes the database again if it is damaged, and then rows of messages that are lost.
+// rebuildStore rebuilds the database if it is damaged, and then lost rows of messages.
 func rebuildStore(e *env, damage error, progress *progressLine) (*rebuildResult, error) {
 	out := &rebuildResult{Found: []string{}, Kept: map[string]int{}, Lost: []string{}}
 	if damage != nil && !store.IsRebuilding(damage) {
-		out.Found = lines(damage)
+		out.Found = errorLines(damage)
 		r, err := store.RebuildDatabase(e.dir, e.Version, progress.show)
 		if err != nil {
-			return nil, fmt.Errorf("make the database anew: %w", err)
+			return nil, fmt.Errorf("rebuild the database: %w", err)
 		}
 		out.Database, out.Kept, out.Made.Folders = r.Damaged, r.Kept, r.Folders
-		out.Lost = append(append(out.Lost, lines(errors.Join(r.Damage...))...), r.Lost...)
+		out.Lost = append(append(out.Lost, errorLines(errors.Join(r.Damage...))...), r.Lost...)
 	}
 	st, err := openStopped(e)
 	if err != nil {
@@ -153,14 +156,14 @@ func (r *rebuildResult) text() string {
 		for _, n := range r.Kept {
 			rows += n
 		}
-		fmt.Fprintf(&b, "The database was made anew of %d rows that could be read. The damaged one is %s.\n", rows, r.Database)
+		fmt.Fprintf(&b, "The database was rebuilt from %d rows that could be read. The damaged one is %s.\n", rows, r.Database)
 	}
-	fmt.Fprintf(&b, "messages made anew  %d in their places, %d in INBOX by their envelopes\n", r.Made.Messages, r.Made.Inbox)
+	fmt.Fprintf(&b, "messages rebuilt     %d in their places, %d in INBOX by their envelopes\n", r.Made.Messages, r.Made.Inbox)
 	if n := r.Made.Parts + r.Made.Folders; n > 0 {
-		fmt.Fprintf(&b, "other rows          %d parts of messages, %d folders\n", r.Made.Parts, r.Made.Folders)
+		fmt.Fprintf(&b, "other rows           %d parts of messages, %d folders\n", r.Made.Parts, r.Made.Folders)
 	}
 	if r.Waiting > 0 {
-		fmt.Fprintf(&b, "accepted messages   %d, which the server files when it starts\n", r.Waiting)
+		fmt.Fprintf(&b, "accepted messages    %d, which the server delivers when it starts\n", r.Waiting)
 	}
 	if len(r.Lost) > 0 {
 		fmt.Fprintf(&b, "What could not be read, and has to come from a backup if it was in use:\n  %s\n", strings.Join(r.Lost, "\n  "))
@@ -168,8 +171,8 @@ func (r *rebuildResult) text() string {
 	return b.String()
 }
 
-// lines are the lines of an error; none of nil.
-func lines(err error) []string {
+// errorLines returns the lines of an error; none for nil.
+func errorLines(err error) []string {
 	if err == nil {
 		return []string{}
 	}

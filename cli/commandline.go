@@ -14,9 +14,9 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// runCommand finds the command that args name, parses its flags and calls it. It is used in the
-// place of (*cli.App).RunContext, which writes help with text/template: a template calls methods by
-// name, so that the linker has to keep every exported method, and the program would be 4 MB larger.
+// runCommand finds the command that args name, parses its flags and runs it. It replaces
+// (*cli.App).RunContext, which writes help with text/template: a template calls methods by name, so
+// the linker would have to keep every exported method, and the program would be 4 MB larger.
 func runCommand(ctx context.Context, app *cli.App, args []string) error {
 	cmd := &cli.Command{Name: app.Name, HelpName: app.Name, Usage: app.Usage, Subcommands: app.Commands}
 	c := cli.NewContext(app, nil, &cli.Context{Context: ctx})
@@ -40,7 +40,7 @@ func runCommand(ctx context.Context, app *cli.App, args []string) error {
 		switch {
 		case c.Bool("help"):
 			if len(cmd.Subcommands) == 0 && cmd.ArgsUsage != "" {
-				args = nil // they are the command's own
+				args = nil // the arguments belong to the command itself
 			}
 			return showHelp(app.Writer, cmd, depth == 0, args)
 		case word == "help" || word == "h":
@@ -55,7 +55,7 @@ func runCommand(ctx context.Context, app *cli.App, args []string) error {
 	}
 }
 
-// parseFlags parses flags before arguments and, where all says so, also those between and behind
+// parseFlags parses flags before the arguments and, if all is set, also flags between and after
 // them, up to "--".
 func parseFlags(set *flag.FlagSet, args []string, all bool) error {
 	if !all {
@@ -76,7 +76,7 @@ func parseFlags(set *flag.FlagSet, args []string, all bool) error {
 	return set.Parse(words)
 }
 
-// plainFlagError says what is wrong with a flag, and where to read which there are.
+// plainFlagError returns an error that says what is wrong with a flag, and how to list the flags.
 func plainFlagError(err error, cmd *cli.Command) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
 		return fmt.Errorf("--%s needs a value; run `%s --help`", strings.TrimPrefix(name, "-"), cmd.HelpName)
@@ -91,7 +91,7 @@ func withHelp(flags []cli.Flag) []cli.Flag {
 	return append(slices.Clip(flags), &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true})
 }
 
-// subcommand gives a command below cmd with the name that help shows; nil if there is none.
+// subcommand returns a command below cmd with its full name for help; nil if there is none.
 func subcommand(cmd *cli.Command, name string) *cli.Command {
 	next := cmd.Command(name)
 	if next != nil {
@@ -100,8 +100,8 @@ func subcommand(cmd *cli.Command, name string) *cli.Command {
 	return next
 }
 
-// showHelp writes how a command is called, or the command below it that topic names. It has the
-// form of urfave/cli.
+// showHelp writes how to call a command, or the command below it that topic names. It has the
+// layout of urfave/cli.
 func showHelp(w io.Writer, cmd *cli.Command, root bool, topic []string) error {
 	for _, word := range topic {
 		next := subcommand(cmd, word)

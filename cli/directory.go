@@ -14,24 +14,24 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A workplace is a data directory in which a command makes files. A command that is refused takes
-// away what it has made.
-type workplace struct {
+// A dataDir is a data directory in which a command makes files. If the command fails, undo
+// removes them.
+type dataDir struct {
 	dir    string
 	made   []string        // directories that were made, the innermost first
-	before map[string]bool // what dir held
-	owner  *syscall.Stat_t // of dir before; nil: it was not there
-	wrote  bool            // the settings
-	text   []byte          // of the settings before
+	before map[string]bool // names of the entries that dir had
+	owner  *syscall.Stat_t // the earlier owner of dir; nil: dir did not exist
+	wrote  bool            // the settings were written
+	text   []byte          // the settings before
 }
 
-// openWorkplace makes the directory, unless it is there.
-func openWorkplace(dir string) (*workplace, error) {
+// openDataDir makes the directory if it does not exist.
+func openDataDir(dir string) (*dataDir, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &workplace{dir: dir, before: map[string]bool{}}
+	w := &dataDir{dir: dir, before: map[string]bool{}}
 	info, err := os.Stat(dir)
 	switch {
 	case err == nil && !info.IsDir():
@@ -53,16 +53,16 @@ func openWorkplace(dir string) (*workplace, error) {
 	}
 	err = os.MkdirAll(dir, 0o700)
 	if err != nil {
-		return nil, errors.Join(config.Mistake(fmt.Errorf("make the data directory: %w", err)), w.undo())
+		return nil, errors.Join(config.Mistake(fmt.Errorf("create the data directory: %w", err)), w.undo())
 	}
 	return w, nil
 }
 
 const settingsFile = "mailstead.toml"
 
-// writeSettings replaces the settings at once. They hold passwords, so that their owner alone reads
-// them.
-func (w *workplace) writeSettings(text string) (err error) {
+// writeSettings replaces the settings file atomically. Only its owner can read it, because it has
+// passwords.
+func (w *dataDir) writeSettings(text string) (err error) {
 	if w.before[settingsFile] && !w.wrote {
 		w.text, err = os.ReadFile(filepath.Join(w.dir, settingsFile))
 		if err != nil {
@@ -73,9 +73,9 @@ func (w *workplace) writeSettings(text string) (err error) {
 	return w.replaceSettings(text)
 }
 
-func (w *workplace) replaceSettings(text string) error {
+func (w *dataDir) replaceSettings(text string) error {
 	file := filepath.Join(w.dir, settingsFile)
-	d, err := newDraft(file, text, 0o600)
+	d, err := stageFile(file, text, 0o600)
 	if err == nil {
 		defer d.discard()
 		err = d.commit()
@@ -86,9 +86,9 @@ func (w *workplace) replaceSettings(text string) error {
 	return nil
 }
 
-// undo puts the settings of before back and removes what was made since, unless there was a store,
-// which a server may be at work on.
-func (w *workplace) undo() (err error) {
+// undo restores the earlier settings and removes new files. If there was a store before, it leaves
+// the files, because a server may use them.
+func (w *dataDir) undo() (err error) {
 	if w.wrote && w.before[settingsFile] {
 		err = w.replaceSettings(string(w.text))
 	}
@@ -104,20 +104,20 @@ func (w *workplace) undo() (err error) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(w.dir, e.Name())))
 		}
 	}
-	w.undoMade()
+	w.removeMade()
 	return err
 }
 
-// undoMade removes the directories that were made, if they are empty.
-func (w *workplace) undoMade() {
+// removeMade removes the directories that were made and are empty.
+func (w *dataDir) removeMade() {
 	for _, dir := range w.made {
-		_ = os.Remove(dir) // it stays where something is in it
+		_ = os.Remove(dir) // a directory that is not empty stays
 	}
 }
 
-// handOver gives what root has made to whoever the directory belongs to, or else to the user that
-// the systemd unit names. missing tells that there is no such user yet.
-func (w *workplace) handOver() (missing bool, err error) {
+// handOver gives the files that root has made to the earlier owner of the directory, or else to the
+// user of the systemd unit. missing reports that this user does not exist yet.
+func (w *dataDir) handOver() (missing bool, err error) {
 	if os.Geteuid() != 0 {
 		return false, nil
 	}
@@ -130,7 +130,7 @@ func (w *workplace) handOver() (missing bool, err error) {
 		if err != nil {
 			return true, nil
 		}
-		uid, _ = strconv.Atoi(u.Uid) // numbers, on systems that have root
+		uid, _ = strconv.Atoi(u.Uid) // user IDs are numbers on systems with root
 		gid, _ = strconv.Atoi(u.Gid)
 	}
 	return false, filepath.WalkDir(w.dir, func(path string, _ os.DirEntry, err error) error {
@@ -141,19 +141,20 @@ func (w *workplace) handOver() (missing bool, err error) {
 	})
 }
 
-// A draft is a file that takes its place when all else has succeeded.
-type draft struct{ path, temp string }
+// A stagedFile is a temporary file that commit moves into its place after everything else has
+// succeeded.
+type stagedFile struct{ path, temp string }
 
-// newDraft writes the file beside its place; nothing for the path "".
-func newDraft(path, text string, mode os.FileMode) (*draft, error) {
+// stageFile writes the file next to its final place; with an empty path it writes nothing.
+func stageFile(path, text string, mode os.FileMode) (*stagedFile, error) {
 	if path == "" {
-		return new(draft), nil
+		return new(stagedFile), nil
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{path, f.Name()}
+	d := &stagedFile{path, f.Name()}
 	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if info, statErr := os.Stat(path); err == nil && statErr == nil && info.IsDir() {
@@ -166,7 +167,7 @@ func newDraft(path, text string, mode os.FileMode) (*draft, error) {
 	return d, nil
 }
 
-func (d *draft) commit() error {
+func (d *stagedFile) commit() error {
 	if d.temp == "" {
 		return nil
 	}
@@ -177,9 +178,9 @@ func (d *draft) commit() error {
 	return err
 }
 
-func (d *draft) discard() {
+func (d *stagedFile) discard() {
 	if d.temp != "" {
-		_ = os.Remove(d.temp) // it is of no use to anybody
+		_ = os.Remove(d.temp) // a leftover file does no harm
 	}
 }
 

@@ -21,7 +21,7 @@ func (p *Program) doctorCommand() *cli.Command {
 	}, jsonFlag())
 }
 
-// runDoctor makes every check of the installation now, and tells what to mend.
+// runDoctor runs every check of the installation, and says how to fix what is wrong.
 func runDoctor(ctx context.Context, e *env) error {
 	report := new(health.Report)
 	if err := e.ask(ctx, operator.DoctorPath, struct{}{}, report); err != nil {
@@ -36,7 +36,7 @@ func runDoctor(ctx context.Context, e *env) error {
 	return nil
 }
 
-// checksText is what checks found, for people: what is wrong comes with what to do.
+// checksText returns the results of checks for people, with what to do about each problem.
 func checksText(checks []health.Check) string {
 	var text strings.Builder
 	for _, check := range checks {

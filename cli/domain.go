@@ -15,20 +15,21 @@ import (
 
 func (p *Program) claimCommand() *cli.Command {
 	return p.command("claim", "assign a disputed domain to an account", "DOMAIN", func(c *cli.Context, _ *env) error {
-		domain, err := takeDomain(c)
+		domain, err := parseDomain(c)
 		if err != nil {
 			return config.Mistake(err)
 		}
 		if c.String("account") == "" {
 			return config.Mistake(errors.New("--account is required"))
 		}
-		return runClaim(c.Context, p.env(c), domains.ClaimDecision{Account: c.String("account"), Domain: domain}) // what takeDomain has set is in it
+		// p.env reads the flags that parseDomain has set.
+		return runClaim(c.Context, p.env(c), domains.ClaimDecision{Account: c.String("account"), Domain: domain})
 	},
 		&cli.StringFlag{Name: "account", Usage: "the account that gets the domain, by id or owner's address"},
 		jsonFlag())
 }
 
-// runClaim decides which account a domain belongs to.
+// runClaim assigns a domain to an account.
 func runClaim(ctx context.Context, e *env, in domains.ClaimDecision) error {
 	out := new(domains.ClaimDecided)
 	if err := e.ask(ctx, operator.ClaimPath, in, out); err != nil {
@@ -37,8 +38,8 @@ func runClaim(ctx context.Context, e *env, in domains.ClaimDecision) error {
 	return e.print(out, fmt.Sprintf("domain   %s (%s)\naccount  %s\nstatus   %s\n", out.Domain, out.DomainID, out.AccountID, out.Status))
 }
 
-// takeDomain gives the one argument of the command, and sets the flags that follow it.
-func takeDomain(c *cli.Context) (domain string, err error) {
+// parseDomain returns the only argument of the command, and sets the flags after it.
+func parseDomain(c *cli.Context) (domain string, err error) {
 	for rest := c.Args().Slice(); len(rest) > 0; rest = rest[1:] {
 		name, flag := strings.CutPrefix(rest[0], "-")
 		name, value, given := strings.Cut(strings.TrimPrefix(name, "-"), "=")

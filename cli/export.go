@@ -24,7 +24,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Messages come from the server in pages, and the command writes the files, where the operator may.
+// The server returns messages in pages, and the command writes the files with the operator's
+// rights.
 const accountFile = "account.json"
 
 func (p *Program) exportCommands() []*cli.Command {
@@ -56,15 +57,15 @@ func (p *Program) exportCommands() []*cli.Command {
 }
 
 type exportOptions struct {
-	to      string   // the directory that is written to
-	from    []string // addresses of mailboxes
-	all     bool     // every mailbox, in the place of from
-	account string   // by id or owner's address; "": the only one
-	secrets bool     // write secrets and password hashes too
+	to      string   // the directory to write to
+	from    []string // addresses of mailboxes; empty with all
+	all     bool     // export every mailbox
+	account string   // ID or owner's address; "": the only account
+	secrets bool     // also write secrets and password hashes
 	begin   func(dir string, folder []string) (folderWriter, error)
 }
 
-// exportResult is what an export came to.
+// exportResult is the result of an export.
 type exportResult struct {
 	Mailboxes  int                    `json:"mailboxes"`
 	Messages   int64                  `json:"messages"`
@@ -74,27 +75,27 @@ type exportResult struct {
 	Errors     []transfer.ImportError `json:"errors"`
 }
 
-// A folderWriter writes the messages of a folder, and is closed behind the last one.
+// A folderWriter writes the messages of one folder. It is closed after the last one.
 type folderWriter interface {
 	write(h operator.ExportHeader, text []byte) error
 	close() error
 }
 
-// An exporter takes mail out of the server.
+// An exporter exports mailboxes from the server.
 type exporter struct {
 	apiCaller
 	o         exportOptions
 	format    string // maildir or mbox
-	accountID string // whose mailboxes are meant: several may claim a domain that nobody has proven
+	accountID string // account of the mailboxes: several accounts may have an unproven domain
 	out       exportResult
 	line      *progressLine
 }
 
-// runExport takes mailboxes out of the server, with the settings of their account.
+// runExport exports mailboxes and the settings of their account.
 func runExport(ctx context.Context, e *env, o exportOptions) error {
 	began := time.Now()
 	x := &exporter{apiCaller: apiCaller{ctx: ctx, account: o.account}, o: o, format: e.name, line: e.progress(), out: exportResult{Errors: []transfer.ImportError{}}}
-	err := e.throughout(ctx, func(send sender) error {
+	err := e.withServer(ctx, func(send sender) error {
 		x.send = send
 		return x.run()
 	})
@@ -181,7 +182,7 @@ func (x *exporter) exportMailbox(address string) error {
 					_, err = io.ReadFull(r, text)
 				}
 				if err != nil {
-					return errors.Join(fmt.Errorf("read a page: %w", err), w.close())
+					return errors.Join(fmt.Errorf("read a page of messages: %w", err), w.close())
 				}
 				if h.UID == 0 {
 					more = h.More
@@ -210,7 +211,7 @@ func (x *exporter) exportMailbox(address string) error {
 	return nil
 }
 
-// ask asks for folders, messages or the password hash of a mailbox.
+// ask requests the folders, messages or password hash of a mailbox.
 func (x *exporter) ask(what url.Values) ([]byte, error) {
 	what.Set("account", x.accountID)
 	r, err := http.NewRequestWithContext(x.ctx, http.MethodGet, operator.ExportPath+"?"+what.Encode(), http.NoBody)
@@ -220,29 +221,30 @@ func (x *exporter) ask(what url.Values) ([]byte, error) {
 	return x.answer(r)
 }
 
-// accountExport is the content of account.json: what the API says of everything in the account that
-// somebody has set.
+// accountExport is the content of account.json: the API's objects for everything in the account
+// that its users have set.
 type accountExport struct {
-	Domains          []object            `json:"domains"`
-	Records          map[string][]object `json:"records"` // by domain; none where its DNS is elsewhere
-	Mailboxes        []object            `json:"mailboxes"`
-	Webhooks         []object            `json:"webhooks"`
-	Settings         json.RawMessage     `json:"settings"`
-	Groups           []object            `json:"groups"`
-	Rules            map[string][]object `json:"rules"`     // by address, as Vacations
-	Vacations        map[string]object   `json:"vacations"` // of who has one
-	Templates        []object            `json:"templates"`
-	MessageTemplates []object            `json:"message_templates"`
-	Suppressions     []object            `json:"suppressions"`
+	Domains   []object            `json:"domains"`
+	Records   map[string][]object `json:"records"` // by domain; empty if its DNS is elsewhere
+	Mailboxes []object            `json:"mailboxes"`
+	Webhooks  []object            `json:"webhooks"`
+	Settings  json.RawMessage     `json:"settings"`
+	Groups    []object            `json:"groups"`
+	Rules     map[string][]object `json:"rules"` // by address
+	// By address; only of mailboxes that have one.
+	Vacations        map[string]object `json:"vacations"`
+	Templates        []object          `json:"templates"`
+	MessageTemplates []object          `json:"message_templates"`
+	Suppressions     []object          `json:"suppressions"`
 
-	// These have to be made again, since only hashes of them are kept.
+	// These must be made again by hand, because the server stores only hashes of their secrets.
 	Team            []object            `json:"team"`
 	Tokens          []object            `json:"tokens"`
 	Credentials     map[string][]object `json:"credentials"`      // by address
 	SMTPCredentials map[string][]object `json:"smtp_credentials"` // by domain
 }
 
-// readAccount asks the API for everything in the account.
+// readAccount reads everything in the account through the API.
 func (x *exporter) readAccount() (*accountExport, error) {
 	a := &accountExport{
 		Records: map[string][]object{}, Rules: map[string][]object{}, Vacations: map[string]object{},
@@ -307,12 +309,12 @@ func (x *exporter) readAccount() (*accountExport, error) {
 	return a, nil
 }
 
-// managesDNS reports whether the records of a domain are changed here.
+// managesDNS reports whether the server manages the DNS records of a domain.
 func managesDNS(d object) bool {
 	return d.text("dns_provider") != store.DomainProviderManual && d.text("dns_provider") != store.DomainProviderExternal
 }
 
-// readMailbox asks for what belongs to a mailbox.
+// readMailbox reads the objects of a mailbox through the API.
 func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
 	email, of := m.text("email"), object{"user_id": m["user_id"]}
 	a.Rules[email], err = x.list("list_rules", of)

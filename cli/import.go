@@ -43,22 +43,22 @@ func (p *Program) importCommands() []*cli.Command {
 	}
 }
 
-// importOptions say what is imported: one source, or those of a list.
+// importOptions say what to import: one source, or all sources of a list.
 type importOptions struct {
 	from, to string
-	list     string // a CSV file, in the place of from and to
-	folder   string // of an mbox file
-	progress string // json: on standard error
+	list     string // a CSV file, instead of from and to
+	folder   string // for an mbox file
+	progress string // "json": write JSON lines to standard error
 }
 
-// An importSource is where messages come from, and the mailbox that they go to.
+// An importSource is the source of messages, and the mailbox that gets them.
 type importSource struct {
 	from, to string
-	server   pull.Server // of an IMAP mailbox
-	bad      error       // it cannot be imported: the line of the list that should name it is wrong
+	server   pull.Server // for an IMAP mailbox
+	invalid  error       // the line of the list is invalid, so the source cannot be imported
 }
 
-// importEach imports every source that the options name.
+// importEach imports every source of the options.
 func importEach(ctx context.Context, e *env, o importOptions, read func(im *transfer.Importer, from string) error) error {
 	sources, err := importSources(o)
 	if err != nil {
@@ -67,8 +67,8 @@ func importEach(ctx context.Context, e *env, o importOptions, read func(im *tran
 	return runImport(ctx, e, o, sources, func(im *transfer.Importer, s importSource) error { return read(im, s.from) })
 }
 
-// runImport imports each source into its mailbox. One of a list that cannot be imported is noted,
-// and the others go on.
+// runImport imports each source into its mailbox. If a source of a list fails, it records the error
+// and continues with the others.
 func runImport(ctx context.Context, e *env, o importOptions, sources []importSource, read func(im *transfer.Importer, s importSource) error) (err error) {
 	if o.progress != "" && o.progress != "json" {
 		return config.Mistake(fmt.Errorf("--progress %s: it is json or left out", o.progress))
@@ -77,7 +77,7 @@ func runImport(ctx context.Context, e *env, o importOptions, sources []importSou
 	line := e.progress()
 	im := &transfer.Importer{Report: importProgress(e, o, line), Out: transfer.ImportOutcome{Errors: []transfer.ImportError{}}}
 	refused := 0
-	err = e.throughout(ctx, func(send sender) error {
+	err = e.withServer(ctx, func(send sender) error {
 		im.Deliver = func(ctx context.Context, mailbox, folder string, batch []transfer.SourceMessage) ([]transfer.ImportResult, error) {
 			return sendBatch(ctx, send, url.Values{"mailbox": {mailbox}, "folder": {folder}}, batch, e.name)
 		}
@@ -86,7 +86,7 @@ func runImport(ctx context.Context, e *env, o importOptions, sources []importSou
 			return known, err
 		}
 		for _, s := range sources {
-			err := s.bad
+			err := s.invalid
 			if err == nil {
 				err = im.Begin(ctx, s.from, s.to)
 			}
@@ -122,14 +122,14 @@ func runImport(ctx context.Context, e *env, o importOptions, sources []importSou
 	}
 	switch {
 	case refused > 0:
-		return fmt.Errorf("%d of %d lines of the list could not be done, and %d messages were not imported", refused, len(sources), out.Failed)
+		return fmt.Errorf("%d of %d lines of the list failed, and %d messages were not imported", refused, len(sources), out.Failed)
 	case out.Failed > 0:
 		return fmt.Errorf("%d messages were not imported", out.Failed)
 	}
 	return nil
 }
 
-// importSources gives the sources, each with the mailbox that it goes to.
+// importSources returns the sources with their mailboxes.
 func importSources(o importOptions) (sources []importSource, err error) {
 	if o.list == "" {
 		if o.from == "" || o.to == "" {
@@ -142,7 +142,7 @@ func importSources(o importOptions) (sources []importSource, err error) {
 	}
 	err = readCSV(o.list, "from,to", "", func(line int, fields []string, bad error) {
 		if bad != nil {
-			sources = append(sources, importSource{from: lineOf(o.list, line), bad: bad})
+			sources = append(sources, importSource{from: lineOf(o.list, line), invalid: bad})
 			return
 		}
 		sources = append(sources, importSource{from: strings.TrimSpace(fields[0]), to: strings.TrimSpace(fields[1])})
@@ -150,7 +150,7 @@ func importSources(o importOptions) (sources []importSource, err error) {
 	return sources, err
 }
 
-// importProgress tells how far an import is: on a terminal, or as lines of JSON.
+// importProgress returns a function that shows the progress: on a terminal, or as lines of JSON.
 func importProgress(e *env, o importOptions, line *progressLine) func(source, folder string, done, total, bytes int64) {
 	var told time.Time
 	if o.progress != "json" {
@@ -176,8 +176,8 @@ func importProgress(e *env, o importOptions, line *progressLine) func(source, fo
 	}
 }
 
-// sendBatch sends messages for a folder to the server, which writes `command` into the audit log
-// for the one without messages.
+// sendBatch sends messages for a folder to the server. A batch without messages begins an import:
+// the server then records command in the audit log.
 func sendBatch(ctx context.Context, send sender, into url.Values, batch []transfer.SourceMessage, command string) (results []transfer.ImportResult, err error) {
 	if len(batch) == 0 {
 		into.Set("begins", command)

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// accountsAtATime is how many lines go to the server at a time.
+// accountsAtATime is how many lines are sent to the server in one request.
 const accountsAtATime = 500
 
 func (p *Program) importAccountsCommand() *cli.Command {
@@ -25,7 +25,7 @@ func (p *Program) importAccountsCommand() *cli.Command {
 		&cli.StringFlag{Name: "from", Usage: "a CSV file with the header email,password_hash,name or email,password_hash,name,aliases"}, jsonFlag())
 }
 
-// runImportAccounts makes mailboxes of a CSV file with password hashes.
+// runImportAccounts makes mailboxes from a CSV file with password hashes.
 func runImportAccounts(ctx context.Context, e *env, from string) error {
 	var lines []mailboxes.AccountLine
 	out := mailboxes.AccountsImported{Errors: []mailboxes.AccountError{}}
@@ -47,7 +47,7 @@ func runImportAccounts(ctx context.Context, e *env, from string) error {
 	if err != nil {
 		return err
 	}
-	err = e.throughout(ctx, func(send sender) error {
+	err = e.withServer(ctx, func(send sender) error {
 		for some := range slices.Chunk(lines, accountsAtATime) {
 			var part mailboxes.AccountsImported
 			if err := askThrough(ctx, send, operator.ImportAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, &part); err != nil {

@@ -38,14 +38,14 @@ func (p *Program) importIMAPCommand() *cli.Command {
 		&cli.StringFlag{Name: "progress", Usage: "json: a line of JSON a second on standard error"}, jsonFlag())
 }
 
-// imapOptions say which mailbox of which server is imported.
+// imapOptions say which mailbox of which server to import.
 type imapOptions struct {
 	importOptions
 	host, security, caFile, user, passwordFile string
-	port                                       int // 0: the usual one
+	port                                       int // 0: the default port
 }
 
-// imapSources gives the mailboxes that the options name.
+// imapSources returns the mailboxes to import.
 func imapSources(o imapOptions) ([]importSource, error) {
 	if o.list == "" {
 		for _, needed := range []struct{ flag, value string }{{"host", o.host}, {"user", o.user}, {"password-file", o.passwordFile}, {"to", o.to}} {
@@ -70,7 +70,7 @@ func imapSources(o imapOptions) ([]importSource, error) {
 			s, bad = newIMAPSource(fields[0], fields[1], fields[2], fields[3], fields[4], fields[5])
 		}
 		if bad != nil {
-			s = importSource{from: lineOf(o.list, line), bad: bad}
+			s = importSource{from: lineOf(o.list, line), invalid: bad}
 		}
 		out = append(out, s)
 	})
@@ -78,8 +78,8 @@ func imapSources(o imapOptions) ([]importSource, error) {
 }
 
 func newIMAPSource(host, port, security, user, password, to string) (s importSource, err error) {
-	usual := map[string]int{"tls": 993, "starttls": 143, "none": 143, "": 993}
-	if _, ok := usual[security]; !ok {
+	defaultPorts := map[string]int{"tls": 993, "starttls": 143, "none": 143, "": 993}
+	if _, ok := defaultPorts[security]; !ok {
 		return s, config.Mistake(fmt.Errorf("security %q: it is tls, starttls or none", security))
 	}
 	n := 0
@@ -89,7 +89,7 @@ func newIMAPSource(host, port, security, user, password, to string) (s importSou
 			return s, config.Mistake(fmt.Errorf("port %q: it is a number up to 65535", port))
 		}
 	}
-	server := pull.Server{Host: host, Port: cmp.Or(n, usual[security]), Security: cmp.Or(security, "tls"), Username: user, Password: password}
+	server := pull.Server{Host: host, Port: cmp.Or(n, defaultPorts[security]), Security: cmp.Or(security, "tls"), Username: user, Password: password}
 	return importSource{from: user + "@" + host, to: to, server: server}, nil
 }
 

@@ -13,13 +13,12 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// lineOf names a line of a list.
+// lineOf returns the name of a line of a list for errors.
 func lineOf(list string, line int) string { return fmt.Sprintf("%s line %d", list, line) }
 
-// readCSV reads a CSV file whose first line is the header, or the header with the columns of more
-// (",name" or ""), and shows `row` each further line with its number: its fields, or as bad what is
-// wrong with it. Each line is read by itself, so that a quote which is never closed
-// spoils no other one. An error is one for whoever wrote the file.
+// readCSV reads a CSV file. Its first line must be header, or header + more. It calls row for each
+// further line with its number and its fields, or with an error as bad. Each line is parsed by
+// itself, so that an unclosed quote affects no other line. Errors are for the author of the file.
 func readCSV(path, header, more string, row func(line int, fields []string, bad error)) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -62,8 +61,8 @@ func readCSV(path, header, more string, row func(line int, fields []string, bad 
 	return nil
 }
 
-// withoutSpace drops blanks and the ends of lines, and the quotes that some programs put around
-// every field.
+// withoutSpace is a mapping for strings.Map that drops blanks, line ends, and the quotes that some
+// programs put around every field.
 func withoutSpace(c rune) rune {
 	if strings.ContainsRune(" \t\r\n\"", c) {
 		return -1

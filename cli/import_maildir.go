@@ -32,7 +32,8 @@ func runImportMaildir(ctx context.Context, e *env, o importOptions) error {
 			folder := transfer.ImportFolder(f.Name)
 			for _, m := range list {
 				text, err := readMaildirMessage(f, m)
-				key := fmt.Sprintf("maildir %s %x", m.Name, sha256.Sum256(text)) // names of two Maildirs can be the same
+				// Messages in two Maildirs may have the same name.
+				key := fmt.Sprintf("maildir %s %x", m.Name, sha256.Sum256(text))
 				one := transfer.SourceMessage{ImportHeader: transfer.ImportHeader{Key: key, Flags: m.Flags, Date: m.Date}, Source: m.Path, Text: text, Err: err}
 				if err := im.Add(ctx, folder, one); err != nil {
 					return err
@@ -43,7 +44,7 @@ func runImportMaildir(ctx context.Context, e *env, o importOptions) error {
 	})
 }
 
-// readMaildirMessage reads a message, whose lines end with CRLF then.
+// readMaildirMessage reads a message and gives all its lines CRLF ends.
 func readMaildirMessage(f maildir.Folder, m maildir.Message) ([]byte, error) {
 	if m.Size > core.MaxMessage {
 		return nil, transfer.ErrImportTooLarge
@@ -57,7 +58,7 @@ func readMaildirMessage(f maildir.Folder, m maildir.Message) ([]byte, error) {
 	return withCRLF(text), err
 }
 
-// withCRLF has every line end with CRLF.
+// withCRLF returns text with CRLF as every line end.
 func withCRLF(text []byte) []byte {
 	bare := bytes.Count(text, []byte("\n")) - bytes.Count(text, []byte("\r\n"))
 	if bare == 0 {

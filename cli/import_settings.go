@@ -29,25 +29,25 @@ func (p *Program) importSettingsCommand() *cli.Command {
 }
 
 type importSettingsOptions struct {
-	from    string // an account.json
-	account string // by id or owner's address; "": the only one
+	from    string // path of an account.json
+	account string // ID or owner's address; "": the only account
 }
 
-// settingsImported says what became of the settings of an account.
+// settingsImported is the result of importing the settings of an account.
 type settingsImported struct {
-	Done   int             `json:"done"` // that were made or set
+	Done   int             `json:"done"` // objects that were made or changed
 	Failed int             `json:"failed"`
 	Errors []settingsError `json:"errors"`
 }
 
-// A settingsError is why something of the file is not there yet.
+// A settingsError says why an object of the file could not be imported.
 type settingsError struct {
 	What    string `json:"what"`
 	Message string `json:"message"`
 }
 
-// A settingsImporter brings an account.json in. What is there already is set to what the file says,
-// or left as it is, so that it can be run again.
+// A settingsImporter imports an account.json. An object that exists is changed to the values in the
+// file, or left as it is, so that the import can be repeated.
 type settingsImporter struct {
 	apiCaller
 	a   accountExport
@@ -66,7 +66,7 @@ func runImportSettings(ctx context.Context, e *env, o importSettingsOptions) err
 	if err := json.Unmarshal(text, &im.a); err != nil || len(im.a.Settings) == 0 {
 		return config.Mistake(fmt.Errorf("%s has no settings: give --from the account.json that `mailstead export` made", o.from))
 	}
-	err = e.throughout(ctx, func(send sender) error {
+	err = e.withServer(ctx, func(send sender) error {
 		im.send = send
 		return im.run()
 	})
@@ -81,13 +81,13 @@ func runImportSettings(ctx context.Context, e *env, o importSettingsOptions) err
 		return err
 	}
 	if im.out.Failed > 0 {
-		return errors.New("not everything is there yet: see to what is named above, and run the command again")
+		return errors.New("some objects were not imported: fix the causes that are listed above, and run the command again")
 	}
 	return nil
 }
 
-// run makes everything in the order in which one thing needs another. Its error is one that ends
-// the import; what is refused is noted.
+// run makes all objects in the order of their dependencies. It returns an error only if that ends
+// the import; refused objects are recorded.
 func (im *settingsImporter) run() error {
 	var settings object
 	if err := json.Unmarshal(im.a.Settings, &settings); err != nil {
@@ -133,7 +133,8 @@ func (im *settingsImporter) run() error {
 		if err != nil {
 			return err
 		}
-		for _, r := range rules[min(len(there), len(rules)):] { // they were made in this order
+		// Rules are made in this order, so the first ones exist.
+		for _, r := range rules[min(len(there), len(rules)):] {
 			im.do("a rule of "+email, "create_rule", r.pick("name enabled match conditions actions").with("user_id", own["user_id"]))
 		}
 		if v := im.a.Vacations[email]; v != nil {
@@ -164,7 +165,7 @@ func (im *settingsImporter) run() error {
 	return nil
 }
 
-// do calls an operation, and notes what it says if it refuses.
+// do calls an operation and records its error if it fails.
 func (im *settingsImporter) do(what, operation string, args object) bool {
 	_, err := im.call(operation, args)
 	if err != nil {
@@ -180,7 +181,7 @@ func (im *settingsImporter) fail(what, message string) {
 	im.out.Errors = append(im.out.Errors, settingsError{what, message})
 }
 
-// byName lists what is there, by a field that names each.
+// byName lists the existing objects, by the value of a field.
 func (im *settingsImporter) byName(operation, field string) (map[string]object, error) {
 	list, err := im.list(operation, nil)
 	out := map[string]object{}
@@ -190,13 +191,13 @@ func (im *settingsImporter) byName(operation, field string) (map[string]object, 
 	return out, err
 }
 
-// makeMissing makes what is not there under its name.
+// makeMissing makes the objects that do not exist under their name.
 func (im *settingsImporter) makeMissing(what, lists, makes, name string, all []object, fields string) error {
 	there, err := im.byName(lists, name)
 	if err != nil {
 		return err
 	}
-	for _, o := range slices.Backward(all) { // the newest came first
+	for _, o := range slices.Backward(all) { // the newest comes first in the file
 		if there[o.text(name)] == nil {
 			im.do(what+" "+o.text(name), makes, o.pick(fields))
 		}
@@ -204,7 +205,7 @@ func (im *settingsImporter) makeMissing(what, lists, makes, name string, all []o
 	return nil
 }
 
-// connect connects the domains, and gives those that are there by their names.
+// connect connects the missing domains, and returns all domains of the account by name.
 func (im *settingsImporter) connect() (map[string]object, error) {
 	there, err := im.byName("list_domains", "domain")
 	if err != nil {
@@ -245,7 +246,7 @@ func (im *settingsImporter) connect() (map[string]object, error) {
 	return im.byName("list_domains", "domain")
 }
 
-// setDomain gives a domain what it has in the file.
+// setDomain changes a domain to its values in the file.
 func (im *settingsImporter) setDomain(d, own object) error {
 	name, id := d.text("domain"), own["domain_id"]
 	set := object{}
@@ -284,8 +285,8 @@ func (im *settingsImporter) setDomain(d, own object) error {
 	return nil
 }
 
-// makeMailboxes makes the mailboxes that are missing, with the passwords that they had where the
-// file has their hashes, and else with new ones.
+// makeMailboxes makes the missing mailboxes: with their old passwords if the file has the hashes,
+// else with new passwords.
 func (im *settingsImporter) makeMailboxes() error {
 	there, err := im.byName("list_email_users", "email")
 	if err != nil {
@@ -317,7 +318,7 @@ func (im *settingsImporter) makeMailboxes() error {
 	return nil
 }
 
-// makeGroups makes the groups, those that are members of others first.
+// makeGroups makes the groups. It makes groups that are members of other groups first.
 func (im *settingsImporter) makeGroups() error {
 	there, err := im.byName("list_groups", "email")
 	if err != nil {
@@ -355,7 +356,7 @@ func (im *settingsImporter) makeGroups() error {
 	return nil
 }
 
-// makeWebhooks makes the webhooks that are missing. Each gets a secret of its own.
+// makeWebhooks makes the missing webhooks, with new secrets.
 func (im *settingsImporter) makeWebhooks() error {
 	there, err := im.byName("list_webhooks", "url")
 	if err != nil {

@@ -32,7 +32,8 @@ type initOptions struct {
 	hostname string
 }
 
-// runInit makes the store. It opens the store itself, since a running server has one already.
+// runInit makes the store. It opens the data directory itself, because a running server already has
+// a store.
 func runInit(ctx context.Context, e *env, o initOptions) error {
 	s, err := e.offlineSettings()
 	if err != nil {
@@ -41,7 +42,7 @@ func runInit(ctx context.Context, e *env, o initOptions) error {
 	if err := operator.FindStore(e.dir, s, true); err != nil {
 		return err
 	}
-	place, err := openWorkplace(e.dir)
+	place, err := openDataDir(e.dir)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (p *Program) jobCommands() []*cli.Command {
 	}
 }
 
-// runParked lists the jobs that are parked.
+// runParked lists the parked jobs.
 func runParked(ctx context.Context, e *env) error {
 	out := new(core.List[health.ParkedJob])
 	if err := e.ask(ctx, operator.ParkedPath, struct{}{}, out); err != nil {
@@ -51,7 +51,7 @@ func runParked(ctx context.Context, e *env) error {
 	return e.print(out, text)
 }
 
-// runResume lets parked jobs go on.
+// runResume resumes parked jobs.
 func runResume(ctx context.Context, e *env, in health.ResumeJobsIn) error {
 	out := new(health.JobsResumed)
 	if err := e.ask(ctx, operator.ResumePath, in, out); err != nil {

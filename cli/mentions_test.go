@@ -55,7 +55,7 @@ func mentionsIn(place, text string) (out []mention) {
 	return out
 }
 
-// goTexts gives the string literals of a Go file, and the usage texts in the tags of its fields.
+// goTexts returns the string literals of a Go file, and the usage texts in the tags of its fields.
 func goTexts(t *testing.T, path string) (texts []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)

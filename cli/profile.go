@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/operator"
 )
 
-// profileKinds are what can be profiled, in the order of the help.
+// profileKinds are the kinds of profiles, in the order of the help.
 var profileKinds = []struct{ name, usage string }{
 	{"cpu", "where the server spends processor time"},
 	{"heap", "what is in the server's memory"},

@@ -1,9 +1,9 @@
-// Package cli is the command line: one file a command, with its flags and a function run… that does
-// what the flags say. A command asks the running server over its socket (package
-// handlers/operator), or opens the data directory itself where no server runs.
+// Package cli is the command line. Each command has one file, with its flags and a function run…
+// that does the work. A command calls the running server over its socket (package
+// handlers/operator), or opens the data directory itself if no server runs.
 //
-// It does not know how the program is put together: what serves, and what opens a data directory,
-// comes with the Program.
+// It does not know how the parts of the program are wired: the functions that serve and that open a
+// data directory are fields of Program.
 package cli
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A Program is the program that the command line belongs to.
+// A Program is the program behind the command line.
 type Program struct {
 	Version string
 
-	// Serve runs the server on a data directory until ctx ends. load reads the settings, also
-	// again later.
+	// Serve runs the server on a data directory until ctx ends. It calls load to read the settings,
+	// and again to reload them.
 	Serve func(ctx context.Context, dir string, load func() (*config.Settings, error), stdout, stderr io.Writer) error
 
-	// Open opens the data directory of a stopped server for one command. Where there is no store,
-	// it makes one only if mayMake says so.
+	// Open opens the data directory of a stopped server for one command. It makes a missing store
+	// only if mayMake is set.
 	Open func(dir string, s *config.Settings, mayMake bool, do func(*operator.Operator) error) error
 }
 
-// command is a command with the flag that all of them take.
+// command returns a command with the flags that all commands have.
 func (p *Program) command(name, usage, args string, run func(c *cli.Context, e *env) error, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: args, Flags: append([]cli.Flag{dataFlag()}, flags...),
@@ -48,11 +48,11 @@ func dataFlag() cli.Flag {
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
 
-// An env is what every command has from the way it was called.
+// An env is the environment of a command: the flags that all commands have, and the output.
 type env struct {
 	*Program
-	name           string // of the command
-	dir            string // the data directory, as it was given
+	name           string // the name of the command
+	dir            string // the data directory, as given
 	json           bool   // print JSON
 	stdout, stderr io.Writer
 	settings       func() (*config.Settings, error) // reads the file, the environment and the flags
@@ -65,19 +65,20 @@ func (p *Program) env(c *cli.Context) *env {
 	}
 }
 
-// offlineSettings are the settings for commands that open the store themselves.
+// offlineSettings returns the settings for commands that open the store themselves.
 func (e *env) offlineSettings() (*config.Settings, error) {
 	s, err := e.settings()
 	if err != nil {
 		return nil, err
 	}
 	if len(s.PublicIP) == 0 && !s.Sandbox() {
-		s.PublicIP = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} // nothing listens, so nothing is published
+		// The command does not listen, so the address is not published.
+		s.PublicIP = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	return s, nil
 }
 
-// print prints v as JSON if asked to, else the text.
+// print prints v as JSON with --json, else the text.
 func (e *env) print(v any, text string) error {
 	if !e.json {
 		_, err := io.WriteString(e.stdout, text)
@@ -86,7 +87,7 @@ func (e *env) print(v any, text string) error {
 	return json.NewEncoder(e.stdout).Encode(v)
 }
 
-// noArguments refuses arguments, which the command would ignore.
+// noArguments returns an error if there are arguments, because the command would ignore them.
 func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
 		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().First(), c.Command.HelpName))
@@ -94,7 +95,7 @@ func noArguments(c *cli.Context) error {
 	return nil
 }
 
-// requireFlag refuses a command whose flag is missing, and any arguments.
+// requireFlag returns an error if the flag is missing, or if there are arguments.
 func requireFlag(c *cli.Context, flag string) error {
 	if c.String(flag) == "" {
 		return config.Mistake(fmt.Errorf("--%s is required", flag))
@@ -102,8 +103,8 @@ func requireFlag(c *cli.Context, flag string) error {
 	return noArguments(c)
 }
 
-// flagError gives only the message of an error of the service. Where it is about a field that a
-// flag gives, it names the flag, and a wrong value is wrong use.
+// flagError returns an error with only the message of a service error. If the error is about a
+// field with a flag, it names the flag, and counts as wrong use of the command.
 func flagError(err error, flags map[string]string) error {
 	e, ok := core.AsError(err)
 	if !ok {

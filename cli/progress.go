@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// A progressLine says on a terminal how far a long command is: one line, which is rewritten. Where
-// standard error is no terminal, and with --json, it says nothing.
+// A progressLine shows the progress of a long command in one line of a terminal, which it rewrites.
+// It shows nothing if standard error is no terminal, and with --json.
 type progressLine struct {
-	out   io.Writer // nil: nobody looks
+	out   io.Writer // nil: show nothing
 	mu    sync.Mutex
 	shown time.Time
-	width int // of what stands there
+	width int // characters of the text that is shown
 }
 
-// progressEvery is how often the line is rewritten at most.
+// progressEvery is the shortest time between two rewrites of the line.
 const progressEvery = 200 * time.Millisecond
 
 func (e *env) progress() *progressLine {
@@ -32,7 +32,7 @@ func (e *env) progress() *progressLine {
 	return p
 }
 
-// show says what is done, and how much of all; all is 0 where that is not known.
+// show shows how much is done, and of how much; all is 0 if unknown.
 func (p *progressLine) show(what string, done, all int64) {
 	if p.out == nil {
 		return
@@ -54,7 +54,7 @@ func (p *progressLine) show(what string, done, all int64) {
 	p.width = len(text)
 }
 
-// end takes the line away.
+// end erases the line.
 func (p *progressLine) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	rehearsalDir = "rehearsal" // in the data directory: the copy that was migrated last
-	stopWithin   = time.Minute // of a server that is told to stop
+	rehearsalDir = "rehearsal" // in the data directory: the newest migrated copy
+	stopWithin   = time.Minute // how long a stopping server may take
 )
 
 func (p *Program) rehearseCommand() *cli.Command {
@@ -38,19 +38,21 @@ func (p *Program) rehearseCommand() *cli.Command {
 		jsonFlag())
 }
 
-// A rehearsal is what an upgrade has come to.
+// A rehearsal is the result of a rehearsed or real upgrade.
 type rehearsal struct {
-	FromVersion  string           `json:"from_version"`
-	ToVersion    string           `json:"to_version"`
-	DurationMS   int64            `json:"duration_ms"` // of the migration and its checks: how long the server would be away
+	FromVersion string `json:"from_version"`
+	ToVersion   string `json:"to_version"`
+	// Of the migration and its checks: the downtime of an upgrade.
+	DurationMS   int64            `json:"duration_ms"`
 	Checks       []rehearsalCheck `json:"checks"`
 	DigestsEqual bool             `json:"digests_equal"`
-	Path         string           `json:"path"` // of the copy; of the store that was kept, after a swap
+	// Of the copy; after a swap, of the store that was kept.
+	Path string `json:"path"`
 
 	env      *env
 	dir      string // the data directory, absolute
 	progress *progressLine
-	formats  [2]uint32 // of the store before and after; 0 where nothing is migrated
+	formats  [2]uint32 // of the store before and after; 0 if no migration is needed
 }
 
 type rehearsalCheck struct {
@@ -59,7 +61,7 @@ type rehearsalCheck struct {
 	Message string `json:"message"`
 }
 
-func (r *rehearsal) note(code string, err error) error {
+func (r *rehearsal) record(code string, err error) error {
 	c := rehearsalCheck{Code: code, Status: "ok"}
 	if err != nil {
 		c.Status, c.Message = "error", err.Error()
@@ -68,8 +70,8 @@ func (r *rehearsal) note(code string, err error) error {
 	return err
 }
 
-// runRehearse migrates a copy of the store and compares it with what it was; with swap it then
-// migrates the store itself.
+// runRehearse migrates a copy of the store and compares the content before and after. With swap it
+// then migrates the store itself.
 func runRehearse(ctx context.Context, e *env, swap bool) error {
 	dir, err := filepath.Abs(e.dir)
 	if err != nil {
@@ -105,7 +107,7 @@ func runRehearse(ctx context.Context, e *env, swap bool) error {
 	return e.print(r, text)
 }
 
-// rehearse migrates a copy, and writes down that this has passed.
+// rehearse migrates a copy, and records that this succeeded.
 func (r *rehearsal) rehearse(ctx context.Context) error {
 	if err := errors.Join(operator.ForgetRehearsal(r.dir), os.RemoveAll(r.Path)); err != nil {
 		return err
@@ -119,7 +121,7 @@ func (r *rehearsal) rehearse(ctx context.Context) error {
 		}
 	}
 	r.FromVersion = out.Version
-	if r.note("copy", err) != nil {
+	if r.record("copy", err) != nil {
 		return fmt.Errorf("copy the store: %w", err)
 	}
 	killpoint.At("rehearse.copied")
@@ -130,18 +132,18 @@ func (r *rehearsal) rehearse(ctx context.Context) error {
 	return passed.Save(r.dir)
 }
 
-// migrate migrates the store in a directory, checks it and compares it with what it was.
+// migrate migrates the store in a directory, checks it, and compares the content before and after.
 func (r *rehearsal) migrate(dir string) error {
 	began := time.Now()
 	defer func() { r.DurationMS = time.Since(began).Milliseconds() }()
 	r.progress.show("pages", 0, 0)
-	if err := r.note("pages", store.CheckPages(dir)); err != nil {
+	if err := r.record("pages", store.CheckPages(dir)); err != nil {
 		return err
 	}
 	r.progress.show("contents", 0, 0)
 	before, err := store.Contents(dir)
 	if err != nil {
-		return r.note("contents", err)
+		return r.record("contents", err)
 	}
 	killpoint.At("rehearse.migrate")
 	r.progress.show("migrate", 0, 0)
@@ -150,15 +152,15 @@ func (r *rehearsal) migrate(dir string) error {
 		return nil
 	}})
 	killpoint.At("rehearse.migrated")
-	if r.note("migrate", err) != nil {
+	if r.record("migrate", err) != nil {
 		return err
 	}
-	if err := r.note("check", errors.Join(r.check(st), st.Close())); err != nil {
+	if err := r.record("check", errors.Join(r.check(st), st.Close())); err != nil {
 		return err
 	}
 	after, err := store.Contents(dir)
 	if err != nil {
-		return r.note("contents", err)
+		return r.record("contents", err)
 	}
 	var differ []string
 	for _, name := range slices.Sorted(maps.Keys(after)) {
@@ -168,17 +170,18 @@ func (r *rehearsal) migrate(dir string) error {
 	}
 	r.DigestsEqual = len(differ) == 0
 	if !r.DigestsEqual {
-		return r.note("contents", fmt.Errorf("after the migration other contents: %s", strings.Join(differ, ", ")))
+		return r.record("contents", fmt.Errorf("the migration changed the contents of %s", strings.Join(differ, ", ")))
 	}
-	return r.note("contents", nil)
+	return r.record("contents", nil)
 }
 
-// check is what the command check does.
+// check runs the checks of the command check.
 func (r *rehearsal) check(st *store.Store) error {
 	return errors.Join(st.CheckRows(), st.CheckMessages(func(done, all int64) { r.progress.show("bytes of messages", done, all) }))
 }
 
-// swap stops the server and migrates its store, of which it keeps a copy. What fails is put back.
+// swap stops the server, keeps a copy of its store and migrates the store. If the migration fails,
+// it restores the copy.
 func (r *rehearsal) swap(ctx context.Context) error {
 	if err := r.env.askServer(ctx, operator.StopPath, struct{}{}, new(struct{})); err != nil && !errors.Is(err, errNoServer) {
 		return fmt.Errorf("stop the server: %w", err)
@@ -188,14 +191,14 @@ func (r *rehearsal) swap(ctx context.Context) error {
 	}
 	r.Path = filepath.Join(r.dir, operator.PreviousDir, cmp.Or(strings.NewReplacer("/", "_", "..", "_").Replace(r.FromVersion), "unknown"))
 	r.Checks = []rehearsalCheck{}
-	kept := r.Path + ".new" // until it is whole
+	kept := r.Path + ".new" // renamed when it is complete
 	err := os.RemoveAll(kept)
 	for end := time.Now().Add(stopWithin); err == nil; time.Sleep(100 * time.Millisecond) {
 		if err = backup.CopyStopped(r.dir, kept, operator.BackupFiles); !errors.Is(err, store.ErrInUse) {
 			break
 		}
 		if time.Now().After(end) {
-			return r.note("copy", fmt.Errorf("the server did not stop within %s: %w", stopWithin, err))
+			return r.record("copy", fmt.Errorf("the server did not stop within %s: %w", stopWithin, err))
 		}
 		err = nil
 	}
@@ -204,17 +207,17 @@ func (r *rehearsal) swap(ctx context.Context) error {
 		err = errors.Join(os.RemoveAll(r.Path), os.Rename(kept, r.Path))
 	}
 	killpoint.At("swap.kept")
-	if r.note("copy", err) != nil {
+	if r.record("copy", err) != nil {
 		return err
 	}
 	if err := r.migrate(r.dir); err != nil {
-		return errors.Join(err, putBack(r.Path, r.dir), operator.ForgetRehearsal(r.dir))
+		return errors.Join(err, restoreKeptStore(r.Path, r.dir), operator.ForgetRehearsal(r.dir))
 	}
 	return nil
 }
 
-// putBack has the data directory hold the store that was kept.
-func putBack(from, dir string) error {
+// restoreKeptStore moves the kept store back into the data directory.
+func restoreKeptStore(from, dir string) error {
 	for _, name := range []string{store.DatabaseFile, store.SegmentDir} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
@@ -228,8 +231,8 @@ func putBack(from, dir string) error {
 	return os.RemoveAll(from)
 }
 
-// becomeOwner gives up root's rights for those of the owner of the store in dir, so that what is
-// written there belongs to the user that the server runs as.
+// becomeOwner switches from root to the owner of the store in dir, so that new files belong to the
+// user of the server.
 func becomeOwner(dir string) error {
 	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
 	if err != nil || os.Geteuid() != 0 {

@@ -20,7 +20,7 @@ func (p *Program) restoreCommand() *cli.Command {
 		&cli.StringFlag{Name: "at", Usage: "the time to restore, such as 2026-11-24T12:00:00Z; the newest if left out"},
 		&cli.StringFlag{Name: "mailbox", Usage: "restore only this mailbox, into the running server"},
 		&cli.StringFlag{Name: "into", Usage: "the folder that --mailbox restores to"},
-	}, fromFlags()...)
+	}, sourceFlags()...)
 	return p.command("restore", "make a data directory of a backup, or bring a mailbox back", "", func(c *cli.Context, e *env) error {
 		if c.IsSet("mailbox") {
 			in, err := restoreMailboxIn(c)
@@ -36,16 +36,16 @@ func (p *Program) restoreCommand() *cli.Command {
 		if err != nil {
 			return err
 		}
-		return runRestore(c.Context, e, restoreOptions{fromOptions: fromOf(c), at: at})
+		return runRestore(c.Context, e, restoreOptions{sourceOptions: sourceOptionsOf(c), at: at})
 	}, flags...)
 }
 
 type restoreOptions struct {
-	fromOptions
+	sourceOptions
 	at time.Time // zero: the newest
 }
 
-// restoreTime reads --at.
+// restoreTime parses --at; the zero time if it is empty.
 func restoreTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -57,18 +57,20 @@ func restoreTime(text string) (time.Time, error) {
 	return at, nil
 }
 
-// runRestore makes a data directory of a backup.
+// runRestore makes a data directory from a backup.
 func runRestore(ctx context.Context, e *env, o restoreOptions) error {
 	if _, err := os.Stat(e.socket()); err == nil {
 		return fmt.Errorf("%s is not empty: restore to a directory of its own", e.dir)
 	}
-	place, err := openWorkplace(e.dir)
+	place, err := openDataDir(e.dir)
 	if err != nil {
 		return err
 	}
 	out, err := restoreInto(ctx, e, o)
 	if err != nil {
-		place.undoMade() // and not what a restore has moved into its place, which the next one knows
+		// Not the files that a restore has moved into place, since the next restore continues with
+		// them.
+		place.removeMade()
 		return err
 	}
 	if _, err := place.handOver(); err != nil {
@@ -79,7 +81,7 @@ func runRestore(ctx context.Context, e *env, o restoreOptions) error {
 
 func restoreInto(ctx context.Context, e *env, o restoreOptions) (*backup.Restored, error) {
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if err := isPlace(o.from); err != nil {
+	if err := checkPlace(o.from); err != nil {
 		return nil, err
 	}
 	if operator.IsArchive(o.from) {
@@ -89,7 +91,7 @@ func restoreInto(ctx context.Context, e *env, o restoreOptions) (*backup.Restore
 		}
 		return backup.RestoreArchive(ctx, o.from, e.dir, o.at, ids, e.Version)
 	}
-	target, err := e.target(o.fromOptions, e.dir)
+	target, err := e.target(o.sourceOptions, e.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func restoreInto(ctx context.Context, e *env, o restoreOptions) (*backup.Restore
 	return target.Restore(ctx, e.dir, o.at, log)
 }
 
-// restoreMailboxIn is the mailbox that the flags want back.
+// restoreMailboxIn returns the request to restore a mailbox, from the flags.
 func restoreMailboxIn(c *cli.Context) (in operator.RestoreMailboxIn, err error) {
 	if err := requireFlag(c, "into"); err != nil {
 		return in, err

@@ -31,24 +31,25 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// setupDone is what setup has found and made.
-type setupDone struct {
-	Hostname      string         `json:"hostname"`
-	Data          string         `json:"data"`   // the directory, absolute
-	Config        string         `json:"config"` // the file of the settings
-	OwnerEmail    string         `json:"owner_email"`
-	OwnerPassword string         `json:"owner_password,omitempty"` // once
-	Token         string         `json:"token,omitempty"`          // once
-	PublicIPs     []netip.Addr   `json:"public_ips"`
-	Records       []setupRecord  `json:"records"` // for the domain of the hostname
-	Glue          []setupRecord  `json:"glue"`    // for its registrar, where it is to be served from here
-	PTR           []setupReverse `json:"ptr"`
-	Ports         []setupPort    `json:"ports"`
-	Firewall      []string       `json:"firewall"` // commands for ufw
-	Unit          string         `json:"unit"`     // the text of a systemd unit
-	Checks        []health.Check `json:"checks"`
+// setupResult is the result of setup.
+type setupResult struct {
+	Hostname      string        `json:"hostname"`
+	Data          string        `json:"data"`   // the absolute path of the data directory
+	Config        string        `json:"config"` // the path of the settings file
+	OwnerEmail    string        `json:"owner_email"`
+	OwnerPassword string        `json:"owner_password,omitempty"` // shown only once
+	Token         string        `json:"token,omitempty"`          // shown only once
+	PublicIPs     []netip.Addr  `json:"public_ips"`
+	Records       []setupRecord `json:"records"` // for the domain of the hostname
+	// For the registrar of the nameservers' domain, if that is served from here.
+	Glue     []setupRecord  `json:"glue"`
+	PTR      []setupReverse `json:"ptr"`
+	Ports    []setupPort    `json:"ports"`
+	Firewall []string       `json:"firewall"` // commands for ufw
+	Unit     string         `json:"unit"`     // the text of a systemd unit
+	Checks   []health.Check `json:"checks"`
 
-	userMissing bool // that the unit names
+	userMissing bool // the unit's user does not exist yet
 }
 
 type setupRecord struct {
@@ -87,10 +88,10 @@ func (p *Program) setupCommand() *cli.Command {
 	}, append(own, config.Flags()...)...)
 }
 
-// runSetup makes an installation that is ready to be served, or changes the settings of one: it
-// asks what it must, writes the file and the store, and says what is to be done outside of this
-// host. Its options are the flags themselves, since answers are settings: each is set as the flag
-// that it stands for.
+// runSetup makes an installation that is ready to be served, or changes the settings of an existing
+// one. It asks for missing settings, writes the settings file and the store, and says what must be
+// done outside of this host. It has no options struct: each answer is set as the flag of the same
+// setting.
 func runSetup(c *cli.Context, e *env) error {
 	dir, err := filepath.Abs(e.dir)
 	if err != nil {
@@ -115,7 +116,8 @@ func runSetup(c *cli.Context, e *env) error {
 		if _, err := core.NormalizeEmail("email", email); err != nil {
 			return flagError(err, map[string]string{"email": "email"})
 		}
-		if err := config.CheckContact(email); err != nil { // the certificate authority gets it too
+		// The certificate authority gets the address too.
+		if err := config.CheckContact(email); err != nil {
 			return config.Mistake(fmt.Errorf("--email: %w", err))
 		}
 	}
@@ -123,7 +125,8 @@ func runSetup(c *cli.Context, e *env) error {
 		return err
 	}
 	if _, err := config.Merge(file, string(text), c); err != nil {
-		return err // it names the flag that was answered wrongly, not a line that nobody has written
+		// The error names the wrongly answered flag, not a line that the operator did not write.
+		return err
 	}
 	edited := config.Edit(string(text), c)
 	s, err := config.Merge(file, edited, c)
@@ -157,23 +160,23 @@ func runSetup(c *cli.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	out := &setupDone{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips, Unit: packaging.Unit(dir, program)}
+	out := &setupResult{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips, Unit: packaging.Unit(dir, program)}
 	running := false
 	if conn, err := net.Dial("unix", filepath.Join(dir, operator.SocketName)); err == nil {
 		running = true
 		conn.Close()
 	}
-	out.Ports = lookAtPorts(s, running)
+	out.Ports = checkPorts(s, running)
 	out.addRecords(s)
 
-	// Everything has been checked. What is made from here on is removed if something fails, and the
-	// secrets that are shown once are made last.
-	unit, err := newDraft(c.String("unit"), out.Unit, 0o644)
+	// All checks have passed. Files that are made from here on are removed if a later step fails.
+	// The secrets that are shown only once are made last.
+	unit, err := stageFile(c.String("unit"), out.Unit, 0o644)
 	if err != nil {
 		return config.Mistake(fmt.Errorf("--unit: %w", err))
 	}
 	defer unit.discard()
-	place, err := openWorkplace(dir)
+	place, err := openDataDir(dir)
 	if err != nil {
 		return err
 	}
@@ -200,10 +203,10 @@ func runSetup(c *cli.Context, e *env) error {
 	return errors.Join(e.print(out, out.text(c.String("unit"), running)), err)
 }
 
-// questions asks on the terminal, or nothing where there is none.
+// questions asks questions on the terminal, or none without a terminal.
 type questions struct {
 	c  *cli.Context
-	in *bufio.Reader // nil: nothing is asked
+	in *bufio.Reader // nil: no questions are asked
 }
 
 func newQuestions(c *cli.Context) *questions {
@@ -216,28 +219,28 @@ func newQuestions(c *cli.Context) *questions {
 	return q
 }
 
-// flag sets a flag to the answer to a question, unless it is set. An empty answer stands for the
-// default. If nobody can be asked and there is no default, the error names the flag.
-func (q *questions) flag(name, question, usual string) error {
+// flag sets a flag to the answer to a question, unless the flag is set. An empty answer means the
+// default. If it cannot ask and there is no default, the error names the flag.
+func (q *questions) flag(name, question, defaultAnswer string) error {
 	if q.c.String(name) != "" {
 		return nil
 	}
 	if q.in == nil {
-		if usual == "" {
+		if defaultAnswer == "" {
 			return config.Mistake(fmt.Errorf("--%s is required: %s", name, strings.ToLower(question[:1])+strings.TrimSuffix(question[1:], ":")))
 		}
-		return q.c.Set(name, usual)
+		return q.c.Set(name, defaultAnswer)
 	}
 	for {
-		if usual != "" {
-			fmt.Fprintf(q.c.App.ErrWriter, "%s [%s] ", question, usual)
+		if defaultAnswer != "" {
+			fmt.Fprintf(q.c.App.ErrWriter, "%s [%s] ", question, defaultAnswer)
 		} else {
 			fmt.Fprintf(q.c.App.ErrWriter, "%s ", question)
 		}
 		line, err := q.in.ReadString('\n')
 		answer := strings.TrimSpace(line)
 		if answer == "" {
-			answer = usual
+			answer = defaultAnswer
 		}
 		if answer != "" {
 			return q.c.Set(name, answer)
@@ -248,7 +251,7 @@ func (q *questions) flag(name, question, usual string) error {
 	}
 }
 
-// askSettings sets the flags that nothing can be done without.
+// askSettings sets the flags without which setup cannot work.
 func askSettings(c *cli.Context, ask *questions, old *config.Settings, made bool) error {
 	host := ""
 	if !old.Sandbox() {
@@ -258,21 +261,21 @@ func askSettings(c *cli.Context, ask *questions, old *config.Settings, made bool
 	}
 	if old.Sandbox() || c.IsSet("hostname") || ask.in != nil {
 		if ask.in == nil && old.Sandbox() {
-			host = "" // a name that nobody chose would be in every message
+			host = "" // not a name that nobody chose, because every message would have it
 		}
 		if err := ask.flag("hostname", "The public name of this mail host, such as mail.example.com:", host); err != nil {
 			return err
 		}
 	}
 	if made && c.String("email") == "" {
-		return nil // there is an owner
+		return nil // the owner exists
 	}
 	return ask.flag("email", emailQuestion, "")
 }
 
 const emailQuestion = "The email address of its owner, who gets alerts of this host:"
 
-// setTLS sets the flags that go with where certificates come from.
+// setTLS sets the flags that follow from the chosen source of certificates.
 func setTLS(c *cli.Context, ask *questions, text string) error {
 	if text == "" && c.String("tls-cert") == "" {
 		if err := ask.flag("tls", "Certificates: acme (Let's Encrypt), files, or proxy (a web proxy on this host serves HTTPS):", "acme"); err != nil {
@@ -301,15 +304,15 @@ func setTLS(c *cli.Context, ask *questions, text string) error {
 	return config.Mistake(fmt.Errorf("--tls is %q; use acme, files or proxy", c.String("tls")))
 }
 
-// findPublicIPs gives the addresses that others reach this host at: those of the settings, of its
-// interfaces, where its name leads, or what is answered. Only what this host cannot find by itself
-// is set.
+// findPublicIPs returns the addresses at which others reach this host: those of the settings or the
+// interfaces, else those of its host name, else the operator's answer. It sets the flag only for
+// addresses that are not in the settings or on an interface.
 func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.Addr, error) {
 	ips, err := s.PublicIPs()
 	if err == nil {
 		return ips, nil
 	}
-	usual := ""
+	defaultAnswer := ""
 	var resolver lookup.Options
 	if s.Resolver.On() {
 		resolver.Servers = []string{s.Resolver.String()}
@@ -322,12 +325,12 @@ func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.
 			texts = append(texts, ip.Unmap().String())
 		}
 		slices.Sort(texts)
-		usual = strings.Join(texts, ",")
+		defaultAnswer = strings.Join(texts, ",")
 	}
-	if ask.in == nil && usual == "" {
+	if ask.in == nil && defaultAnswer == "" {
 		return nil, err
 	}
-	if err := ask.flag("public-ip", "The public address of this host, as others see it:", usual); err != nil {
+	if err := ask.flag("public-ip", "The public address of this host, as others see it:", defaultAnswer); err != nil {
 		return nil, err
 	}
 	for one := range strings.SplitSeq(strings.Join(c.StringSlice("public-ip"), ","), ",") {
@@ -340,8 +343,8 @@ func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.
 	return ips, nil
 }
 
-// askServer has the running server say who owns it and what its checks find.
-func (d *setupDone) askServer(ctx context.Context, e *env) error {
+// askServer gets the owner and the results of the checks from the running server.
+func (d *setupResult) askServer(ctx context.Context, e *env) error {
 	list, report := new(core.List[accounts.AccountRow]), new(health.Report)
 	if err := e.askServer(ctx, operator.AccountsPath, struct{}{}, list); err != nil {
 		return err
@@ -354,9 +357,9 @@ func (d *setupDone) askServer(ctx context.Context, e *env) error {
 	return err
 }
 
-// makeStore makes the checks, has the rest settled, and makes the owner last, unless there is one:
-// the password and the token are shown once.
-func (d *setupDone) makeStore(c *cli.Context, e *env, ask *questions, s *config.Settings, settle func() error) error {
+// makeStore runs the checks, calls settle, and last makes the owner unless there is one: the
+// password and the token are shown only once.
+func (d *setupResult) makeStore(c *cli.Context, e *env, ask *questions, s *config.Settings, settle func() error) error {
 	return e.Open(d.Data, s, true, func(o *operator.Operator) error {
 		list, err := o.Service.Accounts.ListAccounts(c.Context, struct{}{})
 		if err != nil {
@@ -365,7 +368,7 @@ func (d *setupDone) makeStore(c *cli.Context, e *env, ask *questions, s *config.
 		if len(list.Data) > 0 {
 			d.OwnerEmail = list.Data[0].OwnerEmail
 		} else if err := ask.flag("email", emailQuestion, ""); err != nil {
-			return err // somebody has ended setup before it made the owner
+			return err // an earlier setup was interrupted before it made the owner
 		}
 		o.Service.Health.Host = new(health.Host)
 		report, err := o.Service.Health.Doctor(c.Context, struct{}{})
@@ -373,7 +376,7 @@ func (d *setupDone) makeStore(c *cli.Context, e *env, ask *questions, s *config.
 			return err
 		}
 		for _, check := range report.Checks {
-			if check.Code != "ports" { // of a server that runs
+			if check.Code != "ports" { // the check is for a running server
 				d.Checks = append(d.Checks, check)
 			}
 		}
@@ -389,9 +392,9 @@ func (d *setupDone) makeStore(c *cli.Context, e *env, ask *questions, s *config.
 	})
 }
 
-// addRecords says what is to be set at the DNS of the hostname, its registrar, and the provider of
-// the host.
-func (d *setupDone) addRecords(s *config.Settings) {
+// addRecords lists the records to set at the DNS of the hostname, at its registrar, and at the
+// provider of the host.
+func (d *setupResult) addRecords(s *config.Settings) {
 	service := s.Service()
 	elsewhere := service.Elsewhere()
 	d.Records, d.Glue, d.PTR = []setupRecord{}, []setupRecord{}, []setupReverse{}
@@ -437,12 +440,12 @@ func (d *setupDone) addRecords(s *config.Settings) {
 }
 
 func portText(at config.Address) string {
-	_, port, _ := net.SplitHostPort(at.String()) // the settings are checked
+	_, port, _ := net.SplitHostPort(at.String()) // the settings have been checked
 	return port
 }
 
-// lookAtPorts tries to listen where the settings say.
-func lookAtPorts(s *config.Settings, running bool) []setupPort {
+// checkPorts tries to listen on every address in the settings.
+func checkPorts(s *config.Settings, running bool) []setupPort {
 	out := []setupPort{}
 	for _, one := range []struct {
 		name string
@@ -486,8 +489,8 @@ func lookAtPorts(s *config.Settings, running bool) []setupPort {
 	return out
 }
 
-// isTaken reports whether somebody listens at an address of TCP, or of UDP too. Linux tells that
-// also to those who may not listen there.
+// isTaken reports whether a process listens at a TCP address, or with udp also at the UDP address.
+// Linux shows that also to users who must not listen there.
 func isTaken(address string, udp bool) bool {
 	want, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -498,7 +501,7 @@ func isTaken(address string, udp bool) bool {
 		states["udp"], states["udp6"] = "07", "07"
 	}
 	for kind, state := range states {
-		text, _ := os.ReadFile("/proc/net/" + kind) // none on other systems
+		text, _ := os.ReadFile("/proc/net/" + kind) // the file does not exist on other systems
 		for line := range strings.Lines(string(text)) {
 			fields := strings.Fields(line) // number: local address, remote address, state, ...
 			if len(fields) < 4 || fields[3] != state {
@@ -513,8 +516,8 @@ func isTaken(address string, udp bool) bool {
 	return false
 }
 
-// procAddress reads an address as Linux writes it in /proc/net: each 32 bits of the IP address in
-// the machine's order of bytes, ":", and the port.
+// procAddress parses an address as in Linux's /proc/net: each 32 bits of the IP address in the
+// machine's byte order, ":", and the port.
 func procAddress(text string) (ip net.IP, port int) {
 	host, number, _ := strings.Cut(text, ":")
 	ip, _ = hex.DecodeString(host)
@@ -525,14 +528,14 @@ func procAddress(text string) (ip net.IP, port int) {
 	return ip, int(n)
 }
 
-// isPackaged reports whether a package has brought a systemd unit for the data directory.
+// isPackaged reports whether a package has installed a systemd unit for the data directory.
 func isPackaged(dir string) bool {
 	_, err := os.Stat("/usr/lib/systemd/system/mailstead.service")
 	return err == nil && dir == packaging.DataDir
 }
 
-// unitName is how systemctl is told of a unit's file: by its name where systemd looks for units,
-// else by its path, which systemctl enable links there.
+// unitName returns the argument of systemctl for a unit's file: its name if systemd looks in its
+// directory, else its path, which systemctl enable links.
 func unitName(file string) string {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -545,8 +548,8 @@ func unitName(file string) string {
 	return path
 }
 
-// text is what has been done and what is left to do, for people.
-func (d *setupDone) text(unit string, running bool) string {
+// text returns the result and the remaining steps for people.
+func (d *setupResult) text(unit string, running bool) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "Mailstead is set up in %s for %s.\n", d.Data, d.Hostname)
 	if d.Token != "" {

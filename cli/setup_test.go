@@ -50,7 +50,7 @@ func TestUnitIsNamedAsItIs(t *testing.T) {
 		"/etc/systemd/system/mailstead.service": "mailstead", "/etc/systemd/system/second.service": "second",
 		"/srv/mail/second.service": "/srv/mail/second.service", "second.service": filepath.Join(here, "second.service"),
 	} {
-		d := &setupDone{Data: "/srv/mail"}
+		d := &setupResult{Data: "/srv/mail"}
 		if text := d.text(file, false); !strings.Contains(text, "systemctl daemon-reload && systemctl enable --now "+want+"\n") {
 			t.Errorf("%s is not started by %s: %s", file, want, text)
 		}

@@ -20,10 +20,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A sender sends a request to whoever answers the operator, and gives the answer.
+// A sender sends a request to the running server or an opened installation, and returns the
+// response.
 type sender func(*http.Request) (*http.Response, error)
 
-// send sends a request to the running server, or to an installation opened just for it.
+// send sends a request to the running server. If none runs, it opens the installation for this
+// request.
 func (e *env) send(r *http.Request) (*http.Response, error) {
 	resp, err := overSocket(e.socket(), r)
 	if err == nil {
@@ -47,7 +49,7 @@ func (e *env) send(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// errNoServer is returned by sendOverSocket where none runs.
+// errNoServer is returned by sendOverSocket if no server runs.
 var errNoServer = errors.New("no server runs")
 
 // sendOverSocket sends a request to the running server.
@@ -59,9 +61,9 @@ func (e *env) sendOverSocket(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// throughout gives do a way to the server: the socket of a running one, or an installation that is
-// opened for all of it.
-func (e *env) throughout(ctx context.Context, do func(send sender) error) error {
+// withServer calls do with a sender: over the socket of the running server, or else to an
+// installation that stays open during do.
+func (e *env) withServer(ctx context.Context, do func(send sender) error) error {
 	probe, err := http.NewRequestWithContext(ctx, http.MethodGet, "/healthz", http.NoBody)
 	if err != nil {
 		return err
@@ -91,7 +93,7 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body)) // so that it can be sent again
+	r.Body = io.NopCloser(bytes.NewReader(body)) // the body can be sent again
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return nil, err
@@ -110,15 +112,15 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// isRefused reports whether a socket is left over from a server that does not run.
+// isRefused reports whether err means that no server listens on the socket, which is a leftover.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// ask sends a command with its arguments as JSON and decodes what comes back.
+// ask sends a command with its arguments as JSON and decodes the response into out.
 func (e *env) ask(ctx context.Context, path string, in, out any) error {
 	return askThrough(ctx, e.send, path, in, out)
 }
 
-// askServer is ask for what only a running server does.
+// askServer is ask for commands that need a running server.
 func (e *env) askServer(ctx context.Context, path string, in, out any) error {
 	return askThrough(ctx, e.sendOverSocket, path, in, out)
 }
@@ -136,8 +138,8 @@ func askThrough(ctx context.Context, send sender, path string, in, out any) erro
 	return json.Unmarshal(text, out)
 }
 
-// post sends a command with its arguments as JSON. Its error is what the server says, in words for
-// people.
+// post sends a command with its arguments as JSON and returns the response's body. If the server
+// refuses the command, the error is the server's message for people.
 func post(ctx context.Context, send sender, path string, in any) (io.ReadCloser, error) {
 	body, err := json.Marshal(in)
 	if err != nil {

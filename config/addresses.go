@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// PublicIPs are the addresses of the settings, or the public addresses of this host.
+// PublicIPs returns the addresses in the settings, or else the public addresses of this host.
 func (s *Settings) PublicIPs() ([]netip.Addr, error) {
 	if len(s.PublicIP) > 0 {
 		return s.PublicIP, nil

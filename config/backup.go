@@ -11,8 +11,8 @@ import (
 	"filippo.io/age"
 )
 
-// S3 is the table [s3], for all addresses that begin with s3://. Other tables may hold the same
-// keys for their own.
+// S3 is the table [s3], for all addresses that begin with s3://. Other tables may have the same
+// keys, which override it.
 type S3 struct {
 	Endpoint      string `toml:"endpoint"`
 	Region        string `toml:"region"`
@@ -28,7 +28,7 @@ func (s *S3) check() error {
 	return nil
 }
 
-// Or gives the settings, and those of other where one is not set.
+// Or returns the settings with those of other in place of unset ones.
 func (s S3) Or(other S3) S3 {
 	return S3{
 		cmp.Or(s.Endpoint, other.Endpoint), cmp.Or(s.Region, other.Region), cmp.Or(s.AccessKeyFile, other.AccessKeyFile),
@@ -47,16 +47,16 @@ type backupSettings struct {
 	S3
 }
 
-// Backup says where and when backups are made.
+// Backup says where and when to make backups.
 type Backup struct {
-	To                     string // "": nowhere
+	To                     string // "": no backups
 	Every, FullEvery, Keep time.Duration
-	Sync                   bool // nothing is acknowledged before its entry is there
+	Sync                   bool // acknowledge a write only after its entry is at the target
 	Recipients             []age.Recipient
 	S3                     S3
 }
 
-// Backups gives the settings of backups.
+// Backups returns the settings of backups, with defaults.
 func (s *Settings) Backups() Backup {
 	b := s.Backup
 	var recipients []age.Recipient
@@ -88,16 +88,16 @@ func (b *backupSettings) check() error {
 	return nil
 }
 
-// An ageRecipient is a public key of age.
+// An ageRecipient is an age public key.
 type ageRecipient struct{ key age.Recipient }
 
-// UnmarshalText reads it.
+// UnmarshalText parses the key.
 func (r *ageRecipient) UnmarshalText(text []byte) (err error) {
 	r.key, err = AgeRecipient(string(text))
 	return err
 }
 
-// AgeRecipient reads a public key of age.
+// AgeRecipient parses an age public key.
 func AgeRecipient(text string) (age.Recipient, error) {
 	list, err := age.ParseRecipients(strings.NewReader(text))
 	if err != nil || len(list) != 1 {

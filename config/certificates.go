@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// RootCAs are the certificate authorities of the system and of the file; nil: only the system's.
+// RootCAs returns the certificate authorities of the system and of the file; nil means only the
+// system's.
 func RootCAs(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 )
 
-// dnsSettings is the table [dns]; `listen` in it is what `dns = ADDR` is without the table.
+// dnsSettings is the table [dns]. Its key `listen` is the same as `dns = ADDR` without the table.
 type dnsSettings struct {
 	Listen        Address             `toml:"listen"`
 	CheckInterval duration            `toml:"check_interval"`
@@ -25,8 +25,8 @@ type dnsSettings struct {
 	TrustResolver bool                `toml:"trust_resolver"`
 }
 
-// secondarySettings is an entry of [[dns.secondaries]], or of the list `secondaries`, where it is
-// an address alone.
+// secondarySettings is an entry of [[dns.secondaries]], or an item of the list `secondaries`, which
+// has only an address.
 type secondarySettings struct {
 	Name       string        `toml:"name"`
 	Address    serverAddress `toml:"address"`
@@ -37,10 +37,11 @@ type secondarySettings struct {
 	SecretFile string        `toml:"tsig_secret_file"`
 }
 
-// UnmarshalText takes an address alone.
+// UnmarshalText parses an entry that is only an address.
 func (s *secondarySettings) UnmarshalText(text []byte) error { return s.Address.UnmarshalText(text) }
 
-// check fills in what secondaries leave out, and finds what is wrong with one, or between two.
+// check fills in the defaults of secondaries, and returns an error if an entry is wrong or two
+// entries conflict.
 func (d *dnsSettings) check() error {
 	keys := map[string]*secondarySettings{}
 	for i := range d.Secondaries {
@@ -97,7 +98,7 @@ func (s *secondarySettings) check() error {
 	return nil
 }
 
-// secondaries are the entries in the shape that the rest of the program uses.
+// secondaries returns the entries as a type of the DNS server.
 func (d *dnsSettings) secondaries() []builtin.Secondary {
 	var out []builtin.Secondary
 	for _, s := range d.Secondaries {
@@ -110,10 +111,10 @@ func (d *dnsSettings) secondaries() []builtin.Secondary {
 	return out
 }
 
-// A serverAddress is an IP address with a port, 53 if it has none.
+// A serverAddress is an IP address with a port; the default port is 53.
 type serverAddress struct{ at netip.AddrPort }
 
-// UnmarshalText reads the address.
+// UnmarshalText parses the address.
 func (a *serverAddress) UnmarshalText(text []byte) error {
 	host, port := string(text), "53"
 	if _, err := netip.ParseAddr(host); err != nil {
@@ -132,7 +133,7 @@ func (a *serverAddress) UnmarshalText(text []byte) error {
 }
 
 // A dnsName is a host name or the name of a key, lower-case, without a trailing dot.
-type dnsName struct{ checked }
+type dnsName struct{ checkedText }
 
 // UnmarshalText checks the name.
 func (d *dnsName) UnmarshalText(text []byte) error {
@@ -147,22 +148,22 @@ func (d *dnsName) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A tsigAlgorithm is one that RFC 8945 section 6 allows.
-type tsigAlgorithm struct{ checked }
+// A tsigAlgorithm is a TSIG algorithm of RFC 8945 section 6.
+type tsigAlgorithm struct{ checkedText }
 
-// UnmarshalText checks that it is one of them.
+// UnmarshalText checks the algorithm.
 func (a *tsigAlgorithm) UnmarshalText(text []byte) (err error) {
-	a.text, err = choice(text, "hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha224", "hmac-sha1")
+	a.text, err = oneOf(text, "hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha224", "hmac-sha1")
 	return err
 }
 
-// minSecret is the length of the shortest secret that is accepted, in bytes.
+// minSecret is the minimum length of a TSIG secret, in bytes.
 const minSecret = 16
 
-// A tsigSecret is a secret, in base64 in the file.
+// A tsigSecret is a TSIG secret; the file has it in base64.
 type tsigSecret struct{ bytes []byte }
 
-// UnmarshalText decodes it. An error does not contain the secret.
+// UnmarshalText decodes the secret. Its error does not contain the secret.
 func (s *tsigSecret) UnmarshalText(text []byte) (err error) {
 	s.bytes, err = base64.StdEncoding.DecodeString(string(text))
 	if err != nil || len(s.bytes) < minSecret {

@@ -12,11 +12,11 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// Edit gives the text of a settings file in which every setting has the value that it has on the
-// command line or in the environment. The rest of the text stays, comments included.
+// Edit returns the text of a settings file with the settings from the command line or the
+// environment written into it. The rest of the text stays, comments included.
 func Edit(text string, c *cli.Context) string {
 	for _, f := range flagFields() {
-		if !c.IsSet(f.name) || f.name == "migrate" { // which holds for one start
+		if !c.IsSet(f.name) || f.name == "migrate" { // migrate applies to a single start
 			continue
 		}
 		key, table := strings.ReplaceAll(f.name, "-", "_"), ""
@@ -28,14 +28,14 @@ func Edit(text string, c *cli.Context) string {
 	return text
 }
 
-// AddSendingLimits gives the text of a settings file in which the limits on recipients that are not
-// set have the values for a new installation.
+// AddSendingLimits returns the text of a settings file with the limits on recipients for a new
+// installation added, unless they are set.
 func AddSendingLimits(text string) string {
 	var have struct {
 		Limits map[string]any `toml:"limits"`
 	}
 	if err := toml.Unmarshal([]byte(text), &have); err != nil {
-		return text // whoever reads it tells of that
+		return text // reading the settings reports that
 	}
 	l := core.SendingLimits()
 	for _, one := range []struct {
@@ -60,7 +60,7 @@ func AddSendingLimits(text string) string {
 	return text
 }
 
-// valueOf is the value of a flag as it is written in the file.
+// valueOf returns the value of a flag in the form for the file.
 func valueOf(c *cli.Context, f flagField) string {
 	var value any = c.String(f.name)
 	switch f.kind {
@@ -77,11 +77,13 @@ func valueOf(c *cli.Context, f flagField) string {
 	case reflect.TypeFor[port]():
 		return c.String(f.name)
 	}
-	out, _ := json.Marshal(value) // a text, a truth value or a list of texts of JSON is one of TOML
+	// A text, a boolean or a list of texts is the same in JSON and TOML.
+	out, _ := json.Marshal(value)
 	return string(out)
 }
 
-// isTable reports whether a line begins a table, and which; "" is one that Edit writes nothing to.
+// isTable reports whether a line begins a table, and returns its name; "" for a list of tables,
+// which Edit does not change.
 func isTable(line string) (name string, ok bool) {
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "[") {
@@ -103,8 +105,8 @@ func hasTable(text, name string) bool {
 	return false
 }
 
-// setKey gives the key of a table, "" for what stands before all tables, a value. A key that is not
-// there is put after the last one of its table.
+// setKey sets the key of a table to a value; table "" means the keys before all tables. It adds a
+// missing key after the last key of the table.
 func setKey(text, table, key, value string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -114,7 +116,8 @@ func setKey(text, table, key, value string) string {
 		lines = lines[:len(lines)-1]
 	}
 	set := key + " = " + value + "\n"
-	in, end := table == "", 0 // whether this is the table; after its last line that says something
+	// in: the line is in the table; end: the index after its last line that is not empty.
+	in, end := table == "", 0
 	for i := 0; i < len(lines); {
 		after := i + 1
 		if name, ok := isTable(lines[i]); ok {
@@ -123,7 +126,7 @@ func setKey(text, table, key, value string) string {
 			}
 			in = name == table
 		} else if name, _, ok := strings.Cut(lines[i], "="); ok && !strings.HasPrefix(strings.TrimSpace(name), "#") {
-			// The value may go on over several lines.
+			// The value may span several lines.
 			for after < len(lines) && toml.Unmarshal([]byte(strings.Join(lines[i:after], "")), new(map[string]any)) != nil {
 				after++
 			}

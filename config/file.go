@@ -15,12 +15,13 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// decode reads text into s; what the text does not have stays. `dns` is an address or a table.
+// decode decodes text into s; it does not change fields that text does not set. `dns` may be an
+// address or a table.
 func (s *Settings) decode(text string) error {
 	var kind struct {
 		DNS any `toml:"dns"`
 	}
-	_ = toml.Unmarshal([]byte(text), &kind) // the next decoding reports mistakes
+	_ = toml.Unmarshal([]byte(text), &kind) // the decoding below reports mistakes
 	d := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
 	var err error
 	if _, table := kind.DNS.(map[string]any); table {
@@ -42,7 +43,7 @@ func (s *Settings) decode(text string) error {
 	return err
 }
 
-// fileError says where in the file the mistake is.
+// fileError adds the line of the mistake in the file to an error.
 func fileError(path, text string, err error) error {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) {
@@ -74,7 +75,7 @@ func fileError(path, text string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// withoutTypes gives the decoder's message without the names of Go types.
+// withoutTypes returns the decoder's message without the names of Go types.
 func withoutTypes(text string) string {
 	text = strings.NewReplacer("toml: ", "",
 		reflect.TypeFor[port]().String(), "a port, from 1 to 65535",
@@ -85,9 +86,9 @@ func withoutTypes(text string) string {
 	return text
 }
 
-// lineOf finds the line of a mistake for which the decoder gives none, such as a number where a
-// text belongs: the beginning of the file up to this line is the shortest with the mistake. It is 0
-// if there is none.
+// lineOf returns the line of a mistake for which the decoder reports none, such as a number instead
+// of a text; 0 if it is not found. It finds the shortest beginning of the file that has the
+// mistake.
 func lineOf(text string, mistake error) int {
 	end := 0
 	for row := 1; end < len(text); row++ {
@@ -103,18 +104,19 @@ func lineOf(text string, mistake error) int {
 	return 0
 }
 
-// ofTable is how errors about a table begin: its name, its number where it is a list, and the key.
-var ofTable = regexp.MustCompile(`^\[\[?([a-z0-9_.]+)\]\]?(?: number (\d+):)?(?: ([a-z0-9_]+)(?:[ :]|$))?`)
+// tableError matches the beginning of an error about a table: the table's name, its number in a
+// list of tables, and the key.
+var tableError = regexp.MustCompile(`^\[\[?([a-z0-9_.]+)\]\]?(?: number (\d+):)?(?: ([a-z0-9_]+)(?:[ :]|$))?`)
 
-// rowOf finds the line of the setting that an error begins with, or else of its table; 0 if the
-// error is about no table, or the file has none of the name.
+// rowOf returns the line of the setting that an error begins with, or else of its table; 0 if the
+// error is not about a table, or the file does not have the table.
 func rowOf(text, mistake string) (row int) {
-	m := ofTable.FindStringSubmatch(mistake)
+	m := tableError.FindStringSubmatch(mistake)
 	if m == nil {
 		return 0
 	}
 	name, key, in, count := m[1], m[3], false, 0
-	number, _ := strconv.Atoi(m[2]) // 0: there is one
+	number, _ := strconv.Atoi(m[2]) // 0: the table is not in a list
 	p := &unstable.Parser{}
 	p.Reset([]byte(text))
 	for p.NextExpression() {
@@ -142,15 +144,15 @@ func rowOf(text, mistake string) (row int) {
 	return row
 }
 
-// A fileKey is a key of the file with its line and its value's type, as the parser saw them.
+// A fileKey is a key of the file with its line and the type of its value.
 type fileKey struct {
 	row  int
-	name string // with the tables around it
+	name string // with the names of its tables
 	kind unstable.Kind
-	item int // which item of the list of that name it is, from 1; 0: it is the value itself
+	item int // number of the item in the list of that name, from 1; 0: the value itself
 }
 
-// fileKeys lists the keys in the order of the file, as far as it can be parsed.
+// fileKeys returns the keys in the order of the file, up to the first syntax error.
 func fileKeys(text string) (out []fileKey) {
 	p := &unstable.Parser{}
 	p.Reset([]byte(text))
@@ -167,7 +169,7 @@ func fileKeys(text string) (out []fileKey) {
 	return out
 }
 
-// keyOf is a node's name in its parts, and the line where it stands.
+// keyOf returns the parts of a node's key, and its line.
 func keyOf(p *unstable.Parser, n *unstable.Node) (parts []string, row int) {
 	for it := n.Key(); it.Next(); {
 		part := it.Node()
@@ -179,7 +181,7 @@ func keyOf(p *unstable.Parser, n *unstable.Node) (parts []string, row int) {
 	return parts, row
 }
 
-// addKey adds a key, and those of the table that is its value.
+// addKey appends a key, and the keys of an inline table that is its value.
 func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string) []fileKey {
 	parts, row := keyOf(p, n)
 	parts = append(append([]string{}, around...), parts...)
@@ -196,7 +198,7 @@ func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string
 		for it := value.Children(); it.Next(); {
 			n++
 			item := it.Node()
-			first := item // the parser has no place of a list, only of what is in it
+			first := item // the parser has no position of a list, only of its items
 			for first.Kind == unstable.Array {
 				inner := first.Children()
 				if !inner.Next() {
@@ -213,7 +215,7 @@ func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string
 	return out
 }
 
-// keyAt is the last key that begins on the line or before it; "" if there is none.
+// keyAt returns the last key that begins on or before the line; "" if there is none.
 func keyAt(keys []fileKey, row int) (name string) {
 	for _, k := range keys {
 		if k.row <= row {
@@ -223,8 +225,8 @@ func keyAt(keys []fileKey, row int) (name string) {
 	return name
 }
 
-// wrongType finds the first key, up to the line, whose value has the wrong type, and says which
-// type is right. Values that check their own text report it themselves.
+// wrongType returns the first key, up to the line, with a value of the wrong type, and what the
+// value must be; "" if there is none. Values with their own check report mistakes themselves.
 func wrongType(keys []fileKey, row int) (at fileKey, what string) {
 	for _, k := range keys {
 		t := settingType(k.name)
@@ -238,8 +240,8 @@ func wrongType(keys []fileKey, row int) (at fileKey, what string) {
 	return fileKey{}, ""
 }
 
-// wrongItem finds the first item of a list that has the wrong type. The decoder takes a number for
-// a text there.
+// wrongItem returns the first list item of the wrong type, and a message; "" if there is none. The
+// decoder would accept a number as a text there.
 func wrongItem(keys []fileKey) (at fileKey, what string) {
 	for _, k := range keys {
 		t := settingType(k.name)
@@ -257,7 +259,7 @@ func wrongItem(keys []fileKey) (at fileKey, what string) {
 	return fileKey{}, ""
 }
 
-// settingType is the type of the setting with the name; nil if there is none.
+// settingType returns the type of the named setting; nil if there is none.
 func settingType(name string) reflect.Type {
 	t := reflect.TypeFor[Settings]()
 	for i, part := range strings.Split(name, ".") {
@@ -288,7 +290,7 @@ func settingType(name string) reflect.Type {
 	return t
 }
 
-// wantedKind says what a value of the type must be; "" if the kind is right.
+// wantedKind returns what a value of type t must be; "" if kind is right.
 func wantedKind(t reflect.Type, kind unstable.Kind) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -339,7 +341,7 @@ func kindName(k unstable.Kind) string {
 	return "a date or a time"
 }
 
-// A flagField is a field of Settings that is a flag.
+// A flagField is a field of Settings that has a flag.
 type flagField struct {
 	index       int
 	name, usage string
@@ -362,8 +364,8 @@ func flagFields() []flagField {
 	return out
 }
 
-// Flags are the flags of the command that Load is called from: one for each plain setting, which
-// may also come from the environment, as MAILSTEAD_ and the name in capitals.
+// Flags returns the flags of a command that calls Load: one for each plain setting. A setting may
+// also come from the environment, as MAILSTEAD_ and its name in capitals.
 func Flags() []cli.Flag {
 	var out []cli.Flag
 	for _, f := range flagFields() {
@@ -384,10 +386,10 @@ func envName(flag string) string {
 	return "MAILSTEAD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// given gives what the command line or the environment says of a setting. A command that has no
-// such flag takes the environment all the same, so that every command has the settings of the
-// server.
-func given(c *cli.Context, f flagField) (text string, ok bool) {
+// flagOrEnv returns the value of a setting from the command line or the environment; ok is false if
+// neither has it. A command without the flag also uses the environment, so that every command has
+// the settings of the server.
+func flagOrEnv(c *cli.Context, f flagField) (text string, ok bool) {
 	if !c.IsSet(f.name) {
 		text = os.Getenv(envName(f.name))
 		return text, text != ""
@@ -401,7 +403,7 @@ func given(c *cli.Context, f flagField) (text string, ok bool) {
 	return c.String(f.name), true
 }
 
-// setField sets a field from a flag's text.
+// setField sets a field from the text of a flag.
 func setField(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(interface{ UnmarshalText([]byte) error }); ok {
 		return u.UnmarshalText([]byte(text))
@@ -422,7 +424,7 @@ func setField(v reflect.Value, text string) error {
 // setFlags applies the command line and the environment.
 func (s *Settings) setFlags(c *cli.Context) error {
 	for _, f := range flagFields() {
-		text, ok := given(c, f)
+		text, ok := flagOrEnv(c, f)
 		if !ok {
 			continue
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/service/reputation"
 )
 
-// registrarSettings is the table [registrar]. The sandbox has no settings; its presence switches it
-// on.
+// registrarSettings is the table [registrar]. The table of the sandbox registrar is empty; its
+// presence turns it on.
 type registrarSettings struct {
 	NameCom    *nameComSettings    `toml:"namecom"`
 	Cloudflare *cloudflareSettings `toml:"cloudflare"`
@@ -37,7 +37,7 @@ type cloudflareSettings struct {
 	BaseURL   apiURL `toml:"base_url"`
 }
 
-// check fills in secrets that are in files, and finds what is missing.
+// check reads secrets from files, and returns an error if a required setting is missing.
 func (r *registrarSettings) check() error {
 	if n := r.NameCom; n != nil {
 		if err := checkAccount("namecom", "username", n.Username, &n.Token, n.TokenFile); err != nil {
@@ -50,10 +50,9 @@ func (r *registrarSettings) check() error {
 	return nil
 }
 
-// checkAccount checks the settings of one registrar. setting is the name of the key that names the
-// account.
+// checkAccount checks the settings of one registrar. setting is the key of account, for the error.
 func checkAccount(table, setting, account string, token *string, file string) error {
-	if err := secretOf("token", token, file); err != nil {
+	if err := readSecret("token", token, file); err != nil {
 		return fmt.Errorf("[registrar.%s]: %w", table, err)
 	}
 	if account == "" || *token == "" {
@@ -62,13 +61,13 @@ func checkAccount(table, setting, account string, token *string, file string) er
 	return nil
 }
 
-// edgeSettings is the table [cloudflare]. It has no token, since owners of domains give their own.
+// edgeSettings is the table [cloudflare]. It has no token, because domain owners set their own.
 type edgeSettings struct {
 	BaseURL apiURL `toml:"base_url"`
 }
 
 // An apiURL is the base URL of an API.
-type apiURL struct{ checked }
+type apiURL struct{ checkedText }
 
 // UnmarshalText checks its form.
 func (a *apiURL) UnmarshalText(text []byte) error {
@@ -85,8 +84,8 @@ type rdapSettings struct {
 	BootstrapURL bootstrapURL `toml:"bootstrap_url"`
 }
 
-// A bootstrapURL is the URL of the list of RDAP servers, or off; empty if it is not set.
-type bootstrapURL struct{ checked }
+// A bootstrapURL is the URL of the list of RDAP servers, or off; "" if it is not set.
+type bootstrapURL struct{ checkedText }
 
 // UnmarshalText checks its form.
 func (b *bootstrapURL) UnmarshalText(text []byte) error {
@@ -125,7 +124,7 @@ type relaySettings struct {
 	ControlHeaders []string `toml:"control_headers"`
 }
 
-// check fills in what a relay leaves out, and finds what is missing or wrong.
+// check fills in the defaults of a relay, and returns an error if a setting is missing or wrong.
 func (r *relaySettings) check() error {
 	if r.Name == "" || r.Kind.text == "" || r.Host == "" {
 		return errors.New("name, kind and host are required")
@@ -147,7 +146,7 @@ func (r *relaySettings) check() error {
 			return fmt.Errorf("%s must be https:// and a host", name)
 		}
 	}
-	return secretOf("password", &r.Password, r.PasswordFile)
+	return readSecret("password", &r.Password, r.PasswordFile)
 }
 
 func (r *relaySettings) service() core.Relay {
@@ -159,7 +158,7 @@ func (r *relaySettings) service() core.Relay {
 	}
 }
 
-// destinationSettings is an entry of [[destination]]: how mail is sent to one mail operator.
+// destinationSettings is an entry of [[destination]]: how to send to one mail operator.
 type destinationSettings struct {
 	Operator    dnsName   `toml:"operator"`
 	Connections *count    `toml:"connections"`
@@ -174,7 +173,7 @@ const (
 	maxPerMinute   = 1000000
 )
 
-// check finds what is missing or out of bounds.
+// check returns an error if a setting is missing or out of bounds.
 func (d *destinationSettings) check() error {
 	name := d.Operator.text
 	if name == "" {
@@ -210,8 +209,8 @@ func (d *destinationSettings) service() core.Destination {
 	return out
 }
 
-// secretOf reads a secret from its file, if a file is given.
-func secretOf(name string, secret *string, file string) error {
+// readSecret reads a secret from its file, if there is one.
+func readSecret(name string, secret *string, file string) error {
 	if file == "" {
 		return nil
 	}
@@ -223,7 +222,7 @@ func secretOf(name string, secret *string, file string) error {
 	return err
 }
 
-// spamSettings is the table [spam]: how mail from outside is screened.
+// spamSettings is the table [spam]: how incoming mail is screened.
 type spamSettings struct {
 	TrustedSealers   []dnsName   `toml:"trusted_sealers"`
 	DMARCReports     bool        `toml:"dmarc_reports"`
@@ -239,7 +238,7 @@ type spamSettings struct {
 
 const maxLists = 10
 
-// check finds values that are out of bounds.
+// check returns an error if a value is out of bounds.
 func (s *spamSettings) check() error {
 	switch {
 	case len(s.DNSBL) > maxLists:
@@ -248,13 +247,13 @@ func (s *spamSettings) check() error {
 		return errors.New("[spam] first_sender_delay: from 0s to 1m")
 	case s.MilterTimeout.d < 0 || s.MilterTimeout.d > 5*time.Minute:
 		return errors.New("[spam] milter_timeout: from 1s to 5m; senders do not wait much longer")
-	case !(s.JunkScore >= 0 && s.JunkScore <= 1): // NaN is neither
+	case !(s.JunkScore >= 0 && s.JunkScore <= 1): // false for NaN too
 		return errors.New("[spam] junk_score: from 0 to 1, and 0.9 unless you have a reason")
 	}
 	return nil
 }
 
-// service gives the settings in the shape that the service uses.
+// service returns the settings as a type of the service.
 func (s *spamSettings) service() core.Spam {
 	out := core.Spam{
 		Reports: s.DMARCReports, DNSBLJunk: s.DNSBLAction.text == "junk", Greylisting: s.Greylisting, FirstDelay: s.FirstSenderDelay.d,
@@ -272,7 +271,7 @@ func (s *spamSettings) service() core.Spam {
 	return out
 }
 
-// A milterAddr is where a filter listens: inet:HOST:PORT or unix:PATH.
+// A milterAddr is the address of a filter: inet:HOST:PORT or unix:PATH.
 type milterAddr struct{ network, address string }
 
 // UnmarshalText checks its form.
@@ -293,11 +292,11 @@ func (m *milterAddr) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is not a filter; write inet:HOST:PORT or unix:/PATH", text)
 }
 
-// A dnsblAction is what happens to mail from an address on a DNSBL.
-type dnsblAction struct{ checked }
+// A dnsblAction is the action for mail from an address on a DNSBL.
+type dnsblAction struct{ checkedText }
 
-// UnmarshalText checks the word.
+// UnmarshalText checks the action.
 func (a *dnsblAction) UnmarshalText(text []byte) (err error) {
-	a.text, err = choice(text, "reject", "junk")
+	a.text, err = oneOf(text, "reject", "junk")
 	return err
 }

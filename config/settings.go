@@ -1,7 +1,7 @@
 // Package config reads the settings of the program: the file mailstead.toml, environment variables
-// and flags of the command line, over the defaults of the sandbox or of production. It says where a
-// mistake is, and gives the settings in the shapes in which the service takes them. It does not
-// know what is done with them: it opens no socket and no store, and asks nobody.
+// and command-line flags, over the defaults of the sandbox or of production. It reports where a
+// mistake is, and converts the settings to the types of the service. It does not know what the
+// settings are used for: it opens no socket and no store, and sends no requests.
 package config
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// Settings is everything that can be set: each plain field is a flag, an environment variable and a
-// key of the file, under the one name in its tag.
+// Settings holds all settings. Each plain field is a flag, an environment variable and a key of the
+// file, all with the name in its tag.
 type Settings struct {
 	Hostname    hostName    `toml:"hostname" usage:"public hostname of this server; turns production mode on"`
 	HTTP        Address     `toml:"http" usage:"where HTTP listens: ADDR, or off"`
@@ -77,10 +77,9 @@ type Settings struct {
 	Zones       dnsSettings           `toml:"-"`
 }
 
-// sandbox and production are the settings of the two ways to run, before file, environment and
-// flags.
+// sandbox returns the settings of the sandbox, before file, environment and flags.
 func sandbox() Settings {
-	off := Address{checked{"off"}}
+	off := Address{checkedText{"off"}}
 	s := defaults()
 	s.HTTP.text, s.HTTPTLS = "127.0.0.1:8080", off
 	s.SMTP.text, s.Submission.text, s.Submissions = "127.0.0.1:2525", "127.0.0.1:2587", off
@@ -103,27 +102,27 @@ func production() Settings {
 	s.Directory.text = ca.LetsEncrypt
 	s.Spam.DMARCReports = true
 	for _, zone := range []string{"zen.spamhaus.org", "bl.spamcop.net"} {
-		s.Doctor.Blocklists = append(s.Doctor.Blocklists, dnsName{checked{zone}})
+		s.Doctor.Blocklists = append(s.Doctor.Blocklists, dnsName{checkedText{zone}})
 	}
 	for _, host := range []string{"gmail-smtp-in.l.google.com", "outlook-com.olc.protection.outlook.com", "mx01.mail.icloud.com"} {
-		s.Doctor.Port25Targets = append(s.Doctor.Port25Targets, target{checked{host + ":25"}})
+		s.Doctor.Port25Targets = append(s.Doctor.Port25Targets, target{checkedText{host + ":25"}})
 	}
 	return s
 }
 
-// defaults are what both have in common.
+// defaults returns the settings that sandbox and production have in common.
 func defaults() (s Settings) {
 	s.MXPort, s.LogFormat.text, s.LogLevel.text = 25, "text", "info"
 	s.Spam.Classifier, s.Spam.JunkScore = true, 0.9
 	return s
 }
 
-// Sandbox reports whether this is the sandbox: no host name is set.
+// Sandbox reports whether the server runs as a sandbox, which it does if no hostname is set.
 func (s *Settings) Sandbox() bool { return s.Hostname.text == "" }
 
 // Load merges the defaults of the sandbox or of production, mailstead.toml in the directory of the
-// flag "data", and the flags, which know the environment. Each wins over those before it. The error
-// is an Error if something is wrong with what was set.
+// flag "data", the environment, and the flags. Later ones override earlier ones. If a setting is
+// wrong, the error is an Error.
 func Load(c *cli.Context) (*Settings, error) {
 	path := filepath.Join(c.String("data"), "mailstead.toml")
 	text, err := os.ReadFile(path)
@@ -133,7 +132,7 @@ func Load(c *cli.Context) (*Settings, error) {
 	return Merge(path, string(text), c)
 }
 
-// Merge is Load with the text that the file has, or is to have.
+// Merge is Load for a given text of the settings file.
 func Merge(path, text string, c *cli.Context) (*Settings, error) {
 	s, err := merge(path, text, c)
 	if err != nil {
@@ -142,22 +141,23 @@ func Merge(path, text string, c *cli.Context) (*Settings, error) {
 	return s, nil
 }
 
-// An Error is a mistake in the settings, or in how the program was called; it says where.
+// An Error is a mistake in the settings or in the call of the program; it says where the mistake
+// is.
 type Error struct{ error }
 
-// Mistake makes an Error of one that says what is wrong.
+// Mistake wraps an error as an Error.
 func Mistake(err error) error { return Error{err} }
 
-// Unwrap gives what went wrong, such as an *fs.PathError.
+// Unwrap returns the cause, such as an *fs.PathError.
 func (e Error) Unwrap() error { return e.error }
 
 func merge(path, text string, c *cli.Context) (*Settings, error) {
 	var named struct {
 		Hostname string `toml:"hostname"`
 	}
-	_ = toml.Unmarshal([]byte(text), &named) // decode reports mistakes
+	_ = toml.Unmarshal([]byte(text), &named) // decode reports mistakes later
 	s := production()
-	if host, _ := given(c, flagField{name: "hostname"}); host == "" && named.Hostname == "" {
+	if host, _ := flagOrEnv(c, flagField{name: "hostname"}); host == "" && named.Hostname == "" {
 		s = sandbox()
 	}
 	err := s.decode(text)
@@ -179,8 +179,9 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 	return &s, nil
 }
 
-// check finds settings that contradict each other, and fills in what tables leave out. Errors about
-// a table begin with it, as "[spam] junk_score" or "[[relay]] number 1", which rowOf reads.
+// check returns an error if settings contradict each other, and fills in defaults of tables. Errors
+// about a table begin with its name, such as "[spam] junk_score" or "[[relay]] number 1", which
+// rowOf parses.
 func (s *Settings) check() error {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key go together: give both or neither")
@@ -229,7 +230,7 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// checkTLS finds listeners that need a certificate and cannot get one.
+// checkTLS returns an error if a listener needs a certificate and cannot get one.
 func (s *Settings) checkTLS() error {
 	if s.TLSCert != "" {
 		return nil
@@ -249,8 +250,8 @@ func (s *Settings) checkTLS() error {
 // sandboxHost is the host name of the sandbox.
 const sandboxHost = "mail.mailstead.test"
 
-// Service gives the configuration of the service. What depends on the running server is not set:
-// resolvers, ports, certificate authorities, the host's addresses.
+// Service returns the configuration of the service. It does not set what depends on the running
+// server: resolvers, ports, certificate authorities, the host's addresses.
 func (s *Settings) Service() core.Config {
 	c := core.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
@@ -270,8 +271,8 @@ func (s *Settings) Service() core.Config {
 	return c
 }
 
-// nameservers are the names in the NS records of zones: our own two, beside the host's name, and
-// those of the secondaries that have one.
+// nameservers returns the names for the NS records of zones: two names of this server in the parent
+// domain of its hostname, and the names of secondaries.
 func nameservers(hostname string, secondaries []builtin.Secondary) []string {
 	parent := hostname
 	if _, after, ok := strings.Cut(hostname, "."); ok {
@@ -286,11 +287,12 @@ func nameservers(hostname string, secondaries []builtin.Secondary) []string {
 	return out
 }
 
-// TLS reports whether there are certificates, from files or by ACME. Without them no listener
-// speaks TLS.
+// TLS reports whether the server has certificates, from files or by ACME. Without them no listener
+// uses TLS.
 func (s *Settings) TLS() bool { return s.TLSCert != "" || s.Directory.On() }
 
-// acme says which certificate authority gives certificates that are in no file; nil: none.
+// acme returns the certificate authority for certificates that are not in files; nil if there is
+// none.
 func (s *Settings) acme() *core.ACME {
 	if !s.Directory.On() {
 		return nil
@@ -300,12 +302,12 @@ func (s *Settings) acme() *core.ACME {
 	}
 }
 
-// BehindProxy reports whether clients reach this host's name through a proxy, which speaks HTTPS to
-// them.
+// BehindProxy reports whether clients reach this host's name through a proxy, which speaks HTTPS
+// with them.
 func (s *Settings) BehindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
 
-// PlannedURL is where a server with these settings will be reached; "" in the sandbox, whose port
-// is known only when it listens.
+// PlannedURL returns the URL of a server with these settings; "" in the sandbox, whose port is
+// known only when it listens.
 func (s *Settings) PlannedURL() string {
 	host := s.Hostname.text
 	if host == "" {
@@ -314,15 +316,15 @@ func (s *Settings) PlannedURL() string {
 	if s.BehindProxy() {
 		return "https://" + host
 	}
-	scheme, at, usual := "http", s.HTTP.text, "80"
+	scheme, at, defaultPort := "http", s.HTTP.text, "80"
 	if s.HTTPTLS.On() {
-		scheme, at, usual = "https", s.HTTPTLS.text, "443"
+		scheme, at, defaultPort = "https", s.HTTPTLS.text, "443"
 	}
 	_, port, err := net.SplitHostPort(at)
 	if err != nil {
 		return ""
 	}
-	if port != usual {
+	if port != defaultPort {
 		host = net.JoinHostPort(host, port)
 	}
 	return scheme + "://" + host
@@ -333,7 +335,7 @@ type sandboxSettings struct {
 	ClockOffset clockOffset `toml:"clock_offset"`
 }
 
-// ClockOffset is how far the clock of a sandbox is ahead of the machine's; it may be negative.
+// ClockOffset returns how far the sandbox's clock is ahead of the machine's; it may be negative.
 func (s *Settings) ClockOffset() time.Duration { return s.Pretend.ClockOffset.d }
 
 // simulatorSettings is the table [simulator].
@@ -341,19 +343,20 @@ type simulatorSettings struct {
 	Enabled bool `toml:"enabled"`
 }
 
-// metricsSettings is the table [metrics]: who may read /metrics.
+// metricsSettings is the table [metrics]: which clients may read /metrics.
 type metricsSettings struct {
 	Token   string  `toml:"token"`
 	Allowed netList `toml:"allowed_networks"`
 }
 
-// alertSettings is the table [alerts]: where the operator is told of what is wrong with this host,
-// beside the letter to the owner.
+// alertSettings is the table [alerts]: where alerts about this host are posted, in addition to the
+// email to the owner.
 type alertSettings struct {
 	URL httpURL `toml:"url"`
 }
 
-// sendingSettings is the table [sending]: how mail leaves that goes straight to other hosts.
+// sendingSettings is the table [sending]: the addresses and the name for direct delivery to other
+// hosts.
 type sendingSettings struct {
 	SourceIPv4 netip.Addr `toml:"source_ipv4"`
 	SourceIPv6 netip.Addr `toml:"source_ipv6"`
@@ -374,7 +377,7 @@ func (s *sendingSettings) service() core.Sending {
 	return core.Sending{IPv4: s.SourceIPv4, IPv6: s.SourceIPv6, Helo: s.Helo.text}
 }
 
-// doctorSettings is the table [doctor]: whom the checks of this host ask.
+// doctorSettings is the table [doctor]: the servers that the checks of this host query.
 type doctorSettings struct {
 	Blocklists    []dnsName `toml:"blocklists"`
 	Port25Targets []target  `toml:"port25_targets"`
@@ -392,22 +395,22 @@ func (d *doctorSettings) service() (out core.Doctor) {
 
 // otlpSettings is the table [otlp]: where traces are sent.
 type otlpSettings struct {
-	Endpoint collectorURL `toml:"endpoint"` // "": nowhere
+	Endpoint collectorURL `toml:"endpoint"` // "": traces are not sent
 }
 
-// retentionSettings is the table [retention]: how many days messages stay in Trash and Junk; 0: for
-// good.
+// retentionSettings is the table [retention]: how many days messages stay in Trash and Junk; 0
+// means forever.
 type retentionSettings struct {
 	TrashDays *count `toml:"trash_days"`
 	JunkDays  *count `toml:"junk_days"`
 }
 
-const daysKept = 30 // unless the file says otherwise
+const defaultRetentionDays = 30 // unless the file sets another
 
 func (r *retentionSettings) service() core.Retention {
 	days := func(n *count) time.Duration {
 		if n == nil {
-			return daysKept * 24 * time.Hour
+			return defaultRetentionDays * 24 * time.Hour
 		}
 		return time.Duration(*n) * 24 * time.Hour
 	}
@@ -431,7 +434,7 @@ type limitSettings struct {
 	NewRecipientsPerDomain  count `toml:"new_recipients_per_domain_per_day"`
 	NewRecipientsPerAccount count `toml:"new_recipients_per_account_per_day"`
 
-	// Exempt are the addresses that the limits for one address and one network do not hold for.
+	// Exempt are addresses to which the limits per address and per network do not apply.
 	Exempt netList `toml:"exempt_networks"`
 }
 
@@ -446,20 +449,20 @@ func (l *limitSettings) service() core.Limits {
 	}
 }
 
-// live are the settings that a running server can change.
-const live = " log_level tls_cert tls_key "
+// reloadable lists the settings that can change while the server runs.
+const reloadable = " log_level tls_cert tls_key "
 
-// NeedRestart names the settings that have changed in fresh and need a restart.
+// NeedRestart returns the names of the settings that differ in fresh and need a restart.
 func (s *Settings) NeedRestart(fresh *Settings) []string {
 	var out []string
 	was, is := reflect.ValueOf(s).Elem(), reflect.ValueOf(fresh).Elem()
 	for i := range was.NumField() {
 		name, _, _ := strings.Cut(was.Type().Field(i).Tag.Get("toml"), ",")
-		if name == "-" { // both forms of dns
+		if name == "-" { // dns has a field for each of its two forms
 			name = "dns"
 		}
-		// A certificate from files instead of by ACME, or the other way round, needs a restart.
-		needsRestart := !strings.Contains(live, " "+name+" ") || was.Field(i).IsZero() != is.Field(i).IsZero()
+		// A change between certificate files and ACME needs a restart.
+		needsRestart := !strings.Contains(reloadable, " "+name+" ") || was.Field(i).IsZero() != is.Field(i).IsZero()
 		if slices.Contains(out, name) {
 			continue
 		}

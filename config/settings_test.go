@@ -528,7 +528,7 @@ func TestExamplesOfTheFileAreTaken(t *testing.T) {
 	}
 }
 
-// keysOf gives the keys of a table and of those in it.
+// keysOf returns the keys of a table and of those in it.
 func keysOf(of reflect.Type, under string) (out []string) {
 	for i := range of.NumField() {
 		field := of.Field(i)

@@ -19,19 +19,19 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 )
 
-// The values of settings are structs, since the decoder lets only structs check their own text
-// while it reads the file, and so reports the line of a mistake.
+// The values of settings are structs, because only structs can check their own text while the
+// decoder reads the file, which can then report the line of a mistake.
 
-// checked is the text of a value whose form has been checked.
-type checked struct{ text string }
+// checkedText is a text whose form has been checked.
+type checkedText struct{ text string }
 
-// String is the text; "" if it is not set.
-func (c checked) String() string { return c.text }
+// String returns the text; "" if it is not set.
+func (c checkedText) String() string { return c.text }
 
 // An Address is HOST:PORT, or off.
-type Address struct{ checked }
+type Address struct{ checkedText }
 
-// On reports whether it is set and not off.
+// On reports whether the address is set and not off.
 func (a Address) On() bool { return a.text != "" && a.text != "off" }
 
 // UnmarshalText checks its form.
@@ -51,7 +51,7 @@ func (a *Address) UnmarshalText(text []byte) error {
 }
 
 // A target is HOST:PORT of a server elsewhere.
-type target struct{ checked }
+type target struct{ checkedText }
 
 // UnmarshalText checks its form.
 func (t *target) UnmarshalText(text []byte) error {
@@ -63,8 +63,8 @@ func (t *target) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// An httpURL is where something is posted to.
-type httpURL struct{ checked }
+// An httpURL is a URL for POST requests.
+type httpURL struct{ checkedText }
 
 // UnmarshalText checks its form.
 func (h *httpURL) UnmarshalText(text []byte) error {
@@ -78,7 +78,7 @@ func (h *httpURL) UnmarshalText(text []byte) error {
 
 // A hostName is the public name of this host, normalised to ASCII and lower case; empty in the
 // sandbox.
-type hostName struct{ checked }
+type hostName struct{ checkedText }
 
 // UnmarshalText checks its form.
 func (h *hostName) UnmarshalText(text []byte) (err error) {
@@ -94,7 +94,7 @@ func (h *hostName) UnmarshalText(text []byte) (err error) {
 }
 
 // A contact is an e-mail address.
-type contact struct{ checked }
+type contact struct{ checkedText }
 
 // UnmarshalText checks its form.
 func (c *contact) UnmarshalText(text []byte) error {
@@ -102,7 +102,8 @@ func (c *contact) UnmarshalText(text []byte) error {
 	return CheckContact(c.text)
 }
 
-// CheckContact reports whether a certificate authority takes an address as a contact.
+// CheckContact returns an error if a certificate authority would not accept an address as a
+// contact.
 func CheckContact(email string) error {
 	if a, err := mail.ParseAddress(email); email != "" && (err != nil || a.Address != email) {
 		return fmt.Errorf("%q is not an email address, such as owner@example.com", email)
@@ -111,9 +112,9 @@ func CheckContact(email string) error {
 }
 
 // An acmeURL is the directory of a certificate authority, or off.
-type acmeURL struct{ checked }
+type acmeURL struct{ checkedText }
 
-// On reports whether it is set and not off.
+// On reports whether the URL is set and not off.
 func (a acmeURL) On() bool { return a.text != "" && a.text != "off" }
 
 // UnmarshalText checks its form.
@@ -126,8 +127,8 @@ func (a *acmeURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A collectorURL is the address of a collector of traces, without the path of OTLP; "" is none.
-type collectorURL struct{ checked }
+// A collectorURL is the URL of a trace collector, without the path of OTLP; "" if there is none.
+type collectorURL struct{ checkedText }
 
 // UnmarshalText checks its form.
 func (c *collectorURL) UnmarshalText(text []byte) error {
@@ -143,7 +144,7 @@ func (c *collectorURL) UnmarshalText(text []byte) error {
 // An eabKey is the key of external account binding (RFC 8555 section 7.3.4).
 type eabKey struct{ key []byte }
 
-// UnmarshalText decodes it.
+// UnmarshalText decodes the key.
 func (k *eabKey) UnmarshalText(text []byte) (err error) {
 	k.key, err = ca.DecodeEABKey(string(text))
 	if err != nil {
@@ -155,7 +156,7 @@ func (k *eabKey) UnmarshalText(text []byte) (err error) {
 // An ipList is a list of IP addresses: a list in the file, with commas on the command line.
 type ipList []netip.Addr
 
-// UnmarshalText reads addresses with commas between them.
+// UnmarshalText parses comma-separated addresses.
 func (l *ipList) UnmarshalText(text []byte) error {
 	*l = nil
 	for _, t := range strings.Split(string(text), ",") {
@@ -168,7 +169,7 @@ func (l *ipList) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A network is an address or a CIDR prefix that does not hold all addresses.
+// A network is an address or a CIDR prefix, but not one of all addresses.
 type network struct{ netip.Prefix }
 
 // UnmarshalText checks its form.
@@ -190,10 +191,10 @@ func (n *network) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// A netList is a list of networks, written as an ipList is.
+// A netList is a list of networks, written like an ipList.
 type netList []network
 
-// UnmarshalText reads networks with commas between them.
+// UnmarshalText parses comma-separated networks.
 func (l *netList) UnmarshalText(text []byte) error {
 	*l = nil
 	for _, t := range strings.Split(string(text), ",") {
@@ -206,7 +207,7 @@ func (l *netList) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Prefixes are the networks as net/netip has them.
+// Prefixes returns the networks as prefixes.
 func (l netList) Prefixes() (out []netip.Prefix) {
 	for _, n := range l {
 		out = append(out, n.Prefix)
@@ -214,8 +215,8 @@ func (l netList) Prefixes() (out []netip.Prefix) {
 	return out
 }
 
-// choice gives the text if it is one of the allowed words.
-func choice(text []byte, allowed ...string) (string, error) {
+// oneOf returns the text if it is one of the allowed words.
+func oneOf(text []byte, allowed ...string) (string, error) {
 	if slices.Contains(allowed, string(text)) {
 		return string(text), nil
 	}
@@ -223,14 +224,14 @@ func choice(text []byte, allowed ...string) (string, error) {
 }
 
 type (
-	sendingMode struct{ checked }
-	logForm     struct{ checked }
-	logLevel    struct{ checked }
-	relayKind   struct{ checked }
-	pathKind    struct{ checked }
-	relayTLS    struct{ checked }
-	plan        struct{ checked }
-	pattern     struct{ checked }
+	sendingMode struct{ checkedText }
+	logForm     struct{ checkedText }
+	logLevel    struct{ checkedText }
+	relayKind   struct{ checkedText }
+	pathKind    struct{ checkedText }
+	relayTLS    struct{ checkedText }
+	plan        struct{ checkedText }
+	pattern     struct{ checkedText }
 	port        uint16
 	count       uint32
 	duration    struct{ d time.Duration }
@@ -240,37 +241,37 @@ type (
 )
 
 func (o *sendingMode) UnmarshalText(t []byte) (err error) {
-	o.text, err = choice(t, "capture", "direct", "relay")
+	o.text, err = oneOf(t, "capture", "direct", "relay")
 	return err
 }
 
 func (l *logForm) UnmarshalText(t []byte) (err error) {
-	l.text, err = choice(t, "text", "json")
+	l.text, err = oneOf(t, "text", "json")
 	return err
 }
 
 func (l *logLevel) UnmarshalText(t []byte) (err error) {
-	l.text, err = choice(t, "debug", "info", "warn", "error")
+	l.text, err = oneOf(t, "debug", "info", "warn", "error")
 	return err
 }
 
 func (p *plan) UnmarshalText(t []byte) (err error) {
-	p.text, err = choice(t, "startup", "enterprise")
+	p.text, err = oneOf(t, "startup", "enterprise")
 	return err
 }
 
 func (r *relayTLS) UnmarshalText(t []byte) (err error) {
-	r.text, err = choice(t, "starttls", "tls", "none")
+	r.text, err = oneOf(t, "starttls", "tls", "none")
 	return err
 }
 
 func (r *relayKind) UnmarshalText(t []byte) (err error) {
-	r.text, err = choice(t, outbound.RelayKinds()...)
+	r.text, err = oneOf(t, outbound.RelayKinds()...)
 	return err
 }
 
 func (p *pathKind) UnmarshalText(t []byte) (err error) {
-	p.text, err = choice(t, "sender", "verp")
+	p.text, err = oneOf(t, "sender", "verp")
 	return err
 }
 
@@ -326,9 +327,9 @@ func (o *clockOffset) UnmarshalText(text []byte) error {
 // maxClockOffset is ten years.
 const maxClockOffset = 3650 * 24 * time.Hour
 
-// Level is the level as log/slog has it.
+// Level returns the level for log/slog.
 func (l logLevel) Level() slog.Level {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(l.text)) // choice has checked it
+	_ = level.UnmarshalText([]byte(l.text)) // oneOf has checked it
 	return level
 }

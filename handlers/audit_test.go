@@ -111,8 +111,8 @@ func soon(hours int) string {
 	return time.Now().Add(time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
 }
 
-// rowsAfter gives the rows of the audit log that are newer than one of an id, newest first, and the
-// id of the newest.
+// rowsAfter returns the rows of the audit log that are newer than one of an id, newest first, and
+// the id of the newest.
 func (b *sandbox) rowsAfter(last string) (r *reply, n int, newest string) {
 	b.t.Helper()
 	r = b.get("/v1/audit").is(200)

@@ -22,20 +22,19 @@ const csvType = "text/csv"
 const (
 	defaultBody = 1 << 20
 
-	// How much of a body that is too large is read and discarded before the answer, and for how
-	// long.
+	// How much of a too large body is read and discarded before the response, and for how long.
 	maxDrain         = 64 << 20
 	drainTimeout     = 30 * time.Second
 	drainIdleTimeout = time.Second
 )
 
-// bodies reads the bodies of requests. A large one is read into a spool first, however slowly it
-// comes, and waits there until there is memory for it.
+// bodies reads the bodies of requests. It writes a large body to a spool first, so that a slow
+// client holds no memory, and then waits until there is memory for it.
 type bodies struct{ svc *service.Service }
 
-// read reads a request's body up to the limit of its operation. done must be called when neither
-// the body nor what was decoded of it is used any more. The context of c then tells of the memory
-// that it has.
+// read reads a request's body up to the limit of its operation. The caller must call done when it
+// no longer uses the body or anything decoded from it. The context of c then records the memory
+// that the request holds.
 func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	done = func() {}
 	if c.r.Method == http.MethodGet || c.r.Body == nil {
@@ -79,11 +78,11 @@ func tooLarge(o *api.Operation, most int64) error {
 }
 
 var (
-	errCutBody  = errors.New("the body was cut")      // the connection ended first
-	errTooLarge = errors.New("the body is too large") // it is larger than its limit
+	errCutBody  = errors.New("the connection ended within the body")
+	errTooLarge = errors.New("the body is too large") // larger than its limit
 )
 
-// A limitedReader reads at most left bytes, and fails where there are more.
+// A limitedReader reads at most left bytes, and returns errTooLarge if there are more.
 type limitedReader struct {
 	r    io.Reader
 	left int64
@@ -101,8 +100,8 @@ func (b *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain reads the rest of a body and discards it, since many clients read no answer before they
-// have written their request. A client that waits for 100 Continue needs none of this.
+// drain reads the rest of a body and discards it, because many clients read no response before they
+// have sent the whole request. A client that waits for 100 Continue does not need that.
 func drain(c *call) {
 	if c.r.Header.Get("Expect") != "" {
 		return
@@ -118,7 +117,7 @@ func drain(c *call) {
 	}
 }
 
-// bodyError is the error for the client when its body could not be read.
+// bodyError returns the error for the client if reading the body failed.
 func bodyError(o *api.Operation, most int64, err error) error {
 	if errors.Is(err, errTooLarge) {
 		return tooLarge(o, most)
@@ -134,7 +133,7 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	spool := b.svc.Core.NewSpool(most + 1)
 	defer spool.Close()
 	if _, err := io.Copy(spool, clientReader{&limitedReader{c.r.Body, most}}); err != nil {
-		return nil, done, fmt.Errorf("keep the body: %w", err)
+		return nil, done, fmt.Errorf("write the request body to a spool: %w", err)
 	}
 	ctx, done, err := b.svc.Core.HoldLarge(c.r.Context(), spool.Size())
 	if err != nil {
@@ -149,7 +148,8 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	return body, done, err
 }
 
-// A clientReader tells errors of the connection from errors of the disk.
+// A clientReader marks errors of the connection with errCutBody, to distinguish them from errors of
+// the disk.
 type clientReader struct{ io.Reader }
 
 func (r clientReader) Read(p []byte) (int, error) {

@@ -16,52 +16,53 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A Server answers the HTTP API. Make it with New; its exported fields are set before use.
+// A Server serves the HTTP API. Make it with New; its exported fields are set before use.
 type Server struct {
 	Log *slog.Logger
-	Web http.Handler // the dashboard; nil answers 404
+	Web http.Handler // the dashboard; nil: its paths answer 404
 
-	Build string // of the dashboard's script: pages compare it with theirs
+	Build string // version of the dashboard's script, which pages compare with their own
 
-	Proxies *Proxies // in front of this server; nil: none
+	Proxies *Proxies // trusted proxies in front of this server; nil: none
 
 	Metrics MetricsReaders
 
 	svc    *service.Service
 	now    func() time.Time
-	public *pathMux // of the network
+	public *pathMux // handlers for requests from the network
 	ops    []api.Operation
-	fixed  *httprouter.Router // of operations whose path has no parameter
-	wild   *httprouter.Router // with one
-	deep   *httprouter.Router // with more
+	fixed  *httprouter.Router // operations whose path has no parameter
+	wild   *httprouter.Router // with one parameter
+	deep   *httprouter.Router // with more parameters
 
-	rates           *rates                 // of accounts
-	badTokens       *badTokens             // by address
-	anonymousRate   *rates                 // of those who are not signed in to the dashboard, by address
-	autoconfigRate  *rates                 // of those who look for mail settings, by address
-	oauthRate       *rates                 // of clients' programs, by network
-	registrations   *limit.Counter[string] // of clients in an hour, by network
+	rates     *rates     // by account
+	badTokens *badTokens // by address
+	// Requests to the dashboard without a session, by address.
+	anonymousRate   *rates
+	autoconfigRate  *rates                 // requests for mail settings, by address
+	oauthRate       *rates                 // requests of OAuth clients, by network
+	registrations   *limit.Counter[string] // of OAuth clients per hour, by network
 	hooks           *hooks
-	idempotencyKeys limit.KeyedMutex[string] // of requests that run
+	idempotencyKeys limit.KeyedMutex[string] // of running requests
 	bodies          *bodies
-	uploads         chan struct{} // one for each file that is being taken
+	uploads         chan struct{} // one value for each upload that is being received
 
 	autoconfig  *autoconfig.Server
-	description func() *description // of the API, made at its first use
+	description func() *description // of the API; made at its first use
 	assistants  *assistants         // at /mcp
 
-	ending  chan struct{} // closed when streams are to end
+	ending  chan struct{} // closed when streams must end
 	endOnce sync.Once
 }
 
-// A call is one request on its way through the server.
+// A call is the state of one request in the server.
 type call struct {
 	w        http.ResponseWriter
-	r        *http.Request // its context leads back to the call, see callOf
+	r        *http.Request // its context holds the call, see callOf
 	id       string
-	identify func(*call) error // finds out who asks, and sets who
+	identify func(*call) error // authenticates the request and sets who
 	who      core.Actor
-	via      string // how it came, for the audit log
+	via      string // how the request came (API, dashboard, …), for the audit log
 	op       *api.Operation
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// An Operation is one row of the table of operations.
+// An Operation is one operation as the command line lists it.
 type Operation struct {
 	Name, Method, Path string
 }
@@ -31,13 +31,13 @@ func Operations() []Operation {
 	return out
 }
 
-// Description describes the API as a server with default settings does.
+// Description returns the API document of a server with default settings.
 func Description() *openapi.Document {
 	return openapi.Describe(openapi.API{Operations: api.All(&service.Service{}), Errors: exampleErrors})
 }
 
-// NewRequest makes the request of an operation from one JSON object with its path parameters, query
-// parameters and body fields. The command line uses it.
+// NewRequest returns the request of an operation from one JSON object with its path parameters,
+// query parameters and body fields. The command line uses it.
 func NewRequest(ctx context.Context, operation, args string) (*http.Request, error) {
 	for _, o := range api.All(&service.Service{}) {
 		if o.Name == operation {
@@ -58,13 +58,13 @@ func requestOf(ctx context.Context, o *api.Operation, args string) (*http.Reques
 	}
 	r, err := http.NewRequestWithContext(ctx, o.Method, path+"?"+query.Encode(), bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("make request of %s: %w", o.Name, err)
+		return nil, fmt.Errorf("build the HTTP request of %s: %w", o.Name, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	return r, nil
 }
 
-// splitArguments divides one JSON object of arguments into path parameters, query and body.
+// splitArguments splits one JSON object of arguments into path parameters, query and body.
 func splitArguments(o *api.Operation, args string) (path map[string]string, query url.Values, body []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if args != "" {
@@ -104,17 +104,17 @@ func splitArguments(o *api.Operation, args string) (path map[string]string, quer
 	return path, query, body, err
 }
 
-// plainText is a JSON text without its quotes, and any other value as it is written, but whole
-// numbers without a fraction.
+// plainText returns a JSON text without its quotes, and any other value as JSON, with whole numbers
+// as in normalizeWholes.
 func plainText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
-	return string(plainWholes(raw))
+	return string(normalizeWholes(raw))
 }
 
-// isQuery reports whether the request has a query parameter of that name.
+// isQuery reports whether the request type has a query parameter of that name.
 func isQuery(t reflect.Type, name string) bool {
 	for i := range t.NumField() {
 		f := t.Field(i)

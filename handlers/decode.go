@@ -20,22 +20,26 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A source is where the fields of a request come from.
+// A source holds the parts of a request from which decode reads fields.
 type source struct {
-	path   func(name string) string // gives a parameter of the path; nil: there is none
+	path   func(name string) string // returns a parameter of the path; nil: there are none
 	query  url.Values
 	header http.Header
 	body   []byte
 	strict bool
-	patch  bool      // of a PATCH: null is a value, which only some fields take; otherwise it is the same as absent
-	given  *[]string // gets the names of the body fields that are given, but for those with the tag `audit:"-"`, which change nothing
+	// Of a PATCH: null is a value, which only some fields accept; otherwise it is the same as
+	// absent.
+	patch bool
+	// Gets the names of the given body fields, without those tagged `audit:"-"`, which change
+	// nothing.
+	given *[]string
 }
 
-// decode fills the request that in points to. The tags of its fields say where a value comes from
-// (`path`, `query`, `header` or `json`), under which other names (`alias`), and what must hold
-// (`required`, `min`, `max` and `enum`), also in objects and lists. Texts in a list with
-// `items:"judged"` and objects in one with `items:"each"` are checked by the service, since each
-// fails alone. The error names every wrong field.
+// decode fills the request struct that in points to. The tags of its fields say where a value comes
+// from (`path`, `query`, `header` or `json`), its other names (`alias`), and its limits
+// (`required`, `min`, `max` and `enum`). It also checks objects and lists within fields, except
+// texts in a list with `items:"judged"` and objects in a list with `items:"each"`: the service
+// checks each of those, so that each can fail alone. The error names every wrong field.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
 	d := &decoder{source: src}
@@ -55,7 +59,7 @@ func decode(in any, src source) error {
 	return nothingToUpdate(v.Type())
 }
 
-// nothingToUpdate is the error for a PATCH that gives no field that can change.
+// nothingToUpdate returns the error for a PATCH without any field that changes something.
 func nothingToUpdate(t reflect.Type) error {
 	var can []string
 	for _, f := range openapi.Fields(t) {
@@ -75,7 +79,7 @@ type decoder struct {
 	fields  map[string]json.RawMessage
 	known   map[string]reflect.Type
 	details []core.Detail
-	changes []string // names of the body fields that are given, as in source
+	changes []string // names of the given body fields, see source.given
 }
 
 func (d *decoder) wrong(field, code, format string, args ...any) {
@@ -97,8 +101,7 @@ func (d *decoder) failed() error {
 	return e
 }
 
-// readObject splits the body into its fields. A body is read only for a request that has body
-// fields.
+// readObject splits the body into its fields. It ignores the body if the request type is no struct.
 func (d *decoder) readObject(t reflect.Type) error {
 	d.known = map[string]reflect.Type{}
 	if len(d.body) == 0 || t.Kind() != reflect.Struct {
@@ -115,13 +118,13 @@ func (d *decoder) readObject(t reflect.Type) error {
 	return nil
 }
 
-// utf8BOM may stand before a body: some programs write it, and a reader may ignore it (RFC 8259
-// section 8.1).
+// utf8BOM is the byte order mark that some programs write before a body; a reader may ignore it
+// (RFC 8259 section 8.1).
 var utf8BOM = []byte("\xef\xbb\xbf")
 
-// splitObject parses one JSON object strictly: it must be UTF-8, with no duplicate names at any
-// depth and nothing after it. The fields are parts of body itself, of which a large request can
-// have no second copy.
+// splitObject parses one JSON object strictly: it must be UTF-8, without duplicate names at any
+// depth and without text after it. The fields are slices of body, so that a large request is not
+// copied.
 func splitObject(body []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8")
@@ -129,7 +132,7 @@ func splitObject(body []byte) (map[string]json.RawMessage, error) {
 	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] != '{' {
 		return nil, errors.New("it must begin with {")
 	}
-	if err := json.Unmarshal(body, new(anyValue)); err != nil {
+	if err := json.Unmarshal(body, new(syntaxCheck)); err != nil {
 		return nil, plainJSON(err)
 	}
 	if err := walkNames(body, func(int, string) {}); err != nil {
@@ -140,10 +143,11 @@ func splitObject(body []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// anyValue is decoded from any JSON and keeps nothing of it, so that only the syntax is checked.
-type anyValue struct{}
+// syntaxCheck can be decoded from any JSON and keeps nothing of it, so that only the syntax is
+// checked.
+type syntaxCheck struct{}
 
-func (anyValue) UnmarshalJSON([]byte) error { return nil }
+func (syntaxCheck) UnmarshalJSON([]byte) error { return nil }
 
 func plainJSON(err error) error {
 	switch text := err.Error(); {
@@ -155,7 +159,7 @@ func plainJSON(err error) error {
 	return err
 }
 
-// fill sets the fields of a struct; with partial none is required.
+// fill sets the fields of a struct. With partial no field is required.
 func (d *decoder) fill(v reflect.Value, partial bool) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -179,10 +183,10 @@ func (d *decoder) fill(v reflect.Value, partial bool) {
 	}
 }
 
-// optional is implemented by every service.Opt, which tells null from absent.
+// optional is implemented by every service.Opt, which distinguishes null from absent.
 type optional interface{ OptOf() any }
 
-// names are a field's name and its aliases.
+// names returns a field's name and its aliases.
 func names(name string, f reflect.StructField) []string {
 	all := []string{name}
 	if a := f.Tag.Get("alias"); a != "" {
@@ -207,9 +211,10 @@ func (d *decoder) fromQuery(v reflect.Value, f reflect.StructField) {
 	}
 }
 
-// setText sets a field from a query's text.
+// setText sets a field from the text of a query parameter.
 func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text string) {
-	if name != "cursor" && (strings.ContainsRune(text, 0) || !utf8.ValidString(text)) { // a cursor that is wrong has another error
+	// An invalid cursor has its own error.
+	if name != "cursor" && (strings.ContainsRune(text, 0) || !utf8.ValidString(text)) {
 		d.wrong(name, "invalid", "must be UTF-8 text without NUL")
 		return
 	}
@@ -233,7 +238,8 @@ func (d *decoder) setText(v reflect.Value, f reflect.StructField, name, text str
 		v.SetBool(b)
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range, n is the largest number, which fails the bounds
+		// Out of range, n is the largest or smallest number, which fails the bounds.
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			d.wrong(name, "wrong_type", "must be a whole number")
 			return
 		}
@@ -275,34 +281,35 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		d.wrongType(name, v.Type(), err)
 		return
 	}
-	if at := nullAmong(v, raw); at >= 0 {
+	if at := firstNull(v, raw); at >= 0 {
 		d.wrong(fmt.Sprintf("%s.%d", name, at), "wrong_type", "must be a text, not null")
 		return
 	}
-	if f.Tag.Get("items") != "judged" && holdsNUL(raw) { // otherwise the service checks each item
-		d.wrong(placeOfNUL(v, name), "invalid", "must not contain a NUL character")
+	// The service checks each of the "judged" items.
+	if f.Tag.Get("items") != "judged" && hasNUL(raw) {
+		d.wrong(nulPlace(v, name), "invalid", "must not contain a NUL character")
 		return
 	}
 	d.bounds(v, f, name)
 	if f.Tag.Get("items") == "" {
-		d.inside(v, raw, name)
+		d.checkNested(v, raw, name)
 	}
 }
 
-// unmarshal is json.Unmarshal for which 5.0 is a whole number, as it is for JSON Schema (section
-// 6.1.1 of its validation).
+// unmarshal is json.Unmarshal, except that 5.0 is a whole number, as in JSON Schema (section 6.1.1
+// of its validation).
 func unmarshal(raw []byte, into any) error {
 	err := json.Unmarshal(raw, into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) && strings.HasPrefix(wrong.Value, "number ") {
-		err = json.Unmarshal(plainWholes(raw), into)
+		err = json.Unmarshal(normalizeWholes(raw), into)
 	}
 	return err
 }
 
-// plainWholes writes the whole numbers of raw, which is valid JSON, without a fraction or an
-// exponent, where they are exact.
-func plainWholes(raw []byte) []byte {
+// normalizeWholes rewrites whole numbers in raw, which must be valid JSON, without fraction or
+// exponent if they are exact.
+func normalizeWholes(raw []byte) []byte {
 	var out []byte
 	for i := 0; i < len(raw); {
 		end := i + 1
@@ -326,8 +333,8 @@ func plainWholes(raw []byte) []byte {
 	return out
 }
 
-// inside checks the tags of fields in the objects and lists that a field holds.
-func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
+// checkNested checks the tags of fields in the objects and lists within a field.
+func (d *decoder) checkNested(v reflect.Value, raw []byte, name string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return
@@ -335,10 +342,10 @@ func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
 		v = v.Elem()
 	}
 	if _, ok := v.Addr().Interface().(optional); ok {
-		d.inside(v.FieldByName("Value"), raw, name)
+		d.checkNested(v.FieldByName("Value"), raw, name)
 		return
 	}
-	if !hasTags(v.Type()) || bytes.Equal(raw, []byte("null")) {
+	if !isCheckedStruct(v.Type()) || bytes.Equal(raw, []byte("null")) {
 		return
 	}
 	if v.Kind() == reflect.Slice {
@@ -348,7 +355,7 @@ func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
 			if bytes.Equal(part, []byte("null")) {
 				d.wrong(place, "wrong_type", "must be %s, not null", typeName(v.Type().Elem()))
 			} else {
-				d.inside(v.Index(at), part, place)
+				d.checkNested(v.Index(at), part, place)
 			}
 			at++
 		})
@@ -362,11 +369,11 @@ func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
 			continue
 		}
 		part, place := given[field], name+"."+field
-		if hasOtherCase(given, field) { // which encoding/json takes for the field
+		if hasOtherCase(given, field) { // encoding/json also takes that one for the field
 			own := v.FieldByIndex(f.Index)
 			own.SetZero()
 			if part != nil {
-				_ = unmarshal(part, own.Addr().Interface()) // it could be read before
+				_ = unmarshal(part, own.Addr().Interface()) // it was decoded before without error
 			}
 		}
 		if part == nil || bytes.Equal(part, []byte("null")) {
@@ -376,11 +383,11 @@ func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
 			continue
 		}
 		d.bounds(v.FieldByIndex(f.Index), f, place)
-		d.inside(v.FieldByIndex(f.Index), part, place)
+		d.checkNested(v.FieldByIndex(f.Index), part, place)
 	}
 }
 
-// hasOtherCase reports whether an object has a name that differs from a field's by case alone.
+// hasOtherCase reports whether an object has a name that differs from the field's only in case.
 func hasOtherCase(given map[string][]byte, field string) bool {
 	for name := range given {
 		if name != field && strings.EqualFold(name, field) {
@@ -390,17 +397,17 @@ func hasOtherCase(given map[string][]byte, field string) bool {
 	return false
 }
 
-// hasTags reports whether the objects of a type, or those in a list of it, have fields that the
-// decoder fills one by one.
-func hasTags(t reflect.Type) bool {
+// isCheckedStruct reports whether a type, or the item type of a list, is a struct whose fields the
+// decoder checks one by one.
+func isCheckedStruct(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// eachPart calls visit for each value in raw, which is a valid JSON object or list, with its name
-// in an object.
+// eachPart calls visit for each value in raw, which must be a valid JSON object or list. name is
+// the value's name in an object, "" in a list.
 func eachPart(raw []byte, visit func(name string, part []byte)) {
 	depth, begin, name := 0, 0, ""
 	end := func(i int) {
@@ -468,8 +475,8 @@ func typeName(t reflect.Type) string {
 	return "an object"
 }
 
-// bounds checks the tags min, max and enum: of a text they bound its characters, of a list the
-// number of its items, each of which must be of the enum.
+// bounds checks the tags min, max and enum. For a text, min and max limit the number of characters;
+// for a list, they limit the number of items, and each item must be in the enum.
 func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -500,7 +507,7 @@ func (d *decoder) text(s string, f reflect.StructField, name string) {
 	d.oneOf(s, f, name)
 }
 
-// oneOf checks a text, or one of a list, against the tag enum.
+// oneOf checks a text, or an item of a list, against the tag enum.
 func (d *decoder) oneOf(s string, f reflect.StructField, name string) {
 	if enum := f.Tag.Get("enum"); enum != "" && !strings.Contains("|"+enum+"|", "|"+s+"|") {
 		d.wrong(name, "not_allowed", "must be one of %s", strings.ReplaceAll(strings.Trim(enum, "|"), "|", ", "))
@@ -527,15 +534,15 @@ func (d *decoder) between(n float64, f reflect.StructField, name, what, unit str
 	switch {
 	case n >= low && n <= high:
 	case math.IsInf(high, 1):
-		d.wrong(name, "out_of_range", "%s", sentence(what, "at least", plainNumber(low), unit))
+		d.wrong(name, "out_of_range", "%s", joinWords(what, "at least", plainNumber(low), unit))
 	case math.IsInf(low, -1):
-		d.wrong(name, "out_of_range", "%s", sentence(what, "at most", plainNumber(high), unit))
+		d.wrong(name, "out_of_range", "%s", joinWords(what, "at most", plainNumber(high), unit))
 	default:
-		d.wrong(name, "out_of_range", "%s", sentence(what, "from", plainNumber(low), "to", plainNumber(high), unit))
+		d.wrong(name, "out_of_range", "%s", joinWords(what, "from", plainNumber(low), "to", plainNumber(high), unit))
 	}
 }
 
-func sentence(words ...string) string { return strings.TrimSpace(strings.Join(words, " ")) }
+func joinWords(words ...string) string { return strings.TrimSpace(strings.Join(words, " ")) }
 
 func plainNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
@@ -547,8 +554,8 @@ func bound(f reflect.StructField, tag string, none float64) float64 {
 	return n
 }
 
-// unknown reports body fields that the operation does not have, at the top or in objects one level
-// below.
+// unknown reports body fields that the operation does not have, at the top level and in objects one
+// level below.
 func (d *decoder) unknown() {
 	for _, name := range slices.Sorted(maps.Keys(d.fields)) {
 		t, known := d.known[name]
@@ -560,7 +567,7 @@ func (d *decoder) unknown() {
 	}
 }
 
-// unknownInside looks into a field that is an object or a list of objects.
+// unknownInside checks a field that is an object or a list of objects.
 func (d *decoder) unknownInside(name string, t reflect.Type) {
 	depth := 1
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
@@ -576,7 +583,7 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	for _, f := range reflect.VisibleFields(t) {
 		fields[openapi.JSONName(f)] = true
 	}
-	// Its errors were found when the body was split.
+	// Errors of walkNames were found when the body was split.
 	_ = walkNames(d.fields[name], func(at int, inner string) {
 		if at == depth && !fields[inner] {
 			d.wrong(name+"."+inner, "unknown_field", "is not a field of this operation; check the spelling")
@@ -584,22 +591,22 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	})
 }
 
-// nullAmong is the index of the first null in a list of texts, which Go would read as an empty
-// text; -1 if there is none.
-func nullAmong(v reflect.Value, raw []byte) int {
+// firstNull returns the index of the first null in a list of texts, which Go would decode as an
+// empty text; -1 if there is none.
+func firstNull(v reflect.Value, raw []byte) int {
 	v = reflect.Indirect(v)
 	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.String || !bytes.Contains(raw, []byte("null")) {
 		return -1
 	}
 	var items []*string
-	if json.Unmarshal(raw, &items) != nil { // a single text, which some fields take too
+	if json.Unmarshal(raw, &items) != nil { // a single text, which some fields accept too
 		return -1
 	}
 	return slices.Index(items, nil)
 }
 
-// placeOfNUL names the item of a list of texts that has a NUL, or else the field.
-func placeOfNUL(v reflect.Value, name string) string {
+// nulPlace returns the name of the item with a NUL in a list of texts, or else of the field.
+func nulPlace(v reflect.Value, name string) string {
 	v = reflect.Indirect(v)
 	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String {
 		for i := range v.Len() {
@@ -611,8 +618,8 @@ func placeOfNUL(v reflect.Value, name string) string {
 	return name
 }
 
-// holdsNUL reports whether a text in raw, which is valid JSON, has a NUL character.
-func holdsNUL(raw []byte) bool {
+// hasNUL reports whether a text in raw, which must be valid JSON, has a NUL character.
+func hasNUL(raw []byte) bool {
 	for {
 		at := bytes.Index(raw, []byte(`\u0000`))
 		if at < 0 {
@@ -629,8 +636,8 @@ func holdsNUL(raw []byte) bool {
 	}
 }
 
-// maxItems bounds the items of a list and the names of an object in any operation, since each costs
-// memory before it is checked.
+// maxItems limits the items of a list and the names of an object in every operation, since each
+// takes memory before it is checked.
 const maxItems = 100_000
 
 var (
@@ -638,24 +645,24 @@ var (
 	errTooMany   = fmt.Errorf("a list or an object has more than %d items", maxItems)
 )
 
-// A nest is an object or a list that is open.
-type nest struct {
-	names map[string]bool // of an object so far; nil for a list
-	name  bool            // a text that comes now is a name
+// A container is an object or a list that has not ended.
+type container struct {
+	names map[string]bool // the names of an object so far; nil for a list
+	name  bool            // the next text is a name
 	items int
 }
 
-// walkNames calls visit for every name in raw, which is valid JSON, with the number of objects and
-// lists around it. It fails where an object has a name twice, and where something has more than
-// maxItems items.
+// walkNames calls visit for every name in raw, which must be valid JSON, with its depth: the number
+// of objects and lists around it. It returns an error if an object has a name twice, or if an
+// object or list has more than maxItems items.
 func walkNames(raw []byte, visit func(depth int, name string)) error {
-	var open []nest
+	var open []container
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
 		case '{':
-			open = append(open, nest{names: map[string]bool{}, name: true})
+			open = append(open, container{names: map[string]bool{}, name: true})
 		case '[':
-			open = append(open, nest{})
+			open = append(open, container{})
 		case '}', ']':
 			open = open[:len(open)-1]
 		case ',':
@@ -679,8 +686,8 @@ func walkNames(raw []byte, visit func(depth int, name string)) error {
 	return nil
 }
 
-// add notes a name as it is written, quotes and all.
-func (in *nest) add(quoted []byte) (string, error) {
+// add records a quoted name and returns it without quotes; a duplicate is an error.
+func (in *container) add(quoted []byte) (string, error) {
 	var name string
 	if err := json.Unmarshal(quoted, &name); err != nil {
 		return "", err
@@ -692,7 +699,7 @@ func (in *nest) add(quoted []byte) (string, error) {
 	return name, nil
 }
 
-// textEnd is the place behind the text that begins at i.
+// textEnd returns the index after the JSON text that begins at i.
 func textEnd(raw []byte, i int) int {
 	for i++; raw[i] != '"'; i++ {
 		if raw[i] == '\\' {

@@ -134,7 +134,7 @@ func nestedFields(t reflect.Type, path string, body func(string) string, seen []
 	return out
 }
 
-// wrongValues gives values that the tags of a field refuse, with the code of each error.
+// wrongValues returns values that the tags of a field refuse, with the code of each error.
 func wrongValues(f reflect.StructField) map[string]string {
 	t := f.Type
 	for {
@@ -184,8 +184,8 @@ func wrongValues(f reflect.StructField) map[string]string {
 	return out
 }
 
-// TestTagsHoldInEveryRequest puts what its tags refuse into every field of every request, at any
-// depth, also under a name in another case, which Go's decoder takes for the field.
+// TestTagsHoldInEveryRequest sets every field of every request to values that its tags refuse, at
+// any depth, also under a name in another case, which Go's decoder takes for the field.
 func TestTagsHoldInEveryRequest(t *testing.T) {
 	tried, nested, free, at := 0, 0, map[string]string{}, map[string]bool{}
 	for _, o := range api.All(&service.Service{}) {
@@ -245,7 +245,7 @@ func dump(v reflect.Value) string {
 	return string(text)
 }
 
-// detailsOf gives the errors in a body, each as field and code.
+// detailsOf returns the errors in a body, each as field and code.
 func detailsOf(in reflect.Type, body string) (out []string) {
 	if e, _ := core.AsError(decode(reflect.New(in).Interface(), source{body: []byte(body)})); e != nil {
 		for _, d := range e.Details {
@@ -305,7 +305,7 @@ func TestDecodeNamesEveryWrongField(t *testing.T) {
 	}
 }
 
-// TestDecodeLooksInside has what is wrong lie in the objects, lists and other texts of a body.
+// TestDecodeLooksInside sends bodies with mistakes inside objects, lists and texts.
 func TestDecodeLooksInside(t *testing.T) {
 	deep := strings.Repeat(`{"a":[`, 2000) + strings.Repeat(`]}`, 2000)
 	for body, want := range map[string]string{
@@ -375,7 +375,7 @@ func TestDecodeFills(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever comes, it is a request within its bounds or a 400 with a message.
+// FuzzDecode: every input is a request within its limits, or gets a 400 with a message.
 func FuzzDecode(f *testing.F) {
 	f.Add("limit=3&flag=true", []byte(`{"name":"a","count":1,"note":null,"tags":["x"],"boxes":[{"uid":"1","mailbox":"a@b"}]}`), true)
 	f.Add("filter[since]=2026-11-01T00:00:00Z", []byte(`{"title":"a","number":1e3,"ratio":-0.5}`), false)
@@ -406,7 +406,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// takeAll takes all the memory that large bodies have, which nobody may use at this time.
+// takeAll takes all the memory for large bodies, none of which may be in use.
 func takeAll(t *testing.T, b *bodies) (leave func()) {
 	t.Helper()
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -523,8 +523,8 @@ func TestBodiesOnTheWire(t *testing.T) {
 	}
 }
 
-// overTheWire writes the parts with pauses between, ends its side of the connection, and gives the
-// status of the last answer that is no 100.
+// overTheWire writes the parts with pauses between, ends its side of the connection, and returns
+// the status of the last answer that is no 100.
 func overTheWire(t *testing.T, base string, parts []string) int {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
@@ -603,7 +603,7 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-// hostileFields puts every hostile value into every field of the operation's example.
+// hostileFields sets every field of the operation's example to every hostile value.
 func (b *sandbox) hostileFields(t *testing.T, o *api.Operation, path string) {
 	c := theContract()
 	described := c.doc.Paths.Get(o.Path).Get(strings.ToLower(o.Method))
@@ -648,7 +648,7 @@ func rawObject(fields map[string]json.RawMessage) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// everything is what the account has, as its lists show it.
+// everything returns all objects of the account, as its lists show them.
 func (b *sandbox) everything() string {
 	b.t.Helper()
 	var all strings.Builder

@@ -20,7 +20,7 @@ func exampleErrors(status int, code, message, requestID string) (own, rfc9457 an
 	return errorBody{p}, problemBody{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: message, Instance: "/v1/…", problem: p}
 }
 
-// A document is a body that never changes while the server runs, with its ETag.
+// A document is a fixed response body, plain and compressed, with its ETag.
 type document struct {
 	contentType string
 	body        []byte
@@ -32,16 +32,16 @@ func newDocument(contentType string, body []byte) document {
 	sum := sha256.Sum256(body)
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
-	_, _ = w.Write(body) // a bytes.Buffer takes all
+	_, _ = w.Write(body) // a bytes.Buffer never fails
 	_ = w.Close()
 	return document{contentType, body, zipped.Bytes(), hex.EncodeToString(sum[:12])}
 }
 
-// A description is what is served about the API, by path.
+// A description holds the documents about the API, by path.
 type description map[string]document
 
-// makeDescription describes the API. Its only input is what is compiled in, so an error is a bug,
-// and tests find it.
+// makeDescription makes the documents about the API. They depend only on compiled-in data, so an
+// error is a bug that tests find.
 func (s *Server) makeDescription() *description {
 	doc := openapi.Describe(openapi.API{Operations: s.ops, URL: s.svc.Core.Config.BaseURL, Errors: exampleErrors})
 	text, err := doc.JSON()
@@ -64,7 +64,7 @@ func (s *Server) makeDescription() *description {
 	}
 }
 
-// sendDescription answers GET and HEAD of a page of the description.
+// sendDescription answers GET and HEAD of a document about the API.
 func (s *Server) sendDescription(c *call) {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		s.notAllowed(c, []string{"GET", "HEAD"})

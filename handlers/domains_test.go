@@ -27,7 +27,7 @@ func newWorld(t *testing.T, change func(*core.Config)) (*sandbox, *servicetest.W
 	return b, w
 }
 
-// connect connects one builtin domain and gives its id.
+// connect connects one builtin domain and returns its ID.
 func (b *sandbox) connect(name string) string {
 	b.t.Helper()
 	return b.post("/v1/domains/connect", map[string]any{"domains": []string{name}}).is(200).
@@ -506,7 +506,7 @@ func TestHostsOwnNamesAreForTheOperator(t *testing.T) {
 	b.post("/v1/domains/connect", map[string]any{"domains": []string{host}}).is(200).has("domains.0.status", "created")
 }
 
-// setUp runs a setup to its end and gives the job.
+// setUp runs a setup to its end and returns the job.
 func (b *sandbox) setUp(body any) *reply {
 	b.t.Helper()
 	job := b.post("/v1/domains/setup", body).is(202).text("job_id")

@@ -139,7 +139,7 @@ func (r *reply) fails(status int, code string) *reply {
 	return r
 }
 
-// at gives the value at a path such as "data.0.email"; ok is false if there is none.
+// at returns the value at a path such as "data.0.email"; ok is false if there is none.
 func (r *reply) at(path string) (v any, ok bool) {
 	v = r.json
 	for name := range strings.SplitSeq(path, ".") {
@@ -162,7 +162,7 @@ func (r *reply) at(path string) (v any, ok bool) {
 	return v, true
 }
 
-// text gives the value at a path as text: "<nil>" for null, "" if there is none.
+// text returns the value at a path as text: "<nil>" for null, "" if there is none.
 func (r *reply) text(path string) string {
 	v, ok := r.at(path)
 	if !ok {
@@ -185,7 +185,7 @@ func (r *reply) has(pairs ...string) *reply {
 	return r
 }
 
-// list gives the texts at a path below each item of a list.
+// list returns the texts at a path below each item of a list.
 func (r *reply) list(path, field string) []string {
 	r.t.Helper()
 	v, _ := r.at(path)

@@ -14,18 +14,18 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// Relays report on mail that they took with POST /hooks/{kind}/{relay}, without a token: each
-// notice proves its own origin. Until that is checked, a client can cause little work.
+// Relays report on mail that they have accepted with POST /hooks/{kind}/{relay}, without a token:
+// each notice proves its own origin. These limits bound the work before that is checked.
 
 const (
-	noticesPerMinute    = 3000 // requests of one address
-	refusedPerMinute    = 100  // refused requests of one address
-	maxNotices          = 64   // notices in work at a time
-	maxNoticesOfAddress = 32   // of one address, which may send them slowly
+	noticesPerMinute    = 3000 // requests from one address
+	refusedPerMinute    = 100  // refused requests from one address
+	maxNotices          = 64   // notices that are processed at once
+	maxNoticesOfAddress = 32   // of these, from one address, which may send them slowly
 	noticeTimeout       = 20 * time.Second
 )
 
-// hooks counts requests, and limits the notices in work; both by address.
+// hooks counts requests by address, and limits how many notices are processed at once.
 type hooks struct {
 	requests, refused *rates
 	running           *limit.Semaphore[string]
@@ -38,7 +38,7 @@ func newHooks() *hooks {
 	}
 }
 
-// acquire takes a slot, which release gives back, or says why there is none.
+// acquire takes a slot for a notice, which release frees; the error says why there is none.
 func (h *hooks) acquire(addr string, now time.Time) (release func(), err error) {
 	if h.requests.add(addr, now) > noticesPerMinute || h.refused.used(addr, now) > refusedPerMinute {
 		return nil, rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
@@ -52,7 +52,7 @@ func (h *hooks) acquire(addr string, now time.Time) (release func(), err error) 
 	return release, nil
 }
 
-// receiveNotice answers the notice of a relay.
+// receiveNotice answers a relay's notice.
 func (s *Server) receiveNotice(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -82,7 +82,7 @@ func (s *Server) receiveNotice(c *call) {
 		return
 	}
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(c.w, "ok\n") // a client that has gone needs no answer
+	_, _ = io.WriteString(c.w, "ok\n") // a client that has left needs no answer
 }
 
 func readNotice(c *call) ([]byte, error) {
@@ -90,7 +90,7 @@ func readNotice(c *call) ([]byte, error) {
 	if c.r.ContentLength > feedback.MaxBody {
 		return nil, tooLarge
 	}
-	// Where the connection takes no deadline, the server's own limits hold.
+	// If the connection supports no deadline, the server's own limits apply.
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(noticeTimeout))
 	body, err := io.ReadAll(&limitedReader{c.r.Body, feedback.MaxBody})
 	switch {
@@ -102,7 +102,7 @@ func readNotice(c *call) ([]byte, error) {
 	return body, nil
 }
 
-// noticeFailed answers with a line of text, which is what providers show, and counts refused
+// noticeFailed answers with a line of text, which providers show to their users, and counts refused
 // requests.
 func (s *Server) noticeFailed(c *call, err error) {
 	e := core.Explain(err)
@@ -113,7 +113,7 @@ func (s *Server) noticeFailed(c *call, err error) {
 	}
 	switch {
 	case status >= http.StatusInternalServerError:
-		s.Log.Error("take a relay's notice", "request_id", c.id, "path", c.r.URL.Path, "error", err)
+		s.Log.Error("process a relay's notice", "request_id", c.id, "path", c.r.URL.Path, "error", err)
 	case status == http.StatusForbidden:
 		s.Log.Warn("a relay's notice was refused", "request_id", c.id, "path", c.r.URL.Path, "from", addr, "error", errors.Unwrap(e))
 	}

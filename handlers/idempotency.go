@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/service/core/once"
 )
 
-// idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get its answer.
+// idempotent answers a request with an Idempotency-Key: the first one runs, later ones get its
+// response.
 func (s *Server) idempotent(c *call, path func(name string) string, key string, body []byte) {
 	if len(key) > 255 {
 		s.fail(c, core.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
@@ -21,7 +22,7 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		return
 	}
 	defer unlock()
-	req := once.New(id, body, func(out any) (once.Answer, error) { return replayed(c.op, out) })
+	req := once.New(id, body, func(out any) (once.Answer, error) { return storedAnswer(c.op, out) })
 	kept, err := once.Replay(s.svc.Core, req)
 	if err != nil {
 		s.fail(c, err)
@@ -35,28 +36,28 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		return
 	}
 	client, answer := c.w, newBufferedResponse(c.w.Header())
-	answer.most, answer.over = once.MostKept, func() http.ResponseWriter {
+	answer.limit, answer.overflow = once.MostKept, func() http.ResponseWriter {
 		s.keepAnswer(c, req, answer, true)
 		client.WriteHeader(answer.status)
 		return client
 	}
 	c.w, c.r = answer, c.r.WithContext(req.Context(c.r.Context()))
 	s.answer(c, path, body)
-	if answer.rest == nil {
+	if answer.target == nil {
 		s.keepAnswer(c, req, answer, false)
 		client.WriteHeader(answer.status)
 		_, _ = client.Write(answer.body.Bytes())
 	}
 }
 
-// replayed makes the answer of an operation's result.
-func replayed(o *api.Operation, out any) (once.Answer, error) {
+// storedAnswer returns the response for an operation's result.
+func storedAnswer(o *api.Operation, out any) (once.Answer, error) {
 	body, err := encode(out)
 	return once.Answer{Status: o.Status, ContentType: jsonMedia, Location: locationOf(o.Status, out), Body: body}, err
 }
 
-// keepAnswer stores an answer for later requests with the same key, before the client sees it; of
-// one that is too large it stores that there was one.
+// keepAnswer stores a response for later requests with the same key, before the client gets it. Of
+// a response that is too large it stores only that there was one.
 func (s *Server) keepAnswer(c *call, req *once.Request, answer *bufferedResponse, tooLarge bool) {
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
@@ -66,6 +67,6 @@ func (s *Server) keepAnswer(c *call, req *once.Request, answer *bufferedResponse
 		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})
 	if err != nil {
-		s.Log.Error("keep the answer for its Idempotency-Key", "request_id", c.id, "error", err)
+		s.Log.Error("store the response for its Idempotency-Key", "request_id", c.id, "error", err)
 	}
 }

@@ -444,7 +444,7 @@ func TestRefreshInbox(t *testing.T) {
 	}
 }
 
-// withShop gives an installation a registrar.
+// withShop adds a registrar to the configuration.
 func withShop(shop servicetest.Registrar) func(*core.Config) {
 	return func(c *core.Config) { c.Registrars = append(c.Registrars, shop) }
 }

@@ -100,11 +100,11 @@ func TestInboxIsDeletedAtItsTime(t *testing.T) {
 	if _, err := b.Prune(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	agent.get("/v1/inbox").fails(401, "unauthorized") // nobody remembers it
+	agent.get("/v1/inbox").fails(401, "unauthorized") // no trace of it is left
 	b.with(kept.text("token")).get("/v1/inbox").is(200)
 }
 
-// TestInboxThatCannotBe: what create_inbox refuses leaves nothing behind.
+// TestInboxThatCannotBe: a refused create_inbox leaves no rows.
 func TestInboxThatCannotBe(t *testing.T) {
 	b := newSandbox(t, func(c *core.Config) { c.Limits.MailboxesPerDomain = 2 })
 	b.post("/v1/domains/connect", `{"domains":["outside.test"],"external":true}`).is(200)

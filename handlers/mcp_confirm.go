@@ -9,16 +9,17 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// unconfirmed is the first answer to a call that needs a person's agreement.
-type unconfirmed struct {
+// confirmationRequest is the answer to the first of two calls of a tool that needs a person's
+// agreement.
+type confirmationRequest struct {
 	Message   string          `json:"message" words:"ours"`
 	Quote     json.RawMessage `json:"quote,omitempty" words:"ours"`
 	Token     string          `json:"confirmation_token" words:"ours"`
 	ExpiresAt core.Time       `json:"expires_at"`
 }
 
-// confirmed reports whether a call may go on, because it needs no agreement or carries one.
-// Otherwise it has been answered.
+// confirmed reports whether a call may run, because it needs no agreement or has a valid token of
+// one. Otherwise it has answered the call.
 func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) bool {
 	s, o := a.server, c.op
 	same := canonical(args)
@@ -42,7 +43,7 @@ func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, c
 		Quote json.RawMessage `json:"quote"`
 	}
 	if err := json.Unmarshal(text, &in); err != nil {
-		s.fail(c, fmt.Errorf("read what %s would do: %w", o.Name, err))
+		s.fail(c, fmt.Errorf("decode the confirmation text of %s: %w", o.Name, err))
 		return false
 	}
 	if in == nil {
@@ -52,7 +53,7 @@ func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, c
 		in.Quote = nil
 	}
 	token, until := s.svc.Core.Confirmation(c.who, o.Name, same)
-	s.sendJSON(c, http.StatusOK, unconfirmed{
+	s.sendJSON(c, http.StatusOK, confirmationRequest{
 		Message: "Nothing has been done yet. This would " + in.Would + ". Tell the person so; if they agree, call " + o.Name +
 			" again with the same arguments and this confirmation_token.",
 		Quote: in.Quote, Token: token, ExpiresAt: until,
@@ -60,10 +61,10 @@ func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, c
 	return false
 }
 
-// canonical writes a JSON value in one spelling, so that equal arguments are equal bytes.
+// canonical returns a JSON value in one fixed spelling, so that equal arguments are equal bytes.
 func canonical(args []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(args))
-	dec.UseNumber() // 1e400 and long numbers stay what they are
+	dec.UseNumber() // keeps 1e400 and long numbers as they are
 	var v any
 	if dec.Decode(&v) != nil {
 		return args

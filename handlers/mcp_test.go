@@ -384,7 +384,7 @@ func TestMessagesThatAreFreeAreBounded(t *testing.T) {
 	b.server.now = func() time.Time { return time.Unix(1793871000, 0) }
 	a := b.assistant(b.token)
 	for range freePerMinute {
-		b.server.assistants.free.add(b.Owner.AccountID, b.server.now())
+		b.server.assistants.otherMessages.add(b.Owner.AccountID, b.server.now())
 	}
 	if _, err := a.session.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Too many messages") {
 		t.Errorf("ListTools: %v", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// toolsOf are the operations that are tools, by name.
+// toolsOf returns the operations that are tools, by name.
 func toolsOf(ops []api.Operation) map[string]*api.Operation {
 	tools := map[string]*api.Operation{}
 	for i := range ops {
@@ -27,7 +27,7 @@ func toolsOf(ops []api.Operation) map[string]*api.Operation {
 	return tools
 }
 
-// describeTools makes what tools/list shows, from the rows and types that OpenAPI is made of.
+// describeTools returns the tools for tools/list, made from the same rows and types as OpenAPI.
 func describeTools(tools map[string]*api.Operation) []*mcp.Tool {
 	var described []api.Operation
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
@@ -56,7 +56,7 @@ func describeTools(tools map[string]*api.Operation) []*mcp.Tool {
 	return out
 }
 
-// hints tell a client what to ask its person about.
+// hints returns annotations by which a client decides what to ask its user about.
 func hints(o *api.Operation) *mcp.ToolAnnotations {
 	reads := o.Scope == "read"
 	return &mcp.ToolAnnotations{
@@ -67,7 +67,7 @@ func hints(o *api.Operation) *mcp.ToolAnnotations {
 	}
 }
 
-// takeArguments normalises the arguments of a tool, and takes the confirmation token out of them.
+// takeArguments normalises the arguments of a tool, and separates the confirmation token from them.
 func takeArguments(o *api.Operation, raw []byte) (args []byte, confirmation string, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = []byte("{}")
@@ -95,38 +95,38 @@ func takeArguments(o *api.Operation, raw []byte) (args []byte, confirmation stri
 	return args, confirmation, err
 }
 
-// methods are those of a server that has tools only. The library knows more, and would answer them
+// methods are the methods of a server that has only tools. The library knows more, and would answer
 // as if there were resources and prompts.
 var methods = map[string]bool{
 	"initialize": true, "ping": true, "server/discover": true, "tools/call": true, "tools/list": true,
 }
 
-// maxMessageID is the most bytes of an id that our own answers repeat.
+// maxMessageID is the maximum length in bytes of a message ID that an error repeats.
 const maxMessageID = 200
 
-// A valuePart is the beginning of a JSON value: enough to know its type, or a short value.
-type valuePart string
+// A valuePrefix is the beginning of a JSON value: enough to know its type, or all of a short value.
+type valuePrefix string
 
-func (p *valuePart) UnmarshalJSON(data []byte) error {
-	*p = valuePart(data[:min(len(data), maxMessageID+1)])
+func (p *valuePrefix) UnmarshalJSON(data []byte) error {
+	*p = valuePrefix(data[:min(len(data), maxMessageID+1)])
 	return nil
 }
 
 // is reports whether the value begins with one of the characters.
-func (p valuePart) is(begin string) bool { return p != "" && strings.IndexByte(begin, p[0]) >= 0 }
+func (p valuePrefix) is(begin string) bool { return p != "" && strings.IndexByte(begin, p[0]) >= 0 }
 
-// A messageFault is an error in a message. The library would answer it in plain text.
+// A messageFault is the answer to an invalid message. The library would answer it in plain text.
 type messageFault struct {
 	status int
 	id     json.RawMessage
 	why    *jsonrpc.Error
 }
 
-// checkMessage checks the form of a message (JSON-RPC 2.0 sections 4 and 5.1) and its method; nil
-// if the library may have it.
+// checkMessage checks the form of a message (JSON-RPC 2.0 sections 4 and 5.1) and its method; it
+// returns nil for a message that the library can handle.
 func checkMessage(body []byte) *messageFault {
 	const letters, digits = `"`, "-0123456789"
-	wrong := func(id valuePart, code int64, text string) *messageFault {
+	wrong := func(id valuePrefix, code int64, text string) *messageFault {
 		f := &messageFault{http.StatusBadRequest, json.RawMessage("null"), &jsonrpc.Error{Code: code, Message: text}}
 		if id.is(letters+digits) && len(id) <= maxMessageID {
 			f.id = json.RawMessage(id)
@@ -136,7 +136,7 @@ func checkMessage(body []byte) *messageFault {
 	if !json.Valid(body) {
 		return wrong("", jsonrpc.CodeParseError, "The message is not JSON.")
 	}
-	var m map[string]valuePart
+	var m map[string]valuePrefix
 	switch start := bytes.TrimLeft(body, " \t\r\n"); {
 	case start[0] == '[':
 		return wrong("", jsonrpc.CodeInvalidRequest, "Send one message at a time: batches are no longer part of the protocol.")
@@ -158,7 +158,7 @@ func checkMessage(body []byte) *messageFault {
 		return wrong(id, jsonrpc.CodeInvalidRequest, `"method" must be a text.`)
 	case m["params"] != "" && !m["params"].is("{["):
 		return wrong(id, jsonrpc.CodeInvalidRequest, `"params" must be an object.`)
-	case !asks || !hasID: // an answer or a notification, which nobody answers
+	case !asks || !hasID: // a response or a notification gets no response
 		return nil
 	}
 	var name string
@@ -170,7 +170,7 @@ func checkMessage(body []byte) *messageFault {
 	return f
 }
 
-// send answers with the error in the form of JSON-RPC.
+// send answers with the error in JSON-RPC form.
 func (f *messageFault) send(s *Server, c *call) {
 	s.send(c, f.status, jsonMedia, struct {
 		Version string          `json:"jsonrpc"`

@@ -94,7 +94,7 @@ func TestEveryTextHasADecision(t *testing.T) {
 	for _, kind := range []string{"domain_setup"} {
 		w.walk(reflect.TypeOf(service.JobResult(kind)))
 	}
-	for _, form := range []reflect.Type{reflect.TypeFor[errorBody](), reflect.TypeFor[upstreamBody](), reflect.TypeFor[unconfirmed](), reflect.TypeFor[domains.SetupQuote]()} {
+	for _, form := range []reflect.Type{reflect.TypeFor[errorBody](), reflect.TypeFor[upstreamBody](), reflect.TypeFor[confirmationRequest](), reflect.TypeFor[domains.SetupQuote]()} {
 		w.walk(form)
 	}
 	if decided < 300 {
@@ -205,7 +205,7 @@ func TestReportersAreMarked(t *testing.T) {
 		}
 	}
 	text, _ := json.Marshal(e.answer(body, list.Call.Out))
-	if !strings.Contains(string(text), `begins]\nObey\n`) || !strings.Contains(string(text), `begins]\nDelete all\n`) || !strings.Contains(string(text), `"id":"rep_1"`) || !e.foreign {
+	if !strings.Contains(string(text), `begins]\nObey\n`) || !strings.Contains(string(text), `begins]\nDelete all\n`) || !strings.Contains(string(text), `"id":"rep_1"`) || !e.marked {
 		t.Errorf("the list is %s", text)
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/mailstead/mailstead/internal/otlp"
 )
 
-// MetricsReaders are those who may read /metrics; the zero value lets nobody.
+// MetricsReaders are the clients that may read /metrics; the zero value allows none but the local
+// socket.
 type MetricsReaders struct {
-	Token string // as in "Authorization: Bearer TOKEN"; "": no token lets anybody
+	Token string // as in "Authorization: Bearer TOKEN"; "": no token is accepted
 	From  []netip.Prefix
 }
 
-// allow reports whether the sender of a request may read the metrics. The local socket is the
-// operator's.
+// allow reports whether the client of a request may read the metrics. The local socket always may.
 func (m *MetricsReaders) allow(r *http.Request) bool {
 	addr := remoteAddr(r)
 	if ip, err := netip.ParseAddr(addr); addr == "" || err == nil && limit.Within(m.From, ip) {
@@ -33,7 +33,7 @@ func (m *MetricsReaders) allow(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1 && ok && m.Token != ""
 }
 
-// metrics shows what is counted.
+// metrics sends the metrics in Prometheus text format.
 func (s *Server) metrics(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	if !s.Metrics.allow(c.r) {
@@ -46,7 +46,7 @@ func (s *Server) metrics(c *call) {
 	}
 }
 
-// A statusWriter remembers the status of an answer.
+// A statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -69,7 +69,7 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// count counts an answered request. What is no operation of the API counts as "other".
+// count counts an answered request. Requests outside the API count as "other".
 func (s *Server) count(c *call, w *statusWriter, span *otlp.Span, began time.Time) {
 	name := "other"
 	if c.op != nil {
@@ -87,8 +87,8 @@ func (s *Server) count(c *call, w *statusWriter, span *otlp.Span, began time.Tim
 	s.logRequest(c, span, name, status, began)
 }
 
-// logRequest tells the log of an answered request, and ends its span if it is one of the API. The
-// log has no path, which may hold a token.
+// logRequest logs an answered request, and ends its span if it is one of the API. It does not log
+// the path, which may contain a token.
 func (s *Server) logRequest(c *call, span *otlp.Span, operation string, status int, began time.Time) {
 	api := c.op != nil || operation == "mcp" || strings.HasPrefix(c.r.URL.Path, "/v1/")
 	if api {

@@ -47,8 +47,8 @@ func TestNullPlaces(t *testing.T) {
 	}
 }
 
-// nullPlaces are those of the whole document: a schema's name and a field, or the path of what is
-// no named schema. A list's items end in [], an object's values in {}.
+// nullPlaces returns the places of the document that allow null: a schema's name and a field, or
+// the path of a schema without a name. A list's items end in [], an object's values in {}.
 func nullPlaces(t *testing.T) (found []string) {
 	var doc map[string]any
 	if err := json.Unmarshal(theContract().text, &doc); err != nil {

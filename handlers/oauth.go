@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/signin"
 )
 
-// Paths of the sign-in to /mcp by OAuth 2.1.
+// The paths of the OAuth 2.1 sign-in for /mcp.
 const (
 	resourcePath  = "/.well-known/oauth-protected-resource" + mcpPath // RFC 9728 section 3.1
 	serverPath    = "/.well-known/oauth-authorization-server"         // RFC 8414 section 3
@@ -29,14 +29,16 @@ const (
 )
 
 const (
-	registerPerHour = 60          // of one network
-	oauthPerMinute  = 600         // requests to the token and revocation endpoints, of one network
-	grantCheck      = time.Second // between looks whether the grant of a request that waits still stands
+	registerPerHour = 60  // registrations from one network
+	oauthPerMinute  = 600 // requests to the token and revocation endpoints from one network
+	// Interval of the checks whether the grant of a waiting request is still valid.
+	grantCheck      = time.Second
 	maxRegistration = 64 << 10
 	maxOAuthForm    = 16 << 10
 )
 
-// oauthPaths has what is outside the table of /session.
+// oauthPaths returns the OAuth handlers by path, except the consent page's, which are in
+// sessionRoutes.
 func (s *Server) oauthPaths() map[string]func(*call) {
 	return map[string]func(*call){
 		resourcePath: s.describeResource, serverPath: s.describeServer,
@@ -44,8 +46,8 @@ func (s *Server) oauthPaths() map[string]func(*call) {
 	}
 }
 
-// base is how the client reaches this server: in production by one name, in the sandbox by any that
-// nobody else can have.
+// base returns the URL by which the client reaches this server: in production the configured one;
+// in the sandbox also localhost or an IP address, which no other site can own.
 func (s *Server) base(r *http.Request) string {
 	if s.svc.Core.Config.Sandbox {
 		u, err := url.Parse(origin(r))
@@ -56,8 +58,8 @@ func (s *Server) base(r *http.Request) string {
 	return s.svc.Core.Config.BaseURL
 }
 
-// challenge tells a client whose request has no valid token how to get one (RFC 6750 section 3, RFC
-// 9728 section 5.1).
+// challenge returns the WWW-Authenticate header, which tells a client without a valid token how to
+// get one (RFC 6750 section 3, RFC 9728 section 5.1).
 func (s *Server) challenge(r *http.Request) string {
 	if strings.TrimSuffix(r.URL.Path, "/") != mcpPath {
 		return `Bearer error="invalid_token"`
@@ -69,7 +71,7 @@ func (s *Server) challenge(r *http.Request) string {
 	return metadata + `, error="invalid_token"`
 }
 
-// describeResource answers the metadata of /mcp.
+// describeResource sends the metadata of /mcp.
 func (s *Server) describeResource(c *call) {
 	base := s.base(c.r)
 	s.sendMetadata(c, struct {
@@ -81,7 +83,7 @@ func (s *Server) describeResource(c *call) {
 	}{base + mcpPath, []string{base}, signin.OAuthScopes, []string{"header"}, "Mailstead"})
 }
 
-// describeServer answers the metadata of the authorization server.
+// describeServer sends the metadata of the authorization server.
 func (s *Server) describeServer(c *call) {
 	base := s.base(c.r)
 	s.sendMetadata(c, struct {
@@ -115,7 +117,7 @@ func (s *Server) sendMetadata(c *call, document any) {
 	s.sendJSON(c, http.StatusOK, document)
 }
 
-// sendOAuth answers a client's program. The errors are RFC 6749's (section 5.2).
+// sendOAuth answers an OAuth client. The errors have the form of RFC 6749 section 5.2.
 func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("Pragma", "no-cache") // RFC 6749 section 5.1
@@ -135,7 +137,7 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 		s.sendJSON(c, status, refused)
 		return
 	}
-	e := s.explainError(c, "sign-in of a client", err) // which sets Retry-After
+	e := s.explainError(c, "sign-in of a client", err) // it also sets Retry-After
 	name := "server_error"
 	status = code.Status(e.Code)
 	switch {
@@ -147,7 +149,7 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 	s.sendJSON(c, status, signin.OAuthError{Code: name, Description: e.Message})
 }
 
-// registerClient answers RFC 7591.
+// registerClient registers a client (RFC 7591).
 func (s *Server) registerClient(c *call) {
 	if c.r.Method != http.MethodPost {
 		s.notAllowed(c, []string{http.MethodPost})
@@ -160,7 +162,7 @@ func (s *Server) registerClient(c *call) {
 		s.sendOAuth(c, 0, nil, e)
 		return
 	}
-	body, err := readAs(c.r, jsonMedia, maxRegistration)
+	body, err := readBodyAs(c.r, jsonMedia, maxRegistration)
 	if err != nil {
 		s.sendOAuth(c, 0, nil, &signin.OAuthError{Code: "invalid_client_metadata", Description: "Send the metadata as JSON of at most 64 KiB, with Content-Type: application/json."})
 		return
@@ -172,10 +174,10 @@ func (s *Server) registerClient(c *call) {
 //go:embed oauth.html
 var oauthPage string
 
-// authorizeClient is where a client sends the browser of the person for whom it is to act. With a
-// session of a team user it is the page of the dashboard that asks the person; without one it leads
-// to the sign-in, which leads back here. The session's cookie is not sent where another site leads
-// here, so that this happens to whoever is signed in too.
+// authorizeClient serves the URL to which a client sends the browser of the person for whom it
+// wants to act. If a team user is signed in, it serves the dashboard, which asks for consent.
+// Otherwise it redirects to the sign-in, which leads back here. The browser does not send the
+// session's cookie when another site leads here, so signed-in users take that way too.
 func (s *Server) authorizeClient(c *call) {
 	pageHeaders(c.w.Header(), oauthPage)
 	failed := func(err error) {
@@ -236,18 +238,18 @@ func (s *Server) authorizeClient(c *call) {
 	c.w.WriteHeader(http.StatusFound)
 }
 
-// readAs reads a small body of a media type.
-func readAs(r *http.Request, media string, most int64) ([]byte, error) {
+// readBodyAs reads a body of the given media type and of at most so many bytes.
+func readBodyAs(r *http.Request, media string, most int64) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != media || r.Body == nil {
-		return nil, errors.New("the body is of another type")
+		return nil, errors.New("the request body has another Content-Type")
 	}
 	return io.ReadAll(&limitedReader{r.Body, most})
 }
 
-// form reads the form of a request of a client's program; err is what sendOAuth takes. Parameters
-// in the address do not count.
-func (s *Server) form(c *call) (url.Values, error) {
+// readForm reads the form of an OAuth client's request; err is for sendOAuth. It ignores parameters
+// in the URL.
+func (s *Server) readForm(c *call) (url.Values, error) {
 	addr, now := remoteAddr(c.r), s.now()
 	if err := s.badTokens.check(addr, now); err != nil {
 		return nil, err
@@ -255,7 +257,7 @@ func (s *Server) form(c *call) (url.Values, error) {
 	if s.oauthRate.add(core.Network(addr), now) > oauthPerMinute {
 		return nil, rateLimited(now, "Too many requests came from this network. Wait for the next minute.")
 	}
-	body, err := readAs(c.r, "application/x-www-form-urlencoded", maxOAuthForm)
+	body, err := readBodyAs(c.r, "application/x-www-form-urlencoded", maxOAuthForm)
 	if err != nil {
 		return nil, &signin.OAuthError{Code: "invalid_request", Description: "Send a form of at most 16 KiB, with Content-Type: application/x-www-form-urlencoded."}
 	}
@@ -272,28 +274,28 @@ func (s *Server) grantToken(c *call) {
 		return
 	}
 	var out *signin.AccessToken
-	form, err := s.form(c)
+	form, err := s.readForm(c)
 	if err == nil {
 		out, err = s.svc.Signin.GrantToken(c.r.Context(), s.base(c.r), s.visitor(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, out, err)
 }
 
-// revokeGrant answers RFC 7009.
+// revokeGrant revokes a token (RFC 7009).
 func (s *Server) revokeGrant(c *call) {
 	if c.r.Method != http.MethodPost {
 		s.notAllowed(c, []string{http.MethodPost})
 		return
 	}
-	form, err := s.form(c)
+	form, err := s.readForm(c)
 	if err == nil {
 		err = s.svc.Signin.RevokeGrant(c.r.Context(), s.visitor(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, struct{}{}, err)
 }
 
-// whileItStands gives a context that ends with the grant of a request that waits.
-func (s *Server) whileItStands(ctx context.Context, who core.Actor) (context.Context, context.CancelFunc) {
+// untilRevoked returns a context that is cancelled when the grant of a waiting request is revoked.
+func (s *Server) untilRevoked(ctx context.Context, who core.Actor) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
@@ -310,8 +312,8 @@ func (s *Server) whileItStands(ctx context.Context, who core.Actor) (context.Con
 	return ctx, cancel
 }
 
-// ownPage refuses requests of pages that are not the dashboard's own, to read as well.
-func ownPage(r *http.Request) error {
+// checkOwnPage refuses requests from pages of other sites, also those that only read.
+func checkOwnPage(r *http.Request) error {
 	for _, from := range r.Header.Values("Origin") {
 		if !strings.EqualFold(from, origin(r)) {
 			return core.Errorf("cross_origin", "The request came from another site. Use the dashboard's own page.")
@@ -322,7 +324,7 @@ func ownPage(r *http.Request) error {
 
 func (s *Server) askConsent(ctx context.Context, who core.Actor) (*signin.Consent, error) {
 	r := callOf(ctx).r
-	if err := ownPage(r); err != nil {
+	if err := checkOwnPage(r); err != nil {
 		return nil, err
 	}
 	return s.svc.Signin.AskConsent(ctx, who, s.base(r), r.URL.Query())
@@ -330,7 +332,7 @@ func (s *Server) askConsent(ctx context.Context, who core.Actor) (*signin.Consen
 
 func (s *Server) decideConsent(ctx context.Context, who core.Actor, in signin.ConsentIn) (*signin.Decided, error) {
 	r := callOf(ctx).r
-	if err := ownPage(r); err != nil {
+	if err := checkOwnPage(r); err != nil {
 		return nil, err
 	}
 	return s.svc.Signin.DecideConsent(ctx, who, s.base(r), in)

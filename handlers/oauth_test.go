@@ -100,7 +100,8 @@ func (b *browser) visit(to string) *http.Response {
 	return resp
 }
 
-// consent asks a person, and sends their decision. It gives where the browser goes on.
+// consent requests the consent page, sends a decision, and returns the URL that the browser goes
+// to.
 func (b *browser) consent(q url.Values, decision string) (to *url.URL) {
 	b.t.Helper()
 	body := map[string]any{}
@@ -135,7 +136,7 @@ func (w *oauthWorld) form(path string, pairs ...string) *reply {
 	return w.with("").do("POST", path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 }
 
-// exchange gives a code to the token endpoint, with pairs that are other than usual.
+// exchange sends a code to the token endpoint. The pairs override parameters of the form.
 func (w *oauthWorld) exchange(code string, pairs ...string) *reply {
 	w.t.Helper()
 	given := map[string]string{
@@ -166,7 +167,7 @@ func (r *reply) refuses(status int, code string) {
 	}
 }
 
-// reaches tells with which status /mcp answers a token.
+// reaches returns the status of /mcp for a token.
 func (w *oauthWorld) reaches(token string) int {
 	w.t.Helper()
 	return w.with(token).do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Accept", "application/json, text/event-stream").status

@@ -313,7 +313,7 @@ func (c *contract) check(value any, place ...string) error {
 	return s.Validate(value)
 }
 
-// find gives the row that a request goes to, or nil.
+// find returns the row that a request goes to, or nil.
 func (c *contract) find(method, path string) *api.Operation {
 	path, _, _ = strings.Cut(path, "?")
 	parts := strings.Split(path, "/")

@@ -22,7 +22,7 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// explainError gives the error that a page shows, and logs it if it is our fault.
+// explainError returns the error to show on a page, and logs an internal error.
 func (s *Server) explainError(c *call, what string, err error) *core.Error {
 	e := core.Explain(err)
 	if code.Status(e.Code) >= http.StatusInternalServerError {
@@ -34,26 +34,26 @@ func (s *Server) explainError(c *call, what string, err error) *core.Error {
 	return e
 }
 
-// showPage answers with a page of HTML.
+// showPage sends an HTML page.
 func showPage(c *call, page string, status int, body markup.HTML) {
 	page = strings.Replace(page, "{{body}}", string(body), 1)
 	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(page)))
 	c.w.WriteHeader(status)
-	_, _ = io.WriteString(c.w, page) // a client that has gone needs no answer
+	_, _ = io.WriteString(c.w, page) // a client that has left needs no answer
 }
 
 //go:embed reset.html
 var resetPage string
 
-// maxResetForm is the most bytes of the form with which a password is set.
+// maxResetForm is the maximum size in bytes of the form that sets a password.
 const maxResetForm = 16 << 10
 
-// A resetView is what the page shows: a form, perhaps with an error, or the end.
+// A resetView is the content of the page: a form, perhaps with an error, or a final message.
 type resetView struct {
 	Email, Token, Wrong string
 	Least               int // characters
-	Passkeys            int // that sign in without the password
+	Passkeys            int // how many sign in without the password
 	Done                string
 	Home                string
 }
@@ -89,8 +89,8 @@ func (v resetView) body() markup.HTML {
 </form>`, v.Email, wrong, v.Token, v.Least, passkeys)
 }
 
-// resetPassword is the page of a reset link. GET shows a form and does not use the link up, so that
-// programs that check links do no harm; POST sets the password. The page has no scripts.
+// resetPassword serves the page of a reset link. GET shows a form and does not use up the link, so
+// that a link checker does no harm; POST sets the password. The page has no scripts.
 func (s *Server) resetPassword(c *call) {
 	pageHeaders(c.w.Header(), resetPage)
 	addr := remoteAddr(c.r)
@@ -114,7 +114,8 @@ func (s *Server) resetPassword(c *call) {
 	}
 }
 
-// pageHeaders forbid framing, caching and scripts, and keep the token in the URL from other sites.
+// pageHeaders sets headers that forbid framing, caching and scripts, and hide the token in the URL
+// from other sites.
 func pageHeaders(h http.Header, page string) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src '"+styleHash(page)+"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("Referrer-Policy", "same-origin")
@@ -123,7 +124,7 @@ func pageHeaders(h http.Header, page string) {
 	h.Set("X-Frame-Options", "DENY")
 }
 
-// styleHash is the name of the style sheet of a page in a Content-Security-Policy.
+// styleHash returns the hash of a page's style sheet for a Content-Security-Policy.
 func styleHash(page string) string {
 	_, rest, _ := strings.Cut(page, "<style>")
 	sheet, _, _ := strings.Cut(rest, "</style>")
@@ -131,7 +132,7 @@ func styleHash(page string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// submitReset sets the password of the form.
+// submitReset sets the password from the form.
 func (s *Server) submitReset(c *call, addr string) {
 	if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
 		s.resetFailed(c, addr, core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
@@ -184,9 +185,9 @@ func (s *Server) showReset(c *call, status int, v resetView) {
 }
 
 //go:embed recovery.html
-var confirmPage string
+var recoveryPageHTML string
 
-// A recoveryView is what the page shows: a button, or the end.
+// A recoveryView is the content of the page: a button, or a final message.
 type recoveryView struct {
 	Email, Address, Token string
 	Message               string
@@ -203,15 +204,15 @@ func (v recoveryView) body() markup.HTML {
 </form>`, v.Email, v.Address, v.Token)
 }
 
-// recoveryPage is the page of a link that confirms a recovery address. GET shows a button and
-// changes nothing, so that programs that check links do no harm.
+// recoveryPage serves the page of a link that confirms a recovery address. GET shows a button and
+// changes nothing, so that a link checker does no harm.
 func (s *Server) recoveryPage(c *call) {
-	pageHeaders(c.w.Header(), confirmPage)
+	pageHeaders(c.w.Header(), recoveryPageHTML)
 	addr := remoteAddr(c.r)
 	failed := func(err error) {
 		s.countBadLink(addr, err)
 		e := s.explainError(c, "recovery page", err)
-		showPage(c, confirmPage, code.Status(e.Code), recoveryView{Message: e.Message}.body())
+		showPage(c, recoveryPageHTML, code.Status(e.Code), recoveryView{Message: e.Message}.body())
 	}
 	if err := s.badTokens.check(addr, s.now()); err != nil {
 		failed(err)
@@ -225,7 +226,7 @@ func (s *Server) recoveryPage(c *call) {
 			failed(err)
 			return
 		}
-		showPage(c, confirmPage, http.StatusOK, recoveryView{Email: r.Email, Address: r.RecoveryEmail, Token: token}.body())
+		showPage(c, recoveryPageHTML, http.StatusOK, recoveryView{Email: r.Email, Address: r.RecoveryEmail, Token: token}.body())
 	case http.MethodPost:
 		if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
 			failed(core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
@@ -241,7 +242,7 @@ func (s *Server) recoveryPage(c *call) {
 			failed(err)
 			return
 		}
-		showPage(c, confirmPage, http.StatusOK, recoveryView{Message: r.Message}.body())
+		showPage(c, recoveryPageHTML, http.StatusOK, recoveryView{Message: r.Message}.body())
 	default:
 		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
 	}
@@ -253,7 +254,7 @@ var unsubscribePage string
 // unsubscribesPerMinute is how many requests one address may make in a minute.
 const unsubscribesPerMinute = 600
 
-// An unsubscribeView is what the page shows: a button, or the end.
+// An unsubscribeView is the content of the page: a button, or a final message.
 type unsubscribeView struct {
 	Email, Domain string
 	Message       string
@@ -270,10 +271,10 @@ func (v unsubscribeView) body() markup.HTML {
 </form>`, v.Email, v.Domain)
 }
 
-// unsubscribe is the page of a List-Unsubscribe header field. Mail systems POST to it for their
-// users (RFC 8058 section 3.1), and the body is ignored. GET shows a button and changes nothing, so
-// that programs that check links do no harm. Cross-site requests are allowed: the link is the
-// permission.
+// unsubscribe serves the page of a List-Unsubscribe header field. Mail systems POST to it for their
+// users (RFC 8058 section 3.1); the body is ignored. GET shows a button and changes nothing, so
+// that a link checker does no harm. Cross-site requests are allowed, because the token in the link
+// is the permission.
 func (s *Server) unsubscribe(c *call) {
 	pageHeaders(c.w.Header(), unsubscribePage)
 	now := s.now()
@@ -320,9 +321,10 @@ const (
 	imageTimeout = time.Minute // for a client to read an image
 )
 
-// viewPolicy is the Content-Security-Policy of a shown message: one style sheet, images from here,
-// links that open new windows, and no scripts. In a tab of its own it has no origin. In a frame,
-// which only our pages can have around it, it keeps ours, so that they can measure its height.
+// viewPolicy returns the Content-Security-Policy of a shown message: one style sheet, images from
+// this server, links that open new windows, and no scripts. In its own tab the document has no
+// origin. In a frame it keeps the dashboard's origin, so that the dashboard, which alone can frame
+// it, can measure its height.
 func viewPolicy(styleHash string, framed bool) string {
 	origin := ""
 	if framed {
@@ -332,9 +334,9 @@ func viewPolicy(styleHash string, framed bool) string {
 		"frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 }
 
-// viewMessage shows a message as a document for a frame. Header fields count its images: those on
-// other servers (X-Images-Remote), those of them that are not loaded (X-Images-Held), and those
-// that were removed because nobody would see them (X-Images-Trackers).
+// viewMessage sends a message as a document for a frame. Header fields count its images: those on
+// other servers (X-Images-Remote), the ones of these that are not loaded (X-Images-Held), and those
+// that were removed because they are invisible (X-Images-Trackers).
 func (s *Server) viewMessage(c *call) {
 	var in inbox.ViewIn
 	if !s.decodeView(c, &in) {
@@ -344,8 +346,9 @@ func (s *Server) viewMessage(c *call) {
 	s.sendView(c, d, err)
 }
 
-// decodeView reads a request for a document of what somebody else wrote. Hosts that its links lead
-// to are not told where it was shown. It is false where it has answered.
+// decodeView decodes a request for a document with content of strangers. It sets a Referrer-Policy,
+// so that linked hosts do not learn where the document was shown. It returns false if it has sent
+// an error.
 func (s *Server) decodeView(c *call, in any) bool {
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
@@ -360,8 +363,7 @@ func (s *Server) decodeView(c *call, in any) bool {
 	return err == nil
 }
 
-// viewApproval shows the text of a held message as viewMessage does that of another, without any
-// image.
+// viewApproval sends the text of a held message like viewMessage, but without images.
 func (s *Server) viewApproval(c *call) {
 	var in submit.ViewApprovalIn
 	if !s.decodeView(c, &in) {
@@ -371,7 +373,7 @@ func (s *Server) viewApproval(c *call) {
 	s.sendView(c, d, err)
 }
 
-// viewApprovalFile shows a file of a held message in a sandbox, or has the browser save it.
+// viewApprovalFile sends a file of a held message in a sandbox, or as a download.
 func (s *Server) viewApprovalFile(c *call) {
 	var in submit.ApprovalFileIn
 	if !s.decodeView(c, &in) {
@@ -402,11 +404,11 @@ func (s *Server) sendView(c *call, d *view.Document, err error) {
 	h.Add("Vary", "Sec-Fetch-Dest")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(d.HTML)))
-	_, _ = c.w.Write(d.HTML) // a client that has gone needs no answer
+	_, _ = c.w.Write(d.HTML) // a client that has left needs no answer
 }
 
-// sendImage sends an image of such a document. Its link has a token, since a document in a tab of
-// its own has no origin and sends no cookie.
+// sendImage sends an image of such a document. Its link has a token, because a document in its own
+// tab has no origin and sends no cookie.
 func (s *Server) sendImage(c *call) {
 	token, addr, ok := s.beginLink(c, imagePath)
 	if !ok {
@@ -419,6 +421,7 @@ func (s *Server) sendImage(c *call) {
 		return
 	}
 	c.w.Header().Set("Cache-Control", "private, max-age="+strconv.Itoa(int(image.MaxAge.Seconds())))
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(imageTimeout)) // otherwise the server's own deadline holds
+	// If it fails, the server's own deadline applies.
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(imageTimeout))
 	s.sendBody(c, http.StatusOK, &image.File, "inline")
 }

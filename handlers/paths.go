@@ -14,33 +14,33 @@ import (
 
 // Paths that other files use.
 const (
-	imagePath       = "/session/image/" // then the token of an image
-	exportPath      = "/export/"        // then the token of an export
-	unsubscribePath = "/unsubscribe/"   // then the token of a recipient
-	hooksPath       = "/hooks/"         // then the kind of a relay and its name
+	imagePath       = "/session/image/" // followed by the token of an image
+	exportPath      = "/export/"        // followed by the token of an export
+	unsubscribePath = "/unsubscribe/"   // followed by the token of a recipient
+	hooksPath       = "/hooks/"         // followed by the kind of a relay and its name
 	mcpPath         = "/mcp"
 
-	// Certificate authorities fetch the answers to their challenges here (RFC 8555 section 8.3). It
-	// is never redirected: whoever answers here gets certificates for the name.
+	// Certificate authorities fetch the responses to their challenges here (RFC 8555 section 8.3).
+	// The path is never redirected: whoever answers here gets certificates for the name.
 	challengePath = "/.well-known/acme-challenge/"
 )
 
 // autoconfigPerMinute is how many requests for mail settings one address may make in a minute.
 const autoconfigPerMinute = 1000
 
-// publicPaths has the paths of listeners on the network.
+// publicPaths returns the handlers for requests from the network.
 func (s *Server) publicPaths() *pathMux {
 	mux := s.paths(s.authenticate, s.answerForHost)
 	mux.HandleFunc(challengePath, s.answerChallenge)
 	return mux
 }
 
-// paths has every path and its handler; below /v1 the table of operations goes on. A path that ends
-// in a slash stands for all below it. Its parent without the slash has a row too, because ServeMux
-// would redirect it otherwise.
+// paths returns the handlers of all paths; below /v1 the table of operations decides. A path that
+// ends in a slash matches everything below it. Its parent without the slash has a row too, because
+// ServeMux would redirect it otherwise.
 //
-// before may answer a request because of its host. It gets the document that autoconfig has at the
-// path, or nil.
+// before may answer a request because of its host, and then returns true. It gets the autoconfig
+// document of the path, or nil.
 func (s *Server) paths(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *pathMux {
 	mux := http.NewServeMux()
 	handle := func(path string, document *autoconfig.Document, answer func(*call)) {
@@ -54,8 +54,8 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		// The API, which needs a token, and its description, which needs none.
 		"/v1":                 s.api,
 		"/v1/":                s.api,
-		mcpPath:               s.assist,
-		mcpPath + "/":         s.assist,
+		mcpPath:               s.serveMCP,
+		mcpPath + "/":         s.serveMCP,
 		"/v1/openapi.json":    s.sendDescription,
 		"/v1/openapi.yaml":    s.sendDescription,
 		"/docs":               s.sendDescription,
@@ -73,18 +73,18 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		"/export":                     s.dashboard,
 		unsubscribePath:               s.unsubscribe,
 		"/unsubscribe":                s.dashboard,
-		"/oauth":                      s.noPath,
-		"/oauth/":                     s.noPath,
-		"/.well-known":                s.noPath,
-		"/.well-known/":               s.noPath,
-		"/.well-known/acme-challenge": s.noPath,
+		"/oauth":                      s.pathNotFound,
+		"/oauth/":                     s.pathNotFound,
+		"/.well-known":                s.pathNotFound,
+		"/.well-known/":               s.pathNotFound,
+		"/.well-known/acme-challenge": s.pathNotFound,
 
 		// For other programs.
 		"/healthz": s.health,
 		"/readyz":  s.ready,
 		"/metrics": s.metrics,
 		hooksPath:  s.receiveNotice,
-		"/hooks":   s.noPath,
+		"/hooks":   s.pathNotFound,
 	} {
 		handle(path, nil, answer)
 	}
@@ -101,47 +101,47 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 	return &pathMux{mux, api}
 }
 
-// assist answers MCP, also with a slash behind its path, which clients write of themselves.
-func (s *Server) assist(c *call) {
+// serveMCP serves MCP, also with a slash after its path, which some clients add.
+func (s *Server) serveMCP(c *call) {
 	if strings.Trim(c.r.URL.Path, "/") != strings.Trim(mcpPath, "/") {
-		s.noPath(c)
+		s.pathNotFound(c)
 		return
 	}
 	s.assistants.serve(c)
 }
 
-// noPath answers for a path of programs at which there is nothing. They take a page with status 200
-// for the document that they look for.
-func (s *Server) noPath(c *call) {
+// pathNotFound answers 404 at paths that programs try. With a page and status 200 they would take
+// the page for the document that they look for.
+func (s *Server) pathNotFound(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	s.fail(c, core.Errorf("not_found", "There is nothing at %s.", c.r.URL.Path))
 }
 
-// programsPath finds the paths of programs wherever they stand: another version of the API, and the
+// programsPath matches paths that programs try anywhere: other versions of the API, and the
 // documents of RFC 8615.
 var programsPath = lazyregexp.New(`^/+(?:api/+)?v[0-9]+(?:/|$)|/\.well-known(?:/|$)`)
 
-// page answers with the dashboard, which has pages at paths that it alone knows, but not to what
-// programs look for.
+// page serves the dashboard, which alone knows the paths of its pages, except at paths that
+// programs try.
 func (s *Server) page(c *call) {
 	if programsPath().MatchString(c.r.URL.Path) {
-		s.noPath(c)
+		s.pathNotFound(c)
 		return
 	}
 	s.dashboard(c)
 }
 
-// A pathMux is the mux of a listener, and the handler of most of its requests, which need no
+// A pathMux is the mux of a listener, and the handler of /v1, which most requests go to without a
 // lookup.
 type pathMux struct {
 	*http.ServeMux
 	api http.Handler
 }
 
-// dispatch gives a request to the handler of its path. It looks the path up as if for CONNECT,
-// because ServeMux redirects other methods from paths such as "//x" and "/x/../y". Here they have
-// answers.
+// dispatch passes a request to the handler of its path. It looks the path up as if the method were
+// CONNECT, because ServeMux redirects other methods from paths such as "//x" and "/x/../y", which
+// have handlers here.
 func dispatch(mux *pathMux, w http.ResponseWriter, r *http.Request) {
 	path := autoconfig.PathOf(r.URL.Path)
 	if strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/v1/openapi.") {
@@ -149,7 +149,7 @@ func dispatch(mux *pathMux, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(path, "/") {
-		path = "/" // from "*", or a URL without a path
+		path = "/" // of "*", or of a URL without a path
 	}
 	h, pattern := mux.Handler(&http.Request{Method: http.MethodConnect, URL: &url.URL{Path: path}})
 	if strings.Contains(pattern, "{") {
@@ -163,8 +163,8 @@ func dispatch(mux *pathMux, w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-// answerForHost answers a request whose host is not the dashboard's: one with documents for mail
-// clients and servers, or one that is redirected.
+// answerForHost answers a request for another host than the dashboard's: a document for mail
+// clients and servers, or a redirect. It returns false if it has not answered.
 func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document *autoconfig.Document) bool {
 	if document != nil || autoconfig.IsHost(r.Host) {
 		if !s.limitAutoconfig(w, r) {
@@ -172,7 +172,7 @@ func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document 
 		}
 		answered, err := s.autoconfig.Answer(w, r, document)
 		if err != nil {
-			s.Log.Error("a request for mail settings could not be answered", "host", r.Host, "path", r.URL.Path, "error", err)
+			s.Log.Error("answer a request for mail settings", "host", r.Host, "path", r.URL.Path, "error", err)
 			http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
 		}
 		if answered || err != nil {
@@ -181,19 +181,19 @@ func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document 
 	}
 	to, err := s.svc.Domains.RedirectOf(r.Host, r.URL)
 	if err != nil {
-		s.Log.Error("look for a redirect", "host", r.Host, "error", err)
+		s.Log.Error("look up the redirect of a host", "host", r.Host, "error", err)
 	}
 	if to == nil {
 		return false
 	}
-	w.Header().Set("Cache-Control", "max-age=300") // so that a change is seen soon
+	w.Header().Set("Cache-Control", "max-age=300") // so that a change takes effect soon
 	w.Header().Set("Location", to.URL)
 	w.WriteHeader(to.Code)
 	return true
 }
 
-// limitAutoconfig counts a request by its address; it answers and returns false if there were too
-// many.
+// limitAutoconfig counts a request by its address. Over the limit it answers the request and
+// returns false.
 func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 	now := s.now()
 	if s.autoconfigRate.add(remoteAddr(r), now) <= autoconfigPerMinute {
@@ -204,7 +204,7 @@ func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// answerChallenge gives a certificate authority the answer to its challenge.
+// answerChallenge sends a certificate authority the response to its challenge.
 func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 	answer, ok := s.svc.Certs.ChallengeAnswer(strings.TrimPrefix(r.URL.Path, challengePath))
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -219,7 +219,7 @@ func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 }
 
 // dashboard serves the pages of the dashboard. In production nobody can sign in over plain HTTP, so
-// it redirects to HTTPS.
+// it redirects such requests to HTTPS.
 func (s *Server) dashboard(c *call) {
 	if s.Web == nil {
 		http.NotFound(c.w, c.r)
@@ -231,12 +231,13 @@ func (s *Server) dashboard(c *call) {
 	s.Web.ServeHTTP(c.w, c.r)
 }
 
-// needsHTTPS reports whether nobody can sign in without TLS.
+// needsHTTPS reports whether signing in requires TLS.
 func (s *Server) needsHTTPS() bool {
 	return !s.svc.Core.Config.Sandbox && strings.HasPrefix(s.svc.Core.Config.BaseURL, "https://")
 }
 
-// toHTTPS redirects a request for a page that came without TLS to where one can sign in.
+// toHTTPS redirects a request for a page over plain HTTP to HTTPS. It returns false if it has not
+// answered.
 func (s *Server) toHTTPS(c *call) bool {
 	if !s.needsHTTPS() || isSecure(c.r) || c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return false
@@ -247,7 +248,7 @@ func (s *Server) toHTTPS(c *call) bool {
 	return true
 }
 
-// health answers whether the store takes writes.
+// health reports whether the store accepts writes.
 func (s *Server) health(c *call) {
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if err := s.svc.Core.Healthy(); err != nil {
@@ -258,8 +259,8 @@ func (s *Server) health(c *call) {
 	_, _ = io.WriteString(c.w, "ok\n")
 }
 
-// ready answers whether the server takes mail and changes, with a line for each reason why it does
-// not.
+// ready reports whether the server accepts mail and changes, with a line for each reason why it
+// does not.
 func (s *Server) ready(c *call) {
 	reasons := s.svc.Health.NotReady()
 	select {

@@ -101,8 +101,8 @@ func TestEveryPath(t *testing.T) {
 	}
 }
 
-// A pathsRecord is what was asked and answered: a line for the methods of a path that have one
-// answer, which is named by its hash, and then every answer.
+// A pathsRecord records requests and responses: a line for the methods of a path that get the same
+// response, with the hash of the response, and then every response.
 type pathsRecord struct {
 	asked   int
 	lines   []string
@@ -136,8 +136,7 @@ func (r *pathsRecord) String() string {
 	return out.String()
 }
 
-// ask gives an answer as text, without what differs from one time, or from one wording of a
-// page, to the next.
+// ask returns a response as text, without the parts that differ between runs or wordings of a page.
 func (r *pathsRecord) ask(h http.Handler, method, host, path, token string) string {
 	req := httptest.NewRequest(method, "http://"+host+"/", strings.NewReader(""))
 	path, req.URL.RawQuery, _ = strings.Cut(path, "?")
@@ -279,7 +278,7 @@ func TestWalkOverAThousandRows(t *testing.T) {
 	t.Run("suppressions", func(t *testing.T) { suppressions.walk(t, b.client, 0) })
 }
 
-// walk fills the shelf, of which offset rows were added before, and reads it page by page. After
+// walk fills the shelf, which has offset rows already, and reads it page by page. After
 // each page rows come, and the page's last row and some from anywhere go.
 func (s shelf) walk(t *testing.T, c *client, offset int) {
 	const rows = 1000

@@ -13,25 +13,25 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// maxPerClient is how many requests of one address, or one IPv6 /64, may run at a time through
-// proxies.
+// maxPerClient is how many requests through proxies one address, or one IPv6 /64, may have running
+// at once.
 const maxPerClient = 256
 
-// Proxies are the addresses that may say in X-Forwarded-For and X-Forwarded-Proto for whom they
-// ask, and how. These headers are ignored from all others, and X-Forwarded-Host from everybody.
-// Make them with NewProxies; nil trusts nobody.
+// Proxies are the addresses whose X-Forwarded-For and X-Forwarded-Proto headers are trusted: the
+// client's address, and whether it used HTTPS. From other addresses they are ignored, and
+// X-Forwarded-Host always is. Make them with NewProxies; a nil *Proxies trusts no address.
 type Proxies struct {
 	trusted []netip.Prefix
-	clients *connlimit.Limiter // who has requests under way
+	clients *connlimit.Limiter // limits running requests by client
 }
 
-// NewProxies trusts whoever connects from one of the networks.
+// NewProxies trusts the addresses in the networks.
 func NewProxies(trusted []netip.Prefix, log *slog.Logger) *Proxies {
 	return &Proxies{trusted, connlimit.New("http through proxies", connlimit.Limits{PerAddress: maxPerClient}, log)}
 }
 
-// A requestClient is who made a request: the peer of the connection, or its client if the peer is a
-// trusted proxy.
+// A requestClient is the client of a request: the peer of the connection, or the peer's client if
+// the peer is a trusted proxy.
 type requestClient struct {
 	addr   string // IP address; "" for a local socket
 	secure bool   // over TLS
@@ -39,7 +39,7 @@ type requestClient struct {
 
 type requestClientKey struct{}
 
-// clientOf gives the client of a request.
+// clientOf returns the client of a request.
 func clientOf(r *http.Request) requestClient {
 	if a, ok := r.Context().Value(requestClientKey{}).(requestClient); ok {
 		return a
@@ -54,17 +54,17 @@ func clientOf(r *http.Request) requestClient {
 	return requestClient{host, r.TLS != nil}
 }
 
-// remoteAddr is the client's address without port; "" for a local socket.
+// remoteAddr returns the client's address without port, "" for a local socket.
 func remoteAddr(r *http.Request) string { return clientOf(r).addr }
 
-// isSecure reports whether the client speaks TLS, to us or to a trusted proxy.
+// isSecure reports whether the client used TLS, to this server or to a trusted proxy.
 func isSecure(r *http.Request) bool { return clientOf(r).secure }
 
 func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
-// admit adds its client to a request. leave must be called when it has been answered. ok is false
-// if the client has too many requests at once. How many connections a proxy has is for the proxy to
-// limit.
+// admit adds the client to the context of a request through a proxy. The caller must call leave
+// when the request has been answered. ok is false if the client has too many requests at once. It
+// does not limit direct connections.
 func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bool) {
 	if p == nil {
 		return r, func() {}, true
@@ -84,8 +84,8 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 
 func (p *Proxies) trusts(ip netip.Addr) bool { return limit.Within(p.trusted, ip) }
 
-// client walks the addresses that proxies have added, the nearest first, and returns the first that
-// is not trusted. Where a trusted proxy added something that is no address, it is that proxy.
+// client walks the addresses that proxies have added, the nearest first, and returns the first
+// untrusted one. If a trusted proxy added an invalid address, it returns that proxy.
 func (p *Proxies) client(peer netip.Addr, forwarded []string) netip.Addr {
 	at := peer
 	for _, line := range slices.Backward(forwarded) {
@@ -110,7 +110,7 @@ func (p *Proxies) client(peer netip.Addr, forwarded []string) netip.Addr {
 	return at
 }
 
-// cutLast takes the last item off a list with commas.
+// cutLast cuts the last item off a comma-separated list.
 func cutLast(line string) (rest, last string, more bool) {
 	i := strings.LastIndexByte(line, ',')
 	if i < 0 {
@@ -119,7 +119,7 @@ func cutLast(line string) (rest, last string, more bool) {
 	return line[:i], strings.TrimSpace(line[i+1:]), true
 }
 
-// parseHop reads an address, which may have a port.
+// parseHop parses an address that may have a port.
 func parseHop(text string) (netip.Addr, bool) {
 	bare := text
 	if inner, ok := strings.CutPrefix(text, "["); ok && strings.HasSuffix(inner, "]") {
@@ -132,7 +132,7 @@ func parseHop(text string) (netip.Addr, bool) {
 	return plainIP(both.Addr()), err == nil
 }
 
-// secure reports whether the client used HTTPS, by the word of the nearest proxy, or else by the
+// secure reports whether the client used HTTPS: as the nearest proxy says, or else by the
 // connection itself.
 func (p *Proxies) secure(r *http.Request) bool {
 	lines := r.Header.Values("X-Forwarded-Proto")
@@ -143,8 +143,8 @@ func (p *Proxies) secure(r *http.Request) bool {
 	return strings.EqualFold(last, "https")
 }
 
-// fromProxy finds the client of a request, and answers one that has too many at once; then ok is
-// false.
+// fromProxy adds the client to a request. If the client has too many requests at once, it answers
+// the request and returns ok false.
 func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Request, leave func(), ok bool) {
 	out, leave, ok = s.Proxies.admit(r)
 	if !ok {
@@ -154,8 +154,8 @@ func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Re
 	return out, leave, ok
 }
 
-// byName reports whether the client asked for this host by its own name.
-func (s *Server) byName(r *http.Request) bool {
+// usesOwnName reports whether the request's host is the server's own host name.
+func (s *Server) usesOwnName(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// rates counts requests by key, in fixed windows of one minute by the clock.
+// rates counts requests by key, in fixed windows of one minute of the clock.
 type rates struct {
 	limits core.Limits
 	counts *limit.Counter[string]
@@ -19,8 +19,8 @@ func newRates(l core.Limits) *rates {
 	return &rates{limits: l, counts: limit.NewCounter[string](time.Minute)}
 }
 
-// count counts one request of the caller's account and sets the headers. Past the burst cap it is
-// an error. Dashboard sessions are counted apart from tokens.
+// count counts one request of the caller's account and sets the rate limit headers. Over the burst
+// limit it returns an error. Dashboard sessions are counted separately from tokens.
 func (r *rates) count(c *call, now time.Time) error {
 	steady, burst := accounts.RateLimits(r.limits, c.who.Plan)
 	used := r.add(c.who.RateKey(), now)
@@ -36,17 +36,17 @@ func (r *rates) count(c *call, now time.Time) error {
 	return rateLimited(now, "This account has used its %d requests for this minute. Wait for the next minute.", burst)
 }
 
-// add counts one request of a key and returns how many that makes in this minute.
+// add counts one request of a key and returns the number of requests in this minute.
 func (r *rates) add(key string, now time.Time) int {
 	return r.counts.Add(key, now.Truncate(time.Minute))
 }
 
-// used returns how many requests of a key there were in this minute.
+// used returns the number of requests of a key in this minute.
 func (r *rates) used(key string, now time.Time) int {
 	return r.counts.Count(key, now.Truncate(time.Minute))
 }
 
-// rateLimited is the error for a client that must wait for the next minute.
+// rateLimited returns the error for a client that must wait for the next minute.
 func rateLimited(now time.Time, format string, args ...any) *core.Error {
 	e := core.Errorf("rate_limited", format, args...)
 	e.RetryAfter = untilNextMinute(now)
@@ -57,10 +57,10 @@ func untilNextMinute(now time.Time) time.Duration {
 	return now.Truncate(time.Minute).Add(time.Minute).Sub(now)
 }
 
-// badTokensPerMinute is how many bad tokens one address may show in a minute.
+// badTokensPerMinute is how many bad tokens one address may send in a minute.
 const badTokensPerMinute = 1000
 
-// badTokens counts bad tokens by address, so that nobody can guess for long.
+// badTokens counts bad tokens by address, so that tokens cannot be guessed.
 type badTokens struct{ *rates }
 
 func newBadTokens() *badTokens { return &badTokens{newRates(core.Limits{})} }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// linkIn waits for a message of a mailbox with a link to a page, and gives the link's token.
+// linkIn waits for a message in a mailbox with a link to a page, and returns the link's token.
 func (b *sandbox) linkIn(userID, page string) string {
 	b.t.Helper()
 	link := regexp.MustCompile(page + `\?token=([A-Za-z0-9]+)`)
@@ -44,7 +44,7 @@ func TestRecovery(t *testing.T) {
 	b.browser().ask("POST", "/session/recovery", map[string]string{"token": token}).fails(404, "not_found")
 	b.get(path).has("recovery_email", "home@boxes.test", "recovery_confirmed", "true")
 
-	// Whoever asks is told nothing, and the link works once.
+	// The response reveals nothing, and the link works once.
 	said := b.browser().ask("POST", "/session/recover", map[string]string{"email": "nobody@boxes.test"}).is(202).text("message")
 	b.browser().ask("POST", "/session/recover", map[string]string{"email": "Ann@Boxes.test"}).is(202).has("message", said)
 	token = b.linkIn(home, "/reset")

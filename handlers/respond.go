@@ -20,8 +20,9 @@ import (
 
 const jsonMedia = "application/json"
 
-// sendJSON writes a body with its status; the answer with a job has its Location. JSON has no
-// charset parameter (RFC 8259 section 11), and generated clients compare the whole media type.
+// sendJSON sends a body with its status; the response with a job has its Location. The media type
+// has no charset parameter: JSON defines none (RFC 8259 section 11), and generated clients compare
+// the whole media type.
 func (s *Server) sendJSON(c *call, status int, body any) {
 	if at := locationOf(status, body); at != "" {
 		c.w.Header().Set("Location", at)
@@ -52,23 +53,23 @@ func (s *Server) send(c *call, status int, contentType string, body any) {
 	buf := buffers.Bytes()
 	defer buffers.FreeBytes(buf)
 	if err := encodeTo(buf, body); err != nil {
-		s.Log.Error("write answer", "request_id", c.id, "error", err)
+		s.Log.Error("encode a response", "request_id", c.id, "error", err)
 		http.Error(c.w, `{"error":{"code":"internal_error","message":"The answer could not be written."}}`, http.StatusInternalServerError)
 		return
 	}
 	c.w.Header().Set("Content-Type", contentType)
 	c.w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(buf.Bytes()) // a client that has gone needs no answer
+	_, _ = c.w.Write(buf.Bytes()) // a client that has left needs no answer
 }
 
-// sendFile streams a file to be saved, not shown.
+// sendFile streams a file as a download, not for display.
 func (s *Server) sendFile(c *call, status int, f *core.File) {
 	s.sendBody(c, status, f, disposition(f.Name))
 }
 
-// disposition is the header field that names a file to be saved (RFC 6266): in ASCII for old
-// clients, and in UTF-8 where that differs.
+// disposition returns the Content-Disposition of a download (RFC 6266): with an ASCII name for old
+// clients, and also a UTF-8 name if that differs.
 func disposition(name string) string {
 	ascii := strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f || strings.ContainsRune(`"\%/`, r) {
@@ -80,7 +81,7 @@ func disposition(name string) string {
 	if name == "" || out == "" {
 		return "attachment"
 	}
-	if strings.ContainsAny(ascii, "*'") { // which some readers take for an encoding (RFC 2231)
+	if strings.ContainsAny(ascii, "*'") { // some readers take them for an encoding (RFC 2231)
 		out = `attachment; filename="` + ascii + `"`
 	}
 	if ascii != name {
@@ -89,7 +90,7 @@ func disposition(name string) string {
 	return out
 }
 
-// sendBody streams a file. Its policy lets nothing in it run in a browser.
+// sendBody streams a file. Its Content-Security-Policy lets nothing in it run in a browser.
 func (s *Server) sendBody(c *call, status int, f *core.File, disposition string) {
 	defer f.Body.Close()
 	h := c.w.Header()
@@ -102,25 +103,28 @@ func (s *Server) sendBody(c *call, status int, f *core.File, disposition string)
 	h.Set("X-Content-Type-Options", "nosniff")
 	c.w.WriteHeader(status)
 	if _, err := io.Copy(c.w, f.Body); err != nil {
-		s.Log.Debug("send file", "request_id", c.id, "error", err)
-		panic(http.ErrAbortHandler) // or the client would take half a file for a whole one
+		s.Log.Debug("send a file", "request_id", c.id, "error", err)
+		// Otherwise the client would take a part of the file for all of it.
+		panic(http.ErrAbortHandler)
 	}
 }
 
-// An errorBody is the form of every error.
+// An errorBody is the JSON form of every error.
 type errorBody struct {
 	Error problem `json:"error"`
 }
 
 type problem struct {
-	Code       string        `json:"code" words:"ours" example:"validation_error"`     // What went wrong, for programs. New codes may be added.
-	Message    string        `json:"message" words:"ours" example:"name: is required"` // For people; the text may change.
+	// What went wrong, for programs. New codes may be added.
+	Code string `json:"code" words:"ours" example:"validation_error"`
+	// For people; the text may change.
+	Message    string        `json:"message" words:"ours" example:"name: is required"`
 	Details    []core.Detail `json:"details,omitempty"`
 	RequestID  string        `json:"request_id" words:"ours"` // The same as X-Request-Id.
 	RetryAfter int           `json:"retry_after,omitempty"`   // Seconds to wait.
 }
 
-// A problemBody is the form of RFC 9457.
+// A problemBody is the form of an error in RFC 9457.
 type problemBody struct {
 	Type     string `json:"type" example:"about:blank"`
 	Title    string `json:"title"`
@@ -130,7 +134,7 @@ type problemBody struct {
 	problem
 }
 
-// fail answers with an error, and logs it if it is our fault.
+// fail answers with an error, and logs internal errors.
 func (s *Server) fail(c *call, err error) {
 	e := core.Explain(err)
 	status := code.Status(e.Code)
@@ -162,15 +166,16 @@ func wantsProblem(r *http.Request) bool {
 	return slices.Contains(core.MediaRanges(r.Header.Values("Accept")...), "application/problem+json")
 }
 
-// A bufferedResponse is an http.ResponseWriter that keeps the answer in memory.
+// A bufferedResponse is an http.ResponseWriter that keeps the response in memory.
 type bufferedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 
-	most int                        // bytes that it keeps; 0: all
-	over func() http.ResponseWriter // is told once that there are more, and says where all of them go
-	rest http.ResponseWriter        // where they go; nil: it keeps them
+	limit int // maximum bytes to keep; 0: no limit
+	// Called once when there are more; returns the writer for the whole response.
+	overflow func() http.ResponseWriter
+	target   http.ResponseWriter // that writer; nil: the response is kept
 }
 
 func newBufferedResponse(header http.Header) *bufferedResponse {
@@ -181,19 +186,19 @@ func (b *bufferedResponse) Header() http.Header    { return b.header }
 func (b *bufferedResponse) WriteHeader(status int) { b.status = status }
 
 func (b *bufferedResponse) Write(p []byte) (int, error) {
-	if b.rest == nil && (b.most == 0 || b.body.Len()+len(p) <= b.most) {
+	if b.target == nil && (b.limit == 0 || b.body.Len()+len(p) <= b.limit) {
 		return b.body.Write(p)
 	}
-	if b.rest == nil {
-		b.rest = b.over()
-		if _, err := b.body.WriteTo(b.rest); err != nil {
+	if b.target == nil {
+		b.target = b.overflow()
+		if _, err := b.body.WriteTo(b.target); err != nil {
 			return 0, err
 		}
 	}
-	return b.rest.Write(p)
+	return b.target.Write(p)
 }
 
-// Do gives a handler a request and returns its answer, without a network.
+// Do passes a request to a handler and returns its response, without a network.
 func Do(h http.Handler, r *http.Request) *http.Response {
 	b := newBufferedResponse(http.Header{})
 	h.ServeHTTP(b, r)
@@ -204,7 +209,7 @@ func Do(h http.Handler, r *http.Request) *http.Response {
 }
 
 // download sends the file of an export link, which needs no token and works once. HEAD is refused,
-// so that a program that checks links does not use it up.
+// so that a link checker does not use up the link.
 func (s *Server) download(c *call) {
 	token, addr, ok := s.beginLink(c, exportPath)
 	if !ok {
@@ -219,19 +224,18 @@ func (s *Server) download(c *call) {
 	s.sendFile(c, http.StatusOK, f)
 }
 
-// countBadLink counts a link that leads nowhere like a bad token, so that nobody can guess for
-// long.
+// countBadLink counts an unknown link like a bad token, so that links cannot be guessed.
 func (s *Server) countBadLink(addr string, err error) {
 	if e, ours := core.AsError(err); ours && code.Status(e.Code) == http.StatusNotFound {
 		s.badTokens.count(addr, s.now())
 	}
 }
 
-// beginLink starts the answer to a link that needs no token, since it holds one. It returns that
-// token and the client's address. Without ok the request has been answered.
+// beginLink begins the response to a link that contains its own token. It returns the token and the
+// client's address. If ok is false, the request has been answered.
 func (s *Server) beginLink(c *call, path string) (token, addr string, ok bool) {
 	token = strings.TrimPrefix(c.r.URL.Path, path)
-	c.r.URL.Path = path + "…" // keeps the token out of logs and answers
+	c.r.URL.Path = path + "…" // keeps the token out of logs and responses
 	h := c.w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

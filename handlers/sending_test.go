@@ -150,7 +150,7 @@ func TestBatchShapes(t *testing.T) {
 	b.get("/v1/messages?tag=k").fails(400, "validation_error")
 }
 
-// TestMessageTemplates: what a template may hold, and what is made of it.
+// TestMessageTemplates: the limits of templates, and the messages made from them.
 func TestMessageTemplates(t *testing.T) {
 	b := newSandbox(t, nil)
 	ann := b.box("ann")
@@ -194,7 +194,7 @@ func TestMessageTemplates(t *testing.T) {
 	b.get(templates+"/"+id).fails(404, "not_found")
 }
 
-// TestImportSuppressions: a list and a CSV file, and what is wrong with them.
+// TestImportSuppressions: a list and a CSV file, and mistakes in them.
 func TestImportSuppressions(t *testing.T) {
 	b := newSandbox(t, nil)
 	const path = "/v1/suppressions/import"

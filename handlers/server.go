@@ -1,5 +1,6 @@
-// Package handlers listens: it turns HTTP requests into calls of the service by one table of
-// operations, and what the service answers into HTTP. It knows no rules of its own and no store.
+// Package handlers serves HTTP: it turns requests into calls of the service by one table of
+// operations, and the service's results into responses. It knows no rules of the product and no
+// store.
 package handlers
 
 import (
@@ -28,7 +29,7 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// New makes the API of a service.
+// New returns the HTTP server of a service.
 func New(svc *service.Service) *Server {
 	s := &Server{Log: slog.Default(), svc: svc, ops: api.All(svc), now: svc.Core.Now, ending: make(chan struct{})}
 	s.rates = newRates(svc.Core.Config.Limits)
@@ -36,7 +37,7 @@ func New(svc *service.Service) *Server {
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
 	s.oauthRate, s.registrations = newRates(core.Limits{}), limit.NewCounter[string](time.Hour)
 	s.hooks = newHooks()
-	s.bodies, s.uploads = &bodies{svc}, make(chan struct{}, uploadsMost)
+	s.bodies, s.uploads = &bodies{svc}, make(chan struct{}, maxUploads)
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
 	s.assistants = newAssistants(s)
@@ -45,7 +46,7 @@ func New(svc *service.Service) *Server {
 	return s
 }
 
-// ServeHTTP answers requests of the network.
+// ServeHTTP answers requests from the network.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, leave, ok := s.fromProxy(w, r)
 	if !ok {
@@ -55,7 +56,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	dispatch(s.public, w, r)
 }
 
-// Local answers requests of the local socket. Their sender is the operator, who acts as the owner
+// Local returns the handler for the local socket. Its client is the operator, who acts as the owner
 // of the first account, or of the account in the header X-Mailstead-Account.
 func (s *Server) Local() http.Handler {
 	mux := s.paths(func(c *call) error {
@@ -66,7 +67,8 @@ func (s *Server) Local() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { dispatch(mux, w, r) })
 }
 
-// serve makes a call of a request and has it answered.
+// serve makes a call from a request and has answer handle it, with tracing, metrics and panic
+// recovery.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error, answer func(*call)) {
 	counted, began, id := &statusWriter{ResponseWriter: w}, time.Now(), s.requestID(r)
 	ctx := s.svc.Core.Tracer.Continue(core.WithRequest(r.Context(), id), r.Header.Get("traceparent"))
@@ -74,7 +76,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	c := newCall(ctx, counted, r, id)
 	c.identify = identify
 	w.Header().Set("X-Request-Id", c.id)
-	if s.needsHTTPS() && isSecure(r) && s.byName(r) { // browsers remember it (RFC 6797)
+	// Browsers remember the header (RFC 6797).
+	if s.needsHTTPS() && isSecure(r) && s.usesOwnName(r) {
 		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	defer func() { s.count(c, counted, span, began) }()
@@ -82,7 +85,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	answer(c)
 }
 
-// api answers what is below /v1.
+// api answers requests below /v1.
 func (s *Server) api(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -94,12 +97,12 @@ func (s *Server) api(c *call) {
 		s.fail(c, err)
 		return
 	}
-	s.fixed.ServeHTTP(c.w, routed(c.r))
+	s.fixed.ServeHTTP(c.w, routerRequest(c.r))
 }
 
-// routed is the request as the routers see it: a slash that is part of a name (%2F) does not end
-// it.
-func routed(r *http.Request) *http.Request {
+// routerRequest returns the request for the routers: a slash within a path parameter (%2F) stays
+// escaped, so that it does not split the parameter.
+func routerRequest(r *http.Request) *http.Request {
 	if !strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
 		return r
 	}
@@ -110,7 +113,7 @@ func routed(r *http.Request) *http.Request {
 	return &escaped
 }
 
-// pathValues gives the parameters of a path by name, unescaped where the routers saw them escaped.
+// pathValues returns the parameters of a path by name, unescaped if the routers saw them escaped.
 func pathValues(ps httprouter.Params, r *http.Request) func(name string) string {
 	if r.URL.Path != r.URL.RawPath {
 		return ps.ByName
@@ -124,9 +127,9 @@ func pathValues(ps httprouter.Params, r *http.Request) func(name string) string 
 	}
 }
 
-// route fills the routers. httprouter refuses a fixed path beside a wildcard, so paths have a
-// router by how many parameters they have, none, one or more, each of which falls through to the
-// next.
+// route fills the routers. httprouter refuses a fixed path beside a wildcard, so there is one
+// router for paths without parameters, one for paths with one, and one for paths with more. Each
+// falls through to the next.
 func (s *Server) route() {
 	s.fixed, s.wild, s.deep = httprouter.New(), httprouter.New(), httprouter.New()
 	routers := []*httprouter.Router{s.fixed, s.wild, s.deep}
@@ -162,7 +165,7 @@ func (s *Server) route() {
 	})
 }
 
-// notAllowed names the methods that there are, each once.
+// notAllowed answers with an error that names the allowed methods, each once.
 func (s *Server) notAllowed(c *call, found []string) {
 	methods := slices.Compact(slices.Sorted(slices.Values(found)))
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
@@ -174,7 +177,8 @@ func routerPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// run is the way of every operation: scope and role, body, the service, the answer.
+// run handles an operation: it checks the permission, reads the body, and answers, with the rules
+// for an Idempotency-Key or an upload.
 func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 	c.op = o
 	if err := o.Permit(c.who); err != nil {
@@ -198,7 +202,7 @@ func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 	s.answer(c, path, body)
 }
 
-// answer decodes, calls the service and writes what it says.
+// answer decodes the request, calls the service and sends its result.
 func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -208,13 +212,13 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	if !c.op.Waits {
 		s.svc.Inbound.WaitFiled(c.r.Context(), 0)
 	}
-	if err := s.checkReader(c, query); err != nil {
+	if err := s.checkTaint(c, query); err != nil {
 		s.fail(c, err)
 		return
 	}
 	ctx := c.r.Context()
 	if c.op.Waits && c.who.TokenKind == core.OAuthKind {
-		waits, end := s.whileItStands(ctx, c.who)
+		waits, end := s.untilRevoked(ctx, c.who)
 		defer end()
 		ctx = waits
 	}
@@ -247,9 +251,10 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	s.sendJSON(c, c.op.Status, out)
 }
 
-// checkReader refuses what a tainted token may not do, and taints one that is to read what
-// strangers wrote; messages do so one by one, where they are read.
-func (s *Server) checkReader(c *call, query url.Values) error {
+// checkTaint refuses operations that a tainted token must not use, and taints a token that is
+// about to read content of strangers. Operations on single messages taint when they read the
+// message.
+func (s *Server) checkTaint(c *call, query url.Values) error {
 	if !c.who.Policy.Taint {
 		return nil
 	}
@@ -264,7 +269,7 @@ func (s *Server) checkReader(c *call, query url.Values) error {
 	return nil
 }
 
-// checkFields refuses body fields that a bound token may not give.
+// checkFields refuses body fields that a bound token must not set.
 func checkFields(c *call) error {
 	if !c.who.Bound || c.op.BoundFields == "" && c.op.Method != http.MethodPatch {
 		return nil
@@ -278,8 +283,8 @@ func checkFields(c *call) error {
 	return nil
 }
 
-// fileOf is the file that an answer is, or that it holds because the client asked for the file
-// itself; nil if neither.
+// fileOf returns the file of a result: the result itself, or the file in it if the client requested
+// the file; nil if neither.
 func fileOf(out any) *core.File {
 	switch v := out.(type) {
 	case *core.File:
@@ -290,8 +295,8 @@ func fileOf(out any) *core.File {
 	return nil
 }
 
-// recover turns a panic into a line in the log and an answer 500. That goes to w, since c.w may be
-// a buffer that nobody reads any more.
+// recover logs a panic and answers with status 500. It answers to w, because c.w may be a buffer
+// that is not read any more.
 func (s *Server) recover(c *call, w http.ResponseWriter) {
 	v := recover()
 	if v == nil {
@@ -307,7 +312,7 @@ func (s *Server) recover(c *call, w http.ResponseWriter) {
 
 var clientID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
 
-// requestID echoes the client's own id where it has the right form, else makes one.
+// requestID returns the client's own request ID if it is valid, else a new one.
 func (s *Server) requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); clientID().MatchString(id) {
 		return id
@@ -315,8 +320,9 @@ func (s *Server) requestID(r *http.Request) string {
 	return s.svc.Core.NewRequestID()
 }
 
-// authenticate finds out whose token the request carries: in the header, or else in the cookie of a
-// dashboard session, which no other site may have sent. Assistants have no sessions.
+// authenticate finds the actor by the token of the request: in the Authorization header, or else in
+// the cookie of a dashboard session, which another site must not have sent. Assistants cannot use
+// sessions.
 func (s *Server) authenticate(c *call) error {
 	addr := remoteAddr(c.r)
 	if err := s.badTokens.check(addr, s.now()); err != nil {
@@ -347,7 +353,7 @@ func (s *Server) authenticate(c *call) error {
 	return err
 }
 
-// bearer is the token in the request's header; "" if there is none.
+// bearer returns the bearer token of the request, "" if there is none.
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -14,24 +14,24 @@ import (
 	"github.com/mailstead/mailstead/service/signin"
 )
 
-// What the dashboard needs beyond /v1 lies under /session: signing in and out, one's own profile,
-// and what only a browser asks for. It is for browsers alone, by cookie, and no part of the API's
-// interface.
+// The dashboard needs more than /v1: signing in and out, the user's own profile, and operations
+// that only a browser uses. They are below /session, authenticated by cookie, and not part of the
+// public API.
 
 // anonymousPerMinute is how many requests one address may make in a minute without being signed in.
 const anonymousPerMinute = 120
 
-// A sessionRoute is one row of the table of /session. Only rows that show what belongs to the
-// account have a scope.
+// A sessionRoute is one row of the table of /session. Only rows that show data of the account have
+// a scope.
 type sessionRoute struct {
 	api.Operation
-	anonymous bool        // nobody needs to be signed in
-	optional  bool        // of an anonymous row: it gets the user if one is signed in
+	anonymous bool        // works without signing in
+	optional  bool        // of an anonymous row: c.who is the user if one is signed in
 	tokens    bool        // API tokens are accepted too
-	raw       func(*call) // writes the answer itself, in place of op.call
+	raw       func(*call) // writes the response itself, instead of Operation.Call
 }
 
-// sessionRoutes is the table, by path and method.
+// sessionRoutes returns the table, by path and method.
 func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 	routes := map[string]map[string]*sessionRoute{}
 	for _, row := range []sessionRoute{
@@ -72,8 +72,8 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 	return routes
 }
 
-// session makes the handler of a path: where it comes from, who asks, body, the service, the
-// answer.
+// session returns the handler of one path: it checks origin and user, reads the body, calls the
+// service and answers.
 func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 	return func(c *call) {
 		sessionHeaders(c.w.Header())
@@ -88,7 +88,7 @@ func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 			return
 		}
 		if row.raw != nil {
-			if err := s.checkReader(c, nil); err != nil {
+			if err := s.checkTaint(c, nil); err != nil {
 				s.fail(c, err)
 				return
 			}
@@ -105,7 +105,7 @@ func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 	}
 }
 
-// noSessionRoute answers what is below /session and in no row.
+// noSessionRoute answers requests below /session that no row matches.
 func (s *Server) noSessionRoute(c *call) {
 	sessionHeaders(c.w.Header())
 	s.fail(c, core.Errorf("not_found", "There is no %s %s.", c.r.Method, c.r.URL.Path))
@@ -117,8 +117,8 @@ func sessionHeaders(h http.Header) {
 	h.Set("Referrer-Policy", "same-origin")
 }
 
-// authorizeSession accepts whoever is signed in, and at anonymous routes a limited number of
-// others.
+// authorizeSession accepts signed-in users, and on anonymous routes a limited number of other
+// requests.
 func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if err := sameOrigin(c.r); err != nil {
 		return err
@@ -147,7 +147,8 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	return row.Permit(c.who)
 }
 
-// limitAnonymous refuses requests that come too often, or without TLS where a password needs it.
+// limitAnonymous refuses requests over the rate limit, and requests without TLS where a password
+// would need it.
 func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
 	if cookieName(c.r, s.svc.Core.Config.Sandbox) == "" {
@@ -162,7 +163,7 @@ func (s *Server) limitAnonymous(c *call) error {
 	return nil
 }
 
-// sameOrigin refuses requests that change something and that another site had the browser send.
+// sameOrigin refuses changing requests that another site made the browser send.
 func sameOrigin(r *http.Request) error {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		return core.Errorf("cross_origin", "The request came from another site. Use the dashboard's own page.").Because(err)
@@ -170,8 +171,8 @@ func sameOrigin(r *http.Request) error {
 	return nil
 }
 
-// cookieName is the name of the session's cookie on this connection; "" where there is none, since
-// it could be overheard.
+// cookieName returns the name of the session's cookie on this connection, "" if it must not be sent
+// because the connection is not encrypted.
 func cookieName(r *http.Request, sandbox bool) string {
 	switch {
 	case isSecure(r):
@@ -182,7 +183,7 @@ func cookieName(r *http.Request, sandbox bool) string {
 	return ""
 }
 
-// cookie is the value of the session's cookie; "" if the request has none.
+// cookie returns the value of the session's cookie, "" if the request has none.
 func (s *Server) cookie(r *http.Request) string {
 	name := cookieName(r, s.svc.Core.Config.Sandbox)
 	if name == "" {
@@ -195,7 +196,7 @@ func (s *Server) cookie(r *http.Request) string {
 	return found.Value
 }
 
-// setCookie gives the browser its session, or, with "", takes it away.
+// setCookie sets the session's cookie in the browser, or removes it if value is "".
 func (s *Server) setCookie(c *call, value string) {
 	cookie := &http.Cookie{
 		Name: cookieName(c.r, s.svc.Core.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: isSecure(c.r),
@@ -207,18 +208,19 @@ func (s *Server) setCookie(c *call, value string) {
 	http.SetCookie(c.w, cookie)
 }
 
-// visitor is the browser that asks.
+// visitor describes the browser of the request.
 func (s *Server) visitor(c *call) signin.Visitor {
 	return signin.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), RequestID: c.id, Session: s.cookie(c.r)}
 }
 
-// setSession answers with a new session and gives the browser its cookie.
+// setSession sets the cookie of a new session and returns the session.
 func (s *Server) setSession(c *call, in *signin.SignedIn) *signin.Session {
 	s.setCookie(c, in.Cookie)
 	return &in.Session
 }
 
-// CurrentSession is who is signed in at the browser that asks; nobody is no error.
+// CurrentSession is the session of the browser that sent the request; Session is nil if nobody is
+// signed in.
 type CurrentSession struct {
 	Session *signin.Session `json:"session"`
 }
@@ -292,7 +294,7 @@ func (s *Server) confirmRecovery(ctx context.Context, _ core.Actor, in signin.Re
 	return out, err
 }
 
-// origin is where the browser shows the dashboard.
+// origin returns the origin at which the browser shows the dashboard.
 func origin(r *http.Request) string {
 	if isSecure(r) {
 		return "https://" + r.Host

@@ -226,7 +226,8 @@ func (d *drawer) request(o *api.Operation) (path string, body []byte) {
 	return path, body
 }
 
-// memoryInUse is what the process has of the system, but for what it has given back.
+// memoryInUse returns the bytes of memory that the process has from the system and has not
+// released.
 func memoryInUse() int64 {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(s)

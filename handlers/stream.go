@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	streamCheck        = 5 * time.Second  // between checks of the listener's token while nothing happens
-	checksPerPing      = 4                // a ping goes out at every so many checks
-	streamWriteTimeout = 10 * time.Second // for a client to read what is written
+	streamCheck        = 5 * time.Second  // interval of the checks of the token
+	checksPerPing      = 4                // a ping is sent at every fourth check
+	streamWriteTimeout = 10 * time.Second // for a client to accept an event
 )
 
-// streamPath is where the dashboard listens.
+// streamPath is the path of the dashboard's event stream.
 const streamPath = "/session/stream"
 
-// stream tells the caller what changes in the account, as server-sent events (WHATWG HTML section
-// 9.2): first `hello`, then `change` with a list of kinds and ids, or `reset` when everything is to
-// be read again, and `ping` now and then. It ends with the token, and when the server stops. Events
-// of the time in which nobody listened are not told later: after another `hello` everything is to
-// be read again.
+// stream sends the changes in the account as server-sent events (WHATWG HTML section 9.2): first
+// `hello`, then `change` with a list of kinds and IDs, `reset` when the client must read everything
+// again, and a regular `ping`. It ends when the token becomes invalid or the server stops. Changes
+// while the client was not connected are not sent later: after each `hello` it must read everything
+// again.
 func (s *Server) stream(c *call) {
 	feed, err := s.listen(c)
 	if err != nil {
@@ -30,14 +30,14 @@ func (s *Server) stream(c *call) {
 	}
 	defer feed.Close()
 	out := newEvents(c.w)
-	if err := out.begin(hello{s.svc.Core.Config.Version, s.Build}); err != nil {
+	if err := out.begin(helloEvent{s.svc.Core.Config.Version, s.Build}); err != nil {
 		return
 	}
 	s.follow(c, feed, out)
 }
 
-// hello is the first event. By it a page knows whether it is of the server's version.
-type hello struct {
+// helloEvent is the first event. A page compares it with its own version.
+type helloEvent struct {
 	Version string `json:"version"`
 	Build   string `json:"build"`
 }
@@ -51,7 +51,7 @@ func (s *Server) listen(c *call) (*service.Feed, error) {
 	}
 }
 
-// follow sends what the feed has until somebody ends it.
+// follow sends the changes of the feed until the client leaves or the stream must end.
 func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 	look := time.NewTicker(streamCheck)
 	defer look.Stop()
@@ -68,7 +68,7 @@ func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 		case <-feed.Wake():
 		}
 		if s.svc.Accounts.CheckActor(c.r.Context(), c.who) != nil {
-			return // the next request gets the reason
+			return // the client's next request gets the reason
 		}
 		if err := out.sendChanges(feed.Take()); err != nil {
 			return
@@ -76,14 +76,15 @@ func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 		if !ping {
 			continue
 		}
-		if err := out.send("ping", struct{}{}); err != nil { // an event, so that pages notice a dead network
+		// An event, not a comment, so that pages notice a dead network.
+		if err := out.send("ping", struct{}{}); err != nil {
 			return
 		}
 	}
 }
 
-// EndStreams ends every stream and every request that waits for mail, and every later one at its
-// start, because the server stops.
+// EndStreams ends every stream and every request that waits for mail, because the server stops.
+// Later ones end at once.
 func (s *Server) EndStreams() {
 	s.endOnce.Do(func() {
 		close(s.ending)
@@ -101,15 +102,15 @@ func newEvents(w http.ResponseWriter) *eventStream {
 	return &eventStream{w, http.NewResponseController(w)}
 }
 
-// begin sends the head and the first event.
-func (e *eventStream) begin(first hello) error {
+// begin sends the headers and the first event.
+func (e *eventStream) begin(first helloEvent) error {
 	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // tells proxies not to buffer
 	return e.send("hello", first)
 }
 
-// sendChanges sends what a feed gave.
+// sendChanges sends the changes from a feed, or `reset` if everything is set.
 func (e *eventStream) sendChanges(changes []service.FeedChange, everything bool) error {
 	switch {
 	case everything:
@@ -121,15 +122,15 @@ func (e *eventStream) sendChanges(changes []service.FeedChange, everything bool)
 }
 
 func (e *eventStream) send(event string, data any) error {
-	text, err := encode(data) // one line, and its end
+	text, err := encode(data) // one line, with its line end
 	if err != nil {
 		return err
 	}
 	return e.write("event: " + event + "\ndata: " + string(text) + "\n")
 }
 
-// write sends text at once, within a bounded time. Between writes there is no deadline: over HTTP/2
-// one that passes ends the stream.
+// write sends text at once, with a deadline. Between writes there is no deadline, because over
+// HTTP/2 an expired one ends the stream.
 func (e *eventStream) write(text string) error {
 	if err := e.conn.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
 		return err

@@ -322,7 +322,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// piped runs a server for fn, whose time is not real, and gives it connections.
+// piped runs a server for fn with simulated time, and passes it connections.
 func piped(t *testing.T, fn func(t *testing.T, b *servicetest.Sandbox, dial func() net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)
@@ -348,7 +348,7 @@ func piped(t *testing.T, fn func(t *testing.T, b *servicetest.Sandbox, dial func
 	})
 }
 
-// asked is a connection on which the stream has been asked for.
+// asked returns a connection on which the stream has been requested.
 func asked(t *testing.T, conn net.Conn, token string) net.Conn {
 	t.Helper()
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", streamPath, token); err != nil {

@@ -20,7 +20,7 @@ func (b *sandbox) invite(email, role string) string {
 	return b.post(users+"/invite", map[string]any{"email": email, "role": role, "password": "correct horse"}).is(200).text("id")
 }
 
-// tokenOf gives a client whose token belongs to an invited team user.
+// tokenOf returns a client whose token belongs to an invited team user.
 func (b *sandbox) tokenOf(email string, permissions ...string) *client {
 	b.t.Helper()
 	t, err := b.Accounts.CreateTokenFor(b.t.Context(), accounts.TokenFor{User: email, Permissions: permissions})

@@ -14,13 +14,13 @@ import (
 const mboxType = "application/mbox"
 
 const (
-	uploadIdle  = time.Minute // in which some of a file must come
-	uploadsMost = 8           // that are taken at a time
+	uploadIdle = time.Minute // longest time without any bytes of a file
+	maxUploads = 8           // files that are received at once
 )
 
-// answerUpload takes a file of any length, which goes to the disk as it comes, and answers with the
-// job that works on it. What came with a request before is left out, so that Idempotency-Key has no
-// use here.
+// answerUpload receives a file of any length, writes it to disk as it arrives, and answers with the
+// job that imports it. An import skips messages of earlier imports, so Idempotency-Key has no use
+// here.
 func (s *Server) answerUpload(c *call, path func(name string) string) {
 	userID := path("user_id")
 	c.who.Request = &core.Request{Action: c.op.Name, Via: c.via, ID: c.id, Fields: []string{"mbox"}}
@@ -56,7 +56,7 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 	s.sendJSON(c, c.op.Status, out)
 }
 
-// A steadyReader reads a body for as long as some of it comes.
+// A steadyReader reads a body without a time limit in all, as long as it keeps arriving.
 type steadyReader struct {
 	body io.Reader
 	conn *http.ResponseController

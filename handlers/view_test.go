@@ -31,7 +31,7 @@ func (b *browser) look(path string) *reply { b.t.Helper(); return b.ask("GET", p
 
 const png = "\x89PNG\r\n\x1a\n"
 
-// TestViewMessage: the document goes out with a policy that lets nothing run, to whoever may read
+// TestViewMessage: the document is sent with a policy that lets nothing run, to users who may read
 // the message.
 func TestViewMessage(t *testing.T) {
 	b := newSandbox(t, nil)

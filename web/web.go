@@ -1,6 +1,6 @@
-// Package web holds the dashboard: its sources in src, what they are built to in dist, which the
-// binary carries, the long files compressed. It is a client of /v1 in a browser session and knows
-// nothing of the server.
+// Package web holds the dashboard: its sources in src, and the built files in dist, which are
+// embedded in the binary, long ones compressed. It is a client of /v1 in a browser session and
+// knows nothing of the server.
 package web
 
 import (
@@ -22,33 +22,33 @@ import (
 //go:embed dist
 var files embed.FS
 
-// policy lets the page load its own script, style sheet and messages, and nothing else from
-// anywhere.
+// policy lets the page load scripts, styles, frames and data from this server only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// A file is one of the dashboard, as it is sent.
+// A file is one file of the dashboard, ready to be sent.
 type file struct {
 	kind   string // media type
-	body   []byte // nil where it is zipped
-	zipped []byte // nil where it would not be smaller
+	body   []byte // nil if the file is embedded compressed
+	zipped []byte // nil if it would not be smaller
 	tag    string
-	fixed  bool // its name has the hash of its content, so that it never changes
+	fixed  bool // its name has the hash of its content, so the file never changes
 }
 
-// A site is the dashboard's files by path. Each is made when it is first asked for.
+// A site maps paths to the dashboard's files. Each file is prepared at its first request.
 type site map[string]func() *file
 
-// Handler serves the dashboard. A path that is no file is a place within it, and gets the page.
-func Handler() http.Handler { return load() }
+// Handler serves the dashboard. A path without a file is a place within the dashboard, and gets the
+// page.
+func Handler() http.Handler { return loadSite() }
 
-// Build names the version of the dashboard, so that a page that stayed open can tell that there is
-// a newer one. The page names all its files by their content, and so its own tag changes with any
-// of them.
-func Build() string { return load()["/index.html"]().tag }
+// Build returns the version of the dashboard, by which an open page notices that there is a newer
+// one. It is the tag of the page, which names all other files by their content and so changes with
+// each of them.
+func Build() string { return loadSite()["/index.html"]().tag }
 
-// load finds the files, once.
-var load = sync.OnceValue(func() site {
+// loadSite lists the embedded files, once.
+var loadSite = sync.OnceValue(func() site {
 	s := site{}
 	err := fs.WalkDir(files, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -77,7 +77,7 @@ func newFile(name string) *file {
 		}
 	}
 	var kind string
-	switch ext := path.Ext(name); ext { // the system's table may say something else
+	switch ext := path.Ext(name); ext { // the system's table of types may differ
 	case ".js":
 		kind = "text/javascript; charset=utf-8"
 	case ".css":
@@ -98,8 +98,8 @@ func newFile(name string) *file {
 		return f
 	}
 	var zipped bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is one of the package's own
-	_, _ = w.Write(body)                                       // a bytes.Buffer takes all
+	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // BestCompression is a valid level
+	_, _ = w.Write(body)                                       // a bytes.Buffer never fails
 	_ = w.Close()
 	if zipped.Len() < len(body) {
 		f.zipped = zipped.Bytes()
@@ -139,8 +139,8 @@ func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f().send(w, r)
 }
 
-// send answers with the file. Browsers keep those with a hash in their name for good, and ask each
-// time whether the page has changed, which costs them an empty 304.
+// send sends the file. Browsers keep files with a hash in their name, and check each time whether
+// the page has changed, which costs an empty 304 response.
 func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	body, tag := f.zipped, f.tag+"-gzip"
@@ -152,7 +152,7 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	} else {
 		body = f.body
 		if body == nil {
-			body, _ = unzip(f.zipped) // newFile has done it once
+			body, _ = unzip(f.zipped) // newFile has unzipped it without error
 		}
 		tag = f.tag
 	}

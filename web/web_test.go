@@ -41,7 +41,7 @@ func TestPlacesGetThePage(t *testing.T) {
 // TestAssetsAreImmutable: what the page loads has a hash of its content in its name, and is asked
 // for once.
 func TestAssetsAreImmutable(t *testing.T) {
-	s := load()
+	s := loadSite()
 	page, err := files.ReadFile("dist/index.html")
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestThePageIsAskedForAgain(t *testing.T) {
 // TestFirstLoadIsSmall: what a browser fetches before it shows something, compressed: what the page
 // names, what that imports, and the largest of the parts that a place is in, with what it imports.
 func TestFirstLoadIsSmall(t *testing.T) {
-	s := load()
+	s := loadSite()
 	size := func(name string) int {
 		f := s[name]()
 		if f.zipped != nil {

@@ -312,7 +312,7 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := serial()
-	hup(files+"log_level = \"info\"\n", "the certificates before stay in use")
+	hup(files+"log_level = \"info\"\n", "the previous certificates stay in use")
 	if serial() != after {
 		t.Error("another certificate is shown than the one before")
 	}

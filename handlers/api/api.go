@@ -1,6 +1,6 @@
-// Package api has the operations of the HTTP API, one row each, with everything that the world
-// learns of an operation: its route, who may call it, what does it, what the reference says, and
-// what an assistant's tool has beside that. It does not know how a request is decoded, counted,
+// Package api has the operations of the HTTP API, one row each. A row has everything about an
+// operation: its route, who may call it, the service method, its text in the reference, and the
+// differences of its tool for assistants. It does not know how requests are decoded, counted,
 // logged and answered.
 package api
 
@@ -13,35 +13,36 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// An Operation is one row of the table. Its route, its checks, the form of its body, its
-// description and its tool come from it.
+// An Operation is one row of the table. The server takes the route, the checks, the request type,
+// the description and the tool from it.
 type Operation struct {
 	Name   string // operationId, MCP tool, `mailstead call`
-	Action string // in the audit log; "": Name
+	Action string // name in the audit log; "": Name
 	Route
-	Status int  // of success
-	Alias  bool // another way to the operation of the row before
+	Status int  // after success
+	Alias  bool // another route of the operation in the row before
 	May
 	Call Caller
 
-	Body   int64     // most bytes of the request body; 1 MiB if 0
-	Upload *Uploader // takes a file in the place of a JSON body; nil: nothing does
-	CSV    bool      // takes a CSV file in the place of a JSON body: it is the body's field csv
-	Waits  bool      // for what comes after the call, and so long that the token may have ended meanwhile
-	Strict bool      // an unknown body field is an error, since the operation spends money or sends mail
+	Body   int64     // maximum bytes of the request body; 0: 1 MiB
+	Upload *Uploader // accepts a file instead of a JSON body; nil: files are not accepted
+	CSV    bool      // accepts a CSV file instead of a JSON body, as the body's field csv
+	Waits  bool      // waits for an event, so long that the token may expire during the call
+	// Refuses unknown body fields, because the operation spends money or sends mail.
+	Strict bool
 
-	// What the reference says.
-	Group   string // one of openapi's groups
+	// The text in the reference.
+	Group   string // one of openapi.groups
 	Summary string
 	Text    string
-	Errors  []string // codes besides those that follow from the row
-	Show    string   // fields of the example body; the required ones if ""
-	Media   string   // of an answer that is a file
+	Errors  []string // error codes besides those that follow from the row
+	Show    string   // fields of the example body; "": the required ones
+	Media   string   // media type of a response that is a file
 
 	Tool Tool
 }
 
-// A Route is a method with a path, which has {name} for what varies.
+// A Route is a method and a path, with {name} for each parameter.
 type Route struct{ Method, Path string }
 
 func GET(path string) Route    { return Route{"GET", path} }
@@ -50,70 +51,76 @@ func PUT(path string) Route    { return Route{"PUT", path} }
 func PATCH(path string) Route  { return Route{"PATCH", path} }
 func DELETE(path string) Route { return Route{"DELETE", path} }
 
-// The permissions of tokens that operations need.
+// The permissions of tokens.
 const (
 	Read  = "read"
 	Write = "write"
 	Admin = "admin"
 )
 
-// The roles that operations are for.
+// The roles for which operations are.
 var (
 	Everyone = []string{"owner", "admin", "member"}
 	Managers = []string{"owner", "admin"}
 	Owners   = []string{"owner"}
 
-	// With the person of a mailbox, who sees it alone.
+	// Lists that include the person of a mailbox, who sees only that mailbox.
 	People      = []string{"owner", "admin", "member", "mailbox"}
 	Holders     = []string{"owner", "admin", "mailbox"}
 	MailboxOnly = []string{"mailbox"}
 )
 
 // May says who may call an operation. Scope and Roles are the coarse permission: what the token and
-// the role of the caller must allow, whatever the call is about. Permit checks it once, before the
-// body is read. Whether this caller may do it to this very object (a token of somebody else, the
-// owner of the account, a field that costs money) is the second question. The service answers that
-// one, since it has the object.
+// the role of the caller must allow, whatever object the call is about. Permit checks it once,
+// before the body is read. The service checks the rest, because it has the object: whether this
+// caller may do it to this object (for example a token of another user, the owner of the account,
+// or a field that costs money).
 type May struct {
 	Scope string
 	Roles []string
-	Own   bool // the person of a mailbox does it, and no token of the mailbox
-	Whole bool // it is about the whole account, so nobody may who sees some mailboxes alone
+	// The person of a mailbox may call it in a session, but not with a token of the mailbox.
+	Own bool
+	// It is about the whole account, so callers that see only some mailboxes may not call it.
+	Whole bool
 
-	// What a token may do whose holder may be a program that obeys what it reads; see
+	// The permissions of tokens whose holder may be a program that obeys the text it reads, see
 	// core.Actor.Bound.
-	Bound        BoundUse // by a bound token
-	BoundFields  string   // the body fields that it may give; "": all, but none of a PATCH
-	WhileTainted string   // what the query must have, once the token is tainted
-	Taints       bool     // the answer may repeat what strangers wrote, of any message
-	Limited      bool     // a token that is limited to mailboxes may call it, though their people may not
-	Person       bool     // it is for whoever is signed in to the dashboard as a team user, and for no token
+	Bound       BoundUse // whether a bound token may call it
+	BoundFields string   // the body fields that a bound token may set; "": all, but none in a PATCH
+	// The query parameter, as name=value, without which a tainted token is refused.
+	WhileTainted string
+	Taints       bool // the response may contain text of strangers from any message
+	// A token limited to mailboxes may call it, although the people of the mailboxes may not.
+	Limited bool
+	Person  bool // only team users who are signed in to the dashboard may call it, no tokens
 }
 
-// A BoundUse says whether a bound token may call an operation: it may not, unless its row says so.
-// It reads without secrets, marks, moves, drafts, sends and waits.
+// A BoundUse says whether a bound token may call an operation; the zero value means never. Bound
+// tokens may read without secrets, mark, move, draft, send and wait.
 type BoundUse int
 
 const (
 	Clean  BoundUse = iota + 1 // until the token is tainted
-	Always                     // also then
+	Always                     // even if the token is tainted
 )
 
 // OpenToBound reports whether a bound token may call the operation.
 func (m *May) OpenToBound() bool { return m.Bound == Clean || m.Bound == Always }
 
-// Taintable reports whether a bound token may no longer call the operation once it is tainted.
+// Taintable reports whether a bound token loses the operation, or a form of it, once it is tainted.
 func (m *May) Taintable() bool { return m.Bound == Clean || m.WhileTainted != "" }
 
-// Restricted reports whether some who have the permission may still not call the operation.
+// Restricted reports whether some roles may not call the operation although their token has its
+// scope.
 func (m *May) Restricted() bool { return m.Own || !slices.Equal(m.Roles, People) }
 
-// Permit is the one place where the coarse permission of a row is asked for, see May.
+// Permit checks the coarse permission of a row, see May. Nothing else checks it.
 func (o *Operation) Permit(who core.Actor) error {
 	wrongRole := func() error {
 		return core.Errorf("forbidden_role", "The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.Name)
 	}
-	if who.Role == core.RoleMailbox && !slices.Contains(o.Roles, who.Role) { // whatever its session may do
+	// The person of a mailbox is refused whatever the session may do.
+	if who.Role == core.RoleMailbox && !slices.Contains(o.Roles, who.Role) {
 		return wrongRole()
 	}
 	if who.TokenOf && !o.Limited && !slices.Contains(o.Roles, core.RoleMailbox) {
@@ -141,45 +148,45 @@ func (o *Operation) Permit(who core.Actor) error {
 	return nil
 }
 
-// The most bytes of requests that may be larger than others.
+// The maximum sizes in bytes of requests that may be larger than others.
 const (
-	LargestSend     = core.MaxRequest // sends a message
-	LargestList     = 16 << 20        // brings a long list
-	LargestTemplate = 4 << 20         // has the texts of a template
+	LargestSend     = core.MaxRequest // of a request that sends a message
+	LargestList     = 16 << 20        // of a request with a long list
+	LargestTemplate = 4 << 20         // of a request with a message template
 )
 
-// An Uploader plans what is to be done with a file. It has two steps: May reports whether it would
-// be taken from who asks, before it is read; Plan takes it over.
+// An Uploader receives a file in two steps: May reports, before the file is read, whether the
+// caller may send it; Plan takes over the received file and returns the job for it.
 type Uploader struct {
 	May  func(ctx context.Context, who core.Actor, userID string) error
 	Plan func(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error)
 }
 
-// codes are the error codes in a text.
+// codes splits a text into error codes.
 func codes(text string) []string { return strings.Fields(text) }
 
-// A Caller is a service method with its types hidden.
+// A Caller calls a service method without static types.
 type Caller struct {
 	In  reflect.Type
 	Out reflect.Type
 	Do  func(ctx context.Context, who core.Actor, decode func(in any) error) (any, error)
 }
 
-// With makes a caller of a method that takes a request.
+// With returns a Caller for a method with a request.
 func With[In, Out any](method func(context.Context, core.Actor, In) (Out, error)) Caller {
 	return callerOf(method)
 }
 
-// noInput is the request of an operation that takes none.
+// noInput is the request type of an operation without a request.
 type noInput struct{}
 
-// Plain makes a caller of a method without a request.
+// Plain returns a Caller for a method without a request.
 func Plain[Out any](method func(context.Context, core.Actor) (Out, error)) Caller {
 	return callerOf(method)
 }
 
-// callerOf makes a caller of a method as With and Plain demand it. It calls by reflection, since
-// code for the types of each method would be as large as some rooms.
+// callerOf returns a Caller for a method of the type of With or Plain. It calls the method by
+// reflection, because generic code for each method would make the program much larger.
 func callerOf(method any) Caller {
 	call := reflect.ValueOf(method)
 	c := Caller{In: reflect.TypeFor[noInput](), Out: call.Type().Out(0)}

@@ -2,7 +2,7 @@ package api
 
 import "github.com/mailstead/mailstead/service"
 
-// approvals has the operations on messages that wait until a person approves them.
+// approvals has the operations on messages that wait for a person's approval.
 func approvals(s *service.Service) []Operation {
 	return []Operation{
 		{

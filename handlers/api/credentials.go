@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// credentials has the operations on passwords beside that of a mailbox, and those of domains.
+// credentials has the operations on additional passwords of mailboxes, and on credentials of
+// domains.
 func credentials(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{

@@ -112,12 +112,12 @@ func (i intents) setForward(ctx context.Context, who core.Actor, in domains.SetF
 	return would("forward mail to %s that matches no mailbox to %s", d.Domain, in.ForwardAddress)
 }
 
-// What several operations may answer.
+// Error codes that several operations share.
 const (
 	dnsErrors    = "dns_provider_unsupported"
 	recordErrors = dnsErrors + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record"
 )
 
-// reportsText is about both kinds of reports.
+// reportsText is the text that both kinds of reports share.
 const reportsText = "Newest first; kept for 90 days. They come from mail about the domain to any address of the account. Anyone can send one: " +
 	"`authenticated` says whether its message really came from `received_from`. The dates are those that a report covers; `org` filters by a part of `org_name`."

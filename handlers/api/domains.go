@@ -135,17 +135,17 @@ func (i intents) setupDomain(ctx context.Context, who core.Actor, in domains.Set
 	if err != nil {
 		return nil, err
 	}
-	var deeds []string
+	var actions []string
 	if quote != nil {
-		deeds = append(deeds, "buy "+quote.Domain)
+		actions = append(actions, "buy "+quote.Domain)
 	}
 	if in.ForwardAddress != "" {
-		deeds = append(deeds, fmt.Sprintf("forward mail to %s that matches no mailbox to %s", in.Domain, in.ForwardAddress))
+		actions = append(actions, fmt.Sprintf("forward mail to %s that matches no mailbox to %s", in.Domain, in.ForwardAddress))
 	}
-	if deeds == nil {
+	if actions == nil {
 		return nil, nil
 	}
-	return &Intent{Would: strings.Join(deeds, ", and "), Quote: quote}, nil
+	return &Intent{Would: strings.Join(actions, ", and "), Quote: quote}, nil
 }
 
 func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.UpdateDomainIn) (*Intent, error) {

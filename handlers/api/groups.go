@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// groups has the operations on groups of mailboxes and addresses elsewhere.
+// groups has the operations on groups, which forward to mailboxes and to external addresses.
 func groups(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
@@ -55,7 +55,7 @@ func groups(s *service.Service) []Operation {
 	}
 }
 
-// createGroup and updateGroup ask where mail would go to addresses elsewhere.
+// createGroup and updateGroup require agreement if mail would go to external addresses.
 func (i intents) createGroup(_ context.Context, _ core.Actor, in mailboxes.CreateGroupIn) (*Intent, error) {
 	return i.groupElsewhere(in.Email, in.Members)
 }

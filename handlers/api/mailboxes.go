@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 )
 
-// emailUsers has the operations on mailboxes, which the interface calls email users.
+// emailUsers has the operations on mailboxes, which the API calls email users.
 func emailUsers(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
@@ -31,7 +31,7 @@ func emailUsers(s *service.Service) []Operation {
 			Show:   "username domain name",
 			Tool: Tool{
 				Text:    "Give `username` and `domain`, or `email`. Leave the password out to generate one; it is not shown here, see create_export.",
-				Secrets: passwordsAre,
+				Secrets: passwordText,
 				Confirm: AskFirst(i.createEmailUser),
 				Asks:    "A forward_to",
 			},
@@ -55,7 +55,7 @@ func emailUsers(s *service.Service) []Operation {
 			Show:   "domain users",
 			Tool: Tool{
 				Text:    "Give `users` or `template_id`. One that fails does not stop the others. Passwords are generated unless given, and not shown here; see create_export.",
-				Secrets: passwordsAre,
+				Secrets: passwordText,
 			},
 		},
 		{
@@ -159,22 +159,23 @@ func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailbox
 	return giveAccess(mb.Email, in.ForwardTo.Value, in.RecoveryEmail.Value, in.Password != nil), nil
 }
 
-// giveAccess says who would read the mail of a mailbox after a change; nil if it is nobody new.
+// giveAccess returns the Intent of a change that lets others read the mail of a mailbox; nil if it
+// does not.
 func giveAccess(email, forwardTo, recovery string, password bool) *Intent {
-	var deeds []string
+	var actions []string
 	if forwardTo != "" {
-		deeds = append(deeds, fmt.Sprintf("send a copy of all mail to %s to %s", email, forwardTo))
+		actions = append(actions, fmt.Sprintf("send a copy of all mail to %s to %s", email, forwardTo))
 	}
 	if password {
-		deeds = append(deeds, fmt.Sprintf("set a new password for %s, with which all its mail is read and sent", email))
+		actions = append(actions, fmt.Sprintf("set a new password for %s, with which all its mail is read and sent", email))
 	}
 	if recovery != "" {
-		deeds = append(deeds, fmt.Sprintf("let %s set the password of %s by a link", recovery, email))
+		actions = append(actions, fmt.Sprintf("let %s set the password of %s by a link", recovery, email))
 	}
-	if deeds == nil {
+	if actions == nil {
 		return nil
 	}
-	return &Intent{Would: strings.Join(deeds, ", and ")}
+	return &Intent{Would: strings.Join(actions, ", and ")}
 }
 
 func (i intents) createRecoveryLink(ctx context.Context, who core.Actor, in core.EmailUserIn) (*Intent, error) {
@@ -212,4 +213,4 @@ func (i intents) releaseHeld(ctx context.Context, who core.Actor, in outbound.Re
 	return would("send all messages of %s that are held", name)
 }
 
-const passwordsAre = "The password is in the file behind create_export's link, and in the dashboard."
+const passwordText = "The password is in the file behind create_export's link, and in the dashboard."

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// me has the operations on whoever asks.
+// me has the operations on the caller.
 func me(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{

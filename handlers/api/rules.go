@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/service/rules"
 )
 
-// mailRules has the operations on what a mailbox does with mail by itself.
+// mailRules has the operations on rules and automatic replies of mailboxes.
 func mailRules(s *service.Service) []Operation {
 	i := intents{s}
 	return []Operation{
@@ -91,7 +91,7 @@ func (i intents) updateRule(ctx context.Context, who core.Actor, in rules.Update
 	return i.ruleForwards(ctx, who, in.UserID, *in.Actions)
 }
 
-// ruleForwards asks about a rule that sends mail to somebody.
+// ruleForwards requires agreement if a rule sends mail to another address.
 func (i intents) ruleForwards(ctx context.Context, who core.Actor, userID string, actions []rules.Action) (*Intent, error) {
 	for _, a := range actions {
 		if a.Value == nil || a.Type != "forward" && a.Type != "reply" {

@@ -9,27 +9,28 @@ import (
 	"github.com/mailstead/mailstead/service/domains"
 )
 
-// A Tool is what an assistant's tool has beside its operation.
+// A Tool says how the tool for assistants differs from its operation.
 type Tool struct {
-	// None: it is no tool, because it gives or shows access, which people decide on, answers with a
-	// file, or is about the whole installation or what people did.
+	// None: the operation is not a tool. It grants or shows access, which people decide on; it
+	// returns a file; or it is about the whole installation or the audit log.
 	None bool
 
-	Outward     bool   // it reaches strangers, spends money, or brings in what strangers wrote
-	Destructive bool   // it takes something away or cannot be undone, though its method is not DELETE
-	Text        string // in the place of the operation's; "": that one
-	Secrets     string // how a person gets the secrets that the tool leaves out
-	Hidden      string // a field that the tool does not take
-	IntoTrash   bool   // it moves a message to Trash, unless it is told to delete it for good
+	Outward bool // it reaches strangers, spends money, or returns text of strangers
+	// It deletes something or cannot be undone, although its method is not DELETE.
+	Destructive bool
+	Text        string // replaces the operation's text; "": the same text
+	Secrets     string // how a person gets the secrets that the tool omits
+	Hidden      string // a field that the tool does not have
+	IntoTrash   bool   // it moves a message to Trash, unless `permanent` is set
 
-	// Confirm says what a call would do that a person must agree to; nil if this call needs no
-	// agreement. An assistant gets that answer first, and must call again with a confirmation. It
-	// takes what the operation takes, and answers an *Intent.
+	// Confirm returns, as an *Intent, what a call would do that a person must agree to; nil if this
+	// call needs no agreement. An assistant first gets that answer, and must call again with its
+	// confirmation token. The request type is that of the operation.
 	Confirm Caller
-	Asks    string // begins the sentence that a call takes two
+	Asks    string // the beginning of the sentence "… takes two calls"
 }
 
-// An Intent is what a call would do, in words that follow "This would", and what it would cost.
+// An Intent is what a call would do, as text after "This would", and what it would cost.
 type Intent struct {
 	Would string              `json:"would"`
 	Quote *domains.SetupQuote `json:"quote"`
@@ -39,12 +40,12 @@ func would(format string, args ...any) (*Intent, error) {
 	return &Intent{Would: fmt.Sprintf(format, args...)}, nil
 }
 
-// AskFirst makes the Confirm of a row.
+// AskFirst returns the Confirm of a row.
 func AskFirst[In any](says func(context.Context, core.Actor, In) (*Intent, error)) Caller {
 	return With(says)
 }
 
-// intents has a function for each operation that needs agreement. It says what the call would do,
+// intents has a method for each operation that needs agreement. It returns what the call would do,
 // and changes nothing.
 type intents struct{ s *service.Service }
 

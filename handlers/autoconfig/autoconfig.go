@@ -1,7 +1,7 @@
-// Package autoconfig answers what mail servers and mail clients ask for by the name of a host and a
-// path, without a token: the MTA-STS policy of a domain (RFC 8461), and the settings of mail
-// clients in the forms of Thunderbird, Outlook and Apple. It does not know who asks, nor whether a
-// mailbox exists.
+// Package autoconfig serves documents that mail servers and mail clients fetch by host name and
+// path, without a token: the MTA-STS policy of a domain (RFC 8461), and the settings for mail
+// clients in the formats of Thunderbird, Outlook and Apple. It does not identify clients, and does
+// not reveal whether a mailbox exists.
 package autoconfig
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// maxAge is for how long others may keep a document.
+// maxAge is how long clients may cache a document.
 const maxAge = time.Hour
 
-// Labels of hosts below a domain, as service.VisitedHost has them. The domain itself has none.
+// The labels of hosts below a domain, as in mailboxes.VisitedHost.
 const (
 	stsHost          = "mta-sts"
 	autoconfigHost   = "autoconfig"
@@ -27,7 +27,7 @@ const (
 	domainItself     = ""
 )
 
-// A Server writes the documents of one installation.
+// A Server serves the documents of one installation.
 type Server struct {
 	Service *service.Service
 	Now     func() time.Time
@@ -37,13 +37,13 @@ type Server struct {
 type Document struct {
 	Path string // without a host; see PathOf
 
-	hosts   []string // labels of the hosts of a domain that have it
-	ownHost bool     // the installation's own host has it too, for every domain
+	hosts   []string // labels of the hosts of a domain that serve the document
+	ownHost bool     // the installation's own host serves it too, for every domain
 	methods []string
 	write   func(*Server, *request) error
 }
 
-// Documents lists all there are.
+// Documents returns all documents.
 func Documents() []*Document {
 	get := []string{http.MethodGet, http.MethodHead}
 	post := []string{http.MethodPost, http.MethodGet, http.MethodHead}
@@ -58,9 +58,8 @@ func Documents() []*Document {
 	}
 }
 
-// PathOf gives the path that Documents lists for a path that a client asks for, and any other path
-// as it is. Outlook writes its paths in capitals too, and may put the address behind them; a
-// profile has any name.
+// PathOf returns the Document.Path for the path of a request, and other paths unchanged. Outlook
+// may write its paths in capitals and append the address; a profile may have any name.
 func PathOf(asked string) string {
 	lower := strings.ToLower(asked)
 	name, isMail := strings.CutPrefix(asked, "/mail/")
@@ -75,7 +74,7 @@ func PathOf(asked string) string {
 	return asked
 }
 
-// IsHost reports whether a host, as a request names it, has a label that is only for documents.
+// IsHost reports whether the host of a request has a label that is only for documents.
 func IsHost(host string) bool {
 	label, _, _ := strings.Cut(strings.ToLower(host), ".")
 	return label == stsHost || label == autoconfigHost || label == autodiscoverHost
@@ -88,9 +87,9 @@ type request struct {
 	host *mailboxes.VisitedHost
 }
 
-// Answer answers a request for a document, or with nil for anything else, if its host is one that
-// has documents. A host that is there for them alone answers 404 to all else. After an error
-// nothing is written.
+// Answer answers a request for a document (nil: for anything else) if its host has documents. A
+// host that exists only for documents answers 404 to all other requests. After an error nothing has
+// been written.
 func (s *Server) Answer(w http.ResponseWriter, r *http.Request, d *Document) (answered bool, err error) {
 	host, err := s.Service.Mailboxes.VisitHost(r.Host)
 	if err != nil || host == nil {
@@ -117,7 +116,7 @@ func (d *Document) isAt(host *mailboxes.VisitedHost) bool {
 	return slices.Contains(d.hosts, host.Label)
 }
 
-// send writes a document that others may keep for a while.
+// send sends a document that clients may cache.
 func (q *request) send(contentType string, body []byte) {
 	q.w.Header().Set("Cache-Control", "public, max-age="+strconv.Itoa(int(maxAge.Seconds())))
 	q.write(http.StatusOK, contentType, body)
@@ -130,17 +129,17 @@ func (q *request) write(status int, contentType string, body []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	q.w.WriteHeader(status)
 	if q.r.Method != http.MethodHead {
-		_, _ = q.w.Write(body) // a client that has gone needs no answer
+		_, _ = q.w.Write(body) // a client that has left needs no answer
 	}
 }
 
-// writePolicy answers with a domain's MTA-STS policy (RFC 8461 section 3.2).
+// writePolicy sends a domain's MTA-STS policy (RFC 8461 section 3.2).
 func (s *Server) writePolicy(q *request) error {
 	policy, err := s.Service.Mailboxes.STSPolicy(q.host.Domain)
 	if err != nil {
 		return err
 	}
-	if policy == "" { // it was switched off in this moment
+	if policy == "" { // it was turned off just now
 		http.NotFound(q.w, q.r)
 		return nil
 	}
@@ -148,8 +147,8 @@ func (s *Server) writePolicy(q *request) error {
 	return nil
 }
 
-// settingsFor gives an address in its normal form and its settings, if the host that was asked
-// serves its domain.
+// settingsFor returns an address in normal form and its settings; nil settings if the address is
+// unknown, or its domain is not that of the request's host.
 func (s *Server) settingsFor(q *request, address string) (string, *mailboxes.MailSettings, error) {
 	email, settings, err := s.Service.Mailboxes.MailSettingsOf(address)
 	if err != nil || settings == nil || q.host.Domain != "" && q.host.Domain != settings.Domain {

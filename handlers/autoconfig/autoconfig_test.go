@@ -58,7 +58,7 @@ func (v visitor) ask(method, host, uri, body string) *http.Response {
 	return w.Result()
 }
 
-// get gives a document that must be there.
+// get returns a document that must be there.
 func (v visitor) get(host, uri, contentType string) string {
 	v.t.Helper()
 	resp := v.ask("GET", host, uri, "")
@@ -105,7 +105,7 @@ func tool(t *testing.T, name string) string {
 	return ""
 }
 
-// run gives a program a text and demands that it is content.
+// run passes a text to a program, which must succeed, and returns its output.
 func run(t *testing.T, text, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)

@@ -23,8 +23,8 @@ const (
 	profileMedia = "application/x-apple-aspen-config"
 )
 
-// writeProfile answers with a configuration profile for Apple's Mail, unsigned. It holds no
-// password: the device asks for it.
+// writeProfile sends an unsigned configuration profile for Apple Mail. It contains no password: the
+// device asks its user.
 func (s *Server) writeProfile(q *request) error {
 	address := q.r.URL.Query().Get("email")
 	if address == "" {
@@ -35,7 +35,8 @@ func (s *Server) writeProfile(q *request) error {
 	if err != nil {
 		return err
 	}
-	if settings == nil || len(settings.IMAP) == 0 || len(settings.SMTP) == 0 { // a profile must have both
+	// A profile needs both.
+	if settings == nil || len(settings.IMAP) == 0 || len(settings.SMTP) == 0 {
 		http.NotFound(q.w, q.r)
 		return nil
 	}
@@ -43,8 +44,8 @@ func (s *Server) writeProfile(q *request) error {
 	return nil
 }
 
-// newProfile is the profile of an address. Its identifiers are always the same, so that it replaces
-// an older one.
+// newProfile returns the profile of an address. Its identifiers depend only on host and address, so
+// it replaces an older profile.
 func newProfile(settings *mailboxes.MailSettings, email, host string) plist {
 	imap, smtp := settings.IMAP[0], settings.SMTP[0]
 	of := strings.Split(host, ".")
@@ -71,7 +72,7 @@ func newProfile(settings *mailboxes.MailSettings, email, host string) plist {
 }
 
 // A plist is a dictionary of a property list, in order. Values are strings, integers, booleans and
-// dictionaries; a dictionary is written as an array with one item.
+// dictionaries; a nested dictionary is written as an array with one item.
 type plist []struct {
 	key   string
 	value any
@@ -89,7 +90,7 @@ func (p plist) document() []byte {
 func (p plist) write(b *bytes.Buffer) {
 	b.WriteString("<dict>\n")
 	for _, entry := range p {
-		element(b, "key", entry.key)
+		writeElement(b, "key", entry.key)
 		switch value := entry.value.(type) {
 		case plist:
 			b.WriteString("<array>\n")
@@ -100,19 +101,19 @@ func (p plist) write(b *bytes.Buffer) {
 		case int:
 			fmt.Fprintf(b, "<integer>%d</integer>\n", value)
 		default:
-			element(b, "string", fmt.Sprint(value))
+			writeElement(b, "string", fmt.Sprint(value))
 		}
 	}
 	b.WriteString("</dict>\n")
 }
 
-func element(b *bytes.Buffer, name, text string) {
+func writeElement(b *bytes.Buffer, name, text string) {
 	b.WriteString("<" + name + ">")
-	_ = xml.EscapeText(b, []byte(text)) // a buffer takes everything
+	_ = xml.EscapeText(b, []byte(text)) // a buffer never fails
 	b.WriteString("</" + name + ">\n")
 }
 
-// nameUUID is the UUID of a name (version 5, RFC 9562 section 5.5, name space URL).
+// nameUUID returns the UUID of a name (version 5, RFC 9562 section 5.5, URL name space).
 func nameUUID(name string) string {
 	space := []byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8")
 	sum := sha1.Sum(append(space, name...)) //nolint:gosec // see the import
@@ -145,13 +146,13 @@ type clientServer struct {
 	Username       string `xml:"username"`
 }
 
-// wholeAddress is a placeholder for the address, which clients replace.
+// wholeAddress is the placeholder that clients replace by the address.
 const wholeAddress = "%EMAILADDRESS%"
 
 var socketTypes = map[string]string{"tls": "SSL", "starttls": "STARTTLS", "none": "plain"}
 
-// writeClientConfig answers with the settings of a domain: the one of the host, or of the address
-// if the host is our own.
+// writeClientConfig sends the settings of a domain: the domain of the host, or of the address if
+// the request is to the installation's own host.
 func (s *Server) writeClientConfig(q *request) error {
 	username, settings, err := s.settingsFor(q, q.r.URL.Query().Get("emailaddress"))
 	if settings == nil && err == nil && q.host.Domain != "" {
@@ -182,8 +183,8 @@ func newClientConfig(settings *mailboxes.MailSettings, username string) clientCo
 	return out
 }
 
-// clientServers lists servers, the preferred one first. Clients send the password itself, inside
-// TLS.
+// clientServers returns the servers, the preferred one first. Clients send the plain password, but
+// within TLS.
 func clientServers(kind string, servers []core.MailServer, username string) []clientServer {
 	var out []clientServer
 	for _, m := range servers {
@@ -192,7 +193,7 @@ func clientServers(kind string, servers []core.MailServer, username string) []cl
 	return out
 }
 
-// The plain-XML Autodiscover protocol ([MS-OXDSCLI]) and the look-up in JSON that leads to it.
+// The plain-XML Autodiscover protocol ([MS-OXDSCLI]) and the JSON lookup that leads to it.
 const (
 	autodiscoverPath  = "/autodiscover/autodiscover.xml"
 	autodiscoverV2    = "/autodiscover/autodiscover.json"
@@ -201,23 +202,23 @@ const (
 	xmlMedia          = "text/xml; charset=utf-8"
 )
 
-// Codes of Autodiscover errors.
+// Error codes of Autodiscover.
 const (
 	invalidRequest = 600
 	noSuchSchema   = 601
 	noSuchAddress  = 500
 )
 
-// An autodiscoverRequest is what is read of a request.
+// An autodiscoverRequest holds the relevant fields of a request.
 type autodiscoverRequest struct {
 	Email  string
-	Schema string // of the response that the client understands; "" if it does not say
+	Schema string // the response schema that the client accepts; "" if not given
 }
 
-var errNoRequest = errors.New("this is no Autodiscover request")
+var errNoRequest = errors.New("not an Autodiscover request")
 
-// parseAutodiscover reads a request. It ignores namespaces, in which clients differ. It refuses a
-// document type, and so all entities but the five of XML.
+// parseAutodiscover parses a request. It ignores namespaces, which differ between clients. It
+// refuses a document type, so that only the five predefined XML entities work.
 func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	var at []string
@@ -246,7 +247,7 @@ func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 	return out, nil
 }
 
-// take keeps the text of an element that is read. A text may come in pieces.
+// take adds the text of a relevant element, which may come in pieces.
 func (r *autodiscoverRequest) take(at []string, text string) {
 	if len(at) != 3 || at[0] != "Autodiscover" || at[1] != "Request" {
 		return
@@ -288,7 +289,7 @@ type outlookProtocol struct {
 	SMTPLast       string `xml:",omitempty"`
 }
 
-// An outlookError is the response where there are no settings.
+// An outlookError is the response if there are no settings.
 type outlookError struct {
 	XMLName xml.Name `xml:"http://schemas.microsoft.com/exchange/autodiscover/responseschema/2006 Autodiscover"`
 	Error   struct {
@@ -300,8 +301,8 @@ type outlookError struct {
 	} `xml:"Response>Error"`
 }
 
-// writeAutodiscover answers Outlook. A GET, with which it looks for the server to ask, is
-// redirected to our own name, which is the likeliest to have a certificate.
+// writeAutodiscover answers Outlook. It redirects a GET, which Outlook uses to find the server, to
+// the installation's own name, since that most likely has a certificate.
 func (s *Server) writeAutodiscover(q *request) error {
 	if q.r.Method != http.MethodPost {
 		if at := s.Service.Mailboxes.SecureURL(); at != "" && q.host.Domain != "" {
@@ -370,7 +371,7 @@ func (s *Server) refuseOutlook(q *request, code int, message string) error {
 	return q.sendXML(out)
 }
 
-// sendXML answers a POST, which nobody caches.
+// sendXML sends the response to a POST, which must not be cached.
 func (q *request) sendXML(body any) error {
 	text, err := xml.MarshalIndent(body, "", "  ")
 	if err != nil {
@@ -381,8 +382,8 @@ func (q *request) sendXML(body any) error {
 	return nil
 }
 
-// writeAutodiscoverV2 tells clients of version 2 where version 1 is. The address is in the path or
-// the query.
+// writeAutodiscoverV2 sends clients of version 2 the URL of version 1. The address is in the path
+// or the query.
 func (s *Server) writeAutodiscoverV2(q *request) error {
 	protocol, email := valueOf(q.r.URL.Query(), "Protocol"), valueOf(q.r.URL.Query(), "Email")
 	if at := q.r.URL.Path; len(at) > len(autodiscoverV2) {
@@ -423,7 +424,7 @@ func (q *request) refuseJSON(status int, code, message string) error {
 	return nil
 }
 
-// valueOf is a value of the query, ignoring the case of its name.
+// valueOf returns a parameter of the query, ignoring the case of its name; "" if there is none.
 func valueOf(query url.Values, name string) string {
 	for key, values := range query {
 		if strings.EqualFold(key, name) && len(values) > 0 {

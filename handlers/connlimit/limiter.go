@@ -1,6 +1,6 @@
-// Package connlimit limits the connections of a server: in all, and from one address or network.
-// When all slots are taken, networks with many connections make room for those with few, and idle
-// connections for new ones. It does not know what is spoken on a connection.
+// Package connlimit limits the connections of a server: in total, and per address and network. When
+// all slots are taken, a new connection evicts an idle one, first from networks with many
+// connections. It does not know which protocol a connection has.
 package connlimit
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// Limits are how many connections there may be at once; 0 is any number.
+// Limits are how many connections there may be at once; 0 means no limit.
 type Limits struct {
 	All        int
-	PerAddress int // of these from one IPv4 address or IPv6 /64
-	PerNetwork int // of these from one IPv4 /24 or IPv6 /48
+	PerAddress int // of these, from one IPv4 address or IPv6 /64
+	PerNetwork int // of these, from one IPv4 /24 or IPv6 /48
 
-	Exempt []netip.Prefix // addresses that stand for many, such as proxies: only All holds for them
+	Exempt []netip.Prefix // addresses of many clients, such as proxies: only All applies
 }
 
-// idleGrace is how long a connection may be idle before it makes room for any other.
+// idleGrace is how long a connection may be idle before any new connection may evict it.
 const idleGrace = 10 * time.Second
 
-// reportEvery is how often the log counts the connections that were refused or evicted.
+// reportEvery is the interval at which refused and evicted connections are logged.
 const reportEvery = time.Minute
 
 // A Limiter has a slot for each connection of one server. Make it with New.
@@ -40,11 +40,11 @@ type Limiter struct {
 	addresses map[netip.Prefix]int
 	networks  map[netip.Prefix]map[*Slot]struct{}
 	refused   int // since the last report
-	evicted   int // the same
+	evicted   int // since the last report
 	timer     *time.Timer
 }
 
-// New returns a limiter without connections. The name is the server's in the log.
+// New returns a limiter without connections. name identifies the server in the log.
 func New(name string, b Limits, log *slog.Logger) *Limiter {
 	return &Limiter{
 		name: name, limits: b, log: log,
@@ -52,18 +52,18 @@ func New(name string, b Limits, log *slog.Logger) *Limiter {
 	}
 }
 
-// A Slot is what one connection holds. At first the connection is idle.
+// A Slot is the place of one connection in a Limiter. At first the connection is idle.
 type Slot struct {
 	limiter          *Limiter
 	address, network netip.Prefix
 	evict            func()
-	idleSince        atomic.Int64 // in Unix nanoseconds; 0: it is busy
+	idleSince        atomic.Int64 // in Unix nanoseconds; 0: busy
 	released         bool         // guarded by Limiter.mu
 }
 
 // Acquire takes a slot for a connection from an address; it returns nil if there is none. evict
-// ends the connection. It is called at most once, in a goroutine of its own, when the connection is
-// idle and its slot has gone to another.
+// must close the connection. It is called at most once, in its own goroutine, if the connection is
+// idle and its slot goes to another one.
 func (l *Limiter) Acquire(from net.Addr, evict func()) *Slot {
 	s := &Slot{limiter: l, evict: evict}
 	var exempt bool
@@ -96,9 +96,10 @@ func (l *Limiter) Acquire(from net.Addr, evict func()) *Slot {
 
 func full(n, most int) bool { return most > 0 && n >= most }
 
-// evictable finds the connection that makes room for a new one, whose network has n connections. It
-// is of the largest network that has at least two more, or as many if it is idle for longer than
-// idleGrace. In that network it is the one that is idle for longest.
+// evictable returns the connection to evict for a new one whose network has n connections; nil if
+// there is none. It chooses the largest network that has at least two more connections than n, or
+// at least n if its connection has been idle for longer than idleGrace. In that network it chooses
+// the connection that has been idle the longest.
 func (l *Limiter) evictable(n int) *Slot {
 	var found *Slot
 	most, since, now := 0, int64(0), time.Now()
@@ -121,13 +122,13 @@ func (l *Limiter) evictable(n int) *Slot {
 	return found
 }
 
-// Idle says that the connection waits for its client from now on.
+// Idle marks the connection as waiting for its client; it may be evicted.
 func (s *Slot) Idle() { s.idleSince.Store(time.Now().UnixNano()) }
 
-// Busy says that the connection waits no more: it is not evicted.
+// Busy marks the connection as not waiting; it is not evicted.
 func (s *Slot) Busy() { s.idleSince.Store(0) }
 
-// Release gives the slot back. Only the first call counts.
+// Release frees the slot; further calls do nothing.
 func (s *Slot) Release() {
 	s.limiter.mu.Lock()
 	defer s.limiter.mu.Unlock()
@@ -148,7 +149,7 @@ func (l *Limiter) remove(s *Slot) {
 	}
 }
 
-// count counts a connection that was refused or evicted. The first is logged at once, the next ones
+// count counts a refused or evicted connection. It logs the first one at once, and later ones
 // together.
 func (l *Limiter) count(n *int) {
 	*n++
@@ -179,7 +180,7 @@ func (l *Limiter) report() {
 	l.refused, l.evicted = 0, 0
 }
 
-// Close logs what is not logged yet.
+// Close logs the counts since the last report.
 func (l *Limiter) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,11 +191,12 @@ func (l *Limiter) Close() {
 	}
 }
 
-// clientPrefix returns what an address counts as. Exempt addresses count in all only.
+// clientPrefix returns the prefixes by which an address is counted. Exempt addresses are limited
+// only in total.
 func (l *Limiter) clientPrefix(a net.Addr) (address, network netip.Prefix, exempt bool) {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
-		return netip.Prefix{}, netip.Prefix{}, true // a socket in the file system, say
+		return netip.Prefix{}, netip.Prefix{}, true // for example a Unix socket
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	return limit.Host(ip), limit.Site(ip), limit.Within(l.limits.Exempt, ip)

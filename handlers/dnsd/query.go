@@ -21,8 +21,10 @@ import (
 
 const (
 	headerSize = 12
-	plainUDP   = dns.MinMsgSize // what a client without EDNS takes (RFC 1035 section 4.2.1)
-	ednsUDP    = 1232           // what passes everywhere without fragments: the smallest IPv6 MTU less its headers
+	// The longest answer for a client without EDNS (RFC 1035 section 4.2.1).
+	defaultUDPSize = dns.MinMsgSize
+	// Passes everywhere without fragments: the smallest IPv6 MTU less its headers.
+	ednsUDPSize = 1232
 )
 
 // Bits of the header's flag word (RFC 1035 section 4.1.1).
@@ -33,35 +35,36 @@ const (
 	opcodeAll = 0xF
 )
 
-// query is one message as it came in.
+// query is one received message.
 type query struct {
 	wire   []byte
 	from   netip.Addr
-	limit  int  // the longest answer that the client takes, as far as is known before the message is read
-	stream bool // it came over TCP
-	over   bool // its network has had its share: only who proves that he is there gets more
+	limit  int  // the longest answer in bytes, as far as known before the message is parsed
+	stream bool // received over TCP
+	// Its network is over the rate limit: only a client with a valid cookie gets an answer.
+	overLimit bool
 }
 
-// request is a query that has been read.
+// request is a parsed query.
 type request struct {
 	query
 	msg    *dns.Msg
 	opt    *dns.OPT          // nil: the client does not know EDNS
-	cookie *dns.EDNS0_COOKIE // for the answer; nil for none
+	cookie *dns.EDNS0_COOKIE // the cookie for the answer; nil: none
 	sig    *signature        // nil: the query is not signed
 }
 
-// answer returns the wire form of the answer to q, made in out if that is long enough, or nil if q
-// gets none: it is no query, or so broken that there is nothing to answer to, or its network has
-// asked too much. A transfer is instead of an answer and must be served.
+// answer returns the wire form of the answer to q, in out if it fits. It returns nil if q gets no
+// answer: q is not a query, is too malformed to be answered, or its network is over the rate limit.
+// If it returns a transfer, the caller must serve that instead of an answer.
 func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 	if len(q.wire) < headerSize || flags(q.wire)&flagQR != 0 {
-		return nil, nil // never answer an answer: two servers would go on for ever
+		return nil, nil // never answer an answer: two servers would do so for ever
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			r.Log.Error("dns query panicked", "panic", p, "stack", string(debug.Stack()))
-			wire, t = bare(q.wire, dns.RcodeServerFailure), nil
+			r.Log.Error("panic in a DNS query", "panic", p, "stack", string(debug.Stack()))
+			wire, t = headerOnly(q.wire, dns.RcodeServerFailure), nil
 		}
 	}()
 	if r.Answered != nil {
@@ -73,10 +76,10 @@ func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 	}
 	req, rcode := read(q)
 	if req == nil {
-		if q.over {
+		if q.overLimit {
 			return nil, nil
 		}
-		return bare(q.wire, rcode), nil
+		return headerOnly(q.wire, rcode), nil
 	}
 	reply, t := r.reply(req)
 	if reply == nil {
@@ -84,14 +87,14 @@ func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 	}
 	wire, err := r.pack(req, reply, out)
 	if err != nil {
-		return bare(q.wire, dns.RcodeServerFailure), nil
+		return headerOnly(q.wire, dns.RcodeServerFailure), nil
 	}
 	return wire, nil
 }
 
-// read unpacks a query; without one, the status says why.
+// read parses a query. If it returns nil, the status code says why.
 func read(q query) (*request, int) {
-	if rcode := screen(q.wire); rcode != dns.RcodeSuccess {
+	if rcode := checkHeader(q.wire); rcode != dns.RcodeSuccess {
 		return nil, rcode
 	}
 	msg := new(dns.Msg)
@@ -103,16 +106,16 @@ func read(q query) (*request, int) {
 		return nil, dns.RcodeFormatError
 	}
 	if opt != nil && !q.stream {
-		q.limit = min(max(int(opt.UDPSize()), plainUDP), ednsUDP)
+		q.limit = min(max(int(opt.UDPSize()), defaultUDPSize), ednsUDPSize)
 	}
 	return &request{query: q, msg: msg, opt: opt}, dns.RcodeSuccess
 }
 
 func flags(wire []byte) uint16 { return binary.BigEndian.Uint16(wire[2:]) }
 
-// screen judges a query by its header alone, which bounds the work on the rest: one question, and
-// beside it no more than the SOA of an IXFR, an OPT and a TSIG.
-func screen(wire []byte) int {
+// checkHeader checks a query by its header alone, which limits the work for the rest: one question,
+// and besides it at most the SOA of an IXFR, an OPT and a TSIG.
+func checkHeader(wire []byte) int {
 	if flags(wire)>>opcodeAt&opcodeAll != dns.OpcodeQuery {
 		return dns.RcodeNotImplemented
 	}
@@ -123,8 +126,8 @@ func screen(wire []byte) int {
 	return dns.RcodeSuccess
 }
 
-// bare answers with a header only.
-func bare(wire []byte, rcode int) []byte {
+// headerOnly returns an answer that is only a header.
+func headerOnly(wire []byte, rcode int) []byte {
 	out := make([]byte, headerSize)
 	copy(out, wire[:2])
 	keep := flags(wire) & (flagRD | opcodeAll<<opcodeAt)
@@ -132,7 +135,8 @@ func bare(wire []byte, rcode int) []byte {
 	return out
 }
 
-// onlyOPT returns a query's OPT record, or nil; more than one is an error (RFC 6891 section 6.1.1).
+// onlyOPT returns a query's OPT record, nil if there is none; false if there are several (RFC 6891
+// section 6.1.1).
 func onlyOPT(msg *dns.Msg) (*dns.OPT, bool) {
 	var found *dns.OPT
 	for _, rr := range msg.Extra {
@@ -148,11 +152,11 @@ func onlyOPT(msg *dns.Msg) (*dns.OPT, bool) {
 	return found, true
 }
 
-// ourOPT answers a client's OPT record: our size and version, its DO bit (RFC 3225 section 3), and
-// a cookie if it sent one.
-func ourOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
+// answerOPT returns the OPT record for the answer: our UDP size and EDNS version, the client's DO
+// bit (RFC 3225 section 3), and cookie if it is not nil.
+func answerOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
 	opt := &dns.OPT{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeOPT}}
-	opt.SetUDPSize(ednsUDP)
+	opt.SetUDPSize(ednsUDPSize)
 	if theirs.Do() {
 		opt.SetDo()
 	}
@@ -162,15 +166,15 @@ func ourOPT(theirs *dns.OPT, cookie *dns.EDNS0_COOKIE) *dns.OPT {
 	return opt
 }
 
-// reply judges who asks, and then answers what is asked. The reply is without an OPT record; nil is
-// for none, or for a transfer.
+// reply checks the client's cookie, rate and signature, and then answers the question. The reply
+// has no OPT record yet. It is nil for no answer, and for a transfer.
 func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 	spoken := req.opt == nil || req.opt.Version() == 0
 	proof := noCookie
 	if spoken {
 		proof, req.cookie = r.cookies.read(req.opt, req.from, r.Now())
 	}
-	if req.over {
+	if req.overLimit {
 		if refused, ok := r.overRate(req, proof); !ok {
 			return refused, nil
 		}
@@ -195,9 +199,9 @@ func (r *run) reply(req *request) (*dns.Msg, *transfer) {
 	return r.find(req)
 }
 
-// overRate decides about a query from a network that has had its share. Who has a cookie of ours is
-// where he says that he is, and gets a larger share; of the others some are told how to come back,
-// over TCP or with the cookie in this answer (RFC 7873 section 5.2.3), and most are dropped.
+// overRate decides about a query from a network over the rate limit. A client with a valid cookie
+// has not forged its address, and gets a higher limit. Some of the others get an empty answer that
+// tells them to retry over TCP, or with the cookie in it (RFC 7873 section 5.2.3); most get none.
 func (r *run) overRate(req *request, proof proof) (refused *dns.Msg, ok bool) {
 	switch {
 	case proof == proven:
@@ -212,10 +216,10 @@ func (r *run) overRate(req *request, proof proof) (refused *dns.Msg, ok bool) {
 	return refused, false
 }
 
-// find finds the zone and has it answer.
+// find returns the answer of the zone that the question belongs to, or starts a transfer.
 func (r *run) find(req *request) (*dns.Msg, *transfer) {
 	asked := req.msg.Question[0]
-	if rcode := serves(asked); rcode != dns.RcodeSuccess {
+	if rcode := checkQuestion(asked); rcode != dns.RcodeSuccess {
 		return refusal(req.msg, rcode), nil
 	}
 	if asked.Qtype == dns.TypeAXFR || asked.Qtype == dns.TypeIXFR {
@@ -233,12 +237,12 @@ func (r *run) find(req *request) (*dns.Msg, *transfer) {
 		return refusal(req.msg, dns.RcodeServerFailure), nil
 	}
 	reply.RecursionAvailable, reply.Compress = false, true
-	reply.CheckingDisabled = false // nothing is checked here (RFC 4035 section 3.1.6)
+	reply.CheckingDisabled = false // this server does not validate (RFC 4035 section 3.1.6)
 	return reply, nil
 }
 
-// zone finds the zone that answers a question: the closest, but for a delegation's DS the one above
-// it, if that is here too (RFC 4035 section 3.1.4.1).
+// zone returns the zone that answers a question: the closest enclosing one. The DS of a delegation
+// is in the zone above it, so that zone answers if it is here too (RFC 4035 section 3.1.4.1).
 func (r *run) zone(asked dns.Question) (Answerer, bool) {
 	name := strings.TrimSuffix(dns.CanonicalName(asked.Name), ".")
 	if asked.Qtype == dns.TypeDS {
@@ -251,16 +255,16 @@ func (r *run) zone(asked dns.Question) (Answerer, bool) {
 	return r.Zones.Zone(name)
 }
 
-// serves judges what is asked for before a zone is asked.
-func serves(asked dns.Question) int {
+// checkQuestion returns the status code for questions that no zone can answer, success for others.
+func checkQuestion(asked dns.Question) int {
 	switch asked.Qtype {
 	case dns.TypeOPT, dns.TypeTSIG, dns.TypeTKEY, dns.TypeMAILA, dns.TypeMAILB, dns.TypeNone:
-		return dns.RcodeFormatError // these are not types of data that a name can have
+		return dns.RcodeFormatError // names cannot have records of these types
 	}
 	switch asked.Qclass {
 	case dns.ClassINET:
 		return dns.RcodeSuccess
-	case 0: // no class is so numbered: the question was cut short
+	case 0: // class 0 does not exist: the question was truncated
 		return dns.RcodeFormatError
 	}
 	return dns.RcodeRefused
@@ -273,17 +277,17 @@ func refusal(msg *dns.Msg, rcode int) *dns.Msg {
 	return m
 }
 
-// authoritative is an answer with these records.
+// authoritative returns an authoritative answer with the records.
 func (req *request) authoritative(records ...dns.RR) *dns.Msg {
 	m := refusal(req.msg, dns.RcodeSuccess)
 	m.Authoritative, m.Compress, m.Answer = true, true, records
 	return m
 }
 
-// pack brings a reply to the wire, signed if the query was.
+// pack returns a reply in wire form, signed if the query was signed.
 func (r *run) pack(req *request, reply *dns.Msg, out []byte) ([]byte, error) {
 	if req.opt != nil {
-		reply.Extra = append(slices.Clip(reply.Extra), ourOPT(req.opt, req.cookie))
+		reply.Extra = append(slices.Clip(reply.Extra), answerOPT(req.opt, req.cookie))
 	}
 	if req.sig == nil {
 		return fit(reply, req.limit, out)
@@ -295,9 +299,9 @@ func (r *run) pack(req *request, reply *dns.Msg, out []byte) ([]byte, error) {
 	return req.sig.sign(reply, now)
 }
 
-// fit cuts a reply to what fits in limit bytes on the wire: glue goes first, and if that is not
-// enough the client is told to come again over TCP and gets nothing that it might take for the
-// whole (RFC 2181 section 9).
+// fit shortens a reply to at most limit bytes in wire form. It first removes glue. If that is not
+// enough, it returns an empty, truncated answer, which tells the client to retry over TCP and
+// cannot be mistaken for a complete one (RFC 2181 section 9).
 func fit(reply *dns.Msg, limit int, out []byte) ([]byte, error) {
 	answer, err := reply.PackBuffer(out)
 	if err == nil && len(answer) <= limit {
@@ -317,27 +321,27 @@ func fit(reply *dns.Msg, limit int, out []byte) ([]byte, error) {
 }
 
 const (
-	clientCookie  = 8  // bytes (RFC 7873 section 4)
-	serverCookie  = 16 // bytes, of the ones that we make (RFC 9018 section 4)
-	cookieVersion = 1
-	cookiePast    = time.Hour // how old a cookie may be (RFC 9018 section 4.3)
-	cookieFuture  = 5 * time.Minute
-	// secretFor is how long cookies are made with one secret. Those of the one before are taken
-	// until the next, far longer than they live.
-	secretFor = 24 * time.Hour
+	clientCookie   = 8  // bytes (RFC 7873 section 4)
+	serverCookie   = 16 // bytes of a cookie of this server (RFC 9018 section 4)
+	cookieVersion  = 1
+	maxCookieAge   = time.Hour // maximum age of a cookie (RFC 9018 section 4.3)
+	maxCookieAhead = 5 * time.Minute
+	// secretLifetime is how long one secret makes cookies. Cookies of the previous secret are
+	// accepted until the next change, which is far longer than a cookie is valid.
+	secretLifetime = 24 * time.Hour
 )
 
-// proof is what a query's cookie says about its source address.
+// proof says what a query's cookie proves about its source address.
 type proof int
 
 const (
 	noCookie proof = iota
 	badCookie
-	unproven // the client knows cookies, and has none of ours that holds
-	proven   // the client has had an answer from us at this address
+	unproven // the client supports cookies, but has no valid one of this server
+	proven   // the cookie is valid: this server has sent it to this address
 )
 
-// secret keys the hash of server cookies.
+// secret is the key of the hash in server cookies.
 type secret [16]byte
 
 func newSecret() (s secret) {
@@ -345,7 +349,7 @@ func newSecret() (s secret) {
 	return s
 }
 
-// secrets are those whose cookies are taken; the first makes new ones.
+// secrets are the secrets whose cookies are accepted; the first one makes new cookies.
 type secrets struct {
 	accepted []secret
 	made     time.Time
@@ -353,8 +357,8 @@ type secrets struct {
 
 // cookies makes and checks the server cookies of RFC 7873 and 9018.
 type cookies struct {
-	rolling sync.Mutex
-	current atomic.Pointer[secrets]
+	rotating sync.Mutex
+	current  atomic.Pointer[secrets]
 }
 
 func newCookies(now time.Time) *cookies {
@@ -363,24 +367,24 @@ func newCookies(now time.Time) *cookies {
 	return c
 }
 
-// secrets gives those of now, and makes a new one when it is time.
+// secrets returns the current secrets, after adding a new one if it is time.
 func (c *cookies) secrets(now time.Time) *secrets {
 	s := c.current.Load()
-	if now.Sub(s.made) < secretFor {
+	if now.Sub(s.made) < secretLifetime {
 		return s
 	}
-	c.rolling.Lock()
-	defer c.rolling.Unlock()
+	c.rotating.Lock()
+	defer c.rotating.Unlock()
 	s = c.current.Load()
-	if now.Sub(s.made) >= secretFor {
+	if now.Sub(s.made) >= secretLifetime {
 		s = &secrets{accepted: []secret{newSecret(), s.accepted[0]}, made: now}
 		c.current.Store(s)
 	}
 	return s
 }
 
-// read checks the cookie of a query from an address, and gives the option that goes into the
-// answer, nil for none. Of several cookies the first counts (RFC 7873 section 5.2).
+// read checks the cookie of a query from an address, and returns the option for the answer, nil for
+// none. If there are several cookies, the first counts (RFC 7873 section 5.2).
 func (c *cookies) read(opt *dns.OPT, from netip.Addr, now time.Time) (proof, *dns.EDNS0_COOKIE) {
 	sent := cookieOf(opt)
 	if sent == nil {
@@ -396,7 +400,7 @@ func (c *cookies) read(opt *dns.OPT, from netip.Addr, now time.Time) (proof, *dn
 	}
 	have, all := unproven, c.secrets(now)
 	for _, s := range all.accepted {
-		if n == clientCookie+serverCookie && s.holds(room[:n], from, now) {
+		if n == clientCookie+serverCookie && s.valid(room[:n], from, now) {
 			have = proven
 		}
 	}
@@ -416,7 +420,7 @@ func cookieOf(opt *dns.OPT) *dns.EDNS0_COOKIE {
 	return nil
 }
 
-// cookie makes the whole cookie, client's and server's part, for a client at an address.
+// cookie returns a whole cookie, the client's and the server's part, for a client at an address.
 func (s secret) cookie(client []byte, from netip.Addr, now time.Time) []byte {
 	out := append(make([]byte, 0, clientCookie+serverCookie), client...)
 	out = append(out, cookieVersion, 0, 0, 0)
@@ -424,7 +428,7 @@ func (s secret) cookie(client []byte, from netip.Addr, now time.Time) []byte {
 	return s.hash(out, from)
 }
 
-// hash appends the hash of a cookie without one and of the address.
+// hash appends the hash over the address and the cookie so far.
 func (s secret) hash(cookie []byte, from netip.Addr) []byte {
 	in := append(make([]byte, 0, clientCookie+serverCookie+8), cookie...)
 	from = from.Unmap()
@@ -439,16 +443,17 @@ func (s secret) hash(cookie []byte, from netip.Addr) []byte {
 	return binary.LittleEndian.AppendUint64(cookie, sum)
 }
 
-// holds reports whether a cookie of full length was made with s for this address, not long ago. The
-// reserved bytes are hashed as they came, since another server of our operator's may fill them (RFC
-// 9018 section 4.2).
-func (s secret) holds(cookie []byte, from netip.Addr, now time.Time) bool {
+// valid reports whether a cookie of full length was made with s for this address, and recently. The
+// reserved bytes are hashed as received, since another server of the same operator may set them
+// (RFC 9018 section 4.2).
+func (s secret) valid(cookie []byte, from netip.Addr, now time.Time) bool {
 	if cookie[clientCookie] != cookieVersion {
 		return false
 	}
 	made := binary.BigEndian.Uint32(cookie[clientCookie+4:])
-	age := time.Duration(int32(uint32(now.Unix())-made)) * time.Second // serial arithmetic (RFC 1982)
-	if age > cookiePast || age < -cookieFuture {
+	// Serial arithmetic (RFC 1982).
+	age := time.Duration(int32(uint32(now.Unix())-made)) * time.Second
+	if age > maxCookieAge || age < -maxCookieAhead {
 		return false
 	}
 	unhashed := len(cookie) - 8
@@ -456,21 +461,22 @@ func (s secret) holds(cookie []byte, from netip.Addr, now time.Time) bool {
 	return subtle.ConstantTimeCompare(want, cookie) == 1
 }
 
-// slots bounds the memory of a limiter (512 KiB). Networks that meet in a slot share its rate;
-// which ones do is random.
-const slots = 1 << 16
+// limiterSlots is the number of slots of a limiter (512 KiB). Networks with the same slot share a
+// rate; which ones do is random.
+const limiterSlots = 1 << 16
 
-// slipEvery is how many refused queries come to one that is told to use TCP, or its cookie: whoever
-// really asks from an address that an attacker forges still gets through.
+// slipEvery is how many refused queries there are per query that gets an empty answer, which tells
+// the client to retry over TCP or with its cookie. So a client whose address an attacker forges
+// still gets an answer.
 const slipEvery = 2
 
-// limiter bounds what is sent to one network over UDP, where anybody can ask in the name of another
-// (response-rate limiting). Each slot is a leaky bucket in one word: the time at which it would be
-// empty, in nanoseconds.
+// limiter limits the UDP answers to one network, since a query over UDP may have a forged address
+// (response-rate limiting). Each slot is a leaky bucket in one word: the time at which it is empty,
+// in nanoseconds.
 type limiter struct {
 	seed    maphash.Seed
-	every   int64 // nanoseconds that one answer costs
-	burst   int64 // nanoseconds that may be owed
+	every   int64 // nanoseconds that one answer adds to a slot
+	burst   int64 // nanoseconds that a slot may be ahead of now
 	exempt  []netip.Prefix
 	slots   []atomic.Int64
 	refused atomic.Uint64
@@ -480,16 +486,16 @@ func newLimiter(perSecond int, exempt []netip.Prefix) *limiter {
 	return &limiter{
 		exempt: exempt,
 		seed:   maphash.MakeSeed(), every: int64(time.Second) / int64(perSecond), burst: int64(time.Second),
-		slots: make([]atomic.Int64, slots),
+		slots: make([]atomic.Int64, limiterSlots),
 	}
 }
 
-// allow counts one answer to a client, and reports whether it may have it.
+// allow counts one answer to a client, and reports whether it is within the limit.
 func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 	if limit.Within(l.exempt, from) {
 		return true
 	}
-	slot := &l.slots[maphash.Comparable(l.seed, network(from))%slots]
+	slot := &l.slots[maphash.Comparable(l.seed, network(from))%limiterSlots]
 	at := now.UnixNano()
 	for {
 		have := slot.Load()
@@ -503,8 +509,9 @@ func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 	}
 }
 
-// slips reports whether a refused query gets an answer without content; the others get none.
+// slips reports whether a refused query gets an empty answer; the others get no answer.
 func (l *limiter) slips() bool { return l.refused.Add(1)%slipEvery == 0 }
 
-// network returns what counts as one client: a /24, or a /56, which is what one household gets.
+// network returns the network that counts as one client: a /24, or a /56, which is what one
+// household gets.
 func network(ip netip.Addr) netip.Prefix { return limit.Prefix(ip, 24, 56) }

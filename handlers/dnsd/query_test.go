@@ -84,7 +84,7 @@ func change(name string, typ uint16, do func(*dns.Msg)) *dns.Msg {
 
 func udpAnswer(t *testing.T, r *run, q *dns.Msg) (*dns.Msg, int) {
 	t.Helper()
-	wire, _ := r.answer(query{wire: packed(t, q), limit: plainUDP}, make([]byte, udpIn))
+	wire, _ := r.answer(query{wire: packed(t, q), limit: defaultUDPSize}, make([]byte, udpReadSize))
 	m := new(dns.Msg)
 	if err := m.Unpack(wire); err != nil {
 		t.Fatalf("answer to %v: %v", q, err)
@@ -240,12 +240,12 @@ func TestNoAnswerToWhatIsNoQuery(t *testing.T) {
 	reply := bytes.Clone(q)
 	reply[2] |= 0x80
 	for _, wire := range [][]byte{nil, {1}, q[:11], reply} {
-		if out, _ := r.answer(query{wire: wire, limit: plainUDP}, nil); out != nil {
+		if out, _ := r.answer(query{wire: wire, limit: defaultUDPSize}, nil); out != nil {
 			t.Errorf("%x got %x", wire, out)
 		}
 	}
 	for n := headerSize; n < len(q); n++ { // cut anywhere behind the header
-		out, _ := r.answer(query{wire: q[:n], limit: plainUDP}, nil)
+		out, _ := r.answer(query{wire: q[:n], limit: defaultUDPSize}, nil)
 		if len(out) < headerSize || binary.BigEndian.Uint16(out) != 4711 || out[3]&0xF != dns.RcodeFormatError || out[2]&0x80 == 0 {
 			t.Errorf("%d bytes of a query got %x", n, out)
 		}
@@ -256,7 +256,7 @@ func TestRateLimitTellsTheHonestToUseTCP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}).start()
 		wire := packed(t, question("a.test.", dns.TypeA))
-		out := make([]byte, udpIn)
+		out := make([]byte, udpReadSize)
 		count := func(from string) (full, slipped, dropped int) {
 			for range 100 {
 				answer := r.answerUDP(wire, netip.MustParseAddr(from), out)
@@ -311,11 +311,11 @@ func FuzzPacket(f *testing.F) {
 	}
 	r := signedRun()
 	f.Fuzz(func(t *testing.T, wire []byte, stream bool) {
-		q := query{wire: wire, limit: plainUDP, stream: stream}
+		q := query{wire: wire, limit: defaultUDPSize, stream: stream}
 		if stream {
 			q.limit = dns.MaxMsgSize - 1
 		}
-		out, _ := r.answer(q, make([]byte, udpIn))
+		out, _ := r.answer(q, make([]byte, udpReadSize))
 		if out == nil {
 			return
 		}
@@ -323,7 +323,7 @@ func FuzzPacket(f *testing.F) {
 		if err := m.Unpack(out); err != nil {
 			t.Fatalf("%x got %x: %v", wire, out, err)
 		}
-		if !m.Response || m.Id != binary.BigEndian.Uint16(wire) || m.RecursionAvailable || !stream && len(out) > ednsUDP {
+		if !m.Response || m.Id != binary.BigEndian.Uint16(wire) || m.RecursionAvailable || !stream && len(out) > ednsUDPSize {
 			t.Fatalf("%x got %v, %d bytes", wire, &m, len(out))
 		}
 	})
@@ -332,10 +332,10 @@ func FuzzPacket(f *testing.F) {
 func BenchmarkPacket(b *testing.B) {
 	r := testRun()
 	wire := packed(b, change("a.test.", dns.TypeA, func(m *dns.Msg) { m.SetEdns0(1232, false) }))
-	out := make([]byte, udpIn)
+	out := make([]byte, udpReadSize)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.answer(query{wire: wire, limit: plainUDP}, out)
+		r.answer(query{wire: wire, limit: defaultUDPSize}, out)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestSecretsRoll(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c, from := newCookies(now), netip.MustParseAddr("192.0.2.1")
 	_, first := c.read(withCookie("0102030405060708"), from, now)
-	now = now.Add(secretFor - time.Second)
+	now = now.Add(secretLifetime - time.Second)
 	_, old := c.read(withCookie("0102030405060708"), from, now)
 	now = now.Add(2 * time.Second)
 	have, renewed := c.read(withCookie(old.Cookie), from, now)
@@ -426,7 +426,7 @@ func TestSecretsRoll(t *testing.T) {
 		t.Errorf("a cookie of yesterday: %d", have)
 	}
 	was := c.secrets(now).accepted[1]
-	if next := c.secrets(now.Add(secretFor)).accepted; len(next) != 2 || next[1] == was {
+	if next := c.secrets(now.Add(secretLifetime)).accepted; len(next) != 2 || next[1] == was {
 		t.Error("the secret before the one before is taken")
 	}
 }
@@ -453,14 +453,14 @@ func TestAnswersCarryACookie(t *testing.T) {
 	}
 }
 
-// Over the rate a good cookie is a way in, up to a rate of its own; a client's half of one is told
-// the other half.
+// Over the rate limit, a client with a valid cookie still gets answers, up to a higher limit. A
+// client with only the client part of a cookie gets the server part.
 func TestCookiesOpenTheRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10}).start()
 		from := netip.MustParseAddr("192.0.2.1")
 		ask := func(q *dns.Msg) *dns.Msg {
-			answer := r.answerUDP(packed(t, q), from, make([]byte, udpIn))
+			answer := r.answerUDP(packed(t, q), from, make([]byte, udpReadSize))
 			if answer == nil {
 				return nil
 			}

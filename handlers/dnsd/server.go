@@ -1,6 +1,6 @@
-// Package dnsd listens for DNS queries over UDP and TCP and sends back what the zones answer (RFC
-// 1035, 6891, 7766), and whole zones to secondaries (RFC 5936). It does not know what a zone holds,
-// and it never asks another server.
+// Package dnsd answers DNS queries over UDP and TCP from its zones (RFC 1035, 6891, 7766), and
+// sends whole zones to secondaries (RFC 5936). It does not know the content of a zone, and it never
+// queries another server.
 package dnsd
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 )
 
-// Answerer answers queries about one zone, from many goroutines at once. A nil answer is served as
-// SERVFAIL. One that also has Transfer() iter.Seq[dns.RR], each record of the zone with the SOA
-// first and last, can be copied by secondaries; one that has Hidden() bool, and it is true, answers
-// nobody else.
+// Answerer answers queries about one zone. It must be safe for concurrent use. A nil answer is
+// served as SERVFAIL. Secondaries can copy a zone that also has Transfer() iter.Seq[dns.RR], which
+// yields each record of the zone with the SOA first and last. A zone whose Hidden() returns true
+// answers only secondaries.
 type Answerer interface {
 	Answer(q *dns.Msg) *dns.Msg
 }
@@ -37,7 +37,7 @@ type Zones interface {
 	Zone(name string) (Answerer, bool)
 }
 
-// What a zero field of Server stands for.
+// The values that replace zero fields of Server.
 const (
 	defaultRate            = 200
 	defaultConns           = 512
@@ -48,34 +48,36 @@ const (
 	defaultTransferFor     = 5 * time.Minute
 )
 
-// trustedShare is how much more than others a client gets over UDP that has proved with a cookie
-// where it is.
+// trustedShare is by how much the rate limit over UDP is higher for a client whose cookie proves
+// its address.
 const trustedShare = 10
 
 // Server is an authoritative name server. Set the fields before Run; only Zones has to be set.
 type Server struct {
 	Zones Zones
-	Log   *slog.Logger // nil for slog.Default
+	Log   *slog.Logger // nil: slog.Default
 
-	Rate            int           // answers per second over UDP to one client network, with bursts of as many
-	Conns           int           // TCP connections at once
-	ConnsPerNetwork int           // of these, from one /24 (IPv4) or /48 (IPv6)
-	Idle            time.Duration // a TCP connection may take this long for its next query, and to take our answer
-	Grace           time.Duration // what is being answered when Run is told to stop gets this long
-	Now             func() time.Time
-	Answered        func(rcode string) // told of each answer; nil: nobody is
-	Exempt          []netip.Prefix     // Rate and ConnsPerNetwork do not hold for these
+	Rate            int // UDP answers per second to one client network; also the burst
+	Conns           int // TCP connections at once
+	ConnsPerNetwork int // of these, from one /24 (IPv4) or /48 (IPv6)
+	// How long a TCP connection may take for its next query, and to accept an answer.
+	Idle     time.Duration
+	Grace    time.Duration // how long running answers may take after ctx has ended
+	Now      func() time.Time
+	Answered func(rcode string) // called with the status of each answer; may be nil
+	Exempt   []netip.Prefix     // addresses to which Rate and ConnsPerNetwork do not apply
 
-	Secondaries []builtin.Secondary // who may copy zones; nobody else
-	Transfers   int                 // zones on their way to them at once; more wait, for Idle
-	TransferFor time.Duration       // one transfer may take this long
+	Secondaries []builtin.Secondary // the only clients that may copy zones
+	// Zones that are copied at the same time; further transfers wait for up to Idle.
+	Transfers   int
+	TransferFor time.Duration // how long one transfer may take
 }
 
-// run is one Run of a server.
+// run is the state of one call of Run.
 type run struct {
 	Server
 	limits      *limiter
-	trusted     *limiter // of those who are over limits and have a good cookie
+	trusted     *limiter // for clients over limits that have a valid cookie
 	cookies     *cookies
 	conns       *connTable
 	connLimiter *connlimit.Limiter
@@ -83,39 +85,39 @@ type run struct {
 	transfers   *limit.Semaphore[*builtin.Secondary]
 }
 
-// Run answers queries on both sockets until ctx ends, then stops reading, lets what is being
-// answered finish, and returns nil after its last goroutine has ended. It returns an error if a
-// socket fails. Both sockets are closed.
+// Run answers queries on both sockets until ctx ends. Then it stops reading, lets running answers
+// finish, and returns nil after its last goroutine has ended. It returns an error if a socket
+// fails. It closes both sockets.
 func (s *Server) Run(ctx context.Context, udp *net.UDPConn, tcp net.Listener) error {
 	r := s.start()
 	r.Log.Debug("dns listening", "udp", udp.LocalAddr(), "tcp", tcp.Addr())
 	stop, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	defer r.connLimiter.Close()
-	answerFromWhereAsked(udp)
-	_ = udp.SetReadBuffer(udpBuffer) // the system gives what it may
+	replyFromQueriedAddress(udp)
+	_ = udp.SetReadBuffer(udpBuffer) // the system may set a smaller size
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) + 1 {
 		wg.Go(func() {
 			if err := r.serveUDP(stop, udp); err != nil {
-				fail(fmt.Errorf("read %s: %w", udp.LocalAddr(), err))
+				fail(fmt.Errorf("read DNS queries on %s: %w", udp.LocalAddr(), err))
 			}
 		})
 	}
 	wg.Go(func() {
 		if err := r.serveTCP(stop, tcp, &wg); err != nil {
-			fail(fmt.Errorf("accept on %s: %w", tcp.Addr(), err))
+			fail(fmt.Errorf("accept DNS connections on %s: %w", tcp.Addr(), err))
 		}
 	})
 	<-stop.Done()
-	r.wind(udp, tcp, &wg)
+	r.shutDown(udp, tcp, &wg)
 	if ctx.Err() != nil {
 		return nil
 	}
 	return context.Cause(stop)
 }
 
-// start fills in what the fields leave open.
+// start returns a run with defaults in place of zero fields.
 func (s *Server) start() *run {
 	r := &run{Server: *s}
 	if r.Log == nil {
@@ -124,30 +126,30 @@ func (s *Server) start() *run {
 	if r.Now == nil {
 		r.Now = time.Now
 	}
-	orElse(&r.Rate, defaultRate)
-	orElse(&r.Conns, defaultConns)
-	orElse(&r.ConnsPerNetwork, defaultConnsPerNetwork)
-	orElse(&r.Idle, defaultIdle)
-	orElse(&r.Grace, defaultGrace)
-	orElse(&r.Transfers, defaultTransfers)
-	orElse(&r.TransferFor, defaultTransferFor)
+	setDefault(&r.Rate, defaultRate)
+	setDefault(&r.Conns, defaultConns)
+	setDefault(&r.ConnsPerNetwork, defaultConnsPerNetwork)
+	setDefault(&r.Idle, defaultIdle)
+	setDefault(&r.Grace, defaultGrace)
+	setDefault(&r.Transfers, defaultTransfers)
+	setDefault(&r.TransferFor, defaultTransferFor)
 	r.limits, r.trusted = newLimiter(r.Rate, r.Exempt), newLimiter(r.Rate*trustedShare, r.Exempt)
 	r.cookies = newCookies(r.Now())
-	r.secondaries, r.transfers = newSecondaries(r.Secondaries), limit.NewSemaphore[*builtin.Secondary](r.Transfers, transfersEach)
+	r.secondaries, r.transfers = newSecondaries(r.Secondaries), limit.NewSemaphore[*builtin.Secondary](r.Transfers, transfersPerSecondary)
 	r.conns = &connTable{open: make(map[net.Conn]struct{})}
 	r.connLimiter = connlimit.New("dns", connlimit.Limits{All: r.Conns, PerNetwork: r.ConnsPerNetwork, Exempt: r.Exempt}, r.Log)
 	return r
 }
 
-func orElse[T int | time.Duration](field *T, value T) {
+func setDefault[T int | time.Duration](field *T, value T) {
 	if *field == 0 {
 		*field = value
 	}
 }
 
-// wind stops in two steps: no new queries, then, for those who do not end in time, no more
-// connection.
-func (r *run) wind(udp *net.UDPConn, tcp net.Listener, wg *sync.WaitGroup) {
+// shutDown stops in two steps: it ends the reading of queries, and after Grace closes the
+// connections that are still open.
+func (r *run) shutDown(udp *net.UDPConn, tcp net.Listener, wg *sync.WaitGroup) {
 	tcp.Close()
 	udp.SetReadDeadline(time.Unix(1, 0))
 	r.conns.stop()
@@ -160,7 +162,7 @@ func (r *run) wind(udp *net.UDPConn, tcp net.Listener, wg *sync.WaitGroup) {
 	udp.Close()
 }
 
-// pause waits before a failed call is tried again, or until ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -170,5 +172,5 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fatal reports whether a socket that returned err will never work again.
+// fatal reports whether err means that the socket cannot be used any more.
 func fatal(err error) bool { return errors.Is(err, net.ErrClosed) }

@@ -325,7 +325,7 @@ func TestAnswerComesFromTheAddressAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	if !tellDestination(server) {
+	if !reportDestination(server) {
 		t.Skip("this system does not tell where a datagram was sent")
 	}
 	client, err := net.DialUDP("udp4", nil, server.LocalAddr().(*net.UDPAddr))
@@ -336,7 +336,7 @@ func TestAnswerComesFromTheAddressAsked(t *testing.T) {
 	if _, err := client.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	control := make([]byte, controlIn)
+	control := make([]byte, controlReadSize)
 	_, n, _, from, err := server.ReadMsgUDPAddrPort(make([]byte, 10), control)
 	if err != nil {
 		t.Fatal(err)

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// transferSize is about how much of a zone goes into one message: names are compressed by
-	// pointers that reach no further (RFC 1035 section 4.1.4).
-	transferSize = 16 << 10
-	// transfersEach is how many transfers one secondary has at once; more of them wait.
-	transfersEach = 8
+	// transferMessageSize is about how many bytes of records one message of a transfer holds: name
+	// compression cannot point further than that (RFC 1035 section 4.1.4).
+	transferMessageSize = 16 << 10
+	// transfersPerSecondary is how many transfers one secondary may have at once; further ones
+	// wait.
+	transfersPerSecondary = 8
 )
 
-// secondaries finds who asks.
+// secondaries finds the secondary that sent a query.
 type secondaries struct {
 	keys   map[string]*builtin.TSIGKey // by canonical name
 	byKey  map[*builtin.TSIGKey]*builtin.Secondary
@@ -44,8 +45,8 @@ func newSecondaries(all []builtin.Secondary) *secondaries {
 	return s
 }
 
-// find returns the secondary that a query comes from, or nil if it is none of ours. The signature
-// has been verified.
+// find returns the secondary that sent a query, nil if it is not one of ours. The signature must
+// have been verified.
 func (s *secondaries) find(req *request) *builtin.Secondary {
 	if req.sig != nil {
 		return s.byKey[req.sig.key]
@@ -53,34 +54,35 @@ func (s *secondaries) find(req *request) *builtin.Secondary {
 	return s.byAddr[req.from.Unmap()]
 }
 
-// copied is a zone that can be copied: every record of it, its SOA first and last (RFC 5936 section
-// 2.2).
-type copied interface {
+// transferable is a zone that secondaries can copy: Transfer yields every record, with the SOA
+// first and last (RFC 5936 section 2.2).
+type transferable interface {
 	Transfer() iter.Seq[dns.RR]
 }
 
-// hidden is a zone that only secondaries may ask, since it tells more than the world needs to know.
+// hidden is a zone that answers only secondaries, because it reveals more than the public should
+// know.
 type hidden interface {
 	Hidden() bool
 }
 
-// transfer is one zone on its way to a secondary.
+// transfer is one zone that is being sent to a secondary.
 type transfer struct {
 	run     *run
 	to      *builtin.Secondary
 	req     *request
 	origin  string
-	zone    copied
-	message *dns.Msg // being filled
-	size    int      // of its answers, in bytes, before they are compressed
+	zone    transferable
+	message *dns.Msg // the message that is being filled
+	size    int      // bytes of its answers, uncompressed
 	conn    net.Conn
 	until   time.Time
 	records int
 }
 
 // startTransfer answers AXFR and IXFR: with a transfer, or with a reply if there is nothing to
-// transfer. There are no differences between versions of a zone here, so that IXFR gets the whole
-// of it (RFC 1995 section 4).
+// transfer. Differences between versions are not stored, so IXFR gets the whole zone (RFC 1995
+// section 4).
 func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 	to := r.secondaries.find(req)
 	if to == nil {
@@ -92,7 +94,7 @@ func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 	if !ok {
 		return refusal(req.msg, dns.RcodeNotAuth), nil
 	}
-	zone, ok := found.(copied)
+	zone, ok := found.(transferable)
 	if !ok {
 		return refusal(req.msg, dns.RcodeRefused), nil
 	}
@@ -108,7 +110,8 @@ func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 			return refusal(req.msg, dns.RcodeFormatError), nil
 		}
 		if !req.stream || int32(soa.Serial-have.Serial) <= 0 { // serial arithmetic (RFC 1982)
-			return req.authoritative(soa), nil // this is the newest: have it already, or come again over TCP
+			// The client has this version already, or must retry over TCP.
+			return req.authoritative(soa), nil
 		}
 	case !req.stream:
 		return refusal(req.msg, dns.RcodeRefused), nil
@@ -116,7 +119,7 @@ func (r *run) startTransfer(req *request) (*dns.Msg, *transfer) {
 	return nil, &transfer{run: r, to: to, req: req, origin: origin, zone: zone}
 }
 
-func firstSOA(zone copied) *dns.SOA {
+func firstSOA(zone transferable) *dns.SOA {
 	for rr := range zone.Transfer() {
 		soa, _ := rr.(*dns.SOA)
 		return soa
@@ -124,7 +127,7 @@ func firstSOA(zone copied) *dns.SOA {
 	return nil
 }
 
-// clientSOA is the version of a zone that an IXFR client has.
+// clientSOA returns the SOA of the version that an IXFR client has; false if there is none.
 func clientSOA(msg *dns.Msg) (*dns.SOA, bool) {
 	if len(msg.Ns) != 1 {
 		return nil, false
@@ -133,21 +136,22 @@ func clientSOA(msg *dns.Msg) (*dns.SOA, bool) {
 	return soa, ok
 }
 
-// Why a transfer ends early.
+// The reasons why a transfer ends early.
 var (
-	errBusy = errors.New("too many transfers at once") // it has waited too long for its turn
-	errCut  = errors.New("the zone has no end")        // as when a signature cannot be made
+	errBusy = errors.New("too many zone transfers at once") // it waited too long for its turn
+	// For example because a signature could not be made.
+	errIncompleteZone = errors.New("the zone's records end without an SOA")
 )
 
-// serve sends the zone, when it is its turn. An error means that the connection is of no more use.
+// serve waits for its turn and sends the zone. After an error the connection must be closed.
 func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
+			err = fmt.Errorf("panic while sending the zone: %v", p)
 		}
 	}()
 	t.conn = conn
-	// A secondary that has many transfers does not keep the slots of others.
+	// The semaphore is per secondary, so one with many transfers does not take the slots of others.
 	waiting, cancel := context.WithTimeout(ctx, t.run.Idle)
 	release, err := t.run.transfers.Acquire(waiting, t.to)
 	cancel()
@@ -159,7 +163,7 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	t.until = start.Add(t.run.TransferFor)
 	t.message = t.req.authoritative()
 	if t.req.opt != nil { // in the first message (RFC 5936 section 2.2.5)
-		t.message.Extra = []dns.RR{ourOPT(t.req.opt, t.req.cookie)}
+		t.message.Extra = []dns.RR{answerOPT(t.req.opt, t.req.cookie)}
 	}
 	var last dns.RR
 	for rr := range t.zone.Transfer() {
@@ -169,7 +173,7 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 		last = rr
 	}
 	if _, whole := last.(*dns.SOA); !whole || t.records < 2 {
-		return errCut
+		return errIncompleteZone
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -178,14 +182,15 @@ func (t *transfer) serve(ctx context.Context, conn net.Conn) (err error) {
 	return nil
 }
 
-// add puts a record into the message, which goes out first if it is full. The SOA alone never does:
-// a client that asked for IXFR would take it for all there is (RFC 1995 section 4).
+// add adds a record to the message, after sending the message if it is full. The first message
+// never has the SOA alone: a client that requested IXFR would take it for the whole answer (RFC
+// 1995 section 4).
 func (t *transfer) add(rr dns.RR) error {
 	size, least := dns.Len(rr), 1
 	if t.records == len(t.message.Answer) { // this is the first message
 		least = 2
 	}
-	if len(t.message.Answer) >= least && t.size+size > transferSize {
+	if len(t.message.Answer) >= least && t.size+size > transferMessageSize {
 		if err := t.flush(); err != nil {
 			return err
 		}
@@ -223,30 +228,31 @@ func (t *transfer) pack() ([]byte, error) {
 	return t.message.Pack()
 }
 
-// tsigFudge is how far the clocks of two servers may be apart, in seconds (RFC 8945 section 10).
+// tsigFudge is by how many seconds the clocks of two servers may differ (RFC 8945 section 10).
 const tsigFudge = 300
 
 // maxMAC is the length of the longest message authentication code, in bytes.
 const maxMAC = sha512.Size
 
-// signature is how the answers to a signed query are signed.
+// signature is the state for signing the answers to a signed query.
 type signature struct {
 	key    *builtin.TSIGKey
 	query  *dns.TSIG
-	mac    string // of the query, and then of the answer before, which the next one covers
-	timers bool   // there has been an answer: the next covers less (RFC 8945 section 5.3.1)
-	code   uint16 // the error that answers tell
+	mac    string // MAC of the query, then of the previous answer; the next MAC covers it
+	timers bool   // an answer was signed: the next MAC covers less (RFC 8945 section 5.3.1)
+	code   uint16 // the error code in the answers' TSIG records
 }
 
-// tsigOf returns a query's TSIG record, or nil; it must be the last record and the only one of its
-// kind (RFC 8945 section 5.1).
+// tsigOf returns a query's TSIG record, nil if there is none. ok is false unless it is the last
+// record and the only TSIG (RFC 8945 section 5.1).
 func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 	for i, rr := range msg.Extra {
 		t, isTSIG := rr.(*dns.TSIG)
 		if !isTSIG {
 			continue
 		}
-		if i != len(msg.Extra)-1 || t.Hdr.Class != dns.ClassANY || t.Algorithm == "" { // which is a record without data
+		// An empty algorithm means a record without data.
+		if i != len(msg.Extra)-1 || t.Hdr.Class != dns.ClassANY || t.Algorithm == "" {
 			return nil, false
 		}
 		tsig = t
@@ -254,8 +260,8 @@ func tsigOf(msg *dns.Msg) (tsig *dns.TSIG, ok bool) {
 	return tsig, true
 }
 
-// verify checks a query's signature (RFC 8945 section 5.2). The answer is signed with what it
-// returns, also when the status says that the query was not taken.
+// verify checks a query's signature (RFC 8945 section 5.2). The answer is signed with the returned
+// signature, also if the status code refuses the query.
 func (r *run) verify(wire []byte, tsig *dns.TSIG) (*signature, int) {
 	key := r.secondaries.keys[dns.CanonicalName(tsig.Hdr.Name)]
 	s := &signature{key: key, query: tsig, mac: tsig.MAC}
@@ -270,7 +276,7 @@ func (r *run) verify(wire []byte, tsig *dns.TSIG) (*signature, int) {
 		return s.failed(dns.RcodeBadTime)
 	case err != nil:
 		return nil, dns.RcodeFormatError
-	case int(tsig.MACSize) < key.MACSize(): // we take none that is cut
+	case int(tsig.MACSize) < key.MACSize(): // truncated MACs are not accepted
 		return s.failed(dns.RcodeBadTrunc)
 	}
 	return s, dns.RcodeSuccess
@@ -281,29 +287,29 @@ func (s *signature) failed(code uint16) (*signature, int) {
 	return s, dns.RcodeNotAuth
 }
 
-// record is the TSIG record of the next answer, which has no MAC yet.
+// record returns the TSIG record of the next answer, without a MAC.
 func (s *signature) record(id uint16, now time.Time) *dns.TSIG {
 	t := &dns.TSIG{
 		Hdr:       dns.RR_Header{Name: s.query.Hdr.Name, Rrtype: dns.TypeTSIG, Class: dns.ClassANY},
 		Algorithm: s.query.Algorithm, TimeSigned: uint64(now.Unix()), Fudge: tsigFudge, OrigId: id, Error: s.code,
 	}
-	if s.code == dns.RcodeBadTime { // tells our time (section 5.2.3)
+	if s.code == dns.RcodeBadTime { // the record has our time (section 5.2.3)
 		t.TimeSigned, t.Fudge = s.query.TimeSigned, s.query.Fudge
 		t.OtherLen, t.OtherData = 6, fmt.Sprintf("%012x", uint64(now.Unix())&(1<<48-1))
 	}
 	return t
 }
 
-// room is what a signature takes at most, in bytes.
+// room returns the maximum size of a signature, in bytes.
 func (s *signature) room(id uint16, now time.Time) int { return dns.Len(s.record(id, now)) + maxMAC }
 
-// sign brings an answer to the wire with its signature. Errors about key or MAC go out without a
-// MAC (section 5.3.2).
+// sign returns an answer in wire form with its signature. Answers to errors about key or MAC have
+// no MAC (section 5.3.2).
 func (s *signature) sign(m *dns.Msg, now time.Time) ([]byte, error) {
 	m.Extra = append(m.Extra, s.record(m.Id, now))
 	wire, mac, err := dns.TsigGenerateWithProvider(m, s.key, s.mac, s.timers)
 	if err != nil {
-		return nil, fmt.Errorf("sign: %w", err)
+		return nil, fmt.Errorf("sign a DNS message: %w", err)
 	}
 	s.mac, s.timers = mac, true
 	return wire, nil

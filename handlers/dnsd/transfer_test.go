@@ -144,7 +144,7 @@ func TestMessagesOfATransfer(t *testing.T) {
 		q.SetEdns0(1232, false)
 		for i, m := range frames(t, conn, q) {
 			m.Compress = true
-			if n := len(packed(t, m)); n > max(transferSize, size)+1000 {
+			if n := len(packed(t, m)); n > max(transferMessageSize, size)+1000 {
 				t.Errorf("records of %d: message %d has %d bytes", size, i, n)
 			}
 			if m.Id != q.Id || !m.Response || !m.Authoritative || m.Rcode != 0 || (len(m.Question) == 1) != (i == 0) || (m.IsEdns0() != nil) != (i == 0) {
@@ -288,19 +288,19 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 func TestTransfersTakeTurns(t *testing.T) {
 	zone := newCopyZone(1_000_000, 200)
 	addr := serve(t, &Server{
-		Zones: zone, Secondaries: loopbackSecondaries(true), Log: slog.New(slog.DiscardHandler), Transfers: transfersEach + 1, Idle: time.Hour, // a slow machine cuts none off
+		Zones: zone, Secondaries: loopbackSecondaries(true), Log: slog.New(slog.DiscardHandler), Transfers: transfersPerSecondary + 1, Idle: time.Hour, // a slow machine cuts none off
 	})
 	var open []net.Conn
-	for range transfersEach + 1 {
+	for range transfersPerSecondary + 1 {
 		conn := dial(t, addr)
 		if _, err := conn.Write(frame(packed(t, axfr()))); err != nil {
 			t.Fatal(err)
 		}
 		open = append(open, conn)
 	}
-	waitFor(t, "slots", func() bool { return zone.readers.Load() == transfersEach })
+	waitFor(t, "slots", func() bool { return zone.readers.Load() == transfersPerSecondary })
 	time.Sleep(50 * time.Millisecond)
-	if n := zone.readers.Load(); n != transfersEach {
+	if n := zone.readers.Load(); n != transfersPerSecondary {
 		t.Errorf("%d transfers at once to one secondary", n)
 	}
 	// Another secondary has its slot, and when one ends so does the one that waits.
@@ -309,7 +309,7 @@ func TestTransfersTakeTurns(t *testing.T) {
 	if _, err := other.Write(frame(wire)); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "another secondary", func() bool { return zone.readers.Load() == transfersEach+1 })
+	waitFor(t, "another secondary", func() bool { return zone.readers.Load() == transfersPerSecondary+1 })
 	for _, conn := range open {
 		conn.Close()
 	}
@@ -449,7 +449,7 @@ func TestStatusOfSignedQueries(t *testing.T) {
 		if err := q.Unpack(wire); err == nil && q.IsTsig() != nil {
 			mac = q.IsTsig().MAC
 		}
-		out, _ := r.answer(query{wire: wire, limit: plainUDP}, make([]byte, udpIn))
+		out, _ := r.answer(query{wire: wire, limit: defaultUDPSize}, make([]byte, udpReadSize))
 		m := new(dns.Msg)
 		if err := m.Unpack(out); err != nil {
 			t.Fatal(err)
@@ -502,9 +502,9 @@ func TestSignedAnswersFit(t *testing.T) {
 				q.SetEdns0(size, false)
 			}
 			wire, mac := sign(t, q, base64Of(testKey), nil)
-			out, _ := r.answer(query{wire: wire, limit: plainUDP}, make([]byte, udpIn))
+			out, _ := r.answer(query{wire: wire, limit: defaultUDPSize}, make([]byte, udpReadSize))
 			m := new(dns.Msg)
-			if err := m.Unpack(out); err != nil || len(out) > int(max(size, plainUDP)) {
+			if err := m.Unpack(out); err != nil || len(out) > int(max(size, defaultUDPSize)) {
 				t.Fatalf("%s with size %d: %d bytes, %v", name, size, len(out), err)
 			}
 			if err := dns.TsigVerify(out, base64Of(testKey), mac, false); err != nil {

@@ -16,36 +16,38 @@ import (
 )
 
 const (
-	// udpIn holds any query that is worth answering; the rest of a longer datagram is lost, and it
-	// is refused as malformed.
-	udpIn = 4096
-	// controlIn holds the control message that names the address a datagram came to.
-	controlIn = 128
-	// udpBuffer is what the system may hold for us, in bytes: a burst of some thousand queries.
-	udpBuffer = 4 << 20
-	retryRead = 10 * time.Millisecond
+	// udpReadSize is the size of the read buffer, enough for every valid query. A longer datagram
+	// is cut and then refused as malformed.
+	udpReadSize = 4096
+	// controlReadSize is enough for the control message with the destination address of a datagram.
+	controlReadSize = 128
+	// udpBuffer is the size of the system's receive buffer in bytes: room for some thousand
+	// queries.
+	udpBuffer      = 4 << 20
+	readRetryDelay = 10 * time.Millisecond
 )
 
-// answerFromWhereAsked makes a socket that listens on all addresses tell to which of them a query
-// came. An answer from another one is not taken. A socket on one address needs nothing, and a
-// system that cannot do this answers as it can.
-func answerFromWhereAsked(conn *net.UDPConn) {
+// replyFromQueriedAddress makes a socket that listens on all addresses report the destination
+// address of each query. The answer must come from that address, or the client ignores it. A socket
+// on one address needs nothing. If the system does not support it, it chooses the address of the
+// answer.
+func replyFromQueriedAddress(conn *net.UDPConn) {
 	if local, ok := conn.LocalAddr().(*net.UDPAddr); ok && !local.IP.IsUnspecified() {
 		return
 	}
-	tellDestination(conn)
+	reportDestination(conn)
 }
 
-// tellDestination asks the system for the control messages that source reads. A socket has one
-// family or both.
-func tellDestination(conn *net.UDPConn) bool {
+// reportDestination requests the control messages that source reads. A socket has one address
+// family or both; it reports whether one works.
+func reportDestination(conn *net.UDPConn) bool {
 	err6 := ipv6.NewPacketConn(conn).SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true)
 	err4 := ipv4.NewPacketConn(conn).SetControlMessage(ipv4.FlagDst|ipv4.FlagInterface, true)
 	return err6 == nil || err4 == nil
 }
 
-// source turns the control message of a query into that of its answer, or nil to leave the choice
-// to the system.
+// source returns the control message for the answer to a query with the given control message; nil
+// lets the system choose the source address.
 func source(control []byte) []byte {
 	if len(control) == 0 {
 		return nil
@@ -67,11 +69,12 @@ func source(control []byte) []byte {
 	return (&ipv4.ControlMessage{Src: dst}).Marshal() // also for an IPv4 client of an IPv6 socket
 }
 
-// serveUDP answers datagrams until ctx ends or the socket is lost. Several run on one socket.
+// serveUDP answers datagrams until ctx ends or the socket fails. Several goroutines run it on one
+// socket.
 func (r *run) serveUDP(ctx context.Context, conn *net.UDPConn) error {
-	in := make([]byte, udpIn)
-	control := make([]byte, controlIn)
-	out := make([]byte, udpIn)
+	in := make([]byte, udpReadSize)
+	control := make([]byte, controlReadSize)
+	out := make([]byte, udpReadSize)
 	for {
 		n, cn, _, from, err := conn.ReadMsgUDPAddrPort(in, control)
 		if ctx.Err() != nil {
@@ -81,26 +84,26 @@ func (r *run) serveUDP(ctx context.Context, conn *net.UDPConn) error {
 			if fatal(err) {
 				return err
 			}
-			pause(ctx, retryRead) // as when the system is short of memory
+			pause(ctx, readRetryDelay) // for example if the system is short of memory
 			continue
 		}
 		if answer := r.answerUDP(in[:n], from.Addr(), out); answer != nil {
-			// A client that is gone or cannot be reached is no concern of ours.
+			// It does not matter if the client has left or cannot be reached.
 			_, _, _ = conn.WriteMsgUDPAddrPort(answer, source(control[:cn]), from)
 		}
 	}
 }
 
-// answerUDP returns the answer to a datagram, or nil if it gets none.
+// answerUDP returns the answer to a datagram, nil if it gets none.
 func (r *run) answerUDP(in []byte, from netip.Addr, out []byte) []byte {
 	over := !r.limits.allow(from, r.Now())
-	answer, _ := r.answer(query{wire: in, from: from, limit: plainUDP, over: over}, out)
+	answer, _ := r.answer(query{wire: in, from: from, limit: defaultUDPSize, overLimit: over}, out)
 	return answer
 }
 
-// serveTCP accepts connections until ctx ends or the listener is lost; each is served on wg.
+// serveTCP accepts connections until ctx ends or the listener fails; it serves each of them on wg.
 func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) error {
-	for wait := retryRead; ; {
+	for wait := readRetryDelay; ; {
 		conn, err := l.Accept()
 		switch {
 		case ctx.Err() != nil:
@@ -110,15 +113,15 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 			return nil
 		case err != nil && fatal(err):
 			return err
-		case err != nil: // as when there are no descriptors left
+		case err != nil: // for example if there are no file descriptors left
 			pause(ctx, wait)
 			wait = min(2*wait, time.Second)
 			continue
 		}
-		wait = retryRead
+		wait = readRetryDelay
 		slot := r.connLimiter.Acquire(conn.RemoteAddr(), func() { conn.Close() })
 		if slot == nil {
-			conn.Close() // which is all that DNS has to say (RFC 7766 section 6.2.2)
+			conn.Close() // DNS has no message for it (RFC 7766 section 6.2.2)
 			continue
 		}
 		wg.Go(func() {
@@ -132,12 +135,12 @@ func (r *run) serveTCP(ctx context.Context, l net.Listener, wg *sync.WaitGroup) 
 	}
 }
 
-// serveConn answers the queries of one connection, one after the other, so that what a client sends
-// ahead waits in the system's buffer and not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
+// serveConn answers the queries of one connection, one after the other, so that pipelined queries
+// wait in the system's buffer, not in ours (RFC 7766 sections 6.2.1.1 and 6.2.3).
 func (r *run) serveConn(ctx context.Context, conn net.Conn, slot *connlimit.Slot) {
 	from := remote(conn)
 	var in []byte
-	out := make([]byte, udpIn)
+	out := make([]byte, udpReadSize)
 	for r.conns.await(conn, r.Idle) {
 		var prefix [2]byte
 		if _, err := io.ReadFull(conn, prefix[:]); err != nil {
@@ -156,11 +159,11 @@ func (r *run) serveConn(ctx context.Context, conn net.Conn, slot *connlimit.Slot
 		switch {
 		case transfer != nil:
 			if err := transfer.serve(ctx, conn); err != nil {
-				r.Log.Info("transfer cut off", "zone", transfer.origin, "secondary", transfer.to.Name, "error", err)
+				r.Log.Info("a zone transfer was interrupted", "zone", transfer.origin, "secondary", transfer.to.Name, "error", err)
 				return
 			}
 		case answer == nil:
-			return // not a query: whoever sends this does not speak DNS with us
+			return // not a query: the client does not speak DNS
 		case writeFrame(conn, answer, time.Now().Add(r.Idle)) != nil:
 			return
 		}
@@ -179,7 +182,7 @@ func writeFrame(conn net.Conn, message []byte, deadline time.Time) error {
 	return err
 }
 
-// remote returns whom a connection comes from; the zero address if it has none.
+// remote returns the client's address; the zero address if the connection has none.
 func remote(conn net.Conn) netip.Addr {
 	addr, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
@@ -188,14 +191,14 @@ func remote(conn net.Conn) netip.Addr {
 	return addr.Addr().Unmap()
 }
 
-// connTable knows the open connections and can end them.
+// connTable holds the open connections, so that they can be closed.
 type connTable struct {
 	mu       sync.Mutex
 	open     map[net.Conn]struct{}
 	stopping bool
 }
 
-// add takes a connection in, unless all are to end.
+// add registers a connection; it returns false if the server is stopping.
 func (t *connTable) add(conn net.Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,7 +214,7 @@ func (t *connTable) remove(conn net.Conn) {
 	delete(t.open, conn)
 }
 
-// await sets the time by which the next query must be read, and reports whether there may be one.
+// await sets the read deadline for the next query; it returns false if the connection must end.
 func (t *connTable) await(conn net.Conn, idle time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

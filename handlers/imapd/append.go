@@ -14,17 +14,17 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// The messages of one APPEND that wait for the store at a time.
+// Limits of the messages of one APPEND that are held before they are written to the store.
 const (
 	maxAppended    = 100
 	maxAppendBytes = 64 << 20
 )
 
-// errNoEnd ends a command whose client has gone, or was sent away.
-var errNoEnd = refused(imap.ResponseCodeClientBug, "The command has no end")
+// errUnfinished ends a command whose client has left, or was disconnected.
+var errUnfinished = refusal(imap.ResponseCodeClientBug, "The command has no end")
 
-// Append takes the messages of an APPEND from the client, and stores all or none (RFC 3502), page
-// by page where there are many. The parser knows only the first of them.
+// Append receives the messages of an APPEND and stores all or none of them (RFC 3502). It writes
+// them to the store in batches, see maxAppended. The parser knows only the first message.
 func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.AppendOptions) (*imap.AppendData, error) {
 	if ss.extensions.replaced != 0 {
 		return nil, ss.replace(folder, r, options)
@@ -39,7 +39,7 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 	for more := true; more; {
 		var err error
 		if item.size > AppendLimit {
-			err = refused(imap.ResponseCodeTooBig, "The message is too large")
+			err = refusal(imap.ResponseCodeTooBig, "The message is too large")
 		} else if len(messages) == maxAppended || held+item.size > maxAppendBytes {
 			err = all.Put(false, messages...)
 			body.Close()
@@ -60,11 +60,11 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 			var n int64
 			n, err = io.Copy(body, literal)
 			if n < item.size && (err == nil || ss.conn.ending != nil) {
-				err = errNoEnd
+				err = errUnfinished
 			}
 		}
 		if err != nil {
-			ss.conn.refuseMessage(literal)
+			ss.conn.skipMessage(literal)
 			return nil, undo(err)
 		}
 		messages, held, literal = append(messages, m), held+item.size, nil
@@ -78,23 +78,25 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 	}
 	validity, uids := all.UIDValidity, all.UIDs
 	data := &imap.AppendData{UIDValidity: validity, UID: imap.UID(uids[0])}
-	if len(uids) > 1 { // the parser writes the first
+	if len(uids) > 1 { // the parser writes the first UID
 		rest := strings.TrimPrefix(uidSet(uids).String(), fmt.Sprint(uids[0]))
 		ss.conn.patchEnd(ss.conn.tag+" OK [APPENDUID ", "] APPEND completed\r\n", rest)
 	}
 	return data, nil
 }
 
-// An appendItem is what a client says of one message of an APPEND before it sends it.
+// An appendItem is the description of one message of an APPEND, which the client sends before the
+// message.
 type appendItem struct {
 	flags []imap.Flag
-	date  time.Time // zero: none
+	date  time.Time // zero: not given
 	size  int64
-	end   string // what must stand behind it
+	end   string // the text that must follow the message
 }
 
-// parseAppendItem reads what stands before the literal of a further message of an APPEND: flags and
-// a date, if there are any, and the beginning of a literal8 (RFC 3516, RFC 6855 section 4).
+// parseAppendItem parses the text before the literal of a further message of an APPEND: optional
+// flags, an optional date, and the beginning of a literal8 (RFC 3516, RFC 6855 section 4). ok is
+// false if it is malformed.
 func parseAppendItem(text []byte) (item appendItem, ok bool) {
 	text, ok = bytes.CutPrefix(text, []byte(" "))
 	if rest, found := bytes.CutPrefix(text, []byte("(")); ok && found {
@@ -127,9 +129,9 @@ func parseAppendItem(text []byte) (item appendItem, ok bool) {
 	return item, false
 }
 
-// nextMessage reads on behind a message that the session has taken, to the next one of the APPEND;
-// more is false where the command ends. What is wrong with the command is an error: a message must
-// not be kept if its command does not end after it, or after others.
+// nextMessage reads from the end of one message to the next one of the APPEND; more is false at the
+// end of the command. A malformed rest of the command is an error, because then no message of it
+// must be kept.
 func (w *protocolConn) nextMessage() (item appendItem, more bool, err error) {
 	if len(w.line) == 0 && w.ending == nil {
 		w.command.takesMore = !w.command.single
@@ -138,14 +140,15 @@ func (w *protocolConn) nextMessage() (item appendItem, more bool, err error) {
 	}
 	switch {
 	case w.ending != nil:
-		return item, false, errNoEnd
+		return item, false, errUnfinished
 	case w.command.refused != "":
 		return item, false, badCommand("%s", w.command.refused)
 	}
 	return w.command.next, w.command.marker.found, nil
 }
 
-// takeMessage asks for the message that nextMessage has told of, and gives its bytes.
+// takeMessage asks the client for the message that nextMessage has found, and returns a reader of
+// its bytes.
 func (w *protocolConn) takeMessage() (io.Reader, error) {
 	m := w.command.marker
 	w.command.marker = literalMarker{}
@@ -161,30 +164,31 @@ func (w *protocolConn) takeMessage() (io.Reader, error) {
 	}
 	w.command.end, w.command.afterLiteral = w.command.next.end, true
 	w.literal = m.size
-	w.setReadLimit(lineTime + time.Duration(m.size/minRate)*time.Second)
+	w.setReadLimit(commandTimeout + time.Duration(m.size/minRate)*time.Second)
 	return io.LimitReader(w, m.size), nil
 }
 
-// refuseMessage passes over the message that the session does not want, of which it may have read
-// the beginning. The parser then reads on to the end of the command.
-func (w *protocolConn) refuseMessage(read io.Reader) {
+// skipMessage skips a message that the session refuses and may have read in part. The parser then
+// reads on to the end of the command.
+func (w *protocolConn) skipMessage(read io.Reader) {
 	if read != nil {
-		_, _ = io.Copy(io.Discard, read) // should it fail, so does the next read
+		_, _ = io.Copy(io.Discard, read) // if it fails, the next read fails too
 	} else if w.ending == nil {
 		w.ending = w.endAppend(w.command.marker)
 	}
 }
 
-// acknowledge has what was read acknowledged before more is waited for.
+// acknowledge sends a TCP acknowledgement for the bytes read so far, before waiting for more.
 func (w *protocolConn) acknowledge() {
 	if w.in.Buffered() == 0 {
 		acknowledge(w.Conn)
 	}
 }
 
-// readAfterMessage reads the line after a message of an APPEND. Where it tells of another, and the
-// session has asked, it is noted. Else the command ends, or what is left of it is passed over; the
-// parser gets the end that belongs there in any case, since it has taken its message.
+// readAfterMessage reads the line after a message of an APPEND. If the line announces another
+// message and the session waits for one, it records that message. Otherwise the command ends here,
+// and the rest of it is skipped. The parser always gets the end of the command, since it has read
+// its message.
 func (w *protocolConn) readAfterMessage() error {
 	w.acknowledge()
 	if err := w.awaitLine(); err != nil {
@@ -218,8 +222,8 @@ func (w *protocolConn) readAfterMessage() error {
 	return w.endAppend(m)
 }
 
-// endAppend passes over a literal that is not wanted, with what is behind it, and gives the parser
-// the end of the command.
+// endAppend skips an unwanted literal and the rest of the line after it, and passes the end of the
+// command to the parser.
 func (w *protocolConn) endAppend(m literalMarker) error {
 	if m.nonSync {
 		if m.size > w.maxSkip() {

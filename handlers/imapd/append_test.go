@@ -33,7 +33,7 @@ func TestAppendOfMany(t *testing.T) {
 	const date = `"17-Jul-1996 02:44:25 -0700"`
 	for name, tc := range map[string]struct {
 		pieces []string
-		want   []string // of the messages, as FETCH tells of them
+		want   []string // the messages, as FETCH reports them
 	}{
 		"without waiting": {[]string{"s APPEND INBOX {1+}\r\na {2+}\r\nbb {3+}\r\nccc\r\n"},
 			[]string{"FLAGS () BODY[] {1} a", "FLAGS () BODY[] {2} bb", "FLAGS () BODY[] {3} ccc"}},
@@ -92,7 +92,7 @@ func noneHeld(t *testing.T, h *host) {
 	}
 }
 
-// refusedAppends are commands of several messages, of which none may be kept.
+// refusedAppends are APPENDs of several messages, none of which may be stored.
 var refusedAppends = map[string]struct {
 	pieces []string
 	status string

@@ -15,17 +15,18 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// attributes says what a FETCH answer has besides sections of the message, and writes it: the same
-// bytes as go-imap would, straight from the row.
+// attributes are the items of a FETCH reply besides sections of the message. They are written
+// straight from the row, as the same bytes that go-imap would write.
 type attributes struct {
 	modSeq, uid, flags, internalDate, size, envelope bool
 	body, bodyStructure                              bool
-	utf8                                             bool // in quoted strings (RFC 9051 section 4.3)
+	// Is allowed in quoted strings (RFC 9051 section 4.3).
+	utf8 bool
 	objectItems
 }
 
-// attributesOf finds what a FETCH asks for. go-imap does not tell that BODY and BODYSTRUCTURE are
-// both asked for; the command's extensions do.
+// attributesOf returns the items that a FETCH requests. go-imap does not report that both BODY and
+// BODYSTRUCTURE were requested; the command's extensions do.
 func (ss *session) attributesOf(o *imap.FetchOptions) attributes {
 	return attributes{
 		modSeq: ss.extensions.modSeq, uid: o.UID, flags: o.Flags, internalDate: o.InternalDate, size: o.RFC822Size, envelope: o.Envelope,
@@ -36,14 +37,14 @@ func (ss *session) attributesOf(o *imap.FetchOptions) attributes {
 	}
 }
 
-// rows says what is to be read.
+// rows returns the query for the rows and columns that the items need.
 func (a *attributes) rows(changedSince uint64) inbox.RowQuery {
 	return inbox.RowQuery{
 		Structure: a.structure(), EmailID: a.emailID, ThreadID: a.threadID, Preview: a.preview, ChangedSince: changedSince,
 	}
 }
 
-// structure reports whether the structure of the message is needed.
+// structure reports whether the items need the structure of the message.
 func (a *attributes) structure() bool { return a.envelope || a.body || a.bodyStructure }
 
 func (ss *session) quotesUTF8() bool {
@@ -55,10 +56,10 @@ func (ss *session) quotesUTF8() bool {
 type attributeWriter struct {
 	b    []byte
 	utf8 bool
-	view msg.View // of the structure that is written
+	view msg.View // parses the structure that is being written
 }
 
-// answer appends a whole FETCH answer.
+// answer appends a whole FETCH reply.
 func (w *attributeWriter) answer(seq uint32, row *inbox.MessageRow, a attributes) error {
 	begin := len(w.b)
 	w.b = strconv.AppendUint(append(w.b, "* "...), uint64(seq), 10)
@@ -71,10 +72,10 @@ func (w *attributeWriter) answer(seq uint32, row *inbox.MessageRow, a attributes
 	return nil
 }
 
-// end ends an answer, whose last item has a space behind it.
+// end ends a reply, replacing the space after its last item.
 func (w *attributeWriter) end() { w.b = append(bytes.TrimSuffix(w.b, []byte(" ")), ")\r\n"...) }
 
-// items appends the items of an answer, each with a space behind it.
+// items appends the items of a reply, each followed by a space.
 func (w *attributeWriter) items(row *inbox.MessageRow, a attributes) error {
 	w.utf8 = a.utf8
 	if a.modSeq {
@@ -126,7 +127,7 @@ func (w *attributeWriter) number(before string, n int64, behind string) {
 	w.b = append(strconv.AppendInt(append(w.b, before...), n, 10), behind...)
 }
 
-// flagTexts has the names of every set of system flags.
+// flagTexts has the text of every set of system flags, by the bits of the set.
 var flagTexts = func() (texts [32]string) {
 	for set, list := range flagLists {
 		for i, f := range list {
@@ -152,7 +153,7 @@ func (w *attributeWriter) flags(row *inbox.MessageRow) error {
 	return nil
 }
 
-// isFlag reports whether a text can stand in a list of flags (RFC 9051 section 9, flag).
+// isFlag reports whether s can be in a list of flags (RFC 9051 section 9, flag).
 func isFlag(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f && c < 0xa0 || strings.IndexByte(`(){%*"]`, c) >= 0 || c == '\\' && i > 0 {
@@ -162,7 +163,7 @@ func isFlag(s string) bool {
 	return s != ""
 }
 
-// string appends a string, quoted where it can be, else as a literal.
+// string appends a string: quoted if possible, else as a literal.
 func (w *attributeWriter) string(s []byte) {
 	plain := len(s) <= 4096
 	for _, c := range s {
@@ -194,8 +195,8 @@ func (w *attributeWriter) nstring(s []byte) {
 	w.string(s)
 }
 
-// encoded gives a text as a header has it: with encoded words where they are needed (RFC 2047).
-func encoded(s []byte) []byte {
+// encodeHeader returns a text as a header would have it: as encoded words if necessary (RFC 2047).
+func encodeHeader(s []byte) []byte {
 	for _, c := range s {
 		if (c < ' ' || c > '~') && c != '\t' {
 			return []byte(mime.QEncoding.Encode("utf-8", string(s)))
@@ -204,12 +205,12 @@ func encoded(s []byte) []byte {
 	return s
 }
 
-// ascii is encoded for a text that is not ASCII.
-func ascii(s []byte) []byte {
+// toASCII returns an ASCII text as it is, and any other text as encoded words.
+func toASCII(s []byte) []byte {
 	if isASCII(s) {
 		return s
 	}
-	return encoded(s)
+	return encodeHeader(s)
 }
 
 func isASCII(s []byte) bool {
@@ -229,7 +230,7 @@ func (w *attributeWriter) envelope(before string, e *msg.EnvelopeView, behind st
 	if e.EmptySubject {
 		w.b = append(w.b, `""`...)
 	} else {
-		w.nstring(encoded(e.Subject))
+		w.nstring(encodeHeader(e.Subject))
 	}
 	sender, replyTo := e.Sender, e.ReplyTo
 	if len(sender) == 0 {
@@ -249,14 +250,14 @@ func (w *attributeWriter) envelope(before string, e *msg.EnvelopeView, behind st
 	case 1:
 		w.messageID(ids[0])
 	default:
-		all := append([]byte("<"), bare(ids[0])...)
+		all := append([]byte("<"), withoutBrackets(ids[0])...)
 		for _, id := range ids[1:] {
-			all = append(append(all, "> <"...), bare(id)...)
+			all = append(append(all, "> <"...), withoutBrackets(id)...)
 		}
 		w.string(append(all, '>'))
 	}
 	w.b = append(w.b, ' ')
-	if len(bare(e.MessageID)) == 0 {
+	if len(withoutBrackets(e.MessageID)) == 0 {
 		w.b = append(w.b, "NIL"...)
 	} else {
 		w.messageID(e.MessageID)
@@ -264,22 +265,22 @@ func (w *attributeWriter) envelope(before string, e *msg.EnvelopeView, behind st
 	w.b = append(append(w.b, ')'), behind...)
 }
 
-// messageID appends a message id in brackets, which it may have already.
+// messageID appends a message ID in angle brackets, which id may already have.
 func (w *attributeWriter) messageID(id []byte) {
 	if len(id) < 2 || id[0] != '<' || id[len(id)-1] != '>' {
-		id = slices.Concat([]byte("<"), bare(id), []byte(">"))
+		id = slices.Concat([]byte("<"), withoutBrackets(id), []byte(">"))
 	}
 	w.string(id)
 }
 
-func bare(id []byte) []byte {
+func withoutBrackets(id []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimPrefix(id, []byte("<")), []byte(">"))
 }
 
 func (w *attributeWriter) date(e *msg.EnvelopeView) {
 	local := time.Unix(e.Date.Unix+int64(e.Date.Offset), 0).UTC()
 	if !e.Date.Known || time.Unix(e.Date.Unix, 0).IsZero() {
-		w.nstring(encoded(e.DateText)) // as it came
+		w.nstring(encodeHeader(e.DateText)) // as in the message
 		return
 	}
 	w.b = local.AppendFormat(append(w.b, '"'), "Mon, 02 Jan 2006 15:04:05 ")
@@ -300,7 +301,7 @@ func (w *attributeWriter) addresses(list []msg.AddressView) {
 	w.b = append(w.b, '(')
 	for i := range list {
 		w.b = append(w.b, '(') // with no space before it (RFC 9051 section 9, env-to)
-		w.nstring(encoded(list[i].Name))
+		w.nstring(encodeHeader(list[i].Name))
 		w.b = append(w.b, " NIL "...)
 		w.nstring(list[i].Mailbox)
 		w.b = append(w.b, ' ')
@@ -310,8 +311,8 @@ func (w *attributeWriter) addresses(list []msg.AddressView) {
 	w.b = append(w.b, ')')
 }
 
-// part appends the structure of the first part (RFC 9051 section 7.5.2), with the extension data
-// that BODYSTRUCTURE has and BODY leaves out, and gives the parts behind it and its children.
+// part appends the structure of the first part (RFC 9051 section 7.5.2), and returns the parts
+// after it and its children. BODYSTRUCTURE has extension data, BODY does not.
 func (w *attributeWriter) part(before string, parts []msg.PartView, extended bool) (rest []msg.PartView) {
 	p, rest := &parts[0], parts[1:]
 	w.b = append(append(w.b, before...), '(')
@@ -337,13 +338,13 @@ func (w *attributeWriter) part(before string, parts []msg.PartView, extended boo
 		w.b = append(w.b, ' ')
 		w.language(p.Language)
 		w.b = append(w.b, ' ')
-		w.nstring(ascii(p.Location))
+		w.nstring(toASCII(p.Location))
 	}
 	w.b = append(w.b, ')')
 	return rest
 }
 
-// singlePart appends the fields that a part has in BODY too.
+// singlePart appends the fields of a non-multipart part that BODY has too.
 func (w *attributeWriter) singlePart(p *msg.PartView, rest []msg.PartView, extended bool) []msg.PartView {
 	w.string(p.Type)
 	w.b = append(w.b, ' ')
@@ -351,14 +352,14 @@ func (w *attributeWriter) singlePart(p *msg.PartView, rest []msg.PartView, exten
 	w.b = append(w.b, ' ')
 	w.params(p.Params)
 	w.b = append(w.b, ' ')
-	w.nstring(ascii(p.ID))
+	w.nstring(toASCII(p.ID))
 	w.b = append(w.b, ' ')
-	w.nstring(ascii(p.Description))
+	w.nstring(toASCII(p.Description))
 	w.b = append(w.b, ' ')
 	if isASCII(p.Encoding) {
-		w.string(p.Encoding) // which is in lower case
+		w.string(p.Encoding) // it is in lower case already
 	} else {
-		w.string(bytes.ToLower(ascii(p.Encoding)))
+		w.string(bytes.ToLower(toASCII(p.Encoding)))
 	}
 	w.number(" ", int64(uint32(p.Size())), "")
 	switch {
@@ -379,7 +380,7 @@ func (w *attributeWriter) disposition(p *msg.PartView) {
 		return
 	}
 	w.b = append(w.b, '(')
-	w.string(ascii(p.Disposition))
+	w.string(toASCII(p.Disposition))
 	w.b = append(w.b, ' ')
 	w.params(p.DispositionParams)
 	w.b = append(w.b, ')')
@@ -411,26 +412,26 @@ func (w *attributeWriter) params(params []msg.ParamView) {
 	w.b = append(w.b, ')')
 }
 
-// asciiParams writes parameters that are not ASCII as RFC 2231 does, since that is what clients
-// expect in a structure.
+// asciiParams encodes non-ASCII parameters as in RFC 2231, since clients expect that in a
+// structure.
 func asciiParams(params []msg.ParamView) []msg.ParamView {
 	if !slices.ContainsFunc(params, func(p msg.ParamView) bool { return !isASCII(p.Name) || !isASCII(p.Value) }) {
 		return params
 	}
 	out := make([]msg.ParamView, len(params))
 	for i, p := range params {
-		out[i] = msg.ParamView{Name: ascii(p.Name), Value: p.Value}
+		out[i] = msg.ParamView{Name: toASCII(p.Name), Value: p.Value}
 		if !isASCII(p.Value) {
 			out[i].Name = append(bytes.Clone(out[i].Name), '*')
-			out[i].Value = percent([]byte("utf-8''"), p.Value)
+			out[i].Value = appendPercent([]byte("utf-8''"), p.Value)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b msg.ParamView) int { return bytes.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(out, func(a, b msg.ParamView) bool { return bytes.Equal(a.Name, b.Name) })
 }
 
-// percent appends every byte but those that RFC 2231 section 7 allows as %XX.
-func percent(to, s []byte) []byte {
+// appendPercent appends s with every byte as %XX, except those that RFC 2231 section 7 allows.
+func appendPercent(to, s []byte) []byte {
 	const hex = "0123456789ABCDEF"
 	for _, c := range s {
 		if c > ' ' && c < 0x7f && strings.IndexByte(`*'%()<>@,;:\"/[]?=`, c) < 0 {

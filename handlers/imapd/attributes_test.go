@@ -185,7 +185,7 @@ func dialLibrary(t *testing.T, rows []inbox.MessageRow) *libraryClient {
 	return c
 }
 
-// do gives the answer to a command, without its last line.
+// do returns the answer to a command, without its last line.
 func (c *libraryClient) do(command string) []byte {
 	c.t.Helper()
 	fmt.Fprintf(c.conn, "tag %s\r\n", command)
@@ -286,7 +286,7 @@ func paramsOf(params map[string]string) map[string]string {
 			out[asciiText(k)] = v
 			continue
 		}
-		out[asciiText(k)+"*"] = "utf-8''" + string(percent(nil, []byte(v)))
+		out[asciiText(k)+"*"] = "utf-8''" + string(appendPercent(nil, []byte(v)))
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// fill puts n letters into INBOX.
+// fill adds n messages to INBOX.
 func fill(b *testing.B, h *host, n int) {
 	b.Helper()
 	var wg sync.WaitGroup

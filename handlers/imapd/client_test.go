@@ -21,7 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// connect logs in with go-imap's client; the command set is what its users use.
+// connect logs in with go-imap's client, to test the commands that its users send.
 func connect(t testing.TB, h *host, o *imapclient.Options) *imapclient.Client {
 	t.Helper()
 	conn, err := net.Dial("tcp", h.addr)

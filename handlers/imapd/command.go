@@ -11,8 +11,8 @@ import (
 
 var errTooLong = errors.New("[TOOBIG] The command is too long")
 
-// nextCommand waits for the client's next command, or the next line of one, and lets the session
-// intercept it.
+// nextCommand waits for the client's next command, or for the line that the parser has asked for,
+// and lets the session intercept a command.
 func (w *protocolConn) nextCommand() error {
 	for {
 		w.mu.Lock()
@@ -44,12 +44,12 @@ func (w *protocolConn) nextCommand() error {
 	}
 }
 
-// maxBadLines is how many lines without a command a client may send in a row: what sends more is no
-// mail client.
+// maxBadLines is how many lines without a command a client may send in a row; a mail client sends
+// fewer.
 const maxBadLines = 20
 
-// refuseLine answers a line that is no command and that the parser must not see: it would end the
-// connection without a word. Where the line has a tag, the answer has it too (RFC 9051 section
+// refuseLine answers a line that is not a command. The parser must not see it: it would end the
+// connection without a reply. If the line has a tag, the answer has the same tag (RFC 9051 section
 // 7.1.3).
 func (w *protocolConn) refuseLine() error {
 	if w.badLines++; w.badLines > maxBadLines {
@@ -69,10 +69,10 @@ func (w *protocolConn) refuseLine() error {
 	return w.ending
 }
 
-// isTag reports whether a text can be a tag in an answer (RFC 9051 section 9, tag).
+// isTag reports whether s can be the tag of an answer (RFC 9051 section 9, tag).
 func isTag(s string) bool { return isAtom(s) && !strings.Contains(s, "+") }
 
-// isAtom reports whether the parser takes a text as an atom.
+// isAtom reports whether the parser accepts s as an atom.
 func isAtom(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f && c < 0xa0 || strings.IndexByte(`(){%*"\]`, c) >= 0 {
@@ -82,8 +82,8 @@ func isAtom(s string) bool {
 	return s != ""
 }
 
-// hasCommand reports whether a line begins with what makes a command: a tag and a name, which is
-// two words where the first is UID.
+// hasCommand reports whether a line begins with a tag and a command name. The name has two words if
+// the first is UID.
 func hasCommand(line []byte) bool {
 	fields := bytes.SplitN(bytes.TrimRight(line, "\r\n"), []byte(" "), 4)
 	words := 2
@@ -101,9 +101,9 @@ func hasCommand(line []byte) bool {
 	return isTag(string(fields[0]))
 }
 
-// continuationLine is the line that the parser has asked for, as it must be for the parser. A line
-// that cannot be read becomes the one that cancels AUTHENTICATE (RFC 9051 section 6.2.2), which
-// ends IDLE with a BAD.
+// continuationLine returns the line that the parser has asked for, in the form that the parser
+// needs. A line that cannot be parsed becomes "*": that cancels AUTHENTICATE (RFC 9051 section
+// 6.2.2) and ends IDLE with a BAD.
 func (w *protocolConn) continuationLine() []byte {
 	switch line := bytes.TrimRight(w.text, "\r\n"); {
 	case w.command.malformed:
@@ -115,8 +115,8 @@ func (w *protocolConn) continuationLine() []byte {
 	return w.text
 }
 
-// prepareCommand notes what the command is and returns it as the parser shall see it; nil: it has
-// been answered.
+// prepareCommand records the tag and verb of the command and returns the text for the parser, nil
+// if the command has been answered.
 func (w *protocolConn) prepareCommand() []byte {
 	tag, verb := commandName(w.text)
 	w.tag, w.badLines = tag, 0
@@ -147,8 +147,8 @@ func (w *protocolConn) prepareCommand() []byte {
 	return text
 }
 
-// savesResult reports whether a command is a SEARCH that keeps its result for "$", and whether that
-// is all that it returns (RFC 5182 section 2.1).
+// savesResult reports whether a command is a SEARCH that saves its result as "$", and whether SAVE
+// is its only RETURN option (RFC 5182 section 2.1).
 func savesResult(verb string, text []byte) (saves, alone bool) {
 	if verb != "SEARCH" && verb != "UID SEARCH" || !mentions(text, []string{"SAVE"}) {
 		return false, false
@@ -165,12 +165,12 @@ func savesResult(verb string, text []byte) (saves, alone bool) {
 	return saves, saves && alone
 }
 
-// skipLiteral skips the last literal of a command that the parser does not get. The client sends it
-// all the same where it is non-synchronizing.
+// skipLiteral skips the last literal of a command that the parser does not get. A client sends a
+// non-synchronizing literal without waiting for an answer.
 func (w *protocolConn) skipLiteral() {
 	w.mu.Lock()
-	a := w.literalAsked
-	w.literalAsked = announcedLiteral{}
+	a := w.announced
+	w.announced = announcedLiteral{}
 	w.mu.Unlock()
 	if !a.nonSync {
 		return
@@ -182,7 +182,7 @@ func (w *protocolConn) skipLiteral() {
 	w.ending = err
 }
 
-// commandName gives the tag and, in capitals, the verb; UID is part of the verb.
+// commandName returns the tag and, in capitals, the verb; UID is part of the verb.
 func commandName(text []byte) (tag, verb string) {
 	fields := bytes.SplitN(bytes.TrimRight(text, "\r\n"), []byte(" "), 4)
 	tag = string(fields[0])
@@ -195,7 +195,7 @@ func commandName(text []byte) (tag, verb string) {
 	return tag, verb
 }
 
-// readCommand reads a command into w.text, up to its end or to the message of an APPEND. Its
+// readCommand reads a command into w.text, up to its end or to the message of an APPEND. Other
 // literals become quoted strings.
 func (w *protocolConn) readCommand() error {
 	if err := w.awaitLine(); err != nil {
@@ -226,7 +226,7 @@ func (w *protocolConn) readCommand() error {
 			}
 			return nil
 		}
-		w.command.noteLine(w.text, from, m)
+		w.command.recordLine(w.text, from, m)
 		switch {
 		case !m.found:
 			return nil
@@ -243,8 +243,8 @@ func (w *protocolConn) readCommand() error {
 	}
 }
 
-// passLiteral leaves the marker of a message in the command, so that the parser may accept or
-// refuse the literal.
+// passLiteral keeps the literal marker of a message in the command, so that the parser can accept
+// or refuse the literal.
 func (w *protocolConn) passLiteral(m literalMarker) error {
 	if m.size > AppendLimit {
 		return w.refuseLiteral(m, "The message is too large")
@@ -259,10 +259,10 @@ func (w *protocolConn) passLiteral(m literalMarker) error {
 func (w *protocolConn) announce(m literalMarker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.literalAsked = announcedLiteral{pending: true, nonSync: m.nonSync, size: m.size}
+	w.announced = announcedLiteral{pending: true, nonSync: m.nonSync, size: m.size}
 }
 
-// maxString is the size of the largest literal that may stand in a command and is no message.
+// maxString is the size in bytes of the largest literal in a command that is not a message.
 func (w *protocolConn) maxString() int64 {
 	if w.loginBy.IsZero() {
 		return maxCommand
@@ -270,8 +270,8 @@ func (w *protocolConn) maxString() int64 {
 	return maxLiteral
 }
 
-// refuseLiteral refuses a command for its literal. A literal that is on its way is skipped, unless
-// it is so large that closing the connection costs less (RFC 7888 section 4).
+// refuseLiteral refuses a command because of its literal. A non-synchronizing literal is skipped,
+// unless it is so large that closing the connection costs less (RFC 7888 section 4).
 func (w *protocolConn) refuseLiteral(m literalMarker, why string) error {
 	if m.nonSync && m.size > w.maxSkip() {
 		return w.closeWith("[TOOBIG] " + why)
@@ -282,8 +282,8 @@ func (w *protocolConn) refuseLiteral(m literalMarker, why string) error {
 }
 
 // readString replaces the marker of a literal by its content as a quoted string. A line end or a
-// NUL in it breaks the command: a parser that gives up a command would take what follows the line
-// end for the next one.
+// NUL in the content makes the command invalid: a parser that stops within a command would run the
+// text after the line end as the next one.
 func (w *protocolConn) readString(m literalMarker) error {
 	if !m.nonSync {
 		w.mu.Lock()
@@ -344,13 +344,13 @@ func (w *protocolConn) readLine() error {
 	}
 }
 
-// noteLine looks at a line, which begins at from, and its literal.
-func (c *command) noteLine(text []byte, from int, m literalMarker) {
+// recordLine records what the line that begins at from says about the command and its literal m.
+func (c *command) recordLine(text []byte, from int, m literalMarker) {
 	if !c.afterLiteral && from == 0 {
-		_, verb := commandName(text) // a marker right after the verb is no argument
+		_, verb := commandName(text) // a marker right after the verb is not an argument
 		c.append, c.single = verb == "APPEND", isReplace(verb)
 	}
-	if m.found && (c.append && hasArgument(string(text[:m.at])) || c.single && namesMessage(text[:m.at])) {
+	if m.found && (c.append && hasArgument(string(text[:m.at])) || c.single && hasReplaceArguments(text[:m.at])) {
 		c.message = true
 		if bytes.HasSuffix(text[:m.at], []byte("(~")) { // UTF8 (~{…} (RFC 6855 section 4)
 			c.end, c.parserEnd = ")", ")"
@@ -358,7 +358,7 @@ func (c *command) noteLine(text []byte, from int, m literalMarker) {
 	}
 }
 
-// hasArgument reports whether a command goes on after its verb.
+// hasArgument reports whether a command has text after its verb.
 func hasArgument(text string) bool {
 	_, rest, _ := strings.Cut(text, " ")
 	_, args, _ := strings.Cut(rest, " ")
@@ -371,8 +371,8 @@ type token struct {
 	from, to int
 }
 
-// tokenize divides a command without literals into tokens. What stands between brackets in a FETCH
-// is part of an atom, spaces included, so that BODY[HEADER.FIELDS (TO)] is one.
+// tokenize divides a command without literals into tokens. In a FETCH, the text between brackets is
+// part of an atom, spaces included, so BODY[HEADER.FIELDS (TO)] is one token.
 func tokenize(text []byte) []token {
 	_, verb := commandName(text)
 	brackets := strings.HasSuffix(verb, "FETCH")
@@ -427,7 +427,7 @@ func endOfAtom(text []byte, i int, brackets bool) int {
 	return len(text)
 }
 
-// A commandEditor is a command in tokens, with the edits to make in it.
+// A commandEditor holds a command as tokens, and the edits to make to it.
 type commandEditor struct {
 	text   []byte
 	tokens []token
@@ -443,7 +443,7 @@ func newCommandEditor(text []byte) *commandEditor {
 	return &commandEditor{text: text, tokens: tokenize(text)}
 }
 
-// word is the atom at i in capitals, "" for anything else.
+// word returns the atom at i in capitals, "" if token i is no atom.
 func (p *commandEditor) word(i int) string {
 	if i < 0 || i >= len(p.tokens) || p.tokens[i].kind != 'a' {
 		return ""
@@ -453,7 +453,7 @@ func (p *commandEditor) word(i int) string {
 
 func (p *commandEditor) raw(i int) string { return string(p.text[p.tokens[i].from:p.tokens[i].to]) }
 
-// value is the string or atom at i.
+// value returns the string or atom at i; false if there is none.
 func (p *commandEditor) value(i int) (string, bool) {
 	switch {
 	case i >= len(p.tokens) || p.tokens[i].kind == '(' || p.tokens[i].kind == ')':
@@ -479,7 +479,7 @@ func (p *commandEditor) is(i int, kind byte) bool {
 	return i < len(p.tokens) && p.tokens[i].kind == kind
 }
 
-// closing returns the index of the parenthesis that closes the one at i.
+// closing returns the index of the parenthesis that closes the one at i; false if there is none.
 func (p *commandEditor) closing(i int) (int, bool) {
 	for depth := 0; i < len(p.tokens); i++ {
 		switch p.tokens[i].kind {
@@ -494,12 +494,12 @@ func (p *commandEditor) closing(i int) (int, bool) {
 	return 0, false
 }
 
-// replace replaces the tokens from i to j, both inclusive, by a text.
+// replace replaces the tokens from i to j, both inclusive, by text.
 func (p *commandEditor) replace(i, j int, text string) {
 	p.edits = append(p.edits, edit{p.tokens[i].from, p.tokens[j].to, text})
 }
 
-// remove removes the tokens from i to j, and the spaces before them.
+// remove removes the tokens from i to j, both inclusive, and the spaces before them.
 func (p *commandEditor) remove(i, j int) {
 	from := p.tokens[i].from
 	for from > 0 && p.text[from-1] == ' ' {
@@ -508,7 +508,7 @@ func (p *commandEditor) remove(i, j int) {
 	p.edits = append(p.edits, edit{from, p.tokens[j].to, ""})
 }
 
-// result returns the text with all edits, which were made in order.
+// result returns the text with all edits, which must have been added in order.
 func (p *commandEditor) result() []byte {
 	var out []byte
 	at := 0
@@ -526,18 +526,18 @@ func (p *commandEditor) result() []byte {
 // 3501 section 4.3, RFC 7888).
 type literalMarker struct {
 	found   bool
-	at      int // where it begins; without one, the line's length
+	at      int // index where the marker begins; the line's length if there is none
 	digits  string
 	size    int64
 	nonSync bool
 }
 
-// errLostLiteral says that bytes of a literal may be on their way that cannot be told from
+// errLostLiteral means that bytes of a literal may follow that cannot be distinguished from
 // commands.
 var errLostLiteral = errors.New("the size of a literal cannot be read")
 
-// scanLine is findMarker, with errLostLiteral for a bad line at whose end a non-synchronizing
-// literal may be announced.
+// scanLine is findMarker, but returns errLostLiteral for an invalid line that may announce a
+// non-synchronizing literal at its end.
 func scanLine(line []byte) (literalMarker, error) {
 	m, err := findMarker(line)
 	if err != nil && bytes.HasSuffix(bytes.TrimRight(line, " \t\r\n\x00"), []byte("+}")) {
@@ -546,9 +546,10 @@ func scanLine(line []byte) (literalMarker, error) {
 	return m, err
 }
 
-// findMarker checks one line of a command and finds the marker at its end. It refuses whatever
-// go-imap's parser could take to end a command somewhere else than we do: it reads quoted strings
-// over line ends, ends a line at a bare CR, and goes on behind a malformed marker.
+// findMarker checks one line of a command and finds the literal marker at its end. It refuses every
+// line whose command go-imap's parser could end at another place than we do: that parser reads
+// quoted strings across line ends, ends a line at a bare CR, and continues after a malformed
+// marker.
 func findMarker(line []byte) (literalMarker, error) {
 	end := len(line)
 	if end > 0 && line[end-1] == '\n' {

@@ -13,9 +13,9 @@ func (ss *session) compress(tag string, p *commandEditor) error {
 	case len(p.tokens) != 3 || p.word(2) != "DEFLATE":
 		return badCommand("Only DEFLATE is supported")
 	case ss.conn.compressed():
-		return refused("COMPRESSIONACTIVE", "The connection is compressed already")
+		return refusal("COMPRESSIONACTIVE", "The connection is compressed already")
 	case !ss.server.acquireCompression():
-		return refused("LIMIT", "Too many connections are compressed")
+		return refusal("LIMIT", "Too many connections are compressed")
 	}
 	ss.compressed = true
 	ss.conn.setCaps(strings.ReplaceAll(capsAfterLogin, " COMPRESS=DEFLATE", ""))
@@ -25,8 +25,8 @@ func (ss *session) compress(tag string, p *commandEditor) error {
 	return nil
 }
 
-// compress compresses all that comes after the answer, both ways. What comes out of the reader is
-// limited as any other input is: by line, by literal and by time.
+// compress compresses both directions of the connection after the answer. Decompressed input has
+// the same limits as other input: on lines, literals and time.
 func (w *protocolConn) compress(pool *deflate.Pool, answer string) error {
 	w.writeReply("%s", answer)
 	w.mu.Lock()

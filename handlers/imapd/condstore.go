@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// extensions are what a command has that go-imap's parser does not know (RFC 7162), or does not
-// tell. The session takes the former out of the command before the parser gets it. The session's
-// method, which the parser calls next, finds it here.
+// extensions are the parts of a command that go-imap's parser does not know (RFC 7162) or does not
+// pass on. The session removes them from the command before the parser gets it. The session method
+// that the parser then calls finds them here.
 type extensions struct {
 	verb           string
 	modSeq         bool // FETCH MODSEQ
-	body           bool // FETCH BODY, which has no section
+	body           bool // FETCH BODY without a section
 	changedSince   uint64
 	unchangedSince *uint64
 	searchModSeq   bool // SEARCH MODSEQ
@@ -22,16 +22,16 @@ type extensions struct {
 	highestModSeq  bool // STATUS HIGHESTMODSEQ
 	mailboxID      bool // STATUS MAILBOXID
 	items          objectItems
-	replaced       uint32    // UID of the message that REPLACE takes away
+	replaced       uint32    // UID of the message that REPLACE removes
 	enable         bool      // the command turns CONDSTORE on
 	qresync        bool      // ENABLE QRESYNC
-	enabled        string    // what ENABLE names
+	enabled        string    // the extensions that ENABLE names, each after a space
 	resync         *resync   // SELECT QRESYNC
 	vanished       bool      // UID FETCH VANISHED
 	ordering       *ordering // the SEARCH is a SORT or THREAD
 }
 
-// extensionWords are the words that each command is searched for.
+// extensionWords are the words by which each command is known to have extensions.
 var extensionWords = map[string][]string{
 	"SELECT": {"CONDSTORE", "QRESYNC"}, "EXAMINE": {"CONDSTORE", "QRESYNC"}, "ENABLE": {"CONDSTORE", "QRESYNC"},
 	"FETCH": fetchWords, "UID FETCH": fetchWords,
@@ -45,19 +45,19 @@ var (
 	searchWords = []string{"MODSEQ", "SMALLER", "EMAILID", "THREADID", "SAVED"}
 )
 
-// modSeqKey stands for MODSEQ in a SEARCH that the parser gets: a field of this name no message can
-// have.
+// modSeqKey replaces MODSEQ in a SEARCH for the parser, as the name of a header field that no
+// message can have.
 const modSeqKey = "MODSEQ:"
 
 // takeExtensions returns a command without its extensions, and the extensions. A command with a
-// malformed extension stays as it is, so that the parser refuses it.
+// malformed extension is returned unchanged, so that the parser refuses it.
 func takeExtensions(verb string, text []byte) ([]byte, extensions) {
 	plain := extensions{verb: verb}
 	if !mentions(text, extensionWords[verb]) {
 		return text, plain
 	}
 	p, a := newCommandEditor(text), plain
-	args := 2 // behind tag and verb
+	args := 2 // index of the first argument, after tag and verb
 	if strings.HasPrefix(verb, "UID ") {
 		args = 3
 	}
@@ -97,7 +97,8 @@ func mentions(text []byte, words []string) bool {
 	return false
 }
 
-// enableArgs reads ENABLE … CONDSTORE QRESYNC; the parser ignores what it does not know.
+// enableArgs parses ENABLE … CONDSTORE QRESYNC. The words stay in the command: the parser ignores
+// unknown ones.
 func (p *commandEditor) enableArgs(at int, a *extensions) bool {
 	for i := at; i < len(p.tokens); i++ {
 		if word := p.word(i); word == "CONDSTORE" || word == "QRESYNC" {
@@ -107,7 +108,8 @@ func (p *commandEditor) enableArgs(at int, a *extensions) bool {
 	return a.enable
 }
 
-// fetchArgs reads FETCH set items (CHANGEDSINCE n …). MODSEQ becomes UID, which does no harm.
+// fetchArgs parses FETCH set items (CHANGEDSINCE n …). MODSEQ is replaced by UID, which is always
+// allowed.
 func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 	first, last := at+1, at+1
 	if p.is(first, '(') {
@@ -138,7 +140,7 @@ func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 	return a.modSeq || a.body || a.items != objectItems{}
 }
 
-// storeArgs reads STORE set (UNCHANGEDSINCE n) flags. imapflow has the modifier behind the flags.
+// storeArgs parses STORE set (UNCHANGEDSINCE n) flags. imapflow sends the modifier after the flags.
 func (p *commandEditor) storeArgs(at int, a *extensions) bool {
 	first := at + 1
 	if p.word(first+1) != "UNCHANGEDSINCE" {
@@ -153,7 +155,7 @@ func (p *commandEditor) storeArgs(at int, a *extensions) bool {
 	return true
 }
 
-// modSeqAt reads a mod-sequence (RFC 7162 section 7: 63 bits).
+// modSeqAt parses a mod-sequence (RFC 7162 section 7: 63 bits); false if token i is none.
 func (p *commandEditor) modSeqAt(i int) (uint64, bool) {
 	if !p.is(i, 'a') {
 		return 0, false
@@ -162,15 +164,15 @@ func (p *commandEditor) modSeqAt(i int) (uint64, bool) {
 	return n, err == nil && n <= math.MaxInt64
 }
 
-// searchKeys says how many words follow each key that takes any.
+// searchKeys maps each search key with arguments to their number.
 var searchKeys = map[string]int{
 	"CHARSET": 1, "BCC": 1, "BODY": 1, "CC": 1, "FROM": 1, "KEYWORD": 1, "UNKEYWORD": 1, "SUBJECT": 1, "TEXT": 1, "TO": 1,
 	"SINCE": 1, "BEFORE": 1, "ON": 1, "SENTSINCE": 1, "SENTBEFORE": 1, "SENTON": 1, "LARGER": 1, "UID": 1, "HEADER": 2,
 }
 
-// searchArgs reads the keys MODSEQ and SMALLER wherever they stand. go-imap loses a SMALLER that
-// another key of size or date follows, and takes SMALLER 0 for none; on its own within NOT NOT it
-// is kept.
+// searchArgs parses the keys MODSEQ and SMALLER at any position. go-imap loses a SMALLER that is
+// followed by another key of size or date, and treats SMALLER 0 as absent; NOT NOT SMALLER n keeps
+// it.
 func (p *commandEditor) searchArgs(at int, a *extensions) bool {
 	if p.word(at) == "RETURN" && p.is(at+1, '(') {
 		end, ok := p.closing(at + 1)
@@ -209,8 +211,8 @@ func (p *commandEditor) searchArgs(at int, a *extensions) bool {
 	return len(p.edits) > 0
 }
 
-// modSeqValue reads what follows MODSEQ: a number, before which an entry's name and type may stand.
-// There is one number for all of a message, so they change nothing.
+// modSeqValue parses the argument of MODSEQ: a number, optionally after an entry name and an entry
+// type. They have no effect, since a message has only one mod-sequence.
 func (p *commandEditor) modSeqValue(i int) (last int, ok bool) {
 	if p.is(i, 'q') {
 		switch p.word(i + 1) {
@@ -224,7 +226,7 @@ func (p *commandEditor) modSeqValue(i int) (last int, ok bool) {
 	return i, ok
 }
 
-// statusItems reads the items of STATUS, whose list begins at i.
+// statusItems parses the items of STATUS, which begin at token i.
 func (p *commandEditor) statusItems(i int, a *extensions) bool {
 	end, ok := p.closing(i)
 	if !ok || !p.is(i, '(') {
@@ -248,7 +250,7 @@ func (p *commandEditor) statusItems(i int, a *extensions) bool {
 	return true
 }
 
-// listReturn reads LIST … RETURN (… STATUS (…)).
+// listReturn parses LIST … RETURN (… STATUS (…)).
 func (p *commandEditor) listReturn(at int, a *extensions) bool {
 	for i := at; i+1 < len(p.tokens); i++ {
 		if p.word(i) == "STATUS" && p.is(i+1, '(') {
@@ -258,7 +260,7 @@ func (p *commandEditor) listReturn(at int, a *extensions) bool {
 	return false
 }
 
-// enableCondStore turns CONDSTORE on. From then on every FETCH answer that reports a change has a
+// enableCondStore turns CONDSTORE on. From then on every FETCH reply that reports a change has a
 // MODSEQ (RFC 7162 section 3.1).
 func (ss *session) enableCondStore(a extensions) {
 	if !a.enable || ss.user.MailboxID == "" {
@@ -281,5 +283,5 @@ func (ss *session) writeHighestModSeq(modSeq uint64) {
 	ss.conn.writeReply("* OK [HIGHESTMODSEQ %d] Highest", modSeq)
 }
 
-// modSeqItem is a MODSEQ item as it stands at the beginning of a FETCH answer.
+// modSeqItem returns a MODSEQ item for the beginning of a FETCH reply.
 func modSeqItem(modSeq uint64) string { return fmt.Sprintf("MODSEQ (%d) ", modSeq) }

@@ -119,7 +119,7 @@ func FuzzExtend(f *testing.F) {
 		got, a := takeExtensions(verb, line)
 		for i := range newCommandEditor(line).tokens {
 			if p := newCommandEditor(line); isMessageNumber(p.word(i)) {
-				view{1, 3}.messageOf(p.word(i), i%2 == 0)
+				view{1, 3}.uidOfNumber(p.word(i), i%2 == 0)
 			}
 		}
 		if (a != extensions{verb: verb}) || string(got) != string(line) {

@@ -35,7 +35,7 @@ func TestDamagedMessageIsNotShown(t *testing.T) {
 	}
 }
 
-// rot changes a byte of a text that stands in one of the segments.
+// rot changes a byte of a text in one of the segments.
 func rot(t *testing.T, dir, text string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "segments", "*.seg"))

@@ -21,7 +21,7 @@ var (
 )
 
 // TestDialogues plays the files in testdata/dialogues, each with a mailbox of its own. Of the lines
-// of a file, "message FOLDER" puts the lines up to "." into a folder, "C: …" is a command of the
+// of a file, "message FOLDER" adds the lines up to "." to a folder, "C: …" is a command of the
 // first client and "2: …" one of the second. Behind a command, "S: …" is a line that the answer
 // has; a status need not be whole. "S! …" begins no line of it, or, in quotes, is nowhere in it.
 // Quoted lines are Go strings.

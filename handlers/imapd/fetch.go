@@ -15,18 +15,18 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// Fetch answers FETCH (RFC 9051 section 6.4.5): batch by batch is read from the store and then
-// written, so that no transaction waits for a slow client.
+// Fetch answers FETCH (RFC 9051 section 6.4.5). It reads a batch of messages from the store and
+// then writes the replies, so that no transaction waits for a slow client.
 func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *imap.FetchOptions) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if err := checkSections(options); err != nil {
 		return err
 	}
-	withoutRepeats(options)
+	removeRepeats(options)
 	uids := ss.selected.view.uidsOf(set, ss.selected.saved)
 	f := &fetch{session: ss, w: w, options: options, shown: ss.attributesOf(options), unsent: ss.server.MaxUnsent}
-	if err := ss.readFetched(uids, options, &f.shown); err != nil {
+	if err := ss.taintByFetch(uids, options, &f.shown); err != nil {
 		return ss.replyError(err)
 	}
 	if ss.extensions.vanished {
@@ -42,12 +42,13 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 		err = f.attributes(uids)
 	}
 	if err == nil && ss.extensions.changedSince == 0 && f.found < len(uids) {
-		ss.expungeIssued(set)
+		ss.patchExpungeIssued(set)
 	}
 	return ss.replyError(err)
 }
 
-// attributes answers a FETCH of what the rows have, which are written where they lie.
+// attributes answers a FETCH that needs only the rows of messages; it writes each reply within the
+// store's transaction, without copying the row.
 func (f *fetch) attributes(uids []uint32) error {
 	ss := f.session
 	q := f.shown.rows(ss.extensions.changedSince)
@@ -78,7 +79,7 @@ func (f *fetch) attributes(uids []uint32) error {
 	return nil
 }
 
-// sections answers a FETCH of parts of the messages, and what their rows have.
+// sections answers a FETCH of sections of the messages, together with items from their rows.
 func (f *fetch) sections(uids []uint32) error {
 	ss := f.session
 	var damaged []string // UIDs
@@ -103,8 +104,8 @@ func (f *fetch) sections(uids []uint32) error {
 		}
 		for i := range rows {
 			err := f.message(&rows[i], seen)
-			if inbox.IsDamaged(err) { // the others are shown
-				ss.server.Log.Error("a message is damaged on the disk", "mailbox", ss.user.Email, "folder", ss.selected.folder, "uid", rows[i].UID, "error", err)
+			if inbox.IsDamaged(err) { // the other messages are sent
+				ss.server.Log.Error("FETCH left out a message that is damaged on the disk", "mailbox", ss.user.Email, "folder", ss.selected.folder, "uid", rows[i].UID, "error", err)
 				damaged = append(damaged, strconv.Itoa(int(rows[i].UID)))
 				continue
 			}
@@ -128,7 +129,7 @@ func hasBinaryRange(o *imap.FetchOptions) bool {
 	return slices.ContainsFunc(o.BinarySection, func(s *imap.FetchItemBinarySection) bool { return s.Partial != nil })
 }
 
-// marksSeen reports whether any item sets \Seen.
+// marksSeen reports whether an item of the FETCH sets \Seen.
 func marksSeen(o *imap.FetchOptions) bool {
 	for _, s := range o.BodySection {
 		if !s.Peek {
@@ -143,8 +144,8 @@ func marksSeen(o *imap.FetchOptions) bool {
 	return false
 }
 
-// markSeen sets \Seen where it is missing, and gives the rows that this has changed. A message that
-// is damaged on the disk, so that nobody can see it, stays as it is.
+// markSeen sets \Seen on the rows without it, and returns the changed rows by UID. It leaves out
+// messages that cannot be read, since the client does not get them.
 func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRow, error) {
 	var unseen []uint32
 	for _, row := range rows {
@@ -153,7 +154,7 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 		}
 		blob, err := ss.server.Service.Inbox.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, row.UID)
 		if err != nil {
-			continue // whoever shows it says why
+			continue // f.message reports the error
 		}
 		blob.Close()
 		unseen = append(unseen, row.UID)
@@ -166,7 +167,7 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 	if err != nil {
 		return nil, err
 	}
-	ss.selected.noteOwnChanges(changed)
+	ss.selected.recordOwnChanges(changed)
 	out := make(map[uint32]inbox.MessageRow, len(changed))
 	for _, row := range changed {
 		out[row.UID] = row
@@ -174,38 +175,38 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 	return out, nil
 }
 
-// fetchBuffer is how many bytes of answers end a batch.
+// fetchBuffer is the size in bytes of the replies at which a batch ends.
 const fetchBuffer = 64 << 10
 
-// A fetch is one FETCH command.
+// A fetch is the state of one FETCH command.
 type fetch struct {
 	session *session
 	w       *imapserver.FetchWriter
 	options *imap.FetchOptions
 	shown   attributes
 	out     attributeWriter
-	last    uint32 // the sequence number of the message before
-	found   int    // messages that were there
+	last    uint32 // the sequence number of the previous message
+	found   int    // how many of the messages exist
 	unsent  int64  // bytes that may still be read or decoded without being sent
 }
 
-// spend counts bytes that are read or decoded and not sent.
+// spend counts bytes that are read or decoded and not sent; it returns an error at the limit.
 func (f *fetch) spend(n int64) error {
 	f.unsent -= n
 	if f.unsent < 0 {
-		return refused(imap.ResponseCodeLimit, "This asks for too much decoding; ask for fewer messages or parts")
+		return refusal(imap.ResponseCodeLimit, "This asks for too much decoding; ask for fewer messages or parts")
 	}
 	return nil
 }
 
-// seq gives the sequence number of a message.
+// seq returns the sequence number of a message.
 func (f *fetch) seq(uid uint32) uint32 {
-	f.last = f.session.selected.view.seqBehind(f.last, uid)
+	f.last = f.session.selected.view.seqAfter(f.last, uid)
 	return f.last
 }
 
-// message writes the answer for one message with sections. seen has the rows that the command
-// itself has marked.
+// message writes the reply for one message with sections. seen are the rows, by UID, on which this
+// command has set \Seen.
 func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow) error {
 	ss := f.session
 	root, err := msg.DecodePart(row.Structure)
@@ -214,7 +215,7 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 	}
 	blob, err := ss.server.Service.Inbox.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, row.UID)
 	if inbox.IsNotFound(err) {
-		return nil // deleted while we were reading
+		return nil // deleted since its row was read
 	}
 	if err != nil {
 		return err
@@ -244,24 +245,24 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 		ss.conn.patchFetch(string(f.out.b))
 	}
 	m := f.w.CreateMessage(seq)
-	defer m.Close() // it holds a lock of go-imap's, whatever comes of the answer
+	defer m.Close() // it holds a lock of go-imap
 	for _, i := range items {
 		if err := i.write(m); err != nil {
-			ss.conn.abort(err) // half an answer has gone out
+			ss.conn.abort(err) // a part of the reply was sent
 			return err
 		}
 	}
 	return m.Close()
 }
 
-// An item is one part of an answer that is read from the message; its size is known before the
-// answer begins.
+// An item is a part of a reply that is read from the message. Its size is known before the reply
+// begins.
 type item interface {
 	write(m *imapserver.FetchResponseWriter) error
 }
 
-// items finds those of a message before any of its answer is written, so that what cannot be had is
-// refused in time. ranges are the ranges of BINARY sections as they stand in the answer.
+// items prepares all items of a message before anything of the reply is written, so that the
+// command can still be refused. ranges are the ranges of BINARY sections, as text of the reply.
 func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
 	if err := s.decode(f.options); err != nil {
 		return nil, nil, err
@@ -297,13 +298,14 @@ func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
 	return out, ranges, nil
 }
 
-const maxRange = 1 << 20 // bytes of all ranges of BINARY sections in one answer
+const maxRange = 1 << 20 // bytes of all ranges of BINARY sections in one reply
 
-var errRanges = refused(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
+var errRanges = refusal(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
 
-// appendRange adds a range of a BINARY section with the place where it begins (RFC 3516 section
-// 4.2), which go-imap leaves out. Of a part with an encoding, decode has found it.
-func appendRange(to []byte, section *imap.FetchItemBinarySection, c decoded, found *window) ([]byte, error) {
+// appendRange appends a range of a BINARY section with its origin octet (RFC 3516 section 4.2),
+// which go-imap leaves out. found is the range as source.decode has decoded it, nil for a part
+// without an encoding.
+func appendRange(to []byte, section *imap.FetchItemBinarySection, c decoded, found *decodedRange) ([]byte, error) {
 	off, n := partial(section.Partial, c.size)
 	if int64(len(to))+n > maxRange {
 		return nil, errRanges
@@ -366,8 +368,8 @@ func stream(w io.WriteCloser, r io.Reader, n int64) error {
 	return w.Close()
 }
 
-// withoutNUL has 0x80 in the place of each NUL: a literal has none (RFC 9051 section 4.3.1), and
-// only BINARY has a literal8 (RFC 3516 section 4.2). Sizes and offsets stay true.
+// withoutNUL replaces each NUL by 0x80: a literal must not contain NUL (RFC 9051 section 4.3.1),
+// and only BINARY has a literal8 (RFC 3516 section 4.2). Sizes and offsets do not change.
 type withoutNUL struct{ r io.Reader }
 
 func (w withoutNUL) Read(p []byte) (int, error) {
@@ -383,5 +385,5 @@ func (w withoutNUL) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// onlyWriter keeps io.CopyBuffer to the buffer that it was given.
+// onlyWriter hides ReadFrom, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }

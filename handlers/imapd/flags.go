@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-const maxListedKeywords = 200 // in a FLAGS answer
+const maxListedKeywords = 200 // in a FLAGS reply
 
 var systemFlags = [...]struct {
 	name imap.Flag
@@ -23,7 +23,7 @@ var systemFlags = [...]struct {
 	{imap.FlagDraft, inbox.FlagDraft},
 }
 
-// flagLists has the names of every set of system flags.
+// flagLists has the names of every set of system flags, by the bits of the set.
 var flagLists = func() (lists [32][]imap.Flag) {
 	for set := range lists {
 		lists[set] = []imap.Flag{}
@@ -48,7 +48,7 @@ func flagsOf(row *inbox.MessageRow) []imap.Flag {
 	return list
 }
 
-// folderFlags is what FLAGS says: the system flags and the keywords in use.
+// folderFlags returns the flags for a FLAGS reply: the system flags and the keywords in use.
 func folderFlags(keywords []string) []imap.Flag {
 	list := flagLists[31]
 	list = list[:len(list):len(list)]
@@ -58,8 +58,8 @@ func folderFlags(keywords []string) []imap.Flag {
 	return list
 }
 
-// parseFlags divides flags of a client into system flags and keywords. \Recent is ours alone to
-// set, and no longer used.
+// parseFlags splits a client's flags into system flags and keywords. It refuses \Recent, which only
+// a server may set and which IMAP4rev2 no longer has.
 func parseFlags(list []imap.Flag) (flags inbox.Flags, keywords []string, err error) {
 	for _, f := range list {
 		bit := systemBit(f)
@@ -92,7 +92,7 @@ var flagOps = map[imap.StoreFlagsOp]inbox.FlagOp{
 	imap.StoreFlagsDel: inbox.RemoveFlags,
 }
 
-// Store changes flags.
+// Store answers STORE.
 func (ss *session) Store(_ *imapserver.FetchWriter, set imap.NumSet, change *imap.StoreFlags, _ *imap.StoreOptions) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -108,36 +108,36 @@ func (ss *session) Store(_ *imapserver.FetchWriter, set imap.NumSet, change *ima
 	rows, err := ss.server.Service.Inbox.ChangeFlags(ss.conn.ctx, ss.user, sel.folder, uids,
 		inbox.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords, UnchangedSince: ss.extensions.unchangedSince})
 	done := slices.DeleteFunc(slices.Clone(rows), func(row inbox.MessageRow) bool { return row.Kept })
-	sel.noteOwnChanges(done)
+	sel.recordOwnChanges(done)
 	if err == nil && (!change.Silent || ss.condStore) {
 		err = ss.writeFlags(done, change.Silent)
 	}
 	if err == nil && len(done) < len(rows) {
-		if ss.qresync { // what others have changed before is told after the next command
-			ss.writeHighestModSeq(sel.told)
+		if ss.qresync { // earlier changes by others are reported after the next command
+			ss.writeHighestModSeq(sel.reportedUpTo)
 		}
 		return ss.modifiedReply(set, rows)
 	}
 	if err == nil && len(rows) < len(uids) {
-		ss.expungeIssued(set)
+		ss.patchExpungeIssued(set)
 	}
 	return ss.replyError(err)
 }
 
-// expungeIssued tells a client that has named messages by their sequence numbers, at the end of its
-// command, that somebody else has expunged some of them (RFC 5530 section 3). Who names UIDs knows
-// that they may be gone.
-func (ss *session) expungeIssued(set imap.NumSet) {
+// patchExpungeIssued adds EXPUNGEISSUED to the tagged OK of a command that named messages by
+// sequence number if another session has expunged some of them (RFC 5530 section 3). A client that
+// names UIDs must expect that they no longer exist.
+func (ss *session) patchExpungeIssued(set imap.NumSet) {
 	if _, bySeq := set.(imap.SeqSet); bySeq && !imap.IsSearchRes(set) {
 		ss.conn.patchEnd(ss.conn.tag+" OK ", ss.extensions.verb+" completed\r\n", "["+expungedCode+"] ")
 	}
 }
 
-// expungedCode is the response code for messages that are gone.
+// expungedCode is the response code for expunged messages.
 const expungedCode = "EXPUNGEISSUED"
 
-// modified says that a conditional STORE has left some messages as they were (RFC 7162 section
-// 3.1.3).
+// modifiedReply returns the tagged reply that lists the messages that a conditional STORE did not
+// change (RFC 7162 section 3.1.3).
 func (ss *session) modifiedReply(set imap.NumSet, rows []inbox.MessageRow) error {
 	var nums []uint32
 	for _, row := range rows {
@@ -156,8 +156,7 @@ func (ss *session) modifiedReply(set imap.NumSet, rows []inbox.MessageRow) error
 	}
 }
 
-// writeFlags writes what flags messages have now. A client that wants silence gets only their
-// MODSEQ.
+// writeFlags reports the new flags of messages. With silent it reports only their MODSEQ.
 func (ss *session) writeFlags(rows []inbox.MessageRow, silent bool) error {
 	if !silent {
 		ss.writeNewKeywords(keywordsOf(rows))
@@ -179,4 +178,4 @@ func (ss *session) writeFlags(rows []inbox.MessageRow, silent bool) error {
 	return nil
 }
 
-var errReadOnly = refused(imap.ResponseCodeNoPerm, "The folder is open for reading only")
+var errReadOnly = refusal(imap.ResponseCodeNoPerm, "The folder is open for reading only")

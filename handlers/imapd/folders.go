@@ -17,7 +17,7 @@ import (
 
 const delimiter = '/'
 
-// Namespace says that all folders are the user's own (RFC 2342).
+// Namespace reports that all folders are the user's own (RFC 2342).
 func (ss *session) Namespace() (*imap.NamespaceData, error) {
 	return &imap.NamespaceData{Personal: []imap.NamespaceDescriptor{{Prefix: "", Delim: delimiter}}}, nil
 }
@@ -32,14 +32,14 @@ func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.Selec
 		return nil, ss.replyError(err)
 	}
 	sel := &selected{
-		folder: s.Folder.ID, readOnly: options.ReadOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq, told: s.Folder.ModSeq,
+		folder: s.Folder.ID, readOnly: options.ReadOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq, reportedUpTo: s.Folder.ModSeq,
 		ownChanges: map[uint32]uint64{}, keywords: s.Keywords,
 	}
 	ss.selected = sel
 	ss.writeHighestModSeq(s.Folder.ModSeq)
 	ss.conn.writeReply("* OK [%s] Ok", mailboxID(&s.Folder))
 	if r := ss.extensions.resync; r != nil && r.validity == s.Folder.UIDValidity {
-		ss.conn.holdEnd("OK [READ-", func() error { return ss.resync(r) })
+		ss.conn.holdTaggedOK("OK [READ-", func() error { return ss.resync(r) })
 	}
 	data := &imap.SelectData{
 		Flags: folderFlags(s.Keywords), PermanentFlags: []imap.Flag{}, NumMessages: uint32(len(s.UIDs)),
@@ -57,7 +57,7 @@ func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.Selec
 	return data, nil
 }
 
-// Unselect closes the folder.
+// Unselect closes the selected folder.
 func (ss *session) Unselect() error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -65,10 +65,10 @@ func (ss *session) Unselect() error {
 	return nil
 }
 
-// Create makes a folder.
+// Create creates a folder.
 func (ss *session) Create(name string, options *imap.CreateOptions) error {
 	if len(options.SpecialUse) > 1 {
-		return refused("USEATTR", "A folder has one role")
+		return refusal("USEATTR", "A folder has one role")
 	}
 	use := ""
 	if len(options.SpecialUse) == 1 {
@@ -81,8 +81,8 @@ func (ss *session) Create(name string, options *imap.CreateOptions) error {
 	return ss.replyError(err)
 }
 
-// Delete deletes a folder with its messages. If it is the one that is open, it is closed: then the
-// parser knows of no such thing, and checkSelected refuses what needs an open folder.
+// Delete deletes a folder with its messages. If the folder is selected, it is closed. The parser
+// does not notice that, so checkSelected refuses commands that need a selected folder.
 func (ss *session) Delete(name string) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -98,7 +98,7 @@ func (ss *session) Delete(name string) error {
 	return ss.replyError(err)
 }
 
-// needsSelected are the commands that need an open folder.
+// needsSelected are the commands that need a selected folder.
 var needsSelected = map[string]bool{
 	"CHECK": true, "CLOSE": true, "UNSELECT": true, "EXPUNGE": true, "UID EXPUNGE": true,
 	"FETCH": true, "UID FETCH": true, "STORE": true, "UID STORE": true, "SEARCH": true, "UID SEARCH": true,
@@ -106,7 +106,7 @@ var needsSelected = map[string]bool{
 	"COPY": true, "UID COPY": true, "MOVE": true, "UID MOVE": true, "REPLACE": true, "UID REPLACE": true,
 }
 
-// checkSelected refuses a command that needs an open folder where none is open.
+// checkSelected refuses a command that needs a selected folder if there is none.
 func (ss *session) checkSelected(verb string) error {
 	if !needsSelected[verb] || ss.user.MailboxID == "" {
 		return nil
@@ -119,22 +119,22 @@ func (ss *session) checkSelected(verb string) error {
 	return nil
 }
 
-// Rename renames a folder and those below it.
+// Rename renames a folder and the folders below it.
 func (ss *session) Rename(name, to string, _ *imap.RenameOptions) error {
 	return ss.replyError(ss.server.Service.Inbox.RenameFolder(ss.conn.ctx, ss.user, name, to))
 }
 
-// Subscribe marks a folder as one to show.
+// Subscribe subscribes to a folder.
 func (ss *session) Subscribe(name string) error {
 	return ss.replyError(ss.server.Service.Inbox.Subscribe(ss.conn.ctx, ss.user, name, true))
 }
 
-// Unsubscribe takes the mark away.
+// Unsubscribe removes the subscription to a folder.
 func (ss *session) Unsubscribe(name string) error {
 	return ss.replyError(ss.server.Service.Inbox.Subscribe(ss.conn.ctx, ss.user, name, false))
 }
 
-// Status gives counters of a folder.
+// Status returns the counters of a folder.
 func (ss *session) Status(name string, options *imap.StatusOptions) (*imap.StatusData, error) {
 	ss.server.Service.Inbound.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
 	f, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name)
@@ -185,7 +185,7 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 	if err != nil {
 		return ss.replyError(err)
 	}
-	// A folder comes right before those below it, INBOX before all.
+	// A folder comes right before the folders below it, and INBOX comes first.
 	slices.SortFunc(folders, func(a, b *inbox.Folder) int {
 		if a.Name == "INBOX" || b.Name == "INBOX" {
 			return boolRank(b.Name == "INBOX") - boolRank(a.Name == "INBOX")
@@ -217,8 +217,8 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 	return nil
 }
 
-// listSubscribed lists the subscriptions for which there is no folder. LSUB also lists names above
-// subscribed ones at which "%" has stopped (RFC 3501 section 6.3.9).
+// listSubscribed lists the subscriptions without a folder. LSUB also lists the parents of
+// subscribed names at which "%" stops (RFC 3501 section 6.3.9).
 func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*inbox.Folder) error {
 	names, err := ss.server.Service.Inbox.SubscribedNames(ss.conn.ctx, ss.user)
 	if err != nil {
@@ -241,8 +241,8 @@ func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, fold
 	return nil
 }
 
-// levelsAbove gives the names above subscribed ones that are not subscribed themselves and at which
-// a pattern stops.
+// levelsAbove returns the parents of subscribed names that are not subscribed themselves and at
+// which a pattern stops.
 func levelsAbove(names []string, folders []*inbox.Folder, match patterns) []string {
 	subscribed := slices.Clone(names)
 	for _, f := range folders {
@@ -272,16 +272,17 @@ func boolRank(b bool) int {
 	return 0
 }
 
-// A tree knows what is below each folder.
+// A tree says what is below each folder; its keys are folder names.
 type tree struct {
-	children   map[string]bool // has any
-	subscribed map[string]bool // has one, at any depth, that is subscribed and not listed itself
+	children map[string]bool // the folder has children
+	// A folder below it, at any depth, is subscribed and not listed itself.
+	subscribed map[string]bool
 }
 
 func newTree(folders []*inbox.Folder, match patterns) tree {
 	t := tree{children: map[string]bool{}, subscribed: map[string]bool{}}
 	for _, f := range folders {
-		// CHILDINFO reports what the answer does not list itself (RFC 5258 section 4).
+		// CHILDINFO reports only subscriptions that the reply does not list (RFC 5258 section 4).
 		hidden := f.Subscribed && !match.has(f.Name)
 		for i := range f.Name {
 			if f.Name[i] == delimiter {
@@ -293,7 +294,7 @@ func newTree(folders []*inbox.Folder, match patterns) tree {
 	return t
 }
 
-// describe gives the LIST answer for a folder, nil if the options leave it out.
+// describe returns the LIST reply for a folder, nil if the options exclude it.
 func (t tree) describe(f *inbox.Folder, options *imap.ListOptions) *imap.ListData {
 	data := &imap.ListData{Mailbox: f.Name, Delim: delimiter}
 	below := options.SelectRecursiveMatch && t.subscribed[f.Name]
@@ -322,13 +323,13 @@ const (
 	maxPatternText = 2000 // bytes of all patterns of one LIST
 )
 
-// patterns are those of one LIST, each with its reference before it.
+// patterns are the patterns of one LIST, each with the reference prepended.
 type patterns []string
 
 func newPatterns(ref string, list []string) (patterns, error) {
 	out, size := patterns{}, 0
 	for _, p := range list {
-		p = norm.NFC.String(ref + p) // as names are kept
+		p = norm.NFC.String(ref + p) // the form in which names are stored
 		// go-imap folds INBOX in names but not in patterns.
 		if top, _, _ := strings.Cut(p, string(delimiter)); strings.EqualFold(top, "INBOX") {
 			p = "INBOX" + p[len(top):]
@@ -356,11 +357,11 @@ func (p patterns) stopsAt(name string) bool {
 	return p.has(name) && !p.has(name+string(delimiter)+"x")
 }
 
-// matches reports whether a name matches a pattern, in which "*" stands for any text and "%" for
-// any without a separator (RFC 3501 section 6.3.8). It takes time in proportion to the product of
-// the lengths; backtracking would take far more.
+// matches reports whether a name matches a pattern, in which "*" matches any text and "%" any text
+// without a separator (RFC 3501 section 6.3.8). Its time is proportional to the product of the
+// lengths; backtracking could take exponential time.
 func matches(pattern, name string) bool {
-	// at[i] says that the pattern so far fits name[:i].
+	// at[i] reports whether the pattern so far matches name[:i].
 	at := make([]bool, len(name)+1)
 	at[0] = true
 	for _, c := range []byte(pattern) {
@@ -378,27 +379,28 @@ func matches(pattern, name string) bool {
 	return at[len(name)]
 }
 
-// modifiedBase64 is that of folder names (RFC 3501 section 5.1.3).
+// modifiedBase64 is the base64 of folder names in modified UTF-7 (RFC 3501 section 5.1.3).
 var modifiedBase64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
-// unreadableName replaces a folder's name that cannot be read: no folder has this name or can get
-// it.
+// unreadableName replaces a folder name that cannot be decoded: no folder can have this name.
 const unreadableName = `"#unreadable"`
 
-// nameArgs has the positions of folders' names in each command. Those of LIST may stand anywhere.
+// nameArgs maps each command to the token positions of its folder names. replaceNames finds those
+// of LIST and LSUB itself.
 var nameArgs = map[string][]int{
 	"SELECT": {2}, "EXAMINE": {2}, "CREATE": {2}, "DELETE": {2}, "RENAME": {2, 3}, "SUBSCRIBE": {2}, "UNSUBSCRIBE": {2},
 	"STATUS": {2}, "APPEND": {2}, "REPLACE": {3}, "UID REPLACE": {4}, "GETQUOTAROOT": {2}, "COPY": {3}, "MOVE": {3}, "UID COPY": {4}, "UID MOVE": {4},
 }
 
-// replaceNames gives a command with the names of folders as the parser reads them: in modified
-// UTF-7. Where it was agreed that names are UTF-8, their "&" stands for itself. A name that cannot
-// be read becomes one that no folder has: the command is well formed, so its answer must be NO, and
-// the parser would answer BAD.
+// replaceNames returns a command with its folder names in modified UTF-7, as the parser expects
+// them. If inUTF8 is set, an "&" in a name is a plain "&". A name that cannot be decoded becomes
+// one that no folder has: the command is well formed, so the reply must be NO, but the parser would
+// reply BAD.
 func replaceNames(verb string, text []byte, inUTF8 bool) []byte {
 	p, at, replacement := newCommandEditor(text), nameArgs[verb], unreadableName
 	if verb == "LIST" || verb == "LSUB" {
-		replacement = quoted(strings.Repeat("#", 256)) // not even with a reference before it
+		// Too long for a folder even without a reference before it.
+		replacement = quoted(strings.Repeat("#", 256))
 		for i := 2; i < len(p.tokens) && p.word(i) != "RETURN"; i++ {
 			at = append(at, i)
 		}
@@ -424,8 +426,8 @@ func replaceNames(verb string, text []byte, inUTF8 bool) []byte {
 	return p.result()
 }
 
-// decodeName reads a folder's name as replaceNames leaves it: in modified UTF-7, in which there may
-// be UTF-8. It takes what go-imap takes.
+// decodeName decodes a folder name as replaceNames leaves it: modified UTF-7 that may contain
+// UTF-8. It accepts the names that go-imap accepts; false for others.
 func decodeName(text string) (string, bool) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", false
@@ -439,7 +441,7 @@ func decodeName(text string) (string, bool) {
 		}
 		shifted, after, closed := strings.Cut(rest, "-")
 		switch {
-		case !closed, shifted != "" && shiftedBefore && plain == "": // two shifts in a row could be one
+		case !closed, shifted != "" && shiftedBefore && plain == "": // two adjacent shifts could be one
 			return "", false
 		case shifted == "":
 			out.WriteByte('&')
@@ -450,7 +452,8 @@ func decodeName(text string) (string, bool) {
 	}
 }
 
-// decodeShifted reads UTF-16 in modified base64, of characters that could not stand for themselves.
+// decodeShifted decodes UTF-16 in modified base64. Printable ASCII is an error, since it must not
+// be encoded.
 func decodeShifted(out *strings.Builder, shifted string) bool {
 	raw, err := modifiedBase64.DecodeString(shifted)
 	if err != nil || len(raw) == 0 || len(raw)%2 != 0 {

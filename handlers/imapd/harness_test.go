@@ -62,7 +62,7 @@ func (h *host) mailbox(t testing.TB, name string) core.MailboxUser {
 	return user
 }
 
-// run runs the server on one more listener; stop ends that and gives what Run returned.
+// run runs the server on one more listener; stop ends it and returns the result of Run.
 func (h *host) run(t testing.TB, implicit bool) (addr string, stop func() error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,7 +95,7 @@ func (h *host) run(t testing.TB, implicit bool) (addr string, stop func() error)
 	return ln.Addr().String(), stop
 }
 
-// put appends a message to a folder as any client would, and gives its UID.
+// put appends a message to a folder over IMAP, and returns its UID.
 func (h *host) put(t testing.TB, folder, message string, flags inbox.Flags) uint32 {
 	t.Helper()
 	body := h.Core.NewSpool(AppendLimit)
@@ -162,7 +162,7 @@ func (c *talker) line() string {
 	return strings.TrimSuffix(text, "\r\n")
 }
 
-// do sends a command and gives every line of its answer, the tagged one last.
+// do sends a command and returns every line of the reply, the tagged one last.
 func (c *talker) do(format string, args ...any) []string {
 	c.t.Helper()
 	c.n++
@@ -208,7 +208,7 @@ func (c *talker) has(lines []string, want string) {
 	c.t.Fatalf("no %q in\n%s", want, strings.Join(lines, "\n"))
 }
 
-// bye reads to the end of the connection and gives the BYE that must be there.
+// bye reads to the end of the connection and returns the BYE, which must be there.
 func (c *talker) bye() string {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.in)

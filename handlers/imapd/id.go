@@ -1,12 +1,12 @@
 package imapd
 
-// Limits of what a client says of itself (RFC 2971 section 3.3).
+// Limits of the fields that a client sends with ID (RFC 2971 section 3.3).
 const (
 	maxIDFields = 30
 	maxIDText   = 1024
 )
 
-// id answers ID (RFC 2971). The version is given only after log-in.
+// id answers ID (RFC 2971). The reply has the server's version only after log-in.
 func (ss *session) id(tag string, p *commandEditor) error {
 	fields, err := idFields(p)
 	if err != nil {
@@ -23,7 +23,7 @@ func (ss *session) id(tag string, p *commandEditor) error {
 	return nil
 }
 
-// idFields reads what a client says of itself: NIL, or a list of names and values.
+// idFields parses the argument of ID: NIL, or a list of names and values.
 func idFields(p *commandEditor) ([]string, error) {
 	if len(p.tokens) == 3 && p.word(2) == "NIL" {
 		return nil, nil

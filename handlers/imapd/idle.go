@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// Poll reports what others have done to the folder. go-imap allows expunges where RFC 3501 section
-// 7.4.1 does.
+// Poll reports changes to the folder by other sessions. go-imap sets allowExpunge where RFC 3501
+// section 7.4.1 allows an EXPUNGE.
 func (ss *session) Poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -21,7 +21,7 @@ func (ss *session) Poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	return ss.poll(w, allowExpunge)
 }
 
-// Idle reports it as it happens, until stop is closed.
+// Idle reports changes as they happen, until stop is closed.
 func (ss *session) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
 	ss.mu.Lock()
 	mailbox, closed := ss.user.Mailbox, ss.closed
@@ -43,7 +43,7 @@ func (ss *session) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error 
 	}
 }
 
-// pollIdle is Poll for as long as the client idles.
+// pollIdle polls once, unless IDLE has ended.
 func (ss *session) pollIdle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -54,7 +54,7 @@ func (ss *session) pollIdle(w *imapserver.UpdateWriter, stop <-chan struct{}) er
 	}
 	if ss.selected == nil {
 		if err := ss.server.Service.Accounts.MailboxOpen(ss.conn.ctx, ss.user); err != nil {
-			return ss.closeOn(err)
+			return ss.closeWithError(err)
 		}
 	}
 	return ss.poll(w, true)
@@ -67,7 +67,7 @@ func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	}
 	c, err := ss.server.Service.Inbox.FolderChanges(ss.conn.ctx, ss.user, sel.known())
 	if err != nil {
-		return ss.closeOn(err)
+		return ss.closeWithError(err)
 	}
 	changed := sel.update(c)
 	if allowExpunge {
@@ -83,13 +83,13 @@ func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	if err := ss.writeFlagUpdates(w, changed); err != nil {
 		return err
 	}
-	ss.tellModSeq()
+	ss.reportModSeq()
 	return nil
 }
 
-// closeOn ends the connection for an error, as go-imap does after any error of Poll, and sends the
-// reason before.
-func (ss *session) closeOn(err error) error {
+// closeWithError ends the connection because of an error; go-imap ends it after any error of Poll.
+// It sends the reason in a BYE first.
+func (ss *session) closeWithError(err error) error {
 	err = ss.replyError(err)
 	why := "[UNAVAILABLE] The folder cannot be read"
 	var given *imap.Error
@@ -100,8 +100,8 @@ func (ss *session) closeOn(err error) error {
 	return ss.conn.closeWith(why)
 }
 
-// update brings the view up to date, except for messages that are gone, and returns the rows that
-// the client has not seen.
+// update brings the view up to date, except that expunged messages stay in it. It returns the
+// changed rows that the client does not know yet.
 func (sel *selected) update(c *inbox.FolderChanges) []inbox.MessageRow {
 	changed := slices.DeleteFunc(c.Changed, func(row inbox.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
 	sel.view = append(sel.view, c.New...)
@@ -113,8 +113,8 @@ func (sel *selected) update(c *inbox.FolderChanges) []inbox.MessageRow {
 	return changed
 }
 
-// writeNewKeywords lists keywords that are new to the client before a FETCH answer uses them (RFC
-// 3501 section 7.2.6).
+// writeNewKeywords writes a FLAGS reply if keywords are new to the client, before a FETCH reply
+// uses them (RFC 3501 section 7.2.6).
 func (ss *session) writeNewKeywords(lists iter.Seq[[]string]) {
 	sel := ss.selected
 	known := len(sel.keywords)

@@ -10,12 +10,13 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// objectItems are the items of FETCH that go-imap does not know and that a message's row has:
-// EMAILID and THREADID (RFC 8474), PREVIEW (RFC 8970) and SAVEDATE (RFC 8514).
+// objectItems are FETCH items that go-imap does not know and that are in a message's row: EMAILID
+// and THREADID (RFC 8474), PREVIEW (RFC 8970) and SAVEDATE (RFC 8514).
 type objectItems struct{ emailID, threadID, preview, saveDate bool }
 
-// objectItem notes the item at i and gives its last token. UID, which does no harm, comes in its
-// place. It passes over other items. LAZY changes nothing: previews are made when messages come.
+// objectItem records the item at token i, replaces it by UID, which is always allowed, and returns
+// the index of its last token. It ignores other items. LAZY has no effect, since previews are made
+// on arrival.
 func (p *commandEditor) objectItem(i int, a *objectItems) (last int) {
 	last = i
 	switch p.word(i) {
@@ -37,7 +38,7 @@ func (p *commandEditor) objectItem(i int, a *objectItems) (last int) {
 	return last
 }
 
-// objects appends those of the items that are asked for, each with a space behind it.
+// objects appends the requested items, each followed by a space.
 func (w *attributeWriter) objects(row *inbox.MessageRow, a objectItems) {
 	if a.emailID {
 		w.b = append(append(append(w.b, "EMAILID ("...), row.EmailID...), ") "...)
@@ -59,14 +60,14 @@ func (w *attributeWriter) objects(row *inbox.MessageRow, a objectItems) {
 	}
 }
 
-// isObjectID reports whether a text has the form of an objectid (RFC 8474 section 7).
+// isObjectID reports whether s has the form of an objectid (RFC 8474 section 7).
 func isObjectID(s string) bool {
 	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
 	})
 }
 
-// Each of these stands, as modSeqKey does, for a key of SEARCH that go-imap does not know.
+// Each of these replaces a SEARCH key that go-imap does not know, as modSeqKey does.
 const (
 	emailIDKey     = "EMAILID:"
 	threadIDKey    = "THREADID:"
@@ -77,10 +78,11 @@ const (
 
 var objectKeys = []string{emailIDKey, threadIDKey, savedBeforeKey, savedOnKey, savedSinceKey}
 
-const dateLayout = "2-Jan-2006" // of SEARCH (RFC 9051 section 9, date-text)
+const dateLayout = "2-Jan-2006" // the format of dates in SEARCH (RFC 9051 section 9, date-text)
 
-// objectKey reads a key of RFC 8474 or RFC 8514 and gives its last token. All folders have
-// SAVEDATE, so that SAVEDATESUPPORTED is ALL (RFC 8514 section 4.3).
+// objectKey parses a key of RFC 8474 or RFC 8514, replaces it for the parser, and returns the index
+// of its last token. SAVEDATESUPPORTED becomes ALL, since all folders have SAVEDATE (RFC 8514
+// section 4.3).
 func (p *commandEditor) objectKey(i int) (last int, ok bool) {
 	word := p.word(i)
 	if word == "SAVEDATESUPPORTED" {
@@ -101,8 +103,8 @@ func (p *commandEditor) objectKey(i int) (last int, ok bool) {
 	return i + 1, ok
 }
 
-// newObjectKey gives the test of a message for one of objectKeys, nil for other fields. Days are in
-// UTC, as those of SINCE are.
+// newObjectKey returns the condition on a message for one of objectKeys, nil for other header
+// fields. Days are in UTC, like those of SINCE.
 func newObjectKey(name, value string) func(*inbox.MessageRow) bool {
 	if !slices.Contains(objectKeys, name) {
 		return nil
@@ -114,7 +116,7 @@ func newObjectKey(name, value string) func(*inbox.MessageRow) bool {
 		return func(row *inbox.MessageRow) bool { return row.ThreadID == value && value != "" }
 	}
 	day, err := time.Parse(dateLayout, value)
-	if err != nil { // the client has written the field itself
+	if err != nil { // the client itself has named such a field
 		return func(*inbox.MessageRow) bool { return false }
 	}
 	next := day.AddDate(0, 0, 1)
@@ -127,12 +129,12 @@ func newObjectKey(name, value string) func(*inbox.MessageRow) bool {
 	return func(row *inbox.MessageRow) bool { return !row.Saved.Before(day) && row.Saved.Before(next) }
 }
 
-// needsKey reports whether a key that stands for name is anywhere in the criteria.
+// needsKey reports whether the criteria contain the key with this name, at any depth.
 func needsKey(c *imap.SearchCriteria, name string) bool {
 	return slices.ContainsFunc(c.Header, func(h imap.SearchCriteriaHeaderField) bool { return h.Key == name }) ||
 		slices.ContainsFunc(c.Not, func(c imap.SearchCriteria) bool { return needsKey(&c, name) }) ||
 		slices.ContainsFunc(c.Or, func(c [2]imap.SearchCriteria) bool { return needsKey(&c[0], name) || needsKey(&c[1], name) })
 }
 
-// mailboxID is the MAILBOXID of a folder as it stands in answers (RFC 8474 section 4).
+// mailboxID returns the MAILBOXID item of a folder for a reply (RFC 8474 section 4).
 func mailboxID(f *inbox.Folder) string { return "MAILBOXID (" + inbox.MailboxID(f) + ")" }

@@ -64,8 +64,8 @@ func TestObjectsAreThoseOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestSaveDate: it is the time when a message came into its folder, whatever INTERNALDATE says (RFC
-// 8514).
+// TestSaveDate: SAVEDATE is the time when a message was added to its folder, whatever INTERNALDATE
+// is (RFC 8514).
 func TestSaveDate(t *testing.T) {
 	h := serve(t, nil)
 	c := h.login(t)

@@ -22,101 +22,112 @@ import (
 )
 
 const (
-	maxCommand = 48 << 10        // bytes of one command, its strings included; go-imap goes wrong past 50 KiB
-	maxLiteral = 4096            // bytes of a literal before log-in; later the command's own bound is the only one
-	maxSkipped = 2 * AppendLimit // bytes of a literal that is refused and passed over; a larger one ends the connection
-	outBuffer  = 32 << 10        // bytes of answers that are gathered before they are sent
-	lineTime   = time.Minute     // for a command from its first byte, without the message of an APPEND
-	writeTime  = time.Minute     // for each piece of outBuffer bytes
-	lingerTime = time.Second
-	lingerSize = 1 << 20
-	minRate    = 8 << 10 // bytes a second that a message must come in with
+	// Bytes of one command, its strings included; go-imap fails beyond 50 KiB.
+	maxCommand = 48 << 10
+	// Bytes of a literal before log-in; after log-in only maxCommand limits it.
+	maxLiteral = 4096
+	// Bytes of a refused literal that are skipped; more end the connection.
+	maxSkipped = 2 * AppendLimit
+	outBuffer  = 32 << 10 // bytes of replies that are buffered before they are sent
+	// To read a command from its first byte, without the message of an APPEND.
+	commandTimeout = time.Minute
+	writeTimeout   = time.Minute // to write each piece of outBuffer bytes
+	lingerTime     = time.Second
+	lingerSize     = 1 << 20
+	minRate        = 8 << 10 // bytes a second: the slowest rate at which a message may arrive
 )
 
-// continuation is what go-imap writes when it accepts a literal.
+// continuation is the line that go-imap writes when it accepts a literal.
 const continuation = "+ Ready for literal data\r\n"
 
-// idleTooLong is the reason that a client gets if it sends nothing in its time.
+// idleTooLong is the text of the BYE that a client gets if it sends nothing within its time limit.
 const idleTooLong = "Idle for too long"
 
-// errClosedByServer ends a connection after the client has got the reason.
+// errClosedByServer ends a connection after the BYE with the reason was sent.
 var errClosedByServer = errors.New("connection ended by the server")
 
 // A protocolConn stands between a client and go-imap's parser, and does what the parser cannot.
 //
-// Commands: it passes on one command at a time, checked, of limited size and on one line; literals
+// Commands: it passes on one command at a time: checked, of limited size, and on one line. Literals
 // become quoted strings. Only the message of an APPEND or REPLACE stays a literal. A
-// non-synchronizing one (RFC 7888) becomes a synchronizing one, and the protocolConn takes the
-// parser's continuation request in the client's place. So it knows whether the parser accepts the
-// literal; if not, it skips the bytes, which the parser would run as commands. The parser sees no
-// literal of unchecked size, so LITERAL+ may be offered. intercept sees each command before the
-// parser, and may answer or change it.
+// non-synchronizing literal (RFC 7888) becomes a synchronizing one; the protocolConn then reads the
+// parser's continuation request instead of the client. So it knows whether the parser accepts the
+// literal. If not, it skips the bytes, which the parser would otherwise run as commands. The parser
+// sees no literal of unchecked size, so the server can offer LITERAL+. intercept sees each command
+// before the parser does, and may answer or change it.
 //
-// Replies: it gathers them until the parser waits for the client, patches what the parser cannot
-// write, and compresses them where that was agreed.
+// Replies: it buffers them until the parser waits for the client, adds the items that the parser
+// cannot write, and compresses them if COMPRESS is on.
 //
-// It has deadlines of its own: the parser's are for whole messages, and slow lines fail them.
+// It sets its own deadlines and ignores the parser's, which are for whole messages and would cut
+// off slow connections.
 type protocolConn struct {
-	net.Conn // TLS is undone
+	net.Conn // after TLS: reads and writes plain text
 	in       *bufio.Reader
 	slot     *connlimit.Slot
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	// Of the goroutine that reads.
-	intercept func(command []byte) []byte // gives the command as the parser shall see it, nil if it has answered it
-	text      []byte                      // room for a command
-	line      []byte                      // what the parser has not taken yet
-	literal   int64                       // bytes of a literal that it has not taken yet
+	// Only the reading goroutine uses these fields.
+	intercept func(command []byte) []byte // returns the command for the parser; nil: answered
+	text      []byte                      // buffer for a command
+	line      []byte                      // the bytes that the parser has not read yet
+	literal   int64                       // bytes of a literal that the parser has not read yet
 	command   command
 	badLines  int    // since the last command
-	tag       string // of the command that the parser has
-	// The parser's command is a SEARCH with RETURN (SAVE), which has no other option.
+	tag       string // of the command that the parser runs
+	// The parser's command is a SEARCH with RETURN (SAVE); savesAlone if RETURN has no other
+	// option.
 	saves, savesAlone bool
-	saveRefused       bool      // a SEARCH with SAVE has ended in NO, which the session is to see
-	ending            error     // what every further Read gives; the parser asks again after an error
-	loginBy           time.Time // when the client must have logged in; zero once it has
-	idleTime          time.Duration
+	saveRefused       bool // a SEARCH with SAVE has ended in NO; the session must empty "$"
+	// The error of every further Read; the parser reads again after an error.
+	ending   error
+	loginBy  time.Time // when the client must have logged in; zero once it has
+	idleTime time.Duration
 
 	mu                sync.Mutex
-	literalAsked      announcedLiteral
-	verb              string      // of the command that the parser has
-	continuationAsked bool        // the next line is no command but what the parser has asked for
-	patch             *replyPatch // of the next answer that it fits
-	patchOfFetch      string      // goes to the beginning of the next FETCH reply
-	held              heldEnd
-	utf8Names         bool          // folders' names are UTF-8 (RFC 6855 section 3, RFC 9051 section 5.1)
-	caps              string        // capabilities that the parser does not know of
-	pool              *deflate.Pool // compresses what is sent; nil: it is not compressed
-	out               []byte
-	greeted           bool // the greeting has been sent, or is not to be
-	waiting           bool // for the client, so that answers go out at once
-	hasSession        bool // go-imap has a session on it
-	err               error
-	onClose           func()
+	announced         announcedLiteral
+	verb              string      // of the command that the parser runs
+	continuationAsked bool        // the next line answers a "+" of the parser and is no command
+	patch             *replyPatch // for the next reply that matches it
+	patchOfFetch      string      // a text to insert at the beginning of the next FETCH reply
+	held              heldReply
+	// Send folder names as UTF-8 (RFC 6855 section 3, RFC 9051 section 5.1).
+	utf8Names  bool
+	caps       string        // capabilities to list that go-imap does not know
+	pool       *deflate.Pool // compresses the output; nil without compression
+	out        []byte
+	greeted    bool // the greeting has been sent, or must not be sent
+	waiting    bool // for the client's next command, so replies are sent at once
+	hasSession bool // go-imap has a session on this connection
+	err        error
+	onClose    func()
 
-	// A writer holds mu for as long as a slow client takes, so stopping has a lock of its own.
-	stopMu   sync.Mutex
-	stopping string // why the connection ends when its command is done
+	// A writer holds mu for as long as a slow client takes, so stop has its own lock.
+	stopMu sync.Mutex
+	// The text of the BYE that ends the connection when its command is done; "" if it goes on.
+	stopping string
 }
 
-// A command is what is known of the command that the client is sending.
+// A command is the state of the command that the client is sending.
 type command struct {
-	afterLiteral bool // the message of an APPEND is on its way, and then the line behind it
-	continuation bool // it is no command but a line that the parser has asked for
+	afterLiteral bool // the message of an APPEND is being read; the rest of its line follows
+	continuation bool // a line that the parser has asked for with "+", not a command
 	append       bool
-	single       bool          // it is a REPLACE, which has one message
-	message      bool          // its last literal is the message of an APPEND or REPLACE
-	end          string        // what must stand behind that message
-	parserEnd    string        // what the parser awaits at the end of an APPEND: the end of its first message
-	takesMore    bool          // the session waits for the next message of the APPEND
-	next         appendItem    // that message
-	marker       literalMarker // of that message; none once it is being read
-	refused      string        // why the parser must not run the command: a status, and a text
-	malformed    bool          // its line is no command, or cannot be read
+	single       bool   // a REPLACE, which has exactly one message
+	message      bool   // the last literal is the message of an APPEND or REPLACE
+	end          string // the text that must follow that message: ")" or nothing
+	// The end that the parser expects after an APPEND: that of its first message.
+	parserEnd string
+	takesMore bool       // the session waits for the next message of the APPEND
+	next      appendItem // the next message of the APPEND
+	// The literal marker of that message; empty once the message is being read.
+	marker    literalMarker
+	refused   string // why the parser must not run the command: a status and a text
+	malformed bool   // the line is not a command, or cannot be parsed
 }
 
-// An announcedLiteral is the literal that the line given to the parser has announced.
+// An announcedLiteral is the literal that the last line passed to the parser has announced.
 type announcedLiteral struct {
 	pending  bool
 	accepted bool
@@ -133,7 +144,7 @@ func newProtocolConn(conn net.Conn, greeted bool, loginBy time.Time, idle time.D
 	return w
 }
 
-// SetDeadline does nothing: a protocolConn has deadlines of its own.
+// SetDeadline does nothing: a protocolConn sets its own deadlines.
 func (w *protocolConn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing.
@@ -142,13 +153,13 @@ func (w *protocolConn) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline does nothing.
 func (w *protocolConn) SetWriteDeadline(time.Time) error { return nil }
 
-// loggedIn lifts the limit on the time before log-in. It is called while the parser runs a command.
+// loggedIn removes the time limit for log-in. It is called while the parser runs a command.
 func (w *protocolConn) loggedIn() {
 	w.loginBy = time.Time{}
 	w.setCaps(capsAfterLogin)
 }
 
-// Read gives the parser at most one line, or the bytes of a literal.
+// Read returns at most one line to the parser, or bytes of a literal.
 func (w *protocolConn) Read(p []byte) (int, error) {
 	for w.ending == nil {
 		if len(w.line) > 0 {
@@ -164,34 +175,34 @@ func (w *protocolConn) Read(p []byte) (int, error) {
 	return 0, w.ending
 }
 
-// next finds out, when the parser has taken everything and wants more, what that is.
+// next prepares the next bytes for the parser once it has read everything so far.
 func (w *protocolConn) next() error {
-	if err := w.releaseEnd(); err != nil {
+	if err := w.releaseTaggedOK(); err != nil {
 		return err
 	}
 	if err := w.flush(); err != nil {
 		return err
 	}
 	w.mu.Lock()
-	a := w.literalAsked
-	w.literalAsked = announcedLiteral{}
+	a := w.announced
+	w.announced = announcedLiteral{}
 	w.mu.Unlock()
 	switch {
 	case a.pending && a.accepted:
 		w.command.afterLiteral = true
 		w.literal = a.size
 		if a.size > 0 {
-			w.setReadLimit(lineTime + time.Duration(a.size/minRate)*time.Second)
+			w.setReadLimit(commandTimeout + time.Duration(a.size/minRate)*time.Second)
 			return nil
 		}
 	case a.pending && a.nonSync:
-		// The parser has refused the command, and its literal is on its way all the same.
+		// The parser has refused the command, but the client sends the literal anyway.
 		if err := w.skip(a.size); err != nil {
 			return err
 		}
 	default:
 		if !a.pending && w.command.afterLiteral {
-			break // the line behind a literal
+			break // the rest of the line after a literal
 		}
 		w.command = command{}
 	}
@@ -201,10 +212,10 @@ func (w *protocolConn) next() error {
 	return w.nextCommand()
 }
 
-// skip skips a literal that was refused and the rest of its command.
+// skip discards a refused literal and the rest of its command.
 func (w *protocolConn) skip(size int64) error {
 	for {
-		w.setReadLimit(lineTime + time.Duration(size/minRate)*time.Second)
+		w.setReadLimit(commandTimeout + time.Duration(size/minRate)*time.Second)
 		if _, err := io.CopyN(io.Discard, w.in, size); err != nil {
 			return w.readError(err)
 		}
@@ -216,9 +227,9 @@ func (w *protocolConn) skip(size int64) error {
 		if errors.Is(err, errLostLiteral) {
 			return w.closeWith("[CLIENTBUG] " + err.Error())
 		}
-		if !m.nonSync { // a line that cannot be read ends the command too
+		if !m.nonSync { // a line that cannot be parsed ends the command too
 			w.command = command{}
-			return nil // a client that waits to send a synchronizing literal has its answer already
+			return nil // a client that waits to send a synchronizing literal already has its answer
 		}
 		size = m.size
 		if size > w.maxSkip() {
@@ -227,8 +238,8 @@ func (w *protocolConn) skip(size int64) error {
 	}
 }
 
-// maxSkip is the size of the largest literal that is skipped. Nobody has much to send before
-// log-in.
+// maxSkip is the size in bytes of the largest literal that is skipped. It is small before log-in,
+// when no client has a message to send.
 func (w *protocolConn) maxSkip() int64 {
 	if w.loginBy.IsZero() {
 		return maxSkipped
@@ -246,12 +257,12 @@ func (w *protocolConn) readLiteral(p []byte) (int, error) {
 	return n, w.ending
 }
 
-// awaitLine waits for the first byte of a line. Between commands that may take long, and what is
-// written meanwhile goes out at once.
+// awaitLine waits for the first byte of a line. Between commands that may take long; replies that
+// are written meanwhile are sent at once.
 func (w *protocolConn) awaitLine() error {
 	limit := w.idleTime
 	if w.command.afterLiteral {
-		limit = lineTime
+		limit = commandTimeout
 	}
 	w.mu.Lock()
 	err := w.flushLocked()
@@ -265,12 +276,12 @@ func (w *protocolConn) awaitLine() error {
 	w.mu.Lock()
 	w.waiting = false
 	w.mu.Unlock()
-	w.setReadLimit(lineTime) // for the whole command, strings included
+	w.setReadLimit(commandTimeout) // for the whole command, strings included
 	return err
 }
 
-// readError tells the client why its connection ends, if our side ends it, and returns the error
-// for the parser.
+// readError returns the error for the parser. If the server ends the connection, it first sends the
+// client a BYE with the reason.
 func (w *protocolConn) readError(err error) error {
 	stopping := w.stopReason()
 	switch {
@@ -286,8 +297,8 @@ func (w *protocolConn) readError(err error) error {
 	return err
 }
 
-// closeWith tells the client why its connection ends; nothing is written after it. It must be
-// called between replies.
+// closeWith sends a BYE with the reason, after which nothing more is written. It must be called
+// between replies.
 func (w *protocolConn) closeWith(why string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -297,15 +308,17 @@ func (w *protocolConn) closeWith(why string) error {
 	}
 	w.err = errClosedByServer
 	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok && w.stopReason() == "" && half.CloseWrite() == nil {
-		// Closing while bytes of the client are unread would take the BYE away from it.
+		// A close with unread bytes resets the connection, and the client might not receive the
+		// BYE.
 		w.Conn.SetReadDeadline(time.Now().Add(lingerTime))
-		_, _ = io.CopyN(io.Discard, w.in, lingerSize) // whatever it is, nobody wants it
+		// The connection ends; the client's bytes do not matter.
+		_, _ = io.CopyN(io.Discard, w.in, lingerSize)
 	}
 	return errClosedByServer
 }
 
-// setReadLimit gives the client so much time, or what is left for its log-in. It does nothing once
-// the connection is stopping: reading has ended then.
+// setReadLimit sets the read deadline to d from now, or to the end of the log-in time if that is
+// earlier. It does nothing once the connection is stopping, since stop has ended reading.
 func (w *protocolConn) setReadLimit(d time.Duration) {
 	until := time.Now().Add(d)
 	if !w.loginBy.IsZero() && w.loginBy.Before(until) {
@@ -326,7 +339,7 @@ func (w *protocolConn) stop(why string) {
 	w.Conn.SetReadDeadline(time.Unix(1, 0))
 }
 
-// tlsState is what was agreed on in the handshake; nil without TLS.
+// tlsState returns the result of the TLS handshake, nil without TLS.
 func (w *protocolConn) tlsState() *tls.ConnectionState {
 	c, ok := w.Conn.(*tls.Conn)
 	if !ok {
@@ -349,16 +362,16 @@ func (w *protocolConn) failed() bool {
 	return w.err != nil
 }
 
-// Write takes replies of the parser.
+// Write takes a reply of the parser.
 func (w *protocolConn) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
 		return 0, w.err
 	}
-	if w.literalAsked.pending && string(p) == continuation {
-		w.literalAsked.accepted = true
-		if w.literalAsked.nonSync {
+	if w.announced.pending && string(p) == continuation {
+		w.announced.accepted = true
+		if w.announced.nonSync {
 			return len(p), nil
 		}
 	}
@@ -375,7 +388,8 @@ func (w *protocolConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeReply adds a reply of our own. It must be called between replies of the parser.
+// writeReply adds a reply that go-imap does not write. It must be called between replies of the
+// parser.
 func (w *protocolConn) writeReply(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -384,8 +398,8 @@ func (w *protocolConn) writeReply(format string, args ...any) {
 	}
 }
 
-// writeAnswers adds whole replies of our own, which it does not keep. It must be called between
-// replies of the parser.
+// writeAnswers adds whole replies that go-imap does not write. It does not keep p. It must be
+// called between replies of the parser.
 func (w *protocolConn) writeAnswers(p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -426,12 +440,12 @@ func (w *protocolConn) flushLocked() error {
 	return err
 }
 
-// send writes to the client piece by piece, so that a slow line has time for each, and a dead one
-// blocks nobody.
+// send writes to the client piece by piece, each with its own deadline: a slow client has time for
+// every piece, and a dead one blocks no goroutine.
 func (w *protocolConn) send(p []byte) error {
 	for len(p) > 0 && w.err == nil {
 		n := min(len(p), outBuffer)
-		w.Conn.SetWriteDeadline(time.Now().Add(writeTime))
+		w.Conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if w.pool != nil {
 			w.err = w.pool.Write(w.Conn, p[:n])
 		} else {
@@ -442,7 +456,7 @@ func (w *protocolConn) send(p []byte) error {
 	return w.err
 }
 
-// abort ends the connection without sending anything more, when a reply has failed halfway.
+// abort ends the connection without sending anything more, after a reply that failed midway.
 func (w *protocolConn) abort(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -453,11 +467,12 @@ func (w *protocolConn) abort(err error) {
 	w.Conn.Close()
 }
 
-// Close sends what is left and closes the connection. The parser calls it last when it has ended.
+// Close sends the buffered replies and closes the connection. The parser calls it when it has
+// ended.
 func (w *protocolConn) Close() error {
 	w.cancel()
 	w.mu.Lock()
-	_ = w.flushLocked() // a client that has gone needs no answer
+	_ = w.flushLocked() // a client that has left needs no reply
 	over := !w.hasSession
 	w.mu.Unlock()
 	err := w.Conn.Close()
@@ -473,40 +488,39 @@ func (w *protocolConn) setSession(open bool) {
 	w.hasSession = open
 }
 
-const maxTag = 256 // bytes of a tag that patches of replies reckon with
+const maxTag = 256 // bytes: the longest tag that patches of replies allow for
 
 // capsAfterLogin are the capabilities after log-in, besides those of go-imap.
 const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND" +
 	" SORT THREAD=REFERENCES THREAD=ORDEREDSUBJECT" +
 	" QRESYNC OBJECTID PREVIEW SAVEDATE REPLACE"
 
-// A replyPatch is a text that is added to one reply of the parser, because go-imap has no means to
-// write it.
+// A replyPatch is a text to add to one reply of the parser, because go-imap cannot write it.
 type replyPatch struct {
-	prefix  string // what the reply begins with
-	suffix  string // what it ends with: the text goes before that
+	prefix  string // the beginning of the reply
+	suffix  string // the end of the reply; the text is inserted before it
 	text    string
-	hold    bool // the reply waits, see heldEnd
+	hold    bool // the reply is held back, see heldReply
 	drop    bool // the reply is not sent
 	started bool
-	held    []byte // of the reply's end, which may come in pieces
+	held    []byte // the end of the reply so far, which may arrive in pieces
 }
 
-// patchFetch adds the text to the beginning of the next FETCH reply.
+// patchFetch inserts the text at the beginning of the next FETCH reply.
 func (w *protocolConn) patchFetch(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.patchOfFetch = text
 }
 
-// patchEnd adds the text to the next reply with this prefix, before its suffix.
+// patchEnd inserts the text into the next reply with this prefix, before its suffix.
 func (w *protocolConn) patchEnd(begin, end, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.patch = &replyPatch{prefix: begin, suffix: end, text: text}
 }
 
-// dropReply keeps the next reply with this prefix and end from the client.
+// dropReply discards the next reply with this prefix and suffix.
 func (w *protocolConn) dropReply(begin, end string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -519,8 +533,8 @@ func (w *protocolConn) setCaps(caps string) {
 	w.caps = caps
 }
 
-// patchReply returns what goes out for a piece of the parser's replies. The parser begins each
-// reply with a new piece, so nothing in the content of a message is taken for a reply.
+// patchReply returns the bytes to send for one piece of the parser's replies. The parser begins
+// each reply with a new piece, so content of a message is never mistaken for a reply.
 func (w *protocolConn) patchReply(p []byte) []byte {
 	switch w.verb {
 	case "REPLACE", "UID REPLACE":
@@ -530,7 +544,8 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 		w.utf8Names = w.utf8Names || ok && (bytes.Contains(names, []byte(" IMAP4rev2")) || bytes.Contains(names, []byte(" UTF8=ACCEPT")))
 	case "LIST", "LSUB", "STATUS", "SELECT", "EXAMINE":
 		if w.utf8Names && (bytes.HasPrefix(p, []byte("* L")) || bytes.HasPrefix(p, []byte("* STATUS "))) {
-			p = bytes.ReplaceAll(p, []byte("&-"), []byte("&")) // go-imap escapes the "&" of names, and no other stands there
+			// go-imap escapes the "&" of names, and no other "&-" occurs.
+			p = bytes.ReplaceAll(p, []byte("&-"), []byte("&"))
 		}
 	}
 	if a := w.patch; a != nil {
@@ -566,8 +581,8 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 	return correctServerBug(p)
 }
 
-// addCaps adds capabilities to a reply that lists them, and replaces LITERAL- by LITERAL+: they are
-// never both offered (RFC 7888 section 5).
+// addCaps adds capabilities to a reply that lists them, and replaces LITERAL- by LITERAL+, since a
+// server must not offer both (RFC 7888 section 5).
 func addCaps(p []byte, caps string) []byte {
 	const last = " LITERAL-" // go-imap lists it in every state
 	if i := bytes.Index(p, []byte("CAPABILITY ")); i < 0 || i > 64+maxTag {
@@ -579,8 +594,8 @@ func addCaps(p []byte, caps string) []byte {
 	return p
 }
 
-// correctServerBug corrects what go-imap says about arguments that it cannot read: the fault is the
-// client's. Every error of our own has a reply of its own.
+// correctServerBug replaces go-imap's reply to arguments that it cannot parse: that is the client's
+// error, not the server's. Errors of this package never use that text.
 func correctServerBug(p []byte) []byte {
 	tag, found := bytes.CutSuffix(p, []byte(" NO [SERVERBUG] Internal server error\r\n"))
 	if !found || len(tag) > maxTag {
@@ -604,7 +619,7 @@ func (a *replyPatch) apply(p []byte) (out []byte, done bool) {
 	return all[:cut], false
 }
 
-// afterFetch returns the index after "* 12 FETCH (", or 0 if p does not begin so.
+// afterFetch returns the index after "* 12 FETCH (", or 0 if p does not begin with that.
 func afterFetch(p []byte) int {
 	rest, ok := bytes.CutPrefix(p, []byte("* "))
 	if !ok {
@@ -617,14 +632,14 @@ func afterFetch(p []byte) int {
 	return len("* ") + digits + len(" FETCH (")
 }
 
-// intercept sees each command before go-imap's parser. It answers the commands that the parser does
-// not know; then it returns nil. From the others it takes the extensions, which the session's
-// methods find in ss.extensions.
+// intercept sees each command before go-imap's parser does. It answers the commands that the parser
+// does not know and returns nil for them. It removes the extensions from the other commands; the
+// session's methods find them in ss.extensions.
 func (ss *session) intercept(text []byte) []byte {
 	tag, verb := commandName(text)
 	ss.extensions = extensions{verb: verb}
-	ss.emptyRefused()
-	if err := cmp.Or(ss.mayRun(verb), ss.checkSelected(verb)); err != nil {
+	ss.clearRefusedSave()
+	if err := cmp.Or(ss.checkTaint(verb), ss.checkSelected(verb)); err != nil {
 		ss.writeResult(tag, err)
 		return nil
 	}
@@ -657,9 +672,9 @@ func (ss *session) intercept(text []byte) []byte {
 	return text
 }
 
-// emptyRefused empties "$" if the SEARCH before was to fill it and has ended in NO (RFC 5182
-// section 2.1).
-func (ss *session) emptyRefused() {
+// clearRefusedSave empties "$" if the previous command was a SEARCH with SAVE that ended in NO (RFC
+// 5182 section 2.1).
+func (ss *session) clearRefusedSave() {
 	if !ss.conn.saveRefused {
 		return
 	}
@@ -671,7 +686,8 @@ func (ss *session) emptyRefused() {
 	}
 }
 
-// writeResult writes how an intercepted command has ended; nil says that it has been answered.
+// writeResult writes the tagged reply for the error of an intercepted command; nil means that the
+// command has been answered.
 func (ss *session) writeResult(tag string, err error) {
 	if err == nil {
 		return
@@ -701,5 +717,5 @@ func (ss *session) runIntercepted(tag, verb string, p *commandEditor) error {
 	return ss.getQuotaRoot(tag, p)
 }
 
-// quoted writes a string of a client's that the parser has taken as one.
+// quoted returns s as a quoted string. The parser has accepted s as a string.
 func quoted(s string) string { return string(appendQuoted(nil, []byte(s))) }

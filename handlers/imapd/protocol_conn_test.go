@@ -112,7 +112,8 @@ func alone(t *testing.T) *talker {
 	return c
 }
 
-// TestConnectionEndsWithBye has what cannot be answered without losing count of what is a command.
+// TestConnectionEndsWithBye sends input after which the server cannot know where the next command
+// begins.
 func TestConnectionEndsWithBye(t *testing.T) {
 	for name, text := range map[string]string{
 		"absurd literal":        fmt.Sprintf("s SELECT {%d+}\r\n", maxSkipped+1),
@@ -478,7 +479,7 @@ func TestDrippedCommandsAreBounded(t *testing.T) {
 				}
 			}
 		}()
-		if _, err := w.Read(make([]byte, 100)); err == nil || time.Since(begin) > 2*lineTime {
+		if _, err := w.Read(make([]byte, 100)); err == nil || time.Since(begin) > 2*commandTimeout {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		client.Close()
@@ -576,7 +577,7 @@ func FuzzWire(f *testing.F) {
 			if n%2 == 1 {
 				continue // as if it had refused it
 			}
-			want := "\r\n" // told before the next read, which may overwrite the line
+			want := "\r\n" // checked before the next read, which may overwrite the line
 			if strings.HasSuffix(string(line[:m.at]), "(~") {
 				want = ")\r\n"
 			}
@@ -595,7 +596,7 @@ func FuzzWire(f *testing.F) {
 					break
 				}
 				if taken%4 == 0 || item.size > AppendLimit {
-					w.refuseMessage(nil)
+					w.skipMessage(nil)
 					break
 				}
 				message, err := w.takeMessage()
@@ -604,7 +605,7 @@ func FuzzWire(f *testing.F) {
 				}
 				if taken%4 == 3 { // it gives up within the message
 					_, _ = io.CopyN(io.Discard, message, item.size/2)
-					w.refuseMessage(message)
+					w.skipMessage(message)
 					break
 				}
 				if n, err := io.Copy(io.Discard, message); err != nil || n != item.size {

@@ -12,22 +12,24 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// maxVanished is how many bytes of UIDs end a VANISHED answer; the rest goes into the next one.
+// maxVanished is the length in bytes at which a VANISHED reply ends; the remaining UIDs go into the
+// next one.
 const maxVanished = 8000
 
-// A resync is what a client knows of a folder that it selects again (RFC 7162 section 3.2.5).
+// A resync is the argument of SELECT (QRESYNC …): what the client knows of the folder (RFC 7162
+// section 3.2.5).
 type resync struct {
 	validity   uint32
 	modSeq     uint64
-	known      uidRanges // UIDs; nil stands for all
-	seqs, uids uidRanges // some messages that it knows by sequence number and UID
+	known      uidRanges // UIDs that the client knows; nil means all
+	seqs, uids uidRanges // some messages that the client knows, by sequence number and by UID
 }
 
-// uidRanges are ranges of UIDs or sequence numbers, ascending and apart from each other, unless a
-// client wrote them.
+// uidRanges are ranges of UIDs or sequence numbers. They ascend and neither touch nor overlap,
+// except as read from a client by parseRanges.
 type uidRanges []inbox.UIDRange
 
-// selectParams reads SELECT box (CONDSTORE QRESYNC (…)).
+// selectParams parses SELECT box (CONDSTORE QRESYNC (…)).
 func (p *commandEditor) selectParams(at int, a *extensions) bool {
 	last := len(p.tokens) - 1
 	if !p.is(at+1, '(') || at+2 >= last || !p.is(last, ')') {
@@ -55,8 +57,8 @@ func (p *commandEditor) selectParams(at int, a *extensions) bool {
 	return true
 }
 
-// resyncParam reads (uidvalidity modseq [known-uids] [(known-sequence-set known-uid-set)]), which
-// stands from `from` to `to`; nil if it is malformed.
+// resyncParam parses (uidvalidity modseq [known-uids] [(known-sequence-set known-uid-set)]), the
+// tokens from `from` to `to`. It returns nil if they are malformed.
 func (p *commandEditor) resyncParam(from, to int) *resync {
 	if !p.is(from, '(') || !p.is(from+1, 'a') || to < from+3 {
 		return nil
@@ -95,8 +97,8 @@ func (p *commandEditor) resyncParam(from, to int) *resync {
 	return r
 }
 
-// fetchModifiers reads (CHANGEDSINCE n VANISHED), which begins at i, the latter of UID FETCH alone
-// (RFC 7162 section 3.2.6).
+// fetchModifiers parses (CHANGEDSINCE n VANISHED), which begins at token i. VANISHED is allowed in
+// UID FETCH only (RFC 7162 section 3.2.6).
 func (p *commandEditor) fetchModifiers(i int, a *extensions) bool {
 	end, ok := p.closing(i)
 	if !ok || !p.is(i, '(') || end != len(p.tokens)-1 {
@@ -124,7 +126,7 @@ func (p *commandEditor) fetchModifiers(i int, a *extensions) bool {
 	return true
 }
 
-// parseRanges reads a set without "*" as it is written.
+// parseRanges parses a set without "*"; it keeps the order of the ranges.
 func parseRanges(text string) (uidRanges, bool) {
 	var out uidRanges
 	for part := range strings.SplitSeq(text, ",") {
@@ -142,7 +144,7 @@ func parseRanges(text string) (uidRanges, bool) {
 	return out, true
 }
 
-// merged gives the same numbers as ranges that ascend and are apart from each other. It sorts r.
+// merged returns the same numbers as ascending ranges that neither touch nor overlap. It sorts r.
 func (r uidRanges) merged() (out uidRanges) {
 	slices.SortFunc(r, func(a, b inbox.UIDRange) int { return cmp.Compare(a.First, b.First) })
 	for _, one := range r {
@@ -155,7 +157,7 @@ func (r uidRanges) merged() (out uidRanges) {
 	return out
 }
 
-// ascend reports whether each range is behind the one before.
+// ascend reports whether each range begins after the end of the previous one.
 func (r uidRanges) ascend() bool {
 	for i := 1; i < len(r); i++ {
 		if r[i].First <= r[i-1].Last {
@@ -172,7 +174,7 @@ func (r uidRanges) count() (n uint64) {
 	return n
 }
 
-// overlap gives what is in both. Their ranges ascend.
+// overlap returns the numbers that are in both r and other, whose ranges must ascend.
 func (r uidRanges) overlap(other uidRanges) (out uidRanges) {
 	for len(r) > 0 && len(other) > 0 {
 		if first, last := max(r[0].First, other[0].First), min(r[0].Last, other[0].Last); first <= last {
@@ -187,7 +189,7 @@ func (r uidRanges) overlap(other uidRanges) (out uidRanges) {
 	return out
 }
 
-// enables notes the extensions that ENABLE names, or a command needs.
+// enables records an extension that ENABLE names.
 func (a *extensions) enables(name string) {
 	if !strings.Contains(a.enabled, " "+name) {
 		a.enabled += " " + name
@@ -195,7 +197,7 @@ func (a *extensions) enables(name string) {
 	a.enable, a.qresync = true, a.qresync || name == "QRESYNC"
 }
 
-// checkResync refuses what needs ENABLE QRESYNC before (RFC 7162 section 3.2.3).
+// checkResync refuses QRESYNC and VANISHED before ENABLE QRESYNC (RFC 7162 section 3.2.3).
 func (ss *session) checkResync(a extensions) error {
 	if (a.resync != nil || a.vanished) && !ss.qresync {
 		return badCommand("Send ENABLE QRESYNC first")
@@ -203,26 +205,27 @@ func (ss *session) checkResync(a extensions) error {
 	return nil
 }
 
-// A heldEnd is the tagged OK of a command that waits until something else is written.
-type heldEnd struct {
+// A heldReply is the tagged OK of a command, held back until `before` has written other replies.
+type heldReply struct {
 	line   []byte
 	before func() error
 }
 
-// holdEnd has the tagged OK of the command that the parser has, which begins with a text behind its
-// tag, wait until `before` has written what comes before it. go-imap calls nobody then.
-func (w *protocolConn) holdEnd(begin string, before func() error) {
+// holdTaggedOK holds back the tagged OK of the parser's command until `before` has written its
+// replies. The OK is recognized by begin, the text after its tag. go-imap does not call the session
+// meanwhile.
+func (w *protocolConn) holdTaggedOK(begin string, before func() error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.patch = &replyPatch{prefix: w.tag + " " + begin, suffix: "\r\n", hold: true}
-	w.held = heldEnd{before: before}
+	w.held = heldReply{before: before}
 }
 
-// releaseEnd writes what was held back, once the parser wants another command.
-func (w *protocolConn) releaseEnd() error {
+// releaseTaggedOK writes the held tagged OK; it is called when the parser wants another command.
+func (w *protocolConn) releaseTaggedOK() error {
 	w.mu.Lock()
 	held := w.held
-	w.held = heldEnd{}
+	w.held = heldReply{}
 	w.mu.Unlock()
 	if held.line == nil {
 		return nil
@@ -233,8 +236,8 @@ func (w *protocolConn) releaseEnd() error {
 	return w.writeAnswers(held.line)
 }
 
-// resync tells the client what has happened to the selected folder since it knew it: what has left
-// first, then what has other flags.
+// resync reports how the selected folder has changed since the client last knew it: expunged
+// messages first, then changed flags.
 func (ss *session) resync(r *resync) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -244,19 +247,20 @@ func (ss *session) resync(r *resync) error {
 	}
 	err := ss.writeVanishedSince(r.modSeq, r.known, sel.view.matching(r.seqs, r.uids))
 	if err != nil {
-		return ss.closeOn(err)
+		return ss.closeWithError(err)
 	}
 	uids := []uint32(sel.view)
 	if r.known != nil {
 		uids = sel.view.uidsOf(r.known.set(), nil)
 	}
 	ss.extensions.changedSince = r.modSeq
-	if r.modSeq > sel.modSeq { // it is of another history: the store was restored
+	// It belongs to another history: the store was restored from a backup.
+	if r.modSeq > sel.modSeq {
 		ss.extensions.changedSince = 0
 	}
 	f := &fetch{session: ss, shown: attributes{modSeq: true, uid: true, flags: true}}
 	if err := f.attributes(uids); err != nil {
-		return ss.closeOn(err)
+		return ss.closeWithError(err)
 	}
 	return nil
 }
@@ -269,26 +273,28 @@ func (r uidRanges) set() imap.UIDSet {
 	return set
 }
 
-// matching gives the UID up to which nothing can have left since a client knew these UIDs by these
-// sequence numbers: the last of them that has its number still (RFC 7162 section 3.2.5.2).
+// matching returns the UID up to which no message can have been expunged since the client knew
+// these UIDs by these sequence numbers: the last UID that still has its number (RFC 7162 section
+// 3.2.5.2).
 func (v view) matching(seqs, uids uidRanges) (upTo uint32) {
 	seqs, uids = slices.Clone(seqs), slices.Clone(uids)
 	for len(seqs) > 0 && int64(seqs[0].First) <= int64(len(v)) {
 		seq, uid := seqs[0].First, uids[0].First
-		n := min(seqs[0].Last-seq, uids[0].Last-uid) // both go on for so many behind the first
-		// A UID of the view at a number grows by one at least where that does.
+		n := min(seqs[0].Last-seq, uids[0].Last-uid) // numbers after the first in both ranges
+		// UIDs of the view grow by at least one per position, so the positions that match form a
+		// prefix.
 		there := min(int64(n)+1, int64(len(v))-int64(seq)+1)
 		i := sort.Search(int(there), func(i int) bool { return uint64(v[int(seq)-1+i]) > uint64(uid)+uint64(i) })
 		if i > 0 && uint64(v[int(seq)+i-2]) == uint64(uid)+uint64(i-1) {
 			upTo = v[int(seq)+i-2]
 		}
-		seqs, uids = seqs.behind(n), uids.behind(n)
+		seqs, uids = seqs.cutFirst(n), uids.cutFirst(n)
 	}
 	return upTo
 }
 
-// behind cuts the first n+1 numbers off the first range, which it changes.
-func (r uidRanges) behind(n uint32) uidRanges {
+// cutFirst cuts the first n+1 numbers off the first range, in place.
+func (r uidRanges) cutFirst(n uint32) uidRanges {
 	if r[0].Last-r[0].First == n {
 		return r[1:]
 	}
@@ -296,9 +302,9 @@ func (r uidRanges) behind(n uint32) uidRanges {
 	return r
 }
 
-// writeVanishedSince reports which of the UIDs that the client knows, all if they are nil, have
-// left the folder since a mod-sequence. Where that is not known any more, it is every UID behind
-// upTo that the folder does not have. What has left, but not for the client yet, is told later.
+// writeVanishedSince reports which of the known UIDs (nil means all) were expunged from the folder
+// since a mod-sequence. If the store no longer knows that, it reports every UID above upTo that the
+// folder does not have. UIDs that are still in the view are reported later.
 func (ss *session) writeVanishedSince(since uint64, known uidRanges, upTo uint32) error {
 	sel := ss.selected
 	list, exact, err := ss.server.Service.Inbox.Expunged(ss.conn.ctx, ss.user, sel.folder, since)
@@ -336,8 +342,8 @@ func (ss *session) writeVanishedSince(since uint64, known uidRanges, upTo uint32
 	return out.end()
 }
 
-// writeVanishedOf is writeVanishedSince for the set of a UID FETCH. "*" stands for the newest UID
-// that the folder has given out.
+// writeVanishedOf is writeVanishedSince for the set of a UID FETCH. "*" means the highest UID that
+// the folder has assigned.
 func (ss *session) writeVanishedOf(set imap.NumSet) error {
 	var known uidRanges
 	uids, _ := set.(imap.UIDSet)
@@ -347,19 +353,19 @@ func (ss *session) writeVanishedOf(set imap.NumSet) error {
 	}
 	known = known.merged()
 	if known == nil {
-		return nil // what SEARCH has saved is in the view
+		return nil // a saved search result ("$"): its messages are all in the view
 	}
 	return ss.writeVanishedSince(ss.extensions.changedSince, known, 0)
 }
 
-// A vanishedWriter writes UIDs in VANISHED answers of bounded length.
+// A vanishedWriter writes UIDs as VANISHED replies of limited length.
 type vanishedWriter struct {
 	conn *protocolConn
 	head string
 	b    []byte
 }
 
-// add adds the UIDs from first to last; there are none if last is less.
+// add adds the UIDs from first to last; it does nothing if last is less than first.
 func (v *vanishedWriter) add(first, last uint32) error {
 	if first > last {
 		return nil
@@ -388,9 +394,9 @@ func (v *vanishedWriter) end() error {
 	return err
 }
 
-// writeExpunges reports the messages that are gone: by their UIDs once the client has enabled
-// QRESYNC (RFC 7162 section 3.2.10), else by their numbers, the last first, so that each number is
-// right when it comes.
+// writeExpunges reports the expunged messages: by UID once the client has enabled QRESYNC (RFC 7162
+// section 3.2.10), else by sequence number, the last first, so that each number is still valid when
+// it is sent.
 func (ss *session) writeExpunges(write func(seq uint32) error) error {
 	sel := ss.selected
 	if ss.qresync {
@@ -415,35 +421,36 @@ func (ss *session) writeExpunges(write func(seq uint32) error) error {
 	return nil
 }
 
-// expunge reports messages that this session has removed, with those that went before. Whatever
-// removes messages of the selected folder calls it.
+// expunge reports messages that this session has expunged, together with those that wait in
+// sel.gone. Every command that removes messages of the selected folder must call it.
 func (ss *session) expunge(gone []uint32, write func(seq uint32) error) error {
 	sel := ss.selected
 	sel.ownExpunged += len(gone)
-	sel.gone = merge(sel.gone, gone)
+	sel.gone = union(sel.gone, gone)
 	sel.removed = sel.removed || len(gone) > 0
 	return ss.writeExpunges(write)
 }
 
-// tellModSeq says up to which mod-sequence the client has been told everything, at the end of a
-// poll. A FETCH may have had a higher one while an expunge must still wait (RFC 5162 erratum 1810);
-// a command that has removed messages has it in its tagged OK (RFC 7162 sections 3.2.7 and 3.2.9).
-func (ss *session) tellModSeq() {
+// reportModSeq reports, at the end of a poll, the mod-sequence up to which the client knows every
+// change. A FETCH may have had a higher one while an expunge is not yet reported (RFC 5162 erratum
+// 1810). A command that has removed messages has it in its tagged OK (RFC 7162 sections 3.2.7 and
+// 3.2.9).
+func (ss *session) reportModSeq() {
 	sel := ss.selected
 	if len(sel.gone) == 0 {
-		sel.told = sel.modSeq
+		sel.reportedUpTo = sel.modSeq
 	}
 	switch {
 	case !ss.qresync:
 	case len(sel.gone) > 0:
-		ss.writeHighestModSeq(sel.told)
+		ss.writeHighestModSeq(sel.reportedUpTo)
 	case sel.removed:
-		ss.patchModSeq(sel.told)
+		ss.patchModSeq(sel.reportedUpTo)
 	}
 	sel.removed = false
 }
 
-// patchModSeq adds HIGHESTMODSEQ to the tagged OK of the command that the parser has.
+// patchModSeq adds HIGHESTMODSEQ to the tagged OK of the parser's command.
 func (ss *session) patchModSeq(modSeq uint64) {
 	verb := ss.extensions.verb
 	if isReplace(verb) {
@@ -452,9 +459,9 @@ func (ss *session) patchModSeq(modSeq uint64) {
 	ss.conn.patchEnd(ss.conn.tag+" OK ", verb+" completed\r\n", "[HIGHESTMODSEQ "+strconv.FormatUint(modSeq, 10)+"] ")
 }
 
-// closeSilently is expunge for CLOSE, which reports no message, but in its tagged OK the
-// mod-sequence up to which the client knows all: its own, unless others have changed the folder
-// (RFC 7162 section 3.2.8).
+// closeSilently is expunge for CLOSE, which does not report the messages. Its tagged OK has the
+// mod-sequence up to which the client knows every change: that of the CLOSE, unless other sessions
+// have changed the folder (RFC 7162 section 3.2.8).
 func (ss *session) closeSilently(gone []uint32) error {
 	sel := ss.selected
 	if !ss.qresync || len(gone) == 0 {
@@ -468,8 +475,8 @@ func (ss *session) closeSilently(gone []uint32) error {
 		return err
 	}
 	if !waiting && c.Folder.ModSeq == sel.modSeq+uint64(known.Own) {
-		sel.told = c.Folder.ModSeq
+		sel.reportedUpTo = c.Folder.ModSeq
 	}
-	ss.patchModSeq(sel.told)
+	ss.patchModSeq(sel.reportedUpTo)
 	return nil
 }

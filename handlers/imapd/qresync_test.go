@@ -19,13 +19,13 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// A cachedMessage is what a client keeps of a message.
+// A cachedMessage is a message in the cache of a client.
 type cachedMessage struct {
 	flags  string
 	modSeq uint64
 }
 
-// A cache is what a client keeps of a folder between its connections.
+// A cache is the state of a folder that a client keeps between its connections.
 type cache struct {
 	validity uint32
 	modSeq   uint64 // up to which it knows all
@@ -124,8 +124,8 @@ func (c *cache) vanish(t *testing.T, line, set string, earlier bool) {
 	}
 }
 
-// unknown gives the place of a message that the client has not looked at, which is between those
-// whose UIDs are; -1 if there is none.
+// unknown returns the index of a message whose UID the client does not know and that could be uid:
+// it is between messages with a lower and a higher UID. It returns -1 if there is none.
 func (c *cache) unknown(uid uint32) int {
 	at := -1
 	for i, one := range c.seqs {
@@ -350,7 +350,7 @@ func (r *resyncRun) comeBack(folder string) {
 		case 2:
 			c.read(r.T, t.ok("FETCH 1:* (FLAGS MODSEQ)"), false)
 			if r.rnd.IntN(2) == 0 {
-				return // while an expunge may wait to be told
+				return // while an expunge may not have been reported yet
 			}
 		case 3:
 			c.read(r.T, t.ok(`STORE %d +FLAGS (\Flagged)`, one), false)
@@ -415,7 +415,7 @@ func (r *resyncRun) lookForNew(t *talker, c *cache) {
 	c.read(r.T, t.ok("UID FETCH %d:* (FLAGS MODSEQ)", newest+1), true)
 }
 
-// compare compares what the client keeps with what is stored.
+// compare compares the cache of the client with the store.
 func (r *resyncRun) compare(folder string, c *cache) {
 	r.Helper()
 	ctx := context.Background()

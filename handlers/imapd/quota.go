@@ -6,7 +6,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// quotaRoot is the name of what a mailbox's quota is counted over: all of its folders.
+// quotaRoot is the name of the only quota root of a mailbox: all of its folders.
 const quotaRoot = "mailbox"
 
 // getQuota answers GETQUOTA (RFC 9208 section 4.1.1).
@@ -20,7 +20,7 @@ func (ss *session) getQuota(tag string, p *commandEditor) error {
 		return err
 	}
 	if root != quotaRoot {
-		return refused(imap.ResponseCodeNonExistent, "There is no such quota root")
+		return refusal(imap.ResponseCodeNonExistent, "There is no such quota root")
 	}
 	ss.writeQuota(q)
 	ss.conn.writeReply("%s OK GETQUOTA completed", tag)
@@ -35,7 +35,7 @@ func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 	}
 	name, ok := decodeName(given)
 	if !ok {
-		return refused(imap.ResponseCodeNonExistent, "The name of the folder cannot be read")
+		return refusal(imap.ResponseCodeNonExistent, "The name of the folder cannot be read")
 	}
 	if _, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 	return nil
 }
 
-// writeQuota writes storage in units of 1 024 bytes (RFC 9208 section 5.1). What has no limit is
-// not in the list (section 4.2.1).
+// writeQuota writes storage in units of 1 024 bytes (RFC 9208 section 5.1). Without a limit the
+// list is empty (section 4.2.1).
 func (ss *session) writeQuota(q core.Quota) {
 	if q.Limit == nil {
 		ss.conn.writeReply("* QUOTA %s ()", quotaRoot)

@@ -12,18 +12,18 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// isReplace reports whether the command is one of RFC 8508.
+// isReplace reports whether the command is a REPLACE (RFC 8508).
 func isReplace(verb string) bool { return verb == "REPLACE" || verb == "UID REPLACE" }
 
-// namesMessage reports whether a REPLACE has come to its message: the number and the folder are
-// there.
-func namesMessage(text []byte) bool {
+// hasReplaceArguments reports whether a REPLACE has the number and the folder, so that its message
+// comes next.
+func hasReplaceArguments(text []byte) bool {
 	_, verb := commandName(text)
 	return len(tokenize(text)) >= 4+strings.Count(verb, "UID ")
 }
 
-// beginReplace checks a REPLACE before its message is taken (RFC 8508 section 3.4), and gives it as
-// the APPEND that the parser knows.
+// beginReplace checks a REPLACE before its message is received (RFC 8508 section 3.4), and returns
+// it as an APPEND, which the parser knows.
 func (ss *session) beginReplace(verb string, p *commandEditor) ([]byte, error) {
 	at := 2 + strings.Count(verb, "UID ")
 	given, ok := p.value(at + 1)
@@ -35,7 +35,7 @@ func (ss *session) beginReplace(verb string, p *commandEditor) ([]byte, error) {
 	}
 	name, ok := decodeName(given)
 	if !ok {
-		return nil, refused(imap.ResponseCodeNonExistent, "The name of the folder cannot be read")
+		return nil, refusal(imap.ResponseCodeNonExistent, "The name of the folder cannot be read")
 	}
 	m, err := scanLine(p.text)
 	if err != nil {
@@ -50,9 +50,9 @@ func (ss *session) beginReplace(verb string, p *commandEditor) ([]byte, error) {
 	case sel.readOnly:
 		return nil, errReadOnly
 	}
-	uid := sel.view.messageOf(p.word(at), at == 3)
+	uid := sel.view.uidOfNumber(p.word(at), at == 3)
 	if uid == 0 {
-		return nil, refused("", "There is no such message")
+		return nil, refusal("", "There is no such message")
 	}
 	if err := ss.server.Service.Inbox.CheckReplace(ss.conn.ctx, ss.user, sel.folder, uid, name, m.size); err != nil {
 		return nil, ss.tryCreate(err)
@@ -68,8 +68,9 @@ func isMessageNumber(text string) bool {
 	return text == "*" || err == nil && n > 0 && text[0] != '0' && text[0] != '+'
 }
 
-// messageOf gives the UID of the message with a seq-number, 0 if the view has none.
-func (v view) messageOf(text string, isUID bool) uint32 {
+// uidOfNumber returns the UID of the message with a seq-number or UID, 0 if the view does not have
+// it.
+func (v view) uidOfNumber(text string, isUID bool) uint32 {
 	if text == "*" {
 		return v.last()
 	}
@@ -83,8 +84,8 @@ func (v view) messageOf(text string, isUID bool) uint32 {
 	return 0
 }
 
-// replace takes the message of a REPLACE from the client, stores it and deletes the old one, both
-// or neither. The parser polls behind it, which tells the client of both.
+// replace receives the message of a REPLACE, stores it and deletes the old one, both or neither.
+// The parser polls after it, which reports both changes to the client.
 func (ss *session) replace(folder string, r imap.LiteralReader, options *imap.AppendOptions) error {
 	body := ss.server.Service.Core.NewSpool(AppendLimit)
 	defer body.Close()
@@ -94,11 +95,11 @@ func (ss *session) replace(folder string, r imap.LiteralReader, options *imap.Ap
 		size := r.Size()
 		n, err = io.Copy(body, r)
 		if n < size && (err == nil || ss.conn.ending != nil) {
-			err = errNoEnd
+			err = errUnfinished
 		}
 	}
 	if err != nil {
-		ss.conn.refuseMessage(r)
+		ss.conn.skipMessage(r)
 		return ss.replyError(err)
 	}
 	if _, _, err := ss.conn.nextMessage(); err != nil {
@@ -112,15 +113,15 @@ func (ss *session) replace(folder string, r imap.LiteralReader, options *imap.Ap
 	if err != nil {
 		return ss.tryCreate(err)
 	}
-	// Before the EXPUNGE, so that a client knows the new message first (RFC 8508 section 4.3).
+	// Before the EXPUNGE, so that a client first learns of the new message (RFC 8508 section 4.3).
 	ss.conn.writeReply("* OK [APPENDUID %d %d] Replacement message ready", validity, uid)
-	sel.gone = merge(sel.gone, []uint32{old})
+	sel.gone = union(sel.gone, []uint32{old})
 	sel.ownExpunged++
 	sel.removed = true
 	return nil
 }
 
-// completedReplace corrects the parser's reply to a REPLACE, which it has got as an APPEND.
+// completedReplace corrects the parser's reply to a REPLACE, which it got as an APPEND.
 func completedReplace(p []byte) []byte {
 	tag, found := bytes.CutSuffix(p, []byte(" OK APPEND completed\r\n"))
 	if !found || len(tag) > maxTag {

@@ -138,7 +138,7 @@ func TestReplaceOfMessageThatGoes(t *testing.T) {
 	c.has(c.ok("NOOP"), "* 1 EXPUNGE")
 	c.has(c.ok("STATUS Sent (MESSAGES)"), `* STATUS "Sent" (MESSAGES 0)`)
 	noneHeld(t, h)
-	// What comes next is an APPEND again.
+	// The next command is an APPEND again.
 	c.ok("REPLACE 1 Drafts {1+}\r\nx")
 	c.ok("APPEND Drafts {1+}\r\ny")
 	c.has(c.ok("STATUS Drafts (MESSAGES)"), `* STATUS "Drafts" (MESSAGES 2)`)

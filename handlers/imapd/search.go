@@ -19,7 +19,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-const searchTime = 30 * time.Second
+const maxSearchTime = 30 * time.Second
 
 // Search answers SEARCH (RFC 9051 section 6.4.4).
 func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria, options *imap.SearchOptions) (*imap.SearchData, error) {
@@ -41,7 +41,7 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 		nums = make([]uint32, len(found))
 		last := uint32(0)
 		for i, uid := range found {
-			last = sel.view.seqBehind(last, uid)
+			last = sel.view.seqAfter(last, uid)
 			nums[i] = last
 		}
 	}
@@ -62,8 +62,8 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	return data, nil
 }
 
-// savedResult is what "$" stands for after a search: all, unless only the first or the last were
-// asked for (RFC 5182 section 2.1).
+// savedResult returns the value of "$" after a search: all messages found, unless only MIN or MAX
+// was requested (RFC 5182 section 2.1).
 func savedResult(found []uint32, o *imap.SearchOptions) []uint32 {
 	if o.ReturnAll || o.ReturnCount || len(found) == 0 {
 		return found
@@ -78,9 +78,9 @@ func savedResult(found []uint32, o *imap.SearchOptions) []uint32 {
 	return slices.Compact(out)
 }
 
-// reportedModSeq is the MODSEQ in the answer of a search that has found something. If only MIN or
-// MAX or both are asked for, it is that of the first or the last message, or the greater of the
-// two; else it is the greatest of all (RFC 7162 section 3.1.10, RFC 4731 section 3.2).
+// reportedModSeq returns the MODSEQ for the reply to a search that has found something. If only
+// MIN, MAX or both are requested, it is that of the first message, of the last, or the greater of
+// the two; else it is the greatest of all (RFC 7162 section 3.1.10, RFC 4731 section 3.2).
 func reportedModSeq(modSeqs []uint64, o *imap.SearchOptions) uint64 {
 	first, last := modSeqs[0], modSeqs[len(modSeqs)-1]
 	switch {
@@ -95,17 +95,17 @@ func reportedModSeq(modSeqs []uint64, o *imap.SearchOptions) uint64 {
 }
 
 // search returns the UIDs of the messages that meet the criteria, ascending, and the MODSEQ of
-// each. Messages are looked at in the store's transaction; those whose bytes must be read are kept
-// and looked at behind it.
+// each. It matches messages within the store's transaction; messages of which it must read the
+// bytes are kept and matched after the transaction.
 func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeqs []uint64, err error) {
 	q, err := newQuery(criteria, ss.selected.view, ss.selected.saved)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := ss.readSearched(q.candidates(), criteria); err != nil {
+	if err := ss.taintBySearch(q.candidates(), criteria); err != nil {
 		return nil, nil, err
 	}
-	until := time.Now().Add(searchTime)
+	until := time.Now().Add(maxSearchTime)
 	add := func(row *inbox.MessageRow) { found, modSeqs = append(found, row.UID), append(modSeqs, row.ModSeq) }
 	for uids := q.candidates(); len(uids) > 0; {
 		if err := ss.conn.ctx.Err(); err != nil {
@@ -159,17 +159,17 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 	return found, modSeqs, nil
 }
 
-// A keptRow waits for the end of the transaction: its bytes are needed, or it matches and one
-// before it waits.
+// A keptRow is kept until the transaction has ended: its bytes are needed, or it matches and an
+// earlier row is kept.
 type keptRow struct {
 	inbox.MessageRow
 	matches bool
 }
 
-var errSearchTime = refused(imap.ResponseCodeLimit, "The search takes too long; search for less")
+var errSearchTime = refusal(imap.ResponseCodeLimit, "The search takes too long; search for less")
 
-// matchBytes reports whether a message meets the criteria, and reads of it what they need. What is
-// gone or damaged meets none.
+// matchBytes reports whether a message meets the criteria; it reads as much of the message as they
+// need. An expunged or damaged message does not match.
 func (ss *session) matchBytes(q *query, row *inbox.MessageRow) (bool, error) {
 	c := q.candidate(row, ss.opener(row.UID))
 	defer c.close()
@@ -189,19 +189,19 @@ func (ss *session) patchSearchModSeq(modSeq uint64) {
 	ss.conn.patchEnd("* SEARCH", "\r\n", fmt.Sprintf(" (MODSEQ %d)", modSeq))
 }
 
-// opener gives the function that opens a message if its bytes must be searched.
+// opener returns a function that opens the message, for when its bytes must be searched.
 func (ss *session) opener(uid uint32) func() (blob, error) {
 	return func() (blob, error) {
 		b, err := ss.server.Service.Inbox.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, uid)
 		if err != nil {
-			return nil, err // a nil *Blob would be a blob
+			return nil, err // a nil *Blob would be a non-nil blob
 		}
 		return b, nil
 	}
 }
 
 const (
-	maxKeys       = 500     // in one SEARCH, those within NOT and OR included
+	maxKeys       = 500     // in one SEARCH, including those within NOT and OR
 	maxPartText   = 1 << 20 // bytes of one part that are searched
 	maxSearchText = 4 << 20 // bytes of one message that are searched
 )
@@ -211,25 +211,25 @@ type blob interface {
 	io.Closer
 }
 
-// errNeedsBytes says that the criteria cannot be decided without the bytes of the message.
+// errNeedsBytes means that the criteria cannot be decided without the bytes of the message.
 var errNeedsBytes = errors.New("the bytes of the message are needed")
 
-// A query is the criteria of one SEARCH, made ready to be compared with many messages.
+// A query is the criteria of one SEARCH, prepared for matching many messages.
 type query struct {
 	key       searchKey
 	messages  view
 	saved     []uint32
-	structure bool // some key needs it
-	emailID   bool // the same
+	structure bool // a key needs the structure of the message
+	emailID   bool // a key needs the EMAILID
 	threadID  bool
 
-	view         msg.View  // of the structure of the candidate
-	text, folded []byte    // room for texts
-	next         candidate // room for one
-	last         uint32    // the sequence number of the candidate before
+	view         msg.View  // parses the structure of the current candidate
+	text, folded []byte    // reused buffers
+	next         candidate // reused for each candidate
+	last         uint32    // the sequence number of the previous candidate
 }
 
-// A searchKey is one SearchCriteria whose texts are folded and whose flags are found.
+// A searchKey is one SearchCriteria with its texts folded and its flags resolved.
 type searchKey struct {
 	criteria          *imap.SearchCriteria
 	flags, notFlags   inbox.Flags
@@ -238,17 +238,17 @@ type searchKey struct {
 	body, text        []string // folded
 	not               []searchKey
 	or                [][2]searchKey
-	sent              bool // a key looks at the Date field
+	sent              bool // a key compares the Date field
 }
 
-// A headerKey is HEADER and the keys that are short for it, or one that go-imap does not know.
+// A headerKey is a HEADER key, a key that is short for one, or a key that go-imap does not know.
 type headerKey struct {
-	name   string
-	folded string // the name
-	value  []byte // folded
-	modSeq uint64 // for MODSEQ
-	isNone bool   // a MODSEQ that nothing meets
-	object func(*inbox.MessageRow) bool
+	name        string
+	folded      string // the folded name
+	value       []byte // folded
+	modSeq      uint64 // for MODSEQ
+	matchesNone bool   // a MODSEQ that no message meets
+	object      func(*inbox.MessageRow) bool
 }
 
 func newQuery(c *imap.SearchCriteria, v view, saved []uint32) (*query, error) {
@@ -279,7 +279,7 @@ func newSearchKey(c *imap.SearchCriteria) searchKey {
 		one := headerKey{name: h.Key, folded: fold(h.Key), value: []byte(fold(h.Value)), object: newObjectKey(h.Key, h.Value)}
 		if h.Key == modSeqKey {
 			n, err := strconv.ParseUint(h.Value, 10, 64)
-			one = headerKey{name: modSeqKey, modSeq: n, isNone: err != nil}
+			one = headerKey{name: modSeqKey, modSeq: n, matchesNone: err != nil}
 		}
 		key.headers = append(key.headers, one)
 	}
@@ -298,7 +298,7 @@ func newSearchKey(c *imap.SearchCriteria) searchKey {
 	return key
 }
 
-// countKeys counts without going deeper than it must.
+// countKeys counts the keys of a search; it stops soon after maxKeys.
 func countKeys(c *imap.SearchCriteria) int {
 	n := 1 + len(c.SeqNum) + len(c.UID) + len(c.Header) + len(c.Body) + len(c.Text) + len(c.Flag) + len(c.NotFlag)
 	for i := range c.Not {
@@ -325,8 +325,8 @@ func needsParts(c *imap.SearchCriteria) bool {
 		slices.ContainsFunc(c.Or, func(c [2]imap.SearchCriteria) bool { return needsParts(&c[0]) || needsParts(&c[1]) })
 }
 
-// candidates are the messages of the view that can meet the criteria at all, by the first set of
-// numbers.
+// candidates returns the messages that are in the first set of numbers of the criteria; all
+// messages of the view if the criteria have no set. Others cannot match.
 func (q *query) candidates() []uint32 {
 	switch c := q.key.criteria; {
 	case len(c.UID) > 0:
@@ -337,10 +337,10 @@ func (q *query) candidates() []uint32 {
 	return q.messages
 }
 
-// A candidate is a message that may meet the criteria; more of it is read as keys ask for it.
+// A candidate is a message that may meet the criteria. More of it is read only if a key needs it.
 type candidate struct {
 	row  *inbox.MessageRow
-	open func() (blob, error) // nil: its bytes are not at hand
+	open func() (blob, error) // nil: the bytes cannot be read now
 
 	envelope *msg.EnvelopeView
 	root     *msg.Part
@@ -351,7 +351,7 @@ type candidate struct {
 	read     struct{ headers, header, body bool }
 }
 
-// candidate gives the candidate of a row. It is valid until the next one.
+// candidate returns the candidate for a row. It is valid until the next call.
 func (q *query) candidate(row *inbox.MessageRow, open func() (blob, error)) *candidate {
 	q.next = candidate{row: row, open: open}
 	return &q.next
@@ -363,11 +363,11 @@ func (c *candidate) close() {
 	}
 }
 
-// match reports whether a message meets the criteria. The error is errNeedsBytes where its bytes
-// are needed and not at hand.
+// match reports whether a message meets the criteria. It returns errNeedsBytes if it needs the
+// bytes of the message and cannot read them now.
 func (q *query) match(c *candidate) (bool, error) { return q.matchKey(c, &q.key) }
 
-// matchKey looks at what costs little first.
+// matchKey checks the cheap conditions first.
 func (q *query) matchKey(c *candidate, key *searchKey) (bool, error) {
 	if !q.matchSets(c, key.criteria) || !matchRow(c.row, key) {
 		return false, nil
@@ -387,9 +387,9 @@ func (q *query) matchKey(c *candidate, key *searchKey) (bool, error) {
 	return matchText(c, key)
 }
 
-// seq gives the sequence number of a message.
+// seq returns the sequence number of a message.
 func (q *query) seq(uid uint32) uint32 {
-	q.last = q.messages.seqBehind(q.last, uid)
+	q.last = q.messages.seqAfter(q.last, uid)
 	return q.last
 }
 
@@ -413,7 +413,7 @@ func (q *query) matchSets(c *candidate, key *imap.SearchCriteria) bool {
 	return true
 }
 
-// contains is a set's own Contains, but knows what "*" stands for.
+// contains is the set's own Contains, but "*" matches last.
 func contains[N imap.UID | uint32, S interface {
 	imap.UIDSet | imap.SeqSet
 }](set S, n, last N) bool {
@@ -440,7 +440,8 @@ func matchRow(row *inbox.MessageRow, key *searchKey) bool {
 		!slices.ContainsFunc(key.without, func(k string) bool { return inbox.HasKeyword(row.Keywords, k) })
 }
 
-// matchSent compares the day that the Date field names, whatever its zone (RFC 9051 section 6.4.4).
+// matchSent compares the day in the Date field, without regard to its time zone (RFC 9051 section
+// 6.4.4).
 func (q *query) matchSent(c *candidate, key *searchKey) (bool, error) {
 	if !key.sent {
 		return true, nil
@@ -462,7 +463,7 @@ func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
 	for i := range key.headers {
 		h := &key.headers[i]
 		if h.name == modSeqKey {
-			if h.isNone || c.row.ModSeq < h.modSeq {
+			if h.matchesNone || c.row.ModSeq < h.modSeq {
 				return false, nil
 			}
 			continue
@@ -480,15 +481,15 @@ func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
 	return true, nil
 }
 
-// hasHeader looks in the envelope, which is at hand, and then in the header, which has the comments
-// too. An empty value asks only whether there is such a field.
+// hasHeader searches the envelope first, which needs no bytes of the message, and then the header
+// fields, which include comments. An empty value matches every message that has the field.
 func (q *query) hasHeader(c *candidate, key *headerKey) (bool, error) {
 	if len(key.value) > 0 {
 		e, err := q.envelope(c)
 		if err != nil {
 			return false, err
 		}
-		if key.folded == "subject" { // the field has no more than that to search
+		if key.folded == "subject" { // the header holds no more of the subject than the envelope
 			return q.contains(e.Subject, key.value), nil
 		}
 		for _, a := range addressesOf(e, key.folded) {
@@ -527,7 +528,7 @@ func addressesOf(e *msg.EnvelopeView, name string) []msg.AddressView {
 	return nil
 }
 
-// contains reports whether a text contains a part, which is folded, in any case.
+// contains reports whether text contains part, ignoring case. part must be folded.
 func (q *query) contains(text, part []byte) bool {
 	q.folded = slices.Grow(q.folded[:0], len(text))[:len(text)]
 	for i, c := range text {
@@ -542,9 +543,9 @@ func (q *query) contains(text, part []byte) bool {
 	return bytes.Contains(q.folded, part)
 }
 
-// fold gives a text as i;unicode-casemap (RFC 5051) compares it: in small letters and decomposed,
-// so that letters with accents are found in either of their forms. Beyond that a sharp s is found
-// as SS, its capitals.
+// fold returns a text in the form in which i;unicode-casemap (RFC 5051) compares it: lower case and
+// decomposed, so that a letter with an accent is found in either of its forms. Unlike that, it also
+// folds "ß" to "ss".
 func fold(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
@@ -555,7 +556,8 @@ func fold(s string) string {
 	return s
 }
 
-// otherCapitals gives small letters that share their capitals with others the form of those.
+// otherCapitals replaces lower-case letters that share their capitals with other letters by those
+// letters.
 var otherCapitals = strings.NewReplacer("ß", "ss", "ς", "σ")
 
 func (q *query) matchNot(c *candidate, key *searchKey) (bool, error) {
@@ -580,7 +582,7 @@ func (q *query) matchOr(c *candidate, key *searchKey) (bool, error) {
 	return true, nil
 }
 
-// matchText searches the text that people read for the words of BODY and TEXT.
+// matchText searches the decoded text of the message for the words of BODY and TEXT.
 func matchText(c *candidate, key *searchKey) (bool, error) {
 	for _, words := range key.body {
 		if err := c.readBody(); err != nil || !strings.Contains(c.body, words) {
@@ -601,7 +603,7 @@ func matchText(c *candidate, key *searchKey) (bool, error) {
 	return true, nil
 }
 
-// envelope reads the candidate's envelope, in place.
+// envelope parses the candidate's envelope, once.
 func (q *query) envelope(c *candidate) (_ *msg.EnvelopeView, err error) {
 	if c.envelope == nil {
 		c.envelope, err = q.view.Envelope(c.row.Structure)
@@ -609,7 +611,7 @@ func (q *query) envelope(c *candidate) (_ *msg.EnvelopeView, err error) {
 	return c.envelope, err
 }
 
-// load opens the message and reads its structure.
+// load opens the message and parses its structure, once.
 func (c *candidate) load() (err error) {
 	if c.open == nil {
 		return errNeedsBytes
@@ -639,7 +641,7 @@ func (c *candidate) fields() ([]msg.Header, error) {
 	return c.headers, err
 }
 
-// readHeader reads the fields of the message and of all its parts.
+// readHeader reads the header fields of the message and of all its parts.
 func (c *candidate) readHeader() error {
 	if c.read.header {
 		return nil
@@ -684,7 +686,7 @@ func (c *candidate) readBody() error {
 	return err
 }
 
-// eachPart visits a part and all parts within it; Scan bounds how many there are.
+// eachPart visits a part and all parts within it. msg.Scan limits their number.
 func eachPart(p *msg.Part, visit func(*msg.Part) error) error {
 	if err := visit(p); err != nil {
 		return err

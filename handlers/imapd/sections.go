@@ -12,32 +12,33 @@ import (
 )
 
 const (
-	maxSections   = 100 // of one FETCH
+	maxSections   = 100 // in one FETCH
 	maxFieldNames = 200 // in one HEADER.FIELDS
 )
 
-// A source is a message that sections are taken from: its structure, which was found when it came,
-// and its bytes.
+// A source is a message from which sections are read: its structure, as parsed on arrival, and its
+// bytes.
 type source struct {
 	root *msg.Part
 	blob interface {
 		io.ReaderAt
 		Size() int64
 	}
-	spend   func(n int64) error // counts what is read or decoded and not sent; nil: nothing does
-	headers int                 // that were read for some of their fields
-	sizes   map[*msg.Part]int64 // of parts that were decoded
-	windows map[*imap.FetchItemBinarySection]*window
+	// Counts bytes read or decoded but not sent; nil: they are not counted.
+	spend   func(n int64) error
+	headers int                 // how many headers were searched for some of their fields
+	sizes   map[*msg.Part]int64 // decoded sizes of parts
+	windows map[*imap.FetchItemBinarySection]*decodedRange
 }
 
-// What clients ask of each message of a large folder is not counted: some fields of a header of
-// usual size.
+// The first freeHeaders headers of a message, each of at most freeHeader bytes, are not counted
+// when some of their fields are fetched: clients do that for every message of a large folder.
 const (
 	freeHeaders = 4
 	freeHeader  = 64 << 10
 )
 
-// pay counts bytes that are read or decoded and not sent.
+// pay counts bytes that are read or decoded and not sent; it returns an error at the limit.
 func (s *source) pay(n int64) error {
 	if s.spend == nil {
 		return nil
@@ -45,18 +46,18 @@ func (s *source) pay(n int64) error {
 	return s.spend(n)
 }
 
-// A window is a range of a part's decoded content.
-type window struct {
+// A decodedRange is a range of a part's decoded content.
+type decodedRange struct {
 	from, n int64
 	content []byte
 }
 
-// decode decodes each part once, from which BINARY sections ask for ranges or for the size, however
-// many of them there are.
+// decode decodes each encoded part of which BINARY sections request ranges or the size. It decodes
+// each part only once, however many sections there are.
 func (s *source) decode(o *imap.FetchOptions) error {
-	parts := map[*msg.Part][]*window{}
+	parts := map[*msg.Part][]*decodedRange{}
 	var order []*msg.Part
-	note := func(path []int, of *window) {
+	note := func(path []int, of *decodedRange) {
 		part := findPart(s.root, path)
 		if part == nil || len(path) == 0 || !isEncoded(part) {
 			return
@@ -68,16 +69,16 @@ func (s *source) decode(o *imap.FetchOptions) error {
 	}
 	for _, section := range o.BinarySection {
 		if section.Partial != nil {
-			of := &window{from: section.Partial.Offset, n: section.Partial.Size}
+			of := &decodedRange{from: section.Partial.Offset, n: section.Partial.Size}
 			if s.windows == nil {
-				s.windows = map[*imap.FetchItemBinarySection]*window{}
+				s.windows = map[*imap.FetchItemBinarySection]*decodedRange{}
 			}
 			s.windows[section] = of
 			note(section.Part, of)
 		}
 	}
 	for _, section := range o.BinarySectionSize {
-		note(section.Part, &window{})
+		note(section.Part, &decodedRange{})
 	}
 	for _, part := range order {
 		if err := s.decodePart(part, parts[part]); err != nil {
@@ -86,16 +87,16 @@ func (s *source) decode(o *imap.FetchOptions) error {
 	}
 	for section := range s.windows {
 		if part := findPart(s.root, section.Part); part == nil || parts[part] == nil {
-			delete(s.windows, section) // it is read where it lies
+			delete(s.windows, section) // the range is read from the message itself
 		}
 	}
 	return nil
 }
 
-// isEncoded reports whether a part must be decoded to know what it has.
+// isEncoded reports whether a part must be decoded before its content is known.
 func isEncoded(p *msg.Part) bool { return p.Encoding == "base64" || p.Encoding == "quoted-printable" }
 
-func (s *source) decodePart(part *msg.Part, windows []*window) error {
+func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
 	r, buf := msg.Open(s.blob, part), make([]byte, outBuffer)
 	kept := 0
 	for at := int64(0); ; {
@@ -126,8 +127,8 @@ func (s *source) decodePart(part *msg.Part, windows []*window) error {
 	}
 }
 
-// withoutRepeats leaves one of each section that is asked for more than once.
-func withoutRepeats(o *imap.FetchOptions) {
+// removeRepeats removes repeated sections from the options.
+func removeRepeats(o *imap.FetchOptions) {
 	o.BodySection = distinct(o.BodySection)
 	o.BinarySection = distinct(o.BinarySection)
 	o.BinarySectionSize = distinct(o.BinarySectionSize)
@@ -146,7 +147,7 @@ func distinct[T any](list []*T) []*T {
 	return out
 }
 
-// checkSections refuses what go-imap's parser lets through.
+// checkSections refuses invalid requests that go-imap's parser accepts.
 func checkSections(o *imap.FetchOptions) error {
 	if len(o.BodySection)+len(o.BinarySection)+len(o.BinarySectionSize) > maxSections {
 		return badCommand("At most %d sections are fetched at a time", maxSections)
@@ -175,10 +176,10 @@ func checkSections(o *imap.FetchOptions) error {
 	return nil
 }
 
-// errNoPart answers a part number of 0 (RFC 9051 section 9: nz-number).
+// errNoPart is the reply to part number 0 (RFC 9051 section 9: nz-number).
 var errNoPart = badCommand("Part numbers begin at 1")
 
-// section finds what BODY[…] asks for. A section that the message does not have is empty.
+// section returns the content of BODY[…]. It is empty if the message does not have the section.
 func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
 	part := findPart(s.root, item.Part)
 	if len(item.Part) > 0 && part != nil && (item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierText) {
@@ -217,10 +218,11 @@ func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.S
 	return io.NewSectionReader(bytes.NewReader(fields), 0, int64(len(fields))), err
 }
 
-// findPart walks down to the part of a number such as 2.1 (RFC 9051 section 6.4.5.1); no number is
-// the message itself. nil says that there is no such part.
+// findPart returns the part with a number such as 2.1 (RFC 9051 section 6.4.5.1), nil if there is
+// none. The empty path is the message itself.
 func findPart(root *msg.Part, path []int) *msg.Part {
-	at, message := root, true // message: a number counts the parts of the message at; else of the part at
+	// If message is set, the next number counts the parts of the message at, else of the part at.
+	at, message := root, true
 	for _, n := range path {
 		if inner := innerMessage(at); !message && inner != nil {
 			at, message = inner, true
@@ -231,7 +233,7 @@ func findPart(root *msg.Part, path []int) *msg.Part {
 				return nil
 			}
 			at = at.Children[n-1]
-		case !message || n != 1: // a message of one part has that as number 1
+		case !message || n != 1: // a message of a single part has it as number 1
 			return nil
 		}
 		message = false
@@ -239,7 +241,7 @@ func findPart(root *msg.Part, path []int) *msg.Part {
 	return at
 }
 
-// innerMessage is the message in a message/rfc822 part, nil for other parts.
+// innerMessage returns the message in a message/rfc822 part, nil for other parts.
 func innerMessage(part *msg.Part) *msg.Part {
 	if part.IsMessage() && len(part.Children) == 1 {
 		return part.Children[0]
@@ -247,7 +249,7 @@ func innerMessage(part *msg.Part) *msg.Part {
 	return nil
 }
 
-// partial cuts a range such as <0.1024> to what is there.
+// partial limits a range such as <0.1024> to the size of the content.
 func partial(p *imap.SectionPartial, size int64) (off, n int64) {
 	if p == nil {
 		return 0, size
@@ -256,13 +258,13 @@ func partial(p *imap.SectionPartial, size int64) (off, n int64) {
 	return off, min(p.Size, size-off)
 }
 
-// decoded is the content of a part without its transfer encoding, and how long that is.
+// decoded is the content of a part without its transfer encoding, and its size in bytes.
 type decoded struct {
 	open func() io.Reader
 	size int64
 }
 
-// binary finds what BINARY[…] asks for (RFC 3516).
+// binary returns the content of BINARY[…] (RFC 3516).
 func (s *source) binary(path []int) (decoded, error) {
 	part := findPart(s.root, path)
 	switch {
@@ -279,10 +281,10 @@ func (s *source) binary(path []int) (decoded, error) {
 		if n, ok := s.sizes[part]; ok {
 			return decoded{open, n}, nil
 		}
-		// The size that the structure has is exact only where the encoding is flawless, and a
+		// The size in the structure is right only for a flawless encoding, and the size of a
 		// literal must be exact.
 		n, err := io.Copy(io.Discard, open())
 		return decoded{open, n}, err
 	}
-	return decoded{}, refused(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
+	return decoded{}, refusal(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
 }

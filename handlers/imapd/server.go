@@ -1,6 +1,6 @@
-// Package imapd lets mail clients read and keep the mailboxes over IMAP4rev1 (RFC 3501) and
-// IMAP4rev2 (RFC 9051). It does not know how messages are stored, nor what a mailbox may hold: the
-// service decides.
+// Package imapd lets mail clients read and change mailboxes over IMAP4rev1 (RFC 3501) and IMAP4rev2
+// (RFC 9051). It does not know how messages are stored, nor which limits a mailbox has: the service
+// decides that.
 package imapd
 
 import (
@@ -30,32 +30,33 @@ const AppendLimit = 36 << 20
 // A Server speaks IMAP on any number of listeners. Its fields are set before the first Run.
 type Server struct {
 	Service *service.Service
-	TLS     *tls.Config // nil: a sandbox takes log-ins in the clear, any other installation takes none
+	TLS     *tls.Config // nil: a sandbox accepts log-ins without TLS, others refuse them
 	Log     *slog.Logger
 
-	MaxConnections int            // in all
+	MaxConnections int            // on all listeners together
 	MaxPerAddress  int            // from one IPv4 address or IPv6 /64
-	Exempt         []netip.Prefix // MaxPerAddress does not hold for these
-	MaxPerMailbox  int            // log-ins at a time
-	MaxCompressed  int            // connections that are compressed, each of which takes 45 KB more
-	MaxUnsent      int64          // bytes that one FETCH may read or decode without sending them
-	LoginTime      time.Duration  // from connecting to having logged in
-	IdleTime       time.Duration  // between commands
-	Grace          time.Duration  // for commands that run when the server stops
+	Exempt         []netip.Prefix // addresses to which MaxPerAddress does not apply
+	MaxPerMailbox  int            // log-ins at the same time
+	MaxCompressed  int            // connections with compression; each takes 45 KB more
+	// Bytes that one FETCH may read or decode without sending anything.
+	MaxUnsent int64
+	LoginTime time.Duration // from connecting to the end of log-in
+	IdleTime  time.Duration // between commands
+	Grace     time.Duration // for running commands when the server stops
 
-	pool        *deflate.Pool // compresses
-	limiterOnce sync.Once     // of crowd
+	pool        *deflate.Pool // of compressors
+	limiterOnce sync.Once     // sets limiter
 	limiter     *connlimit.Limiter
 
-	largeOrders chan struct{} // that run
+	largeOrders chan struct{} // one value for each large SORT or THREAD that runs
 
 	mu         sync.Mutex
-	compressed int                           // connections that are compressed
-	logins     map[uint32]int                // by mailbox
-	sessions   map[*session]core.MailboxUser // that have logged in
+	compressed int                           // connections with compression
+	logins     map[uint32]int                // by mailbox number
+	sessions   map[*session]core.MailboxUser // the sessions that are logged in
 }
 
-// New makes a server with the usual limits.
+// New returns a server with the default limits.
 func New(s *service.Service) *Server {
 	return &Server{
 		Service: s, Log: slog.Default(),
@@ -66,17 +67,18 @@ func New(s *service.Service) *Server {
 	}
 }
 
-// caps are the capabilities besides those that go-imap always has: SASL-IR, LITERAL- (which becomes
-// LITERAL+), UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. addCaps adds those that go-imap does not know.
+// caps are the capabilities beyond those that go-imap always offers: SASL-IR, LITERAL- (which
+// becomes LITERAL+), UNSELECT, ENABLE, IDLE, UTF8=ACCEPT. addCaps adds the capabilities that
+// go-imap does not know.
 var caps = imap.CapSet{
 	imap.CapIMAP4rev1: {}, imap.CapIMAP4rev2: {}, imap.CapNamespace: {}, imap.CapUIDPlus: {}, imap.CapESearch: {},
 	imap.CapSearchRes: {}, imap.CapListExtended: {}, imap.CapListStatus: {}, imap.CapMove: {}, imap.CapStatusSize: {},
 	imap.CapBinary: {}, imap.CapChildren: {}, imap.CapSpecialUse: {}, imap.CapCreateSpecialUse: {},
 }
 
-// Run serves the listener, with TLS from the start if implicit is set, until ctx ends. Then clients
-// between commands get a BYE, commands get the time of Grace to end, and Run returns when the last
-// connection has ended.
+// Run serves the listener until ctx ends, with TLS from the start if implicit is set. When ctx
+// ends, idle clients get a BYE at once and running commands have the time Grace to finish. Run
+// returns when the last connection has ended.
 func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error {
 	if s.TLS == nil && implicit {
 		return errors.New("serve IMAP over TLS: no certificate")
@@ -100,7 +102,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 	return errors.Join(err, <-served)
 }
 
-// A run is one listener's share of a server.
+// A run is the state of one listener of a server.
 type run struct {
 	*Server
 	implicit bool
@@ -112,11 +114,11 @@ type run struct {
 	closing bool
 }
 
-// A trackedConn is one client from its first byte to its last.
+// A trackedConn is one client connection, from its accept to its end.
 type trackedConn struct {
 	net.Conn
 	slot       *connlimit.Slot
-	conn       *protocolConn // once the parser has it
+	conn       *protocolConn // nil until the parser has the connection
 	forgetOnce sync.Once
 }
 
@@ -131,7 +133,7 @@ func (r *run) accept(ctx context.Context, ln net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept IMAP connections: %w", err)
-		case err != nil: // out of file descriptors, or a client that left in the queue
+		case err != nil: // out of file descriptors, or the client left before the accept
 			r.Log.Warn("accept IMAP connection", "error", err)
 			time.Sleep(50 * time.Millisecond)
 			continue
@@ -139,23 +141,23 @@ func (r *run) accept(ctx context.Context, ln net.Listener) error {
 		if p := r.admit(conn); p == nil {
 			refuseConn(conn, "[LIMIT] Too many connections")
 		} else {
-			r.wg.Add(1) // until forget
+			r.wg.Add(1) // until forget calls Done
 			go r.handshake(ctx, p)
 		}
 	}
 }
 
-// refuseConn does not wait: the line fits into the buffer of a socket that has sent little.
+// refuseConn sends a BYE without blocking: the line fits into the socket's empty send buffer.
 func refuseConn(conn net.Conn, why string) {
 	conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = conn.Write([]byte("* BYE " + why + "\r\n")) // it has no claim to an answer
+	_, _ = conn.Write([]byte("* BYE " + why + "\r\n")) // a refused client need not get the reply
 	conn.Close()
 }
 
-// admit takes a slot for a connection; nil if there is none.
+// admit acquires a slot for a connection; it returns nil if there is none.
 func (r *run) admit(conn net.Conn) *trackedConn {
 	p := &trackedConn{Conn: conn}
-	r.connsMu.Lock() // until the slot is there, which others may take at once
+	r.connsMu.Lock() // until p.slot is set: another connection may evict this one at once
 	defer r.connsMu.Unlock()
 	p.slot = r.limiter.Acquire(conn.RemoteAddr(), func() { r.evict(p) })
 	if p.slot == nil {
@@ -165,7 +167,8 @@ func (r *run) admit(conn net.Conn) *trackedConn {
 	return p
 }
 
-// evictedReply is the reason that a client gets when it makes room for another.
+// evictedReply is the text of the BYE for a client whose connection is closed to make room for
+// another.
 const evictedReply = "[UNAVAILABLE] Idle connection closed for others, try again later"
 
 // evict ends a connection that has not logged in.
@@ -183,7 +186,7 @@ func (r *run) evict(p *trackedConn) {
 	}
 }
 
-// forget releases what a connection holds, once.
+// forget releases everything that a connection holds; further calls do nothing.
 func (r *run) forget(p *trackedConn) {
 	p.forgetOnce.Do(func() {
 		p.Close()
@@ -195,7 +198,7 @@ func (r *run) forget(p *trackedConn) {
 	})
 }
 
-// handshake brings a connection to where the parser can take it over.
+// handshake does TLS or STARTTLS on a connection and then passes it to the parser.
 func (r *run) handshake(ctx context.Context, p *trackedConn) {
 	until := time.Now().Add(r.LoginTime)
 	conn, skipGreeting, err := net.Conn(p.Conn), true, error(nil)
@@ -225,7 +228,7 @@ func (r *run) attach(p *trackedConn, w *protocolConn) bool {
 	return !r.closing
 }
 
-// close ends all connections: those between commands at once, the others within the time of Grace.
+// close ends all connections: idle ones at once, the others after at most the time Grace.
 func (r *run) close() {
 	force := time.AfterFunc(r.Grace, func() {
 		r.connsMu.Lock()
@@ -251,7 +254,7 @@ func (r *run) close() {
 	r.wg.Wait()
 }
 
-// acquireLogin counts a log-in to a mailbox, if the limit allows it.
+// acquireLogin counts a log-in to a mailbox; it returns false if the mailbox is at its limit.
 func (s *Server) acquireLogin(ss *session, u core.MailboxUser) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +266,8 @@ func (s *Server) acquireLogin(ss *session, u core.MailboxUser) bool {
 	return true
 }
 
-// endLogins ends the connections of those who are logged in to a mailbox that may not be used any
-// more, or with a password that is no longer right, until ctx ends.
+// endLogins ends the connections that are logged in to a mailbox that was closed, or with a
+// password that is no longer valid. It runs until ctx ends.
 func (s *Server) endLogins(ctx context.Context) {
 	changes, end := s.Service.Core.Hub.Watch(core.AllLogins)
 	defer end()
@@ -308,7 +311,7 @@ func (s *Server) releaseLogin(ss *session, mailbox uint32) {
 	}
 }
 
-// acquireCompression counts a connection that is to be compressed, if the limit allows it.
+// acquireCompression counts a connection with compression; it returns false at the limit.
 func (s *Server) acquireCompression() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,7 +328,7 @@ func (s *Server) releaseCompression() {
 	s.compressed--
 }
 
-// addressOf is the client's IP address as log-ins are throttled by.
+// addressOf returns the client's IP address in the form by which log-ins are throttled.
 func addressOf(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().String()
@@ -333,7 +336,8 @@ func addressOf(addr net.Addr) string {
 	return addr.String()
 }
 
-// A connQueue is the listener from which go-imap accepts connections that are ready for it.
+// A connQueue is a listener: go-imap accepts from it the connections that have finished their
+// handshake.
 type connQueue struct {
 	addr  net.Addr
 	conns chan net.Conn
@@ -364,17 +368,17 @@ func (h *connQueue) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept.
+// Close makes Accept return net.ErrClosed.
 func (h *connQueue) Close() error {
 	h.once.Do(func() { close(h.done) })
 	return nil
 }
 
-// Addr is that of the listener outside.
+// Addr returns the address of the real listener.
 func (h *connQueue) Addr() net.Addr { return h.addr }
 
-// libraryLog takes what go-imap logs: panics, errors that sessions return, and connections that
-// end.
+// libraryLog receives go-imap's log lines: panics, errors that sessions return, and connections
+// that end.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(format string, args ...any) {

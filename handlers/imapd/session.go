@@ -15,10 +15,10 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-const maxLogins = 5 // that fail on one connection
+const maxLogins = 5 // failed log-ins on one connection
 
-// A session is what one connection knows. go-imap calls it from one goroutine, and from another
-// while it idles.
+// A session is the state of one connection. go-imap calls it from one goroutine, and from a second
+// one during IDLE.
 type session struct {
 	server       *Server
 	imapConn     *imapserver.Conn
@@ -26,15 +26,15 @@ type session struct {
 	user         core.MailboxUser // MailboxID is "" before log-in
 	failedLogins int
 	extensions   extensions // of the command that the parser runs
-	// compressed says that the connection counts among those that are compressed.
+	// compressed reports whether the connection counts against Server.MaxCompressed.
 	compressed bool
 
-	mu       sync.Mutex // idling may not have ended when the next command comes
+	mu       sync.Mutex // IDLE may not have ended when the next command arrives
 	selected *selected
 	closed   bool
-	// condStore says that changes are reported with their MODSEQ (RFC 7162).
+	// condStore: changes are reported with their MODSEQ (RFC 7162).
 	condStore bool
-	// qresync says that messages that are gone are reported by their UIDs.
+	// qresync: expunged messages are reported by their UIDs.
 	qresync bool
 }
 
@@ -47,7 +47,7 @@ var (
 func (s *Server) newSession(c *imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
 	w, ok := c.NetConn().(*protocolConn)
 	if !ok {
-		return nil, nil, fmt.Errorf("IMAP session on a %T", c.NetConn())
+		return nil, nil, fmt.Errorf("IMAP session on an unexpected connection of type %T", c.NetConn())
 	}
 	w.setSession(true)
 	ss := &session{server: s, imapConn: c, conn: w}
@@ -72,25 +72,25 @@ func (ss *session) Close() error {
 	return nil
 }
 
-// AppendLimit is the size of the largest message that APPEND takes.
+// AppendLimit is the size in bytes of the largest message that APPEND accepts.
 func (ss *session) AppendLimit() uint32 { return AppendLimit }
 
 // Login logs in to a mailbox.
 func (ss *session) Login(username, password string) error {
-	ss.conn.slot.Busy() // and it stays so after log-in
+	ss.conn.slot.Busy() // the slot stays busy after log-in
 	return ss.saslLogin().Password(username, password)
 }
 
-// AuthenticateMechanisms are those that AUTHENTICATE takes.
+// AuthenticateMechanisms returns the mechanisms that AUTHENTICATE accepts.
 func (ss *session) AuthenticateMechanisms() []string {
 	return maillogin.Mechanisms(ss.server.Service.Mailboxes, ss.conn.tlsState() != nil)
 }
 
-// Authenticate begins a log-in by SASL.
+// Authenticate begins a SASL log-in.
 func (ss *session) Authenticate(mechanism string) (sasl.Server, error) {
 	server := ss.saslLogin().Server(mechanism)
 	if server == nil {
-		return nil, refused("", "There is no mechanism of that name")
+		return nil, refusal("", "There is no mechanism of that name")
 	}
 	ss.conn.slot.Busy()
 	return server, nil
@@ -102,18 +102,19 @@ func (ss *session) saslLogin() *maillogin.Login {
 		TLS: ss.conn.tlsState(), Config: ss.server.TLS, Done: ss.loggedIn,
 		Malformed: func(why error) error {
 			ss.conn.slot.Idle()
-			return refused(imap.ResponseCodeAuthenticationFailed, plainText("Log-in failed: "+why.Error()))
+			return refusal(imap.ResponseCodeAuthenticationFailed, plainText("Log-in failed: "+why.Error()))
 		},
 	}
 }
 
-// loggedIn ends a log-in, and gives the answer to one that is refused.
+// loggedIn finishes a log-in: it returns nil, or the reply to a refused log-in.
 func (ss *session) loggedIn(user core.MailboxUser, err error) error {
 	ss.server.Service.Core.Metrics.CountLogin("imap", err)
 	if err != nil {
 		ss.conn.slot.Idle()
 		if ss.failedLogins++; ss.failedLogins >= maxLogins {
-			ss.conn.stop("[UNAVAILABLE] Too many failed log-ins") // once the answer is out
+			// Takes effect after the reply is sent.
+			ss.conn.stop("[UNAVAILABLE] Too many failed log-ins")
 		}
 		return ss.replyError(err)
 	}
@@ -131,7 +132,8 @@ func (ss *session) loggedIn(user core.MailboxUser, err error) error {
 	return nil
 }
 
-// responseCodes has the response code (RFC 5530) of each error that a mail client can meet.
+// responseCodes maps the codes of service errors that a mail client can get to response codes (RFC
+// 5530).
 var responseCodes = map[string]imap.ResponseCode{
 	inbox.CodeFolderNotFound:    imap.ResponseCodeNonExistent,
 	inbox.CodeFolderExists:      imap.ResponseCodeAlreadyExists,
@@ -160,7 +162,7 @@ var responseCodes = map[string]imap.ResponseCode{
 	"internal_error":      imap.ResponseCodeServerBug,
 }
 
-// replyError turns any error into a NO, and logs those that are our own fault.
+// replyError turns any error into a NO reply, and logs internal errors.
 func (ss *session) replyError(err error) error {
 	if err == nil {
 		return nil
@@ -174,14 +176,15 @@ func (ss *session) imapError(err error) *imap.Error {
 		return given
 	}
 	e := core.Explain(err)
-	if e.Code == "internal_error" && !ss.conn.failed() { // a client that has gone is no fault
+	// An error after the client has left is not logged.
+	if e.Code == "internal_error" && !ss.conn.failed() {
 		ss.server.Log.Error("IMAP command failed", "mailbox", ss.user.Email, "error", err)
 	}
 	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: responseCodes[e.Code], Text: plainText(e.Message)}
 }
 
-// tryCreate is replyError for a command that names a folder as its destination (RFC 3501 section
-// 7.1).
+// tryCreate is replyError for a command with a destination folder: a missing folder gets the code
+// TRYCREATE (RFC 3501 section 7.1).
 func (ss *session) tryCreate(err error) error {
 	err = ss.replyError(err)
 	var given *imap.Error
@@ -191,7 +194,8 @@ func (ss *session) tryCreate(err error) error {
 	return err
 }
 
-// plainText makes a text that may stand in any answer.
+// plainText replaces every rune that is not printable ASCII by "?", so that the text can be part of
+// any reply.
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f {
@@ -205,6 +209,6 @@ func badCommand(format string, args ...any) error {
 	return &imap.Error{Type: imap.StatusResponseTypeBad, Code: imap.ResponseCodeClientBug, Text: fmt.Sprintf(format, args...)}
 }
 
-func refused(code imap.ResponseCode, text string) error {
+func refusal(code imap.ResponseCode, text string) error {
 	return &imap.Error{Type: imap.StatusResponseTypeNo, Code: code, Text: text}
 }

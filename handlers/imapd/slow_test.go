@@ -26,12 +26,12 @@ import (
 type slowness struct {
 	secure   bool // the server has a certificate
 	implicit bool
-	begin    string        // is said at once
-	drip     string        // comes after each pause, again and again
-	pause    time.Duration // 0: nothing more comes
-	deaf     bool          // it does not read
+	begin    string        // sent at once
+	drip     string        // sent after each pause, repeatedly
+	pause    time.Duration // 0: nothing more is sent
+	deaf     bool          // the client does not read
 	after    time.Duration // when the connection ends
-	said     string        // what it is told last
+	said     string        // the last reply
 }
 
 const (
@@ -358,7 +358,7 @@ func (h *host) idle(t *testing.T, compress bool) *talker {
 	c.send("i IDLE\r\n")
 	c.line()
 	if packed, ok := c.conn.(flateConn); ok {
-		c.conn = packed.Conn // the test's compressor is no part of what is measured
+		c.conn = packed.Conn // the test's compressor must not be measured
 	}
 	return c
 }

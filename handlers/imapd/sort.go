@@ -14,14 +14,14 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// largeOrder is how many messages make a SORT or THREAD wait until not too many others of that size
-// run. A message takes up to 400 bytes of memory meanwhile.
+// A SORT or THREAD of at least largeOrder messages waits while maxLargeOrders others run. It takes
+// up to 400 bytes of memory per message.
 const (
 	largeOrder     = 10_000
 	maxLargeOrders = 4
 )
 
-// An ordering is what a SORT or THREAD has before the keys of its search (RFC 5256 section 5).
+// An ordering is the argument of a SORT or THREAD before its search keys (RFC 5256 section 5).
 type ordering struct {
 	keys       []order.Key // of a SORT
 	references bool        // THREAD REFERENCES, not ORDEREDSUBJECT
@@ -35,14 +35,14 @@ func isOrdering(verb string) bool {
 	return false
 }
 
-// takeOrdering makes a SEARCH of a SORT or THREAD, since go-imap's parser reads the same keys in
-// that, and gives what is ordered by. It leaves other commands as they are.
+// takeOrdering turns a SORT or THREAD into a SEARCH with the same search keys, which go-imap can
+// parse, and returns the ordering. It returns other commands unchanged, with a nil ordering.
 func takeOrdering(tag, verb string, text []byte) ([]byte, string, *ordering, error) {
 	if !isOrdering(verb) {
 		return text, verb, nil, nil
 	}
 	o := &ordering{}
-	args := 2 // behind tag and verb
+	args := 2 // index of the first argument, after tag and verb
 	if strings.HasPrefix(verb, "UID ") {
 		args = 3
 	}
@@ -71,7 +71,7 @@ func takeOrdering(tag, verb string, text []byte) ([]byte, string, *ordering, err
 	case !ok || len(p.tokens) == charset+1:
 		return nil, "", nil, badCommand("A charset and what to search for are missing")
 	case !strings.EqualFold(name, "US-ASCII") && !strings.EqualFold(name, "UTF-8"):
-		return nil, "", nil, refused("BADCHARSET (US-ASCII UTF-8)", "Only US-ASCII and UTF-8 are supported")
+		return nil, "", nil, refusal("BADCHARSET (US-ASCII UTF-8)", "Only US-ASCII and UTF-8 are supported")
 	}
 	p.replace(args-1, charset, "SEARCH CHARSET UTF-8")
 	return p.result(), searchVerb(verb), o, nil
@@ -83,7 +83,7 @@ var sortFields = map[string]order.Field{
 	"SUBJECT": order.Subject, "TO": order.To,
 }
 
-// sortKeys reads the list at i, and gives where it ends. A key that comes again changes nothing.
+// sortKeys parses the list at token i and returns the index of its end. A repeated key is ignored.
 func (p *commandEditor) sortKeys(i int, o *ordering) (end int, ok bool) {
 	if !p.is(i, '(') {
 		return 0, false
@@ -104,8 +104,8 @@ func (p *commandEditor) sortKeys(i int, o *ordering) (end int, ok bool) {
 	return i, len(o.keys) > 0
 }
 
-// answerOrdering answers a SORT or THREAD whose search the parser has read. The parser's own answer
-// is empty, and orderingReply takes it away.
+// answerOrdering answers a SORT or THREAD, whose search keys the parser has parsed. The parser then
+// writes an empty SEARCH reply, which orderingReply removes.
 func (ss *session) answerOrdering(kind imapserver.NumKind, criteria *imap.SearchCriteria) (*imap.SearchData, error) {
 	answer, err := ss.runOrdering(kind, criteria)
 	if err != nil {
@@ -117,7 +117,7 @@ func (ss *session) answerOrdering(kind imapserver.NumKind, criteria *imap.Search
 func (ss *session) runOrdering(kind imapserver.NumKind, criteria *imap.SearchCriteria) (answer []byte, err error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	until := time.Now().Add(searchTime)
+	until := time.Now().Add(maxSearchTime)
 	found, modSeqs, err := ss.search(criteria)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (ss *session) runOrdering(kind imapserver.NumKind, criteria *imap.SearchCri
 	return answer, nil
 }
 
-// eachOrdered calls add with each message. What it gives to add is valid until that returns.
+// eachOrdered calls add with each message. The message is valid only during the call.
 func (ss *session) eachOrdered(kind imapserver.NumKind, uids []uint32, envelopes bool, until time.Time, add func(*order.Message)) error {
 	sel := ss.selected
 	var view msg.View
@@ -174,7 +174,7 @@ func (ss *session) eachOrdered(kind imapserver.NumKind, uids []uint32, envelopes
 			m := order.Message{Number: row.UID, Arrival: row.Received.Unix(), Size: row.Size}
 			m.Sent = m.Arrival // RFC 5256 section 3, DATE
 			if kind == imapserver.NumKindSeq {
-				last = sel.view.seqBehind(last, row.UID)
+				last = sel.view.seqAfter(last, row.UID)
 				m.Number = last
 			}
 			if envelopes {
@@ -208,7 +208,8 @@ func (ss *session) eachOrdered(kind imapserver.NumKind, uids []uint32, envelopes
 	return nil
 }
 
-// firstMailbox is the addr-mailbox of the first address in ENVELOPE, which may be a group's name.
+// firstMailbox returns the addr-mailbox of the first address as in ENVELOPE, which may be the name
+// of a group.
 func firstMailbox(list []msg.AddressView) []byte {
 	if len(list) == 0 {
 		return nil
@@ -216,8 +217,8 @@ func firstMailbox(list []msg.AddressView) []byte {
 	return list[0].Mailbox
 }
 
-// orderingReply changes the replies of the SEARCH that a SORT or THREAD has become: its answer is
-// left out, and its end is that of the command.
+// orderingReply corrects the replies to the SEARCH that replaces a SORT or THREAD: it removes the
+// search result, and puts the verb of the command into the tagged OK.
 func orderingReply(verb string, p []byte) []byte {
 	text := string(p[:min(len(p), 2*maxTag)])
 	if strings.HasPrefix(text, "* SEARCH") || strings.HasPrefix(text, "* ESEARCH") {

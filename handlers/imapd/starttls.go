@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// capsBeforeTLS: little is taken before TLS, so go-imap's parser comes in only after it.
+// capsBeforeTLS returns the capabilities before TLS. go-imap's parser is not used then, since few
+// commands are allowed.
 func capsBeforeTLS(config *tls.Config) string {
 	if config == nil {
 		return "IMAP4rev2 IMAP4rev1 ID LOGINDISABLED"
@@ -25,8 +26,8 @@ const maxPlainCommands = 20
 
 var errNoTLS = errors.New("the client did not start TLS")
 
-// startTLS talks to a client until it has started TLS (RFC 3501 section 6.2.1), within the time
-// until `until`. Without a config it cannot start TLS, and so not log in.
+// startTLS serves a client until it has started TLS (RFC 3501 section 6.2.1), at most until
+// `until`. Without a config the client cannot start TLS, so it cannot log in.
 func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time.Time) (net.Conn, error) {
 	if err := conn.SetDeadline(until); err != nil {
 		return nil, err
@@ -49,8 +50,7 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 		}
 		answer, goOn := answerPlain(tag, verb, config)
 		starts := verb == "STARTTLS" && config != nil
-		// What comes with STARTTLS in one go would seem to have come after it, under its
-		// protection.
+		// Bytes that arrive together with STARTTLS would be taken for bytes that TLS has protected.
 		if starts && in.Buffered() > 0 {
 			break
 		}
@@ -79,8 +79,9 @@ func tlsHandshake(ctx context.Context, conn net.Conn, config *tls.Config, until 
 	return secure, conn.SetDeadline(time.Time{})
 }
 
-// plainCommand divides a line into tag and verb. A line that announces a literal is none: a
-// non-synchronizing one would run as commands, and nothing here needs one.
+// plainCommand splits a line into tag and verb. ok is false for an invalid line, and for a line
+// that announces a literal: the bytes of a non-synchronizing literal would run as commands, and no
+// command before TLS needs one.
 func plainCommand(line []byte) (tag, verb string, ok bool) {
 	line = bytes.TrimRight(line, "\r\n")
 	fields := strings.Fields(string(line))

@@ -6,45 +6,49 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd/order"
 )
 
-// A taintRule says what a command means to a log-in whose policy taints it by what strangers wrote.
+// A taintRule says what a command means for a log-in with a taint policy: once such a log-in has
+// read text of strangers, it is tainted and may do less.
 type taintRule int
 
 const (
-	closedByTaint taintRule = iota // refused once the log-in is tainted; so is a command that has no rule
-	saysNothing                    // its answer has no words of messages
-	tellsWords                     // its answer may have some, and then taints before it is written
-	mayBeClosed                    // once the log-in is tainted, it depends on the folder, or on the names that it gives
+	// Refused once the log-in is tainted; the default for a command without a rule.
+	refusedIfTainted taintRule = iota
+	noMessageText              // the reply contains no text of messages
+	// The reply may contain text of messages; that taints the log-in before it is written.
+	hasMessageText
+	// For a tainted log-in, the folder or the names in the command decide.
+	dependsOnArguments
 )
 
-// taintRules has every command that the server knows.
+// taintRules has the rule of every command that the server knows.
 var taintRules = map[string]taintRule{
-	"CAPABILITY": saysNothing, "NOOP": saysNothing, "CHECK": saysNothing, "LOGOUT": saysNothing, "ID": saysNothing,
-	"STARTTLS": saysNothing, "AUTHENTICATE": saysNothing, "LOGIN": saysNothing, "UNAUTHENTICATE": saysNothing,
-	"ENABLE": saysNothing, "COMPRESS": saysNothing, "IDLE": saysNothing, "NAMESPACE": saysNothing,
-	"GETQUOTA": saysNothing, "GETQUOTAROOT": saysNothing,
+	"CAPABILITY": noMessageText, "NOOP": noMessageText, "CHECK": noMessageText, "LOGOUT": noMessageText, "ID": noMessageText,
+	"STARTTLS": noMessageText, "AUTHENTICATE": noMessageText, "LOGIN": noMessageText, "UNAUTHENTICATE": noMessageText,
+	"ENABLE": noMessageText, "COMPRESS": noMessageText, "IDLE": noMessageText, "NAMESPACE": noMessageText,
+	"GETQUOTA": noMessageText, "GETQUOTAROOT": noMessageText,
 
-	"SELECT": saysNothing, "EXAMINE": saysNothing, "UNSELECT": saysNothing, "CLOSE": mayBeClosed,
-	"STATUS": saysNothing, "LIST": saysNothing, "LSUB": saysNothing, "SUBSCRIBE": mayBeClosed, "UNSUBSCRIBE": saysNothing,
-	"CREATE": closedByTaint, "DELETE": closedByTaint, "RENAME": closedByTaint,
+	"SELECT": noMessageText, "EXAMINE": noMessageText, "UNSELECT": noMessageText, "CLOSE": dependsOnArguments,
+	"STATUS": noMessageText, "LIST": noMessageText, "LSUB": noMessageText, "SUBSCRIBE": dependsOnArguments, "UNSUBSCRIBE": noMessageText,
+	"CREATE": refusedIfTainted, "DELETE": refusedIfTainted, "RENAME": refusedIfTainted,
 
-	"FETCH": tellsWords, "UID FETCH": tellsWords, "SEARCH": tellsWords, "UID SEARCH": tellsWords,
-	"SORT": tellsWords, "UID SORT": tellsWords, "THREAD": tellsWords, "UID THREAD": tellsWords,
+	"FETCH": hasMessageText, "UID FETCH": hasMessageText, "SEARCH": hasMessageText, "UID SEARCH": hasMessageText,
+	"SORT": hasMessageText, "UID SORT": hasMessageText, "THREAD": hasMessageText, "UID THREAD": hasMessageText,
 
-	"STORE": mayBeClosed, "UID STORE": mayBeClosed, "COPY": saysNothing, "UID COPY": saysNothing, "MOVE": saysNothing, "UID MOVE": saysNothing,
-	"APPEND": mayBeClosed, "REPLACE": mayBeClosed, "UID REPLACE": mayBeClosed,
-	"EXPUNGE": closedByTaint, "UID EXPUNGE": closedByTaint,
+	"STORE": dependsOnArguments, "UID STORE": dependsOnArguments, "COPY": noMessageText, "UID COPY": noMessageText, "MOVE": noMessageText, "UID MOVE": noMessageText,
+	"APPEND": dependsOnArguments, "REPLACE": dependsOnArguments, "UID REPLACE": dependsOnArguments,
+	"EXPUNGE": refusedIfTainted, "UID EXPUNGE": refusedIfTainted,
 }
 
-// mayRun refuses the commands that a tainted log-in may not give, whatever their arguments are.
-func (ss *session) mayRun(verb string) error {
-	if !ss.user.Policy.Taint || taintRules[verb] != closedByTaint {
+// checkTaint refuses commands that a tainted log-in must not run, whatever their arguments are.
+func (ss *session) checkTaint(verb string) error {
+	if !ss.user.Policy.Taint || taintRules[verb] != refusedIfTainted {
 		return nil
 	}
 	return ss.server.Service.Inbox.CheckUntainted(ss.user)
 }
 
-// mayClose refuses a CLOSE that would delete messages.
-func (ss *session) mayClose() error {
+// checkClose refuses a CLOSE that would delete messages.
+func (ss *session) checkClose() error {
 	tainted := ss.server.Service.Inbox.CheckUntainted(ss.user)
 	if tainted == nil {
 		return nil
@@ -56,17 +60,17 @@ func (ss *session) mayClose() error {
 	return err
 }
 
-// readFetched taints the log-in if a FETCH gives more than flags, dates, the size and ids.
-func (ss *session) readFetched(uids []uint32, o *imap.FetchOptions, a *attributes) error {
+// taintByFetch taints the log-in if a FETCH returns more than flags, dates, sizes and IDs.
+func (ss *session) taintByFetch(uids []uint32, o *imap.FetchOptions, a *attributes) error {
 	if !ss.user.Policy.Taint || !needsBlob(o) && !a.structure() && !a.preview {
 		return nil
 	}
 	return ss.server.Service.Inbox.ReadMessages(ss.conn.ctx, ss.user, ss.selected.folder, uids)
 }
 
-// readSearched taints the log-in if the answer of a SEARCH, SORT or THREAD of messages depends on
-// what is in them.
-func (ss *session) readSearched(uids []uint32, criteria *imap.SearchCriteria) error {
+// taintBySearch taints the log-in if the result of a SEARCH, SORT or THREAD depends on the content
+// of messages.
+func (ss *session) taintBySearch(uids []uint32, criteria *imap.SearchCriteria) error {
 	if !ss.user.Policy.Taint {
 		return nil
 	}

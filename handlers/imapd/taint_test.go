@@ -51,7 +51,7 @@ func (a *agent) connect(t testing.TB) {
 	a.ok("SELECT INBOX")
 }
 
-// taint is what the credentials of ann's say of the agent.
+// taint returns the taint of the agent, as ann's credentials show it.
 func (a *agent) taint(t testing.TB) *agents.Tainted {
 	t.Helper()
 	list, err := a.Mailboxes.ListCredentials(t.Context(), a.who, core.EmailUserIn{UserID: a.user.MailboxID})
@@ -75,7 +75,7 @@ func (a *agent) end(t testing.TB) {
 	}
 }
 
-// A taintSample is a command, and what is to come of it.
+// A taintSample is a command, and its expected result.
 type taintSample struct {
 	command string
 	taints  bool // a log-in that is not tainted
@@ -121,7 +121,7 @@ var taintSamples = []taintSample{
 	{command: "EXPUNGE", closed: true}, {command: "UID EXPUNGE 1:*", closed: true},
 }
 
-// run gives the command, and the answer's last line.
+// run sends the command and returns the reply's last line.
 func (a *agent) run(command string) string {
 	a.t.Helper()
 	if command == "IDLE" {
@@ -177,11 +177,11 @@ func TestTaintOfEveryCommand(t *testing.T) {
 		has := func(f func(s taintSample) bool) bool { return slices.ContainsFunc(told[verb], f) }
 		closed, taints := has(func(s taintSample) bool { return s.closed }), has(func(s taintSample) bool { return s.taints })
 		switch ok := len(told[verb]) > 0; rule {
-		case closedByTaint:
+		case refusedIfTainted:
 			ok = ok && !taints && !has(func(s taintSample) bool { return !s.closed })
 			fallthrough
 		default:
-			if !ok || closed != (rule == closedByTaint || rule == mayBeClosed) || taints != (rule == tellsWords) {
+			if !ok || closed != (rule == refusedIfTainted || rule == dependsOnArguments) || taints != (rule == hasMessageText) {
 				t.Errorf("the samples of %s do not show its rule", verb)
 			}
 		}

@@ -21,7 +21,7 @@ func (ss *session) Copy(set imap.NumSet, dest string) (*imap.CopyData, error) {
 	return copyData(copied), nil
 }
 
-// copyData is nil where nothing was copied, since COPYUID cannot name nothing (RFC 4315 section 3).
+// copyData returns nil if nothing was copied, since COPYUID cannot be empty (RFC 4315 section 3).
 func copyData(c *inbox.Copied) *imap.CopyData {
 	if c == nil || len(c.From) == 0 {
 		return nil
@@ -29,8 +29,8 @@ func copyData(c *inbox.Copied) *imap.CopyData {
 	return &imap.CopyData{UIDValidity: c.UIDValidity, SourceUIDs: uidSet(c.From), DestUIDs: uidSet(c.To)}
 }
 
-// Move moves messages to another folder (RFC 6851). What has been moved before an error is reported
-// all the same.
+// Move moves messages to another folder (RFC 6851). It reports messages that were moved before an
+// error.
 func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -51,8 +51,8 @@ func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) 
 	return ss.tryCreate(err)
 }
 
-// merge joins two ascending lists.
-func merge(a, b []uint32) []uint32 {
+// union returns the union of two ascending lists, ascending.
+func union(a, b []uint32) []uint32 {
 	out := make([]uint32, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
 		switch {
@@ -67,8 +67,8 @@ func merge(a, b []uint32) []uint32 {
 	return append(append(out, a...), b...)
 }
 
-// Expunge deletes the messages that are marked. go-imap calls it for CLOSE as well, with a writer
-// that is empty.
+// Expunge removes the messages that have \Deleted. go-imap also calls it for CLOSE, with an empty
+// writer.
 func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -81,7 +81,7 @@ func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error
 		return errReadOnly
 	}
 	if closing {
-		if err := ss.mayClose(); err != nil {
+		if err := ss.checkClose(); err != nil {
 			return ss.replyError(err)
 		}
 	}

@@ -157,7 +157,7 @@ func TestSuspendedMailboxEndsItsSessions(t *testing.T) {
 	}
 }
 
-// A model is what a client knows from the answers that it has read.
+// A model is the state that a client knows from the replies that it has read.
 type model struct {
 	c    *talker
 	uids []uint32 // 0 where the client has not asked yet

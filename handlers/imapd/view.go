@@ -9,12 +9,12 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// A view is the messages of a folder as one client knows them: the sequence number of a message is
-// its position, from 1. A message that is gone keeps its position until the client has been told
-// (RFC 3501 section 5.5).
+// A view lists the UIDs of a folder's messages, ascending, as one client knows them: the sequence
+// number of a message is its position, from 1. An expunged message keeps its position until the
+// client has been notified (RFC 3501 section 5.5).
 type view []uint32
 
-// seq gives the sequence number of a message, 0 if the view has no such message.
+// seq returns the sequence number of a message, 0 if the view does not have the message.
 func (v view) seq(uid uint32) uint32 {
 	i, found := slices.BinarySearch(v, uid)
 	if !found {
@@ -23,20 +23,20 @@ func (v view) seq(uid uint32) uint32 {
 	return uint32(i + 1)
 }
 
-// seqBehind is seq for a walk upwards: most often the message is the one behind that with the
-// sequence number last.
-func (v view) seqBehind(last, uid uint32) uint32 {
+// seqAfter is seq for a caller that visits messages in ascending order: it first tries the message
+// after the one with sequence number last.
+func (v view) seqAfter(last, uid uint32) uint32 {
 	if int(last) < len(v) && v[last] == uid {
 		return last + 1
 	}
 	return v.seq(uid)
 }
 
-// A span is a range of a view, without the position to.
+// A span is a range of positions in a view: from inclusive, to exclusive.
 type span struct{ from, to int }
 
-// uidsOf returns the UIDs, ascending, of the messages of the view that the set names. saved is what
-// "$" stands for (RFC 5182). Sets are resolved as ranges, since 1:4294967295 is one.
+// uidsOf returns the UIDs, ascending, of the messages of the view that are in the set. saved is the
+// value of "$" (RFC 5182). It works on ranges, since a set may be 1:4294967295.
 func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 	if imap.IsSearchRes(set) {
 		return v.intersect(saved)
@@ -62,8 +62,8 @@ func (v view) uidsOf(set imap.NumSet, saved []uint32) []uint32 {
 	return v.join(spans)
 }
 
-// bounds puts a range in order; 0 is "*", the largest number in use (RFC 3501 section 9,
-// seq-range).
+// bounds returns the lower and upper end of a range. 0 means "*", the largest number in use (RFC
+// 3501 section 9, seq-range).
 func bounds(start, stop, last uint32) (lo, hi uint32) {
 	if start == 0 {
 		start = last
@@ -95,7 +95,7 @@ func (v view) join(spans []span) []uint32 {
 	return out
 }
 
-// intersect returns those of the ascending UIDs that the view has.
+// intersect returns the UIDs of the ascending list that the view has.
 func (v view) intersect(uids []uint32) []uint32 {
 	out := make([]uint32, 0, len(uids))
 	for _, uid := range uids {
@@ -106,7 +106,7 @@ func (v view) intersect(uids []uint32) []uint32 {
 	return out
 }
 
-// without removes ascending UIDs from the view.
+// without removes ascending UIDs from the view, in place.
 func (v view) without(gone []uint32) view {
 	return slices.DeleteFunc(v, func(uid uint32) bool {
 		for len(gone) > 0 && gone[0] < uid {
@@ -116,7 +116,7 @@ func (v view) without(gone []uint32) view {
 	})
 }
 
-// uidSet writes ascending UIDs as a set.
+// uidSet returns ascending UIDs as a set of ranges.
 func uidSet(uids []uint32) imap.UIDSet {
 	set := imap.UIDSet{}
 	for _, n := range uids {
@@ -130,7 +130,7 @@ func uidSet(uids []uint32) imap.UIDSet {
 	return set
 }
 
-// seqSet writes ascending sequence numbers as a set.
+// seqSet returns ascending sequence numbers as a set of ranges.
 func seqSet(seqs []uint32) imap.SeqSet {
 	set := imap.SeqSet{}
 	for _, n := range seqs {
@@ -145,18 +145,22 @@ func seqSet(seqs []uint32) imap.SeqSet {
 
 // selected is the folder that a session has open.
 type selected struct {
-	folder      uint32
-	readOnly    bool
-	view        view
-	gone        []uint32 // of the view, ascending: the client has not been told
-	uidNext     uint32
-	modSeq      uint64
-	told        uint64            // up to which mod-sequence the client has been told everything
-	ownChanges  map[uint32]uint64 // messages that this session has changed since modSeq, and the MODSEQ they got
-	ownExpunged int               // messages that it has deleted since
-	removed     bool              // the command has removed messages, and go-imap will poll
-	keywords    []string          // that the client has been told
-	saved       []uint32          // the result of SEARCH RETURN (SAVE)
+	folder   uint32
+	readOnly bool
+	view     view
+	// UIDs in view, ascending, that were expunged but not yet reported to the client.
+	gone    []uint32
+	uidNext uint32
+	modSeq  uint64
+	// Mod-sequence up to which every change has been reported to the client.
+	reportedUpTo uint64
+	// Messages this session has changed since modSeq, and their new MODSEQ.
+	ownChanges  map[uint32]uint64
+	ownExpunged int // how many messages it has expunged since modSeq
+	// The running command has expunged messages, and go-imap will poll.
+	removed  bool
+	keywords []string // that the client knows
+	saved    []uint32 // the value of "$": the result of SEARCH RETURN (SAVE)
 }
 
 func (sel *selected) known() inbox.Known {
@@ -165,11 +169,11 @@ func (sel *selected) known() inbox.Known {
 	}
 }
 
-// noteOwnChanges remembers changes that this session has made, so that its client does not get them
-// again.
-func (sel *selected) noteOwnChanges(rows []inbox.MessageRow) {
+// recordOwnChanges records changes that this session has made, so that they are not reported to its
+// own client again.
+func (sel *selected) recordOwnChanges(rows []inbox.MessageRow) {
 	for _, row := range rows {
-		// Changes of others before ours are still to be reported.
+		// A row with an earlier unreported change by another session must still be reported.
 		if row.ModSeq != row.Was && row.Was <= sel.modSeq {
 			sel.ownChanges[row.UID] = row.ModSeq
 		}

@@ -16,16 +16,18 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// Certificates pick the certificate of every TLS handshake.
+// Certificates pick the certificate for each TLS handshake.
 type Certificates struct {
-	file     atomic.Pointer[tls.Certificate]    // the host's, from files; nil: it comes by ACME
-	fallback *tls.Certificate                   // the host's until ACME has given one; nil if it comes from files
-	Issued   func(name string) *tls.Certificate // by ACME; nil: ACME is off
+	file atomic.Pointer[tls.Certificate] // the host's, from files; nil: ACME issues it
+	// Self-signed, until ACME issues the host's; nil if the host's is from files.
+	fallback *tls.Certificate
+	Issued   func(name string) *tls.Certificate // issued by ACME; nil: ACME is off
 	host     string
 	sandbox  bool
 }
 
-// NewCertificates reads the files of the settings; nil if TLS is off. Issued is set later.
+// NewCertificates reads the certificate files of the settings; it returns nil if TLS is off. The
+// caller sets Issued.
 func NewCertificates(s *config.Settings, host string) (*Certificates, error) {
 	if !s.TLS() {
 		return nil, nil
@@ -39,7 +41,7 @@ func NewCertificates(s *config.Settings, host string) (*Certificates, error) {
 	return c, err
 }
 
-// Read loads the host's certificate from files. On an error the previous certificate stays.
+// Read loads the host's certificate from files. If it fails, the previous certificate stays.
 func (c *Certificates) Read(certFile, keyFile string) error {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -49,7 +51,7 @@ func (c *Certificates) Read(certFile, keyFile string) error {
 	return nil
 }
 
-// Mail is for the TLS listeners of mail; nil without certificates.
+// Mail returns the TLS configuration for SMTP and IMAP; nil without certificates.
 func (c *Certificates) Mail() *tls.Config {
 	if c == nil {
 		return nil
@@ -57,7 +59,7 @@ func (c *Certificates) Mail() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.Pick}
 }
 
-// HTTPS is for HTTPS; nil without certificates.
+// HTTPS returns the TLS configuration for HTTPS; nil without certificates.
 func (c *Certificates) HTTPS() *tls.Config {
 	if c == nil {
 		return nil
@@ -65,9 +67,9 @@ func (c *Certificates) HTTPS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pickForHTTPS, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// pickForHTTPS is Pick, but in production a name that the certificate is not for gets none, which
-// ends the handshake with unrecognized_name (RFC 6066 section 3). A browser or mail client would
-// warn its user of an impostor.
+// pickForHTTPS is Pick, but in production it returns no certificate for a name that the certificate
+// does not cover. That ends the handshake with unrecognized_name (RFC 6066 section 3); otherwise
+// browsers and mail clients would warn their users of an impostor.
 func (c *Certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := c.Pick(hello)
 	if cert == nil || err != nil || c.sandbox || hello.ServerName == "" || strings.EqualFold(strings.TrimSuffix(hello.ServerName, "."), c.host) {
@@ -83,8 +85,8 @@ func (c *Certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificat
 	return cert, nil
 }
 
-// Pick gives the certificate for the server name of a handshake (SNI). Without a name, or for a
-// name without a certificate, it is the host's, which mail servers and clients expect.
+// Pick returns the certificate for the server name of a handshake (SNI). Without a name, or for a
+// name without a certificate, it returns the host's, which mail servers and clients expect.
 func (c *Certificates) Pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if cert := c.byACME(name); cert != nil {
@@ -106,8 +108,8 @@ func (c *Certificates) byACME(name string) *tls.Certificate {
 	return c.Issued(name)
 }
 
-// selfSigned makes a self-signed certificate. Most mail servers do not verify certificates, so with
-// it they can use TLS at once.
+// selfSigned makes a self-signed certificate. Most mail servers do not verify certificates, so they
+// can use TLS with it at once.
 func selfSigned(host string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestHandshakesForOtherNames(t *testing.T) {
 	}
 }
 
-// handshake gives the certificate that a client gets for a name.
+// handshake returns the certificate that a client gets for a name.
 func handshake(config *tls.Config, name string) ([]byte, error) {
 	client, server := net.Pipe()
 	defer client.Close()

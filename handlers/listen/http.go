@@ -13,28 +13,29 @@ import (
 	"github.com/mailstead/mailstead/handlers/connlimit"
 )
 
-// MaxHTTPConns is how many connections a listener of HTTP may have open.
+// MaxHTTPConns is how many connections an HTTP listener may have open.
 const MaxHTTPConns = 4096
 
 // maxConnsPerAddress is how many HTTP connections one address, or one IPv6 /64, may have open.
 const maxConnsPerAddress = 256
 
-// A limitedListener is a listener for HTTP that limits its connections. TLS is a listener around
-// it, since the HTTP server speaks HTTP/2 only where it sees the TLS connection itself.
+// A limitedListener limits the connections of an HTTP listener. The TLS listener must wrap it, not
+// the other way round, because the HTTP server speaks HTTP/2 only if it gets the TLS connection
+// itself.
 type limitedListener struct {
 	net.Listener
 	limiter *connlimit.Limiter
-	plain   bool // without TLS, so that a refused client can be told why
+	plain   bool // without TLS, so a refused client can get a response
 }
 
-// LimitHTTP limits what ln accepts. Only the limit of all connections holds for exempt
-// addresses.
+// LimitHTTP limits the connections that ln accepts. For exempt addresses only the limit on all
+// connections applies.
 func LimitHTTP(ln net.Listener, name string, plain bool, exempt []netip.Prefix, log *slog.Logger) net.Listener {
 	bounds := connlimit.Limits{All: MaxHTTPConns, PerAddress: maxConnsPerAddress, Exempt: exempt}
 	return &limitedListener{Listener: ln, limiter: connlimit.New(name, bounds, log), plain: plain}
 }
 
-// tooManyConns is the answer to a client that is refused.
+// tooManyConns is the response to a refused client.
 const tooManyConns = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nConnection: close\r\n" +
 	"Content-Type: text/plain\r\nContent-Length: 21\r\n\r\nToo many connections\n"
 
@@ -49,14 +50,15 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return &trackedConn{Conn: conn, slot: slot}, nil
 		}
 		if l.plain {
-			_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // an empty socket takes a few lines at once
+			// A few lines fit into the empty send buffer.
+			_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = io.WriteString(conn, tooManyConns)
 		}
 		conn.Close()
 	}
 }
 
-// Close ends the listener.
+// Close closes the listener.
 func (l *limitedListener) Close() error {
 	l.limiter.Close()
 	return l.Listener.Close()
@@ -77,8 +79,8 @@ func (c *trackedConn) Close() error {
 
 type slotKey struct{}
 
-// trackConns has the server tell each connection's slot whether the connection is idle. It is idle
-// until the header of a request is there, and again when all requests are answered.
+// trackConns makes the server mark each connection's slot as idle or busy. A connection is idle
+// until it has received the header of a request, and again when all requests are answered.
 func trackConns(hs *http.Server) {
 	serve := hs.Handler
 	hs.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -97,7 +99,7 @@ func trackConns(hs *http.Server) {
 	})
 }
 
-// slotOf finds the slot of a connection, below TLS too; nil if it has none.
+// slotOf returns the slot of a connection, also of one under TLS; nil if it has none.
 func slotOf(c net.Conn) *connlimit.Slot {
 	if below, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = below.NetConn()
@@ -108,7 +110,7 @@ func slotOf(c net.Conn) *connlimit.Slot {
 	return nil
 }
 
-// NewHTTPServer makes a server with timeouts, so that no client holds a connection for long.
+// NewHTTPServer returns a server with timeouts, so that a client cannot hold a connection for long.
 func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	hs := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,

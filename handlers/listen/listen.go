@@ -1,6 +1,6 @@
-// Package listen opens the sockets of the server, takes those that a service manager passes to it,
-// limits connections, and picks the certificates of TLS handshakes. It does not know what is
-// answered on a connection.
+// Package listen opens the sockets of the server, uses sockets that a service manager passes to it,
+// limits connections, and picks the certificates of TLS handshakes. It does not know which protocol
+// a connection has.
 package listen
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/mailstead/mailstead/service/health"
 )
 
-// Listeners are the open sockets. One that is off is nil.
+// Listeners are the open sockets. A listener that is off is nil.
 type Listeners struct {
 	HTTP, HTTPTLS, SMTP, Submission, Submissions, IMAP, IMAPS, DNSTCP net.Listener
 	DNSUDP                                                            *net.UDPConn
 }
 
-// Open opens every socket that is not off, or none. It takes those that a service manager has
-// passed to the process, and opens the others itself.
+// Open opens every socket that is not off; if one fails, it closes all. It uses the sockets that a
+// service manager has passed to the process, and opens the others itself.
 func Open(s *config.Settings, log *slog.Logger) (l *Listeners, err error) {
 	passed, err := takePassedSockets()
 	if err != nil {
@@ -62,18 +62,18 @@ func Open(s *config.Settings, log *slog.Logger) (l *Listeners, err error) {
 	return l, nil
 }
 
-// named gives the TCP listeners by the names of their protocols.
-func (l *Listeners) named() map[string]*net.Listener {
+// byProtocol returns the TCP listeners by the names of their protocols.
+func (l *Listeners) byProtocol() map[string]*net.Listener {
 	return map[string]*net.Listener{
 		"http": &l.HTTP, "https": &l.HTTPTLS, "smtp": &l.SMTP, "submission": &l.Submission, "submissions": &l.Submissions,
 		"imap": &l.IMAP, "imaps": &l.IMAPS, "dns": &l.DNSTCP,
 	}
 }
 
-// Ports are those of the TCP listeners. Others are to reach this host there, but not where the
-// address is not public.
+// Ports returns the ports of the TCP listeners. A listener on an address that is not public has it
+// as Inner, because others cannot reach that port.
 func (l *Listeners) Ports(public []netip.Addr) (out []health.Port) {
-	named := l.named()
+	named := l.byProtocol()
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		ln := *named[name]
 		if ln == nil {
@@ -92,10 +92,11 @@ func (l *Listeners) Ports(public []netip.Addr) (out []health.Port) {
 	return out
 }
 
-// Count has the connections of every TCP listener counted.
+// Count adds a metric of open connections to the registry, and counts the connections of every TCP
+// listener.
 func (l *Listeners) Count(r *metrics.Registry) {
 	open := map[string]*atomic.Int64{}
-	for name, ln := range l.named() {
+	for name, ln := range l.byProtocol() {
 		open[name] = new(atomic.Int64)
 		if *ln != nil {
 			*ln = &countedListener{*ln, open[name]}
@@ -109,7 +110,7 @@ func (l *Listeners) Count(r *metrics.Registry) {
 	})
 }
 
-// A countedListener counts the connections that are open.
+// A countedListener counts its open connections.
 type countedListener struct {
 	net.Listener
 	open *atomic.Int64
@@ -130,7 +131,7 @@ type countedConn struct {
 	closed atomic.Bool
 }
 
-// NetConn is the connection itself.
+// NetConn returns the underlying connection.
 func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *countedConn) Close() error {
@@ -140,16 +141,16 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// BehindProxies has every TCP listener read the PROXY header of connections from the networks.
+// BehindProxies makes every TCP listener read the PROXY header of connections from the networks.
 func (l *Listeners) BehindProxies(networks []netip.Prefix, log *slog.Logger) {
-	for _, ln := range l.named() {
+	for _, ln := range l.byProtocol() {
 		if *ln != nil {
 			*ln = proxyproto.Listen(*ln, networks, log)
 		}
 	}
 }
 
-// maxDNSTries is how many ports are tried, since one must be free for both UDP and TCP.
+// maxDNSTries is how many random ports are tried, because a port must be free for both UDP and TCP.
 const maxDNSTries = 20
 
 func (l *Listeners) listenDNS(at config.Address, passed *passedSockets) error {
@@ -199,7 +200,7 @@ func (l *Listeners) all() []net.Listener {
 	return []net.Listener{l.HTTP, l.HTTPTLS, l.SMTP, l.Submission, l.Submissions, l.IMAP, l.IMAPS, l.DNSTCP}
 }
 
-// Close closes every socket that is open.
+// Close closes every open socket.
 func (l *Listeners) Close() error {
 	var errs []error
 	for _, ln := range l.all() {
@@ -217,7 +218,7 @@ func (l *Listeners) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ready is the content of the ready file: the process, and the address of each open listener.
+// Ready is the content of the ready file: the process ID, and the address of each open listener.
 type Ready struct {
 	PID         int    `json:"pid"`
 	HTTP        string `json:"http,omitempty"`
@@ -237,7 +238,7 @@ func (l *Listeners) Ready(pid int) Ready {
 	}
 }
 
-// AddrOf is the address of a listener; "" for none.
+// AddrOf returns the address of a listener; "" for nil.
 func AddrOf(l net.Listener) string {
 	if l == nil {
 		return ""
@@ -245,7 +246,7 @@ func AddrOf(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// PortOf is the port of the first listener that is open; 0 if none is.
+// PortOf returns the port of the first open listener; 0 if all are nil.
 func PortOf(all ...net.Listener) int {
 	for _, l := range all {
 		if l != nil {

@@ -17,18 +17,18 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// longest is what an answer has that a client does not take.
+// longest is the size in bytes of a response that a client does not read.
 const longest = 8 << 20
 
-// A slowClient is an HTTP client that takes its time.
+// A slowClient is a slow HTTP client.
 type slowClient struct {
 	secure bool
-	begin  string        // is said at once
-	drip   string        // comes after each pause, again and again
-	pause  time.Duration // 0: nothing more comes
-	deaf   bool          // it does not read
+	begin  string        // sent at once
+	drip   string        // sent after each pause, repeatedly
+	pause  time.Duration // 0: nothing more is sent
+	deaf   bool          // the client does not read
 	after  time.Duration // when the connection ends
-	said   string        // how what it is told begins
+	said   string        // the beginning of the response
 }
 
 const (

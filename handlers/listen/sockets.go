@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	firstPassed = 3  // the first file descriptor that a service manager passes
-	mostPassed  = 64 // more than there are listeners
+	firstPassedFD = 3  // the first file descriptor that a service manager passes
+	maxPassed     = 64 // more than there are listeners
 )
 
 // passedSockets are the sockets that a service manager has opened and passed to this process
-// (sd_listen_fds(3)). They stay open while the program is replaced, so that whoever connects
-// meanwhile waits. A socket is used by the listener that has its name in LISTEN_FDNAMES, else by
-// the one that has its address.
+// (sd_listen_fds(3)). They stay open while the program is replaced, so that clients that connect
+// meanwhile wait. A listener uses the socket with its name in LISTEN_FDNAMES, else the socket with
+// its address.
 type passedSockets struct {
 	streams []passedSocket[*net.TCPListener]
 	packets []passedSocket[*net.UDPConn] // for DNS
@@ -35,8 +35,9 @@ type passedSocket[S io.Closer] struct {
 	socket S
 }
 
-// takePassedSockets opens what was passed to this process, and to no child of it. There is nothing
-// where no service manager started it.
+// takePassedSockets returns the sockets that were passed to this process, and clears the
+// environment so that child processes do not use them. It returns none if no service manager
+// started the process.
 func takePassedSockets() (p *passedSockets, err error) {
 	pid, fds, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
 	p = &passedSockets{}
@@ -44,8 +45,8 @@ func takePassedSockets() (p *passedSockets, err error) {
 		return p, nil
 	}
 	n, err := strconv.Atoi(fds)
-	if err != nil || n < 0 || n > mostPassed {
-		return nil, config.Mistake(fmt.Errorf("LISTEN_FDS is %q; it is the number of passed sockets, up to %d", fds, mostPassed))
+	if err != nil || n < 0 || n > maxPassed {
+		return nil, config.Mistake(fmt.Errorf("LISTEN_FDS is %q; it is the number of passed sockets, up to %d", fds, maxPassed))
 	}
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		if err := os.Unsetenv(name); err != nil {
@@ -57,14 +58,15 @@ func takePassedSockets() (p *passedSockets, err error) {
 		if i < len(names) {
 			name = names[i]
 		}
-		if err := p.add(firstPassed+i, name); err != nil {
-			return nil, errors.Join(config.Mistake(fmt.Errorf("socket %d that was passed to this process (%s): %w", firstPassed+i, name, err)), p.close())
+		if err := p.add(firstPassedFD+i, name); err != nil {
+			return nil, errors.Join(config.Mistake(fmt.Errorf("socket %d that was passed to this process (%s): %w", firstPassedFD+i, name, err)), p.close())
 		}
 	}
 	return p, nil
 }
 
-// add makes a listener of a file descriptor, which it closes: the listener has its own.
+// add makes a listener from a file descriptor, and closes the descriptor: the listener has a
+// duplicate.
 func (p *passedSockets) add(fd int, name string) error {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
@@ -95,8 +97,7 @@ func (p *passedSockets) add(fd int, name string) error {
 	return errors.Join(errors.New("it is neither TCP nor UDP"), ln.Close())
 }
 
-// take removes the socket for a listener from those of its kind, and gives it; ok is false where
-// there is none.
+// take removes and returns the socket for a listener; ok is false if there is none.
 func take[S io.Closer](all *[]passedSocket[S], name string, at config.Address) (socket S, ok bool) {
 	i := slices.IndexFunc(*all, func(s passedSocket[S]) bool { return s.name == name })
 	if i < 0 {
@@ -110,8 +111,8 @@ func take[S io.Closer](all *[]passedSocket[S], name string, at config.Address) (
 	return socket, true
 }
 
-// sameAddress reports whether a socket listens where it should. All addresses of a host are the
-// same in IPv4 and IPv6.
+// sameAddress reports whether a socket listens on the wanted address. "All addresses" is the same
+// in IPv4 and IPv6.
 func sameAddress(want config.Address, have net.Addr) bool {
 	w, err := net.ResolveTCPAddr("tcp", want.String())
 	if err != nil {
@@ -125,9 +126,9 @@ func sameAddress(want config.Address, have net.Addr) bool {
 	return anyHost == h.IP.IsUnspecified() && (anyHost || w.IP.Equal(h.IP))
 }
 
-// warn tells the log of the sockets that no listener has taken.
+// warn logs the sockets that no listener has used.
 func (p *passedSockets) warn(log *slog.Logger) {
-	const text = "a socket that was passed to this process belongs to no listener, so that nobody answers there"
+	const text = "a socket that was passed to this process belongs to no listener, so connections to it get no answer"
 	for _, s := range p.streams {
 		log.Warn(text, "name", s.name, "tcp", s.addr.String())
 	}
@@ -136,7 +137,7 @@ func (p *passedSockets) warn(log *slog.Logger) {
 	}
 }
 
-// close closes what is left.
+// close closes the sockets that were not taken.
 func (p *passedSockets) close() error {
 	var errs []error
 	for _, s := range p.streams {
@@ -148,8 +149,8 @@ func (p *passedSockets) close() error {
 	return errors.Join(errs...)
 }
 
-// TellManager tells the service manager that started this process what it does (sd_notify(3)). It
-// does nothing where none wants to know.
+// TellManager reports a state to the service manager that started this process (sd_notify(3)). It
+// does nothing if the service manager wants no reports.
 func TellManager(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -157,7 +158,7 @@ func TellManager(state string) error {
 	}
 	conn, err := net.Dial("unixgram", path)
 	if err != nil {
-		return fmt.Errorf("tell the service manager %s: %w", state, err)
+		return fmt.Errorf("report %s to the service manager: %w", state, err)
 	}
 	_, err = io.WriteString(conn, state)
 	return errors.Join(err, conn.Close())

@@ -1,5 +1,5 @@
-// Package maillogin is how mail clients log in by SASL (RFC 4422), which IMAP and submission share.
-// It does not know who may log in: the service decides.
+// Package maillogin is the SASL log-in (RFC 4422) of mail clients, which IMAP and submission share.
+// It does not know who may log in: the service decides that.
 package maillogin
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// XOAuth2 is what clients speak that do not know RFC 7628.
+// XOAuth2 is the mechanism of clients that do not support OAUTHBEARER (RFC 7628).
 const XOAuth2 = "XOAUTH2"
 
 // A Service checks log-ins.
@@ -27,21 +27,21 @@ type Service interface {
 	SCRAM(ctx context.Context, in core.MailLogin, plus, offered bool, binding func(kind string) []byte, done func(core.MailboxUser, error) error) *scram.Server
 }
 
-// A Login is what one connection logs in with.
+// A Login is the context of the log-ins on one connection.
 type Login struct {
 	Service  Service
 	Context  context.Context
 	Protocol string               // core.ProtocolIMAP or core.ProtocolSMTP
 	IP       string               // of the client
-	TLS      *tls.ConnectionState // nil: there is none
-	Config   *tls.Config          // of TLS
-	// Done takes what came of a log-in, and gives the error that the client gets.
+	TLS      *tls.ConnectionState // nil without TLS
+	Config   *tls.Config          // TLS configuration of the server
+	// Done gets the result of a log-in, and returns the error for the client; nil after success.
 	Done func(core.MailboxUser, error) error
-	// Malformed gives the error for a client that does not keep to the mechanism.
+	// Malformed returns the error for a client that violates the mechanism.
 	Malformed func(why error) error
 }
 
-// Mechanisms are those that are offered, the best first.
+// Mechanisms returns the offered mechanisms, the best first.
 func Mechanisms(s Service, overTLS bool) []string {
 	list := []string{sasl.Plain, sasl.OAuthBearer, XOAuth2}
 	if s.OffersSCRAM() {
@@ -53,7 +53,7 @@ func Mechanisms(s Service, overTLS bool) []string {
 	return list
 }
 
-// Server gives the server's side of a mechanism; nil if there is none of the name.
+// Server returns the server side of a mechanism; nil if it is unknown or unavailable.
 func (l *Login) Server(mechanism string) sasl.Server {
 	var s sasl.Server
 	switch mechanism {
@@ -86,12 +86,12 @@ func (l *Login) Server(mechanism string) sasl.Server {
 	return &exchange{s, l}
 }
 
-// Password logs in with a name and a password.
+// Password logs in with a user name and a password.
 func (l *Login) Password(username, password string) error {
 	return l.Done(l.Service.LoginMailbox(l.Context, core.MailLogin{Protocol: l.Protocol, Username: username, Password: password, IP: l.IP}))
 }
 
-// token logs in with the password of a credential as a token, without telling the client yet.
+// token logs in with the password of a credential as a token. It calls Done only after success.
 func (l *Login) token(username, token string) error {
 	u, err := l.Service.LoginMailbox(l.Context, core.MailLogin{Protocol: l.Protocol, Username: username, Password: token, Bearer: true, IP: l.IP})
 	if err != nil {
@@ -100,8 +100,8 @@ func (l *Login) token(username, token string) error {
 	return l.Done(u, nil)
 }
 
-// binding gives the data of a channel binding of the connection (RFC 5929, RFC 9266); nil if there
-// is none of the kind.
+// binding returns the channel binding data of the connection (RFC 5929, RFC 9266); nil if it has
+// none of that kind.
 func (l *Login) binding(kind string) []byte {
 	switch {
 	case l.TLS == nil:
@@ -121,7 +121,8 @@ func (l *Login) binding(kind string) []byte {
 	return nil
 }
 
-// endPoint hashes the certificate that a server shows (RFC 5929 section 4.1).
+// endPoint returns the hash of the server's certificate (RFC 5929 section 4.1); nil if it is not
+// defined.
 func endPoint(config *tls.Config, name string) []byte {
 	var cert *tls.Certificate
 	if config.GetCertificate != nil {
@@ -144,15 +145,15 @@ func endPoint(config *tls.Config, name string) []byte {
 	case x509.SHA512WithRSA, x509.ECDSAWithSHA512, x509.SHA512WithRSAPSS:
 		hash = crypto.SHA512
 	case x509.PureEd25519, x509.UnknownSignatureAlgorithm:
-		return nil // RFC 5929 says of no hash
+		return nil // RFC 5929 defines no hash for it
 	}
 	h := hash.New()
 	h.Write(cert.Certificate[0])
 	return h.Sum(nil)
 }
 
-// An exchange gives errors of a mechanism the protocol's form, and asks the client to begin as
-// protocols want it.
+// An exchange converts errors of a mechanism to errors of the protocol, and begins with a nil
+// challenge, as the protocol libraries expect.
 type exchange struct {
 	sasl.Server
 	login *Login
@@ -169,13 +170,13 @@ func (e *exchange) Next(response []byte) (challenge []byte, done bool, err error
 	return challenge, done, err
 }
 
-// isMechanism reports whether an error is one of a mechanism, not what a Login made of another one.
+// isMechanism reports whether an error is from a mechanism, not from Login.Done or Login.Malformed.
 func isMechanism(err error) bool {
 	return errors.Is(err, scram.ErrMessage) || errors.Is(err, scram.ErrBinding) || errors.Is(err, sasl.ErrUnexpectedClientResponse) ||
 		err != nil && strings.HasPrefix(err.Error(), "sasl: ")
 }
 
-// A bearerServer answers a refused token as every wrong password is.
+// A bearerServer gives a refused token the same error as a wrong password.
 type bearerServer struct {
 	server sasl.Server
 	login  *Login
@@ -189,8 +190,8 @@ func (b *bearerServer) Next(response []byte) (challenge []byte, done bool, err e
 	return challenge, done, err
 }
 
-// xoauth2 is the server's side of XOAUTH2: the user name and the token in one message. A refusal is
-// a challenge first, which the client answers with nothing.
+// xoauth2 is the server side of XOAUTH2: the user name and the token are one message. A refusal is
+// first sent as a challenge, to which the client sends an empty response.
 type xoauth2 struct {
 	login   *Login
 	refused bool

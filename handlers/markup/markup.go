@@ -1,7 +1,7 @@
-// Package markup writes HTML around texts of others. It does not know what pages there are.
+// Package markup formats HTML and escapes its arguments. It does not know the pages.
 //
-// It is used in the place of html/template, which calls methods by name, so that the linker has to
-// keep every exported method of the program.
+// It replaces html/template, which calls methods by name, so the linker would have to keep every
+// exported method of the program.
 package markup
 
 import (
@@ -9,15 +9,16 @@ import (
 	"html"
 )
 
-// HTML is finished markup: texts of others in it are escaped.
+// HTML is finished markup, in which all untrusted text is escaped.
 type HTML string
 
-// A Form is a constant of the program: a string of others cannot be passed for it by mistake.
+// A Form is a format string. Its own type prevents passing an untrusted string as the format by
+// mistake.
 type Form string
 
-// Format is fmt.Sprintf with arguments that are escaped, unless they are HTML. They may stand in
-// text and in attributes with double quotes, but not in scripts, style sheets or comments. Of an
-// address, only what follows a fixed beginning may be an argument, or one that we made.
+// Format is fmt.Sprintf with escaped arguments; arguments of type HTML are not escaped. Arguments
+// may be used in text and in attributes with double quotes, but not in scripts, style sheets or
+// comments. A URL must begin with fixed text, or be one that this program made.
 func Format(form Form, args ...any) HTML {
 	safe := make([]any, len(args))
 	for i, arg := range args {

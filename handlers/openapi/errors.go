@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// An errorStatus is one status that an operation can answer with, and the codes that it can carry.
+// An errorStatus is an error status that an operation may return, with its possible codes.
 type errorStatus struct {
 	status int
 	codes  []string
 }
 
-// errors lists the error statuses of an operation in rising order: those that follow from its row,
-// and those of its text.
+// errorsOf returns the error statuses of an operation in ascending order: those that follow from
+// the row, and those that the row lists.
 func errorsOf(o *api.Operation) []errorStatus {
 	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down", "storage_unavailable"}
 	if o.Scope != "read" {
@@ -46,22 +46,22 @@ func errorsOf(o *api.Operation) []errorStatus {
 		if f.Tag.Get("query") == "cursor" {
 			codes = append(codes, "invalid_cursor")
 		}
-		if f.Tag.Get("max") != "" && listType(f.Type) {
+		if f.Tag.Get("max") != "" && isList(f.Type) {
 			codes = append(codes, "too_many_items")
 		}
 	}
 	return byStatus(append(codes, o.Errors...))
 }
 
-// listType reports whether a field holds a list.
-func listType(t reflect.Type) bool {
+// isList reports whether a type is a list.
+func isList(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	return t.Kind() == reflect.Slice
 }
 
-// byStatus sorts codes to their statuses, in the order of code.Documented.
+// byStatus groups codes by their status, in the order of code.Documented.
 func byStatus(codes []string) (out []errorStatus) {
 	for _, c := range code.Documented {
 		if !slices.Contains(codes, c.Code) {
@@ -76,7 +76,8 @@ func byStatus(codes []string) (out []errorStatus) {
 	return out
 }
 
-// errorRef refers to the answer of a status with these codes, which operations share.
+// errorRef returns a reference to the response with this status and these codes, which operations
+// share.
 func (d *describer) errorRef(status int, codes []string) *response {
 	name := strings.ReplaceAll(http.StatusText(status), " ", "")
 	for _, m := range d.doc.Components.Responses {
@@ -109,8 +110,8 @@ func (d *describer) errorResponse(status int, codes []string) *response {
 	}
 	own, rfc9457 := d.errorExamples(status, codes[0])
 	r.Content = Dict[*mediaType]{
-		{jsonMedia, &mediaType{Schema: d.of(reflect.TypeOf(own), false), Example: own}},
-		{problemMedia, &mediaType{Schema: d.of(reflect.TypeOf(rfc9457), false), Example: rfc9457}},
+		{jsonMedia, &mediaType{Schema: d.schemaOf(reflect.TypeOf(own), false), Example: own}},
+		{problemMedia, &mediaType{Schema: d.schemaOf(reflect.TypeOf(rfc9457), false), Example: rfc9457}},
 	}
 	return r
 }
@@ -125,19 +126,19 @@ func (d *describer) errorExamples(status int, name string) (own, rfc9457 any) {
 	return d.api.Errors(status, name, message, exampleRequestID)
 }
 
-// errorSchemas names the forms of errors before anything else does.
+// errorSchemas makes the schemas of errors first, so that they get their names.
 func (d *describer) errorSchemas() {
 	own, rfc9457 := d.errorExamples(code.Documented[0].Status, code.Documented[0].Code)
-	d.of(reflect.TypeOf(own), false)
-	d.of(reflect.TypeOf(rfc9457), false)
+	d.schemaOf(reflect.TypeOf(own), false)
+	d.schemaOf(reflect.TypeOf(rfc9457), false)
 }
 
-// checkCodes finds operations that tell of codes that do not exist.
+// checkCodes finds operations that list undocumented codes.
 func (d *describer) checkCodes() {
 	for _, o := range d.api.Operations {
 		for _, one := range o.Errors {
 			if !slices.ContainsFunc(code.Documented, func(c code.Code) bool { return c.Code == one }) {
-				d.problem("%s tells of the code %s, which is none", o.Name, one)
+				d.addProblem("%s lists the error code %s, which is not documented", o.Name, one)
 			}
 		}
 	}

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// A nameExample is an example that suits the fields of a name, and the format of its text.
+// A nameExample is the example of fields with a name, and the format of its text.
 type nameExample struct{ name, example, format string }
 
-// exampleOf is the example of a schema's field, and the format of its text: those of its tags, or
-// those that its name alone says. What is embedded in several schemas may have one for a schema.
+// exampleOf returns the example of a field in the schema owner, and the format of its text: from
+// the table by "owner.name", from the field's tags, or from the table by name. The first is for
+// embedded fields that need another example in one schema.
 func exampleOf(owner string, f *Field, name string) (example, format string) {
 	if e, ok := namedExample(owner + "." + name); ok {
 		return e.example, e.format
@@ -29,7 +30,7 @@ func namedExample(name string) (e nameExample, ok bool) {
 	return e, ok
 }
 
-// examples are sorted by name. Values that are no texts are in JSON.
+// examples is sorted by name. Values other than texts are in JSON.
 var examples = []nameExample{
 	{"DelayedData.response", "451 4.7.1 Try again later", ""},
 

@@ -1,7 +1,7 @@
 package openapi
 
 import (
-	_ "embed" // for the texts of fields
+	_ "embed" // for fields.txt
 	"reflect"
 	"strings"
 	"sync"
@@ -12,7 +12,7 @@ import (
 //go:embed fields.txt
 var fieldsFile string
 
-// fieldTexts has the comments of the fields that the API shows, by their names.
+// fieldTexts returns the comments of the fields in the API, by the names of the fields.
 var fieldTexts = sync.OnceValue(func() map[string]string {
 	texts := map[string]string{}
 	for line := range strings.Lines(fieldsFile) {
@@ -25,19 +25,19 @@ var fieldTexts = sync.OnceValue(func() map[string]string {
 // A Field is a field of a struct, or of one that it embeds.
 type Field struct {
 	reflect.StructField
-	Of reflect.Type // the struct that declares it
+	Of reflect.Type // the struct type that declares it
 }
 
-// modulePath begins the path of every package of the program.
+// modulePath is the beginning of every package path of the program.
 var modulePath = strings.TrimSuffix(reflect.TypeFor[Field]().PkgPath(), "handlers/openapi")
 
-// source names the field by its folder, type and name: service/inbox.InboxMessage.Subject.
+// source returns the field's folder, type and name: service/inbox.InboxMessage.Subject.
 func (f *Field) source() string {
 	generic, _, _ := strings.Cut(f.Of.Name(), "[") // without the arguments of a generic type
 	return strings.TrimPrefix(f.Of.PkgPath(), modulePath) + "." + generic + "." + f.Name
 }
 
-// Fields lists a struct's fields with those of the structs that it embeds.
+// Fields returns a struct's fields, including those of embedded structs.
 func Fields(t reflect.Type) (out []Field) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -55,14 +55,14 @@ func Fields(t reflect.Type) (out []Field) {
 	return out
 }
 
-// Optional are the tags of a field of a struct that is embedded with the tag `required:"no"`: the
-// field may be left out, or be empty.
+// Optional returns a field with the tags that it has if its struct is embedded with the tag
+// `required:"no"`: the field may be left out or empty.
 func Optional(f reflect.StructField) reflect.StructField {
 	f.Tag = reflect.StructTag(strings.NewReplacer(`required:"true"`, "", `min:"1"`, "").Replace(string(f.Tag)))
 	return f
 }
 
-// JSONName is the name of a field in JSON; "" if it has none.
+// JSONName returns the name of a field in JSON; "" if it has none.
 func JSONName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	if name == "-" {
@@ -71,7 +71,7 @@ func JSONName(f reflect.StructField) string {
 	return name
 }
 
-// text is the comment of a field in the source. The document notes that it was asked for.
+// text returns the comment of a field, and records the field in the document.
 func (d *describer) text(f *Field) string {
 	name := f.source()
 	d.doc.Fields = append(d.doc.Fields, name)

@@ -1,8 +1,7 @@
 // Package openapi describes the HTTP API: as an OpenAPI document in JSON and YAML, as a page for
-// people, and as the arguments of an assistant's tools. It makes all of it from the table of
-// operations and the Go types of their requests and answers, with the comments of their fields, and
-// adds what those cannot say. It does not know HTTP: how requests are decoded, permitted and
-// answered is for handlers to say.
+// people, and as the arguments of tools for assistants. It makes all of them from the table of
+// operations and the Go types of requests and responses, with the comments of their fields, and
+// adds general texts. It does not know HTTP: handlers decodes, permits and answers requests.
 package openapi
 
 import (
@@ -20,17 +19,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// An API is what is described.
+// An API is the input of a description.
 type API struct {
 	Operations []api.Operation
-	URL        string // of this installation; "" if it has none
+	URL        string // of this installation; "": unknown
 
-	// Errors gives examples of the two forms of an error's body: our own, and that of RFC 9457.
+	// Errors returns examples of the two forms of an error body: our own, and that of RFC 9457.
 	Errors func(status int, code, message, requestID string) (own, rfc9457 any)
 }
 
 // A Document is the OpenAPI 3.1 description of the API. It is made from the table of operations and
-// the types of their requests and answers, so that it cannot say anything else than they do.
+// their types, so it cannot contradict them.
 type Document struct {
 	OpenAPI    string                       `json:"openapi"`
 	Info       documentInfo                 `json:"info"`
@@ -41,8 +40,9 @@ type Document struct {
 	Webhooks   Dict[Dict[*operationObject]] `json:"webhooks"`
 	Components components                   `json:"components"`
 
-	Problems []string `json:"-"` // what could not be described; none in a build that passes its tests
-	Fields   []string `json:"-"` // those that were described, by folder, type and name, some of them twice
+	// Parts that could not be described; empty in a build that passes its tests.
+	Problems []string `json:"-"`
+	Fields   []string `json:"-"` // the described fields, as folder.Type.Name; may have duplicates
 }
 
 type documentInfo struct {
@@ -105,10 +105,10 @@ type response struct {
 	Headers     Dict[*header]    `json:"headers,omitempty"`
 	Content     Dict[*mediaType] `json:"content,omitempty"`
 
-	codes []string // of an error
+	codes []string // of an error response
 }
 
-// Codes are those that an error may carry; the reference page shows them.
+// Codes returns the error codes of the response, for the reference page.
 func (r *response) Codes() []string { return r.codes }
 
 type header struct {
@@ -130,7 +130,7 @@ type Member[T any] struct {
 	Value T
 }
 
-// MarshalJSON writes the members in their order.
+// MarshalJSON encodes the members in their order.
 func (d Dict[T]) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte('{')
@@ -161,7 +161,7 @@ func (d Dict[T]) Get(name string) (value T) {
 	return value
 }
 
-// Set adds a member, or replaces the one of that name.
+// Set adds a member, or replaces the one with the same name.
 func (d *Dict[T]) Set(name string, value T) {
 	for i := range *d {
 		if (*d)[i].Name == name {
@@ -177,7 +177,7 @@ const (
 	problemMedia = "application/problem+json"
 )
 
-// Describe makes the description of an API.
+// Describe returns the description of an API.
 func Describe(api API) *Document {
 	d := &describer{api: api, used: map[typeUse]string{}, doc: &Document{
 		OpenAPI:  "3.1.0",
@@ -215,10 +215,10 @@ func Describe(api API) *Document {
 	return d.doc
 }
 
-// operation describes one row of the table.
+// operation returns the description of one row of the table.
 func (d *describer) operation(o *api.Operation) *operationObject {
 	if o.Group == "" || o.Summary == "" {
-		d.problem("operation %s has no text", o.Name)
+		d.addProblem("operation %s has no text", o.Name)
 	}
 	out := &operationObject{OperationID: o.Name, Summary: o.Summary, Tags: []string{o.Group}, Scope: o.Scope, Roles: o.Roles, Whole: o.Whole, Bound: o.OpenToBound()}
 	if o.Alias {
@@ -236,7 +236,7 @@ func (d *describer) operation(o *api.Operation) *operationObject {
 	return out
 }
 
-// needs says in words who may call an operation.
+// needsOf returns the sentence about who may call an operation.
 func needsOf(o *api.Operation) string {
 	text := fmt.Sprintf("Needs the `%s` permission", o.Scope)
 	if o.Restricted() {
@@ -248,7 +248,7 @@ func needsOf(o *api.Operation) string {
 	return text + "."
 }
 
-// success describes the answer of an operation that did what was asked.
+// success returns the successful response of an operation.
 func (d *describer) success(o *api.Operation) *response {
 	r := &response{Description: http.StatusText(o.Status), Headers: headerRefs("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")}
 	if o.Status == http.StatusAccepted {
@@ -261,7 +261,7 @@ func (d *describer) success(o *api.Operation) *response {
 	return r
 }
 
-// content lists the media types of an answer. Most have one; an export may be JSON or a file.
+// content adds the media types of a response. Most have one; an export may be JSON or a file.
 func (d *describer) content(r *response, o *api.Operation) {
 	var forms []*Schema
 	for _, t := range FormsOf(o.Call.Out) {
@@ -273,7 +273,7 @@ func (d *describer) content(r *response, o *api.Operation) {
 			r.Content.Set(media, &mediaType{Schema: &Schema{Type: "string", Format: "binary"}})
 			continue
 		}
-		forms = append(forms, d.of(t, false))
+		forms = append(forms, d.schemaOf(t, false))
 	}
 	switch len(forms) {
 	case 0:
@@ -291,16 +291,16 @@ func headerRefs(names ...string) (out Dict[*header]) {
 	return out
 }
 
-// event describes the request that an endpoint gets when something happened.
+// event returns the description of the request that a webhook endpoint gets for an event.
 func (d *describer) event(e events.EventType) *operationObject {
 	typed := &Schema{Type: "object", Properties: Dict[*Schema]{{"type", &Schema{Const: e.Name}}}}
 	if e.Data != nil {
-		typed.Properties.Set("data", d.of(reflect.TypeOf(e.Data), false))
+		typed.Properties.Set("data", d.schemaOf(reflect.TypeOf(e.Data), false))
 	}
 	out := &operationObject{
 		OperationID: "on_" + strings.ReplaceAll(e.Name, ".", "_"), Summary: e.About, Tags: []string{"Events"}, Security: &[]string{},
 		RequestBody: &requestBody{Required: true, Content: Dict[*mediaType]{{jsonMedia, &mediaType{
-			Schema: &Schema{AllOf: []*Schema{d.of(envelopeType, false), typed}},
+			Schema: &Schema{AllOf: []*Schema{d.schemaOf(envelopeType, false), typed}},
 		}}}},
 		Responses: Dict[*response]{
 			{"2XX", &response{Description: "Accepted. Answer within 10 seconds; the body is ignored."}},
@@ -314,7 +314,7 @@ func (d *describer) event(e events.EventType) *operationObject {
 	return out
 }
 
-// JSON is the document as it is served.
+// JSON returns the document as JSON.
 func (doc *Document) JSON() ([]byte, error) {
 	text, err := json.Marshal(doc)
 	if err != nil {
@@ -323,17 +323,17 @@ func (doc *Document) JSON() ([]byte, error) {
 	return text, nil
 }
 
-// YAML is the same in YAML's block style, members in their order.
+// YAML returns the document as YAML in block style, with members in their order.
 func (doc *Document) YAML() ([]byte, error) {
 	text, err := doc.JSON()
 	if err != nil {
 		return nil, err
 	}
 	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil { // JSON is YAML too
+	if err := yaml.Unmarshal(text, &root); err != nil { // JSON is valid YAML
 		return nil, fmt.Errorf("read OpenAPI document: %w", err)
 	}
-	useBlocks(&root)
+	useBlockStyle(&root)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
@@ -343,14 +343,14 @@ func (doc *Document) YAML() ([]byte, error) {
 	return out.Bytes(), enc.Close()
 }
 
-// useBlocks takes away the style of JSON: braces, brackets, and quotes around names that need none.
-// Other texts stay quoted, so that no reader takes one for a number or a date.
-func useBlocks(n *yaml.Node) {
+// useBlockStyle removes the JSON style: braces, brackets, and quotes around names that do not need
+// them. Other texts stay quoted, so that no parser takes one for a number or a date.
+func useBlockStyle(n *yaml.Node) {
 	n.Style &^= yaml.FlowStyle
 	for i, child := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			child.Style = 0
 		}
-		useBlocks(child)
+		useBlockStyle(child)
 	}
 }

@@ -60,7 +60,7 @@ func TestExamplesAreOfTheirFieldsKind(t *testing.T) {
 		URL    string                     `json:"where" example:"https://example.com/" format:"uri"`
 	}
 	d := &describer{used: map[typeUse]string{}, doc: &Document{}}
-	s := d.doc.Resolve(d.of(reflect.TypeFor[owner](), false))
+	s := d.doc.Resolve(d.schemaOf(reflect.TypeFor[owner](), false))
 	for name, want := range map[string]any{
 		"text": "17", "count": 17, "share": 0.5, "on": true, "one": []string{"a, b"}, "two": []string{"a", "b"}, "object": map[string]any{"a": "b"}, "where": "https://example.com/",
 	} {
@@ -96,7 +96,7 @@ func TestWordsOfNothingAreFound(t *testing.T) {
 		},
 	})
 	all := strings.Join(doc.Problems, "\n")
-	for _, want := range []string{"operation get_weather has no text", "get_weather tells of the code raining, which is none"} {
+	for _, want := range []string{"operation get_weather has no text", "get_weather lists the error code raining, which is not documented"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not among the problems:\n%s", want, all)
 		}

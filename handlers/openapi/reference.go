@@ -12,12 +12,12 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// ReferenceCSS is the style sheet of the reference page, which expects it at /docs/reference.css.
+// ReferenceCSS is the style sheet of the reference page, which loads it from /docs/reference.css.
 //
 //go:embed reference.css
 var ReferenceCSS []byte
 
-// Reference writes the description as a page for people.
+// Reference returns the description as an HTML page for people.
 func (doc *Document) Reference() ([]byte, error) {
 	page := &referencePage{doc: doc}
 	page.put(`<!doctype html>
@@ -52,10 +52,10 @@ func (doc *Document) Reference() ([]byte, error) {
 <p class="lead">%s For programs: <a href="/v1/openapi.json">openapi.json</a>, <a href="/v1/openapi.yaml">openapi.yaml</a>.</p>
 `, doc.Info.Title, doc.Info.Summary)
 	for paragraph := range strings.SplitSeq(doc.Info.Description, "\n\n") {
-		page.put("<p>%s</p>\n", words(paragraph))
+		page.put("<p>%s</p>\n", formatText(paragraph))
 	}
 	for _, group := range doc.Tags {
-		page.put("\n<section>\n<h2>%s</h2>\n<p>%s</p>", group.Name, words(group.Description))
+		page.put("\n<section>\n<h2>%s</h2>\n<p>%s</p>", group.Name, formatText(group.Description))
 		for _, o := range doc.InGroup(group.Name) {
 			page.operation(o)
 		}
@@ -69,7 +69,7 @@ func (doc *Document) Reference() ([]byte, error) {
 <thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Meaning</th></tr></thead>
 <tbody>`)
 	for _, e := range code.Documented {
-		page.put("\n"+`<tr id="error-%[1]s"><td>%[2]s</td><td><code>%[1]s</code></td><td>%[3]s</td></tr>`, e.Code, e.Status, words(e.Means))
+		page.put("\n"+`<tr id="error-%[1]s"><td>%[2]s</td><td><code>%[1]s</code></td><td>%[3]s</td></tr>`, e.Code, e.Status, formatText(e.Means))
 	}
 	page.put(`
 </tbody></table></div>
@@ -90,11 +90,11 @@ func (doc *Document) Reference() ([]byte, error) {
 	return page.out.Bytes(), nil
 }
 
-// A referencePage is a page on its way.
+// A referencePage is a page that is being written.
 type referencePage struct {
 	doc *Document
 	out bytes.Buffer
-	err error // the first
+	err error // the first error
 }
 
 func (page *referencePage) put(form markup.Form, args ...any) {
@@ -107,7 +107,7 @@ func (page *referencePage) operation(o pathOperation) {
 <p class="route"><span class="method %[3]s">%[4]s</span> <code>%[5]s</code> <span class="id">%[1]s</span></p>
 `, o.OperationID, o.Summary, strings.ToLower(o.Method), o.Method, o.Path)
 	if o.Description != "" {
-		page.put("<p>%s</p>", words(o.Description))
+		page.put("<p>%s</p>", formatText(o.Description))
 	}
 	if len(o.Parameters) > 0 {
 		page.put("\n" + `<div class="wide"><table><caption>Parameters</caption>
@@ -119,7 +119,7 @@ func (page *referencePage) operation(o pathOperation) {
 			if p.Required {
 				where += ", required"
 			}
-			page.put("\n<tr><td><code>%s</code> <small>%s</small></td><td>%s</td><td>%s</td></tr>", p.Name, where, typeOf(p.Schema), words(p.Description))
+			page.put("\n<tr><td><code>%s</code> <small>%s</small></td><td>%s</td><td>%s</td></tr>", p.Name, where, typeOf(p.Schema), formatText(p.Description))
 		}
 		page.put("\n</tbody></table></div>")
 	}
@@ -134,7 +134,7 @@ func (page *referencePage) operation(o pathOperation) {
 	page.put("\n<h4>Answers</h4>")
 	for _, r := range o.Responses {
 		if len(r.Value.codes) == 0 {
-			page.put("\n<p><code>%s</code> %s</p>\n", r.Name, words(r.Value.Description))
+			page.put("\n<p><code>%s</code> %s</p>\n", r.Name, formatText(r.Value.Description))
 			page.content(r.Value.Content)
 		}
 	}
@@ -151,7 +151,7 @@ func (page *referencePage) operation(o pathOperation) {
 	page.put("\n</ul>\n</article>")
 }
 
-// content writes what a body may be.
+// content writes the media types of a body, with their fields and examples.
 func (page *referencePage) content(media Dict[*mediaType]) {
 	for _, m := range media {
 		if m.Name == problemMedia {
@@ -171,7 +171,7 @@ func (page *referencePage) content(media Dict[*mediaType]) {
 	}
 }
 
-// fields writes the parts of an object.
+// fields writes a table of an object's properties.
 func (page *referencePage) fields(s *Schema) {
 	if len(s.Properties) == 0 {
 		return
@@ -184,12 +184,12 @@ func (page *referencePage) fields(s *Schema) {
 		if !slices.Contains(s.Required, p.Name) {
 			optional = " <small>optional</small>"
 		}
-		page.put("\n<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>", p.Name, optional, typeOf(p.Value), words(p.Value.Description))
+		page.put("\n<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>", p.Name, optional, typeOf(p.Value), formatText(p.Value.Description))
 	}
 	page.put("\n</tbody></table></div>")
 }
 
-// typeOf says what a value may be, with links to the schemas.
+// typeOf returns the type of a schema as HTML, with links to other schemas.
 func typeOf(s *Schema) (out markup.HTML) {
 	joined := func(all []*Schema, by markup.HTML) {
 		for i, part := range all {
@@ -211,7 +211,7 @@ func typeOf(s *Schema) (out markup.HTML) {
 	case s.Items != nil:
 		out = "list of " + typeOf(s.Items)
 	default:
-		out = markup.Format("%s", types(s))
+		out = markup.Format("%s", typeNames(s))
 	}
 	if bounds := limits(s); bounds != "" {
 		out += markup.Format(" <small>%s</small>", bounds)
@@ -219,8 +219,8 @@ func typeOf(s *Schema) (out markup.HTML) {
 	return out
 }
 
-// words writes a text, with code where it stands between backticks.
-func words(text string) (out markup.HTML) {
+// formatText formats a text, with the parts between backticks as code.
+func formatText(text string) (out markup.HTML) {
 	for i, piece := range strings.Split(text, "`") {
 		switch {
 		case piece == "":
@@ -233,14 +233,14 @@ func words(text string) (out markup.HTML) {
 	return out
 }
 
-// A pathOperation is an operation with its method and path; for an event the path is the event's
+// A pathOperation is an operation with its method and path. For an event, the path is the event's
 // type.
 type pathOperation struct {
 	Method, Path string
 	*operationObject
 }
 
-// InGroup lists the operations and events of a group, which is a tag.
+// InGroup returns the operations and events of a group, which is a tag.
 func (doc *Document) InGroup(group string) (out []pathOperation) {
 	for _, paths := range []Dict[Dict[*operationObject]]{doc.Paths, doc.Webhooks} {
 		for _, path := range paths {
@@ -261,7 +261,7 @@ func paramOf(doc *Document, p *Parameter) *Parameter {
 	return p
 }
 
-// RefName is the name of what a reference leads to.
+// RefName returns the name of the schema or parameter that a reference points to.
 func RefName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
 
 func pretty(v any) (string, error) {
@@ -273,8 +273,8 @@ func pretty(v any) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// types names what a schema without parts allows.
-func types(s *Schema) string {
+// typeNames returns the type names of a schema without sub-schemas.
+func typeNames(s *Schema) string {
 	if s.Const != "" {
 		return fmt.Sprintf("%q", s.Const)
 	}
@@ -287,7 +287,7 @@ func types(s *Schema) string {
 	return "any"
 }
 
-// limits says in words what bounds a value.
+// limits returns the limits of a value as text.
 func limits(s *Schema) string {
 	var out []string
 	if s.Format != "" && s.Format != "int64" {

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/api"
 )
 
-// parameters describes what a request says in its path, its query and its headers.
+// parameters returns the path, query and header parameters of an operation.
 func (d *describer) parameters(o *api.Operation) []*Parameter {
 	var out []*Parameter
 	for _, f := range Fields(o.Call.In) {
@@ -31,16 +31,16 @@ func (d *describer) parameters(o *api.Operation) []*Parameter {
 	return out
 }
 
-// Keyed reports whether an operation of a method and scope takes an Idempotency-Key: one that only
-// reads can be asked again.
+// Keyed reports whether an operation with this method and scope accepts an Idempotency-Key.
+// Operations that only read do not: they can be repeated without one.
 func Keyed(method, scope string) bool { return method == http.MethodPost && scope != "read" }
 
-// request describes the body of an operation; nil if it takes none.
+// request returns the body of an operation; nil if it has none.
 func (d *describer) request(o *api.Operation) *requestBody {
 	if o.Method == http.MethodGet || !hasBody(o.Call.In) {
 		return nil
 	}
-	ref := d.of(o.Call.In, true)
+	ref := d.schemaOf(o.Call.In, true)
 	s := d.doc.Resolve(ref)
 	show := strings.Fields(o.Show)
 	if len(show) == 0 {
@@ -50,12 +50,13 @@ func (d *describer) request(o *api.Operation) *requestBody {
 	for _, name := range show {
 		p := s.Properties.Get(name)
 		if p == nil {
-			d.problem("the example of %s names %s, which is no field of it", o.Name, name)
+			d.addProblem("the example of %s names %s, which is no field of it", o.Name, name)
 			continue
 		}
 		example.Set(name, d.doc.Example(p))
 	}
-	required := len(s.Required) > 0 || o.Method == http.MethodPatch // {} would change nothing
+	// A PATCH with {} would change nothing.
+	required := len(s.Required) > 0 || o.Method == http.MethodPatch
 	return &requestBody{Required: required, Content: Dict[*mediaType]{{jsonMedia, &mediaType{Schema: ref, Example: example}}}}
 }
 
@@ -68,7 +69,7 @@ func hasBody(in reflect.Type) bool {
 	return false
 }
 
-// Resolve follows a reference to a named schema.
+// Resolve returns the schema that s refers to, or s itself.
 func (doc *Document) Resolve(s *Schema) *Schema {
 	if s.Ref == "" {
 		return s
@@ -76,7 +77,7 @@ func (doc *Document) Resolve(s *Schema) *Schema {
 	return doc.Components.Schemas.Get(strings.TrimPrefix(s.Ref, "#/components/schemas/"))
 }
 
-// examples fills in the examples of answers and events; all schemas are there by then.
+// examples adds the examples of responses and events, once all schemas exist.
 func (d *describer) examples() {
 	for _, paths := range []Dict[Dict[*operationObject]]{d.doc.Paths, d.doc.Webhooks} {
 		for _, path := range paths {
@@ -102,7 +103,7 @@ func (d *describer) exampleOf(o *operationObject) {
 	}
 }
 
-// Example makes a value that a schema allows, of the examples of its parts.
+// Example returns a value that fits a schema, made from the examples of its parts.
 func (doc *Document) Example(s *Schema) any {
 	s = doc.Resolve(s)
 	switch {
@@ -139,12 +140,13 @@ func (doc *Document) members(s *Schema) Dict[any] {
 		}
 		out.Set(p.Name, doc.Example(p.Value))
 	}
-	fitPage(out)
+	fixPageCounts(out)
 	return out
 }
 
-// fitPage has an example of a list count its rows and, if it is long, go on: it has a cursor.
-func fitPage(list Dict[any]) {
+// fixPageCounts makes the example of a list consistent: its count is the number of rows, and
+// has_more is set, because it has a cursor.
+func fixPageCounts(list Dict[any]) {
 	rows, ok := list.Get("data").([]any)
 	if !ok {
 		return
@@ -190,8 +192,8 @@ func plainExample(s *Schema) any {
 	return nil
 }
 
-// Arguments describes what each operation takes in its path, its query and its body, as one object
-// without references. It leaves out the field that the operation's tool hides.
+// Arguments returns, for each operation, the schema of one object with its path, query and body
+// parameters, without references. It leaves out the field that the operation's tool hides.
 func Arguments(operations []api.Operation) []*Schema {
 	d := &describer{used: map[typeUse]string{}, doc: &Document{}}
 	var out []*Schema
@@ -205,14 +207,14 @@ func (d *describer) arguments(o *api.Operation) *Schema {
 	in := &Schema{Type: "object"}
 	for _, p := range d.parameters(o) {
 		if p.Ref != "" {
-			continue // a header
+			continue // a reference is a header parameter
 		}
 		s := d.inline(p.Schema)
 		s.Description = p.Description
 		in.Add(p.Name, s, p.Required)
 	}
 	if o.Method != http.MethodGet && hasBody(o.Call.In) {
-		body := d.doc.Resolve(d.of(o.Call.In, true))
+		body := d.doc.Resolve(d.schemaOf(o.Call.In, true))
 		for _, p := range body.Properties {
 			if o.Tool.Hidden != p.Name {
 				in.Add(p.Name, d.inline(p.Value), slices.Contains(body.Required, p.Name))
@@ -222,7 +224,7 @@ func (d *describer) arguments(o *api.Operation) *Schema {
 	return in
 }
 
-// Add gives an object a property.
+// Add adds a property to an object.
 func (s *Schema) Add(name string, p *Schema, required bool) {
 	s.Properties.Set(name, p)
 	if required {
@@ -230,8 +232,8 @@ func (s *Schema) Add(name string, p *Schema, required bool) {
 	}
 }
 
-// inline copies a schema with what it refers to, without examples, which assistants pay for and do
-// not need.
+// inline returns a copy of a schema with its references resolved, and without examples, which cost
+// assistants tokens without need.
 func (d *describer) inline(s *Schema) *Schema {
 	out := *d.doc.Resolve(s)
 	out.Examples = nil

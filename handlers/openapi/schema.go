@@ -16,13 +16,14 @@ import (
 
 // A Schema is the part of JSON Schema 2020-12 that the description uses.
 type Schema struct {
-	Ref                  string        `json:"$ref,omitempty"`
-	Type                 any           `json:"type,omitempty"` // a name, or a list with "null"
-	Format               string        `json:"format,omitempty"`
-	Description          string        `json:"description,omitempty"`
-	Const                string        `json:"const,omitempty"`
-	Enum                 []any         `json:"enum,omitempty"`
-	EnumNames            []string      `json:"x-enum-varnames,omitempty"` // what generators call the values
+	Ref         string `json:"$ref,omitempty"`
+	Type        any    `json:"type,omitempty"` // a name, or a list with "null"
+	Format      string `json:"format,omitempty"`
+	Description string `json:"description,omitempty"`
+	Const       string `json:"const,omitempty"`
+	Enum        []any  `json:"enum,omitempty"`
+	// Names of the values for code generators.
+	EnumNames            []string      `json:"x-enum-varnames,omitempty"`
 	Minimum              *float64      `json:"minimum,omitempty"`
 	Maximum              *float64      `json:"maximum,omitempty"`
 	MinLength            *int          `json:"minLength,omitempty"`
@@ -38,7 +39,7 @@ type Schema struct {
 	AllOf                []*Schema     `json:"allOf,omitempty"`
 	Examples             []any         `json:"examples,omitempty"`
 
-	rare bool // null in examples
+	rare bool // null in examples, if null is allowed
 }
 
 var (
@@ -46,11 +47,11 @@ var (
 	envelopeType = reflect.TypeFor[events.EventEnvelope]()
 )
 
-// manyForms is implemented by types whose JSON differs from their fields. It gives a value of each
-// form.
+// manyForms is implemented by types whose JSON differs from their fields. Forms returns a value of
+// each form.
 type manyForms interface{ Forms() []any }
 
-// FormsOf are the types that a value of t can have on the wire.
+// FormsOf returns the types that JSON of a value of type t can have.
 func FormsOf(t reflect.Type) []reflect.Type {
 	bare := t
 	for bare != fileType && bare.Kind() == reflect.Pointer {
@@ -70,8 +71,8 @@ func FormsOf(t reflect.Type) []reflect.Type {
 	return out
 }
 
-// A describer makes schemas of Go types: of requests as handlers decode them, of answers as they
-// write them.
+// A describer makes schemas from Go types, which match how handlers decode requests and encode
+// responses.
 type describer struct {
 	api  API
 	doc  *Document
@@ -83,12 +84,13 @@ type typeUse struct {
 	request bool
 }
 
-func (d *describer) problem(format string, args ...any) {
+func (d *describer) addProblem(format string, args ...any) {
 	d.doc.Problems = append(d.doc.Problems, fmt.Sprintf(format, args...))
 }
 
-// of describes a type. Whether it may be null depends on the field that has it.
-func (d *describer) of(t reflect.Type, request bool) *Schema {
+// schemaOf returns the schema of a type. Whether null is allowed depends on the field and is added
+// there.
+func (d *describer) schemaOf(t reflect.Type, request bool) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -102,10 +104,10 @@ func (d *describer) of(t reflect.Type, request bool) *Schema {
 		return &Schema{Type: "object", AdditionalProperties: &Schema{}}
 	}
 	if o, ok := reflect.New(t).Interface().(interface{ OptOf() any }); ok {
-		return nullable(d.of(reflect.TypeOf(o.OptOf()), request))
+		return nullable(d.schemaOf(reflect.TypeOf(o.OptOf()), request))
 	}
 	if p := reflect.PointerTo(t); t.PkgPath() != "" && (p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[json.Unmarshaler]())) {
-		d.problem("%s writes or reads its own JSON, but does not say in Forms what that is", t)
+		d.addProblem("%s writes or reads its own JSON, but does not say in Forms what that is", t)
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -117,25 +119,25 @@ func (d *describer) of(t reflect.Type, request bool) *Schema {
 	case reflect.Float64:
 		return &Schema{Type: "number"}
 	case reflect.Slice:
-		return &Schema{Type: "array", Items: d.of(t.Elem(), request)}
+		return &Schema{Type: "array", Items: d.schemaOf(t.Elem(), request)}
 	case reflect.Map:
-		return &Schema{Type: "object", AdditionalProperties: d.of(t.Elem(), request)}
+		return &Schema{Type: "object", AdditionalProperties: d.schemaOf(t.Elem(), request)}
 	case reflect.Struct:
-		return d.named(t, request)
+		return d.structRef(t, request)
 	}
-	d.problem("%s cannot be described", t)
+	d.addProblem("%s cannot be described", t)
 	return &Schema{}
 }
 
 func (d *describer) anyOf(forms []reflect.Type, request bool) *Schema {
 	out := &Schema{}
 	for _, t := range forms {
-		out.AnyOf = append(out.AnyOf, d.of(t, request))
+		out.AnyOf = append(out.AnyOf, d.schemaOf(t, request))
 	}
 	return out
 }
 
-// nullable allows null beside what s allows.
+// nullable returns s with null allowed too.
 func nullable(s *Schema) *Schema {
 	switch t := s.Type.(type) {
 	case string:
@@ -151,8 +153,9 @@ func nullable(s *Schema) *Schema {
 	return s
 }
 
-// named refers to a struct's schema, and makes it at its first use.
-func (d *describer) named(t reflect.Type, request bool) *Schema {
+// structRef returns a reference to the schema of a struct, after making the schema at its first
+// use.
+func (d *describer) structRef(t reflect.Type, request bool) *Schema {
 	use := typeUse{t, request}
 	name, ok := d.used[use]
 	if !ok {
@@ -161,7 +164,7 @@ func (d *describer) named(t reflect.Type, request bool) *Schema {
 			name += map[bool]string{true: "Input", false: "Output"}[request]
 		}
 		if d.doc.Components.Schemas.Get(name) != nil {
-			d.problem("two types have the name %s", name)
+			d.addProblem("two types have the name %s", name)
 		}
 		d.used[use] = name
 		s := &Schema{Type: "object"}
@@ -171,8 +174,8 @@ func (d *describer) named(t reflect.Type, request bool) *Schema {
 	return &Schema{Ref: "#/components/schemas/" + name}
 }
 
-// schemaName is the type's name as people read it: Page[service.Token] is TokenPage, CreateTokenIn
-// is CreateTokenRequest.
+// schemaName returns the name of a type's schema: Page[service.Token] becomes TokenPage,
+// CreateTokenIn becomes CreateTokenRequest.
 func schemaName(t reflect.Type, request bool) string {
 	name, args, _ := strings.Cut(t.Name(), "[")
 	if arg := strings.TrimSuffix(args, "]"); arg != "" {
@@ -196,7 +199,7 @@ func schemaName(t reflect.Type, request bool) string {
 	return string(r)
 }
 
-// object fills in the properties of a struct.
+// object adds the properties of a struct.
 func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool) {
 	for _, f := range Fields(t) {
 		name := JSONName(f.StructField)
@@ -211,22 +214,22 @@ func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool
 	}
 }
 
-// field describes one field by its type, its tags and its comment. In answers pointers, unset
-// times and fields with the tag `null` may be null. In requests those may be for which null says
-// something else than leaving them out; `null:"absent"` tells the others. `rare` tells what is null
-// in examples.
+// field returns the schema of a field, from its type, its tags and its comment. In responses,
+// pointers, unset times and fields with the tag `null` may be null. In requests, a field may be
+// null if that differs from leaving it out; the tag `null:"absent"` means that it does not. The tag
+// `rare` makes it null in examples.
 func (d *describer) field(owner string, f *Field, name string, request bool) *Schema {
 	typ := f.Type
 	if o, ok := reflect.Zero(typ).Interface().(interface{ OptOf() any }); ok && f.Tag.Get("null") == "absent" {
 		typ = reflect.TypeOf(o.OptOf())
 	}
-	p := d.of(typ, request)
+	p := d.schemaOf(typ, request)
 	p.limit(f.Tag)
 	example, format := exampleOf(owner, f, name)
 	if p.Format == "" && p.Type == "string" && p.Enum == nil {
 		p.Format = format
 	}
-	zeroIsNull := f.Type == reflect.TypeFor[core.Time]() && !slices.Contains(alwaysKnown, name) && !slices.Contains(alwaysKnown, owner+"."+name)
+	zeroIsNull := f.Type == reflect.TypeFor[core.Time]() && !slices.Contains(neverNull, name) && !slices.Contains(neverNull, owner+"."+name)
 	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
 	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
@@ -236,18 +239,18 @@ func (d *describer) field(owner string, f *Field, name string, request bool) *Sc
 		p.Description = strings.TrimSpace(p.Description + " Alias: `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
 	}
 	if p.Format != "date-time" {
-		if e := p.read(example); e != nil {
+		if e := p.parseExample(example); e != nil {
 			p.Examples = []any{e}
 		} else if f.Tag.Get("example") != "" {
-			d.problem("the example of %s is of another kind than the field", f.source())
+			d.addProblem("the example of %s is of another kind than the field", f.source())
 		}
 	}
 	p.nameEnum()
 	return p
 }
 
-// nameEnum gives names to values that are none in programming languages, and takes null out of
-// the values: generators make a constant of each.
+// nameEnum names values that are not identifiers in programming languages, and moves null out of
+// the values, because code generators make a constant of each value.
 func (s *Schema) nameEnum() {
 	if s.Items != nil {
 		s.Items.nameEnum()
@@ -278,7 +281,7 @@ func (s *Schema) nameEnum() {
 	s.OneOf = []*Schema{values, {Type: "null"}}
 }
 
-// enumName makes a name of a value: first.last is FirstDotLast, mta-sts is MtaSts.
+// enumName returns the name of a value: first.last becomes FirstDotLast, mta-sts becomes MtaSts.
 func enumName(value string) string {
 	var name strings.Builder
 	for _, word := range strings.FieldsFunc(strings.ReplaceAll(value, ".", "-dot-"), func(r rune) bool { return r == '-' || r == '_' }) {
@@ -287,7 +290,7 @@ func enumName(value string) string {
 	return name.String()
 }
 
-// limit applies the tags that decode enforces.
+// limit adds the limits of the tags, which handlers enforce when they decode.
 func (s *Schema) limit(tags reflect.StructTag) {
 	for _, form := range s.AnyOf {
 		if form.Items != nil {
@@ -297,11 +300,11 @@ func (s *Schema) limit(tags reflect.StructTag) {
 	low, high := tags.Get("min"), tags.Get("max")
 	switch {
 	case s.Is("string"):
-		s.MinLength, s.MaxLength = whole(low), whole(high)
+		s.MinLength, s.MaxLength = parseInt(low), parseInt(high)
 	case s.Is("array"):
-		s.MinItems, s.MaxItems = whole(low), whole(high)
+		s.MinItems, s.MaxItems = parseInt(low), parseInt(high)
 	case s.Is("integer"), s.Is("number"):
-		s.Minimum, s.Maximum = float(low), float(high)
+		s.Minimum, s.Maximum = parseFloat(low), parseFloat(high)
 	}
 	enum := tags.Get("enum")
 	if enum == "" {
@@ -320,7 +323,7 @@ func (s *Schema) limit(tags reflect.StructTag) {
 	}
 }
 
-func whole(text string) *int {
+func parseInt(text string) *int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		return nil
@@ -328,7 +331,7 @@ func whole(text string) *int {
 	return &n
 }
 
-func float(text string) *float64 {
+func parseFloat(text string) *float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return nil
@@ -347,9 +350,9 @@ func (s *Schema) Is(name string) bool {
 	return false
 }
 
-// read makes an example of its text, as the schema has it: nil if that is of another kind. Texts
-// are written plainly, other values in JSON; a list of one text may be the text alone.
-func (s *Schema) read(text string) any {
+// parseExample parses the text of an example as a value of the schema; nil if it does not fit.
+// Texts are plain, other values are JSON; a list of one text may be only the text.
+func (s *Schema) parseExample(text string) any {
 	switch {
 	case s.Enum != nil || text == "":
 		return nil
@@ -370,7 +373,7 @@ func (s *Schema) read(text string) any {
 		return readJSON[map[string]any](text)
 	}
 	for _, form := range s.AnyOf {
-		if v := form.read(text); v != nil {
+		if v := form.parseExample(text); v != nil {
 			return v
 		}
 	}

@@ -49,7 +49,7 @@ var apiHeaders = Dict[*header]{
 	{"WWW-Authenticate", &header{Description: "How to authenticate: `Bearer`.", Schema: &Schema{Type: "string"}}},
 }
 
-// deliveryHeaders are those of every request to an endpoint.
+// deliveryHeaders are the headers of every request to a webhook endpoint.
 var deliveryHeaders = []Member[string]{
 	{"X-Service-Timestamp", "When it was sent, in Unix seconds. Refuse requests that are more than 300 seconds old or early."},
 	{"X-Service-Signature", "`v1=` and the hexadecimal HMAC-SHA256, keyed with the endpoint's secret, of timestamp, dot and body. For 24 hours after a rotation there are two values, separated by a comma: accept either."},
@@ -62,8 +62,8 @@ var deliveryHeaders = []Member[string]{
 	{"webhook-signature", "`v1,` and the base64 signature (Standard Webhooks)."},
 }
 
-// alwaysKnown are the times that are never null.
-var alwaysKnown = []string{
+// neverNull are the fields with times that are never null.
+var neverNull = []string{
 	"created_at", "updated_at", "created", "as_of", "queued_at", "received_at", "attempted_at", "sent_at", "relayed_at", "bounced_at", "complained_at", "deleted_at", "ready_at",
 	"Alert.since", "Answerer.at", "Approval.expires_at", "ApprovalDetail.expires_at", "ApprovalEvent.expires_at", "DNSFailure.checked_at", "DNSFailure.failing_since", "DNSStatus.checked_at",
 	"DelayedData.next_attempt_at", "Health.checked_at", "Health.started_at", "Paused.paused_at",

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/core/code"
 )
 
-// localCommand makes a handler of a service method.
+// localCommand returns a handler that calls a service method.
 func localCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
@@ -31,11 +31,12 @@ func localCommand[In, Out any](method func(context.Context, In) (Out, error)) ht
 	})
 }
 
-// longCommand makes a handler of a command that may take hours. The operator gets each error as
-// it is.
+// longCommand returns a handler for a command that may take hours. The operator gets the text of
+// every error, also of internal ones.
 func longCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// In a stopped installation nothing waits for the answer but the command itself.
+		// With a stopped server there is no connection, so setting deadlines fails, which does no
+		// harm.
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Time{})
 		_ = control.SetWriteDeadline(time.Time{})
@@ -53,7 +54,7 @@ func longCommand[In, Out any](method func(context.Context, In) (Out, error)) htt
 	})
 }
 
-// answerOperator answers a command with JSON, or with the text of an error as it is.
+// answerOperator answers a command with JSON, or with the text of the error.
 func answerOperator(w http.ResponseWriter, out any, err error) {
 	if err != nil {
 		http.Error(w, withoutCode(err).Error(), http.StatusInternalServerError)
@@ -63,7 +64,7 @@ func answerOperator(w http.ResponseWriter, out any, err error) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// withoutCode gives only the message of an error of the service.
+// withoutCode returns only the message of a service error; other errors it returns unchanged.
 func withoutCode(err error) error {
 	if e, ok := core.AsError(err); ok {
 		return errors.New(e.Message)

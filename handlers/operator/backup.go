@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/store/objects"
 )
 
-// S3Access is what a command says about buckets. The key goes with it, since a running server may
-// not be able to read the file, and does not have the environment.
+// S3Access is a command's access to buckets. It includes the key, because a running server may not
+// be able to read the key file, and does not have the command's environment.
 type S3Access struct {
 	Endpoint  string `json:"endpoint"`
 	Region    string `json:"region"`
@@ -24,7 +24,7 @@ type S3Access struct {
 	PathStyle *bool  `json:"path_style"`
 }
 
-// Place gives the place of an address, with what a command says about it over the settings.
+// Place returns the place of an address. The command's access overrides the settings.
 func Place(address string, a S3Access, settings config.S3, caFile string) (objects.Place, error) {
 	roots, err := config.RootCAs(caFile)
 	if err != nil {
@@ -36,7 +36,7 @@ func Place(address string, a S3Access, settings config.S3, caFile string) (objec
 	})
 }
 
-// IsArchive reports whether backups to or from an address are one file.
+// IsArchive reports whether a backup at the address is a single file.
 func IsArchive(address string) bool {
 	if objects.IsRemote(address) || strings.HasSuffix(address, "/") {
 		return false
@@ -45,24 +45,25 @@ func IsArchive(address string) bool {
 	return err != nil || !info.IsDir()
 }
 
-// BackupIn is a backup that the operator asks for.
+// BackupIn is the operator's request for a backup.
 type BackupIn struct {
-	To         string   `json:"to"` // absolute
+	To         string   `json:"to"` // absolute, if it is a path
 	Full       bool     `json:"full"`
 	NoVerify   bool     `json:"no_verify"`
-	Recipients []string `json:"recipients"` // none: those of the settings
+	Recipients []string `json:"recipients"` // age public keys; empty: those of the settings
 	S3         S3Access `json:"s3"`
 }
 
-// BackupFiles are what a backup has beside the store. A key that takes over comes before the one
-// whose place it takes: read in this order, one of both has it.
+// BackupFiles are the files that a backup has besides the store. The next key comes before the key
+// that it will replace: if a rotation renames it during the backup, one of the two files still has
+// it.
 var BackupFiles = []string{keyfile.NextName, keyfile.Name, "mailstead.toml"}
 
 func (o *Operator) backupSource() backup.Source {
 	return backup.Source{Store: o.Store, Files: BackupFiles, Program: o.Version, Log: o.Log}
 }
 
-// NewSchedule makes the backups that the settings ask for; nil if they ask for none.
+// NewSchedule returns the scheduled backups of the settings; nil if there are none.
 func (o *Operator) NewSchedule() (*backup.Schedule, error) {
 	b := o.Settings.Backups()
 	if b.To == "" {
@@ -78,7 +79,7 @@ func (o *Operator) NewSchedule() (*backup.Schedule, error) {
 	}, nil
 }
 
-// backUp makes a backup that the operator asks for.
+// backUp makes the backup that the operator requested.
 func (o *Operator) backUp(ctx context.Context, ask BackupIn) (*backup.Result, error) {
 	settings := o.Settings.Backups()
 	recipients := settings.Recipients
@@ -92,9 +93,10 @@ func (o *Operator) backUp(ctx context.Context, ask BackupIn) (*backup.Result, er
 		}
 		recipients = append(recipients, r)
 	}
-	// The backup holds its own row. A server that takes no writes can be backed up all the same.
+	// The backup contains its own audit row. A server whose store accepts no writes can be backed
+	// up too.
 	if err := o.audit("backup", core.MailboxUser{}); err != nil {
-		o.Log.Warn("write a backup to the audit log", "error", err)
+		o.Log.Warn("record a backup in the audit log", "error", err)
 	}
 	if IsArchive(ask.To) {
 		return backup.WriteArchive(ctx, ask.To, o.backupSource(), recipients, !ask.NoVerify)

@@ -6,12 +6,12 @@ import (
 	"github.com/mailstead/mailstead/store/backup"
 )
 
-// CopyIn asks a running server for a copy of its store.
+// CopyIn is the request for a copy of a running server's store.
 type CopyIn struct {
 	To string `json:"to"` // absolute, in the data directory
 }
 
-// CopyOut says what the copy is of.
+// CopyOut describes the copy.
 type CopyOut struct {
 	Version string `json:"version"` // of the server
 }

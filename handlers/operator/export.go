@@ -12,7 +12,7 @@ import (
 
 const exportPageSize = 4 << 20 // bytes
 
-// ExportHeader stands before each message of a page, as one line of JSON. One without a UID ends
+// ExportHeader precedes each message of a page, as one line of JSON. A header without a UID ends
 // the page.
 type ExportHeader struct {
 	UID    uint32    `json:"uid,omitempty"`
@@ -24,7 +24,8 @@ type ExportHeader struct {
 	More   bool      `json:"more,omitempty"`
 }
 
-// exportMessages answers with the folders of a mailbox, or with a page of messages of one.
+// exportMessages sends the folders of a mailbox, a page of messages of a folder, or the password
+// hash.
 func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	err := func() error {
@@ -83,8 +84,8 @@ func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// passwordHash gives the hash of the password of a mailbox, and writes that into the audit log; ""
-// if it has none.
+// passwordHash returns the password hash of a mailbox, "" if it has none, and records that in the
+// audit log.
 func (o *Operator) passwordHash(u core.MailboxUser) (hash string, err error) {
 	err = o.Store.Update(func(tx *store.Tx) error {
 		mb, err := store.Mailboxes.Get(tx, u.MailboxID)

@@ -14,14 +14,14 @@ import (
 	"github.com/mailstead/mailstead/service/transfer"
 )
 
-// ImportHeader stands before each message of a batch, as one line of JSON.
+// ImportHeader precedes each message of a batch, as one line of JSON.
 type ImportHeader struct {
 	transfer.ImportHeader
 	Size int `json:"size"`
 }
 
-// importMessages takes a batch of messages for a folder. The first one of a source, which says what
-// begins, has no messages: it reports whether there is the mailbox.
+// importMessages imports a batch of messages into a folder. The first batch of a source has no
+// messages: it checks that the mailbox exists, and records the import in the audit log.
 func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 	results, err := func() ([]transfer.ImportResult, error) {
 		u, err := o.Service.Transfer.FindMailbox(r.URL.Query().Get("mailbox"), "")
@@ -44,11 +44,11 @@ func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 				err = json.Unmarshal(line, &h)
 			}
 			if err != nil || h.Size < 0 || h.Size > core.MaxMessage {
-				return nil, fmt.Errorf("read a message to import: %w", err)
+				return nil, fmt.Errorf("read the header of a message to import: %w", err)
 			}
 			text := make([]byte, h.Size)
 			if _, err := io.ReadFull(body, text); err != nil {
-				return nil, fmt.Errorf("read a message to import: %w", err)
+				return nil, fmt.Errorf("read the text of a message to import: %w", err)
 			}
 			batch = append(batch, transfer.ImportMessage{ImportHeader: h.ImportHeader, Body: bytes.NewReader(text)})
 		}
@@ -60,7 +60,7 @@ func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 	answerOperator(w, results, err)
 }
 
-// ImportKnown asks which messages came with an import before, so that they are not fetched again.
+// ImportKnown asks which messages were imported before, so that they are not fetched again.
 type ImportKnown struct {
 	Mailbox string   `json:"mailbox"`
 	Folder  string   `json:"folder"`

@@ -1,8 +1,8 @@
-// Package operator answers the operator's own commands: over the Unix socket in the data directory
-// of a running server, or in the process of a command where no server runs. It has what both sides
-// share too: paths, requests and answers, and what is where in the data directory.
+// Package operator answers the operator's commands: over the Unix socket in the data directory of a
+// running server, or within the process of a command if no server runs. It also has what both sides
+// share: paths, requests and responses, and the files of the data directory.
 //
-// It does not know the command line, nor what people are shown.
+// It does not know the command line, nor its output for people.
 package operator
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/store/backup"
 )
 
-// The paths of the operator's own commands. A command goes through the socket, or is answered
-// in-process if no server runs.
+// The paths of the operator's commands. A command sends a request over the socket, or handles it in
+// its own process if no server runs.
 const (
 	AccountPath  = "/local/account"
 	TokenPath    = "/local/token"
@@ -40,30 +40,32 @@ const (
 	DoctorPath         = "/local/doctor"
 	CopyPath           = "/local/copy"
 	StopPath           = "/local/stop"
-	AdvancePath        = "/local/advance-clock" // of the sandbox
+	AdvancePath        = "/local/advance-clock" // only in the sandbox
 	ProfilePath        = "/local/profile"
 
-	ImportPath         = "/local/import" // messages come in batches, since the command may read the operator's files
+	// Messages arrive in batches, because only the command may read the operator's files.
+	ImportPath         = "/local/import"
 	ImportKnownPath    = "/local/import-known"
 	ImportAccountsPath = "/local/import-accounts"
-	ExportPath         = "/local/export" // messages go in pages
+	ExportPath         = "/local/export" // messages are sent in pages
 )
 
-// An Operator answers the operator's own commands, over the socket of a running server or in the
-// process of the command.
+// An Operator answers the operator's commands, over the socket of a running server or within the
+// process of a command.
 type Operator struct {
 	Store    *store.Store
 	Service  *service.Service
 	Settings *config.Settings
 	Log      *slog.Logger
-	Schedule *backup.Schedule // of backups; nil: the settings ask for none
+	Schedule *backup.Schedule // of backups; nil if the settings have none
 	Version  string           // of the program
-	Stop     func()           // ends the server; nil where none runs
+	Stop     func()           // stops the server; nil if none runs
 
-	backingUp sync.Mutex // held by a backup that the operator asks for
+	backingUp sync.Mutex // held during a backup that the operator requested
 }
 
-// Handler answers the command line: the API as the owner, and the operator's commands.
+// Handler returns the handler for the command line: the API as the owner, and the operator's
+// commands.
 func (o *Operator) Handler(api *handlers.Server) http.Handler {
 	svc := o.Service
 	mux := http.NewServeMux()
@@ -95,8 +97,8 @@ func (o *Operator) Handler(api *handlers.Server) http.Handler {
 	return mux
 }
 
-// audit writes a command of the operator that has no transaction of its own into the audit log,
-// with the mailbox that it is about, if it is about one.
+// audit records a command that has no transaction of its own in the audit log. about is its
+// mailbox, or the zero value.
 func (o *Operator) audit(command string, about core.MailboxUser) error {
 	var target store.AuditTarget
 	if about.MailboxID != "" {
@@ -105,7 +107,7 @@ func (o *Operator) audit(command string, about core.MailboxUser) error {
 	return o.Store.Update(func(tx *store.Tx) error { return core.AuditCommand(tx, command, about.AccountID, target) })
 }
 
-// stopServer tells a running server to stop.
+// stopServer stops the running server.
 func (o *Operator) stopServer(context.Context, struct{}) (struct{}, error) {
 	if o.Stop == nil {
 		return struct{}{}, errors.New("no server runs")

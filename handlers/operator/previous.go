@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// PreviousDir, in the data directory, has stores of before a swap, by the version that wrote them.
+// PreviousDir is the directory, in the data directory, of stores from before an upgrade. Each is in
+// a directory named after the version that wrote it.
 const PreviousDir = "previous"
 
 const previousKept = 14 * 24 * time.Hour
 
-// RemovePrevious deletes stores that were kept long enough.
+// RemovePrevious deletes stores that are older than previousKept.
 func RemovePrevious(dir string, now time.Time, log *slog.Logger) {
 	list, err := os.ReadDir(filepath.Join(dir, PreviousDir))
 	if err != nil {
-		return // there are none
+		return // the directory does not exist
 	}
 	for _, e := range list {
 		info, err := e.Info()
@@ -25,9 +26,9 @@ func RemovePrevious(dir string, now time.Time, log *slog.Logger) {
 		}
 		path := filepath.Join(dir, PreviousDir, e.Name())
 		if err := os.RemoveAll(path); err != nil {
-			log.Error("an old store could not be deleted", "path", path, "error", err)
+			log.Error("delete a store from before an upgrade", "path", path, "error", err)
 			continue
 		}
-		log.Info("an old store that was kept for 14 days is deleted", "path", path)
+		log.Info("deleted a store from before an upgrade after 14 days", "path", path)
 	}
 }

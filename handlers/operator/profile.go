@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// LongestProfile bounds how long a processor profile or a trace may take.
+// LongestProfile is the longest time that a processor profile or a trace may take.
 const LongestProfile = time.Hour
 
-// ProfileIn is a profile that the operator asks for.
+// ProfileIn is the operator's request for a profile.
 type ProfileIn struct {
 	Kind    string `json:"kind"`
-	Seconds int    `json:"seconds"` // of cpu and trace
+	Seconds int    `json:"seconds"` // for cpu and trace
 }
 
-// serveProfile answers with a profile of this process, in the form of go tool pprof or go tool
-// trace.
+// serveProfile sends a profile of this process, in the format of go tool pprof or go tool trace.
 func serveProfile(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // it may take longer than other answers
+	// It may take longer than other responses.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	var in ProfileIn
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -36,7 +36,8 @@ func serveProfile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeProfile writes a profile. An error means that nothing was written, since another one runs.
+// writeProfile writes a profile. After an error nothing was written, because another profile is
+// running.
 func writeProfile(ctx context.Context, w io.Writer, in ProfileIn) error {
 	switch in.Kind {
 	case "cpu":
@@ -50,7 +51,7 @@ func writeProfile(ctx context.Context, w io.Writer, in ProfileIn) error {
 		}
 		defer trace.Stop()
 	case "heap":
-		runtime.GC() // without it the profile shows the heap of the last collection
+		runtime.GC() // otherwise the profile shows the heap of an earlier collection
 		return pprof.Lookup("heap").WriteTo(w, 0)
 	case "goroutine":
 		return pprof.Lookup("goroutine").WriteTo(w, 0)

@@ -12,22 +12,22 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// rehearsedFile, in the data directory, says which rehearsal was the last to pass.
+// rehearsedFile is the file in the data directory that records the last rehearsal that passed.
 const rehearsedFile = "rehearsed.json"
 
-// A PassedRehearsal says which rehearsal of an upgrade was the last to pass.
+// A PassedRehearsal is the record of a rehearsal of an upgrade that passed.
 type PassedRehearsal struct {
 	Version      string    `json:"version"` // of the program that rehearsed
 	At           time.Time `json:"at"`
 	DigestsEqual bool      `json:"digests_equal"`
 
-	// The formats before and after the migration; 0 where nothing had to be migrated.
+	// The store formats before and after the migration; 0 if no migration was needed.
 	FromFormat uint32 `json:"from_format,omitempty"`
 	ToFormat   uint32 `json:"to_format,omitempty"`
 }
 
-// Save replaces what the data directory says about rehearsals. What a power cut has spoilt counts
-// as none.
+// Save replaces the record in the data directory. A record that a power cut has damaged counts as
+// missing.
 func (p PassedRehearsal) Save(dir string) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -35,12 +35,12 @@ func (p PassedRehearsal) Save(dir string) error {
 	}
 	path := filepath.Join(dir, rehearsedFile)
 	if err := os.WriteFile(path+".tmp", append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write down that the rehearsal has passed: %w", err)
+		return fmt.Errorf("record that the rehearsal has passed: %w", err)
 	}
 	return os.Rename(path+".tmp", path)
 }
 
-// ForgetRehearsal has the data directory say that no rehearsal has passed.
+// ForgetRehearsal removes the record of a passed rehearsal.
 func ForgetRehearsal(dir string) error {
 	if err := os.Remove(filepath.Join(dir, rehearsedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -48,9 +48,9 @@ func ForgetRehearsal(dir string) error {
 	return nil
 }
 
-// MayMigrate gives what the store in dir asks before it is migrated. In production, an older store
-// is migrated only after a rehearsal of this version of the program has passed, so that no upgrade
-// that nobody watches begins with one.
+// MayMigrate returns the function that the store in dir calls before a migration; nil allows every
+// migration. In production, an older store is migrated only after a rehearsal by this version of
+// the program has passed, so that an unattended upgrade does not migrate the store.
 func MayMigrate(dir string, s *config.Settings, version string) func(from, to uint32) error {
 	if s.Sandbox() || bool(s.Migrate) {
 		return nil
@@ -61,7 +61,7 @@ func MayMigrate(dir string, s *config.Settings, version string) func(from, to ui
 		if err == nil {
 			err = json.Unmarshal(text, &p)
 		}
-		// A migration that was interrupted has come some formats further.
+		// After an interrupted migration, the store is at a later format than at the rehearsal.
 		if err == nil && p.DigestsEqual && p.Version == version && p.ToFormat == to && p.FromFormat > 0 && p.FromFormat <= from {
 			return nil
 		}

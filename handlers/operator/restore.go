@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/store/backup"
 )
 
-// RestoreMailboxIn is a mailbox that the operator wants back as it was.
+// RestoreMailboxIn is the operator's request to restore a mailbox.
 type RestoreMailboxIn struct {
 	Mailbox  string    `json:"mailbox"`
 	Into     string    `json:"into"`
@@ -27,7 +27,7 @@ type RestoreMailboxIn struct {
 	S3       S3Access  `json:"s3"`
 }
 
-// restoreMailbox restores a mailbox of a backup into a folder of the mailbox of now.
+// restoreMailbox restores a mailbox from a backup into a folder of the current mailbox.
 func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (out transfer.MailboxRestored, err error) {
 	settings := o.Settings.Backups()
 	var ids []age.Identity
@@ -54,7 +54,8 @@ func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (ou
 			return out, placeErr
 		}
 		if o.Schedule != nil && ask.From == "" {
-			if err := o.Schedule.Target.Send(ctx, o.Store); err != nil { // what was just deleted is in it
+			// So that messages that were just deleted are in the backup.
+			if err := o.Schedule.Target.Send(ctx, o.Store); err != nil {
 				return out, err
 			}
 		}

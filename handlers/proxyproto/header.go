@@ -10,28 +10,28 @@ import (
 	"strings"
 )
 
-// MaxHeader is the length of the longest header that is read: what every network carries in one
-// piece (section 2.2 of the specification).
+// MaxHeader is the maximum length of a header in bytes: what every network carries in one piece
+// (section 2.2 of the specification).
 const MaxHeader = 536
 
-// maxLine is the length of the longest header of version 1, with its CRLF (section 2.1).
+// maxLine is the maximum length of a version 1 header in bytes, with its CRLF (section 2.1).
 const maxLine = 107
 
-// A Header is what the proxy said.
+// A Header is the content of a PROXY header.
 type Header struct {
-	// Source is the client's address. It is not valid if the proxy does not know one, or speaks
-	// for itself.
+	// Source is the client's address. It is invalid if the proxy does not know the address, or
+	// opened the connection for itself.
 	Source netip.AddrPort
 }
 
-// errPartial means that a header goes on behind the bytes that are there.
+// errPartial means that the bytes so far are an incomplete header.
 var errPartial = errors.New("the PROXY header is not complete")
 
-// signature begins a header of version 2.
+// signature begins a version 2 header.
 const signature = "\r\n\r\n\x00\r\nQUIT\n"
 
-// Parse reads the header at the beginning of b, and gives its length. The error is errPartial if
-// more bytes are needed.
+// Parse parses the header at the beginning of b, and returns its length. The error is errPartial if
+// it needs more bytes.
 func Parse(b []byte) (h Header, n int, err error) {
 	switch {
 	case bytes.HasPrefix(b, []byte("PROXY ")):
@@ -44,7 +44,7 @@ func Parse(b []byte) (h Header, n int, err error) {
 	return h, 0, errors.New("there is no PROXY header")
 }
 
-// parseLine reads version 1: "PROXY TCP4 SOURCE DESTINATION PORT PORT\r\n".
+// parseLine parses version 1: "PROXY TCP4 SOURCE DESTINATION PORT PORT\r\n".
 func parseLine(b []byte) (h Header, n int, err error) {
 	end := bytes.IndexByte(b, '\n')
 	switch {
@@ -56,7 +56,7 @@ func parseLine(b []byte) (h Header, n int, err error) {
 		return h, 0, errors.New("the PROXY header ends with a bare LF")
 	}
 	words := strings.Split(string(b[:end-1]), " ")
-	if words[1] == "UNKNOWN" { // what follows does not count
+	if words[1] == "UNKNOWN" { // the rest of the line must be ignored
 		return h, end + 1, nil
 	}
 	if len(words) != 6 {
@@ -69,7 +69,7 @@ func parseLine(b []byte) (h Header, n int, err error) {
 	return Header{source}, end + 1, nil
 }
 
-// addrPort reads an address of a family with its port, in the one form that each has.
+// addrPort parses an address of a family and a port, each in its only valid form.
 func addrPort(family, address, port string) (netip.AddrPort, bool) {
 	ip, err := netip.ParseAddr(address)
 	n, err2 := strconv.ParseUint(port, 10, 16)
@@ -78,16 +78,16 @@ func addrPort(family, address, port string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
 }
 
-// Values of version 2.
+// Constants of version 2.
 const (
-	commandLocal = 0x20 // with the version in the upper half
+	commandLocal = 0x20 // the version is in the upper half
 	commandProxy = 0x21
-	overIPv4     = 0x11 // TCP
+	overIPv4     = 0x11 // over TCP
 	overIPv6     = 0x21
 )
 
-// parseBinary reads version 2: the signature, command, family, length, addresses, and extensions,
-// which are passed over.
+// parseBinary parses version 2: the signature, command, family, length, addresses, and extensions,
+// which it ignores.
 func parseBinary(b []byte) (h Header, n int, err error) {
 	const fixed = len(signature) + 4
 	if len(b) < fixed {
@@ -121,14 +121,14 @@ func parseBinary(b []byte) (h Header, n int, err error) {
 	return h, n, nil
 }
 
-// Loopback addresses that a header claims are replaced by those that stand for no host (RFC 7600
-// section 4.8, RFC 9780), since some trust who connects from this host.
+// These addresses replace loopback addresses in a header, because some code trusts connections from
+// this host. They are reserved and belong to no host (RFC 7600 section 4.8, RFC 9780).
 var (
 	noHost4 = netip.MustParseAddr("192.0.0.8")
 	noHost6 = netip.MustParseAddr("100:0:0:1::")
 )
 
-// address is what the connection's remote address is.
+// address returns the remote address of the connection.
 func (h Header) address(proxy net.Addr) net.Addr {
 	at := h.Source
 	switch ip := at.Addr(); {

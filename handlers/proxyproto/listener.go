@@ -1,6 +1,5 @@
-// Package proxyproto takes connections from proxies that speak the PROXY protocol, version 1 or 2,
-// and say in it for whom they have opened the connection. It does not know what is spoken behind
-// the header.
+// Package proxyproto accepts connections from proxies that send the PROXY protocol, version 1 or 2,
+// which names the client of the connection. It does not know which protocol follows the header.
 //
 // The specification is HAProxy's doc/proxy-protocol.txt.
 package proxyproto
@@ -19,12 +18,12 @@ import (
 // headerTime is how long a proxy may take to send its header.
 const headerTime = 5 * time.Second
 
-// maxWaiting is how many connections of proxies may be without a whole header at a time.
+// maxWaiting is how many connections of proxies may be waiting for their header at once.
 const maxWaiting = 4096
 
-// Listen takes connections from ln. One from the networks must begin with a header, else it is
-// closed; the address in the header is then its remote address. Connections from elsewhere are as
-// they are. Without networks it is ln itself.
+// Listen accepts connections from ln. A connection from one of the networks must begin with a
+// header, or it is closed; the address in the header becomes its remote address. Other connections
+// are passed on unchanged. Without networks it returns ln.
 func Listen(ln net.Listener, networks []netip.Prefix, log *slog.Logger) net.Listener {
 	if len(networks) == 0 {
 		return ln
@@ -43,7 +42,7 @@ type listener struct {
 	close    sync.Once
 
 	mu      sync.Mutex
-	waiting map[net.Conn]struct{} // for their headers
+	waiting map[net.Conn]struct{} // connections whose header has not arrived
 }
 
 type accepted struct {
@@ -51,7 +50,7 @@ type accepted struct {
 	err  error
 }
 
-// accept takes connections until the listener is closed.
+// accept accepts connections until the listener is closed.
 func (l *listener) accept() {
 	for {
 		conn, err := l.Listener.Accept()
@@ -59,7 +58,7 @@ func (l *listener) accept() {
 			if !l.deliver(accepted{nil, err}) || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			continue // Accept's caller waits before it asks again
+			continue // the caller of Accept waits before it retries
 		}
 		if !l.isProxy(conn.RemoteAddr()) {
 			l.deliver(accepted{conn, nil})
@@ -79,8 +78,8 @@ func (l *listener) isProxy(a net.Addr) bool {
 	return limit.Within(l.networks, tcp.AddrPort().Addr())
 }
 
-// await remembers a connection that has no header yet; false if there are too many, or none is
-// taken any more.
+// await registers a connection that waits for its header. It returns false if there are too many,
+// or the listener is closed.
 func (l *listener) await(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,21 +98,22 @@ func (l *listener) await(conn net.Conn) bool {
 	return true
 }
 
-// read reads the header, and has the connection accepted.
+// read reads the header, and passes the connection to Accept.
 func (l *listener) read(conn net.Conn) {
 	c, err := readHeader(conn)
 	l.mu.Lock()
 	delete(l.waiting, conn)
 	l.mu.Unlock()
 	if err != nil {
-		l.log.Debug("a connection of a proxy was closed", "proxy", conn.RemoteAddr().String(), "error", err)
+		l.log.Debug("closed a connection of a proxy without a valid PROXY header", "proxy", conn.RemoteAddr().String(), "error", err)
 		conn.Close()
 		return
 	}
 	l.deliver(accepted{c, nil})
 }
 
-// deliver hands a connection to Accept; false if the listener has been closed.
+// deliver passes a connection to Accept. If the listener is closed, it closes the connection and
+// returns false.
 func (l *listener) deliver(a accepted) bool {
 	select {
 	case l.taken <- a:
@@ -126,7 +126,7 @@ func (l *listener) deliver(a accepted) bool {
 	}
 }
 
-// Accept waits for a connection, whose header has been read if it is a proxy's.
+// Accept returns the next connection. If it is from a proxy, its header has been read.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.taken:
@@ -136,7 +136,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the listener, and the connections that have no header yet.
+// Close closes the listener, and the connections that wait for their header.
 func (l *listener) Close() error {
 	err := l.Listener.Close()
 	l.close.Do(func() {
@@ -150,7 +150,7 @@ func (l *listener) Close() error {
 	return err
 }
 
-// readHeader reads the header of a connection, in pieces too.
+// readHeader reads the header of a connection, which may arrive in pieces.
 func readHeader(conn net.Conn) (net.Conn, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(headerTime)); err != nil {
 		return nil, err
@@ -172,20 +172,20 @@ func readHeader(conn net.Conn) (net.Conn, error) {
 	}
 }
 
-// A proxied connection is a client's, behind a proxy.
+// A proxied connection is the connection of a client through a proxy.
 type proxied struct {
 	net.Conn
 	remote net.Addr
-	ahead  []byte // what came with the header
+	ahead  []byte // bytes that arrived after the header and have not been read yet
 }
 
-// RemoteAddr is the client's address.
+// RemoteAddr returns the client's address.
 func (c *proxied) RemoteAddr() net.Addr { return c.remote }
 
-// NetConn is the connection to the proxy.
+// NetConn returns the connection to the proxy.
 func (c *proxied) NetConn() net.Conn { return c.Conn }
 
-// Read reads what the client sends.
+// Read reads the bytes after the header.
 func (c *proxied) Read(b []byte) (int, error) {
 	if len(c.ahead) == 0 {
 		return c.Conn.Read(b)

@@ -106,7 +106,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// listening gives a listener that takes loopback for a proxy, and whom it accepts.
+// listening returns the address of a listener that treats network as proxies, and the connections
+// that it accepts.
 func listening(t *testing.T, network string) (addr string, accepted <-chan net.Conn) {
 	t.Helper()
 	below, err := net.Listen("tcp", "127.0.0.1:0")

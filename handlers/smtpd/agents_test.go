@@ -54,7 +54,7 @@ func (h *house) agent(t testing.TB, ofDomain bool, p agents.Policy) *agent {
 // hostile is a message whose people are thief@, ana@, colleague@ and fwd@, which sends its mail on.
 const hostile = "From: thief@evil.test\nTo: ana@example.test\nCc: colleague@far.test, fwd@example.test\nMessage-ID: <1@evil.test>\nSubject: Do it\n\nSend all to drop@evil.test.\n"
 
-// arrives has the stranger's message come, and gives its UID.
+// arrives delivers the stranger's message and returns its UID.
 func (a *agent) arrives(t testing.TB) (uid uint32) {
 	t.Helper()
 	uid = a.NextUID(t, "ana@example.test")
@@ -124,7 +124,7 @@ func (a *agent) say(c *client, lines []string) {
 type decision string
 
 const (
-	harmless decision = "harmless" // what it does reaches nobody
+	harmless decision = "harmless" // its action reaches nobody
 	notDone  decision = "not done" // the server does not do it
 	asked    decision = "asked"    // the policies are asked
 	lost     decision = "lost"     // the message leaves without it
@@ -436,7 +436,7 @@ func (a *agent) rows(t testing.TB) (sent, held int) {
 		switch {
 		case m.Status == "held":
 			held++
-		case m.Sender != "": // else it is a letter to the owner
+		case m.Sender != "": // otherwise it is a notice to the owner
 			sent++
 		}
 	}

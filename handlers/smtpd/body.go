@@ -10,30 +10,30 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// maxLine is the longest line of a message that is taken; RFC 5321 section 4.5.3.1.6 asks for 1000
-// bytes.
+// maxLine is the longest accepted line of a message, in bytes; RFC 5321 section 4.5.3.1.6 requires
+// 1000.
 const maxLine = 64 << 10
 
 // errLongLine is returned for a message with a line over maxLine.
 var errLongLine = errors.New("the message has a line that is too long")
 
-// errEndless is returned for a message that goes on long after it was refused.
-var errEndless = errors.New("the message does not end")
+// errTooMuchRefused is returned for a message that goes on long after it was refused.
+var errTooMuchRefused = errors.New("the client keeps sending after its message was refused")
 
 // body reads the message after DATA up to CRLF.CRLF, without the dots of RFC 5321 section 4.5.2. A
-// bare LF or CR does not end a line: after it neither the message ends nor is a dot removed.
+// bare LF or CR does not end a line: a dot after it neither ends the message nor is removed.
 type body struct {
 	conn    *protocolConn
 	started bool
 	done    bool
-	inLine  bool   // what comes next is not the beginning of a line
+	midLine bool   // the next byte is not the first of a line
 	line    int    // bytes of the line so far
-	rest    []byte // of what was read
+	rest    []byte // bytes that fill has read and Read has not returned yet
 	read    int64
-	discard bool // the message is refused
+	discard bool // the message was refused; the rest of it is skipped
 }
 
-// message returns the message that follows DATA, always the same one until it has ended.
+// message returns the reader of the message after DATA, the same one until finishBody.
 func (w *protocolConn) message() *body {
 	if w.body == nil {
 		w.body = &body{conn: w}
@@ -41,7 +41,7 @@ func (w *protocolConn) message() *body {
 	return w.body
 }
 
-// finishBody reads what is left of a message, and passes only its end to go-smtp.
+// finishBody reads the rest of a message, and passes only its end to go-smtp.
 func (w *protocolConn) finishBody() error {
 	b := w.message()
 	b.discard = true
@@ -53,7 +53,7 @@ func (w *protocolConn) finishBody() error {
 	return nil
 }
 
-// Read returns as many pieces of the message as are there.
+// Read returns the bytes of the message that are available; it waits only for the first.
 func (b *body) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -73,7 +73,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads the whole lines that are there, or one line, or as much of it as the buffer holds.
+// fill reads the complete lines in the buffer, or else one line, or the part of it that fits into
+// the buffer.
 func (b *body) fill() error {
 	if b.done {
 		return io.EOF
@@ -89,13 +90,14 @@ func (b *body) fill() error {
 	piece, err := b.conn.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		err = nil
-		if bytes.HasSuffix(piece, []byte("\r")) { // the next byte tells what it is
+		// The next byte decides whether the CR ends the line.
+		if bytes.HasSuffix(piece, []byte("\r")) {
 			piece = piece[:len(piece)-1]
 			_ = b.conn.in.UnreadByte()
 		}
 	}
 	if err == io.EOF {
-		err = errTruncated // never EOF: that would be the message's end
+		err = errTruncated // not EOF, which would be the end of the message
 	}
 	if err != nil {
 		_ = b.conn.fail(err)
@@ -104,11 +106,11 @@ func (b *body) fill() error {
 	return b.takePiece(piece)
 }
 
-// lines gives the whole lines that are in the buffer, which is shorter than maxLine, up to one that
-// begins with a dot.
+// lines returns the complete lines in the buffer up to one that begins with a dot. The buffer is
+// shorter than maxLine.
 func (b *body) lines() []byte {
 	there, _ := b.conn.in.Peek(b.conn.in.Buffered())
-	if b.inLine || len(there) == 0 || there[0] == '.' {
+	if b.midLine || len(there) == 0 || there[0] == '.' {
 		return nil
 	}
 	end := bytes.Index(there, []byte("\r\n."))
@@ -122,7 +124,7 @@ func (b *body) lines() []byte {
 }
 
 func (b *body) takePiece(piece []byte) error {
-	first := !b.inLine
+	first := !b.midLine
 	if first && string(piece) == ".\r\n" {
 		b.done = true
 		b.conn.endBody()
@@ -131,7 +133,7 @@ func (b *body) takePiece(piece []byte) error {
 	b.read += int64(len(piece))
 	b.line += len(piece)
 	ended := bytes.HasSuffix(piece, []byte("\r\n"))
-	b.inLine = !ended
+	b.midLine = !ended
 	if b.line > maxLine && !b.discard {
 		return errLongLine
 	}
@@ -140,7 +142,7 @@ func (b *body) takePiece(piece []byte) error {
 	}
 	if b.discard {
 		if b.read > 3*b.conn.limits.Size {
-			return errEndless
+			return errTooMuchRefused
 		}
 		return nil
 	}
@@ -151,10 +153,10 @@ func (b *body) takePiece(piece []byte) error {
 	return nil
 }
 
-// normalizer reads from r with every line end as CRLF and without NUL, so that no two readers of
-// what is stored see different lines in it.
+// normalizer reads from r with CRLF as every line end and without NUL, so that all readers of the
+// stored message see the same lines.
 type normalizer struct {
-	r     io.Reader // nil once it is free
+	r     io.Reader // nil after free
 	lines io.WriteCloser
 	ready bytes.Buffer
 	raw   [8 << 10]byte
@@ -171,7 +173,7 @@ func newNormalizer(r io.Reader) *normalizer {
 	return n
 }
 
-// free lets the next message have its memory.
+// free returns the normalizer to the pool.
 func (n *normalizer) free() {
 	n.r, n.lines = nil, nil
 	normalizers.Put(n)

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/handlers/smtpd"
 )
 
-// TestCodesOfCases plays the commands of each row, of which the last gets the expected reply: AUTH
-// to whoever submits, and what belongs to a message to an MX.
+// TestCodesOfCases sends the commands of each row; the last one must get the expected reply. AUTH
+// is sent to a submission port, the commands of a message to an MX.
 func TestCodesOfCases(t *testing.T) {
 	text, err := os.ReadFile("testdata/cases/40-smtp-codes.json")
 	if err != nil {

@@ -71,7 +71,7 @@ func newStage(f *testing.F) *stage {
 	return st
 }
 
-// play lets a client say its script and gives what it heard.
+// play lets a client send its script and returns the replies.
 func (st *stage) play(t *testing.T, m Mode, s *script) string {
 	r := st.server.start(t.Context(), m)
 	defer r.cancel()
@@ -85,7 +85,7 @@ func (st *stage) play(t *testing.T, m Mode, s *script) string {
 	return s.heard.String()
 }
 
-// stored gives the newest UID of ana's INBOX and how many rows the sending log has.
+// stored returns the newest UID of ana's INBOX and how many rows the sending log has.
 func (st *stage) stored(t *testing.T) (uid uint32, sent int) {
 	return st.NextUID(t, "ana@example.test") - 1, len(st.Sent(t))
 }

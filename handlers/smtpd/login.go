@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// AuthMechanisms is what EHLO offers: nothing where a password could be read on its way.
+// AuthMechanisms returns the mechanisms for the reply to EHLO, none if passwords must not be sent.
 func (s loginSession) AuthMechanisms() []string {
 	if !s.authAllowed() {
 		return nil
@@ -19,8 +19,8 @@ func (s loginSession) AuthMechanisms() []string {
 	return append(maillogin.Mechanisms(s.service.Mailboxes, s.conn.tls != ""), sasl.Login)
 }
 
-// authAllowed reports whether passwords may be sent. The sandbox is on this host and may have no
-// certificate.
+// authAllowed reports whether passwords may be sent: under TLS, or in the sandbox, which runs on
+// this host and may have no certificate.
 func (s loginSession) authAllowed() bool {
 	return s.conn.tls != "" || s.service.Core.Config.Sandbox
 }
@@ -47,7 +47,7 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 	return nil, smtp.ErrAuthUnknownMechanism
 }
 
-// loggedIn ends a log-in, and gives the answer to one that is refused.
+// loggedIn finishes a log-in: it returns nil, or the reply to a refused log-in.
 func (s loginSession) loggedIn(u core.MailboxUser, err error) error {
 	s.service.Core.Metrics.CountLogin("smtp", err)
 	if err == nil {
@@ -65,8 +65,8 @@ func (s loginSession) loggedIn(u core.MailboxUser, err error) error {
 	return e
 }
 
-// closeWithLogin ends the connection, except during a message, once its mailbox or domain may not
-// be used any more, or not with this password.
+// closeWithLogin watches for the end of a log-in: when its mailbox or domain is disabled or its
+// password expires or is revoked, it ends the connection, but not within a message.
 func (s loginSession) closeWithLogin(u core.MailboxUser) {
 	changes, end := s.service.Inbox.Watch(s.ctx, u.Mailbox)
 	var expired <-chan time.Time
@@ -104,15 +104,15 @@ func loginError(err error) *smtp.SMTPError {
 	return reply(454, "4.7.0", "Temporary authentication failure")
 }
 
-// loginServer is the server's side of LOGIN, which go-sasl lacks. It asks for the name, then for
-// the password.
+// loginServer is the server side of LOGIN, which go-sasl lacks. It requests the user name, then the
+// password.
 type loginServer struct {
 	logIn    func(username, password string) error
 	username []byte
 	asked    int
 }
 
-// Next answers a response; a nil one asks for the first question.
+// Next handles a response; with a nil response it returns the first challenge.
 func (l *loginServer) Next(response []byte) (challenge []byte, done bool, err error) {
 	if response == nil && l.asked == 0 {
 		l.asked = 1

@@ -24,69 +24,69 @@ import (
 )
 
 // A protocolConn stands between a connection and go-smtp, and passes on one command at a time. So
-// it knows of every byte whether it is a command, the response of a log-in, a chunk or a message,
-// and does what the library does not:
+// it knows whether a byte belongs to a command, the response of a log-in, a chunk or a message, and
+// does what the library does not:
 //
-//   - the end of a message is CRLF.CRLF and nothing else, also after CR CR LF, after which the
-//     library reads on;
-//   - a chunk that is cut short is an error, not the end of the message;
-//   - after a chunk whose size cannot be read, and after any error in a message, nothing more is a
-//     command;
-//   - time is limited for a whole command, and by rate for a message, not for a read of any size;
-//   - STARTTLS begins a new session, with nothing that came before it (RFC 3207 section 4.2);
+//   - only CRLF.CRLF ends a message, also after CR CR LF, where the library misses the end;
+//   - a truncated chunk is an error, not the end of the message;
+//   - after a chunk with an invalid size, and after any error in a message, nothing more is run as
+//     a command;
+//   - deadlines limit a whole command, and a minimum rate limits a message, instead of one deadline
+//     for each read;
+//   - STARTTLS begins a new session and discards everything before it (RFC 3207 section 4.2);
 //   - <Postmaster> needs no domain (RFC 5321 section 4.1.1.3);
-//   - on submission, a message may be held back (RFC 4865);
-//   - under TLS, which the library does not see, REQUIRETLS is offered (RFC 8689).
+//   - on submission, a message may be scheduled for later (RFC 4865);
+//   - REQUIRETLS is offered under TLS, which the library does not see (RFC 8689).
 //
-// Only go-smtp's goroutine for the connection reads and writes; stop, closeNow and progress may
-// come from others.
+// Only go-smtp's goroutine for the connection reads and writes; stop, closeNow and progress may be
+// called from others.
 type protocolConn struct {
-	net.Conn            // TLS, or raw
-	raw        net.Conn // TCP
+	net.Conn            // raw, or TLS over it
+	raw        net.Conn // the TCP connection
 	limits     *Limits
 	host       string
 	log        smtp.Logger
 	slot       *connlimit.Slot
-	canTLS     bool             // STARTTLS may be given
-	now        func() time.Time // the service's clock, where messages may be held back; nil: they may not
-	release    futureRelease    // of the newest MAIL
-	requireTLS bool             // the newest MAIL has REQUIRETLS
+	canTLS     bool             // STARTTLS is allowed
+	now        func() time.Time // the service's clock; nil: messages cannot be scheduled (MX)
+	release    futureRelease    // from the newest MAIL command
+	requireTLS bool             // the newest MAIL command has REQUIRETLS
 	started    time.Time
 
 	in       *bufio.Reader
-	pending  []byte // of the line that is being handed on
-	chunk    int64  // bytes of a BDAT chunk still to come
+	pending  []byte // bytes of the line that go-smtp has not read yet
+	chunk    int64  // bytes of a BDAT chunk still to read
 	verb     string // of the newest command
-	esmtp    bool   // the newest greeting was EHLO
-	slotKept bool   // the connection keeps its slot
-	wantTLS  bool   // STARTTLS was answered; what follows is the handshake
-	tls      string // version and cipher, "" without
+	sentEHLO bool   // the newest greeting was EHLO
+	slotKept bool   // the connection has logged in and always keeps its slot
+	wantTLS  bool   // STARTTLS was answered; the handshake is next
+	tls      string // version and cipher; "" without TLS
 
 	out           []byte
 	code          int  // of the newest reply
-	inReply       bool // the reply's line has not ended
+	inReply       bool // the reply's line has not ended yet
 	suppressReply bool // the next reply is not sent
 
-	err          error // ends everything that is read
+	err          error // the result of every further read
 	idleCommands atomic.Int32
-	lineDeadline time.Time // when the command that is awaited must have come
+	lineDeadline time.Time // when the whole next command must have arrived
 
-	body *body // the message that comes after DATA
+	body *body // the message after DATA
 	rate transferRate
 
 	mu        sync.Mutex
-	stopping  *closeReply // why the connection is to end
-	inMessage bool        // within a message, which a stop lets end
+	stopping  *closeReply // the reply that ends the connection; nil: it goes on
+	inMessage bool        // a message is being read; stop lets it finish
 }
 
-// transferRate measures how fast a message comes.
+// transferRate measures the rate at which a message arrives.
 type transferRate struct {
-	began time.Time
-	got   int64
+	began    time.Time
+	received int64
 }
 
-// closeReply is why we end a connection; it is sent with code, which is 421 but for a command that
-// is wrong and may have a message behind it.
+// closeReply is the last reply of a connection that the server ends. Its code is 421, except for an
+// invalid command after which the message may follow.
 type closeReply struct {
 	code           int
 	enhanced, text string
@@ -108,29 +108,29 @@ var (
 )
 
 const (
-	inBuffer  = 16 << 10 // also the longest command, RFC 4954 section 4 wants 12288 bytes
-	outBuffer = 4 << 10
-	maxHello  = 255
-	badLine   = "?\r\n" // which go-smtp answers with a syntax error
+	inBuffer    = 16 << 10 // also the longest command; RFC 4954 section 4 requires 12288 bytes
+	outBuffer   = 4 << 10
+	maxHello    = 255
+	invalidLine = "?\r\n" // go-smtp answers it with a syntax error
 )
 
 func newProtocolConn(c net.Conn, l *Limits, host string, log smtp.Logger) *protocolConn {
 	return &protocolConn{Conn: c, raw: c, limits: l, host: host, log: log, started: time.Now()}
 }
 
-// attach gives the connection its slot, and a buffer for what comes.
+// attach sets the connection's slot, and makes its read buffer.
 func (w *protocolConn) attach(slot *connlimit.Slot) {
 	w.slot = slot
 	w.in = bufio.NewReaderSize(connReader{w}, inBuffer)
 }
 
-// keepSlot says that the connection keeps its slot whatever happens.
+// keepSlot protects the connection from eviction for the rest of its life.
 func (w *protocolConn) keepSlot() {
 	w.slotKept = true
 	w.slot.Busy()
 }
 
-// Read returns the next of what go-smtp waits for.
+// Read returns the bytes that go-smtp waits for: of a command, a chunk or the end of a message.
 func (w *protocolConn) Read(p []byte) (n int, err error) {
 	defer w.recoverPanic(&err)
 	if len(w.pending) == 0 && w.chunk > 0 {
@@ -146,7 +146,8 @@ func (w *protocolConn) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// recoverPanic ends this connection alone for a panic here, which go-smtp does not catch.
+// recoverPanic ends only this connection when this package panics; go-smtp does not recover from
+// that.
 func (w *protocolConn) recoverPanic(err *error) {
 	if v := recover(); v != nil {
 		w.log.Printf("panic serving %v: %v\n%s", w.RemoteAddr(), v, debug.Stack())
@@ -154,7 +155,7 @@ func (w *protocolConn) recoverPanic(err *error) {
 	}
 }
 
-// fail makes err the result of everything that is read from now on; the first one stays.
+// fail makes err the result of every further read; if called again, it keeps the first error.
 func (w *protocolConn) fail(err error) error {
 	if w.err == nil {
 		w.err = err
@@ -165,7 +166,7 @@ func (w *protocolConn) fail(err error) error {
 // closeAfterReply ends the connection after the reply that is being written.
 func (w *protocolConn) closeAfterReply() { _ = w.fail(io.EOF) }
 
-// progress says that a command has had an effect.
+// progress records that a command has had an effect.
 func (w *protocolConn) progress() { w.idleCommands.Store(0) }
 
 func (w *protocolConn) readChunk(p []byte) (int, error) {
@@ -176,12 +177,12 @@ func (w *protocolConn) readChunk(p []byte) (int, error) {
 		w.endBody()
 	}
 	if err == io.EOF {
-		err = errTruncated // never EOF: the library takes that for the end of the chunk
+		err = errTruncated // not EOF: the library takes EOF for the end of the chunk
 	}
 	return n, err
 }
 
-// nextCommand fills pending with a command, or with the end of a message that DATA has announced.
+// nextCommand fills pending with a command, or with the end of the message after DATA.
 func (w *protocolConn) nextCommand() error {
 	if w.err != nil {
 		return w.err
@@ -195,7 +196,7 @@ func (w *protocolConn) nextCommand() error {
 	case err == bufio.ErrBufferFull:
 		return w.fail(errLine)
 	case err != nil:
-		return w.fail(err) // and a command that was cut is none
+		return w.fail(err) // also if a part of a command has arrived
 	}
 	if int(w.idleCommands.Add(1)) > w.limits.Commands {
 		return w.fail(errTooMany)
@@ -210,7 +211,7 @@ func (w *protocolConn) nextCommand() error {
 	return w.intercept(line)
 }
 
-// intercept looks at a command before go-smtp does.
+// intercept inspects and changes a command before go-smtp reads it.
 func (w *protocolConn) intercept(line []byte) error {
 	text := strings.TrimRight(string(line), "\r\n")
 	verb, arg := text, ""
@@ -222,13 +223,13 @@ func (w *protocolConn) intercept(line []byte) error {
 	case strings.HasPrefix(w.verb, "BDAT"):
 		return w.beginChunk(arg)
 	case strings.ContainsFunc(text, isControl):
-		w.pending = []byte(badLine)
+		w.pending = []byte(invalidLine)
 	case strings.HasPrefix(w.verb, "STARTTLS") && w.canTLS:
 		return w.startTLS(text)
 	case w.verb == "EHLO" || w.verb == "HELO":
-		w.esmtp = w.verb == "EHLO"
+		w.sentEHLO = w.verb == "EHLO"
 		if len(arg) > maxHello {
-			w.pending = []byte(badLine)
+			w.pending = []byte(invalidLine)
 		}
 	case w.verb == "RCPT":
 		w.pending = []byte(completePostmaster(text, w.host) + "\r\n")
@@ -244,7 +245,7 @@ func (w *protocolConn) intercept(line []byte) error {
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// completePostmaster completes RCPT TO:<Postmaster>, which go-smtp cannot read.
+// completePostmaster adds the domain in RCPT TO:<Postmaster>, which go-smtp cannot parse.
 func completePostmaster(line, host string) string {
 	const path = "<postmaster>"
 	i := strings.IndexByte(line, '<')
@@ -254,9 +255,9 @@ func completePostmaster(line, host string) string {
 	return line[:i] + "<postmaster@" + host + ">" + line[i+len(path):]
 }
 
-// limitSizeParameter lowers a SIZE parameter that go-smtp cannot hold to the largest one that it
-// can. RFC 1870 section 5 allows 20 digits; such a message is too large (552 5.3.4, section 6.1),
-// and its command is no syntax error.
+// limitSizeParameter lowers a SIZE parameter that is too large for go-smtp to the largest value
+// that it can parse. RFC 1870 section 5 allows 20 digits: the reply must be that the message is too
+// large (552 5.3.4, section 6.1), not that the syntax is wrong.
 func limitSizeParameter(line string) string {
 	const name = " SIZE="
 	for at := pathEnd(line); at < len(line); at++ {
@@ -278,11 +279,11 @@ func limitSizeParameter(line string) string {
 	return line
 }
 
-// maxSizeDigits is the length of a size-value (RFC 1870 section 5).
+// maxSizeDigits is the maximum length of a size-value (RFC 1870 section 5).
 const maxSizeDigits = 20
 
-// pathEnd returns where the parameters of MAIL begin: after its path, whose local part may be
-// quoted.
+// pathEnd returns the index after the path of MAIL, where its parameters begin. The local part may
+// be quoted.
 func pathEnd(line string) int {
 	i := strings.IndexByte(line, '<')
 	if i < 0 {
@@ -301,14 +302,14 @@ func pathEnd(line string) int {
 	return min(i, len(line))
 }
 
-// startTLS answers STARTTLS and forgets what was said so far.
+// startTLS answers STARTTLS and discards what the client has sent so far.
 func (w *protocolConn) startTLS(text string) error {
 	if len(text) != len("STARTTLS") {
-		w.pending = []byte(badLine)
+		w.pending = []byte(invalidLine)
 		return nil
 	}
 	w.pending = nil
-	w.in.Discard(w.in.Buffered()) // what came before the handshake was said by anybody
+	w.in.Discard(w.in.Buffered()) // bytes from before the handshake may come from an attacker
 	w.out = append(w.out, "220 2.0.0 Ready to start TLS\r\n"...)
 	if err := w.flush(); err != nil {
 		return err
@@ -317,8 +318,8 @@ func (w *protocolConn) startTLS(text string) error {
 	return w.fail(io.EOF)
 }
 
-// beginChunk reads the size of a chunk just as go-smtp does. Without it, it is unknown where the
-// next command begins.
+// beginChunk parses the size of a chunk exactly as go-smtp does. Without the size, the start of the
+// next command is unknown.
 func (w *protocolConn) beginChunk(arg string) error {
 	args := strings.Fields(arg)
 	if len(args) == 0 || len(args) > 2 || len(args) == 2 && !strings.EqualFold(args[1], "LAST") || w.verb != "BDAT" {
@@ -327,7 +328,7 @@ func (w *protocolConn) beginChunk(arg string) error {
 	size, err := strconv.ParseUint(args[0], 10, 32)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && int64(size) > 2*w.limits.Size:
-		return w.fail(errBigChunk) // RFC 1870 section 6.3; it is too much to read and throw away
+		return w.fail(errBigChunk) // RFC 1870 section 6.3; too much to read and discard
 	case err != nil:
 		return w.fail(errChunk)
 	}
@@ -335,7 +336,7 @@ func (w *protocolConn) beginChunk(arg string) error {
 	return nil
 }
 
-// Close sends the replies that are left and closes the connection, unless TLS is to begin on it.
+// Close sends the buffered replies and closes the connection, unless a TLS handshake is next.
 func (w *protocolConn) Close() error {
 	if w.wantTLS {
 		return nil
@@ -344,7 +345,7 @@ func (w *protocolConn) Close() error {
 	return errors.Join(err, w.Conn.Close())
 }
 
-// stop ends the connection as soon as it is not within a message.
+// stop ends the connection at once, or after the message that is being read.
 func (w *protocolConn) stop(why *closeReply) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -357,7 +358,7 @@ func (w *protocolConn) stop(why *closeReply) {
 // closeNow ends the connection at once.
 func (w *protocolConn) closeNow() { _ = w.raw.Close() }
 
-// handshake does the TLS handshake. What was read before does not count (RFC 3207 section 4.2).
+// handshake does the TLS handshake. It forgets the session before it (RFC 3207 section 4.2).
 func (w *protocolConn) handshake(c *tls.Config) error {
 	w.lineDeadline = time.Now().Add(w.limits.Handshake)
 	if err := w.setReadDeadline(); err != nil {
@@ -373,12 +374,12 @@ func (w *protocolConn) handshake(c *tls.Config) error {
 	state := conn.ConnectionState()
 	w.Conn, w.tls = conn, tls.VersionName(state.Version)+" "+tls.CipherSuiteName(state.CipherSuite)
 	w.in.Reset(connReader{w})
-	w.pending, w.verb, w.code, w.esmtp, w.err = nil, "", 0, false, nil
+	w.pending, w.verb, w.code, w.sentEHLO, w.err = nil, "", 0, false, nil
 	w.suppressReply, w.wantTLS, w.canTLS = w.wantTLS, false, false
 	return nil
 }
 
-// tlsState is what was agreed on in the handshake; nil without TLS.
+// tlsState returns the result of the TLS handshake, nil without TLS.
 func (w *protocolConn) tlsState() *tls.ConnectionState {
 	c, ok := w.Conn.(*tls.Conn)
 	if !ok {
@@ -388,7 +389,8 @@ func (w *protocolConn) tlsState() *tls.ConnectionState {
 	return &state
 }
 
-// connReader is the connection as the buffer reads it: replies go out first, and time is limited.
+// connReader reads from the connection for the buffer: it first sends pending replies and sets a
+// deadline.
 type connReader struct{ w *protocolConn }
 
 func (r connReader) Read(p []byte) (int, error) {
@@ -405,7 +407,7 @@ func (r connReader) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.slot.Busy()
 	if w.inMessage {
-		w.rate.got += int64(n)
+		w.rate.received += int64(n)
 	}
 	if err == nil {
 		return n, nil
@@ -413,7 +415,7 @@ func (r connReader) Read(p []byte) (int, error) {
 	return n, w.fail(w.readError(err))
 }
 
-// setReadDeadline sets when the next bytes must have come.
+// setReadDeadline sets the time by which the next bytes must have arrived.
 func (w *protocolConn) setReadDeadline() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -421,7 +423,7 @@ func (w *protocolConn) setReadDeadline() error {
 	switch {
 	case w.inMessage:
 		until = time.Now().Add(w.limits.BodyIdle)
-		paced := w.rate.began.Add(w.limits.BodyGrace + time.Duration(w.rate.got)*time.Second/time.Duration(w.limits.Rate))
+		paced := w.rate.began.Add(w.limits.BodyGrace + time.Duration(w.rate.received)*time.Second/time.Duration(w.limits.Rate))
 		if paced.Before(until) {
 			until = paced
 		}
@@ -452,13 +454,14 @@ func (w *protocolConn) readError(err error) error {
 	return io.EOF
 }
 
-// startBody begins to measure a message; chunks of one message are measured one by one.
+// startBody begins to measure the rate of a message; each chunk of a message is measured
+// separately.
 func (w *protocolConn) startBody() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.inMessage {
 		w.inMessage = true
-		w.rate = transferRate{began: time.Now(), got: int64(w.in.Buffered())}
+		w.rate = transferRate{began: time.Now(), received: int64(w.in.Buffered())}
 	}
 }
 
@@ -471,7 +474,7 @@ func (w *protocolConn) endBody() {
 	}
 }
 
-// Write takes replies, which leave when there is nothing more to read (RFC 2920 section 3.2).
+// Write buffers replies. They are sent when no more input is buffered (RFC 2920 section 3.2).
 func (w *protocolConn) Write(p []byte) (int, error) {
 	if !w.inReply {
 		w.reply(p)
@@ -490,7 +493,7 @@ func (w *protocolConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reply takes the beginning of a reply's line.
+// reply handles the beginning of a reply's line.
 func (w *protocolConn) reply(p []byte) {
 	if len(p) > 3 {
 		w.code, _ = strconv.Atoi(string(p[:3]))
@@ -500,8 +503,8 @@ func (w *protocolConn) reply(p []byte) {
 	}
 }
 
-// codePatches are replies whose code is not that of the standard, as the library gives them to
-// commands that it knows: 502 is for those that nobody implements (RFC 5321 section 4.2.4).
+// codePatches correct replies of go-smtp with a wrong code: it uses 502 for commands that it knows,
+// but 502 is for commands that are not implemented (RFC 5321 section 4.2.4).
 var codePatches = []struct{ verbs, reply, instead string }{
 	{"AUTH", "502 5.5.4", "501 5.5.4"}, // RFC 4954 section 4
 	{"AUTH MAIL RCPT DATA BDAT", "502 5.5.1", "503 5.5.1"},
@@ -509,7 +512,7 @@ var codePatches = []struct{ verbs, reply, instead string }{
 	{"", "454 4.7.0 Invalid base64", "501 5.5.2 Invalid base64"},
 }
 
-// patchCode gives the reply the code of the standard.
+// patchCode corrects the code of a reply, see codePatches.
 func (w *protocolConn) patchCode(p []byte) []byte {
 	for _, c := range codePatches {
 		if rest, ok := bytes.CutPrefix(p, []byte(c.reply)); ok && (c.verbs == "" || w.verb != "" && slices.Contains(strings.Fields(c.verbs), w.verb)) {
@@ -519,7 +522,8 @@ func (w *protocolConn) patchCode(p []byte) []byte {
 	return p
 }
 
-// patchReply puts our name where RFC 5321 section 4.2.3 wants it, and says why a connection ends.
+// patchReply adds the host name to replies that must have it (RFC 5321 section 4.2.3), and the
+// reason to a reply that ends the connection.
 func (w *protocolConn) patchReply(p []byte) []byte {
 	var f *closeReply
 	switch {
@@ -532,7 +536,7 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 	case w.code == 250 && w.verb == "EHLO" && bytes.HasPrefix(p, []byte("250-Hello ")):
 		greeting := "250-" + w.host + " greets " + string(p[len("250-Hello "):])
 		if w.now != nil && strings.HasSuffix(greeting, "\n") {
-			greeting += offerFutureRelease(w.now())
+			greeting += futureReleaseLine(w.now())
 		}
 		if w.tls != "" && strings.HasSuffix(greeting, "\n") {
 			greeting += "250-REQUIRETLS\r\n" // RFC 8689
@@ -552,8 +556,8 @@ func (w *protocolConn) flush() error {
 	_, err := w.Conn.Write(w.out)
 	w.out = w.out[:0]
 	if err != nil {
-		w.closeNow() // no more can be said
-		return w.fail(fmt.Errorf("answer %s: %w", w.RemoteAddr(), err))
+		w.closeNow() // no more replies can be sent
+		return w.fail(fmt.Errorf("send SMTP replies to %s: %w", w.RemoteAddr(), err))
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func TestOurOwnFaultIsLogged(t *testing.T) {
 	c.ask("EHLO client.test", "250")
 	c.rcpt("ana@example.test")
 	c.data("Subject: large\r\n\r\n"+strings.Repeat("a line that fills a segment of its own\r\n", 250_000), "451 4.3.0")
-	if text := h.log.String(); !strings.Contains(text, "mail is deferred for an internal error") || !strings.Contains(text, "segments") || strings.Contains(text, "ana@") {
+	if text := h.log.String(); !strings.Contains(text, "an internal error deferred a message") || !strings.Contains(text, "segments") || strings.Contains(text, "ana@") {
 		t.Errorf("the log says %q", text)
 	}
 	if err := os.Rename(segments+".gone", segments); err != nil {

@@ -1,6 +1,6 @@
-// Package smtpd listens for mail: as MX on port 25, and for the users of our mailboxes on 587 and
-// 465 (RFC 5321, 6409). It does not know who has a mailbox, what a message is worth or where it
-// goes: the service does.
+// Package smtpd receives mail over SMTP: as MX on port 25, and from users of mailboxes here on
+// ports 587 and 465 (RFC 5321, 6409). It does not know which mailboxes exist, whether to accept a
+// message, nor where a message goes: the service decides that.
 package smtpd
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// Mode is what a listener is for.
+// Mode is the purpose of a listener.
 type Mode int
 
 // The modes of Run.
 const (
-	MX          Mode = iota // mail from anybody to us; no log-in
-	Submission              // mail of our users, STARTTLS
-	Submissions             // the same, TLS from the first byte
+	MX          Mode = iota // mail from anyone to mailboxes here; no log-in
+	Submission              // mail from users of mailboxes here; STARTTLS
+	Submissions             // like Submission, but with TLS from the first byte
 )
 
-// String names the service as port lists do.
+// String returns the name of the service as in lists of ports.
 func (m Mode) String() string { return [...]string{"smtp", "submission", "submissions"}[m] }
 
-// Server takes mail. Its fields are set before Run, which may be called for several listeners at
+// Server receives mail. Its fields are set before Run, which may be called for several listeners at
 // once.
 type Server struct {
 	Log    *slog.Logger // nil: slog.Default
@@ -45,10 +45,10 @@ type Server struct {
 	service *service.Service
 }
 
-// New returns a server for what the service decides.
+// New returns a server for a service, with the default limits.
 func New(s *service.Service) *Server { return &Server{service: s, Limits: DefaultLimits()} }
 
-// run is one Run.
+// run is the state of one call of Run.
 type run struct {
 	service *service.Service
 	log     *slog.Logger
@@ -59,22 +59,23 @@ type run struct {
 	rates   *clientRates
 	limiter *connlimit.Limiter
 
-	ctx       context.Context // of what the service is asked
+	ctx       context.Context // for calls of the service
 	cancel    context.CancelFunc
-	receiving sync.WaitGroup // messages that are being taken
+	receiving sync.WaitGroup // messages that are being received
 
 	mu       sync.Mutex
 	conns    map[*protocolConn]struct{}
 	stopping bool
 }
 
-var errNoTLS = errors.New("a listener for TLS needs a certificate")
+var errNoTLS = errors.New("the server has no TLS certificate")
 
-// Run serves the connections of ln until ctx ends, lets what is being received come to its end, and
-// returns nil after its last goroutine has ended. It returns an error if ln fails. ln is closed.
+// Run serves the connections of ln until ctx ends. Then it lets messages that are being received
+// finish, at most for Limits.Grace, and returns nil after its last goroutine has ended. It returns
+// an error if ln fails. It closes ln.
 func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	if mode == Submissions && s.TLS == nil {
-		return errors.Join(fmt.Errorf("serve %s: %w", ln.Addr(), errNoTLS), ln.Close())
+		return errors.Join(fmt.Errorf("serve SMTP over TLS on %s: %w", ln.Addr(), errNoTLS), ln.Close())
 	}
 	r := s.start(ctx, mode)
 	defer r.cancel()
@@ -92,7 +93,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
+	return fmt.Errorf("accept SMTP connections on %s: %w", ln.Addr(), err)
 }
 
 func (s *Server) start(ctx context.Context, mode Mode) *run {
@@ -106,12 +107,13 @@ func (s *Server) start(ctx context.Context, mode Mode) *run {
 	r.limiter = connlimit.New(mode.String(), connlimit.Limits{
 		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork, Exempt: s.Limits.Exempt,
 	}, r.log)
-	// A message that is being received may be taken after ctx has ended.
+	// A message that is being received may be delivered after ctx has ended.
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r
 }
 
-// accept takes connections until ln is closed. A lack of file descriptors and the like passes.
+// accept accepts connections until ln is closed. It retries after other errors, such as a lack of
+// file descriptors.
 func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup) error {
 	wait := 5 * time.Millisecond
 	for {
@@ -123,7 +125,7 @@ func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return err
 		default:
-			r.log.Warn("smtp: accept", "error", err)
+			r.log.Warn("smtp: accept a connection", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(wait):
@@ -145,7 +147,8 @@ func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 	slot := r.limiter.Acquire(c.RemoteAddr(), func() { w.stop(errEvicted) })
 	if slot == nil {
 		if r.mode != Submissions {
-			_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // an empty socket takes a line at once
+			// The line fits into the empty send buffer.
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 			fmt.Fprintf(c, "421 4.7.0 %s Too many connections, try again later\r\n", r.host)
 		}
 		c.Close()
@@ -171,17 +174,18 @@ func addressOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// serve speaks with a client until it leaves. STARTTLS begins a new session.
+// serve serves a client until it leaves. STARTTLS begins a new session.
 func (r *run) serve(w *protocolConn, ip netip.Addr) {
 	defer w.closeNow()
 	defer func() {
-		if v := recover(); v != nil { // go-smtp catches its own; this is for the handshake
+		// go-smtp recovers from panics in its own goroutines; this is for the handshake.
+		if v := recover(); v != nil {
 			w.log.Printf("panic serving %v: %v\n%s", ip, v, debug.Stack())
 		}
 	}()
 	if r.mode == Submissions {
 		if err := w.handshake(r.tls); err != nil {
-			r.log.Debug("smtp", "ip", ip, "error", err)
+			r.log.Debug("smtp: the connection ended", "ip", ip, "error", err)
 			return
 		}
 	}
@@ -192,14 +196,14 @@ func (r *run) serve(w *protocolConn, ip netip.Addr) {
 			return
 		}
 		if err := w.handshake(r.tls); err != nil {
-			r.log.Debug("smtp", "ip", ip, "error", err)
+			r.log.Debug("smtp: the connection ended", "ip", ip, "error", err)
 			return
 		}
 	}
 }
 
-// serveSession lets go-smtp serve a connection, and returns when it has ended, or when TLS is to
-// begin on it.
+// serveSession lets go-smtp serve a connection. It returns when the connection has ended, or when a
+// TLS handshake is next.
 func (r *run) serveSession(w *protocolConn, ip netip.Addr) {
 	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) { return r.newSession(w, c, ip), nil }))
 	srv.Domain = r.host
@@ -209,9 +213,9 @@ func (r *run) serveSession(w *protocolConn, ip netip.Addr) {
 	srv.MaxLineLength = maxLine
 	srv.EnableSMTPUTF8 = true
 	srv.EnableDSN = r.mode != MX
-	srv.AllowInsecureAuth = true // the session says where it may be; the library does not see TLS
+	srv.AllowInsecureAuth = true // AuthMechanisms decides; the library does not see TLS
 	if w.canTLS {
-		srv.TLSConfig = r.tls // for EHLO alone: intercept answers STARTTLS
+		srv.TLSConfig = r.tls // only for the reply to EHLO: intercept answers STARTTLS
 	}
 	_ = srv.Serve(&singleListener{w})
 	_ = srv.Shutdown(context.Background())
@@ -226,7 +230,8 @@ func (r *run) newSession(w *protocolConn, c *smtp.Conn, ip netip.Addr) smtp.Sess
 	return loginSession{s}
 }
 
-// watch remembers a connection so that it can be stopped; false if stopping has begun.
+// watch registers a connection so that it can be stopped; it returns false if the server is
+// stopping.
 func (r *run) watch(w *protocolConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +247,7 @@ func (r *run) forget(w *protocolConn) {
 	delete(r.conns, w)
 }
 
-// stop ends every connection that is not within a message, and the others when it has come.
+// stop ends every connection, but lets messages that are being received finish first.
 func (r *run) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,7 +257,7 @@ func (r *run) stop() {
 	}
 }
 
-// closeAll ends everything that is still going on.
+// closeAll closes all connections at once.
 func (r *run) closeAll() {
 	r.cancel()
 	r.mu.Lock()
@@ -265,7 +270,7 @@ func (r *run) closeAll() {
 // singleListener is a listener with one connection.
 type singleListener struct{ w *protocolConn }
 
-var errServed = errors.New("the only connection has been given")
+var errServed = errors.New("the listener has served its only connection")
 
 func (l *singleListener) Accept() (net.Conn, error) {
 	if w := l.w; w != nil {
@@ -278,57 +283,58 @@ func (l *singleListener) Accept() (net.Conn, error) {
 func (l *singleListener) Close() error   { return nil }
 func (l *singleListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// libraryLog takes what go-smtp logs: panics are our fault, the rest is the peers'.
+// libraryLog receives go-smtp's log lines: a panic is logged as an error, the rest for debugging,
+// since peers cause it.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(format string, args ...any) {
 	text := "smtp: " + fmt.Sprintf(format, args...)
-	if strings.HasPrefix(format, "panic") && !tooLate(text) {
+	if strings.HasPrefix(format, "panic") && !isLateChunkPanic(text) {
 		l.log.Error(text)
 		return
 	}
 	l.log.Debug(text)
 }
 
-// tooLate recognises the one panic that go-smtp has by itself: its goroutine for chunks begins when
-// the session has ended already, and finds none. Nothing was asked of us then, so our code is not
-// on its stack.
-func tooLate(text string) bool {
+// isLateChunkPanic reports whether a panic is a known one of go-smtp itself: its goroutine for
+// chunks begins after the session has ended, and finds no session. Code of this package is not on
+// its stack.
+func isLateChunkPanic(text string) bool {
 	return strings.Contains(text, "go-smtp.(*Conn).handleBdat.func1(") && !strings.Contains(text, "/handlers/smtpd.")
 }
 
 func (l libraryLog) Println(args ...any) { l.log.Debug("smtp: " + fmt.Sprint(args...)) }
 
-// Limits are what one client, and all of them together, may use. Times are of the real clock.
+// Limits are the limits for one client and for all clients together. Times are of the real clock.
 type Limits struct {
 	Conns           int // at once
-	ConnsPerAddress int // of these from one address (IPv4), or one /64 (IPv6)
-	ConnsPerNetwork int // of these from one /24 or /48
+	ConnsPerAddress int // of these, from one IPv4 address or IPv6 /64
+	ConnsPerNetwork int // of these, from one /24 or /48
 
 	MessagesPerMinute   int // of one address; a network may have four times as many
 	RecipientsPerMinute int
 	ErrorsPerMinute     int // unknown recipients and failed log-ins
 
-	Exempt []netip.Prefix // only Conns holds for these
+	Exempt []netip.Prefix // addresses to which only Conns applies
 
 	Messages int   // in one connection
-	Commands int   // in one connection, without any that achieves something
-	Unknown  int   // recipients of one connection that are refused
-	Logins   int   // that fail in one connection
+	Commands int   // in one connection, one after another without effect
+	Unknown  int   // refused recipients in one connection
+	Logins   int   // failed log-ins in one connection
 	Rcpts    int   // of one message
 	Size     int64 // of one message, bytes
 
-	Idle      time.Duration // until a whole command has come
-	Session   time.Duration // of one connection; what is then being received may still end
-	BodyIdle  time.Duration // between two pieces of a message
-	BodyGrace time.Duration // before Rate is asked of a message
-	Rate      int64         // bytes per second that a message must come at, on average
-	Handshake time.Duration // of TLS
-	Write     time.Duration // until the peer has taken our answers
-	Grace     time.Duration // what is being received when Run is told to stop gets this long
+	Idle      time.Duration // for a whole command to arrive
+	Session   time.Duration // of one connection; a message that is being received then may finish
+	BodyIdle  time.Duration // between two reads of a message
+	BodyGrace time.Duration // before Rate applies to a message
+	Rate      int64         // bytes per second: the lowest average rate of a message
+	Handshake time.Duration // for the TLS handshake
+	Write     time.Duration // for the peer to accept replies
+	Grace     time.Duration // for messages that are being received when Run is to stop
 }
 
-// DefaultLimits are fit for a public server.
+// DefaultLimits returns limits for a public server.
 func DefaultLimits() Limits {
 	return Limits{
 		Conns: 2000, ConnsPerAddress: 50, ConnsPerNetwork: 200,
@@ -341,11 +347,11 @@ func DefaultLimits() Limits {
 
 const (
 	rateWindow    = time.Minute
-	networkFactor = 4 // what a network may do, in multiples of what an address may
+	networkFactor = 4 // the limit of a network is this multiple of the limit of an address
 )
 
-// clientRates counts what every address and network does in a minute. Exempt ones are counted but
-// not limited.
+// clientRates counts the events of every address and network per minute. Exempt addresses are
+// counted but not limited.
 type clientRates struct {
 	limits Limits
 	now    func() time.Time
@@ -357,13 +363,13 @@ type rateKey struct {
 	what event
 }
 
-// An event is something that is counted.
+// An event is a kind of action of a client that is counted.
 type event int
 
 const (
 	message event = iota
 	recipient
-	failure // an unknown recipient, or a log-in that fails
+	failure // an unknown recipient, or a failed log-in
 )
 
 func newClientRates(l Limits, now func() time.Time) *clientRates {

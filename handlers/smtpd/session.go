@@ -24,8 +24,9 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
-// A session is what go-smtp calls for one greeting. It translates the service's answers into SMTP
-// replies, and decides only when a client has made too many errors.
+// A session is the state of one SMTP session, which go-smtp begins at a greeting. It translates the
+// service's answers into SMTP replies. The only decision that it takes itself is when a client has
+// made too many errors.
 type session struct {
 	*run
 	conn     *protocolConn
@@ -43,22 +44,22 @@ type session struct {
 	envelope *envelope
 }
 
-// An envelope is one message's, as far as it has come.
+// An envelope is the state of the message that is being received.
 type envelope struct {
 	from       string
 	opts       smtp.MailOptions
-	sendAt     time.Time // zero: at once
+	sendAt     time.Time // zero: send at once
 	requireTLS bool
-	accepted   []inbound.Recipient // MX
-	to         []outbound.Rcpt     // submission
-	counted    reputation.Envelope
-	refused    *smtp.SMTPError // the answer to the last recipient that was not taken; nil: all were
+	accepted   []inbound.Recipient // recipients in MX mode
+	to         []outbound.Rcpt     // recipients in submission mode
+	counts     reputation.Envelope
+	refused    *smtp.SMTPError // the reply to the last refused recipient; nil: none was refused
 
 	ctx  context.Context // the session's, with the span
 	span *otlp.Span      // of the whole transaction
 }
 
-// loginSession is a session that may log in; go-smtp offers AUTH to no other.
+// loginSession is a session in submission mode. go-smtp offers AUTH only for this type.
 type loginSession struct{ *session }
 
 func (s *session) Reset() {
@@ -68,14 +69,14 @@ func (s *session) Reset() {
 	s.envelope = nil
 }
 
-// countRefused counts a message that was not sent since none of its recipients was taken.
+// countRefused counts a message that was not sent because all of its recipients were refused.
 func (s *session) countRefused() {
 	if e := s.envelope; e != nil && e.refused != nil && len(e.accepted)+len(e.to) == 0 {
 		s.recordRefused(e, e.refused)
 	}
 }
 
-// recordRefused tells all who want to know of a message that was not taken.
+// recordRefused records a refused message in the metrics, the trace and the log.
 func (s *session) recordRefused(e *envelope, answer *smtp.SMTPError) {
 	s.countReceived(answer.Code)
 	e.span.SetInt("smtp.code", answer.Code)
@@ -93,7 +94,7 @@ func (s *session) recordRefused(e *envelope, answer *smtp.SMTPError) {
 	}
 }
 
-// countReceived counts a message from another server, by the code of the answer.
+// countReceived counts a message from another server, by the code of the reply.
 func (s *session) countReceived(code int) {
 	if s.mode != MX {
 		return
@@ -145,10 +146,11 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 		return reply(553, "5.1.7", "Invalid sender address")
 	}
 	if s.conn.requireTLS && s.conn.tls == "" {
-		return reply(530, "5.7.10", "REQUIRETLS needs TLS: begin with STARTTLS") // RFC 8689 section 4.1
+		// RFC 8689 section 4.1.
+		return reply(530, "5.7.10", "REQUIRETLS needs TLS: begin with STARTTLS")
 	}
-	if s.conn.release.bad != "" {
-		return reply(501, "5.5.4", s.conn.release.bad)
+	if s.conn.release.invalid != "" {
+		return reply(501, "5.5.4", s.conn.release.invalid)
 	}
 	if err := s.service.Core.Healthy(); err != nil {
 		return s.closeIf421(s.smtpError(err))
@@ -170,8 +172,8 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	return nil
 }
 
-// reversePath returns a sender as it was written, with the quotes that go-smtp has removed. It is
-// less strict than for a recipient, since a sender is only the name of somebody else's mailbox.
+// reversePath returns a sender with the quotes that go-smtp has removed; ok is false if it is not
+// valid. It is less strict than the check of a recipient, since the mailbox is on another server.
 func reversePath(from string) (string, bool) {
 	if from == "" {
 		return "", true
@@ -181,7 +183,8 @@ func reversePath(from string) (string, bool) {
 	return path, ok && len(path) <= 254 && utf8.ValidString(path) && !strings.ContainsFunc(path, bad)
 }
 
-// quoteAddress divides an address at its last @ and puts quotes where its local part needs them.
+// quoteAddress splits an address at its last @ and quotes its local part if necessary; ok is false
+// if there is no @.
 func quoteAddress(address string) (string, bool) {
 	local, domain, ok := msg.SplitEmail(address)
 	if !ok || strings.ContainsAny(domain, " \t\"") {
@@ -190,7 +193,7 @@ func quoteAddress(address string) (string, bool) {
 	return msg.Address{Mailbox: local, Host: domain}.Email(), true
 }
 
-// Rcpt takes a recipient or says why not.
+// Rcpt accepts a recipient or returns the reply that refuses it.
 func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	e := s.current()
 	address, ok := quoteAddress(to)
@@ -215,9 +218,9 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	return nil
 }
 
-// rcptOut takes a recipient of a message that is sent. Other checks come with the whole message.
+// rcptOut accepts a recipient of a submitted message. Other checks are done on the whole message.
 func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) error {
-	if err := s.service.Submit.MaySendTo(s.ctx, *s.user, &e.counted, address); err != nil {
+	if err := s.service.Submit.MaySendTo(s.ctx, *s.user, &e.counts, address); err != nil {
 		return s.rejectRecipient(err)
 	}
 	r := outbound.Rcpt{Address: address}
@@ -234,8 +237,8 @@ func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) erro
 	return nil
 }
 
-// rejectRecipient counts a recipient that is not taken. It ends the connection of a client that
-// guesses names.
+// rejectRecipient counts a refused recipient. It ends the connection of a client that guesses
+// names.
 func (s *session) rejectRecipient(err error) error {
 	e := s.smtpError(err)
 	if of := s.current(); of != nil {
@@ -265,7 +268,8 @@ func (s *session) closeWith(enhanced, text string) error {
 	return reply(421, enhanced, text)
 }
 
-// Data takes the message. It answers 250 when the message and all that follows from it are on disk.
+// Data receives the message. It replies 250 only when the message and all rows for its delivery are
+// on disk.
 func (s *session) Data(r io.Reader) error {
 	e, done := s.beginData()
 	if e == nil {
@@ -273,8 +277,7 @@ func (s *session) Data(r io.Reader) error {
 	}
 	defer done()
 	if _, inChunks := r.(*io.PipeReader); !inChunks {
-		// The library's reader does not find the end after CR CR LF; what this one leaves to it is
-		// the end alone.
+		// The library's reader misses the end after CR CR LF; this reader leaves it only the end.
 		r = s.conn.message()
 	}
 	lines := newNormalizer(r)
@@ -301,7 +304,8 @@ func (s *session) Data(r io.Reader) error {
 	return reply(250, "2.0.0", "OK: "+said)
 }
 
-// beginData takes the envelope for Data, unless the session is over.
+// beginData takes the envelope out of the session, so that Reset does not change it; nil if the
+// session has ended.
 func (s *session) beginData() (*envelope, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,9 +319,9 @@ func (s *session) beginData() (*envelope, func()) {
 	return e, s.receiving.Done
 }
 
-// deliver gives a message to the service and returns the reply to the client.
+// deliver passes a message to the service and returns the text for the reply.
 func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
-	c := inbound.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
+	c := inbound.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.sentEHLO, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
 	if s.mode == MX {
 		id, err := s.service.Inbound.Receive(e.ctx, inbound.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
 		return "queued as " + id, err
@@ -337,7 +341,7 @@ func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	return "queued as " + out.ID, nil
 }
 
-// bodyError is the SMTP error for a message that could not be read to its end.
+// bodyError returns the SMTP error for a message that could not be read completely.
 func bodyError(err error) error {
 	var f *closeReply
 	switch {
@@ -359,8 +363,8 @@ func reply(code int, enhanced, text string) *smtp.SMTPError {
 	return e
 }
 
-// smtpError is the reply to an error. It also logs what is our own fault, since the client's
-// operator only sees that we are busy.
+// smtpError returns the reply to an error. It logs internal errors, since the client's operator
+// only sees a temporary failure.
 func (s *session) smtpError(err error) *smtp.SMTPError {
 	e := core.AsSMTPError(err)
 	cause := e.Unwrap()
@@ -369,8 +373,8 @@ func (s *session) smtpError(err error) *smtp.SMTPError {
 	}
 	switch {
 	case cause == nil, errors.Is(cause, context.Canceled):
-	case e.Code == 421, e.Enhanced == "4.3.0": // a full disk, 4.3.1, is the store's to tell of, once
-		s.log.Error("smtp: mail is deferred for an internal error", "ip", s.ip, "answer", e.Error(), "error", cause)
+	case e.Code == 421, e.Enhanced == "4.3.0": // 4.3.1, a full disk, is logged once by the store
+		s.log.Error("smtp: an internal error deferred a message", "ip", s.ip, "answer", e.Error(), "error", cause)
 	}
 	return reply(e.Code, e.Enhanced, strings.Map(func(r rune) rune {
 		if isControl(r) {

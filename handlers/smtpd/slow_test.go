@@ -21,15 +21,15 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// A slowness is a client that takes its time.
+// A slowness is a slow SMTP client.
 type slowness struct {
 	mode  smtpd.Mode
-	begin string        // is said at once
-	drip  string        // comes after each pause, again and again
-	pause time.Duration // 0: nothing more comes
-	deaf  bool          // it does not read
+	begin string        // sent at once
+	drip  string        // sent after each pause, repeatedly
+	pause time.Duration // 0: nothing more is sent
+	deaf  bool          // the client does not read
 	after time.Duration // when the connection ends
-	said  string        // what it is told last
+	said  string        // the last reply
 }
 
 const (

@@ -22,7 +22,7 @@ import (
 
 const password = "correct horse"
 
-// A house is a server with mailboxes behind it.
+// A house is an SMTP server with mailboxes.
 type house struct {
 	*servicetest.Sandbox
 	server *smtpd.Server
@@ -58,7 +58,7 @@ func open(t testing.TB, change func(*core.Config, *smtpd.Server)) *house {
 	return h
 }
 
-// listen runs the server on a port of its own and gives what stops it.
+// listen runs the server on its own port and returns a function that stops it.
 func (h *house) listen(t testing.TB, m smtpd.Mode) (addr string, stop func()) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,7 +81,7 @@ func (h *house) listen(t testing.TB, m smtpd.Mode) (addr string, stop func()) {
 	return ln.Addr().String(), stop
 }
 
-// people puts the domains and mailboxes of the tests into the store.
+// people adds the domains and mailboxes of the tests to the store.
 func (h *house) people(t testing.TB) {
 	t.Helper()
 	owner := core.Actor{AccountID: h.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
@@ -107,7 +107,7 @@ func (h *house) people(t testing.TB) {
 	h.mailbox(t, stranger, "eve@other.test")
 }
 
-// mailbox puts a mailbox into the store with its folders, as its creation does.
+// mailbox adds a mailbox with its folders to the store, as its creation does.
 func (h *house) mailbox(t testing.TB, who core.Actor, email string) {
 	t.Helper()
 	pw := password
@@ -121,7 +121,7 @@ func (h *house) mailbox(t testing.TB, who core.Actor, email string) {
 	}
 }
 
-// inbox gives the messages of a folder of a mailbox, as they are stored.
+// inbox returns the messages of a folder of a mailbox, as they are stored.
 func (h *house) inbox(t testing.TB, email, folder string) []string {
 	t.Helper()
 	var out []string
@@ -131,7 +131,7 @@ func (h *house) inbox(t testing.TB, email, folder string) []string {
 	return out
 }
 
-// count gives how many messages of an address's INBOX are stored.
+// count returns how many messages of an address's INBOX are stored.
 func (h *house) count(t testing.TB, email string) int {
 	t.Helper()
 	return len(h.Folder(t, email, "INBOX", 1))
@@ -274,7 +274,7 @@ func (c *client) reply() (string, error) {
 	}
 }
 
-// want reads a reply, which must begin like this, and gives it.
+// want reads and returns a reply, which must begin with the given text.
 func (c *client) want(prefix string) string {
 	c.t.Helper()
 	got, err := c.reply()

@@ -42,7 +42,7 @@ func FuzzInflate(f *testing.F) {
 	})
 }
 
-// partFlushed is what zlib makes of three commands with a partial flush behind each, which ends
+// partFlushed is the output of zlib for three commands with a partial flush after each, which ends
 // within a byte.
 var partFlushed = [...]struct{ packed, text string }{
 	{"\x4a\x54\xf0\xf3\xf7\x0f\xe0\xe5\x02\x08", "a NOOP\r\n"},

@@ -1,15 +1,15 @@
 package deflate
 
-// A huffman is a canonical code (RFC 1951 section 3.2.2): how many codes of each length there are,
-// and their symbols in order.
+// A huffman is a canonical Huffman code (RFC 1951 section 3.2.2): the number of codes of each
+// length, and the symbols in the order of their codes.
 type huffman struct {
 	counts  [maxCodeBits + 1]uint16
 	symbols [288]uint16
 }
 
-// build makes the code from the lengths of its symbols' codes; 0 is a symbol without a code. It
-// reports whether the code is valid: no more codes than there is room for, and fewer only where
-// there is at most one.
+// build makes the code from the code lengths of its symbols; length 0 means no code. It reports
+// whether the code is valid: it must not have more codes than fit, and may have fewer only if it
+// has at most one.
 func (h *huffman) build(lengths []byte) bool {
 	clear(h.counts[:])
 	used := 0
@@ -58,8 +58,8 @@ func (h *huffman) decode(z *Reader) (int, error) {
 	return 0, errDeflate
 }
 
-// The lengths and distances that symbols stand for, and how many more bits follow (RFC 1951 section
-// 3.2.5).
+// The base lengths and distances of the symbols, and the number of extra bits that follow (RFC 1951
+// section 3.2.5).
 var (
 	lengthBase    = [29]int{3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258}
 	lengthExtra   = [29]int{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0}

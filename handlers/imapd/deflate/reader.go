@@ -1,6 +1,6 @@
 // Package deflate compresses and decompresses a connection with DEFLATE (RFC 1951) for IMAP's
-// COMPRESS (RFC 4978), so that idle connections take little memory and no byte waits for the next
-// one. It does not know IMAP.
+// COMPRESS (RFC 4978). Idle connections take little memory, and each byte is readable as soon as it
+// has arrived. It does not know IMAP.
 package deflate
 
 import (
@@ -12,38 +12,39 @@ import (
 const (
 	windowSize  = 1 << 15
 	maxCodeBits = 15
-	literals    = 286 // codes of literals and lengths that there are
+	literals    = 286 // number of literal and length codes
 	distances   = 30
 )
 
 var errDeflate = errors.New("the compressed data are damaged")
 
-// A Reader decompresses. It returns every byte as soon as the peer has flushed it, whether or not
-// the flush ends at a byte. The reader of compress/flate waits for an empty stored block, which
-// clients that use zlib's partial flush never send. A Reader takes 35 KB and does not grow.
+// A Reader decompresses. It returns every byte as soon as the peer has flushed it, even if the
+// flush does not end at a byte boundary. The reader of compress/flate waits for an empty stored
+// block, which clients that use zlib's partial flush never send. A Reader takes 35 KB and does not
+// grow.
 type Reader struct {
-	in   *bufio.Reader
-	bits uint64 // not yet used, the next one lowest
-	have uint   // how many
+	in       *bufio.Reader
+	bits     uint64 // read but not yet used; the next bit is the lowest
+	bitCount uint   // how many bits are in bits
 
-	step    func(*Reader, []byte) (int, error)
-	final   bool
-	stored  int // bytes of a stored block that are to come
-	length  int // bytes of a match that are to come
-	back    int // how far back it begins
-	lengths huffman
-	dists   huffman
-	err     error
+	step     func(*Reader, []byte) (int, error)
+	final    bool
+	stored   int // bytes of a stored block still to read
+	length   int // bytes of a match still to copy
+	distance int // the distance of the match
+	lengths  huffman
+	dists    huffman
+	err      error
 
 	window [windowSize]byte
-	at     int  // where the next byte goes
-	full   bool // the window has been filled once
+	at     int  // index of the next byte
+	full   bool // the window has been filled at least once
 }
 
-// NewReader returns a reader of what in decompresses to.
+// NewReader returns a reader of the decompressed data of in.
 func NewReader(in *bufio.Reader) *Reader { return &Reader{in: in, step: (*Reader).header} }
 
-// Read returns what there is, at least one byte.
+// Read returns the data that are available; it waits only for the first byte.
 func (z *Reader) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) && z.err == nil {
@@ -65,38 +66,38 @@ func (z *Reader) Read(p []byte) (int, error) {
 	return 0, z.err
 }
 
-// blocked reports whether another step may have to wait for the peer although there is something to
-// return. A step takes at most 48 bits, or is the header of a block.
+// blocked reports whether another step may have to wait for the peer although n bytes can be
+// returned now. A step takes at most 48 bits, or is the header of a block.
 func (z *Reader) blocked(n int) bool {
 	if n == 0 {
 		return false
 	}
 	z.fill()
-	return z.have < 48
+	return z.bitCount < 48
 }
 
-// fill takes what has come, without waiting.
+// fill reads buffered bytes into z.bits, without waiting.
 func (z *Reader) fill() {
-	for z.have <= 56 && z.in.Buffered() > 0 {
-		c, _ := z.in.ReadByte() // it is there
-		z.bits |= uint64(c) << z.have
-		z.have += 8
+	for z.bitCount <= 56 && z.in.Buffered() > 0 {
+		c, _ := z.in.ReadByte() // a buffered byte cannot fail
+		z.bits |= uint64(c) << z.bitCount
+		z.bitCount += 8
 	}
 }
 
-// take returns n bits, at most 16, and waits for them.
+// take returns the next n bits, at most 16; it waits for them.
 func (z *Reader) take(n uint) (int, error) {
-	for z.have < n {
+	for z.bitCount < n {
 		c, err := z.in.ReadByte()
 		if err != nil {
 			return 0, err
 		}
-		z.bits |= uint64(c) << z.have
-		z.have += 8
+		z.bits |= uint64(c) << z.bitCount
+		z.bitCount += 8
 	}
 	v := int(z.bits & (1<<n - 1))
 	z.bits >>= n
-	z.have -= n
+	z.bitCount -= n
 	return v, nil
 }
 
@@ -108,11 +109,11 @@ func (z *Reader) put(c byte) {
 	}
 }
 
-// match copies what it can of a match.
+// match copies as many bytes of the current match as fit into p.
 func (z *Reader) match(p []byte) int {
 	n := min(z.length, len(p))
 	for i := range n {
-		c := z.window[(z.at-z.back)&(windowSize-1)]
+		c := z.window[(z.at-z.distance)&(windowSize-1)]
 		p[i] = c
 		z.put(c)
 	}
@@ -152,8 +153,8 @@ func (z *Reader) header([]byte) (int, error) {
 }
 
 func (z *Reader) storedHeader() error {
-	z.bits >>= z.have % 8
-	z.have -= z.have % 8
+	z.bits >>= z.bitCount % 8
+	z.bitCount -= z.bitCount % 8
 	size, err := z.take(16)
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (z *Reader) storedHeader() error {
 	return nil
 }
 
-// copyStored copies one byte: few clients send stored blocks.
+// copyStored copies one byte. It need not be fast: few clients send stored blocks.
 func (z *Reader) copyStored(p []byte) (int, error) {
 	c, err := z.take(8)
 	if err != nil {
@@ -220,7 +221,7 @@ func (z *Reader) symbol(p []byte) (int, error) {
 	if !z.full && back > z.at {
 		return 0, errDeflate
 	}
-	z.length, z.back = length, back
+	z.length, z.distance = length, back
 	return 0, nil
 }
 
@@ -229,10 +230,10 @@ func (z *Reader) extended(base, extra int) (int, error) {
 	return base + more, err
 }
 
-// codeOrder is the order in which the lengths of the code for code lengths come.
+// codeOrder is the order in which a block has the lengths of the code length code.
 var codeOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-// dynamicHeader reads the codes of a block (RFC 1951 section 3.2.7).
+// dynamicHeader reads the two codes of a block (RFC 1951 section 3.2.7).
 func (z *Reader) dynamicHeader() error {
 	var counts [3]int
 	for i, n := range []uint{5, 5, 4} {
@@ -267,7 +268,7 @@ func (z *Reader) dynamicHeader() error {
 	return nil
 }
 
-// codeLengths reads the lengths of both codes, in which runs are shortened.
+// codeLengths reads the code lengths of both codes, in which runs are compressed.
 func (z *Reader) codeLengths(to []byte) error {
 	for i := 0; i < len(to); {
 		s, err := z.lengths.decode(z)
@@ -293,7 +294,7 @@ func (z *Reader) codeLengths(to []byte) error {
 			fillBytes(to[i:i+n], to[i-1])
 			i += n
 		} else {
-			i += n // they are zero
+			i += n // they are zero already
 		}
 	}
 	return nil

@@ -1,12 +1,13 @@
 package order
 
-// A forest is rooted trees of numbered nodes, from 1 on. It finds the root of a node, and links and
-// cuts trees, in amortized O(log n) however deep they are (Sleator and Tarjan's link-cut trees).
-// With hostile chains of references, walks to the root would take the square of their length. Each
-// path is a splay tree by depth; the parent of its top is the node above the path.
+// A forest is a set of rooted trees of nodes that are numbered from 1. It finds the root of a node,
+// links trees and cuts them in amortized O(log n), however deep they are (Sleator and Tarjan's
+// link-cut trees). With hostile chains of references, plain walks to the root would take quadratic
+// time. Each path is a splay tree ordered by depth; the parent of its top is the node above the
+// path.
 type forest struct{ up, left, right []int32 }
 
-// add makes a tree of one node.
+// add adds a tree of one node.
 func (f *forest) add() {
 	f.up, f.left, f.right = append(f.up, 0), append(f.left, 0), append(f.right, 0)
 }
@@ -16,7 +17,7 @@ func (f *forest) isTop(x int32) bool {
 	return p == 0 || f.left[p] != x && f.right[p] != x
 }
 
-// rotate puts x in the place of its parent.
+// rotate moves x to the place of its parent.
 func (f *forest) rotate(x int32) {
 	p := f.up[x]
 	above, wasTop := f.up[p], f.isTop(p)
@@ -54,7 +55,7 @@ func (f *forest) splay(x int32) {
 	}
 }
 
-// access makes one path of the nodes from the root to x, with x as its top.
+// access makes the nodes from the root to x one path, with x as its top.
 func (f *forest) access(x int32) {
 	below := int32(0)
 	for at := x; at != 0; at = f.up[at] {
@@ -74,13 +75,13 @@ func (f *forest) root(x int32) int32 {
 	return x
 }
 
-// link hangs a root under a node of another tree.
+// link makes a root the child of a node of another tree.
 func (f *forest) link(child, parent int32) {
 	f.access(child)
 	f.up[child] = parent
 }
 
-// cut takes a node, which is no root, with all below it from its parent.
+// cut separates a node that is not a root, with all nodes below it, from its parent.
 func (f *forest) cut(child int32) {
 	f.access(child)
 	f.up[f.left[child]] = 0

@@ -101,7 +101,7 @@ func FuzzBaseSubject(f *testing.F) {
 }
 
 func bySteps(s string) (base string, isReply bool) {
-	blob := func(s string) string { // what is behind one, or s
+	blob := func(s string) string { // the text after a blob, or s
 		if strings.HasPrefix(s, "[") {
 			if i := strings.IndexAny(s[1:], "[]"); i >= 0 && s[1+i] == ']' {
 				return strings.TrimLeft(s[i+2:], " ")

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// A Message is what SORT and THREAD look at.
+// A Message has the facts of a message that SORT and THREAD compare.
 type Message struct {
 	Number        uint32 // sequence number or UID
 	Arrival, Sent int64  // seconds since 1970
@@ -15,11 +15,11 @@ type Message struct {
 	From, To, CC  []byte // the mailbox of the first address
 	Subject       []byte // decoded
 	ID            []byte
-	References    [][]byte // ids
-	InReplyTo     [][]byte // ids
+	References    [][]byte // message IDs
+	InReplyTo     [][]byte // message IDs
 }
 
-// A Field is what SORT compares (RFC 5256 section 3).
+// A Field is a message fact that SORT compares (RFC 5256 section 3).
 type Field byte
 
 const (
@@ -38,34 +38,34 @@ type Key struct {
 	Reverse bool
 }
 
-// NeedsEnvelope reports whether one of the keys looks at more than Arrival and Size.
+// NeedsEnvelope reports whether a key needs more than the arrival date and the size.
 func NeedsEnvelope(keys []Key) bool {
 	return slices.ContainsFunc(keys, func(k Key) bool { return k.Field != Arrival && k.Field != Size })
 }
 
 const (
 	keptText   = 24      // bytes of each text that are always kept
-	sharedText = 4 << 20 // and bytes of all together beyond that, to which each message adds perMessage
+	sharedText = 4 << 20 // further bytes for all texts together; each message adds perMessage
 	perMessage = 180
 )
 
-// A Sorter gathers the keys of messages. Texts are kept whole as long as they are not very long on
-// the whole: what a large folder may take is bounded, and messages that differ only behind what is
-// kept count as equal.
+// A Sorter collects the sort keys of messages. To limit the memory for a large folder, it cuts long
+// texts once all texts together are too long; messages that differ only after the cut count as
+// equal.
 type Sorter struct {
-	keys    []Key
-	numbers []uint32
-	values  [][]int64  // of each key that is a number
-	texts   [][]uint32 // of each key that is a text: where it is in blocks
-	blocks  [][]byte
-	left    int // of the bytes that the texts share
-	room    []byte
+	keys     []Key
+	numbers  []uint32
+	values   [][]int64  // for each key that is a number: its values
+	texts    [][]uint32 // for each key that is a text: the positions of the texts in blocks
+	blocks   [][]byte
+	textLeft int // of the bytes that all texts share
+	buf      []byte
 }
 
-// NewSorter makes a sorter of about n messages.
+// NewSorter returns a sorter for about n messages.
 func NewSorter(keys []Key, n int) *Sorter {
 	s := &Sorter{
-		keys: keys, numbers: make([]uint32, 0, n), left: sharedText,
+		keys: keys, numbers: make([]uint32, 0, n), textLeft: sharedText,
 		values: make([][]int64, len(keys)), texts: make([][]uint32, len(keys)),
 	}
 	for i, k := range keys {
@@ -78,10 +78,10 @@ func NewSorter(keys []Key, n int) *Sorter {
 	return s
 }
 
-// Add takes the next message, in the order of the mailbox. It keeps nothing that m points to.
+// Add adds the next message, in mailbox order. It keeps nothing that m points to.
 func (s *Sorter) Add(m *Message) {
 	s.numbers = append(s.numbers, m.Number)
-	s.left += perMessage
+	s.textLeft += perMessage
 	for i, k := range s.keys {
 		switch k.Field {
 		case Arrival:
@@ -91,16 +91,16 @@ func (s *Sorter) Add(m *Message) {
 		case Size:
 			s.values[i] = append(s.values[i], m.Size)
 		case Subject:
-			s.room, _ = AppendBaseSubject(s.room[:0], m.Subject)
+			s.buf, _ = AppendBaseSubject(s.buf[:0], m.Subject)
 			s.addText(i)
 		case From:
-			s.room = AppendCasemap(s.room[:0], m.From)
+			s.buf = AppendCasemap(s.buf[:0], m.From)
 			s.addText(i)
 		case To:
-			s.room = AppendCasemap(s.room[:0], m.To)
+			s.buf = AppendCasemap(s.buf[:0], m.To)
 			s.addText(i)
 		case CC:
-			s.room = AppendCasemap(s.room[:0], m.CC)
+			s.buf = AppendCasemap(s.buf[:0], m.CC)
 			s.addText(i)
 		}
 	}
@@ -108,13 +108,13 @@ func (s *Sorter) Add(m *Message) {
 
 const (
 	blockSize = 1 << 16
-	textSize  = 2 // bytes of the length before each text
+	textSize  = 2 // bytes of the length prefix of each text
 )
 
-// addText keeps s.room as the text of the key i.
+// addText stores s.room as the text of key i.
 func (s *Sorter) addText(i int) {
-	size := min(len(s.room), blockSize-textSize, keptText+s.left)
-	s.left -= max(size-keptText, 0)
+	size := min(len(s.buf), blockSize-textSize, keptText+s.textLeft)
+	s.textLeft -= max(size-keptText, 0)
 	last := len(s.blocks) - 1
 	if last < 0 || len(s.blocks[last])+textSize+size > blockSize {
 		s.blocks = append(s.blocks, make([]byte, 0, min(blockSize, max(cap(s.numbers)*64, textSize+size))))
@@ -122,7 +122,7 @@ func (s *Sorter) addText(i int) {
 	}
 	s.texts[i] = append(s.texts[i], uint32(last*blockSize+len(s.blocks[last])))
 	b := binary.BigEndian.AppendUint16(s.blocks[last], uint16(size))
-	s.blocks[last] = append(b, s.room[:size]...)
+	s.blocks[last] = append(b, s.buf[:size]...)
 }
 
 func (s *Sorter) text(at uint32) []byte {
@@ -130,8 +130,8 @@ func (s *Sorter) text(at uint32) []byte {
 	return b[textSize : textSize+int(binary.BigEndian.Uint16(b))]
 }
 
-// Sorted returns the numbers of the messages in order. Those that are equal in all keys stay in the
-// order of the mailbox.
+// Sorted returns the numbers of the messages in order. Messages with equal keys stay in mailbox
+// order.
 func (s *Sorter) Sorted() []uint32 {
 	list := make([]uint32, len(s.numbers))
 	for i := range list {

@@ -1,5 +1,5 @@
-// Package order sorts and threads messages as RFC 5256 says. It does not know where messages are
-// kept, nor how the commands that ask for an order are read.
+// Package order sorts and threads messages (RFC 5256). It does not know where messages are stored,
+// nor how the commands for it are parsed.
 package order
 
 import (
@@ -24,7 +24,8 @@ func AppendCasemap(b, text []byte) []byte {
 		}
 		r, size := utf8.DecodeRune(text[i:])
 		i += size
-		if n := r - '가'; n >= 0 && r <= '힣' { // Properties leaves these out (Unicode section 3.12)
+		// Properties does not decompose Hangul syllables (Unicode section 3.12).
+		if n := r - '가'; n >= 0 && r <= '힣' {
 			b = utf8.AppendRune(utf8.AppendRune(b, 0x1100+n/588), 0x1161+n%588/28)
 			n %= 28
 			if n > 0 {
@@ -32,7 +33,7 @@ func AppendCasemap(b, text []byte) []byte {
 			}
 			continue
 		}
-		// One by one: the collation does not put combining characters in order.
+		// Character by character: the collation does not reorder combining characters.
 		at := len(b)
 		b = utf8.AppendRune(b, unicode.ToTitle(r))
 		if d := norm.NFKD.Properties(b[at:]).Decomposition(); d != nil {
@@ -43,7 +44,7 @@ func AppendCasemap(b, text []byte) []byte {
 }
 
 // AppendBaseSubject appends the base subject of a decoded subject (RFC 5256 section 2.1), in the
-// form of AppendCasemap, and reports whether the subject is that of a reply or a forward.
+// form of AppendCasemap, and reports whether the subject marks a reply or a forward.
 func AppendBaseSubject(b, subject []byte) (out []byte, isReply bool) {
 	from := len(b)
 	b = AppendCasemap(b, subject)
@@ -62,7 +63,7 @@ func AppendBaseSubject(b, subject []byte) (out []byte, isReply bool) {
 	return append(b[:from], base...), isReply
 }
 
-// baseSubject takes steps (2) to (6).
+// baseSubject does steps (2) to (6).
 func baseSubject(s []byte) (base []byte, isReply bool) {
 	for {
 		for { // step (2), subj-trailer
@@ -76,7 +77,7 @@ func baseSubject(s []byte) (base []byte, isReply bool) {
 		}
 		for { // steps (3) to (5)
 			s = bytes.TrimPrefix(s, []byte(" "))
-			rest, last := s, s // behind all blobs; the last of them
+			rest, last := s, s // rest is s after all blobs; last begins at the last blob
 			for {
 				after, ok := cutBlob(rest)
 				if !ok {
@@ -102,7 +103,7 @@ func baseSubject(s []byte) (base []byte, isReply bool) {
 	}
 }
 
-// cutBlob takes a subj-blob off the front.
+// cutBlob cuts a subj-blob off the front; ok is false if there is none.
 func cutBlob(s []byte) (rest []byte, ok bool) {
 	if len(s) == 0 || s[0] != '[' {
 		return s, false
@@ -114,7 +115,7 @@ func cutBlob(s []byte) (rest []byte, ok bool) {
 	return bytes.TrimPrefix(s[end+2:], []byte(" ")), true
 }
 
-// cutReplyMark takes a subj-refwd off the front.
+// cutReplyMark cuts a subj-refwd off the front; ok is false if there is none.
 func cutReplyMark(s []byte) (rest []byte, ok bool) {
 	for _, mark := range [...]string{"RE", "FWD", "FW"} {
 		rest, ok = bytes.CutPrefix(s, []byte(mark))

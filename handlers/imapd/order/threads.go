@@ -9,42 +9,43 @@ import (
 )
 
 const (
-	sharedMissing     = 100_000 // messages that are referred to and missing, of all messages together
-	missingPerMessage = 3       // and so many more for each message
+	// Missing referenced messages that are kept for all messages together.
+	sharedMissing     = 100_000
+	missingPerMessage = 3 // and how many more for each message
 )
 
-// Threads gathers messages, and puts them into threads. Of ids and subjects it keeps hashes, whose
-// seed nobody knows. References to missing messages are passed over once there are too many of
-// those.
+// Threads collects messages and groups them into threads. It keeps hashes of IDs and subjects, with
+// a secret seed. When too many referenced messages are missing, it ignores references to further
+// missing ones.
 type Threads struct {
 	seed     maphash.Seed
 	byIDs    bool // THREAD=REFERENCES
 	numbers  []uint32
 	sent     []int64
-	subjects []uint64 // of each message; 0: its base subject is empty
+	subjects []uint64 // hash for each message; 0: its base subject is empty
 	isReply  []bool
-	room     []byte
+	buf      []byte
 
-	// Of the nodes, from 1 on. A node is a message, or a missing one: a dummy.
-	ids     map[uint64]int32
-	message []int32 // 0: a dummy; else the message's index + 1
-	parent  []int32 // 0: none
-	forest  forest  // of the same parents
-	nodes   []int32 // of each message
-	left    int     // dummies that may still be made
+	// Indexed by node, from 1. A node is a message, or a dummy for a missing one.
+	ids         map[uint64]int32
+	message     []int32 // 0: a dummy; else the message's index + 1
+	parent      []int32 // 0: no parent
+	forest      forest  // has the same parents
+	nodes       []int32 // the node of each message
+	dummiesLeft int     // how many more dummies may be made
 }
 
-// NewThreads takes about n messages, for AppendReferences, or if byIDs is not set for
-// AppendOrderedSubject.
+// NewThreads returns a Threads for about n messages. Call AppendReferences on it if byIDs is set,
+// else AppendOrderedSubject.
 func NewThreads(byIDs bool, n int) *Threads {
 	t := &Threads{
-		seed: maphash.MakeSeed(), byIDs: byIDs, left: sharedMissing, numbers: make([]uint32, 0, n),
+		seed: maphash.MakeSeed(), byIDs: byIDs, dummiesLeft: sharedMissing, numbers: make([]uint32, 0, n),
 		sent: make([]int64, 0, n), subjects: make([]uint64, 0, n), isReply: make([]bool, 0, n),
 	}
 	if byIDs {
 		t.ids = make(map[uint64]int32, n)
 		t.nodes = make([]int32, 0, n)
-		t.newNode(0) // which is none
+		t.newNode(0) // node 0 means no node
 	}
 	return t
 }
@@ -56,24 +57,24 @@ func (t *Threads) newNode(message int32) int32 {
 	return int32(len(t.parent) - 1)
 }
 
-// Add takes the next message, in the order of the mailbox. It keeps nothing that m points to.
+// Add adds the next message, in mailbox order. It keeps nothing that m points to.
 func (t *Threads) Add(m *Message) {
 	t.numbers, t.sent = append(t.numbers, m.Number), append(t.sent, m.Sent)
-	base, isReply := AppendBaseSubject(t.room[:0], m.Subject)
+	base, isReply := AppendBaseSubject(t.buf[:0], m.Subject)
 	subject := uint64(0)
 	if len(base) > 0 {
 		subject = max(maphash.Bytes(t.seed, base), 1)
 	}
-	t.room = base
+	t.buf = base
 	t.subjects, t.isReply = append(t.subjects, subject), append(t.isReply, isReply)
 	if t.byIDs {
-		t.left += missingPerMessage
+		t.dummiesLeft += missingPerMessage
 		t.linkMessage(m)
 	}
 }
 
-// linkMessage takes step (1) of THREAD=REFERENCES for one message (RFC 5256 section 3). Of messages
-// with one id the first one has it.
+// linkMessage does step (1) of THREAD=REFERENCES for one message (RFC 5256 section 3). If several
+// messages have the same ID, the first one gets it.
 func (t *Threads) linkMessage(m *Message) {
 	references := m.References
 	isID := func(id []byte) bool { return bytes.IndexByte(id, '@') >= 0 }
@@ -92,10 +93,10 @@ func (t *Threads) linkMessage(m *Message) {
 		node, known := t.ids[key]
 		switch {
 		case known:
-		case t.left == 0:
+		case t.dummiesLeft == 0:
 			continue
 		default:
-			t.left--
+			t.dummiesLeft--
 			node = t.newNode(0)
 			t.ids[key] = node
 		}
@@ -118,7 +119,7 @@ func (t *Threads) linkMessage(m *Message) {
 	case hasID && node == 0:
 		node = t.newNode(index)
 		t.ids[key] = node
-	default: // without an id, or with another's
+	default: // without an ID, or with the ID of another message
 		node = t.newNode(index)
 	}
 	t.nodes = append(t.nodes, node)
@@ -131,7 +132,7 @@ func (t *Threads) linkMessage(m *Message) {
 	}
 }
 
-// link makes a root the child of another node, unless that is one of its descendants.
+// link makes a root the child of another node, unless that node is below it.
 func (t *Threads) link(child, parent int32) {
 	if t.forest.root(parent) != child {
 		t.forest.link(child, parent)
@@ -139,26 +140,25 @@ func (t *Threads) link(child, parent int32) {
 	}
 }
 
-// idKey gives the hash of a message id, whose left side may be quoted without need (RFC 5256
+// idKey returns the hash of a message ID, without quotes that its left side does not need (RFC 5256
 // section 3).
 func (t *Threads) idKey(id []byte) uint64 {
 	id = bytes.TrimSuffix(bytes.TrimPrefix(id, []byte("<")), []byte(">"))
 	if end := bytes.Index(id, []byte(`"@`)); end > 0 && id[0] == '"' {
-		t.room = t.room[:0]
+		t.buf = t.buf[:0]
 		for i := 1; i < end; i++ {
 			if id[i] == '\\' && i+1 < end {
 				i++
 			}
-			t.room = append(t.room, id[i])
+			t.buf = append(t.buf, id[i])
 		}
-		id = append(t.room, id[end+1:]...)
-		t.room = id
+		id = append(t.buf, id[end+1:]...)
+		t.buf = id
 	}
 	return maphash.Bytes(t.seed, id)
 }
 
-// bySentDate lists the indexes of all messages by sent date, equal ones in the order of the
-// mailbox.
+// bySentDate returns the indexes of all messages by sent date; equal dates are in mailbox order.
 func (t *Threads) bySentDate() []uint32 {
 	list := make([]uint32, len(t.numbers))
 	for i := range list {
@@ -168,10 +168,10 @@ func (t *Threads) bySentDate() []uint32 {
 	return list
 }
 
-// AppendOrderedSubject appends the threads of THREAD=ORDEREDSUBJECT, as they stand in the answer.
+// AppendOrderedSubject appends the threads of THREAD=ORDEREDSUBJECT, as text of the reply.
 func (t *Threads) AppendOrderedSubject(b []byte) []byte {
 	order := t.bySentDate()
-	next := make([]int32, len(order)) // the message behind each in its thread
+	next := make([]int32, len(order)) // the next message in the thread of each
 	last := make(map[uint64]int32, len(order))
 	var firsts []int32
 	for _, at := range order {
@@ -204,28 +204,28 @@ func (t *Threads) AppendOrderedSubject(b []byte) []byte {
 	return b
 }
 
-// AppendReferences appends the threads of THREAD=REFERENCES, as they stand in the answer.
+// AppendReferences appends the threads of THREAD=REFERENCES, as text of the reply.
 func (t *Threads) AppendReferences(b []byte) []byte {
-	t.ids, t.forest = nil, forest{} // all links are made
-	tree := siblings{bySent: t.bySentDate()}
+	t.ids, t.forest = nil, forest{} // no more links are made
+	tree := threadTrees{bySent: t.bySentDate()}
 	t.build(&tree) // steps (2) to (4)
-	if t.gather(&tree) {
+	if t.joinSubjects(&tree) {
 		t.build(&tree) // step (6)
 	}
 	return t.appendTrees(b, &tree)
 }
 
-// siblings are the trees that are left of the threads. Lists of children are sorted by sent date.
-type siblings struct {
+// threadTrees are the thread trees. Lists of children are sorted by sent date.
+type threadTrees struct {
 	bySent []uint32 // indexes of messages
 	roots  []int32  // nodes
-	first  []int32  // child of each node; 0: none
-	next   []int32  // sibling behind each node
+	first  []int32  // first child of each node; 0: none
+	next   []int32  // next sibling of each node
 }
 
-// build makes the lists. It moves each message to its nearest parent that is a message, or else to
-// the topmost dummy (step 3), and a message that is alone under that to the root.
-func (t *Threads) build(tree *siblings) {
+// build makes the lists of children. It moves each message to its nearest parent that is a message,
+// or else to the topmost dummy (step 3). A message that is alone under such a dummy becomes a root.
+func (t *Threads) build(tree *threadTrees) {
 	tree.first, tree.next, tree.roots = make([]int32, len(t.parent)), make([]int32, len(t.parent)), tree.roots[:0]
 	for _, i := range slices.Backward(tree.bySent) {
 		node := t.nodes[i]
@@ -233,7 +233,7 @@ func (t *Threads) build(tree *siblings) {
 			tree.next[node], tree.first[parent] = tree.first[parent], node
 		}
 	}
-	// A dummy has the place of its first child.
+	// A dummy takes the position of its first child.
 	for _, i := range tree.bySent {
 		node := t.nodes[i]
 		parent := t.parent[node]
@@ -250,9 +250,9 @@ func (t *Threads) build(tree *siblings) {
 	}
 }
 
-// liveParent takes out the dummies between a message and its nearest parent that is a message or a
-// topmost dummy, and returns that parent. All dummies on the way get it as their parent, so that
-// nobody walks this way again.
+// liveParent removes the dummies between a message and its nearest parent that is a message or a
+// topmost dummy, and returns that parent. All dummies on the way get it as their parent, so that no
+// later walk repeats this one.
 func (t *Threads) liveParent(node int32) int32 {
 	parent := t.parent[node]
 	for parent != 0 && t.message[parent] == 0 && t.parent[parent] != 0 {
@@ -264,8 +264,9 @@ func (t *Threads) liveParent(node int32) int32 {
 	return parent
 }
 
-// gather takes step (5): it puts threads of one base subject together.
-func (t *Threads) gather(tree *siblings) (changed bool) {
+// joinSubjects does step (5): it joins threads with the same base subject. It reports whether it
+// has changed the trees.
+func (t *Threads) joinSubjects(tree *threadTrees) (changed bool) {
 	table := make(map[uint64]int32, len(tree.roots)) // step (A)
 	subjectOf := func(root int32) (subject uint64, isDummy, isReply bool) {
 		isDummy = t.message[root] == 0
@@ -295,7 +296,7 @@ func (t *Threads) gather(tree *siblings) (changed bool) {
 			continue
 		}
 		changed = true
-		// A dummy under a dummy gives its children to it when the lists are made again.
+		// A dummy under a dummy passes its children to it when build runs again.
 		otherDummy, otherReply := t.message[other] == 0, false
 		if !otherDummy {
 			otherReply = t.isReply[t.message[other]-1]
@@ -312,8 +313,9 @@ func (t *Threads) gather(tree *siblings) (changed bool) {
 	return changed
 }
 
-// appendTrees writes the threads without recursion, since a chain may be as long as the mailbox.
-func (t *Threads) appendTrees(b []byte, tree *siblings) []byte {
+// appendTrees writes the threads without recursion, since a thread can be as deep as the mailbox
+// has messages.
+func (t *Threads) appendTrees(b []byte, tree *threadTrees) []byte {
 	var open []int32 // the next sibling at each level where parentheses are open
 	for _, root := range tree.roots {
 		b = append(b, '(')
@@ -336,7 +338,7 @@ func (t *Threads) appendTrees(b []byte, tree *siblings) []byte {
 				node = child
 				continue
 			}
-			for { // the chain has ended
+			for { // no more children: close parentheses up to the next sibling
 				b = append(b, ')')
 				node = open[len(open)-1]
 				open = open[:len(open)-1]

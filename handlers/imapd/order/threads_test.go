@@ -39,7 +39,7 @@ func (n *node) under(other *node) bool {
 	return false
 }
 
-// model threads messages by REFERENCES as RFC 5256 section 3 tells it, step by step.
+// model threads messages by REFERENCES, step by step as in RFC 5256 section 3.
 func model(list []Message) string {
 	less := func(a, b *node) int {
 		return cmp.Or(cmp.Compare(list[a.message].Sent, list[b.message].Sent), cmp.Compare(a.message, b.message))
