@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/handlers/markup"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/signin"
@@ -171,22 +170,19 @@ func (s *Server) registerClient(c *call) {
 	s.sendOAuth(c, http.StatusCreated, out, err)
 }
 
-//go:embed oauth.html
-var oauthPage string
-
 // authorizeClient serves the URL to which a client sends the browser of the person for whom it
 // wants to act. If a team user is signed in, it serves the dashboard, which asks for consent.
 // Otherwise it redirects to the sign-in, which leads back here. The browser does not send the
 // session's cookie when another site leads here, so signed-in users take that way too.
 func (s *Server) authorizeClient(c *call) {
-	pageHeaders(c.w.Header(), oauthPage)
+	oauthPage.setHeaders(c.w.Header())
 	failed := func(err error) {
 		e := s.explainError(c, "authorize a client", err)
 		text := e.Message
 		if len(e.Details) > 0 {
 			text = "The program that sent you here made a mistake. " + e.Message + "."
 		}
-		showPage(c, oauthPage, code.Status(e.Code), markup.Format("<p>%s</p>\n<p><a href=\"/\">Open the dashboard</a></p>", text))
+		oauthPage.show(c, code.Status(e.Code), text)
 	}
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		s.notAllowed(c, []string{http.MethodGet})

@@ -1,19 +1,20 @@
 package handlers
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"embed"
 	_ "embed" // the page
 	"encoding/base64"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
-	"github.com/mailstead/mailstead/handlers/markup"
 	"github.com/mailstead/mailstead/mail/view"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
@@ -34,17 +35,53 @@ func (s *Server) explainError(c *call, what string, err error) *core.Error {
 	return e
 }
 
-// showPage sends an HTML page.
-func showPage(c *call, page string, status int, body markup.HTML) {
-	page = strings.Replace(page, "{{body}}", string(body), 1)
-	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	c.w.Header().Set("Content-Length", strconv.Itoa(len(page)))
-	c.w.WriteHeader(status)
-	_, _ = io.WriteString(c.w, page) // a client that has left needs no answer
+// An htmlPage is a page without scripts, for people who are not in the dashboard.
+type htmlPage struct {
+	template *template.Template
+	policy   string // its Content-Security-Policy
 }
 
-//go:embed reset.html
-var resetPage string
+//go:embed reset.html recovery.html unsubscribe.html oauth.html
+var pageFiles embed.FS
+
+var (
+	resetPage       = newPage("reset.html")       // of a resetView
+	recoveryPage    = newPage("recovery.html")    // of a recoveryView
+	unsubscribePage = newPage("unsubscribe.html") // of an unsubscribeView
+	oauthPage       = newPage("oauth.html")       // of a text
+)
+
+func newPage(name string) *htmlPage {
+	text, err := pageFiles.ReadFile(name)
+	if err != nil {
+		panic(err)
+	}
+	return &htmlPage{
+		template: template.Must(template.New(name).Parse(string(text))),
+		policy:   "default-src 'none'; style-src '" + styleHash(string(text)) + "'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+	}
+}
+
+// setHeaders forbids framing, caching and scripts, and keeps the token in the URL from other sites.
+func (p *htmlPage) setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", p.policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// show sends the page with what its template shows of data.
+func (p *htmlPage) show(c *call, status int, data any) {
+	var out bytes.Buffer
+	if err := p.template.Execute(&out, data); err != nil {
+		panic(err) // a fault of the template
+	}
+	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.w.Header().Set("Content-Length", strconv.Itoa(out.Len()))
+	c.w.WriteHeader(status)
+	_, _ = out.WriteTo(c.w) // a client that has left needs no answer
+}
 
 // maxResetForm is the maximum size in bytes of the form that sets a password.
 const maxResetForm = 16 << 10
@@ -58,41 +95,10 @@ type resetView struct {
 	Home                string
 }
 
-func (v resetView) body() markup.HTML {
-	if v.Done != "" {
-		done := markup.Format("<p>%s</p>", v.Done)
-		if v.Home != "" {
-			done += markup.Format("\n<p><a href=\"%s\">Continue to sign in</a></p>", v.Home)
-		}
-		return done
-	}
-	var wrong markup.HTML
-	if v.Wrong != "" {
-		wrong = markup.Format("<p class=\"wrong\" role=\"alert\">%s</p>\n", v.Wrong)
-	}
-	var passkeys markup.HTML
-	if v.Passkeys > 0 {
-		passkeys = markup.Format(`<label class="check"><input type="checkbox" name="drop_passkeys" value="true" aria-describedby="passkeys"> Delete my passkeys (%[1]s)</label>
-<p class="hint" id="passkeys">A passkey signs in without the password. Delete them if somebody else may have been in your account, and add your own again. Keep them if you only forgot the password.</p>
-`, v.Passkeys)
-	}
-	return markup.Format(`<p>For <strong>%[1]s</strong>.</p>
-%[2]s<form method="post" action="/reset">
-<input type="hidden" name="token" value="%[3]s">
-<input type="text" name="username" value="%[1]s" autocomplete="username" hidden>
-<label for="password">Password</label>
-<input id="password" name="password" type="password" autocomplete="new-password" minlength="%[4]s" maxlength="128" required autofocus aria-describedby="rule">
-<p class="hint" id="rule">At least %[4]s characters. A sentence is easy to remember and hard to guess.</p>
-<label for="again">Repeat the password</label>
-<input id="again" name="again" type="password" autocomplete="new-password" minlength="%[4]s" maxlength="128" required>
-%[5]s<button type="submit">Set password</button>
-</form>`, v.Email, wrong, v.Token, v.Least, passkeys)
-}
-
 // resetPassword serves the page of a reset link. GET shows a form and does not use up the link, so
 // that a link checker does no harm; POST sets the password. The page has no scripts.
 func (s *Server) resetPassword(c *call) {
-	pageHeaders(c.w.Header(), resetPage)
+	resetPage.setHeaders(c.w.Header())
 	addr := remoteAddr(c.r)
 	if err := s.badTokens.check(addr, s.now()); err != nil {
 		s.resetFailed(c, addr, err)
@@ -112,16 +118,6 @@ func (s *Server) resetPassword(c *call) {
 	default:
 		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
 	}
-}
-
-// pageHeaders sets headers that forbid framing, caching and scripts, and hide the token in the URL
-// from other sites.
-func pageHeaders(h http.Header, page string) {
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src '"+styleHash(page)+"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
 }
 
 // styleHash returns the hash of a page's style sheet for a Content-Security-Policy.
@@ -181,11 +177,8 @@ func (s *Server) resetFailed(c *call, addr string, err error) {
 }
 
 func (s *Server) showReset(c *call, status int, v resetView) {
-	showPage(c, resetPage, status, v.body())
+	resetPage.show(c, status, v)
 }
-
-//go:embed recovery.html
-var recoveryPageHTML string
 
 // A recoveryView is the content of the page: a button, or a final message.
 type recoveryView struct {
@@ -193,26 +186,15 @@ type recoveryView struct {
 	Message               string
 }
 
-func (v recoveryView) body() markup.HTML {
-	if v.Message != "" {
-		return markup.Format(`<p role="status">%s</p>`, v.Message)
-	}
-	return markup.Format(`<p>When the password of <strong>%s</strong> is forgotten, a link to choose a new one goes to <strong>%s</strong>.</p>
-<form method="post" action="/recovery">
-<input type="hidden" name="token" value="%s">
-<button type="submit">Confirm</button>
-</form>`, v.Email, v.Address, v.Token)
-}
-
-// recoveryPage serves the page of a link that confirms a recovery address. GET shows a button and
+// serveRecovery serves the page of a link that confirms a recovery address. GET shows a button and
 // changes nothing, so that a link checker does no harm.
-func (s *Server) recoveryPage(c *call) {
-	pageHeaders(c.w.Header(), recoveryPageHTML)
+func (s *Server) serveRecovery(c *call) {
+	recoveryPage.setHeaders(c.w.Header())
 	addr := remoteAddr(c.r)
 	failed := func(err error) {
 		s.countBadLink(addr, err)
 		e := s.explainError(c, "recovery page", err)
-		showPage(c, recoveryPageHTML, code.Status(e.Code), recoveryView{Message: e.Message}.body())
+		recoveryPage.show(c, code.Status(e.Code), recoveryView{Message: e.Message})
 	}
 	if err := s.badTokens.check(addr, s.now()); err != nil {
 		failed(err)
@@ -226,7 +208,7 @@ func (s *Server) recoveryPage(c *call) {
 			failed(err)
 			return
 		}
-		showPage(c, recoveryPageHTML, http.StatusOK, recoveryView{Email: r.Email, Address: r.RecoveryEmail, Token: token}.body())
+		recoveryPage.show(c, http.StatusOK, recoveryView{Email: r.Email, Address: r.RecoveryEmail, Token: token})
 	case http.MethodPost:
 		if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
 			failed(core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
@@ -242,14 +224,11 @@ func (s *Server) recoveryPage(c *call) {
 			failed(err)
 			return
 		}
-		showPage(c, recoveryPageHTML, http.StatusOK, recoveryView{Message: r.Message}.body())
+		recoveryPage.show(c, http.StatusOK, recoveryView{Message: r.Message})
 	default:
 		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
 	}
 }
-
-//go:embed unsubscribe.html
-var unsubscribePage string
 
 // unsubscribesPerMinute is how many requests one address may make in a minute.
 const unsubscribesPerMinute = 600
@@ -260,23 +239,12 @@ type unsubscribeView struct {
 	Message       string
 }
 
-func (v unsubscribeView) body() markup.HTML {
-	if v.Message != "" {
-		return markup.Format(`<p role="status">%s</p>`, v.Message)
-	}
-	return markup.Format(`<p><strong>%s</strong> will get no more mail from <strong>%s</strong>.</p>
-<form method="post">
-<input type="hidden" name="List-Unsubscribe" value="One-Click">
-<button type="submit">Unsubscribe</button>
-</form>`, v.Email, v.Domain)
-}
-
 // unsubscribe serves the page of a List-Unsubscribe header field. Mail systems POST to it for their
 // users (RFC 8058 section 3.1); the body is ignored. GET shows a button and changes nothing, so
 // that a link checker does no harm. Cross-site requests are allowed, because the token in the link
 // is the permission.
 func (s *Server) unsubscribe(c *call) {
-	pageHeaders(c.w.Header(), unsubscribePage)
+	unsubscribePage.setHeaders(c.w.Header())
 	now := s.now()
 	if s.hooks.requests.add("unsubscribe "+remoteAddr(c.r), now) > unsubscribesPerMinute {
 		s.unsubscribeFailed(c, rateLimited(now, "Too many requests came from your network. Wait a minute."))
@@ -311,7 +279,7 @@ func (s *Server) unsubscribeFailed(c *call, err error) {
 }
 
 func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {
-	showPage(c, unsubscribePage, status, v.body())
+	unsubscribePage.show(c, status, v)
 }
 
 const (

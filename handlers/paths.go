@@ -68,7 +68,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		"/session/image":              s.noSessionRoute,
 		imagePath:                     s.sendImage,
 		"/reset":                      s.resetPassword,
-		"/recovery":                   s.recoveryPage,
+		"/recovery":                   s.serveRecovery,
 		exportPath:                    s.download,
 		"/export":                     s.dashboard,
 		unsubscribePath:               s.unsubscribe,
