@@ -51,8 +51,8 @@ func (b *batch) fill() error {
 	return nil
 }
 
-// firstDue returns the id of the first job of the lane with a readable row. It returns "" if that job
-// is not due or there is none.
+// firstDue returns the id of the first job of the lane with a readable row. It returns "" if that
+// job is not due or there is none.
 func (b *batch) firstDue(lane string) string {
 	prefix := lane + "\x00"
 	for key, id := range store.JobsByLane.Keys(b.tx, prefix, "") {

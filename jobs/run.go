@@ -314,8 +314,8 @@ func (d *dispatcher) claim() error {
 	return nil
 }
 
-// scheduleLapse schedules the next pass for the end of the first new claim, in case nothing else wakes the
-// dispatcher. A chained claim ends later, so that pass finds it as well.
+// scheduleLapse schedules the next pass for the end of the first new claim, in case nothing else
+// wakes the dispatcher. A chained claim ends later, so that pass finds it as well.
 func (d *dispatcher) scheduleLapse(b *batch) {
 	for _, t := range b.jobs {
 		if due := t.job.Due; d.next.IsZero() || due.Before(d.next) {

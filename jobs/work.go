@@ -196,7 +196,8 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	return j, q.end(tx, j)
 }
 
-// recoverPanic calls fn and returns a panic as an error: store.ErrDatabase if a damaged page caused it.
+// recoverPanic calls fn and returns a panic as an error: store.ErrDatabase if a damaged page caused
+// it.
 func (q *Queue) recoverPanic(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

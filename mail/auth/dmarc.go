@@ -130,8 +130,8 @@ func (t *tree) policy(d discovery) (policy string, tested bool) {
 	return dmarc.Milder(policy), true
 }
 
-// publishedPolicy returns the policy that the record publishes for the From domain (p=, sp= or np=). If DNS
-// does not tell whether the domain exists, the milder of sp= and np= applies.
+// publishedPolicy returns the policy that the record publishes for the From domain (p=, sp= or
+// np=). If DNS does not tell whether the domain exists, the milder of sp= and np= applies.
 func (t *tree) publishedPolicy(d discovery) string {
 	r := d.record
 	switch {

@@ -90,8 +90,8 @@ func fieldsNamed(fields []field, name string) []field {
 	return out
 }
 
-// countShown counts the fields that programs take for fields with the name. These include a field after
-// a byte order mark, which package msg accepts and no signature covers.
+// countShown counts the fields that programs take for fields with the name. These include a field
+// after a byte order mark, which package msg accepts and no signature covers.
 func countShown(fields []field, name string) (n int) {
 	for _, f := range fields {
 		if strings.EqualFold(strings.TrimSpace(strings.TrimPrefix(f.name, "\ufeff")), name) {

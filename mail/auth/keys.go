@@ -33,8 +33,8 @@ type Key struct {
 	Signer crypto.Signer
 }
 
-// dnsNames returns the domain and the selector as DNS names. It returns ErrKey if they are invalid or
-// the key cannot sign.
+// dnsNames returns the domain and the selector as DNS names. It returns ErrKey if they are invalid
+// or the key cannot sign.
 func (k Key) dnsNames() (domain, selector string, err error) {
 	domain, isDomain := idn.Host(k.Domain)
 	selector, isSelector := idn.Host(k.Selector)

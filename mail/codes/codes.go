@@ -190,8 +190,8 @@ func isCode(word string) bool {
 	return digits >= 1 && letters+digits >= 5 && letters+digits <= 10 && !dateForm().MatchString(word)
 }
 
-// isWhole reports whether the span is not part of something longer, such as a price, a phone number,
-// a time or a file name.
+// isWhole reports whether the span is not part of something longer, such as a price, a phone
+// number, a time or a file name.
 func isWhole(text string, span []int) bool {
 	before, after := text[:span[0]], text[span[1]:]
 	if r, _ := utf8.DecodeLastRuneInString(before); unicode.IsDigit(r) || unicode.IsLetter(r) && r < 0x2e80 {

@@ -368,8 +368,8 @@ func (n *Notice) postmarkType(name string) bool {
 	return true
 }
 
-// hasSecret reports whether the request has the secret in one of the possible places. It compares all
-// of them in constant time.
+// hasSecret reports whether the request has the secret in one of the possible places. It compares
+// all of them in constant time.
 func (p *Postmark) hasSecret(r Request) bool {
 	offers := []string{r.Header.Get("X-Webhook-Secret"), r.Query.Get("secret")}
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")

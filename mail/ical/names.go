@@ -105,9 +105,9 @@ var (
 	cityMarks  = regexp.MustCompile(` *[,/] *`)
 )
 
-// locationLike returns the time zone for an inexact name: an offset, the label that Windows displays,
-// such as "(UTC+01:00) Amsterdam, Berlin", the name of the summer time, or an IANA name in another
-// letter case. It returns nil if there is none.
+// locationLike returns the time zone for an inexact name: an offset, the label that Windows
+// displays, such as "(UTC+01:00) Amsterdam, Berlin", the name of the summer time, or an IANA name
+// in another letter case. It returns nil if there is none.
 func locationLike(id string) *time.Location {
 	id = strings.TrimSpace(strings.ReplaceAll(id, `\`, ""))
 	if len(id) > 255 {

@@ -131,8 +131,8 @@ func isName(s string) bool {
 	return s != "" && len(s) <= 100
 }
 
-// foldedValue makes a value safe as one field: each line after the first begins with white space, and no
-// line is empty.
+// foldedValue makes a value safe as one field: each line after the first begins with white space,
+// and no line is empty.
 func foldedValue(value string) string {
 	var lines []string
 	for line := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == '\n' || r == '\r' }) {

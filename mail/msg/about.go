@@ -101,7 +101,8 @@ func AboutOf(answer string) About {
 	return AboutUnknown
 }
 
-// withoutAddresses returns the text in lower case without addresses and links, with a space at each end.
+// withoutAddresses returns the text in lower case without addresses and links, with a space at each
+// end.
 func withoutAddresses(text string) string {
 	kept := []string{""}
 	for _, word := range strings.Fields(strings.ToLower(text)) {

@@ -348,8 +348,8 @@ func (r *authorReader) phrase() (string, bool) {
 	return "", false
 }
 
-// areEncodedWords reports whether every "=?" in s begins a valid encoded word (RFC 2047 §2), and the
-// decoded text has no unsafe characters.
+// areEncodedWords reports whether every "=?" in s begins a valid encoded word (RFC 2047 §2), and
+// the decoded text has no unsafe characters.
 func areEncodedWords(s string) bool {
 	if strings.ContainsFunc(decodeWordsLeniently(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {
 		return false
@@ -506,8 +506,8 @@ func isNoDomainRune(r rune) bool {
 	return r < utf8.RuneSelf && r != '-' && r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isOddRune(r)
 }
 
-// decodeAnyWords decodes everything that a program could take for an encoded word, each separately. It
-// accepts any charset, and white space within a word (which RFC 2047 §2 forbids).
+// decodeAnyWords decodes everything that a program could take for an encoded word, each separately.
+// It accepts any charset, and white space within a word (which RFC 2047 §2 forbids).
 func decodeAnyWords(s string) string {
 	var out strings.Builder
 	for {

@@ -71,8 +71,8 @@ func (c *Recoder) WriteTo(w io.Writer) (int64, error) {
 	return s.n, err
 }
 
-// A smtpCheck is a writer that records whether a text has anything that SMTP without 8BITMIME cannot
-// carry.
+// A smtpCheck is a writer that records whether a text has anything that SMTP without 8BITMIME
+// cannot carry.
 type smtpCheck struct {
 	high bool // a byte beyond ASCII, or NUL
 	long bool // a line over 998 bytes
@@ -160,7 +160,8 @@ func (c *Recoder) planPart(p *Part) (bool, error) {
 	return clean, err
 }
 
-// planHeader decides whether to encode the header of a part, and reports whether its output is clean.
+// planHeader decides whether to encode the header of a part, and reports whether its output is
+// clean.
 func (c *Recoder) planHeader(p *Part) (bool, error) {
 	clean, err := c.isClean(p.HeaderOffset, p.BodyOffset)
 	if clean || err != nil || !c.encodeHeaders || c.messageDepth > 0 || p.BodyOffset-p.HeaderOffset >= MaxHeader {
@@ -193,8 +194,8 @@ func (c *Recoder) finalHeader(p *Part) ([]byte, error) {
 	return EncodeHeader(block)
 }
 
-// planLeaf chooses the encoding of a leaf that cannot be sent unchanged. It returns false if the leaf
-// must not be encoded.
+// planLeaf chooses the encoding of a leaf that cannot be sent unchanged. It returns false if the
+// leaf must not be encoded.
 func (c *Recoder) planLeaf(p *Part) (bool, error) {
 	switch p.Encoding {
 	case "7bit", "8bit", "binary", "base64", "quoted-printable":
@@ -224,9 +225,9 @@ func (c *Recoder) planLeaf(p *Part) (bool, error) {
 	return true, nil
 }
 
-// withoutEncoding returns the header fields of a part without Content-Transfer-Encoding. It returns false if
-// the part must keep its encoding: its header is too long to rewrite, or it is a container that
-// Scan left as a leaf.
+// withoutEncoding returns the header fields of a part without Content-Transfer-Encoding. It returns
+// false if the part must keep its encoding: its header is too long to rewrite, or it is a container
+// that Scan left as a leaf.
 func (c *Recoder) withoutEncoding(p *Part) ([]byte, bool, error) {
 	if p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return nil, false, nil
@@ -264,7 +265,8 @@ func (c *Recoder) withoutEncoding(p *Part) ([]byte, bool, error) {
 	return out, true, nil
 }
 
-// endsInEmptyLine reports whether a header ends in an empty line. One that runs into the body does not.
+// endsInEmptyLine reports whether a header ends in an empty line. One that runs into the body does
+// not.
 func (c *Recoder) endsInEmptyLine(p *Part) bool {
 	var end [4]byte
 	n := min(p.BodyOffset-p.HeaderOffset, int64(len(end)))

@@ -8,9 +8,9 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// recipientFromText finds the result of a delivery in the text of a message that is known to be about one
-// of ours. It looks beside the recipient's address, then anywhere outside of the copy. It returns
-// nil if the text has no result.
+// recipientFromText finds the result of a delivery in the text of a message that is known to be
+// about one of ours. It looks beside the recipient's address, then anywhere outside of the copy. It
+// returns nil if the text has no result.
 func recipientFromText(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipient {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -87,8 +87,8 @@ func reportText(r io.ReaderAt, root *Part) (text, fields string) {
 	return strings.ReplaceAll(strings.Join(said, "\n\n"), "(expanded from\n", "(expanded from "), fields
 }
 
-// recipientInFields finds RFC 3464 fields within a text: those of the recipient, else the first that
-// have an action. It returns nil if there are none.
+// recipientInFields finds RFC 3464 fields within a text: those of the recipient, else the first
+// that have an action. It returns nil if there are none.
 func recipientInFields(text, recipient string) *ReportRecipient {
 	var found *ReportRecipient
 	for _, block := range fieldBlocks([]byte(text)) {
@@ -146,8 +146,8 @@ func reasonOf(text, recipient string) (reason string, coded bool) {
 	return "", false
 }
 
-// linesAbout returns the lines of a paragraph that are about recipient: up to a line that begins with
-// another address, and at most maxReason lines, around the first with a code.
+// linesAbout returns the lines of a paragraph that are about recipient: up to a line that begins
+// with another address, and at most maxReason lines, around the first with a code.
 func linesAbout(paragraph, recipient string) string {
 	lines := strings.SplitN(strings.TrimSpace(paragraph), "\n", maxPlainLines)
 	for i, line := range lines {

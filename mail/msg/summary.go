@@ -218,8 +218,8 @@ func ShownName[T string | []byte](name T) T {
 	return name
 }
 
-// isAwaySubject reports whether the subject is that of a vacation notice from a common mail service or
-// program. Not all of them mark the notice in the header.
+// isAwaySubject reports whether the subject is that of a vacation notice from a common mail service
+// or program. Not all of them mark the notice in the header.
 func isAwaySubject(subject string) bool {
 	s := strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	if awaySubjects[strings.TrimRight(s, " .!")] {

@@ -60,7 +60,8 @@ type wordDecoder struct {
 // section 6.2).
 func decodeWords(s string) string { return decodeAllWords(s, false) }
 
-// decodeWordsLeniently decodes RFC 2047 words like the most lenient program, also if they are invalid.
+// decodeWordsLeniently decodes RFC 2047 words like the most lenient program, also if they are
+// invalid.
 func decodeWordsLeniently(s string) string { return decodeAllWords(s, true) }
 
 func decodeAllWords(s string, guess bool) string {

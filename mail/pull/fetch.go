@@ -45,8 +45,8 @@ func (s *Session) Fetch(ctx context.Context, uids []uint32, each func(Message) e
 	return fmt.Errorf("fetch %d messages: %w", len(uids), err)
 }
 
-// pieceSection returns the section of pieceSize bytes at an offset. Fetching by pieces limits the size of
-// a literal.
+// pieceSection returns the section of pieceSize bytes at an offset. Fetching by pieces limits the
+// size of a literal.
 func pieceSection(what imap.PartSpecifier, offset int64) *imap.FetchItemBodySection {
 	return &imap.FetchItemBodySection{Specifier: what, Peek: true, Partial: &imap.SectionPartial{Offset: offset, Size: pieceSize}}
 }

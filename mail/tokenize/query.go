@@ -112,8 +112,8 @@ func (q *Query) add(t Term) {
 	q.Terms = append(q.Terms, t)
 }
 
-// isLoneCharacter reports whether a word is a single character of a script without spaces. Such a character
-// matches pairs that begin with it.
+// isLoneCharacter reports whether a word is a single character of a script without spaces. Such a
+// character matches pairs that begin with it.
 func isLoneCharacter(word string) bool {
 	r, size := utf8.DecodeRuneInString(word)
 	return isSpaceless(r) && len(word) == size

@@ -194,8 +194,8 @@ func (s *Splitter) fold(r rune) {
 	}
 }
 
-// isSpaceless reports whether r belongs to a script without spaces, or to Hangul, which attaches endings
-// to its words.
+// isSpaceless reports whether r belongs to a script without spaces, or to Hangul, which attaches
+// endings to its words.
 func isSpaceless(r rune) bool {
 	return r >= 0xe00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
 		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))

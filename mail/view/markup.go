@@ -311,7 +311,8 @@ func set(names ...string) map[string]bool {
 	return out
 }
 
-// openAfterStart returns the number of open elements that stay open when an element with the name starts.
+// openAfterStart returns the number of open elements that stay open when an element with the name
+// starts.
 func openAfterStart(open []string, name string) int {
 	stay := len(open)
 	e, ok := implied[name]
@@ -326,8 +327,8 @@ func openAfterStart(open []string, name string) int {
 	return stay
 }
 
-// openAfterEnd returns the number of open elements that stay open after an end tag with the name: all if
-// it closes none.
+// openAfterEnd returns the number of open elements that stay open after an end tag with the name:
+// all if it closes none.
 func openAfterEnd(open []string, name string) int {
 	for i := len(open) - 1; i >= 0; i-- {
 		if open[i] == name {

@@ -163,8 +163,8 @@ func withoutSpace(tokens []token) []token {
 
 func (t token) is(delim string) bool { return t.kind == css.DelimToken && string(t.text) == delim }
 
-// backgroundColour returns the tokens of the colour in a value of `background`: a single token, or a
-// hash or colour function. It returns nil if there is none.
+// backgroundColour returns the tokens of the colour in a value of `background`: a single token, or
+// a hash or colour function. It returns nil if there is none.
 func backgroundColour(value []token) []token {
 	if len(value) == 1 {
 		return value

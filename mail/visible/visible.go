@@ -175,8 +175,8 @@ var (
 	}
 )
 
-// visibleMarkup removes comments, invisible elements with their content, and invisible characters. It
-// never ends an invisible element later than browsers do, since that would remove visible text.
+// visibleMarkup removes comments, invisible elements with their content, and invisible characters.
+// It never ends an invisible element later than browsers do, since that would remove visible text.
 func visibleMarkup(s string) string {
 	z := html.NewTokenizer(strings.NewReader(s))
 	var out strings.Builder

@@ -58,8 +58,8 @@ type Domain struct {
 	EmailUsersCount int                  `json:"email_users_count"`
 	// Why and since when the domain cannot send; null if it can. PATCH with null resumes sending.
 	SendingPaused *core.SendingPause `json:"sending_paused" rare:"true"`
-	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail to
-	// other hosts stays in the queue.
+	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail
+	// to other hosts stays in the queue.
 	TLSPolicy string `json:"tls_policy" enum:"opportunistic|required"`
 	// Other servers that send mail of the domain, with the selector of the DKIM key by which each
 	// signs. Mail that comes from one of them and has a valid signature by its key counts as sent
@@ -192,8 +192,8 @@ type UpdateDomainIn struct {
 	Notes       core.Opt[string] `json:"notes" max:"5000"`
 
 	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Accepts only null, which resumes sending.
-	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail to
-	// other hosts stays in the queue.
+	// `required`: the domain's outgoing mail is sent only to hosts with a valid certificate. Mail
+	// to other hosts stays in the queue.
 	TLSPolicy *string `json:"tls_policy" enum:"opportunistic|required"`
 
 	// Other servers that send mail of the domain, with the selector of the DKIM key by which each
