@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// apiWorks are requests to the REST API. net/http is a bare server that answers with the same JSON.
+// apiWorks lists requests to the REST API. The server net/http is a bare server that answers with
+// the same JSON.
 func apiWorks() (list []work) {
 	for _, w := range []struct{ name, path string }{
 		{"get_email_user", "/v1/email-users/{user}"},
@@ -29,12 +30,12 @@ func apiWorks() (list []work) {
 		}})
 	}
 	return append(list,
-		ours("api send_email, local", func(b *bench) (measured, error) { return b.sends(8, b.times(2000, 8)) }),
-		ours("api mixed 64", func(b *bench) (measured, error) { return b.mixed(64, b.times(8000, 64)) }),
-		ours("api list_inbox, 1 000 a second", func(b *bench) (measured, error) {
+		mailsteadWork("api send_email, local", func(b *bench) (measured, error) { return b.sends(8, b.times(2000, 8)) }),
+		mailsteadWork("api mixed 64", func(b *bench) (measured, error) { return b.mixed(64, b.times(8000, 64)) }),
+		mailsteadWork("api list_inbox, 1 000 a second", func(b *bench) (measured, error) {
 			return b.getsOnSchedule("/v1/inbox?limit=50", 1000, b.times(10000, 100))
 		}),
-		ours("api search, 30 a second", func(b *bench) (measured, error) {
+		mailsteadWork("api search, 30 a second", func(b *bench) (measured, error) {
 			return b.getsOnSchedule("/v1/inbox?limit=20&q=article", 30, b.times(300, 10))
 		}),
 		inboxWork(),
@@ -75,7 +76,7 @@ func (m *mailstead) get(client *http.Client, url string) ([]byte, error) {
 	return m.do(client, "GET", url, "")
 }
 
-// do makes a request, whose answer is 200.
+// do makes a request, and returns an error unless the status is 200.
 func (m *mailstead) do(client *http.Client, method, url, body string) ([]byte, error) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -106,14 +107,14 @@ func (b *bench) sends(clients, times int) (measured, error) {
 	return together(m.process, clients, times, b.limit, m.send)
 }
 
-// send sends the n-th message to another mailbox here.
+// send sends the n-th message to another mailbox of the server.
 func (m *mailstead) send(client *http.Client, n int) error {
 	body := fmt.Sprintf(`{"to":%q,"subject":"report %d","text":%q}`, address(1+n%(users-1)), n, strings.Join(words, " "))
 	_, err := m.do(client, "POST", "http://"+m.ready.HTTP+"/v1/email-users/"+m.users[0]+"/inbox/send", body)
 	return err
 }
 
-// mixed has clients do what programs do, one of eight things after the other.
+// mixed makes each client do what programs do: one of eight actions after the other.
 func (b *bench) mixed(clients, times int) (measured, error) {
 	size := b.times(2000, 100)
 	m, err := b.filled(size)
@@ -146,7 +147,7 @@ func (b *bench) mixed(clients, times int) (measured, error) {
 	})
 }
 
-// getsOnSchedule asks for a page of an inbox of 20 000 messages at a rate.
+// getsOnSchedule requests a page of an inbox of 20 000 messages at a fixed rate.
 func (b *bench) getsOnSchedule(path string, rate, times int) (measured, error) {
 	m, err := b.stocked(b.times(20000, 1000))
 	if err != nil {
@@ -159,9 +160,9 @@ func (b *bench) getsOnSchedule(path string, rate, times int) (measured, error) {
 	})
 }
 
-// onSchedule does something so many times, so often a second, whether earlier ones have ended or
-// not. The time of each counts from the moment that it was due, so that a stall counts for all who
-// would have come in it.
+// onSchedule calls do a number of times at a fixed rate per second, whether or not earlier calls
+// have ended. The time of each call counts from when it was due, so that a stall counts for every
+// call that falls into it.
 func onSchedule(p *process, rate, times int, limit time.Duration, do func(client *http.Client) error) (measured, error) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}, Timeout: limit}
 	defer client.CloseIdleConnections()
@@ -180,7 +181,8 @@ func onSchedule(p *process, rate, times int, limit time.Duration, do func(client
 	return measured{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, errors.Join(errs...)
 }
 
-// together has clients do something so many times in all, each over a connection of its own.
+// together runs clients that call do a number of times in total. Each client has its own
+// connection.
 func together(p *process, clients, times int, limit time.Duration, do func(client *http.Client, n int) error) (out measured, err error) {
 	var next atomic.Int64
 	var mu sync.Mutex

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// chart draws what stores of several sizes cost, as SVG with both axes logarithmic: times above,
-// sizes below. r has a JSON object for each size with "messages", and costs whose names end with
-// their unit, _ms, _s or _mib. Figures of other units are left out.
+// chart draws the costs of stores of several sizes as SVG with two logarithmic axes: costs are
+// vertical, sizes horizontal. r has a JSON object for each size, with "messages" and with costs
+// whose names end in their unit: _ms, _s or _mib. Values of other units are ignored.
 func chart(w io.Writer, r io.Reader) error {
 	panels, sizes, err := readCosts(r)
 	if err != nil {
@@ -28,7 +28,7 @@ func chart(w io.Writer, r io.Reader) error {
 
 type point struct{ x, y float64 }
 
-// readCosts gives the lines of each panel by their names, and the sizes in order.
+// readCosts returns the lines of each panel by their names, and the sizes in order.
 func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float64, err error) {
 	panels = map[string]map[string][]point{"milliseconds": {}, "MiB": {}}
 	seen := map[float64]bool{}
@@ -59,7 +59,7 @@ func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float
 	}
 }
 
-// draw draws one panel below the other.
+// draw returns the SVG with the panels below each other.
 func draw(panels map[string]map[string][]point, sizes []float64) string {
 	const width, height, left, right, top = 520.0, 420.0, 60.0, 170.0, 30.0
 	first, last := math.Log10(sizes[0]), math.Log10(sizes[len(sizes)-1])
@@ -87,9 +87,9 @@ func draw(panels map[string]map[string][]point, sizes []float64) string {
 			fmt.Fprintf(&out, "<path d=\"M%.1f %.1fv%.0f\" stroke=\"#ddd\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#555\">%.0f messages</text>\n", across(x), above, height, across(x), above+height+16, x)
 		}
 		colors := []string{"#1f5fbf", "#c2410c", "#15803d", "#7c3aed", "#b91c1c", "#0e7490", "#a16207", "#be185d", "#475569", "#4d7c0f"}
-		label := math.Inf(-1) // where the last label stands
+		label := math.Inf(-1) // position of the last label
 		lines := slices.Sorted(maps.Keys(panels[panel]))
-		slices.SortStableFunc(lines, func(a, b string) int { // as they end, from above
+		slices.SortStableFunc(lines, func(a, b string) int { // sorted by their last value, the largest first
 			pa, pb := panels[panel][a], panels[panel][b]
 			return int(math.Copysign(1, pb[len(pb)-1].y-pa[len(pa)-1].y))
 		})

@@ -12,7 +12,7 @@ import (
 )
 
 // dovecot is Debian's Dovecot 2.3 with maildirs, its default syncs (mail_fsync = optimized) and a
-// file of passwords in plain text.
+// password file in plain text.
 const dovecot = "dovecot maildir"
 
 const dovecotConfig = `base_dir = %[1]s/run
@@ -48,7 +48,7 @@ service anvil {
 }
 `
 
-// newDovecot starts Dovecot with the mailboxes of this bench, which are empty.
+// newDovecot starts Dovecot with empty mailboxes of this bench.
 func (b *bench) newDovecot() (*imapServer, error) {
 	path, err := program("dovecot")
 	if err != nil {
@@ -60,7 +60,7 @@ func (b *bench) newDovecot() (*imapServer, error) {
 	}
 	uid, gid, own := os.Getuid(), os.Getgid(), ""
 	if uid == 0 {
-		uid, gid = 65534, 65534 // it reads no mail as root
+		uid, gid = 65534, 65534 // Dovecot refuses to read mail as root
 	} else {
 		me, err := user.Current()
 		if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) newDovecot() (*imapServer, error) {
 	for _, name := range []string{"run", "state", "mail", "home"} {
 		errs = append(errs, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
-	// Its mail has a user of its own.
+	// Dovecot reads mail as a separate user.
 	errs = append(errs, os.Chmod(dir, 0o755), os.Chown(filepath.Join(dir, "mail"), uid, gid), os.Chown(filepath.Join(dir, "home"), uid, gid))
 	var logins bytes.Buffer
 	for n := range users {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// imapWorks are what mail clients ask of a mailbox of 10 000 messages.
+// imapWorks lists the commands of mail clients in a mailbox of 10 000 messages.
 func imapWorks() (list []work) {
 	const box = 10000
 	add := func(name string, run func(b *bench, server string) (measured, error)) {
@@ -41,12 +41,12 @@ func imapWorks() (list []work) {
 	add("APPEND", func(b *bench, server string) (measured, error) { return b.appends(server, b.times(8000, 8), 1) })
 	add("MULTIAPPEND", func(b *bench, server string) (measured, error) { return b.appends(server, b.times(40000, 8), 20) })
 	return append(list,
-		ours("imap idle, KiB each", func(b *bench) (measured, error) { return b.idleMemory(b.times(1000, 20), false) }),
-		ours("imap idle TLS, KiB each", func(b *bench) (measured, error) { return b.idleMemory(b.times(1000, 20), true) }),
+		mailsteadWork("imap idle, KiB each", func(b *bench) (measured, error) { return b.idleMemory(b.times(1000, 20), false) }),
+		mailsteadWork("imap idle TLS, KiB each", func(b *bench) (measured, error) { return b.idleMemory(b.times(1000, 20), true) }),
 	)
 }
 
-// An imapServer has the mailboxes of this bench.
+// An imapServer is an IMAP server with the mailboxes of this bench.
 type imapServer struct {
 	*process
 	addr    string
@@ -64,14 +64,15 @@ func (b *bench) imapServer(server string) (*imapServer, error) {
 	return &imapServer{m.process, m.ready.IMAP, m.discard}, nil
 }
 
-// An imapClient speaks just enough of IMAP to measure it: it reads answers and forgets them.
+// An imapClient implements just enough of IMAP to measure a server: it reads answers and discards
+// them.
 type imapClient struct {
 	net.Conn
 	r   *bufio.Reader
 	tag int
 }
 
-// logIn opens a session of a mailbox. from is the client's address; nil is any.
+// logIn opens a session of a mailbox. from is the client's address; nil: chosen by the system.
 func logIn(addr string, from net.Addr, secure bool, email string, limit time.Duration) (*imapClient, error) {
 	conn, err := (&net.Dialer{LocalAddr: from, Timeout: 10 * time.Second}).Dial("tcp", addr)
 	if err != nil {
@@ -82,7 +83,7 @@ func logIn(addr string, from net.Addr, secure bool, email string, limit time.Dur
 	_, err = c.r.ReadString('\n')
 	if err == nil && secure {
 		if err = c.run("STARTTLS"); err == nil {
-			c.Conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is our own
+			c.Conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is self-made
 			c.r.Reset(c.Conn)
 		}
 	}
@@ -95,7 +96,7 @@ func logIn(addr string, from net.Addr, secure bool, email string, limit time.Dur
 	return c, nil
 }
 
-// run sends a command and reads all of its answer.
+// run sends a command and reads the whole answer.
 func (c *imapClient) run(command string) error {
 	c.tag++
 	tag := "a" + strconv.Itoa(c.tag)
@@ -105,7 +106,7 @@ func (c *imapClient) run(command string) error {
 	return c.answer(tag)
 }
 
-// answer reads up to the tagged line, which must be OK.
+// answer reads up to the tagged line, and returns an error unless it is OK.
 func (c *imapClient) answer(tag string) error {
 	for {
 		line, err := c.r.ReadSlice('\n')
@@ -134,8 +135,8 @@ func (c *imapClient) answer(tag string) error {
 	}
 }
 
-// append stores so many messages in the INBOX with LITERAL+, so many in each command. item gives
-// what stands before the n-th message: its flags and date, and its text.
+// append stores messages in the INBOX with LITERAL+: times messages in all, with as many per
+// command as each says. item returns the flags and date of the n-th message, and its text.
 func (c *imapClient) append(times, each int, item func(n int) (before, text string)) error {
 	for n := 0; n < times; {
 		command := new(strings.Builder)
@@ -151,14 +152,14 @@ func (c *imapClient) append(times, each int, item func(n int) (before, text stri
 	return nil
 }
 
-// plain gives messages without flags and dates.
+// plain returns an item function for messages without flags and dates.
 func plain(messages [][]byte) func(n int) (before, text string) {
 	return func(n int) (before, text string) {
 		return "", strings.TrimSuffix(string(messages[n%len(messages)]), ".\r\n")
 	}
 }
 
-// filled starts the program with so many messages in a mailbox.
+// filled starts the program with size messages in a mailbox.
 func (b *bench) filled(size int) (*mailstead, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
@@ -199,13 +200,13 @@ func (b *bench) imapCommand(server string, size int, command string, times int) 
 	if strings.Contains(command, "%d") {
 		command = fmt.Sprintf(command, max(1, size-499))
 	}
-	if err := c.run(command); err != nil { // once to warm up
+	if err := c.run(command); err != nil { // warm up
 		return measured{}, err
 	}
 	return repeat(s.process, times, func(int) error { return c.run(command) })
 }
 
-// repeat does something so many times, one after the other.
+// repeat calls do a number of times, one after the other.
 func repeat(p *process, times int, do func(n int) error) (out measured, err error) {
 	before, began := p.cpu(), time.Now()
 	for n := range times {
@@ -219,7 +220,7 @@ func repeat(p *process, times int, do func(n int) error) (out measured, err erro
 	return out, nil
 }
 
-// logIns logs in again and again with the same password, as phones do.
+// logIns logs in repeatedly with the same password, as phones do.
 func (b *bench) logIns(server string, times int) (measured, error) {
 	s, err := b.imapServer(server)
 	if err != nil {
@@ -235,7 +236,7 @@ func (b *bench) logIns(server string, times int) (measured, error) {
 	})
 }
 
-// appends stores messages over eight connections with LITERAL+, so many in each command.
+// appends stores messages over eight connections with LITERAL+, several in each command.
 func (b *bench) appends(server string, times, each int) (measured, error) {
 	s, err := b.imapServer(server)
 	if err != nil {
@@ -255,7 +256,7 @@ func (b *bench) appends(server string, times, each int) (measured, error) {
 	return measured{Ops: times / 8 * 8, Wall: time.Since(began), CPU: s.cpu() - before}, err
 }
 
-// eight does something eight times at once.
+// eight calls do eight times in parallel.
 func eight(do func(n int) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, 8)
@@ -266,14 +267,14 @@ func eight(do func(n int) error) error {
 	return errors.Join(errs...)
 }
 
-// How many sessions the program takes of one mailbox, and of one address.
+// The program's limits of sessions for one mailbox, and for one client address.
 const (
 	perMailbox = 50
 	perAddress = 150
 )
 
-// idleSessions opens IMAP sessions that wait for mail, of as many mailboxes and addresses as it
-// takes; end closes them.
+// idleSessions opens idle IMAP sessions, spread over as many mailboxes and addresses as the limits
+// require; end closes them.
 func (m *mailstead) idleSessions(n int, secure bool) (end func(), err error) {
 	var open []*imapClient
 	end = func() {
@@ -299,10 +300,10 @@ func (m *mailstead) idleSessions(n int, secure bool) (end func(), err error) {
 	return end, nil
 }
 
-// idleMemory measures what an idle session takes: p50 is in KiB in the place of milliseconds. The
-// passwords were hashed before, which takes memory of its own.
+// idleMemory measures the memory of an idle session: p50 is in KiB instead of milliseconds. The
+// passwords are hashed beforehand, since hashing needs memory too.
 func (b *bench) idleMemory(n int, secure bool) (measured, error) {
-	n = min(n, 4500) // the program takes 5 000
+	n = min(n, 4500) // the program's limit is 5 000
 	var args []string
 	if secure {
 		var err error
@@ -345,8 +346,8 @@ func (b *bench) idleMemory(n int, secure bool) (measured, error) {
 	return measured{Ops: n, Wall: wall, CPU: m.cpu(), Took: []time.Duration{each}}, err
 }
 
-// settled is the process's memory after garbage collections, which heap profiles begin with, and
-// when it has given back what they freed.
+// settled returns the process's memory after garbage collections, when freed memory was returned to
+// the system. A heap profile starts a collection.
 func (m *mailstead) settled() (size int64, err error) {
 	file := filepath.Join(m.dir, "heap")
 	defer os.Remove(file)

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// inboxDays is over how many days the messages of a stocked inbox are spread.
+// inboxDays is the number of days over which the messages of a stocked inbox are spread.
 const inboxDays = 1000
 
-// inboxQueries are the pages of an account-wide inbox that are measured. The dates are those of its
-// middle.
+// inboxQueries lists the measured pages of an account-wide inbox. The dates are around the middle
+// of the inbox.
 var inboxQueries = []struct{ name, query string }{
 	{"newest", ""},
 	{"unread", "&is_read=false"},
@@ -28,7 +28,7 @@ var inboxQueries = []struct{ name, query string }{
 	{"unread in one mailbox", "&is_read=false&mailbox=user2@" + domain},
 	{"of an author", "&from=ann"},
 	{"a word", "&q=article"},
-	{"far cursor", "&date_to={to}"}, // each page is the one behind the last
+	{"far cursor", "&date_to={to}"}, // each page continues after the last one
 }
 
 func inboxWork() work {
@@ -54,7 +54,8 @@ func inboxWork() work {
 	return w
 }
 
-// inboxPages asks for a page so many times, or with onward for one after the other. None is empty.
+// inboxPages requests a page repeatedly, or with onward one page after the other. It returns an
+// error if a page is empty.
 func (m *mailstead) inboxPages(query string, onward bool, times int) (measured, error) {
 	middle := time.Now().AddDate(0, 0, -inboxDays/2)
 	query = strings.NewReplacer("{from}", middle.AddDate(0, 0, -10).Format(time.DateOnly), "{to}", middle.Format(time.DateOnly)).Replace(query)
@@ -78,8 +79,8 @@ func (m *mailstead) inboxPages(query string, onward bool, times int) (measured, 
 	})
 }
 
-// stocked starts the program with so many messages in eight mailboxes, filled over IMAP. One of 50
-// is unread, one of 1 000 is flagged, and one of 20 has an attachment.
+// stocked starts the program with size messages in eight mailboxes, filled over IMAP. One in 50 is
+// unread, one in 1 000 is flagged, and one in 20 has an attachment.
 func (b *bench) stocked(size int) (*mailstead, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
@@ -126,7 +127,7 @@ func (b *bench) stocked(size int) (*mailstead, error) {
 	return m, nil
 }
 
-// quiet waits until the program has no more to do, such as to index what came.
+// quiet waits until the program has finished its background work, such as indexing new messages.
 func (m *mailstead) quiet(limit time.Duration) error {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		before := m.cpu()

@@ -1,10 +1,10 @@
 // Command mailstead-bench measures the built program from outside, side by side with sinks, which
-// are servers that speak the same protocol and do nothing behind it but the named storage, and with
-// Dovecot where that is installed. All take turns in one run, since only ratios of one run on one
-// machine mean something. It prints a table, and with -json a line of JSON.
+// are servers that speak the same protocol and do only the named storage, and with Dovecot if that
+// is installed. All servers take turns in one run, since only ratios within one run on one machine
+// are meaningful. It prints a table, or with -json a line of JSON.
 //
-// It knows nothing of the program's packages. Everything happens on loopback, and is bounded in
-// count and time.
+// It knows nothing of the program's packages. All traffic is on loopback, and is limited in count
+// and time.
 package main
 
 import (
@@ -25,21 +25,21 @@ import (
 	"time"
 )
 
-// A work is one kind of load, which some servers can take.
+// A work is a kind of load for one or several servers.
 type work struct {
 	name    string
-	parts   []string // what its rows are of, if there are several
+	parts   []string // the names of its parts, if it has several rows
 	servers []string // "mailstead", dovecot, or kinds of sinks
-	needs   string   // a program of others that it takes; empty: none
+	needs   string   // another program that it needs; empty: none
 	run     func(b *bench, server string) (measured, error)
 }
 
-// ours is a work for the program alone.
-func ours(name string, run func(b *bench) (measured, error)) work {
+// mailsteadWork returns a work for the program alone.
+func mailsteadWork(name string, run func(b *bench) (measured, error)) work {
 	return work{name: name, servers: []string{"mailstead"}, run: func(b *bench, _ string) (measured, error) { return run(b) }}
 }
 
-// rows gives the names of the work's rows at each server.
+// rows returns the names of the work's rows for each server.
 func (w work) rows() []string {
 	if len(w.parts) == 0 {
 		return []string{w.name}
@@ -51,22 +51,22 @@ func (w work) rows() []string {
 	return names
 }
 
-// measured is what one run of a work came to.
+// measured is the result of one run of a work.
 type measured struct {
-	Ops  int           // what was done
-	Wall time.Duration // of all
-	CPU  time.Duration // that the server took, user and system
+	Ops  int           // operations done
+	Wall time.Duration // of the whole run
+	CPU  time.Duration // of the server, user and system
 	Took []time.Duration
 
-	Parts []measured // of a work with parts, one for each; it has nothing else then
+	Parts []measured // one for each part of a work with parts; the other fields are empty then
 }
 
-// A row is a work at a server: the medians of all rounds.
+// A row is the result of a work at a server: the medians of all rounds.
 type row struct {
 	Work   string  `json:"work"`
 	Server string  `json:"server"`
 	Rate   float64 `json:"per_second"`
-	CPU    float64 `json:"cpu_ms"` // an operation
+	CPU    float64 `json:"cpu_ms"` // for one operation
 	P50    float64 `json:"p50_ms"`
 	P99    float64 `json:"p99_ms"`
 	Max    float64 `json:"max_ms"`
@@ -74,16 +74,16 @@ type row struct {
 	rates, cpus, p50s, p99s, maxima []float64
 }
 
-// A bench is what the works share.
+// A bench holds what all works share.
 type bench struct {
-	server  string        // the program
+	server  string        // path of the program
 	dir     string        // where servers keep their data
 	count   float64       // factor on the number of operations
 	limit   time.Duration // of one run of a work
 	verbose bool
 	bodies  map[string][][]byte // messages by size and signature
 	names   *names
-	before  []string // a program that runs each server, and its arguments
+	before  []string // a program (with arguments) that starts each server
 }
 
 // A header says when and where a table was measured.
@@ -91,7 +91,7 @@ type header struct {
 	Date    time.Time `json:"date"`
 	Go      string    `json:"go"`
 	Cores   int       `json:"cores"`
-	Version string    `json:"version"` // of the program
+	Version string    `json:"version"` // of the measured program
 	Rounds  int       `json:"rounds"`
 }
 
@@ -116,7 +116,7 @@ func main() {
 		exitOn(chart(os.Stdout, os.Stdin))
 		return
 	}
-	server, err := filepath.Abs(b.server) // servers run in directories of their own
+	server, err := filepath.Abs(b.server) // servers run in other working directories
 	exitOn(err)
 	b.server = server
 	all := works()
@@ -136,7 +136,7 @@ func main() {
 	version, err := exec.Command(b.server, "version").Output()
 	exitOn(err)
 	h := header{time.Now().UTC().Truncate(time.Second), runtime.Version(), runtime.NumCPU(), strings.TrimSpace(string(version)), *rounds}
-	rows, err := b.runAll(possible(all), *rounds)
+	rows, err := b.runAll(runnable(all), *rounds)
 	exitOn(err)
 	if *asJSON {
 		exitOn(json.NewEncoder(os.Stdout).Encode(struct {
@@ -156,13 +156,13 @@ func exitOn(err error) {
 	}
 }
 
-// works lists everything that can be measured.
+// works lists all works.
 func works() []work {
 	return slices.Concat(smtpWorks(), relayWorks(), imapWorks(), apiWorks(), visibleWorks(), webhookWorks(), otherWorks())
 }
 
-// possible leaves out what takes a program of others that is not installed, and says so.
-func possible(all []work) (out []work) {
+// runnable drops the works that need a program that is not installed, and says so.
+func runnable(all []work) (out []work) {
 	for _, w := range all {
 		if _, err := program(w.needs); w.needs != "" && err != nil {
 			fmt.Fprintf(os.Stderr, "%s is left out: %s is not installed\n", w.name, w.needs)
@@ -177,7 +177,7 @@ func possible(all []work) (out []work) {
 	return out
 }
 
-// program finds a program of others.
+// program returns the path of another program.
 func program(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -193,7 +193,7 @@ func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
 			return nil, err
 		}
 		defer os.RemoveAll(b.dir)
-		if err := os.Chmod(b.dir, 0o755); err != nil { // Dovecot has users of its own
+		if err := os.Chmod(b.dir, 0o755); err != nil { // Dovecot runs as other users
 			return nil, err
 		}
 	}
@@ -255,7 +255,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// printTable prints the rows, each with its ratio to the other servers of the same work.
+// printTable prints the rows, each with its ratio to the same work at the other servers.
 func printTable(w io.Writer, rows []*row) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "work\tserver\ta second\tCPU ms\tp50 ms\tp99 ms\tmax ms\tmailstead to it\t")
@@ -266,17 +266,17 @@ func printTable(w io.Writer, rows []*row) error {
 				ratio = fmt.Sprintf("%.2f", other.Rate/r.Rate)
 			}
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%.3f\t%.2f\t%.2f\t%.1f\t%s\t\n", r.Work, r.Server, short(r.Rate), r.CPU, r.P50, r.P99, r.Max, cmp.Or(ratio, "–"))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%.3f\t%.2f\t%.2f\t%.1f\t%s\t\n", r.Work, r.Server, formatRate(r.Rate), r.CPU, r.P50, r.P99, r.Max, cmp.Or(ratio, "–"))
 	}
 	return out.Flush()
 }
 
-func short(v float64) string {
+func formatRate(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.2f", v)
 	}
 	return fmt.Sprintf("%.0f", v)
 }
 
-// times is how often a work does something, at least once for each of its workers.
+// times returns how often a work repeats its operation, at least once for each of its workers.
 func (b *bench) times(n, workers int) int { return max(int(float64(n)*b.count), workers) }

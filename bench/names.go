@@ -13,8 +13,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// names is the DNS of a run: the sender's domain with SPF, DKIM and DMARC, and the hosts that mail
-// is sent to. It asks nobody.
+// names is the DNS server of a run: it has the sender's domain with SPF, DKIM and DMARC, and the
+// hosts that mail is sent to. It queries no other server.
 type names struct {
 	addr string
 	key  *rsa.PrivateKey
@@ -48,7 +48,7 @@ func serveNames() (*names, error) {
 	}
 	var packets net.PacketConn
 	var stream net.Listener
-	for range 10 { // the port may be taken over TCP
+	for range 10 { // the port may be taken for TCP
 		packets, err = net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func (n *names) set(lines ...string) {
 	for _, line := range lines {
 		rr, err := dns.NewRR(line)
 		if err != nil {
-			panic(err) // the lines are ours
+			panic(err) // the lines are constants
 		}
 		name := strings.ToLower(rr.Header().Name)
 		n.records[name] = append(n.records[name], rr)
@@ -87,7 +87,8 @@ func (n *names) close() {
 	_ = n.tcp.Shutdown()
 }
 
-// ServeDNS answers from the records; other names do not exist, for five minutes.
+// ServeDNS answers from the records. For other names it answers that they do not exist, with a TTL
+// of five minutes.
 func (n *names) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	answer := new(dns.Msg).SetReply(q)
 	answer.RecursionAvailable = true

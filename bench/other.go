@@ -22,13 +22,13 @@ import (
 
 func otherWorks() []work {
 	return []work{
-		ours("dns MX, UDP", func(b *bench) (measured, error) { return b.dnsQueries(8, b.times(20000, 8)) }),
-		ours("start, 10 000 messages", func(b *bench) (measured, error) { return b.starts(b.times(10000, 100), 5) }),
-		ours("idle, MiB", (*bench).idle),
+		mailsteadWork("dns MX, UDP", func(b *bench) (measured, error) { return b.dnsQueries(8, b.times(20000, 8)) }),
+		mailsteadWork("start, 10 000 messages", func(b *bench) (measured, error) { return b.starts(b.times(10000, 100), 5) }),
+		mailsteadWork("idle, MiB", (*bench).idle),
 	}
 }
 
-// dnsQueries asks the program's own DNS server about a domain that it hosts.
+// dnsQueries queries the program's DNS server about a domain that it hosts.
 func (b *bench) dnsQueries(clients, times int) (measured, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *bench) dnsQueries(clients, times int) (measured, error) {
 	return out, errors.Join(errs...)
 }
 
-// starts measures from the start of the process until all listeners accept.
+// starts measures the time from the start of the process until all listeners accept connections.
 func (b *bench) starts(size, times int) (out measured, err error) {
 	m, err := b.filled(size)
 	if err != nil {
@@ -98,8 +98,7 @@ func (b *bench) starts(size, times int) (out measured, err error) {
 	return out, nil
 }
 
-// idle measures the memory of a server that has nothing to do: p50 is in MiB in the place of
-// milliseconds.
+// idle measures the memory of an idle server: p50 is in MiB instead of milliseconds.
 func (b *bench) idle() (measured, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
@@ -111,14 +110,13 @@ func (b *bench) idle() (measured, error) {
 	return measured{Ops: 1, Wall: time.Second, CPU: m.cpu(), Took: []time.Duration{size}}, nil
 }
 
-// certificate gives the arguments by which the program has a certificate for TLS.
+// certificate returns the arguments that give the program a TLS certificate.
 func (b *bench) certificate() (args []string, err error) {
 	cert, key, err := writeCertificate(b.dir)
 	return []string{"--tls-cert", cert, "--tls-key", key}, err
 }
 
-// writeCertificate makes a certificate for this host and its loopback addresses. It is trusted by
-// those who are told to.
+// writeCertificate makes a self-signed certificate for this host and its loopback addresses.
 func writeCertificate(dir string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// A process is a server under measurement.
+// A process is a measured server.
 type process struct {
 	cmd     *exec.Cmd
 	log     *os.File
-	scratch string // a directory that is deleted when it has ended; empty: none
+	scratch string // a directory that stop deletes; empty: none
 }
 
-// start runs a server, behind the bench's before.
+// start runs a server by b.before, if that is set.
 func (b *bench) start(dir string, command string, args ...string) (*process, error) {
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *bench) start(dir string, command string, args ...string) (*process, err
 	return p, nil
 }
 
-// stop ends the process with SIGTERM, and kills it after a while.
+// stop ends the process with SIGTERM, and kills it after 30 seconds.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	kill := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
@@ -52,8 +52,8 @@ func (p *process) stop() {
 	}
 }
 
-// cpu is the processor time that the process and its children have taken, those included that have
-// ended; user and system, in steps of 10 ms.
+// cpu returns the processor time (user and system) that the process and its children have used,
+// including children that have ended, in steps of 10 ms.
 func (p *process) cpu() time.Duration { return cpuOf(strconv.Itoa(p.cmd.Process.Pid)) }
 
 func cpuOf(pid string) (sum time.Duration) {
@@ -73,7 +73,7 @@ func cpuOf(pid string) (sum time.Duration) {
 	return sum
 }
 
-// memory is the process's resident memory in bytes.
+// memory returns the process's resident memory in bytes.
 func (p *process) memory() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *process) memory() int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// waitFile waits for a file that a server writes when it is ready, and decodes its JSON.
+// waitFile waits for a file that a server writes when it is ready, and decodes its JSON into out.
 func waitFile(path string, p *process, out any) error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, out) == nil {
@@ -98,7 +98,7 @@ func waitFile(path string, p *process, out any) error {
 	return fmt.Errorf("the server did not become ready: %s", text[max(0, len(text)-2000):])
 }
 
-// A mailstead is the program at work, with a domain and mailboxes.
+// A mailstead is a running program with a domain and mailboxes.
 type mailstead struct {
 	*process
 	b          *bench
@@ -116,11 +116,11 @@ const (
 
 func address(n int) string { return mailbox(n % users) }
 
-// mailbox is the address of the n-th mailbox, of those that a work adds too.
+// mailbox returns the address of the n-th mailbox, including those that a work adds.
 func mailbox(n int) string { return fmt.Sprintf("user%d@%s", n, domain) }
 
-// newMailstead makes a store with a domain and mailboxes, and starts the program on it with the
-// names of this bench. config is added to the file.
+// newMailstead creates a store with a domain and mailboxes, and starts the program on it with the
+// DNS server of this bench. config is added to the configuration file.
 func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) {
 	dir, err := os.MkdirTemp(b.dir, "mailstead-")
 	if err != nil {
@@ -139,7 +139,7 @@ func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) 
 		return nil, err
 	}
 	m := &mailstead{b: b, dir: dir, token: made.Token}
-	if err := m.start(); err != nil { // answers for its own names, so that the domain is complete at once
+	if err := m.start(); err != nil { // it answers for its own names, so that the domain is set up at once
 		return nil, err
 	}
 	if err := m.setUp(); err != nil {
@@ -167,7 +167,7 @@ func (m *mailstead) start() (err error) {
 	return nil
 }
 
-// discard ends the program and deletes its store.
+// discard stops the program and deletes its store.
 func (m *mailstead) discard() {
 	m.stop()
 	_ = os.RemoveAll(m.dir)
@@ -196,7 +196,7 @@ func (m *mailstead) setUp() error {
 	return m.addUsers(users)
 }
 
-// addUsers makes mailboxes until there are so many.
+// addUsers creates mailboxes until there are most of them.
 func (m *mailstead) addUsers(most int) error {
 	for n := len(m.users); n < most; n++ {
 		var made struct {
@@ -210,7 +210,7 @@ func (m *mailstead) addUsers(most int) error {
 	return nil
 }
 
-// call calls the API.
+// call makes a request to the API.
 func (m *mailstead) call(method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// hosts is how many mail hosts of others there are.
+// hosts is how many receiving mail hosts the DNS of the bench has.
 const hosts = 40
 
-// The ways of mail to others.
+// Routes of mail to other servers.
 const (
 	relayed  = "relay"
-	unsigned = "unsigned" // through a relay that signs in our place
+	unsigned = "unsigned" // through a relay that signs for us
 	direct   = "direct"
 )
 
-// relayWorks are mail that users submit, on its way out.
+// relayWorks lists works in which users submit mail to other servers.
 func relayWorks() (list []work) {
 	add := func(name, way string, times int, delay time.Duration, servers ...string) {
 		list = append(list, work{name: name, servers: servers, run: func(b *bench, server string) (measured, error) {
@@ -34,7 +34,7 @@ func relayWorks() (list []work) {
 	return list
 }
 
-// relay submits messages over eight connections, and waits until others have taken all of them.
+// relay submits messages over eight connections, and waits until all of them have arrived.
 func (b *bench) relay(server, way string, times int, delay time.Duration) (measured, error) {
 	sink, addr, err := b.sink(sinkRelay, "-delay", delay.String(), "-addresses", strconv.Itoa(hosts+1))
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *bench) relay(server, way string, times int, delay time.Duration) (measu
 		defer c.Close()
 		err = c.say("AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte("\x00"+address(0)+"\x00"+password)), "235")
 		for n := next.Add(1); err == nil && n <= int64(times); n = next.Add(1) {
-			// The author of what a user sends is that user.
+			// The server requires that the author is the submitting user.
 			text := strings.Replace(string(messages[n%int64(len(messages))]), "ann@"+sender, address(0), 1)
 			err = c.send(address(0), fmt.Sprintf("to%d@far%d.test", n, n%hosts), []byte(text))
 		}
@@ -107,7 +107,7 @@ func (b *bench) relay(server, way string, times int, delay time.Duration) (measu
 	return out, err
 }
 
-// taken asks a sink how many messages it has taken, and how many DKIM signatures they had.
+// taken asks a sink how many messages it has received, and how many DKIM signatures they had.
 func (c *smtpClient) taken() (n, signatures int, err error) {
 	if _, err := c.Write([]byte("NOOP\r\n")); err != nil {
 		return 0, 0, err

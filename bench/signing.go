@@ -15,8 +15,8 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// A signingSink signs what it has taken as the program does, with RSA and Ed25519, and passes it
-// on. It keeps nothing: it is as fast as a server can be that signs.
+// A signingSink signs each message as the program does, with RSA and Ed25519, and passes it on. It
+// stores nothing: no server that signs can be faster.
 type signingSink struct {
 	relay   string
 	keys    []crypto.Signer
@@ -28,12 +28,12 @@ type sinkMail struct {
 	body     []byte
 }
 
-// signedNames are the fields that the program signs of a message of this bench, each once more than
-// it occurs.
+// signedNames lists the header fields that the program signs in a message of this bench, each once
+// more often than it occurs.
 var signedNames = []string{"From", "From", "Reply-To", "Subject", "Subject", "Date", "Date", "To", "To", "Cc", "Message-ID", "Message-ID",
 	"In-Reply-To", "References", "MIME-Version", "MIME-Version", "Content-Type", "Content-Type", "Content-Transfer-Encoding"}
 
-// newSigningSink starts as many workers as there are cores, each with a connection of its own.
+// newSigningSink starts a worker for each core, each with its own connection.
 func newSigningSink(relay string) (*signingSink, error) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

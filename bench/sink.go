@@ -22,23 +22,23 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// The kinds of sinks. Each runs in a process of its own, so that its processor time is its own.
+// Kinds of sinks. Each runs in a separate process, so that its processor time can be measured.
 const (
-	sinkNull  = "null"      // SMTP: forgets every message
-	sinkLog   = "log"       // SMTP: 250 after the message is in a log that was synced, once for all who wait
-	sinkBolt  = "log+bolt"  // SMTP: as log, and then a row for each message in bbolt
-	sinkRelay = "relay"     // SMTP: forgets every message, and answers each late
-	sinkSign  = "RSA alone" // SMTP: signs every message, and passes it on
+	sinkNull  = "null"      // SMTP: discards every message
+	sinkLog   = "log"       // SMTP: answers 250 after the message is in a synced log; one sync serves all waiting messages
+	sinkBolt  = "log+bolt"  // SMTP: like log, and then writes a row for each message to bbolt
+	sinkRelay = "relay"     // SMTP: discards every message, and answers after a delay
+	sinkSign  = "RSA alone" // SMTP: signs every message and passes it on
 	sinkHTTP  = "net/http"  // HTTP: checks a token, and answers with a file
-	sinkHooks = "hooks"     // HTTPS: takes webhooks, and counts them
+	sinkHooks = "hooks"     // HTTPS: receives webhooks and counts them
 )
 
-// A sinkReady is what a sink writes once it listens.
+// A sinkReady is the file that a sink writes once it listens.
 type sinkReady struct {
 	Addr string `json:"addr"`
 }
 
-// sink starts a sink, whose data is in a directory of its own.
+// sink starts a sink with its data in a new directory.
 func (b *bench) sink(kind string, args ...string) (p *process, addr string, err error) {
 	dir, err := os.MkdirTemp(b.dir, "sink-")
 	if err != nil {
@@ -61,7 +61,7 @@ func (b *bench) sink(kind string, args ...string) (p *process, addr string, err 
 	return p, ready.Addr, nil
 }
 
-// runSink is the process of a sink. It ends with SIGTERM.
+// runSink is the main function of a sink's process. It ends with SIGTERM.
 func runSink(args []string) error {
 	flags := flag.NewFlagSet("sink", flag.ExitOnError)
 	kind := flags.String("kind", sinkNull, "")
@@ -72,7 +72,7 @@ func runSink(args []string) error {
 	relay := flags.String("relay", "", "")
 	cert := flags.String("cert", "", "")
 	key := flags.String("key", "", "")
-	addresses := flags.Int("addresses", 1, "") // 127.0.0.1 and those after it
+	addresses := flags.Int("addresses", 1, "") // 127.0.0.1 and the addresses after it
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func runSink(args []string) error {
 	return nil
 }
 
-// listenAt listens at so many loopback addresses, at the same port of each.
+// listenAt listens on consecutive loopback addresses, at the same port of each.
 func listenAt(addresses int) (list []net.Listener, err error) {
 	port := "0"
 	for n := range addresses {
@@ -150,7 +150,7 @@ func listenAt(addresses int) (list []net.Listener, err error) {
 	return list, nil
 }
 
-// bareAPI answers every GET that has the token with the same JSON.
+// bareAPI answers every GET with the right token with the same JSON.
 func bareAPI(text []byte, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
@@ -162,11 +162,11 @@ func bareAPI(text []byte, token string) http.Handler {
 	})
 }
 
-// An smtpSink takes every message. NOOP answers how many it has taken, and how many DKIM signatures
-// they had.
+// An smtpSink accepts every message. It answers NOOP with the counts of messages and of their DKIM
+// signatures.
 type smtpSink struct {
-	store      *sinkStore    // nil: messages are forgotten
-	onward     *signingSink  // nil: they go nowhere
+	store      *sinkStore    // nil: messages are discarded
+	onward     *signingSink  // nil: messages are not passed on
 	delay      time.Duration // of the answer to a message
 	taken      atomic.Int64
 	signatures atomic.Int64
@@ -187,7 +187,7 @@ func (s *smtpSink) serve(c net.Conn) {
 	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriter(c)
 	reply := func(text string) bool {
 		_, _ = w.WriteString(text + "\r\n")
-		return r.Buffered() > 0 || w.Flush() == nil // to those who pipeline, in one piece
+		return r.Buffered() > 0 || w.Flush() == nil // answer pipelined commands with one write
 	}
 	ok := reply("220 sink ESMTP")
 	var body []byte
@@ -246,7 +246,7 @@ func inBrackets(line []byte) string {
 	return text
 }
 
-// readBody reads up to the line that is a dot.
+// readBody reads up to the line with a single dot.
 func readBody(r *bufio.Reader, body []byte) ([]byte, error) {
 	for whole := true; ; {
 		part, err := r.ReadSlice('\n')
@@ -261,10 +261,11 @@ func readBody(r *bufio.Reader, body []byte) ([]byte, error) {
 	}
 }
 
-// A sinkStore is the least that can keep messages: a log, and rows. What waits is synced together.
+// A sinkStore is the simplest durable store of messages: a log, and rows. One sync serves all
+// waiting messages.
 type sinkStore struct {
 	log     *os.File
-	db      *bolt.DB // nil: a log alone
+	db      *bolt.DB // nil: only the log
 	written int64
 	rows    uint64
 	waiting chan sinkWrite
@@ -335,7 +336,7 @@ func (s *sinkStore) write(batch []sinkWrite) error {
 		rows.FillPercent = 0.9
 		for _, offset := range at {
 			s.rows++
-			var value [200]byte // as large as a row of a message
+			var value [200]byte // the size of a message's row in the program
 			binary.BigEndian.PutUint64(value[:], uint64(offset))
 			if err := rows.Put(binary.BigEndian.AppendUint64(nil, s.rows), value[:]); err != nil {
 				return err

@@ -17,7 +17,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// smtpWorks are mail from outside, taken by the program and by sinks.
+// smtpWorks lists works in which the program and sinks receive mail from outside.
 func smtpWorks() (list []work) {
 	add := func(name string, size, conns, times int, signed, secure bool, servers ...string) {
 		list = append(list, work{name: name, servers: servers, run: func(b *bench, server string) (measured, error) {
@@ -38,14 +38,14 @@ func smtpWorks() (list []work) {
 		if err != nil {
 			return measured{}, err
 		}
-		// The server is our own process, not strace's, and stops for syncs alone.
+		// With -D the child is the server, not strace, and seccomp stops it only for syncs.
 		b.before = []string{strace, "-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_exit=2000"}
 		defer func() { b.before = nil }()
 		return b.smtpIn(server, b.messages(2<<10, false), 8, b.times(4000, 8), false)
 	}})
 }
 
-// smtpIn sends messages over so many connections, with 20 IMAP sessions open beside.
+// smtpIn sends messages over conns connections, with 20 IMAP sessions open at the same time.
 func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secure bool) (measured, error) {
 	var p *process
 	var addr string
@@ -63,7 +63,7 @@ func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secur
 			return measured{}, err
 		}
 		defer m.discard()
-		if !secure { // log-ins are for TLS only where there is TLS
+		if !secure { // with a certificate, log-ins need TLS
 			idle, err := m.idleSessions(20, false)
 			if err != nil {
 				return measured{}, err
@@ -79,7 +79,7 @@ func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secur
 		}
 		defer p.stop()
 	}
-	// The first messages, which fill caches, do not count.
+	// The first messages fill caches and are not measured.
 	if _, err := sendAll(addr, messages, conns, max(times/20, conns), secure, b.limit); err != nil {
 		return measured{}, err
 	}
@@ -88,7 +88,7 @@ func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secur
 	return measured{Ops: len(took), Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, err
 }
 
-// sendAll sends so many messages and gives how long each took, from MAIL to the answer to its end.
+// sendAll sends a number of messages and returns how long each took, from MAIL to the final reply.
 func sendAll(addr string, messages [][]byte, conns, times int, secure bool, limit time.Duration) (took []time.Duration, err error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -121,7 +121,7 @@ func sendAll(addr string, messages [][]byte, conns, times int, secure bool, limi
 	return took, errors.Join(errs...)
 }
 
-// An smtpClient sends as Postfix does: MAIL, RCPT and DATA in one piece.
+// An smtpClient sends as Postfix does, with MAIL, RCPT and DATA in a single write.
 type smtpClient struct {
 	net.Conn
 	r *bufio.Reader
@@ -140,7 +140,7 @@ func dialSMTP(addr string, secure bool, limit time.Duration) (*smtpClient, error
 	}
 	if err == nil && secure {
 		if err = c.say("STARTTLS", "220"); err == nil {
-			t := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is our own
+			t := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is self-made
 			c.Conn, c.r = t, bufio.NewReader(t)
 			err = c.say("EHLO mx."+sender, "250")
 		}
@@ -159,7 +159,7 @@ func (c *smtpClient) say(line, code string) error {
 	return c.want(code)
 }
 
-// want reads a reply of any number of lines.
+// want reads a reply of one or more lines, and returns an error unless it has the code.
 func (c *smtpClient) want(code string) error {
 	for {
 		line, err := c.r.ReadString('\n')
@@ -188,7 +188,7 @@ func (c *smtpClient) send(from, to string, message []byte) error {
 	return c.want("250")
 }
 
-// messages gives 64 different messages of a size, each with the dot that ends it.
+// messages returns 64 different messages of a size, each with its final dot.
 func (b *bench) messages(size int, signed bool) [][]byte {
 	kind := fmt.Sprint(size, signed)
 	if len(b.bodies[kind]) > 0 {
@@ -221,7 +221,7 @@ func (b *bench) messages(size int, signed bool) [][]byte {
 				HeaderKeys: []string{"From", "To", "Subject", "Date", "Message-ID"},
 			})
 			if err != nil {
-				panic(err) // the key and the message are ours
+				panic(err) // the key and the message are our own
 			}
 			text = out.Bytes()
 		}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// visibleWorks measure from the line of RCPT until the recipient can see the message: by an IDLE
-// session, or in the API's list.
+// visibleWorks measures the time from the RCPT command until the recipient can see the message, in
+// an IDLE session or in the API's list.
 func visibleWorks() (list []work) {
 	for _, beside := range []int{0, 500} {
 		name := "RCPT → visible, 50 a second"
@@ -33,13 +33,13 @@ func visibleWorks() (list []work) {
 	return list
 }
 
-// A watch tells how many messages a mailbox has: at the beginning, and whenever there are more. It
-// ends when end is closed.
+// A watch calls tell with the number of messages in a mailbox: at the beginning, and after each
+// increase. It ends when end is closed.
 type watch func(m *mailstead, tell func(messages int), end <-chan struct{}) error
 
-// visible sends so many messages to a mailbox, fifty a second. It uses one connection, so that the
-// n-th of them is the mailbox's n-th. The processor time includes that of what is sent beside them
-// to other mailboxes, so much a second, and of the watch.
+// visible sends messages to a mailbox, fifty a second, over one connection, so that the n-th
+// message sent is the n-th of the mailbox. In addition it sends beside messages a second to other
+// mailboxes. The processor time includes these and the watch.
 func (b *bench) visible(times, beside int, look watch) (measured, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
@@ -113,8 +113,8 @@ func (b *bench) visible(times, beside int, look watch) (measured, error) {
 	return out, err
 }
 
-// sendSteadily is one of eight that send a message at each interval until end is closed, in
-// turns, to other mailboxes than the first.
+// sendSteadily is one of eight senders that take turns. It sends a message at each interval, until
+// end is closed, to all mailboxes except the first.
 func (b *bench) sendSteadily(m *mailstead, which int, interval time.Duration, messages [][]byte, end <-chan struct{}) error {
 	c, err := dialSMTP(m.ready.SMTP, false, b.limit)
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *bench) sendSteadily(m *mailstead, which int, interval time.Duration, me
 	}
 }
 
-// watchIdle hears of messages in an IDLE session.
+// watchIdle is a watch that uses an IDLE session.
 func (m *mailstead) watchIdle(tell func(int), end <-chan struct{}) error {
 	c, err := logIn(m.ready.IMAP, nil, false, address(0), m.b.limit)
 	if err != nil {
@@ -169,7 +169,8 @@ func (m *mailstead) watchIdle(tell func(int), end <-chan struct{}) error {
 	}
 }
 
-// watchList asks the API for the newest message again and again; its UID is how many there are.
+// watchList is a watch that polls the API for the newest message, whose UID is the number of
+// messages.
 func (m *mailstead) watchList(tell func(int), end <-chan struct{}) error {
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()

@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// endpoints is how many webhook endpoints there are; the last of them takes nothing.
+// endpoints is the number of webhook endpoints; the last one accepts nothing.
 const endpoints = 10
 
-// webhookWorks are deliveries of events, which are durable jobs.
+// webhookWorks lists deliveries of events, which are durable jobs.
 func webhookWorks() []work {
 	return []work{
-		ours("webhooks, 1 of 10 refuses", func(b *bench) (measured, error) { return b.webhooks(b.times(1500, 8), "https://127.0.0.1:1/") }),
-		ours("webhooks, 1 of 10 hangs", func(b *bench) (measured, error) { return b.webhooks(b.times(1500, 8), "") }),
+		mailsteadWork("webhooks, 1 of 10 refuses", func(b *bench) (measured, error) { return b.webhooks(b.times(1500, 8), "https://127.0.0.1:1/") }),
+		mailsteadWork("webhooks, 1 of 10 hangs", func(b *bench) (measured, error) { return b.webhooks(b.times(1500, 8), "") }),
 	}
 }
 
-// webhooks sends messages, each of which makes one event for each endpoint, and waits until all
-// endpoints but one have all. dead is the last one's URL; if it is empty, the last one takes
-// requests and never answers.
+// webhooks sends messages, each of which causes one event for each endpoint, and waits until all
+// endpoints except the last have all events. dead is the last one's URL; if it is empty, the last
+// one accepts requests and never answers.
 func (b *bench) webhooks(times int, dead string) (measured, error) {
 	cert, key, err := writeCertificate(b.dir)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *bench) webhooks(times int, dead string) (measured, error) {
 		return measured{}, err
 	}
 	want := (endpoints - 1) * times
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second} // the certificate is our own
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second} // the certificate is self-made
 	defer client.CloseIdleConnections()
 	var got hookCounts
 	for got.Events < want {
@@ -81,18 +81,19 @@ func (b *bench) webhooks(times int, dead string) (measured, error) {
 	}
 	out := measured{Ops: want, Wall: time.Since(began), CPU: m.cpu() - before}
 	if got.Unsigned > 0 || got.Events > want {
-		err = fmt.Errorf("%d deliveries without a signature, %d events in the place of %d", got.Unsigned, got.Events, want)
+		err = fmt.Errorf("%d deliveries without a signature, %d events instead of %d", got.Unsigned, got.Events, want)
 	}
 	return out, err
 }
 
-// hookCounts are what a hookSink has taken.
+// hookCounts holds the counts of a hookSink.
 type hookCounts struct {
-	Events   int // different ones at each endpoint, summed
+	Events   int // sum over all endpoints, without repeats
 	Unsigned int // deliveries without a signature or an id
 }
 
-// A hookSink takes deliveries at /take, never answers at /hang, and counts at /counts.
+// A hookSink accepts deliveries at /take, never answers at /hang, and returns its counts at
+// /counts.
 type hookSink struct {
 	mu     sync.Mutex
 	counts hookCounts

@@ -8,11 +8,12 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// Compatible gives the wanted records that can stand in a zone beside the foreign ones there; only
-// those are to be planned for. It leaves out records whose work a foreign one does already, such as
-// an SPF record that lets our host send too. It also leaves out optional records whose name a
-// foreign one uses, with their whole group, which is of no use in part. The error joins a *Conflict
-// for each foreign record that excludes a required one; the MX of another name excludes none.
+// Compatible returns the wanted records that can be in a zone together with the foreign records
+// there; plan only for those. It leaves out records whose purpose a foreign record already serves,
+// such as an SPF record that also permits our host. It also leaves out optional records whose name
+// a foreign record uses, with their whole group, which is useless in part. The error joins a
+// *Conflict for each foreign record that excludes a required one; an MX at another name excludes
+// none.
 func Compatible(have, want []Record) ([]Record, error) {
 	var foreign []Record
 	for _, h := range have {
@@ -55,8 +56,8 @@ func Compatible(have, want []Record) ([]Record, error) {
 	return out, errors.Join(errs...)
 }
 
-// excludes reports whether a foreign record cannot stay beside a wanted one at its name, or must
-// not since both would count.
+// excludes reports whether a foreign record cannot be at the same name as a wanted one, or must not
+// be because both would apply.
 func excludes(h, w Record) bool {
 	switch {
 	case h.Type == "CNAME" || w.Type == "CNAME":
@@ -64,7 +65,7 @@ func excludes(h, w Record) bool {
 	case w.Purpose == PurposeCustom || w.Purpose == PurposeACME:
 		return false
 	case isAddress(w.Type):
-		return isAddress(h.Type) || h.Type == Flattened // visitors must not come to one host by IPv4 and to another by IPv6
+		return isAddress(h.Type) || h.Type == Flattened // visitors must not reach one host by IPv4 and another by IPv6
 	case w.Purpose == PurposeSPF:
 		return h.Type == "TXT" && spf.IsRecord(unquote(h.Value))
 	case w.Purpose == PurposeDMARC:
@@ -73,14 +74,14 @@ func excludes(h, w Record) bool {
 	return h.Type == w.Type
 }
 
-// serves reports whether a foreign text does what the wanted one would.
+// serves reports whether a foreign TXT record serves the purpose of the wanted one.
 func serves(h, w Record, want []Record) bool {
 	return w.Type == "TXT" && h.Type == "TXT" && matches(w, want, []string{unquote(h.Value)})
 }
 
-// required reports whether a domain is not as it was asked for without a record: what mail depends
-// on, the policy, what the owner entered, and the addresses of the domain itself, at which its
-// visitors are expected.
+// required reports whether a domain does not work as requested without a record: the records that
+// mail depends on, the DMARC policy, what the owner entered, and the addresses of the domain
+// itself, where its visitors are expected.
 func required(w Record, want []Record) bool {
 	switch w.Purpose {
 	case PurposeDMARC, PurposeCustom, PurposeACME:
@@ -91,7 +92,7 @@ func required(w Record, want []Record) bool {
 	return w.Critical
 }
 
-// group names the optional records that are of use only together.
+// group returns a key for optional records that are useful only together.
 func group(w Record) string {
 	if w.Purpose == PurposeMTASTS {
 		return w.Purpose

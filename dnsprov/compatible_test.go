@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// conflicts gives the foreign records that an error of Compatible names.
+// conflicts returns the foreign records in an error of Compatible.
 func conflicts(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {
@@ -28,7 +28,7 @@ func conflicts(t *testing.T, err error) []string {
 	return out
 }
 
-// fitWants are records of every kind, by what they are called in the tests.
+// fitWants holds records of every kind, under their names in the tests.
 type fitWants struct {
 	mx, spf, dkim, dmarc, apex, apex6, www, sts, stsHost, auto, srv, custom, text Record
 }
@@ -62,7 +62,7 @@ func (w fitWants) all() []Record {
 	return []Record{w.mx, w.spf, w.dkim, w.dmarc, w.apex, w.apex6, w.www, w.sts, w.stsHost, w.auto, w.srv, w.custom, w.text}
 }
 
-// fitCase is a zone, and what of all that is wanted does not come there.
+// fitCase is a zone, with the wanted records that cannot be added to it.
 type fitCase struct {
 	name string
 	have []Record
@@ -70,7 +70,7 @@ type fitCase struct {
 	bad  []string // strangers in the place of others
 }
 
-// fitCases writes the domain as a.test.
+// fitCases returns the cases for the domain a.test.
 func fitCases(w fitWants) []fitCase {
 	const domain = "a.test"
 	theirs := func(name, typ, value string) Record { return Record{Name: name, Type: typ, Value: value, TTL: 60} }
@@ -126,7 +126,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestFitWithoutVisitors: where no address of the domain is wanted, its website stays in peace.
+// TestFitWithoutVisitors: if no address of the domain is wanted, its website is left alone.
 func TestFitWithoutVisitors(t *testing.T) {
 	mx := Record{Name: "a.test", Type: "MX", Value: "mail.test", Purpose: PurposeMX, Critical: true}
 	fits, err := Compatible([]Record{{Name: "a.test", Type: "A", Value: "198.51.100.1"}}, []Record{mx})
@@ -143,7 +143,7 @@ func TestConflictNamesTheRecord(t *testing.T) {
 	}
 }
 
-// An alias that is answered with addresses is in nobody's way but that of addresses.
+// A flattened CNAME only excludes addresses.
 func TestFitBesideAFlattenedAlias(t *testing.T) {
 	s := testSpec()
 	site := Record{Name: s.Domain, Type: Flattened, Value: "site.test"}

@@ -19,13 +19,13 @@ const (
 	maxText  = 4096 // bytes of a TXT record's value
 )
 
-// specialNames are top-level names that no registry has (RFC 6761, RFC 6762, RFC 8375).
+// specialNames lists top-level names that are in no registry (RFC 6761, RFC 6762, RFC 8375).
 var specialNames = []string{"test", "example", "invalid", "localhost", "local", "onion", "internal"}
 
-// CustomName gives the whole name, as in Record.Name, of what a domain's owner calls a record: "@"
-// for the domain, a name below it in full, or the part of that before the domain. The first label
-// of a name below may be a * (RFC 4592). What is plainly a name elsewhere is refused rather than
-// put below the domain. Errors are written for the owner.
+// CustomName returns the full name, as in Record.Name, for the name that a domain's owner gives a
+// record: "@" for the domain, a full name below it, or the part of that before the domain. The
+// first label of a name below may be * (RFC 4592). A name that clearly belongs to another domain is
+// refused and not placed below the domain. Errors are written for the owner.
 func CustomName(given, domain string) (string, error) {
 	name := strings.TrimSpace(given)
 	if name == "@" {
@@ -64,7 +64,7 @@ func CustomName(given, domain string) (string, error) {
 	return name, nil
 }
 
-// isElsewhere reports whether a name of more than one label ends as names of the public DNS do.
+// isElsewhere reports whether a name has several labels and ends like a name of the public DNS.
 func isElsewhere(name string) bool {
 	if !strings.Contains(name, ".") {
 		return false
@@ -74,8 +74,8 @@ func isElsewhere(name string) bool {
 	return icann || slices.Contains(specialNames, last)
 }
 
-// asciiName brings a name to the form of Record.Name. Labels may have underscores, as those of
-// services do.
+// asciiName converts a name to the form of Record.Name. Labels may have underscores, like those of
+// services.
 func asciiName(name string) (string, error) {
 	labels := strings.Split(name, ".")
 	for i, label := range labels {
@@ -102,9 +102,8 @@ func isLabel(s string) bool {
 	return s != "" && len(s) <= maxLabel && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, odd)
 }
 
-// CustomValue gives the one form of the value of an owner's record of type A, AAAA, CNAME or TXT. A
-// text may come in the quotes of zone files, and is given without. Errors are written for the
-// owner.
+// CustomValue returns the normalized value of an owner's record of type A, AAAA, CNAME or TXT. A
+// text may have the quotes of zone files, which are removed. Errors are written for the owner.
 func CustomValue(typ, given, domain string) (string, error) {
 	value := strings.TrimSpace(given)
 	switch typ {
@@ -156,14 +155,13 @@ func textValue(value string) (string, error) {
 	return text, nil
 }
 
-// QuoteText writes a text in the quotes of zone files, from which CustomValue makes the same text
-// again.
+// QuoteText writes a text in the quotes of zone files, from which CustomValue restores it.
 func QuoteText(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// EscapeText writes bytes as they stand in a character string of a zone file (RFC 1035 section
-// 5.1), without the quotes around it: what is not printable ASCII as \DDD.
+// EscapeText escapes bytes for a character string of a zone file (RFC 1035 section 5.1), without
+// the quotes around it: bytes that are not printable ASCII become \DDD.
 func EscapeText(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -181,5 +179,5 @@ func EscapeText(s string) string {
 }
 
 // UnquoteText joins the quoted character strings of a text in the notation of zone files (RFC 1035
-// section 5.1). A text in any other form is returned as it is.
+// section 5.1). A text in another form is returned unchanged.
 func UnquoteText(s string) string { return unquote(s) }

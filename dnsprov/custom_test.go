@@ -38,7 +38,7 @@ func TestCustomValue(t *testing.T) {
 	}
 }
 
-// What is taken once is taken again and means the same.
+// An accepted name or value is accepted again in its normalized form, with the same meaning.
 func FuzzCustomRecord(f *testing.F) {
 	for _, s := range [][2]string{{"@", "x"}, {"www", "target.example.net"}, {"bücher", `"a" "b"`}, {"_a._b", "192.0.2.1"}, {"www.example.com.", "2001:db8::1"}} {
 		f.Add(s[0], s[1])

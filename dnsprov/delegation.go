@@ -13,16 +13,16 @@ import (
 
 const delegationTimeout = 10 * time.Second
 
-// Delegation is where a domain's name service is now.
+// Delegation lists the name servers that a domain has now.
 type Delegation struct {
-	Current  []string // its nameservers, lower-case, without the trailing dot, sorted; empty if it has none
-	Verified bool     // at least one of Current is ours, and none is anybody else's
+	Current  []string // its name servers, lower-case, without the trailing dot, sorted; empty if it has none
+	Verified bool     // at least one of Current is ours, and all are
 }
 
-// CheckDelegation looks up which nameservers a domain has and compares them with ours. A domain
-// that does not exist has none; an error means that the look-up itself failed. The servers named
-// have to answer for the domain already, or most resolvers will not tell its nameservers. It asks
-// past what a client of look-ups keeps.
+// CheckDelegation looks up the name servers of a domain and compares them with ours. A domain that
+// does not exist has none; an error means that the lookup itself failed. The listed servers must
+// already answer for the domain, or most resolvers will not return them. It bypasses the lookup
+// cache.
 func CheckDelegation(ctx context.Context, r Resolver, domain string, ours []string) (Delegation, error) {
 	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), delegationTimeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func CheckDelegation(ctx context.Context, r Resolver, domain string, ours []stri
 	return d, nil
 }
 
-// notFound reports whether a look-up was answered, with "there is none".
+// notFound reports whether the answer to a lookup was "there is none".
 func notFound(err error) bool {
 	var dnsErr *net.DNSError
 	return errors.As(err, &dnsErr) && dnsErr.IsNotFound

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/lookup"
 )
 
-// DS says at a parent which key signs a zone (RFC 4034 section 5).
+// DS is a record at the parent that names the key which signs a zone (RFC 4034 section 5).
 type DS struct {
 	KeyTag     uint16
 	Algorithm  uint8
@@ -18,13 +18,13 @@ type DS struct {
 	Digest     string // lower-case hexadecimal
 }
 
-// String is the data of the record in a zone file.
+// String returns the data of the record as in a zone file.
 func (d DS) String() string {
 	return fmt.Sprintf("%d %d %d %s", d.KeyTag, d.Algorithm, d.DigestType, d.Digest)
 }
 
-// LookupDS asks which keys the parent of a domain names, past what the client keeps: none for a
-// domain that is not there too. An error says that the look-up failed.
+// LookupDS looks up the DS records of a domain, bypassing the cache; none for a domain that does
+// not exist. An error means that the lookup failed.
 func LookupDS(ctx context.Context, c *lookup.Client, domain string) ([]DS, error) {
 	m, err := c.Ask(lookup.Fresh(ctx), domain, dns.TypeDS, false)
 	if err != nil {

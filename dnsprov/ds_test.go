@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// dsServer answers DS queries in several ways, by the first label.
+// dsServer answers DS queries in different ways, depending on the first label.
 func dsServer(t *testing.T) (addr string) {
 	t.Helper()
 	pc, ln := lookuptest.SamePort(t)

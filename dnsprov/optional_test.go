@@ -65,7 +65,7 @@ func TestWhatIsOffIsNotWanted(t *testing.T) {
 	}
 }
 
-// An id lives as long as the policy.
+// The id changes exactly when the policy does.
 func TestPolicyIDFollowsThePolicy(t *testing.T) {
 	one, other := stsID(STSPolicy("mail.a.test")), stsID(STSPolicy("mail.b.test"))
 	if one == other || len(one) != 32 || stsID(STSPolicy("Mail.A.test.")) != one {
@@ -73,7 +73,7 @@ func TestPolicyIDFollowsThePolicy(t *testing.T) {
 	}
 }
 
-// The owner's own records win over what mail works without, whole groups of it.
+// The owner's own records displace optional records, with their whole groups.
 func TestCustomRecordsWinOverOptionalOnes(t *testing.T) {
 	for _, tc := range []struct {
 		name, typ string
@@ -121,8 +121,8 @@ func TestHostBelowTheDomainIsNotWantedTwice(t *testing.T) {
 	}
 }
 
-// TestMailHostHasSPFInItsZone: what it sends in its own name, without a sender, is proven; a record
-// of the owner's own wins, and other texts stand beside it.
+// TestMailHostHasSPFInItsZone: mail that the host sends in its own name, without a sender, passes
+// SPF. A record of the owner replaces ours, and other texts can be at the same name.
 func TestMailHostHasSPFInItsZone(t *testing.T) {
 	host := func(typ, value string) Record {
 		return Record{Name: "mail.example.test", Type: typ, Value: value}
@@ -155,7 +155,7 @@ func TestMailHostHasSPFInItsZone(t *testing.T) {
 	}
 }
 
-// TestKeysOfTheMailHostAreInItsZoneOnly: nobody else can publish a key before it is used.
+// TestKeysOfTheMailHostAreInItsZoneOnly: only our own zone can publish a key before it is used.
 func TestKeysOfTheMailHostAreInItsZoneOnly(t *testing.T) {
 	keys := func(change func(*Spec), provider string) []string {
 		s := testSpec()

@@ -7,17 +7,17 @@ const (
 	Delete = "delete"
 )
 
-// Change is one step from what a zone has to what it should have. Create has Want, Delete has Have,
-// Update both.
+// Change is one step from the records of a zone to the wanted records. Create has Want, Delete has
+// Have, Update both.
 type Change struct {
 	Op         string
 	Have, Want *Record
 }
 
-// Plan lists the changes that bring have to want; applied, a second plan is empty. A record in have
-// without a Purpose is foreign: one that already says what is wanted is taken as it is, and no
-// other is ever touched. The changes come with deletions first, so that a name is free before
-// something else is put there.
+// Plan lists the changes from have to want; once they are applied, a second plan is empty. A record
+// in have without a Purpose is foreign: it is adopted if it already has the wanted content, and
+// otherwise never touched. Deletions come first, so that a name is free before another record is
+// put there.
 func Plan(have, want []Record) []Change {
 	matched := make([]bool, len(have))
 	open := make([]*Record, 0, len(want))
@@ -50,7 +50,7 @@ func Plan(have, want []Record) []Change {
 	return append(append(deletes, updates...), creates...)
 }
 
-// match finds the record of have that publishes what w does, preferring one of ours, or -1.
+// match returns the index of a record in have with the content of w, preferably one of ours, or -1.
 func match(have []Record, taken []bool, w Record) int {
 	found := -1
 	for i, h := range have {
@@ -67,7 +67,7 @@ func match(have []Record, taken []bool, w Record) int {
 	return found
 }
 
-// replaceable finds a record of ours with the name, type and purpose of w, or -1.
+// replaceable returns the index of a record of ours with the name, type and purpose of w, or -1.
 func replaceable(have []Record, taken []bool, w Record) int {
 	for i, h := range have {
 		if !taken[i] && h.Purpose == w.Purpose && h.Type == w.Type && hostName(h.Name) == hostName(w.Name) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// apply does to a zone what a provider would.
+// apply changes a zone as a provider would.
 func apply(have []Record, changes []Change) []Record {
 	out := slices.Clone(have)
 	for _, c := range changes {
@@ -67,8 +67,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanConverges plans between random zones: afterwards everything wanted is there, everything
-// of strangers is untouched, nothing else is left, and a second plan is empty.
+// TestPlanConverges plans between random zones: afterwards all wanted records exist, foreign
+// records are unchanged, no other records are left, and a second plan is empty.
 func TestPlanConverges(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	purposes := []string{"", PurposeMX, PurposeSPF, PurposeCustom}

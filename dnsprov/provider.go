@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// A Provider keeps the records of domains at one DNS service. What a domain should have there is
-// Wanted's to say, and what must change Plan's; a Provider only reads and writes. Its methods may
-// be called by any number of goroutines.
+// A Provider keeps the records of domains at one DNS service. Wanted decides which records a domain
+// should have there, and Plan what must change; a Provider only reads and writes. Any number of
+// goroutines may use it.
 type Provider interface {
-	// Records lists what is published at and below a domain. Those that were made under its owner
-	// tag have a Purpose; all others are foreign.
+	// Records lists the records at and below a domain. Those made under its owner tag have a
+	// Purpose; all others are foreign.
 	Records(ctx context.Context, at ZoneRef) ([]Record, error)
-	// Apply makes changes that Plan made from Records, and gives the records that it made or
-	// adopted, with their IDs. It may be cut short anywhere: read, planned and applied again, it
-	// comes to the same end. A Conflict or Refused says that it is one record that cannot be.
+	// Apply carries out changes that Plan made from Records, and returns the records that it made
+	// or adopted, with their IDs. It may be interrupted at any point: reading, planning and
+	// applying again leads to the same result. A Conflict or Refused error is about a single
+	// record.
 	Apply(ctx context.Context, at ZoneRef, changes []Change) ([]Record, error)
 }
 
 // A ZoneRef names the records of a domain at a provider.
 type ZoneRef struct {
 	Domain   string // as Record.Name
-	OwnerTag string // tells the records of one domain of one installation from all others; letters, digits and _ only
+	OwnerTag string // distinguishes the records of one domain of one installation from all others; only letters, digits and _
 }
 
 // Errors of providers.
@@ -32,17 +33,17 @@ var (
 	ErrZoneNotFound = errors.New("the DNS provider has no zone for the domain that this token may change")
 )
 
-// A Conflict is an error: what is wanted cannot be put beside a record that somebody else made.
+// A Conflict is an error: a foreign record excludes the wanted one.
 type Conflict struct {
 	Have Record // the foreign one
 	Want Record
 }
 
 func (c *Conflict) Error() string {
-	return fmt.Sprintf("the zone has a record of somebody else's in the place of a needed one: %s %s %q", c.Have.Name, c.Have.Type, c.Have.Value)
+	return fmt.Sprintf("the zone has a foreign record in the place of a needed one: %s %s %q", c.Have.Name, c.Have.Type, c.Have.Value)
 }
 
-// A Refused is an error: the provider does not take one record, whatever else it holds.
+// A Refused is an error: the provider does not accept one record, whatever else the zone has.
 type Refused struct {
 	Want Record
 	Err  error
@@ -50,10 +51,10 @@ type Refused struct {
 
 func (r *Refused) Error() string { return fmt.Sprintf("%s %s: %v", r.Want.Type, r.Want.Name, r.Err) }
 
-// Unwrap gives what the provider said.
+// Unwrap returns the provider's error.
 func (r *Refused) Unwrap() error { return r.Err }
 
-// A Wait is an error: the provider wants to be asked again only after some time.
+// A Wait is an error: the provider asks to wait before the next request.
 type Wait struct {
 	For time.Duration
 	Err error
@@ -61,5 +62,5 @@ type Wait struct {
 
 func (w *Wait) Error() string { return fmt.Sprintf("%v; ask again in %s", w.Err, w.For) }
 
-// Unwrap gives what the provider said.
+// Unwrap returns the provider's error.
 func (w *Wait) Unwrap() error { return w.Err }

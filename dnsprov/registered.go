@@ -6,9 +6,9 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// RegisteredName gives the name that is bought for a domain of idn.Registrable to exist:
-// example.co.uk for www.example.co.uk. Only suffixes of the root zone's registries count: below one
-// of a company, such as github.io, nothing is for sale.
+// RegisteredName returns the name to buy so that a domain, which passed idn.Registrable, exists:
+// example.co.uk for www.example.co.uk. Only suffixes of ICANN registries count: below a suffix of a
+// company, such as github.io, nothing is for sale.
 func RegisteredName(ascii string) string {
 	suffix, icann := publicsuffix.PublicSuffix(ascii)
 	for !icann && strings.Contains(suffix, ".") {

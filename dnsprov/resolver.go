@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Resolver looks names up; *lookup.Client is one, and *net.Resolver. Names are given with the
-// trailing dot, so that no search list applies.
+// Resolver looks up DNS records; *lookup.Client and *net.Resolver implement it. Callers add a
+// trailing dot to names, so that no search list applies.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)

@@ -8,17 +8,17 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// authorizes reports whether the SPF record there lets our host send: before anything else is said
-// of them, it passes the domain's MX, which is our host, or each address that our own record w
-// names, with those of the name itself if w passes these. Whatever else it allows is the owner's
-// choice.
+// authorizes reports whether an SPF record lets our host send. It must pass, before any other
+// verdict on them, either the domain's MX, which is our host, or each address in our own record w,
+// and the addresses of the name itself if w passes these. Whatever else the record allows is the
+// owner's choice.
 func authorizes(there string, w Record) bool {
 	record := spf.Parse(there)
 	if !record.WellFormed {
 		return false
 	}
 	var open []netip.Addr          // our addresses that no term has passed yet
-	ofName, passed := false, false // the addresses of the name itself
+	ofName, passed := false, false // whether w names the name's own addresses, and whether the record passes them
 	for _, t := range spf.Parse(w.Value).Terms {
 		if t.Network.IsValid() {
 			open = append(open, t.Network.Addr())
@@ -53,19 +53,20 @@ func authorizes(there string, w Record) bool {
 
 func isMX(t spf.Term) bool { return t.Name == "mx" && !t.Modifier() }
 
-// mayDeny reports whether a record refuses somebody whom only look-ups tell; that may be us.
-func mayDeny(text string) bool {
+// mayDenyOurHost reports whether a record refuses hosts that only lookups determine; ours may be
+// one of them.
+func mayDenyOurHost(text string) bool {
 	terms, _ := spf.Parse(text).Split()
 	return slices.ContainsFunc(terms, func(t spf.Term) bool { return t.Asks() && t.Qualifier != '+' })
 }
 
-// mergeSPF gives one record that passes whom the records there pass, and our host as w does: there
-// may be only one (RFC 7208 section 3.2). A single record that lets our host send stays as it is.
-// Else what we need comes first, so that nothing denies it, then the terms there in their order,
-// each once, and at the end what the owner says of everybody else. It is empty where no record of a
-// sensible length would do.
+// mergeSPF returns one record that passes what the existing records pass, and our host as w does,
+// since there may be only one record (RFC 7208 section 3.2). A single record that already lets our
+// host send is returned unchanged. Otherwise our terms come first, so that nothing denies them,
+// then the existing terms in order, without duplicates, and at the end the owner's verdict on
+// everybody else. The result is empty if the record would be too long.
 func mergeSPF(there []string, w Record) string {
-	if len(there) == 1 && authorizes(there[0], w) && !mayDeny(there[0]) {
+	if len(there) == 1 && authorizes(there[0], w) && !mayDenyOurHost(there[0]) {
 		return there[0]
 	}
 	var merged []spf.Term
@@ -98,7 +99,7 @@ func mergeSPF(there []string, w Record) string {
 	record := spf.Record{Terms: append(merged, mergedEnd(ends, ourEnd))}
 	text := record.String()
 	if spf.Lookups(text) > spf.MaxLookups && slices.ContainsFunc(ours, func(t spf.Term) bool { return t.Network.IsValid() }) {
-		// Receivers would not follow them all: our host stands there by its addresses alone.
+		// Receivers would stop before the last lookup, so name our host only by its addresses.
 		record.Terms = slices.DeleteFunc(record.Terms, func(t spf.Term) bool { return isMX(t) && t.Value == "" && t.Lengths == "" })
 		text = record.String()
 	}
@@ -108,8 +109,8 @@ func mergeSPF(there []string, w Record) string {
 	return text
 }
 
-// mergedEnd is how a merged record ends. Of several owner's endings the mildest is taken, so that
-// nobody loses mail by it.
+// mergedEnd returns the end of a merged record. Of several ends it takes the mildest, so that
+// nobody loses mail.
 func mergedEnd(ends []spf.Term, ours spf.Term) spf.Term {
 	if len(ends) == 1 && ends[0].Name == "redirect" {
 		return ends[0]
@@ -127,7 +128,7 @@ func mergedEnd(ends []spf.Term, ours spf.Term) spf.Term {
 	return out
 }
 
-// spfKey is the same for terms of which only the first one counts.
+// spfKey returns a key that is equal for terms of which only the first has an effect.
 func spfKey(t spf.Term) string {
 	switch {
 	case t.Modifier():

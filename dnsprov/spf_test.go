@@ -52,7 +52,7 @@ func TestMergedSPF(t *testing.T) {
 	}
 }
 
-// spfWorld is the DNS around one SPF record.
+// spfWorld is a resolver with the DNS around one SPF record.
 type spfWorld string
 
 func (w spfWorld) LookupTXT(_ context.Context, name string) ([]string, error) {
@@ -85,7 +85,7 @@ func (spfWorld) LookupAddr(context.Context, string) ([]string, error) {
 	return nil, &net.DNSError{IsNotFound: true}
 }
 
-// judge is what an SPF evaluator that is not ours says of an address.
+// judge returns the result of an independent SPF evaluator for an address.
 func judge(record, ip string) evaluator.Result {
 	r, _ := evaluator.CheckHostWithSender(net.ParseIP(ip), "helo.test", "x@a.test", evaluator.WithResolver(spfWorld(record)))
 	return r
@@ -96,7 +96,7 @@ var (
 	otherAddresses = []string{"203.0.113.1", "203.0.113.2", "198.51.100.7", "198.51.100.9", "192.0.2.77", "203.0.113.200", "2001:db8:1::5"}
 )
 
-// randomSPF makes a record of terms that there are; deny says whether some refuse.
+// randomSPF returns a record of random existing terms. If deny is true, some of them may refuse.
 func randomSPF(r *rand.Rand, deny bool) string {
 	mechanisms := []string{"a", "mx", "A:else.test", "mx:else.test/24", "include:one.test", "include:two.test", "ip4:203.0.113.128/25", "ip4:192.0.2.0/24", "ip6:2001:db8::/32", "exists:%{i}.x.test"}
 	out := []string{"v=spf1"}
@@ -119,7 +119,8 @@ func randomSPF(r *rand.Rand, deny bool) string {
 	return strings.Join(out, " ")
 }
 
-// The merged record passes whom the one there passes, and us; everybody else fares as before.
+// The merged record passes what the old record passes, and our host; the result for everybody else
+// is unchanged.
 func TestMergedSPFAuthorisesBoth(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
@@ -139,7 +140,8 @@ func TestMergedSPFAuthorisesBoth(t *testing.T) {
 	}
 }
 
-// Of several records, of which receivers heed none, one is made that passes whom any of them would.
+// From several records, which receivers would ignore, one record is made that passes what any of
+// them passes.
 func TestMergedSPFAuthorisesAllOfSeveral(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 700 {
@@ -160,7 +162,7 @@ func TestMergedSPFAuthorisesAllOfSeveral(t *testing.T) {
 	}
 }
 
-// What strangers publish as SPF is merged without harm: the result is a record that lets us send.
+// Merging anything that strangers publish as SPF is safe: the result lets our host send.
 func FuzzMergeSPF(f *testing.F) {
 	f.Add("v=spf1 include:one.test -all", "v=spf1 a")
 	f.Add("v=spf1 mx:%{d}/24//64 ip6:::1/0 exp=%{x} redirect=%%", "v=spf1 -all +all all=1 a/33 ip4:192.0.2.1/33")
@@ -228,11 +230,11 @@ func TestVerifyOffersAMergedSPF(t *testing.T) {
 
 var _ evaluator.DNSResolver = spfWorld("")
 
-// TestHostsRecordPassesItsOwnAddresses: the record of the mail host's name is right if it passes
-// the addresses of the name and those that mail is sent from beside them.
+// TestHostsRecordPassesItsOwnAddresses: the record of the mail host's name is verified if it passes
+// the addresses of the name and the further sending addresses.
 func TestHostsRecordPassesItsOwnAddresses(t *testing.T) {
-	plain := managed("mail.example.test", "TXT", "v=spf1 a -all", PurposeSPF)
-	more := managed("mail.example.test", "TXT", "v=spf1 a ip4:192.0.2.9 -all", PurposeSPF)
+	plain := newManaged("mail.example.test", "TXT", "v=spf1 a -all", PurposeSPF)
+	more := newManaged("mail.example.test", "TXT", "v=spf1 a ip4:192.0.2.9 -all", PurposeSPF)
 	for text, want := range map[string][2]bool{
 		"v=spf1 a -all":                         {true, false},
 		"v=spf1 a:mail.example.test ~all":       {true, false},

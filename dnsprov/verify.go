@@ -20,7 +20,7 @@ const (
 	Mismatch      = "mismatch"
 	MultipleSPF   = "multiple_spf"    // more than one v=spf1, which receivers treat as an error (RFC 7208 section 4.5)
 	DKIMWrongType = "dkim_wrong_type" // the selector is a CNAME, not the TXT with our key
-	LookupFailed  = "lookup_failed"   // nothing is known: no answer, or one that says "try later"
+	LookupFailed  = "lookup_failed"   // the result is unknown: no answer, or a temporary error
 )
 
 const (
@@ -28,18 +28,18 @@ const (
 	verifyAtOnce  = 8
 )
 
-// Check is the outcome of looking up one record.
+// Check is the result of looking up one record.
 type Check struct {
 	Record   Record
 	Verified bool
-	Actual   string // what is there, several values joined with ", "; empty if there is nothing
+	Actual   string // the published values, joined with ", "; empty if there are none
 	Error    string // one of the constants above; empty if verified
-	Offer    string // what to publish in place of Record.Value, since others' senders have to stay; empty: nothing else
+	Offer    string // the value to publish instead of Record.Value, so that the owner's other senders still pass; empty: Record.Value
 }
 
-// Verify looks wanted records up, eight at a time and ten seconds at most in all, and returns one
-// check for each, in order. What is there may say more than what is wanted as long as mail works:
-// see the match functions. It asks past what a client of look-ups keeps.
+// Verify looks up the wanted records, eight at a time and for at most ten seconds in total, and
+// returns one check for each, in order. The published records may say more than the wanted ones as
+// long as mail works: see the match functions. It bypasses the lookup cache.
 func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
 	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), verifyTimeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
 	return out
 }
 
-// question is one look-up; records that share it are looked up once.
+// question is one lookup; records with the same question are looked up once.
 type question struct{ name, typ, purpose string }
 
 func questionOf(r Record) question {
@@ -84,10 +84,10 @@ func questionOf(r Record) question {
 	return q
 }
 
-// answer is what a look-up found. An MX value is "priority host".
+// answer is the result of a lookup. An MX value is "priority host".
 type answer struct {
 	values []string
-	alias  string // the CNAME target in place of a DKIM key
+	alias  string // the target of a CNAME that is in place of a DKIM key
 	err    error
 }
 
@@ -107,7 +107,7 @@ func ask(ctx context.Context, r Resolver, q question) answer {
 	return a
 }
 
-// values looks q up and returns what it found in the form of Record.Value.
+// values looks up q and returns the values in the form of Record.Value.
 func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
 	fqdn := q.name + "."
 	var out []string
@@ -149,7 +149,7 @@ func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
 	return nil, &net.DNSError{Err: "no look-up for type " + q.typ, Name: q.name}
 }
 
-// serviceText is an SRV as zone files have it, but for the last dot of the target.
+// serviceText returns an SRV as in a zone file, without the trailing dot of the target.
 func serviceText(priority, weight, port uint16, target string) string {
 	if target == "" {
 		target = "." // there is no such service (RFC 2782)
@@ -157,7 +157,7 @@ func serviceText(priority, weight, port uint16, target string) string {
 	return fmt.Sprintf("%d %d %d %s", priority, weight, port, target)
 }
 
-// Text is what a record says in one line, as zone files have it: an MX and an SRV with their
+// Text returns the record's data in one line, as in a zone file: an MX and an SRV include their
 // numbers.
 func (r Record) Text() string {
 	switch r.Type {
@@ -169,7 +169,7 @@ func (r Record) Text() string {
 	return r.Value
 }
 
-// canonical returns what name is an alias of, or "".
+// canonical returns the name that name is an alias of, or "".
 func canonical(ctx context.Context, r Resolver, name string) (string, error) {
 	target, err := r.LookupCNAME(ctx, name+".")
 	if err != nil && !notFound(err) {
@@ -182,14 +182,14 @@ func canonical(ctx context.Context, r Resolver, name string) (string, error) {
 	return target, nil
 }
 
-// check compares one record with what was found for it.
+// check compares a record with the answer to its lookup.
 func check(w Record, wanted []Record, a answer) Check {
 	c := Check{Record: w}
 	if a.err != nil {
 		c.Error = LookupFailed
 		return c
 	}
-	values := relevant(w, a.values)
+	values := relevantValues(w, a.values)
 	c.Actual = strings.Join(values, ", ")
 	if w.Purpose == PurposeSPF && len(values) > 0 {
 		c.Offer = mergeSPF(values, w)
@@ -209,8 +209,8 @@ func check(w Record, wanted []Record, a answer) Check {
 	return c
 }
 
-// relevant leaves out the texts at a name that are not of the record's kind.
-func relevant(w Record, values []string) []string {
+// relevantValues returns the values without TXT records of another kind.
+func relevantValues(w Record, values []string) []string {
 	is := map[string]func(string) bool{PurposeSPF: spf.IsRecord, PurposeDMARC: dmarc.IsRecord, PurposeMTASTS: isSTS, PurposeTLSRPT: isTLSRPT}[w.Purpose]
 	if is == nil || w.Type != "TXT" {
 		return values

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// zoneFile is a resolver over fixed answers, keyed "TYPE name". A name that is not there does not
-// exist; a value "SERVFAIL" fails.
+// zoneFile is a resolver with fixed answers, keyed "TYPE name". A missing name does not exist; for
+// the value "SERVFAIL" the lookup fails.
 type zoneFile map[string][]string
 
 func (z zoneFile) find(ctx context.Context, typ, name string) ([]string, error) {
@@ -151,7 +151,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// One of a domain's addresses is enough, as when it moves.
+// One of a domain's addresses is enough, for example while it moves.
 func TestVerifyTakesAnyAddressOfOurs(t *testing.T) {
 	wanted := []Record{
 		{Name: "a.test", Type: "A", Value: "192.0.2.1", Purpose: PurposeA},
@@ -164,7 +164,7 @@ func TestVerifyTakesAnyAddressOfOurs(t *testing.T) {
 	}
 }
 
-// slowResolver answers nothing before its context ends, and counts.
+// slowResolver does not answer before its context ends, and counts its queries.
 type slowResolver struct {
 	zoneFile
 	now, most, total atomic.Int64

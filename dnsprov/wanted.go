@@ -9,65 +9,63 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// Who serves a domain's DNS.
+// Kinds of DNS service for a domain.
 const (
-	Builtin    = "builtin"    // our own authoritative server; only there does Wanted hold NS records
-	Cloudflare = "cloudflare" // the edge provider, by an API token of the owner's
-	Manual     = "manual"     // the owner enters the records wherever the domain is
-	External   = "external"   // DNS and mail are elsewhere; we do nothing there
+	Builtin    = "builtin"    // our own authoritative server; only for it does Wanted return NS records
+	Cloudflare = "cloudflare" // the edge provider, through an API token of the owner
+	Manual     = "manual"     // the owner enters the records at their DNS service
+	External   = "external"   // DNS and mail are handled elsewhere; we change nothing
 )
 
-// ReportsLocal is the local part of the address, in each domain, at which reports on DMARC are
-// collected.
+// ReportsLocal is the local part of the address, in each domain, that collects DMARC reports.
 const ReportsLocal = "dmarc-reports"
 
-// ManagedTTL is the TTL of every record that is not custom, but for challenges, in seconds.
+// ManagedTTL is the TTL, in seconds, of every record except custom records and challenges.
 const ManagedTTL = 3600
 
 const mxPriority = 10
 
-// Spec is what a hosted domain's records are made from. Names are as in Record.Name.
+// Spec describes a hosted domain; its records are derived from it. Names are as in Record.Name.
 type Spec struct {
 	Domain       string
 	MailHost     string   // receives the domain's mail
-	Nameservers  []string // ours, in the order in which they are shown
+	Nameservers  []string // ours, in display order
 	IPv4, IPv6   []netip.Addr
-	SendFrom     []netip.Addr            // addresses that mail is sent from beside those
-	Elsewhere    map[string][]netip.Addr // of Nameservers that are not this host: their addresses, by name
+	SendFrom     []netip.Addr            // further addresses that mail is sent from
+	Elsewhere    map[string][]netip.Addr // addresses of those Nameservers that are not this host, by name
 	DKIM         []DKIMKey
 	DMARC        string // the policy; empty for dmarc.Default
-	DMARCReports bool   // reports on the default policy are collected
-	Redirect     bool   // visitors of the domain come to this host
-	RedirectWWW  bool   // and so do those of its www
-	HTTPS        bool   // this host serves HTTPS, and so policies and settings for mail clients
-	HTTPSPort    uint16 // where; 0: 443
-	Submission   uint16 // ports that mail clients are told, with TLS from the start or by STARTTLS; 0: none
+	DMARCReports bool   // the default policy asks for reports
+	Redirect     bool   // visitors of the domain are sent to this host
+	RedirectWWW  bool   // visitors of www below the domain too
+	HTTPS        bool   // this host serves HTTPS, and so MTA-STS policies and settings for mail clients
+	HTTPSPort    uint16 // the port of HTTPS; 0: 443
+	Submission   uint16 // ports for mail clients: Submission and IMAP by STARTTLS, the others by implicit TLS; 0: none
 	Submissions  uint16
 	IMAP         uint16
 	IMAPS        uint16
-	CAA          string   // the issuer domain of the authority that certifies the hosts below the domain (RFC 8659); empty: any may
-	MailKeys     []string // SHA-256 of the public keys that MailHost shows to other servers, now and next, in hex
-	Challenges   []Record // of certificate authorities, for as long as they take
-	Custom       []Record // the owner's own records; their Purpose is set here
+	CAA          string   // the issuer domain of the authority that certifies the hosts below the domain (RFC 8659); empty: any authority may
+	MailKeys     []string // SHA-256, in hex, of the public keys that MailHost presents to other servers, now and next
+	Challenges   []Record // challenges of certificate authorities, while they are pending
+	Custom       []Record // the owner's own records; Wanted sets their Purpose
 }
 
 // DKIMKey is one published DKIM key.
 type DKIMKey struct {
 	Selector string
-	Record   string // the TXT value, as "v=DKIM1; k=rsa; p=…" (RFC 6376 section 3.6.1)
+	Record   string // the TXT value, such as "v=DKIM1; k=rsa; p=…" (RFC 6376 section 3.6.1)
 }
 
-// Wanted lists every record that a domain has at a provider, in the order in which they are shown.
-// It is the one place that decides this. What is not critical gives way to records of the owner's
-// own.
+// Wanted lists every record that a domain has at a provider, in display order. Only this function
+// decides that. Records that are not critical give way to the owner's own records.
 func Wanted(s Spec, provider string) []Record {
 	var out []Record
 	if provider == Builtin {
 		for _, ns := range s.Nameservers {
-			out = append(out, managed(s.Domain, "NS", hostName(ns), PurposeNS))
+			out = append(out, newManaged(s.Domain, "NS", hostName(ns), PurposeNS))
 		}
 	}
-	if provider != Cloudflare { // there the domain itself may be the owner's website
+	if provider != Cloudflare { // at Cloudflare the domain itself may be the owner's website
 		out = append(out, s.addresses(s.Domain, PurposeA)...)
 	}
 	if provider == Builtin {
@@ -78,7 +76,7 @@ func Wanted(s Spec, provider string) []Record {
 	out = append(out, s.mail()...)
 	for _, group := range s.optional(provider) {
 		if !s.occupied(group) {
-			out = addNew(out, group)
+			out = appendMissing(out, group)
 		}
 	}
 	if provider == Builtin || provider == Cloudflare {
@@ -91,15 +89,16 @@ func Wanted(s Spec, provider string) []Record {
 	return out
 }
 
-// mail is what makes mail come here, and others trust what is sent from here.
+// mail returns the records that bring mail here, and that make other servers trust mail sent from
+// here.
 func (s Spec) mail() []Record {
-	mx := managed(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
+	mx := newManaged(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
 	mx.Priority = mxPriority
-	out := []Record{mx, managed(s.Domain, "TXT", s.spf(), PurposeSPF)}
+	out := []Record{mx, newManaged(s.Domain, "TXT", s.spf(), PurposeSPF)}
 	for _, k := range s.DKIM {
-		out = append(out, managed(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
+		out = append(out, newManaged(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
 	}
-	policy := managed("_dmarc."+s.Domain, "TXT", s.DMARC, PurposeDMARC)
+	policy := newManaged("_dmarc."+s.Domain, "TXT", s.DMARC, PurposeDMARC)
 	if policy.Value == "" {
 		policy.Value = dmarc.Default
 		if s.DMARCReports {
@@ -110,8 +109,9 @@ func (s Spec) mail() []Record {
 	return append(out, policy)
 }
 
-// addNew adds what is not there yet: a host of ours may have a name such as www below the domain.
-func addNew(records, more []Record) []Record {
+// appendMissing appends the records that are not present yet: a host of ours may have a name such
+// as www below the domain.
+func appendMissing(records, more []Record) []Record {
 	for _, r := range more {
 		if !slices.ContainsFunc(records, r.Same) {
 			records = append(records, r)
@@ -120,25 +120,25 @@ func addNew(records, more []Record) []Record {
 	return records
 }
 
-func managed(name, typ, value, purpose string) Record {
+func newManaged(name, typ, value, purpose string) Record {
 	return Record{Name: name, Type: typ, Value: value, TTL: ManagedTTL, Purpose: purpose, Critical: true}
 }
 
 func (s Spec) addresses(host, purpose string) []Record {
 	if ips, ok := s.Elsewhere[host]; ok {
-		s.IPv4, s.IPv6 = families(ips)
+		s.IPv4, s.IPv6 = splitFamilies(ips)
 	}
 	var out []Record
 	for _, ip := range s.IPv4 {
-		out = append(out, managed(host, "A", ip.String(), purpose))
+		out = append(out, newManaged(host, "A", ip.String(), purpose))
 	}
 	for _, ip := range s.IPv6 {
-		out = append(out, managed(host, "AAAA", ip.String(), purpose))
+		out = append(out, newManaged(host, "AAAA", ip.String(), purpose))
 	}
 	return out
 }
 
-func families(ips []netip.Addr) (four, six []netip.Addr) {
+func splitFamilies(ips []netip.Addr) (four, six []netip.Addr) {
 	for _, ip := range ips {
 		if ip.Unmap().Is4() {
 			four = append(four, ip.Unmap())
@@ -149,11 +149,11 @@ func families(ips []netip.Addr) (four, six []netip.Addr) {
 	return four, six
 }
 
-// ownHosts lists the names of this installation and its secondaries that lie inside the domain, so
-// that its zone has to give their addresses: nobody else can.
+// ownHosts lists the names of this installation and its secondaries that are inside the domain, so
+// that its zone must contain their addresses: no other zone can.
 func (s Spec) ownHosts() []string {
 	var out []string
-	seen := map[string]bool{s.Domain: true} // the apex has its addresses already
+	seen := map[string]bool{s.Domain: true} // the apex already has addresses
 	for _, host := range append([]string{s.MailHost}, s.Nameservers...) {
 		host = hostName(host)
 		if strings.HasSuffix(host, "."+s.Domain) && !seen[host] {
@@ -164,9 +164,10 @@ func (s Spec) ownHosts() []string {
 	return out
 }
 
-// spf names the host twice: by address, so that a check costs no look-ups, and as mx, so that the
-// record stays true when the host moves. It ends in ~all because with -all some receivers refuse
-// before they have looked at DKIM, which alone survives a forward; the policy is DMARC's to set.
+// spf returns the SPF record. It names the host twice: by address, so that a check needs no
+// lookups, and as mx, so that the record stays correct when the host moves. It ends in ~all,
+// because with -all some receivers refuse before they check DKIM, which alone survives a forward;
+// the policy is up to DMARC.
 func (s Spec) spf() string {
 	terms := []spf.Term{{Qualifier: '+', Name: "mx"}}
 	for _, ip := range s.IPv4 {
@@ -187,10 +188,10 @@ func (s Spec) spf() string {
 	return spf.Record{Terms: append(terms, spf.Term{Qualifier: '~', Name: "all"})}.String()
 }
 
-// Managed reports whether a custom record would collide with one that wanted manages: the same name
+// Managed reports whether a custom record would collide with a managed one in wanted: the same name
 // and type, a CNAME at a managed name, an address of either family beside an optional one, anything
-// at _dmarc, or a second SPF record at the apex. Other texts at the apex are free, and so is the
-// place of challenges.
+// at _dmarc, or a second SPF record at the apex. Other texts at the apex are allowed, and so are
+// texts at the name of a challenge.
 func Managed(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {

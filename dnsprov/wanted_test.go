@@ -16,7 +16,7 @@ func testSpec() Spec {
 	}
 }
 
-// lines writes records one a line, for comparison.
+// lines writes one record per line, for comparison.
 func lines(records []Record) []string {
 	var out []string
 	for _, r := range records {
@@ -57,7 +57,7 @@ func TestWantedKeepsTheDMARCOverride(t *testing.T) {
 	}
 }
 
-// Only our own zone can give the addresses of our own hosts when they lie inside it.
+// Only our own zone can contain the addresses of our own hosts that are inside it.
 func TestWantedGivesAddressesOfOwnHostsInsideTheZone(t *testing.T) {
 	s := testSpec()
 	s.Domain, s.IPv6 = "host.test", nil

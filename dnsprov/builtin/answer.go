@@ -6,17 +6,18 @@ import (
 	"github.com/miekg/dns"
 )
 
-// maxChain bounds the aliases that one answer follows.
+// maxChain is the most aliases that one answer follows.
 const maxChain = 8
 
-// anyTTL is the TTL of the answer to ANY, in seconds: the longer it is kept, the fewer ask.
+// anyTTL is the TTL of the answer to ANY, in seconds. It is long, so that resolvers rarely ask
+// again.
 const anyTTL = 3600
 
-// Answer answers the one question of q from the zone, authoritatively. A name outside of the zone
-// is REFUSED, one of a delegated zone gets its name servers. ANY gets the minimal answer of RFC
-// 8482. The letter case of the question is kept, which resolvers use as a check. A signed zone adds
-// signatures and proofs for who asks for them by the DO bit (RFC 4035 section 3.1); nil if they
-// cannot be made.
+// Answer answers the single question of q from the zone, authoritatively. A name outside the zone
+// is REFUSED; a name in a delegated zone gets a referral to its name servers. ANY gets the minimal
+// answer of RFC 8482. The letter case of the question is kept, since resolvers check it. A signed
+// zone adds signatures and proofs if the query has the DO bit (RFC 4035 section 3.1). The result is
+// nil if they cannot be made.
 func (z *Zone) Answer(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(q)
@@ -26,7 +27,7 @@ func (z *Zone) Answer(q *dns.Msg) *dns.Msg {
 	}
 	asked := q.Question[0]
 	name := dns.CanonicalName(asked.Name)
-	if z.nodes[name] == nil && !z.holds(name) {
+	if z.nodes[name] == nil && !z.contains(name) {
 		m.Rcode = dns.RcodeRefused
 		return m
 	}
@@ -44,35 +45,35 @@ func wantsProof(q *dns.Msg) bool {
 	return opt != nil && opt.Do()
 }
 
-// holds reports whether a name is in the zone.
-func (z *Zone) holds(name string) bool {
+// contains reports whether a name is at or below the apex.
+func (z *Zone) contains(name string) bool {
 	_, ok := dns.IsDomainName(name)
 	return ok && dns.IsSubDomain(z.apex, name)
 }
 
-// A reply is an answer that is being made.
+// A reply is an answer while it is being built.
 type reply struct {
 	z      *Zone
 	m      *dns.Msg
 	qtype  uint16
-	proven bool   // with signatures
-	closer string // below what a wildcard answers for and no name is; "" where none answers
-	err    error  // the first that could not be made
+	proven bool   // the query asks for signatures
+	closer string // the name whose absence must be proven because a wildcard answers; "" if none does
+	err    error  // the first error in making a signature or proof
 }
 
-// follow answers for one name, canonical and as it was asked, and goes on through aliases inside
-// the zone. The status is that of the last name (RFC 6604 section 3).
+// follow answers for one name, given in canonical form and as in the question, and follows aliases
+// inside the zone. The status is that of the last name (RFC 6604 section 3).
 func (r *reply) follow(asked, name string) {
 	visited := make([]string, 0, maxChain)
 	for len(visited) < maxChain && !slices.Contains(visited, name) {
 		n := r.z.nodes[name]
 		cut := r.z.cutAt(name)
 		switch {
-		case cut != nil && (cut != n || r.qtype != dns.TypeDS): // DS alone is the parent's (RFC 4035 section 3.1.4.1)
-			r.refer(cut)
+		case cut != nil && (cut != n || r.qtype != dns.TypeDS): // only DS belongs to the parent zone (RFC 4035 section 3.1.4.1)
+			r.addReferral(cut)
 			return
 		case n == nil:
-			closest, below := r.z.enclosing(name)
+			closest, below := r.z.closestEncloser(name)
 			wildcard := "*." + closest
 			n = r.z.nodes[wildcard]
 			if n == nil {
@@ -80,8 +81,8 @@ func (r *reply) follow(asked, name string) {
 				r.absent(closest, below)
 				return
 			}
-			// The wildcard answers (RFC 4592 section 3.3.1); that there is nothing closer is proven
-			// with it (RFC 4035 sections 3.1.3.3 and 3.1.3.4).
+			// The wildcard answers (RFC 4592 section 3.3.1). A proof that no closer name exists is
+			// added (RFC 4035 sections 3.1.3.3 and 3.1.3.4).
 			r.closer = below
 			if r.found(wildcard, n, asked) {
 				r.proveWildcard()
@@ -93,21 +94,21 @@ func (r *reply) follow(asked, name string) {
 		}
 		alias := n.set(dns.TypeCNAME)
 		if alias == nil {
-			r.nothing(n, name)
+			r.noData(n, name)
 			return
 		}
-		r.m.Answer = join(r.m.Answer, owned(r.records(alias), asked))
+		r.m.Answer = join(r.m.Answer, underAskedName(r.records(alias), asked))
 		r.proveWildcard()
 		visited = append(visited, name)
 		asked = alias.rrs[0].(*dns.CNAME).Target
 		name = dns.CanonicalName(asked)
-		if r.z.nodes[name] == nil && !r.z.holds(name) {
-			return // the resolver goes on elsewhere
+		if r.z.nodes[name] == nil && !r.z.contains(name) {
+			return // the resolver must ask for the alias itself
 		}
 	}
 }
 
-// cutAt returns the node at or above a name where another zone begins; nil if there is none.
+// cutAt returns the delegation at or above a name; nil if there is none.
 func (z *Zone) cutAt(name string) *node {
 	if !z.cuts {
 		return nil
@@ -120,7 +121,8 @@ func (z *Zone) cutAt(name string) *node {
 	return nil
 }
 
-// found answers with what a name has of the type that was asked for, if it has that.
+// found adds the name's records of the requested type to the answer, and reports whether the name
+// has any.
 func (r *reply) found(name string, n *node, asked string) bool {
 	signed := r.z.signing != nil
 	if len(n.sets) == 0 && (!signed || r.qtype != dns.TypeNSEC && r.qtype != dns.TypeRRSIG) {
@@ -128,21 +130,21 @@ func (r *reply) found(name string, n *node, asked string) bool {
 	}
 	set := n.set(r.qtype)
 	switch {
-	case signed && r.qtype == dns.TypeNSEC: // of a name that only leads to others too: the proof that it has nothing is one
-		set = r.z.own(name, n)
+	case signed && r.qtype == dns.TypeNSEC: // a name without records of its own also has an NSEC, as the proof that it has none
+		set = r.z.ownNSEC(name, n)
 	case set != nil:
-	case r.qtype == dns.TypeANY && r.proven: // made up, it could not be proven: NSEC says that it is not there
+	case r.qtype == dns.TypeANY && r.proven: // the made-up HINFO of RFC 8482 could not be proven, since the NSEC does not list it
 		set = n.sets[0]
 	case r.qtype == dns.TypeANY:
 		r.m.Answer = append(r.m.Answer, &dns.HINFO{Hdr: header(asked, dns.TypeHINFO, anyTTL), Cpu: "RFC8482"})
 		return true
 	case r.qtype == dns.TypeRRSIG && signed:
-		r.m.Answer = join(r.m.Answer, owned(r.signatures(name, n), asked))
+		r.m.Answer = join(r.m.Answer, underAskedName(r.signatures(name, n), asked))
 		return true
 	default:
 		return false
 	}
-	r.m.Answer = join(r.m.Answer, owned(r.records(set), asked))
+	r.m.Answer = join(r.m.Answer, underAskedName(r.records(set), asked))
 	if !r.proven {
 		r.m.Extra = slices.Clip(set.glue)
 		return true
@@ -153,8 +155,9 @@ func (r *reply) found(name string, n *node, asked string) bool {
 	return true
 }
 
-// refer says who serves a zone below this one, and with which key, or that it has none.
-func (r *reply) refer(cut *node) {
+// addReferral adds a referral to the zone below: its name servers, and its DS or the proof that it
+// has none.
+func (r *reply) addReferral(cut *node) {
 	if len(r.m.Answer) > 0 {
 		return // the resolver asks for the alias itself
 	}
@@ -168,10 +171,10 @@ func (r *reply) refer(cut *node) {
 		r.m.Ns = append(r.m.Ns, r.records(ds)...)
 		return
 	}
-	r.m.Ns = append(r.m.Ns, r.records(r.z.own(ns.rrs[0].Header().Name, cut))...)
+	r.m.Ns = append(r.m.Ns, r.records(r.z.ownNSEC(ns.rrs[0].Header().Name, cut))...)
 }
 
-// addSOA adds the SOA record of a negative answer. It returns true if proofs go with it.
+// addSOA adds the SOA record of a negative answer. It reports whether proofs must be added too.
 func (r *reply) addSOA() bool {
 	if !r.proven {
 		r.m.Ns = slices.Clip(r.z.negative)
@@ -186,16 +189,16 @@ func (r *reply) addSOA() bool {
 	return true
 }
 
-// nothing says that a name has nothing of the type.
-func (r *reply) nothing(n *node, name string) {
+// noData answers that a name exists without records of the requested type.
+func (r *reply) noData(n *node, name string) {
 	if !r.addSOA() {
 		return
 	}
-	r.m.Ns = append(r.m.Ns, r.records(r.z.own(name, n))...)
+	r.m.Ns = append(r.m.Ns, r.records(r.z.ownNSEC(name, n))...)
 	r.proveWildcard()
 }
 
-// absent says that a name does not exist, below the closest one that does, and that no wildcard
+// absent answers that a name does not exist below the closest existing name, and that no wildcard
 // answers for it (RFC 4035 section 3.1.3.2).
 func (r *reply) absent(closest, below string) {
 	if !r.addSOA() {
@@ -208,7 +211,7 @@ func (r *reply) absent(closest, below string) {
 	}
 }
 
-// proveWildcard shows that there is no name closer to the one that was asked for than the wildcard
+// proveWildcard proves that no name exists that is closer to the requested name than the wildcard
 // that answers.
 func (r *reply) proveWildcard() {
 	if !r.proven || r.closer == "" || r.err != nil {
@@ -223,7 +226,7 @@ func (r *reply) proveWildcard() {
 	r.m.Ns = append(slices.Clip(r.m.Ns), r.records(set)...)
 }
 
-// records are a set as it goes into the reply.
+// records returns the records of a set, with the signature if the query asks for it.
 func (r *reply) records(set *rrset) []dns.RR {
 	if !r.proven || set.unsigned {
 		return set.rrs
@@ -236,10 +239,10 @@ func (r *reply) records(set *rrset) []dns.RR {
 	return sig.rrs
 }
 
-// signatures are those over every set of a name.
+// signatures returns the signatures over every set of a name.
 func (r *reply) signatures(name string, n *node) []dns.RR {
 	var out []dns.RR
-	for _, set := range append(slices.Clip(n.sets), r.z.own(name, n)) {
+	for _, set := range append(slices.Clip(n.sets), r.z.ownNSEC(name, n)) {
 		if set.unsigned || set == n.nsec {
 			continue
 		}
@@ -253,7 +256,7 @@ func (r *reply) signatures(name string, n *node) []dns.RR {
 	return out
 }
 
-// join adds to a section of an answer. What is shared is never written to.
+// join appends records to a section of an answer. It never writes to a shared slice.
 func join(section, rrs []dns.RR) []dns.RR {
 	if section == nil {
 		return slices.Clip(rrs)
@@ -261,9 +264,9 @@ func join(section, rrs []dns.RR) []dns.RR {
 	return append(section, rrs...)
 }
 
-// owned returns records under the name as it was asked. The zone's own are shared, since nobody
-// changes them.
-func owned(rrs []dns.RR, asked string) []dns.RR {
+// underAskedName returns records under the name in the question. If the names are equal, it
+// returns the zone's own records, which nobody changes.
+func underAskedName(rrs []dns.RR, asked string) []dns.RR {
 	if len(rrs) == 0 || rrs[0].Header().Name == asked {
 		return slices.Clip(rrs)
 	}

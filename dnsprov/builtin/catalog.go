@@ -11,28 +11,28 @@ import (
 	"github.com/miekg/dns"
 )
 
-// memberLabel is the length of the label of a member in a catalog, in bytes of a hash.
+// memberLabel is how many bytes of a hash make the label of a member in a catalog.
 const memberLabel = 16
 
-// Catalog is a zone that lists other zones (RFC 9432): secondaries read in it which ones they are
-// to copy. It is for them alone.
+// Catalog is a zone that lists other zones (RFC 9432): secondaries read in it which zones to copy.
+// Only they may read it.
 type Catalog struct {
 	apex string // with the trailing dot
 	now  func() time.Time
 
 	mu      sync.Mutex
 	members map[string]bool
-	newest  *listing // nil: members have changed since
+	newest  *listing // nil: the members have changed since the last listing
 	serial  uint32
 }
 
-// listing is the catalog as somebody has seen it; it does not change.
+// listing is a version of the catalog that was sent to somebody; it does not change.
 type listing struct {
 	serial  uint32
 	members []string // sorted
 }
 
-// NewCatalog makes an empty catalog that is called origin.
+// NewCatalog returns an empty catalog with the name origin.
 func NewCatalog(origin string, now func() time.Time) *Catalog {
 	return &Catalog{apex: dns.CanonicalName(origin), now: now, members: map[string]bool{}}
 }
@@ -40,8 +40,8 @@ func NewCatalog(origin string, now func() time.Time) *Catalog {
 // Origin is the catalog's name, lower-case, without the trailing dot.
 func (c *Catalog) Origin() string { return c.apex[:len(c.apex)-1] }
 
-// Set puts the zone of origin into the catalog or takes it out, and reports whether that changed
-// anything.
+// Set adds the zone of origin to the catalog or removes it, and reports whether the catalog
+// changed.
 func (c *Catalog) Set(origin string, member bool) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +57,9 @@ func (c *Catalog) Set(origin string, member bool) (changed bool) {
 	return true
 }
 
-// listing gives the catalog of now. Its serial is the time, so that it rises over restarts too, and
-// rises only with what somebody has seen, so that it does not run ahead of the time.
+// listing returns the current version of the catalog. Its serial is the time, so that it also rises
+// over restarts. It rises only when a changed version is read, so that it does not run ahead of the
+// time.
 func (c *Catalog) listing() *listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,11 +75,11 @@ func (c *Catalog) listing() *listing {
 	return c.newest
 }
 
-// Hidden says that only secondaries may ask (RFC 9432 section 7).
+// Hidden reports that only secondaries may query the zone (RFC 9432 section 7).
 func (c *Catalog) Hidden() bool { return true }
 
-// Answer answers what secondaries ask before a transfer: SOA and NS of the catalog. Anything else
-// is REFUSED.
+// Answer answers the queries that secondaries send before a transfer: SOA and NS of the catalog.
+// Other queries are REFUSED.
 func (c *Catalog) Answer(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(q)
@@ -134,5 +135,6 @@ func (c *Catalog) soa(l *listing) *dns.SOA {
 	}
 }
 
-// ns is the record that every zone must have and nobody looks at here (RFC 9432 section 4.1).
+// ns returns the NS record that every zone must have and that no one uses here (RFC 9432 section
+// 4.1).
 func (c *Catalog) ns() dns.RR { return &dns.NS{Hdr: header(c.apex, dns.TypeNS, 0), Ns: "invalid."} }

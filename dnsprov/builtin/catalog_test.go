@@ -47,8 +47,8 @@ func TestCatalogListsMembers(t *testing.T) {
 	}
 }
 
-// The serial rises with each change that somebody could have seen, in a second too, and follows the
-// clock.
+// The serial rises with each change that somebody could have read, even within one second, and
+// follows the clock.
 func TestCatalogSerial(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c := NewCatalog("catalog.test", func() time.Time { return now })

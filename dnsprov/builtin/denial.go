@@ -8,24 +8,24 @@ import (
 )
 
 // chain holds the names of a zone that have records, in canonical order (RFC 4034 section 6.1).
-// Names that only lead to others are not in it: they exist, but have no NSEC of their own (RFC 4035
-// section 2.3).
+// Names that only have names below them are not in it: they exist, but have no NSEC of their own
+// (RFC 4035 section 2.3).
 type chain struct {
 	keys  []string // orderKey of each name
 	nodes []*node
 }
 
-// maxKey is the length that an orderKey cannot exceed: each byte of a name in two.
+// maxKey is the greatest length of an orderKey: each byte of a name takes at most two.
 const maxKey = 2 * maxString
 
-// orderKey appends to dst what orders as the name does in canonical order, byte by byte: its labels
-// from the right, each with a zero behind it, so that a name comes before those below it. The name
-// is canonical.
+// orderKey appends to dst a key of the name whose byte order is the canonical order of names: the
+// labels from the right, each followed by a zero byte, so that a name sorts before the names below
+// it. The name must be canonical.
 func orderKey(dst []byte, name string) []byte {
 	var wire [maxString + 1]byte
 	end, err := dns.PackDomainName(name, wire[:], 0, nil, false)
 	if err != nil {
-		return dst // no name that was unpacked or that is in a zone
+		return dst // cannot happen for a name that was unpacked or is in a zone
 	}
 	var starts [maxString / 2]int
 	n := 0
@@ -63,8 +63,8 @@ func newChain(nodes map[string]*node) chain {
 	return c
 }
 
-// link gives every name of the chain an NSEC record (RFC 4034 section 4) that leads to the next. It
-// is for those who get the whole zone; see own for all others.
+// link gives every name of the chain an NSEC record (RFC 4034 section 4) that points to the next.
+// These records are only used in zone transfers; answers use those of ownNSEC.
 func (c chain) link(apex string) {
 	for i, n := range c.nodes {
 		types := []uint16{dns.TypeNSEC, dns.TypeRRSIG}
@@ -76,7 +76,7 @@ func (c chain) link(apex string) {
 		if i+1 < len(c.nodes) {
 			next = c.nodes[i+1].name()
 		}
-		// As long as a resolver may remember that there is nothing (RFC 9077 section 3).
+		// The TTL is how long a resolver may cache a negative answer (RFC 9077 section 3).
 		rr := &dns.NSEC{Hdr: header(n.name(), dns.TypeNSEC, negativeTTL), NextDomain: next, TypeBitMap: types}
 		n.nsec = &rrset{typ: dns.TypeNSEC, rrs: []dns.RR{rr}}
 	}
@@ -85,7 +85,7 @@ func (c chain) link(apex string) {
 	}
 }
 
-// last returns the node of the last name before key; nil if there is none.
+// last returns the node of the last name that sorts before key; nil if there is none.
 func (c chain) last(key []byte) *node {
 	i := sort.Search(len(c.keys), func(i int) bool { return c.keys[i] >= string(key) })
 	if i == 0 {
@@ -94,9 +94,9 @@ func (c chain) last(key []byte) *node {
 	return c.nodes[i-1]
 }
 
-// enclosing returns the closest name above one that does not exist which does, and the name one
-// label below that.
-func (z *Zone) enclosing(name string) (closest, below string) {
+// closestEncloser returns the closest existing name above a name that does not exist, and the name
+// one label below it.
+func (z *Zone) closestEncloser(name string) (closest, below string) {
 	below = name
 	for at, end := dns.NextLabel(name, 0); !end; at, end = dns.NextLabel(name, at) {
 		if z.nodes[name[at:]] != nil {

@@ -17,12 +17,12 @@ import (
 
 const (
 	keyTTL   = 3600 // seconds, of DNSKEY
-	keyFlags = 257  // a zone key that a DS at the parent names (RFC 4034 section 2.1.1)
+	keyFlags = 257  // zone key and secure entry point: a DS at the parent refers to it (RFC 4034 section 2.1.1)
 )
 
-// A Key signs a zone with ECDSA P-256 and SHA-256, algorithm 13 (RFC 6605): one key for its records
-// and for the set of its keys (RFC 6781 section 3.1), since a parent has to be told of a new one
-// either way.
+// A Key signs a zone with ECDSA P-256 and SHA-256, algorithm 13 (RFC 6605). One key signs both the
+// records and the DNSKEY set (RFC 6781 section 3.1), since a new key has to be published at the
+// parent either way.
 type Key struct {
 	public  PublicKey
 	private func() (*ecdsa.PrivateKey, error)
@@ -31,7 +31,7 @@ type Key struct {
 // A PublicKey is the public half of a key as in a DNSKEY record, 64 bytes (RFC 6605 section 4).
 type PublicKey []byte
 
-// GenerateKey makes a new key. The private half is what open of NewKey gives.
+// GenerateKey makes a new key. The open function of NewKey must return the private half.
 func GenerateKey() (private []byte, public PublicKey, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -45,8 +45,8 @@ func GenerateKey() (private []byte, public PublicKey, err error) {
 	return private, public, err
 }
 
-// NewKey gives the key with this public half. open is called for the private half, once, when first
-// something is to be signed; its error is an answer's.
+// NewKey returns the key with this public half. open is called once for the private half, when
+// something is first signed. If it fails, so does every signature.
 func NewKey(public PublicKey, open func() ([]byte, error)) *Key {
 	return &Key{public: public, private: sync.OnceValues(func() (*ecdsa.PrivateKey, error) {
 		secret, err := open()
@@ -64,7 +64,8 @@ func NewKey(public PublicKey, open func() ([]byte, error)) *Key {
 	})}
 }
 
-// publicHalf is the two coordinates, without the byte in front that says so.
+// publicHalf returns the two coordinates, without the leading byte that marks an uncompressed
+// point.
 func publicHalf(key *ecdsa.PrivateKey) (PublicKey, error) {
 	point, err := key.PublicKey.Bytes()
 	if err != nil {
@@ -73,7 +74,7 @@ func publicHalf(key *ecdsa.PrivateKey) (PublicKey, error) {
 	return point[1:], nil
 }
 
-// record is the key's DNSKEY record at the apex, which ends in a dot.
+// record returns the DNSKEY record of the key at the apex, which ends in a dot.
 func (k PublicKey) record(apex string) *dns.DNSKEY {
 	return &dns.DNSKEY{
 		Hdr: header(apex, dns.TypeDNSKEY, keyTTL), Flags: keyFlags, Protocol: 3,
@@ -81,16 +82,17 @@ func (k PublicKey) record(apex string) *dns.DNSKEY {
 	}
 }
 
-// Tag is the key's short name in signatures (RFC 4034 appendix B).
+// Tag returns the key tag that signatures carry (RFC 4034 appendix B).
 func (k PublicKey) Tag() uint16 { return k.record(".").KeyTag() }
 
-// String is the key as the data of a DNSKEY record in a zone file: flags, protocol, algorithm, key.
+// String returns the key as the data of a DNSKEY record in a zone file: flags, protocol, algorithm,
+// key.
 func (k PublicKey) String() string {
 	return fmt.Sprintf("%d 3 %d %s", keyFlags, dns.ECDSAP256SHA256, base64.StdEncoding.EncodeToString(k))
 }
 
-// DS is what the parent of domain, a Record.Name, has to say for the key to count: its SHA-256 (RFC
-// 4509).
+// DS returns the DS record with which the parent of domain, a Record.Name, must confirm the key:
+// its SHA-256 digest (RFC 4509).
 func (k PublicKey) DS(domain string) dnsprov.DS {
 	ds := k.record(fqdn(domain)).ToDS(dns.SHA256)
 	return dnsprov.DS{KeyTag: ds.KeyTag, Algorithm: ds.Algorithm, DigestType: ds.DigestType, Digest: strings.ToLower(ds.Digest)}

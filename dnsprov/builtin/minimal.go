@@ -10,31 +10,31 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Answers that there is nothing hold NSEC records made for the question (RFC 4470), which name
-// nothing but what was asked for: whoever asks cannot walk through a zone. The chain of all names
-// is only in transfers.
+// Negative answers carry NSEC records made for the question (RFC 4470), which mention no other
+// names, so that nobody can walk through the zone. The chain of all names is only in zone
+// transfers.
 
-// Bounds on what strangers can have signed. Whatever exists is signed once; for names that do not,
-// the newest are kept.
+// Limits on how many signatures strangers can cause. The sets of existing names are signed once;
+// for names that do not exist, the newest proofs are kept.
 const (
 	denialsKept      = 16   // of one zone
 	denialsPerSecond = 1000 // of one zone
 	denialBurst      = 2000
 )
 
-// errTooManyDenials says that so many names that do not exist are asked for that their signatures
+// errTooManyDenials is returned when so many nonexistent names are queried that signing the proofs
 // would take too long.
 var errTooManyDenials = errors.New("too many names that do not exist are asked for")
 
-// denials are the newest NSEC sets of a zone, which prove that a name does not exist.
+// denials holds the newest NSEC sets of a zone that prove that a name does not exist.
 type denials struct {
 	mu   sync.Mutex
 	sets map[string]*rrset // by the name
-	left float64           // that may be signed now
-	at   time.Time         // when left was right
+	left float64           // how many may be signed now
+	at   time.Time         // when left was last computed
 }
 
-// take gives the set of a name, and makes it with fn if it is not kept.
+// take returns the set of a name, and makes it with fn if it is not kept.
 func (d *denials) take(name string, now time.Time, fn func() *rrset) (*rrset, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,48 +64,49 @@ func (d *denials) take(name string, now time.Time, fn func() *rrset) (*rrset, er
 	return d.sets[name], nil
 }
 
-// own returns the NSEC of a name that exists: what it has, and that nothing comes right behind it.
-func (z *Zone) own(name string, n *node) *rrset {
+// ownNSEC returns the NSEC of an existing name: its types, and the proof that no name follows
+// immediately after it.
+func (z *Zone) ownNSEC(name string, n *node) *rrset {
 	if have := n.own.Load(); have != nil {
 		return have
 	}
 	next := wireName(name)
-	if room(next) >= 2 {
+	if freeBytes(next) >= 2 {
 		next = append([][]byte{{0}}, next...)
 	} else {
-		next = z.behind(next)
+		next = z.nameAfter(next)
 	}
-	n.own.CompareAndSwap(nil, z.nsec(name, text(next)))
+	n.own.CompareAndSwap(nil, z.nsec(name, nameText(next)))
 	return n.own.Load()
 }
 
-// absentWildcard returns the NSEC that shows that there is no wildcard below a name that exists.
+// absentWildcard returns the NSEC that proves that there is no wildcard below an existing name.
 func (z *Zone) absentWildcard(name string, n *node) *rrset {
 	if have := n.noWildcard.Load(); have != nil {
 		return have
 	}
-	n.noWildcard.CompareAndSwap(nil, z.around(append([][]byte{{'*'}}, wireName(name)...)))
+	n.noWildcard.CompareAndSwap(nil, z.denialOf(append([][]byte{{'*'}}, wireName(name)...)))
 	return n.noWildcard.Load()
 }
 
-// absent returns the NSEC that shows that nothing is at or below a name: the label below the
-// closest name that exists.
+// absent returns the NSEC that proves that nothing exists at or below a name, which is one label
+// below the closest existing name.
 func (z *Zone) absent(name string) (*rrset, error) {
-	return z.lies.take(name, z.signing.now(), func() *rrset { return z.around(wireName(name)) })
+	return z.denied.take(name, z.signing.now(), func() *rrset { return z.denialOf(wireName(name)) })
 }
 
-// around makes the NSEC from right before a name to right behind all that is below it (RFC 4471
-// section 3.1).
-func (z *Zone) around(name [][]byte) *rrset {
+// denialOf makes the NSEC that spans from just before a name to just after all names below it (RFC
+// 4471 section 3.1).
+func (z *Zone) denialOf(name [][]byte) *rrset {
 	before := nearlyBefore(name)
 	var space [maxKey]byte
-	if last := z.chain.last(orderKey(space[:0], text(name))); last != nil && bytes.Compare(orderKey(nil, last.name()), orderKey(nil, text(before))) > 0 {
+	if last := z.chain.last(orderKey(space[:0], nameText(name))); last != nil && bytes.Compare(orderKey(nil, last.name()), orderKey(nil, nameText(before))) > 0 {
 		before = rightBefore(name)
 	}
-	return z.nsec(text(before), text(z.behind(name)))
+	return z.nsec(nameText(before), nameText(z.nameAfter(name)))
 }
 
-// nsec makes an NSEC set. The owner's types are those that it has.
+// nsec makes an NSEC set with the types of the owner.
 func (z *Zone) nsec(owner, next string) *rrset {
 	types := []uint16{dns.TypeNSEC, dns.TypeRRSIG}
 	if n := z.nodes[owner]; n != nil {
@@ -120,12 +121,12 @@ func (z *Zone) nsec(owner, next string) *rrset {
 	return &rrset{typ: dns.TypeNSEC, rrs: []dns.RR{rr}}
 }
 
-// wireName takes a canonical name apart into its labels.
+// wireName splits a canonical name into its labels.
 func wireName(name string) [][]byte {
 	var wire [maxString + 1]byte
 	end, err := dns.PackDomainName(name, wire[:], 0, nil, false)
 	if err != nil {
-		return nil // no name that was unpacked or that is in a zone
+		return nil // cannot happen for a name that was unpacked or is in a zone
 	}
 	var out [][]byte
 	for at := 0; at < end-1; at += int(wire[at]) + 1 {
@@ -134,21 +135,21 @@ func wireName(name string) [][]byte {
 	return out
 }
 
-// text is a name in the notation of the dns package.
-func text(name [][]byte) string {
+// nameText returns a name in the notation of the dns package.
+func nameText(name [][]byte) string {
 	var wire []byte
 	for _, label := range name {
 		wire = append(append(wire, byte(len(label))), label...)
 	}
 	out, _, err := dns.UnpackDomainName(append(wire, 0), 0)
 	if err != nil {
-		return "." // only a name that is too long, which nobody makes
+		return "." // only for a name that is too long, which nobody makes
 	}
 	return out
 }
 
-// room is how many bytes a name may still grow by (RFC 1035 section 3.1).
-func room(name [][]byte) int {
+// freeBytes returns how many more bytes a name can hold (RFC 1035 section 3.1).
+func freeBytes(name [][]byte) int {
 	size := 1
 	for _, label := range name {
 		size += 1 + len(label)
@@ -158,31 +159,31 @@ func room(name [][]byte) int {
 
 const maxLabel = 63
 
-// behind is the first name that can be behind a name and all below it; the apex where there is
-// none.
-func (z *Zone) behind(name [][]byte) [][]byte {
+// nameAfter returns the first possible name after a name and all names below it; the apex if there
+// is none.
+func (z *Zone) nameAfter(name [][]byte) [][]byte {
 	apex := wireName(z.apex)
 	for ; len(name) > len(apex); name = name[1:] {
 		label := bytes.Clone(name[0])
-		if len(label) < maxLabel && room(name) > 0 {
-			return replaced(name, append(label, 0))
+		if len(label) < maxLabel && freeBytes(name) > 0 {
+			return replaceLabel(name, append(label, 0))
 		}
 		label = bytes.TrimRight(label, "\xff")
 		if len(label) > 0 {
 			c := &label[len(label)-1]
-			if *c++; *c >= 'A' && *c <= 'Z' { // which order as small letters
+			if *c++; *c >= 'A' && *c <= 'Z' { // these sort as small letters
 				*c = 'Z' + 1
 			}
-			return replaced(name, label)
+			return replaceLabel(name, label)
 		}
 	}
 	return apex
 }
 
-func replaced(name [][]byte, label []byte) [][]byte { return append([][]byte{label}, name[1:]...) }
+func replaceLabel(name [][]byte, label []byte) [][]byte { return append([][]byte{label}, name[1:]...) }
 
-// lower takes one from the last byte of a label, which is none of zero.
-func lower(label []byte) []byte {
+// decrementLast decrements the last byte of a label, which must not be zero.
+func decrementLast(label []byte) []byte {
 	label = bytes.Clone(label)
 	c := &label[len(label)-1]
 	if *c--; *c >= 'A' && *c <= 'Z' {
@@ -191,44 +192,45 @@ func lower(label []byte) []byte {
 	return label
 }
 
-// nearlyBefore is a short name before a name, behind those that people give.
+// nearlyBefore returns a short name just before a name, and after any name that people would
+// choose.
 func nearlyBefore(name [][]byte) [][]byte {
 	label := name[0]
 	switch {
 	case label[len(label)-1] != 0:
-		label = lower(label)
-		if len(label) < maxLabel && room(name) > 0 {
+		label = decrementLast(label)
+		if len(label) < maxLabel && freeBytes(name) > 0 {
 			label = append(label, 0xff)
 		}
-		return replaced(name, label)
+		return replaceLabel(name, label)
 	case len(label) == 1:
 		return name[1:]
 	}
-	name = replaced(name, label[:len(label)-1])
-	if room(name) >= 2 {
+	name = replaceLabel(name, label[:len(label)-1])
+	if freeBytes(name) >= 2 {
 		name = append([][]byte{{0xff}}, name...)
 	}
 	return name
 }
 
-// rightBefore is the last name that can be before a name (RFC 4471 section 3.1.1).
+// rightBefore returns the last possible name before a name (RFC 4471 section 3.1.1).
 func rightBefore(name [][]byte) [][]byte {
 	label := name[0]
 	switch {
 	case label[len(label)-1] != 0:
-		label = lower(label)
-		name = replaced(name, label)
-		for free := room(name); len(label) < maxLabel && free > 0; free-- {
+		label = decrementLast(label)
+		name = replaceLabel(name, label)
+		for free := freeBytes(name); len(label) < maxLabel && free > 0; free-- {
 			label = append(label, 0xff)
 		}
-		name = replaced(name, label)
+		name = replaceLabel(name, label)
 	case len(label) == 1:
 		return name[1:]
 	default:
-		name = replaced(name, label[:len(label)-1])
+		name = replaceLabel(name, label[:len(label)-1])
 	}
-	for room(name) >= 2 {
-		name = append([][]byte{bytes.Repeat([]byte{0xff}, min(maxLabel, room(name)-1))}, name...)
+	for freeBytes(name) >= 2 {
+		name = append([][]byte{bytes.Repeat([]byte{0xff}, min(maxLabel, freeBytes(name)-1))}, name...)
 	}
 	return name
 }

@@ -24,7 +24,7 @@ func wildZone(t testing.TB, key *Key) *Zone {
 	return z
 }
 
-// Wildcards answer for what does not exist, and for nothing that does (RFC 4592 section 2.2.1).
+// Wildcards answer only for names that do not exist (RFC 4592 section 2.2.1).
 func TestWildcardsAnswer(t *testing.T) {
 	key := testKey(t)
 	for _, z := range []*Zone{wildZone(t, key), wildZone(t, nil)} {
@@ -83,7 +83,7 @@ func TestWildcardsAnswer(t *testing.T) {
 	}
 }
 
-// What a zone holds cannot be had by following its NSEC records.
+// Following NSEC records does not reveal the names of a zone.
 func TestAZoneCannotBeWalked(t *testing.T) {
 	key := testKey(t)
 	var records []dnsprov.Record
@@ -133,8 +133,8 @@ func TestAZoneCannotBeWalked(t *testing.T) {
 	}
 }
 
-// However many names are asked for, a bounded number is signed; what exists is answered all the
-// time.
+// However many names are queried, a limited number of proofs is signed; existing names are always
+// answered.
 func TestLiesAreBounded(t *testing.T) {
 	now := time.Now()
 	z, err := NewZone("example.test", []dnsprov.Record{rec("www.example.test", "A", "192.0.2.1")},
@@ -163,12 +163,12 @@ func TestLiesAreBounded(t *testing.T) {
 	if ask(10_000, denialsPerSecond+500) != denialsPerSecond {
 		t.Error("the bound does not pass")
 	}
-	if n := len(z.lies.sets); n > denialsKept {
+	if n := len(z.denied.sets); n > denialsKept {
 		t.Errorf("%d are kept", n)
 	}
 }
 
-// The names around a name are in order with no room for others.
+// The names around a name are in order, and leave no room for other names.
 func FuzzAround(f *testing.F) {
 	f.Add([]byte("www"), []byte("wwx"))
 	f.Add([]byte{0}, []byte{255})
@@ -180,18 +180,18 @@ func FuzzAround(f *testing.F) {
 		}
 		lower := func(label []byte) []byte { return bytes.ToLower(bytes.ToValidUTF8(label, []byte("?"))) }
 		name := append([][]byte{lower(a)[:min(len(lower(a)), 63)]}, wireName(z.apex)...)
-		other := text(append([][]byte{lower(b)[:min(len(lower(b)), 63)]}, wireName(z.apex)...))
-		at := text(name)
+		other := nameText(append([][]byte{lower(b)[:min(len(lower(b)), 63)]}, wireName(z.apex)...))
+		at := nameText(name)
 		for _, before := range [][][]byte{nearlyBefore(name), rightBefore(name)} {
-			if room(before) < 0 || compareNames(text(before), at) >= 0 {
-				t.Fatalf("%s is not before %s", text(before), at)
+			if freeBytes(before) < 0 || compareNames(nameText(before), at) >= 0 {
+				t.Fatalf("%s is not before %s", nameText(before), at)
 			}
 		}
-		behind := text(z.behind(name))
+		behind := nameText(z.nameAfter(name))
 		if behind != z.apex && (compareNames(behind, at) <= 0 || dns.IsSubDomain(at, behind)) {
 			t.Fatalf("%s is not behind %s", behind, at)
 		}
-		if other != at && compareNames(other, text(rightBefore(name))) > 0 && (behind == z.apex || compareNames(other, behind) < 0) {
+		if other != at && compareNames(other, nameText(rightBefore(name))) > 0 && (behind == z.apex || compareNames(other, behind) < 0) {
 			t.Fatalf("%s is between those around %s", other, at)
 		}
 	})

@@ -12,31 +12,30 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Secondary is a name server elsewhere that copies our zones. It is known by its key or, if it has
-// none, by its address.
+// Secondary is a name server that copies our zones. It is recognized by its key or, without a key,
+// by its address.
 type Secondary struct {
-	Name       string         // as its operator calls it, for the log
-	Addr       netip.AddrPort // where it takes notices
-	Nameserver string         // its name in the NS records of zones; "": it is not shown to the world
-	Key        *TSIGKey       // nil: nothing between it and us is signed
+	Name       string         // as the operator calls it, for the log
+	Addr       netip.AddrPort // the address for NOTIFY messages
+	Nameserver string         // its name in the NS records of zones; "": it is not listed there
+	Key        *TSIGKey       // nil: messages are not signed
 }
 
-// Copied is a zone that secondaries copy.
+// Copied is a zone that secondaries can copy.
 type Copied interface {
 	// Transfer lists every record, the SOA first and last.
 	Transfer() iter.Seq[dns.RR]
 }
 
-// Notifier tells secondaries that zones have changed (RFC 1996), each at its own pace: one that is
-// dead does not delay the others. It holds the set of zones whose change a secondary has not
+// Notifier notifies secondaries that zones have changed (RFC 1996), each at its own pace: a dead
+// one does not delay the others. For each secondary it holds the zones whose change is not
 // confirmed.
 type Notifier struct {
 	senders []*notifySender
 }
 
-// NewNotifier makes a Notifier that looks zones up with find, by their origin, at the moment at
-// which it tells about them. A zone that is gone is not told about: in DNS a secondary is not told
-// to forget one.
+// NewNotifier returns a Notifier. It looks a zone up with find, by its origin, when it sends the
+// NOTIFY. A deleted zone is skipped: DNS has no way to tell a secondary to forget a zone.
 func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *slog.Logger) *Notifier {
 	n := &Notifier{}
 	for _, one := range all {
@@ -45,8 +44,8 @@ func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *
 	return n
 }
 
-// Changed notes that zones have changed. It never waits, and may be called from any goroutine, also
-// before Run.
+// Changed records that zones have changed. It does not block, and may be called from any goroutine,
+// also before Run.
 func (n *Notifier) Changed(origins ...string) {
 	now := time.Now()
 	for _, s := range n.senders {
@@ -54,7 +53,7 @@ func (n *Notifier) Changed(origins ...string) {
 	}
 }
 
-// Run tells every secondary about what has changed until ctx ends.
+// Run notifies every secondary of changes until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, s := range n.senders {

@@ -24,8 +24,8 @@ const (
 	// twice as long (RFC 1996 section 3.6), up to maxSends, which is about four minutes.
 	firstRetry = 2 * time.Second
 	maxSends   = 7
-	// sendInterval is the least time between two messages to one secondary, which after a start
-	// gets one for every zone.
+	// sendInterval is the shortest time between two messages to one secondary, which gets one for
+	// every zone after a start.
 	sendInterval = 2 * time.Millisecond
 	notifyFudge  = 300 // seconds (RFC 8945 section 10)
 	// readErrorPause is the pause after a failed read.
@@ -34,14 +34,14 @@ const (
 	refusalLogInterval = 10 * time.Minute
 )
 
-// notice is one zone whose NOTIFY a secondary is still to get or to answer.
+// notice is a zone for which a secondary has yet to get or answer a NOTIFY.
 type notice struct {
 	origin string
-	due    time.Time // when to send it next, or to stop
-	sends  int       // so far
-	id     uint16    // of the newest
-	mac    string    // of the newest
-	at     int       // its place in the heap
+	due    time.Time // when to send the NOTIFY again, or to give up
+	sends  int       // how many were sent
+	id     uint16    // of the newest NOTIFY
+	mac    string    // of the newest NOTIFY
+	at     int       // index in the heap
 }
 
 // notices is a heap by due time.
@@ -51,14 +51,14 @@ func (n notices) Len() int           { return len(n) }
 func (n notices) Less(i, j int) bool { return n[i].due.Before(n[j].due) }
 func (n notices) Swap(i, j int)      { n[i], n[j] = n[j], n[i]; n[i].at, n[j].at = i, j }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (n *notices) Push(x any) {
 	one := x.(*notice)
 	one.at = len(*n)
 	*n = append(*n, one)
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (n *notices) Pop() any {
 	last := len(*n) - 1
 	one := (*n)[last]
@@ -73,19 +73,19 @@ type notifySender struct {
 	find func(origin string) (Copied, bool)
 	dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	log  *slog.Logger
-	wake chan struct{} // changed has something new
+	wake chan struct{} // has an element when changed has new entries
 
 	mu      sync.Mutex
 	changed map[string]time.Time // zones that have changed, and when
 
-	// The rest belongs to run.
+	// Only run uses the fields below.
 	pending   map[string]*notice
 	order     notices
-	nextSend  time.Time // when the next datagram may go out
-	lastError string    // that was logged last; "" after an answer
+	nextSend  time.Time // when the next datagram may be sent
+	lastError string    // the last logged error; "" after an answer
 	socket    *socket
 
-	refusedAt time.Time // when the log last said that it refuses a zone
+	refusedAt time.Time // when the log last reported a refusal
 }
 
 // socket is an open socket to the secondary.
@@ -143,8 +143,8 @@ func (s *notifySender) run(ctx context.Context) {
 	}
 }
 
-// collectChanges makes notices of the zones that have changed. For one that changes again the
-// retries begin again.
+// collectChanges makes notices of the changed zones. If a zone changes again, its retries start
+// again.
 func (s *notifySender) collectChanges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *notifySender) collectChanges() {
 	clear(s.changed)
 }
 
-// timer fires when the next notice is due and may go out; without one it never does.
+// timer returns a channel that fires when the next notice may be sent; nil if there is none.
 func (s *notifySender) timer() (ring <-chan time.Time, stop func()) {
 	if len(s.order) == 0 {
 		return nil, func() {}
@@ -204,7 +204,7 @@ func (s *notifySender) drop(n *notice) {
 	delete(s.pending, n.origin)
 }
 
-// send sends a NOTIFY with the zone's SOA for a hint (RFC 1996 section 3.7).
+// send sends a NOTIFY with the zone's SOA as a hint (RFC 1996 section 3.7).
 func (s *notifySender) send(ctx context.Context, n *notice, zone Copied) error {
 	wire, err := s.message(n, zone)
 	if err != nil {
@@ -219,11 +219,11 @@ func (s *notifySender) send(ctx context.Context, n *notice, zone Copied) error {
 		go s.socket.listen()
 	}
 	_, err = s.socket.conn.Write(wire)
-	if errors.Is(err, syscall.ECONNREFUSED) { // that was about the message before, and this one has not been sent
+	if errors.Is(err, syscall.ECONNREFUSED) { // reports that the previous message was refused; this one was not sent
 		_, err = s.socket.conn.Write(wire)
 	}
 	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
-		s.disconnect() // the next one opens another socket, as our own address may be another now
+		s.disconnect() // the next message opens a new socket, since our own address may have changed
 		return err
 	}
 	return nil
@@ -250,7 +250,7 @@ func (s *notifySender) message(n *notice, zone Copied) ([]byte, error) {
 
 func (s *notifySender) secret() string { return base64.StdEncoding.EncodeToString(s.to.Key.Secret) }
 
-// disconnect closes the socket, if one is open, and waits until nobody listens on it.
+// disconnect closes the socket, if one is open, and waits until listen has ended.
 func (s *notifySender) disconnect() {
 	if s.socket == nil {
 		return
@@ -262,13 +262,13 @@ func (s *notifySender) disconnect() {
 	s.socket = nil
 }
 
-// listen passes on what comes until the socket is closed.
+// listen passes on the received messages until the socket is closed.
 func (l *socket) listen() {
 	defer close(l.replies)
 	buf := make([]byte, dns.DefaultMsgSize)
 	for {
 		n, err := l.conn.Read(buf)
-		if err != nil { // nobody is there now, or the socket is closed
+		if err != nil { // nothing listens at the secondary now, or the socket is closed
 			select {
 			case <-l.done:
 				return
@@ -284,9 +284,9 @@ func (l *socket) listen() {
 	}
 }
 
-// handleReply takes a reply. Any reply to the newest NOTIFY of a zone ends its retries (RFC 1996
-// section 3.6), since a secondary that refuses will refuse again; with a key the reply must be
-// signed, or anybody could end them.
+// handleReply handles a reply. Any reply to the newest NOTIFY of a zone ends its retries (RFC 1996
+// section 3.6), since a secondary that refuses will refuse again. If there is a key, the reply must
+// be signed, or anybody could end the retries.
 func (s *notifySender) handleReply(wire []byte) {
 	m := new(dns.Msg)
 	if m.Unpack(wire) != nil || !m.Response || m.Opcode != dns.OpcodeNotify || len(m.Question) != 1 {
@@ -314,16 +314,16 @@ func (s *notifySender) handleReply(wire []byte) {
 	s.lastError = ""
 }
 
-// signatureError says what is wrong with the signature of a reply.
+// signatureError describes what is wrong with the signature of a reply.
 func signatureError(m *dns.Msg, err error) string {
 	if tsig := m.IsTsig(); tsig != nil && tsig.Error != 0 {
-		return "it does not take our signature: " + dns.RcodeToString[int(tsig.Error)]
+		return "it rejects our signature: " + dns.RcodeToString[int(tsig.Error)]
 	}
-	return "its answer is not signed as it should be: " + err.Error()
+	return "the signature of its answer is wrong: " + err.Error()
 }
 
-// logError logs an error when it differs from the one before: a secondary that is down would fill
-// the log with every zone.
+// logError logs an error if it differs from the last one: a secondary that is down would otherwise
+// fill the log with every zone.
 func (s *notifySender) logError(text, origin string) {
 	if s.lastError == text {
 		return

@@ -19,7 +19,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// toldZone is a zone as a Notifier sees it.
+// toldZone is a zone for a Notifier.
 type toldZone struct {
 	origin string
 	serial uint32
@@ -32,8 +32,8 @@ func (z toldZone) Transfer() iter.Seq[dns.RR] {
 	}
 }
 
-// A fakeSecondary answers NOTIFY as answer says, nil for not at all, and notes what it hears and
-// when.
+// A fakeSecondary answers NOTIFY with the result of answer (nil: no answer), and records what it
+// receives and when.
 type fakeSecondary struct {
 	t      *testing.T
 	start  time.Time
@@ -79,7 +79,7 @@ func (f *fakeSecondary) note(q *dns.Msg, wire []byte) {
 	}
 }
 
-// all gives what was heard since the last call.
+// all returns the messages received since the last call.
 func (f *fakeSecondary) all() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,8 +105,8 @@ func packedMsg(m *dns.Msg) []byte {
 func accept(q *dns.Msg) []byte { return packedMsg(replyTo(q, dns.RcodeSuccess)) }
 func silent(*dns.Msg) []byte   { return nil }
 
-// notified runs test with a Notifier that tells fakes, in the time of a bubble. Its zones are those
-// of the map.
+// notified runs test with a Notifier for the fakes, in a synctest bubble. zones holds its zones
+// with their serials.
 func notified(t *testing.T, zones map[string]uint32, key *TSIGKey, test func(n *Notifier, log *bytes.Buffer), fakes ...*fakeSecondary) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func notified(t *testing.T, zones map[string]uint32, key *TSIGKey, test func(n *
 	})
 }
 
-// pass lets time go by until nothing happens any more.
+// pass lets time go by, and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -198,7 +198,7 @@ func TestSilenceIsToldAgainWithPatience(t *testing.T) {
 	}, dead, alive)
 }
 
-// A change while an earlier one is told about starts again, with the newest serial.
+// A change during the retries of an earlier one starts them again, with the newest serial.
 func TestChangeWhileTelling(t *testing.T) {
 	f := &fakeSecondary{answer: silent}
 	zones := map[string]uint32{"a.test": 7}
@@ -215,7 +215,7 @@ func TestChangeWhileTelling(t *testing.T) {
 	}, f)
 }
 
-// What answers end the telling: those to what was asked, and with a key only signed ones.
+// Only answers to the newest NOTIFY end the retries, and with a key only signed ones.
 func TestAnswersToNotify(t *testing.T) {
 	key := &TSIGKey{Name: "key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef")}
 	sign := func(secret []byte, rcode int) func(*dns.Msg) []byte {
@@ -254,8 +254,8 @@ func TestAnswersToNotify(t *testing.T) {
 		{"garbage", nil, func(*dns.Msg) []byte { return []byte("garbage") }, false, ""},
 		{"signed", key, sign(key.Secret, dns.RcodeSuccess), true, ""},
 		{"refused, signed", key, sign(key.Secret, dns.RcodeRefused), true, "REFUSED"},
-		{"not signed", key, accept, false, "not signed"},
-		{"another secret", key, sign([]byte("fedcba9876543210"), dns.RcodeSuccess), false, "not signed as it should be"},
+		{"not signed", key, accept, false, "no signature found"},
+		{"another secret", key, sign([]byte("fedcba9876543210"), dns.RcodeSuccess), false, "signature of its answer is wrong"},
 		{"it does not know the key", key, change(func(m *dns.Msg) {
 			m.Rcode = dns.RcodeNotAuth
 			m.SetTsig("key.test.", dns.HmacSHA256, 300, 0)
@@ -282,7 +282,8 @@ func TestAnswersToNotify(t *testing.T) {
 	}
 }
 
-// After a start there are many: one each few milliseconds, and no more than one of each.
+// After a start there are many zones: one message is sent every few milliseconds, and one for each
+// zone.
 func TestManyZonesArePaced(t *testing.T) {
 	const count = 1000
 	zones, names := map[string]uint32{}, []string{}
@@ -305,7 +306,7 @@ func TestManyZonesArePaced(t *testing.T) {
 	}, f)
 }
 
-// On a real socket, where nobody listens at first.
+// Uses a real socket, on which nothing listens at first.
 func TestNotifyOverUDP(t *testing.T) {
 	gone, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -346,7 +347,7 @@ func TestNotifyOverUDP(t *testing.T) {
 	<-done
 }
 
-// FuzzNotifyAnswer gives any bytes for a reply: only a true one ends the retries.
+// FuzzNotifyAnswer treats any bytes as a reply: only a valid reply ends the retries.
 func FuzzNotifyAnswer(f *testing.F) {
 	q := new(dns.Msg).SetNotify("a.test.")
 	q.Id = 4711

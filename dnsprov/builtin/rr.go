@@ -15,15 +15,15 @@ import (
 // maxString is the length of one character string on the wire, in bytes (RFC 1035 section 3.3).
 const maxString = 255
 
-// maxRecord leaves room in an answer, 64 KiB at most, for what stands beside a record. In bytes on
-// the wire.
+// maxRecord is the greatest size of a record on the wire, in bytes. It leaves room for the rest of
+// an answer, which has at most 64 KiB.
 const maxRecord = 32 << 10
 
 func header(name string, typ uint16, ttl uint32) dns.RR_Header {
 	return dns.RR_Header{Name: name, Rrtype: typ, Class: dns.ClassINET, Ttl: ttl}
 }
 
-// newRR makes the resource record of r, with its names in the form in which queries are unpacked.
+// newRR makes the resource record of r. Its names have the form in which query names are unpacked.
 func newRR(r dnsprov.Record) (dns.RR, error) {
 	if r.TTL > maxTTL {
 		return nil, fmt.Errorf("TTL %d is over %d (RFC 2181 section 8)", r.TTL, maxTTL)
@@ -40,7 +40,7 @@ func newRR(r dnsprov.Record) (dns.RR, error) {
 		return keyRR(name, r)
 	}
 	target := fqdn(r.Value)
-	if strings.Trim(r.Value, ".") == "" && (r.Type != "SRV" || r.Value != ".") { // ".": no such service (RFC 2782)
+	if strings.Trim(r.Value, ".") == "" && (r.Type != "SRV" || r.Value != ".") { // a target of "." means that there is no such service (RFC 2782)
 		return nil, errors.New("the value is not a host name")
 	}
 	switch r.Type {
@@ -86,9 +86,9 @@ func authorityRR(name string, r dnsprov.Record) (dns.RR, error) {
 	notPlain := func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }
 	switch {
 	case tag == "" || len(tag) > maxString || strings.ContainsFunc(tag, notWord):
-		return nil, fmt.Errorf("the tag %q is not one of letters and digits", tag)
+		return nil, fmt.Errorf("the tag %q has other characters than letters and digits", tag)
 	case strings.ContainsFunc(value, notPlain):
-		return nil, errors.New("the value is not of printable ASCII without quotes and backslashes")
+		return nil, errors.New("the value has characters other than printable ASCII, or quotes or backslashes")
 	}
 	return canonical(&dns.CAA{Hdr: header(name, dns.TypeCAA, r.TTL), Flag: uint8(flags), Tag: tag, Value: value})
 }
@@ -118,8 +118,8 @@ func keyRR(name string, r dnsprov.Record) (dns.RR, error) {
 
 func fqdn(name string) string { return dns.CanonicalName(name) }
 
-// canonical sends a record once through the wire form: what cannot be packed is refused here and
-// never in an answer, and each name comes back in the one notation that names of queries have.
+// canonical packs and unpacks a record. So a record that cannot be packed is refused here and not
+// in an answer, and its names have the same notation as the names in queries.
 func canonical(rr dns.RR) (dns.RR, error) {
 	if _, ok := dns.IsDomainName(rr.Header().Name); !ok {
 		return nil, errors.New("the name is not a DNS name")
@@ -128,7 +128,7 @@ func canonical(rr dns.RR) (dns.RR, error) {
 	if size > maxRecord {
 		return nil, fmt.Errorf("%d bytes are too long for a record: %d fit into an answer", size, maxRecord)
 	}
-	wire := make([]byte, size+1) // an empty text at the end wants to see a byte behind it
+	wire := make([]byte, size+1) // unpacking an empty text at the end needs one more byte
 	n, err := dns.PackRR(rr, wire, 0, nil, false)
 	if err != nil {
 		return nil, err
@@ -137,11 +137,11 @@ func canonical(rr dns.RR) (dns.RR, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Header().Name = dns.CanonicalName(out.Header().Name) // an escape may have hidden a capital
+	out.Header().Name = dns.CanonicalName(out.Header().Name) // an escape may have hidden a capital letter
 	return out, nil
 }
 
-// characterStrings splits a text over as many strings as it takes, in the escaped notation of the
+// characterStrings splits a text into as many strings as it needs, in the escaped notation of the
 // dns package.
 func characterStrings(text string) []string {
 	var out []string

@@ -73,8 +73,7 @@ func TestBadServicesAndAuthorities(t *testing.T) {
 	}
 }
 
-// FuzzCAA reads whatever an owner may write: what is taken survives the wire and is read again to
-// the same.
+// FuzzCAA: an accepted value of an owner survives packing, and is read again as the same value.
 func FuzzCAA(f *testing.F) {
 	f.Add(`0 issue "ca.example"`)
 	f.Add(`128 iodef mailto:a@b.test`)

@@ -10,50 +10,50 @@ import (
 	"github.com/miekg/dns"
 )
 
-// How long signatures hold. The older half of a signature's life is a reserve for when nobody can
-// make new ones.
+// Lifetimes of signatures. The second half of a signature's life is a reserve for when new ones
+// cannot be made.
 const (
-	validity    = 14 * 24 * time.Hour
-	renewal     = 7 * 24 * time.Hour  // after this, up to a tenth earlier or later, a signature is made anew
-	transferred = 10 * 24 * time.Hour // a secondary gets none that ends before; it keeps them until the zone changes
-	backdate    = time.Hour           // one to three of these, for clocks that are behind
+	validity            = 14 * 24 * time.Hour
+	renewal             = 7 * 24 * time.Hour  // after this, up to a tenth earlier or later, a new signature is made
+	minTransferValidity = 10 * 24 * time.Hour // the least validity of signatures in a transfer, since a secondary keeps them until the zone changes
+	backdate            = time.Hour           // signatures begin one to three of these in the past, for clocks that are slow
 )
 
-// signing makes the signatures of one zone when they are first asked for. There are as many as the
-// zone has sets and names, and a bounded number of those that say that a name does not exist.
+// signing makes the signatures of one zone when they are first needed. It keeps one for each set
+// and name of the zone, and a limited number for proofs of nonexistence.
 type signing struct {
 	apex string
 	key  *Key
 	tag  uint16
 	now  func() time.Time
 
-	making sync.Mutex // whoever makes a signature; others who need a new one wait
+	making sync.Mutex // held while a signature is made; others that need a new one wait
 }
 
 // A signature is a set with the RRSIG over it. It never changes.
 type signature struct {
 	rrs      []dns.RR // the set and the RRSIG
-	negative []dns.RR // both as they go with "there is nothing"; of an SOA only
+	negative []dns.RR // the same with the TTL of a negative answer; only for an SOA
 	rrsig    *dns.RRSIG
 
 	from, renew, until time.Time
 }
 
-// lasts reports whether a signature can be given out, to somebody who may keep it for as long as
+// validFor reports whether a signature can be given to somebody who may keep it for the duration
 // left.
-func (s *signature) lasts(now time.Time, left time.Duration) bool {
+func (s *signature) validFor(now time.Time, left time.Duration) bool {
 	return s != nil && !now.Before(s.from) && now.Before(s.renew) && !now.Add(left).After(s.until)
 }
 
-// of returns the signature over a set that lasts.
+// of returns a signature over a set that is valid for left at least.
 func (s *signing) of(set *rrset, left time.Duration) (*signature, error) {
 	now := s.now()
-	if have := set.signature.Load(); have.lasts(now, left) {
+	if have := set.signature.Load(); have.validFor(now, left) {
 		return have, nil
 	}
 	s.making.Lock()
 	defer s.making.Unlock()
-	if have := set.signature.Load(); have.lasts(now, left) {
+	if have := set.signature.Load(); have.validFor(now, left) {
 		return have, nil
 	}
 	made, err := s.make(set, now)
@@ -77,7 +77,7 @@ func (s *signing) make(set *rrset, now time.Time) (*signature, error) {
 	h := set.rrs[0].Header()
 	out.rrsig = &dns.RRSIG{
 		Hdr: header(h.Name, dns.TypeRRSIG, h.Ttl), Algorithm: dns.ECDSAP256SHA256, KeyTag: s.tag, SignerName: s.apex,
-		Inception: uint32(out.from.Unix()), Expiration: uint32(out.until.Unix()), // of RFC 1982: they wrap in 2106
+		Inception: uint32(out.from.Unix()), Expiration: uint32(out.until.Unix()), // these are serial numbers (RFC 1982) and wrap in 2106
 	}
 	if err := out.rrsig.Sign(key, set.rrs); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (s *signing) make(set *rrset, now time.Time) (*signature, error) {
 	return out, nil
 }
 
-// adopt takes over, from the zone of before, the signatures over what has not changed.
+// adopt takes the signatures over unchanged sets from the previous version of the zone.
 func (z *Zone) adopt(before *Zone) {
 	if z.signing == nil || before == nil || before.signing == nil || !bytes.Equal(z.signing.key.public, before.signing.key.public) {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// testKey is a key and what it was made from.
+// testKey returns a key, with the data that it was made from.
 func testKey(t testing.TB) *Key {
 	t.Helper()
 	private, public, err := GenerateKey()
@@ -22,7 +22,7 @@ func testKey(t testing.TB) *Key {
 	return NewKey(public, func() ([]byte, error) { return private, nil })
 }
 
-// signedRecords have names without records between them, aliases, a long text and services.
+// signedRecords has names with gaps between them, aliases, a long text and services.
 func signedRecords() []dnsprov.Record {
 	mx := rec("example.test", "MX", "mail.example.test")
 	mx.Priority = 10
@@ -56,13 +56,13 @@ func signedZone(t testing.TB, o Options, more ...dnsprov.Record) *Zone {
 	return z
 }
 
-// question asks with the DO bit.
+// question returns a query with the DO bit.
 func question(name string, typ uint16) *dns.Msg {
 	q := new(dns.Msg).SetQuestion(name, typ)
 	return q.SetEdns0(dns.DefaultMsgSize, true)
 }
 
-// prove has a zone answer with proofs, sends the answer over the wire and validates all of it.
+// prove queries a zone with proofs, sends the answer over the wire, and validates all of it.
 func prove(t testing.TB, z *Zone, key PublicKey, at time.Time, name string, typ uint16) *dns.Msg {
 	t.Helper()
 	q := question(name, typ)
@@ -209,8 +209,7 @@ func TestDelegations(t *testing.T) {
 	}
 }
 
-// A clock goes over months: what is given out is always valid, with enough left, and is not made
-// again each time.
+// Over months, every signature in an answer is valid for long enough, and signatures are reused.
 func TestSignaturesAreRenewedInTime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	key := testKey(t)
@@ -236,7 +235,7 @@ func TestSignaturesAreRenewedInTime(t *testing.T) {
 	prove(t, z, key.public, now, "example.test.", dns.TypeMX)
 }
 
-// Whatever is asked, no more is signed than the zone has.
+// Whatever is queried, nothing is signed apart from the zone's sets and a limited number of proofs.
 func TestAFloodOfNamesMakesNoSignatures(t *testing.T) {
 	opened, public := 0, PublicKey(nil)
 	private, public, err := GenerateKey()
@@ -293,7 +292,7 @@ func TestManyAskAtOnce(t *testing.T) {
 	}
 }
 
-// What has not changed keeps its signature, and nothing else does.
+// Unchanged sets keep their signatures, and only those.
 func TestSignaturesAreTakenOver(t *testing.T) {
 	key := testKey(t)
 	var zones Zones
@@ -464,7 +463,7 @@ func BenchmarkSignedAnswer(b *testing.B) {
 	}
 }
 
-// A zone as the first queries find it: what each signature costs.
+// Measures the cost of each signature for the first queries to a zone.
 func BenchmarkSignZone(b *testing.B) {
 	key := testKey(b)
 	sets := 0

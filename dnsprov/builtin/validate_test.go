@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A validator checks answers as a resolver does that trusts one key (RFC 4035 section 5). It shares
-// no code with what makes the answers.
+// A validator checks answers like a resolver that trusts one key (RFC 4035 section 5). It shares no
+// code with the signing side.
 type validator struct {
 	key  *dns.DNSKEY
 	apex string
@@ -25,7 +25,7 @@ type setID struct {
 	typ  uint16
 }
 
-// group sorts records into sets and the signatures over them.
+// group sorts records into sets, each with the signatures over it.
 func group(rrs []dns.RR) (sets map[setID][]dns.RR, sigs map[setID][]*dns.RRSIG) {
 	sets, sigs = map[setID][]dns.RR{}, map[setID][]*dns.RRSIG{}
 	for _, rr := range rrs {
@@ -58,7 +58,8 @@ func (v validator) verify(id setID, set []dns.RR, sigs []*dns.RRSIG) error {
 	return nil
 }
 
-// validate checks an authoritative answer: every set, and that it says what its status says.
+// validate checks an authoritative answer: the signature of every set, and the proofs that its
+// status requires.
 func (v validator) validate(m *dns.Msg) error {
 	for _, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
 		sets, sigs := group(section)
@@ -83,7 +84,8 @@ func (v validator) validate(m *dns.Msg) error {
 	return nil
 }
 
-// end follows the aliases of an answer to the last name, and reports whether that has an answer.
+// end follows the aliases of an answer to the last name, and reports whether there is an answer for
+// that name.
 func (v validator) end(m *dns.Msg) (name string, answered bool) {
 	name = dns.CanonicalName(m.Question[0].Name)
 	sets, sigs := group(m.Answer)
@@ -111,7 +113,7 @@ func nsecs(m *dns.Msg) []*dns.NSEC {
 	return out
 }
 
-// labels are those of a name from the right, as bytes.
+// labels returns the labels of a name from the right, as bytes.
 func labels(name string) [][]byte {
 	wire := make([]byte, 256)
 	end, err := dns.PackDomainName(dns.CanonicalName(name), wire, 0, nil, false)
@@ -164,7 +166,7 @@ func sharedTail(a, b string) string {
 	return a[starts[len(starts)-n]:]
 }
 
-// empty checks the proof that a name has nothing of a type.
+// empty checks the proof that a name has no records of a type.
 func (v validator) empty(m *dns.Msg, name string, typ uint16) error {
 	proofs := nsecs(m)
 	if len(proofs) != 1 {
@@ -183,7 +185,7 @@ func (v validator) empty(m *dns.Msg, name string, typ uint16) error {
 	return nil
 }
 
-// The validator must itself refuse.
+// Make sure that the validator refuses wrong answers.
 func TestTheValidatorRefuses(t *testing.T) {
 	key := testKey(t)
 	z := signedZone(t, Options{Key: key})
@@ -224,7 +226,7 @@ func TestTheValidatorRefuses(t *testing.T) {
 	}
 }
 
-// names makes names of an alphabet in which canonical order is easily got wrong.
+// names makes names from an alphabet that makes mistakes in canonical order likely.
 func names(data string) []string {
 	alphabet := []string{"a", "b", "aa", "ab", "a-b", "z", "_x", `\000`, `\001`, `\001\001`, `\000a`, `a\000`, `\.`, `\255`, "*x", "!", "0", "ns1", `\\`, "a\\.b"}
 	var out []string
@@ -241,8 +243,8 @@ func names(data string) []string {
 	return out
 }
 
-// FuzzDenial makes a zone of some names and asks for others: whatever does not exist is proven not
-// to.
+// FuzzDenial makes a zone of some names and queries others: it proves that each name outside does
+// not exist.
 func FuzzDenial(f *testing.F) {
 	f.Add("\x00\xff\x01\x00\xff\x02\x03\x04", "\x00\xff\x05\xff\x00\x00\x00")
 	f.Add("\x07\xff\x08\xff\x09\xff\x0a\xff\x0b\xff\x07\x08", "\x08\x07\xff\x0c\xff\x0d\xff\x0b\x0b")

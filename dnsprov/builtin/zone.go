@@ -15,77 +15,78 @@ import (
 )
 
 const (
-	soaTTL      = 3600 // seconds, of SOA and of name servers that no record names
-	negativeTTL = 300  // seconds that a resolver may remember that there is nothing (RFC 2308)
-	// delegationTTL is that of DS, in seconds: for so long a zone below is lost that has got a new
-	// key.
+	soaTTL      = 3600 // seconds; for the SOA, and for NS records from Options
+	negativeTTL = 300  // seconds that a resolver may cache a negative answer (RFC 2308)
+	// delegationTTL is the TTL of DS, in seconds. A delegated zone with a new key is unreachable
+	// for validating resolvers for up to this time.
 	delegationTTL = 300
-	refresh       = 3600   // seconds; this and the next two are for secondaries
+	refresh       = 3600   // seconds; this and the next two are timers for secondaries
 	retry         = 600    // seconds
 	expire        = 604800 // seconds
 	maxTTL        = 1<<31 - 1
 )
 
-// Options are what a zone has beside its records.
+// Options are the properties of a zone apart from its records.
 type Options struct {
 	Nameservers []string // the zone's name servers; the first is the SOA's primary
-	Hostmaster  string   // an email address; empty for hostmaster at the origin
-	Serial      uint32   // of the SOA; larger at each change (RFC 1982)
+	Hostmaster  string   // an email address; "": hostmaster@ the origin
+	Serial      uint32   // of the SOA; must rise with each change (RFC 1982)
 	Delegations []Delegation
 	Key         *Key             // nil: the zone is not signed
 	Now         func() time.Time // nil: time.Now
 }
 
-// A Delegation is a zone below this one that has name servers of its own. Records at and below its
-// name are its matter, and are left out here.
+// A Delegation is a zone below this one with its own name servers. Records at and below its name
+// are not served here.
 type Delegation struct {
 	Name        string // as Record.Name
 	Nameservers []string
-	Key         PublicKey // nil: it is not signed
+	Key         PublicKey // nil: the delegated zone is not signed
 }
 
-// Zone is one zone, ready to answer. Its records never change after it is made, and signatures are
-// made by who needs them first, so any number of goroutines may ask it.
+// Zone is a zone that can answer queries. Its records never change, and its signatures are made
+// when first needed, under a lock, so any number of goroutines may use it.
 type Zone struct {
 	Origin   string // the domain, lower-case, without the trailing dot
-	apex     string // the same with the dot
+	apex     string // Origin with a trailing dot
 	nodes    map[string]*node
 	chain    chain
 	cuts     bool // there are delegations
 	soa      *rrset
-	negative []dns.RR // the SOA as it goes with "there is nothing"
+	negative []dns.RR // the SOA with the TTL of a negative answer
 	signing  *signing // nil: not signed
-	lies     denials
-	records  []dnsprov.Record // what a Provider made it from
+	denied   denials
+	records  []dnsprov.Record // the records that a Provider made it from
 }
 
-// node is what a name has. A name that only leads to others, as _domainkey, has no sets.
+// node holds the records of a name. A name that only has names below it, such as _domainkey, has no
+// sets.
 type node struct {
 	sets []*rrset
-	nsec *rrset // of a name of a signed zone that has sets; in transfers
+	nsec *rrset // the NSEC for transfers; only if the zone is signed and the node has sets
 	cut  bool   // another zone begins here
 
-	own        atomic.Pointer[rrset] // the NSEC of the name in answers, once it was asked for
-	noWildcard atomic.Pointer[rrset] // the NSEC that shows that no wildcard is below the name, likewise
+	own        atomic.Pointer[rrset] // the NSEC of the name for answers, made when first needed
+	noWildcard atomic.Pointer[rrset] // the NSEC that proves that no wildcard is below the name, made when first needed
 }
 
-// name is that of a node that has sets.
+// name returns the name of a node, which must have sets.
 func (n *node) name() string { return n.sets[0].rrs[0].Header().Name }
 
-// rrset holds the records of one type; glue are the addresses, in this zone, of the hosts that they
-// name.
+// rrset holds the records of one type. glue holds the addresses, in this zone, of the hosts that
+// the records name.
 type rrset struct {
 	typ       uint16
 	rrs       []dns.RR
-	hosts     []*rrset // the sets of glue
+	hosts     []*rrset // the sets that glue is from
 	glue      []dns.RR
-	unsigned  bool // name servers of another zone are its to sign (RFC 4035 section 2.2)
+	unsigned  bool // NS records of a delegation, which this zone must not sign (RFC 4035 section 2.2)
 	signature atomic.Pointer[signature]
 }
 
-// NewZone makes the zone of origin, a Record.Name, from records. It refuses records outside of the
-// origin, values that do not fit their type, a CNAME beside anything else, a wildcard that is not
-// the first label, and a zone without name servers.
+// NewZone makes the zone of origin, a Record.Name, from records. It refuses records outside the
+// origin, values that do not fit their type, a CNAME beside any other record, a wildcard that is
+// not the first label, and a zone without name servers.
 func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) {
 	origin = strings.ToLower(strings.TrimSuffix(origin, "."))
 	b := &builder{apex: dns.Fqdn(origin), nodes: make(map[string]*node)}
@@ -119,7 +120,7 @@ func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) 
 	return b.zone(origin, o), nil
 }
 
-// zone puts together what has been collected.
+// zone makes the zone from the collected nodes.
 func (b *builder) zone(origin string, o Options) *Zone {
 	z := &Zone{
 		Origin: origin, apex: b.apex, nodes: b.nodes, chain: newChain(b.nodes), cuts: len(o.Delegations) > 0,
@@ -139,7 +140,7 @@ func (b *builder) zone(origin string, o Options) *Zone {
 	return z
 }
 
-// builder collects the nodes of a zone that is being made.
+// builder collects the nodes of a new zone.
 type builder struct {
 	apex  string // with the trailing dot
 	nodes map[string]*node
@@ -163,10 +164,10 @@ func (b *builder) add(r dnsprov.Record) error {
 	return nil
 }
 
-// put files a record under its name, once. All records of a set get the smallest TTL (RFC 2181
-// section 5.2).
+// put adds a record under its name, without duplicates. All records of a set get the smallest TTL
+// (RFC 2181 section 5.2).
 func (b *builder) put(rr dns.RR) {
-	set := b.node(rr.Header().Name).grow(rr.Header().Rrtype)
+	set := b.node(rr.Header().Name).ensureSet(rr.Header().Rrtype)
 	for _, have := range set.rrs {
 		ttl := min(have.Header().Ttl, rr.Header().Ttl)
 		have.Header().Ttl, rr.Header().Ttl = ttl, ttl
@@ -176,8 +177,8 @@ func (b *builder) put(rr dns.RR) {
 	}
 }
 
-// node returns the node of name, and makes it and those between it and the apex, which exist
-// without records of their own (RFC 4592 section 2.2.2).
+// node returns the node of name. It creates the node, and those between it and the apex, which
+// exist without records of their own (RFC 4592 section 2.2.2).
 func (b *builder) node(name string) *node {
 	for at := name; ; {
 		if b.nodes[at] == nil {
@@ -198,7 +199,8 @@ func (b *builder) soa(o Options) (dns.RR, error) {
 		if at < 0 {
 			return nil, fmt.Errorf("hostmaster %q is not an email address", o.Hostmaster)
 		}
-		// A dot in the local part is not one between labels (RFC 1035 section 5.1, 8).
+		// A dot in the local part must be escaped, since it does not separate labels (RFC 1035
+		// sections 5.1 and 8).
 		box = strings.ReplaceAll(o.Hostmaster[:at], ".", `\.`) + "." + fqdn(o.Hostmaster[at+1:])
 	}
 	return canonical(&dns.SOA{
@@ -207,7 +209,7 @@ func (b *builder) soa(o Options) (dns.RR, error) {
 	})
 }
 
-// delegate leaves a part of the zone to another one.
+// delegate makes a part of the zone a delegation.
 func (b *builder) delegate(d Delegation) error {
 	name := fqdn(d.Name)
 	if !dns.IsSubDomain(b.apex, name) || name == b.apex {
@@ -238,21 +240,21 @@ func (b *builder) delegate(d Delegation) error {
 	return nil
 }
 
-// finish checks what only the whole zone shows and ties hosts to their addresses.
+// finish checks the rules that need the whole zone, and ties host names to their addresses.
 func (b *builder) finish() error {
 	for name, n := range b.nodes {
 		if cname := n.set(dns.TypeCNAME); cname != nil && (len(n.sets) > 1 || len(cname.rrs) > 1) {
 			return fmt.Errorf("%s: a CNAME must be alone at its name (RFC 1034 section 3.6.2)", name)
 		}
 		for _, set := range n.sets {
-			b.tie(set)
+			b.linkAddresses(set)
 		}
 	}
 	return nil
 }
 
-// tie gives a set the addresses, in this zone, of the hosts that it names.
-func (b *builder) tie(set *rrset) {
+// linkAddresses adds to a set the addresses, in this zone, of the hosts that it names.
+func (b *builder) linkAddresses(set *rrset) {
 	for _, rr := range set.rrs {
 		target := ""
 		switch rr := rr.(type) {
@@ -276,7 +278,7 @@ func (b *builder) tie(set *rrset) {
 	}
 }
 
-// set returns the records of one type, or nil.
+// set returns the records of one type, or nil if there are none.
 func (n *node) set(typ uint16) *rrset {
 	for _, set := range n.sets {
 		if set.typ == typ {
@@ -286,7 +288,7 @@ func (n *node) set(typ uint16) *rrset {
 	return nil
 }
 
-func (n *node) grow(typ uint16) *rrset {
+func (n *node) ensureSet(typ uint16) *rrset {
 	set := n.set(typ)
 	if set == nil {
 		set = &rrset{typ: typ}

@@ -44,8 +44,8 @@ func testZone(t testing.TB, more ...dnsprov.Record) *Zone {
 	return z
 }
 
-// ask has the zone answer a query and writes each section on one line, without TTLs. The answer
-// must survive the wire.
+// ask queries the zone and writes each section of the answer on one line, without TTLs. The answer
+// must survive packing.
 func ask(t testing.TB, z *Zone, name string, typ uint16) (*dns.Msg, string) {
 	t.Helper()
 	q := new(dns.Msg)
@@ -126,7 +126,7 @@ func TestAnswerOutsideOfTheZoneIsRefused(t *testing.T) {
 	}
 }
 
-// Answering must not change the shared records, whatever the caller does to the message.
+// Answering must not change the shared records, even if the caller modifies the message.
 func TestAnswersDoNotShareTheirSlices(t *testing.T) {
 	z := testZone(t)
 	_, before := ask(t, z, "example.test.", dns.TypeMX)
@@ -143,7 +143,7 @@ func TestAnswersDoNotShareTheirSlices(t *testing.T) {
 	}
 }
 
-// texts reads the TXT strings of a packed answer with another implementation.
+// texts decodes the TXT strings of a packed answer with another implementation.
 func texts(t *testing.T, m *dns.Msg) []string {
 	t.Helper()
 	wire, err := m.Pack()
@@ -237,7 +237,7 @@ func TestASetHasOneTTLAndNoTwins(t *testing.T) {
 	}
 }
 
-// What Wanted says is what the zone serves.
+// The zone serves exactly the records of Wanted.
 func TestZoneOfWantedRecords(t *testing.T) {
 	spec := dnsprov.Spec{
 		Domain: "example.test", MailHost: "mail.host.test", Nameservers: []string{"ns1.host.test", "ns2.host.test"},
@@ -283,8 +283,8 @@ func TestZonesFindTheClosest(t *testing.T) {
 	}
 }
 
-// FuzzAnswer asks whatever unpacks: the answer must fit on the wire, and say only what belongs to
-// the question.
+// FuzzAnswer sends any query that can be unpacked: the answer must be packable, and contain only
+// records that belong to the question.
 func FuzzAnswer(f *testing.F) {
 	z := testZone(f)
 	for _, name := range []string{"example.test.", "www.example.test.", "loop1.EXAMPLE.test.", `\000.example.test.`, "."} {

@@ -9,15 +9,15 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Zones are the zones that one server answers for; a change shows in the next answer. The zero
-// value has none.
+// Zones holds the zones that a server answers for. A change takes effect with the next answer. The
+// zero value is empty.
 type Zones struct {
 	mu       sync.RWMutex
 	byOrigin map[string]*Zone
 }
 
-// Put adds a zone, in place of one with the same origin, whose signatures it takes over where the
-// records are the same.
+// Put adds a zone. It replaces a zone with the same origin, and keeps that zone's signatures for
+// unchanged records.
 func (z *Zones) Put(zone *Zone) {
 	z.mu.RLock()
 	before := z.byOrigin[zone.Origin]
@@ -31,14 +31,14 @@ func (z *Zones) Put(zone *Zone) {
 	z.byOrigin[zone.Origin] = zone
 }
 
-// Remove takes the zone of origin out, if there is one.
+// Remove removes the zone of origin, if there is one.
 func (z *Zones) Remove(origin string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	delete(z.byOrigin, origin)
 }
 
-// Origins lists the zones, in no order.
+// Origins lists the origins of all zones, in no order.
 func (z *Zones) Origins() []string {
 	z.mu.RLock()
 	defer z.mu.RUnlock()
@@ -46,7 +46,7 @@ func (z *Zones) Origins() []string {
 }
 
 // Zone returns the zone that encloses name most closely. The name is lower-case, without the
-// trailing dot, in the notation of the dns package, in which a dot inside a label is escaped.
+// trailing dot, in the notation of the dns package, which escapes a dot inside a label.
 func (z *Zones) Zone(name string) (*Zone, bool) {
 	z.mu.RLock()
 	defer z.mu.RUnlock()

@@ -8,16 +8,14 @@ import (
 	"time"
 )
 
-// bounded keeps an authority from filling the memory, and us from asking it in a hurry, whatever it
-// answers.
-type bounded struct {
+// limitedTransport limits the rate of requests to an authority and the size of its answers.
+type limitedTransport struct {
 	next http.RoundTripper
 	rate *RateLimiter
 }
 
-// RoundTrip waits for its turn and passes a request on. An answer that is longer than maxBody is
-// cut.
-func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip waits for its turn and sends a request. An answer longer than maxBody is truncated.
+func (b *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := b.rate.Wait(r.Context()); err != nil {
 		return nil, err
 	}
@@ -38,14 +36,13 @@ type body struct {
 	io.Closer
 }
 
-// A RateLimiter lets something happen a number of times at once, and from then on once in an
-// interval.
+// A RateLimiter permits a burst of events at once, and after that one event in each interval.
 type RateLimiter struct {
 	burst int
 	every time.Duration
 	now   func() time.Time
 	mu    sync.Mutex
-	full  time.Time // when the whole burst is there again
+	full  time.Time // when the whole burst is available again
 }
 
 // NewRateLimiter returns a RateLimiter with its whole burst.
@@ -53,7 +50,7 @@ func NewRateLimiter(burst int, every time.Duration, now func() time.Time) *RateL
 	return &RateLimiter{burst: burst, every: every, now: now}
 }
 
-// Take takes a turn; if there is none it tells how long to wait until there is one.
+// Take takes a turn and returns 0; if there is none now, it returns how long to wait for the next.
 func (l *RateLimiter) Take() (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +68,7 @@ func (l *RateLimiter) Take() (wait time.Duration) {
 	return 0
 }
 
-// Wait takes a turn as soon as there is one.
+// Wait waits for a turn and takes it.
 func (l *RateLimiter) Wait(ctx context.Context) error {
 	for {
 		wait := l.Take()

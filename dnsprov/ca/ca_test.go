@@ -24,7 +24,8 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// A stand is an authority, a client that is registered with it, and what the client has published.
+// A stand is an authority, a client with an account there, and the challenges that the client has
+// published.
 type stand struct {
 	*catest.Authority
 	t      *testing.T
@@ -79,7 +80,7 @@ func TestObtain(t *testing.T) {
 	}
 }
 
-// What the authority does not like about a name does not count against the others.
+// A refusal of one name does not affect the others.
 func TestRefusalNamesTheNames(t *testing.T) {
 	for _, m := range []catest.Manners{{Refuses: map[string]string{"b.test": "no route"}}, {Rejects: map[string]string{"b.test": "no route"}}} {
 		s := newStand(t, m)
@@ -120,8 +121,8 @@ func TestWaitIsTheAuthoritysWithinBounds(t *testing.T) {
 	}
 }
 
-// Whatever an authority in trouble answers, it costs neither memory nor patience, and says
-// something short.
+// Whatever a failing authority answers, the client uses little memory and time, and returns a short
+// error.
 func TestTroubleIsAnError(t *testing.T) {
 	for _, m := range []catest.Manners{{Down: 500}, {Garbage: true}, {Endless: true}} {
 		_, err := newStand(t, m).obtain(ca.HTTP01, "a.test")
@@ -139,8 +140,8 @@ func TestUnknownAccountIsTold(t *testing.T) {
 	}
 }
 
-// An order that is stuck is not waited for for ever, and gone on with later: its certificate is
-// made once.
+// The client stops waiting for a stuck order and continues it later; only one certificate is
+// issued.
 func TestStuckOrderIsTakenUpAgain(t *testing.T) {
 	s := newStand(t, catest.Manners{Stuck: true})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -161,7 +162,7 @@ func TestStuckOrderIsTakenUpAgain(t *testing.T) {
 	}
 }
 
-// An order that leads nowhere any more, or is for other names, is not taken up.
+// An order that has failed, or is for other names, is not continued.
 func TestDeadOrderIsLeft(t *testing.T) {
 	s := newStand(t, catest.Manners{Refuses: map[string]string{"a.test": "no"}})
 	if _, err := s.obtain(ca.HTTP01, "a.test"); err == nil {
@@ -202,7 +203,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// FuzzCheck: no chain of a stranger's panics, and none that is not for our key passes.
+// FuzzCheck: Check panics for no chain, and accepts none that is not for our key.
 func FuzzCheck(f *testing.F) {
 	stand := catest.New(f)
 	f.Add(stand.Certificate().Raw, []byte{})

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	maxChain = 6
-	clockOff = time.Hour // by which an authority's clock may be before ours
+	maxChain     = 6
+	maxClockSkew = time.Hour // how far an authority's clock may be ahead of ours
 )
 
 // Check reports whether a chain can be used: its leaf is for every name and for the key, every
-// certificate of it is valid now, and each is signed by the next. Whether the root is trusted is
-// for clients to say. Errors wrap ErrUnfit.
+// certificate in it is valid now, and each is signed by the next. Clients decide whether the root
+// is trusted. Errors wrap ErrUnfit.
 func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) error {
 	if len(chain) == 0 || len(chain) > maxChain {
 		return fmt.Errorf("%w: its chain has %d certificates", ErrUnfit, len(chain))
@@ -26,7 +26,7 @@ func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) 
 		if err != nil {
 			return fmt.Errorf("%w: certificate %d: %w", ErrUnfit, i, err)
 		}
-		if now.Add(clockOff).Before(cert.NotBefore) || !now.Before(cert.NotAfter) {
+		if now.Add(maxClockSkew).Before(cert.NotBefore) || !now.Before(cert.NotAfter) {
 			return fmt.Errorf("%w: certificate %d is valid from %s to %s", ErrUnfit, i, cert.NotBefore, cert.NotAfter)
 		}
 		if below == nil {

@@ -1,6 +1,6 @@
-// Package ca gets certificates from a certificate authority by ACME (RFC 8555): accounts, orders,
-// authorizations, and what comes back. It does not know who wants a certificate, how a challenge is
-// published, or where anything is kept.
+// Package ca obtains certificates from a certificate authority by ACME (RFC 8555): accounts,
+// orders, authorizations, and the resulting chains. It does not know which domains need a
+// certificate, how a challenge is published, or where anything is stored.
 package ca
 
 import (
@@ -17,57 +17,57 @@ import (
 	"golang.org/x/crypto/acme"
 )
 
-// LetsEncrypt is the directory of the authority that is asked where none is named.
+// LetsEncrypt is the directory of the default authority.
 const LetsEncrypt = acme.LetsEncryptURL
 
-// Config says which authority is asked, and as whom.
+// Config names an authority and the account to use there.
 type Config struct {
 	Directory string // URL of its directory (RFC 8555 section 7.1.1)
-	Email     string // where the authority may write to; "" = nowhere
-	EABKeyID  string // of an account that the authority knows from elsewhere (RFC 8555 section 7.3.4); "" = none
+	Email     string // contact address for the authority; "" = none
+	EABKeyID  string // external account binding, for authorities that require an existing account (RFC 8555 section 7.3.4); "" = none
 	EABKey    []byte
 	HTTP      http.RoundTripper
 	Agent     string           // User-Agent
 	Now       func() time.Time // nil: time.Now
 }
 
-// An Account is ours at the authority. Its use agrees to the authority's terms of service.
+// An Account is our account at the authority. Using it means agreeing to the authority's terms of
+// service.
 type Account struct {
 	Key crypto.Signer // ECDSA P-256
-	URL string        // the authority's name for it; "" before Register
+	URL string        // the account's URL at the authority; "" before Register
 }
 
-// A Client speaks to one authority as one account. Its methods may be called by any number of
-// goroutines.
+// A Client talks to one authority as one account. Any number of goroutines may use it.
 type Client struct {
 	config Config
 	acme   *acme.Client
 }
 
 const (
-	requestFor   = 30 * time.Second
-	maxBody      = 256 << 10 // bytes of an answer; a chain of certificates is a few KiB
-	nonceTries   = 20
-	busyTries    = 2
-	requestBurst = 60 // requests at once; then a few in a second
-	requestEvery = 200 * time.Millisecond
+	requestTimeout = 30 * time.Second
+	maxBody        = 256 << 10 // bytes of an answer; a chain of certificates is a few KiB
+	nonceTries     = 20
+	busyTries      = 2
+	requestBurst   = 60 // requests at once; after that one every requestEvery
+	requestEvery   = 200 * time.Millisecond
 )
 
-// New returns a client that has asked nothing yet.
+// New returns a client. It sends no request yet.
 func New(c Config, a Account) *Client {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	transport := &bounded{next: c.HTTP, rate: NewRateLimiter(requestBurst, requestEvery, time.Now)}
+	transport := &limitedTransport{next: c.HTTP, rate: NewRateLimiter(requestBurst, requestEvery, time.Now)}
 	return &Client{config: c, acme: &acme.Client{
 		Key: a.Key, KID: acme.KeyID(a.URL), DirectoryURL: c.Directory, UserAgent: c.Agent, RetryBackoff: backoff,
-		HTTPClient: &http.Client{Timeout: requestFor, Transport: transport},
+		HTTPClient: &http.Client{Timeout: requestTimeout, Transport: transport},
 	}}
 }
 
-// backoff is how long one request waits before it is sent again. Nonces get stale without anybody's
-// fault (RFC 8555 section 6.5); an authority in trouble gets a second chance at once, and then the
-// caller's patience.
+// backoff returns how long to wait before a request is sent again, or 0 to give up. A nonce can
+// expire through nobody's fault (RFC 8555 section 6.5), so that is retried often. A failing
+// authority gets few quick retries; later ones are left to the caller.
 func backoff(n int, _ *http.Request, resp *http.Response) time.Duration {
 	switch {
 	case resp.StatusCode == http.StatusBadRequest && n <= nonceTries:
@@ -78,7 +78,7 @@ func backoff(n int, _ *http.Request, resp *http.Response) time.Duration {
 	return 0
 }
 
-// Register makes the account, or finds the one that the key has, and gives its URL.
+// Register creates the account, or finds the existing account of the key, and returns its URL.
 func (c *Client) Register(ctx context.Context) (string, error) {
 	a := &acme.Account{}
 	if c.config.Email != "" {
@@ -92,13 +92,12 @@ func (c *Client) Register(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("register with %s: %w", c.config.Directory, c.explain(err))
 	}
 	if c.acme.KID == "" {
-		return "", fmt.Errorf("register with %s: it gave the account no URL", c.config.Directory)
+		return "", fmt.Errorf("register with %s: the answer has no account URL", c.config.Directory)
 	}
 	return string(c.acme.KID), nil
 }
 
-// DecodeEABKey reads the key of an external account as authorities hand it out: base64url, with or
-// without padding.
+// DecodeEABKey decodes the key of an external account binding: base64url, with or without padding.
 func DecodeEABKey(text string) ([]byte, error) {
 	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
 	if err == nil && len(key) == 0 {
@@ -107,18 +106,18 @@ func DecodeEABKey(text string) ([]byte, error) {
 	return key, err
 }
 
-// Errors of the authority, beside those of the network.
+// Errors of the authority, besides those of the network.
 var (
-	// ErrNoAccount says that the authority does not know the account; Register makes it again.
+	// ErrNoAccount means that the authority does not know the account; Register creates it again.
 	ErrNoAccount = errors.New("the certificate authority does not know our account")
-	// ErrUnfit is what a certificate is that must not be used: for other names or another key, not
-	// valid now, or in a chain that does not hold together.
+	// ErrUnfit means that a certificate must not be used: it is for other names or another key, not
+	// valid now, or its chain is broken.
 	ErrUnfit = errors.New("the certificate authority sent a certificate that cannot be used")
-	// ErrOrder says that an order came to nothing, or is none; another may do better.
-	ErrOrder = errors.New("the order came to nothing")
+	// ErrOrder means that an order failed or does not exist; a new order may succeed.
+	ErrOrder = errors.New("the order failed")
 )
 
-// A Wait is an error: the authority wants to be asked again only after some time.
+// A Wait is an error: the authority asks to wait before the next request.
 type Wait struct {
 	For time.Duration // at least a minute, at most a day
 	Err error
@@ -126,11 +125,11 @@ type Wait struct {
 
 func (w *Wait) Error() string { return fmt.Sprintf("%v; ask again in %s", w.Err, w.For) }
 
-// Unwrap gives what the authority said.
+// Unwrap returns the authority's error.
 func (w *Wait) Unwrap() error { return w.Err }
 
-// A Refusal is an error: the authority gives no certificate for some of the names. Without them it
-// may give one.
+// A Refusal is an error: the authority refuses some of the names. Without them it may issue a
+// certificate.
 type Refusal struct{ Names map[string]string } // why, by name
 
 func (r *Refusal) Error() string {
@@ -141,13 +140,13 @@ func (r *Refusal) Error() string {
 	return "the certificate authority refuses " + strings.Join(text, "; ")
 }
 
-// explain turns the library's errors into ours.
+// explain converts errors of the acme library into those of this package.
 func (c *Client) explain(err error) error {
 	var e *acme.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	e.Detail = cut(e.Detail) // of an answer that is no problem document it is all of it
+	e.Detail = truncate(e.Detail) // if the answer is no problem document, Detail is the whole answer
 	after := e.Header.Get("Retry-After")
 	switch kind := strings.ToLower(e.ProblemType[strings.LastIndexByte(e.ProblemType, ':')+1:]); {
 	case kind == "ratelimited", e.StatusCode == http.StatusTooManyRequests, e.StatusCode == http.StatusServiceUnavailable && after != "":
@@ -158,7 +157,7 @@ func (c *Client) explain(err error) error {
 	r := &Refusal{Names: map[string]string{}}
 	for _, sub := range e.Subproblems {
 		if sub.Identifier != nil && sub.Identifier.Type == "dns" {
-			r.Names[sub.Identifier.Value] = cut(sub.Detail)
+			r.Names[sub.Identifier.Value] = truncate(sub.Detail)
 		}
 	}
 	if len(r.Names) > 0 {
@@ -167,8 +166,8 @@ func (c *Client) explain(err error) error {
 	return err
 }
 
-// waitFor reads a Retry-After (RFC 9110 section 10.2.3). What it does not say, or says absurdly, is
-// kept within bounds.
+// waitFor reads a Retry-After header (RFC 9110 section 10.2.3). A missing or extreme value is
+// replaced with one within bounds.
 func (c *Client) waitFor(after string) time.Duration {
 	wait := time.Hour
 	if n, err := strconv.ParseUint(after, 10, 31); err == nil {
@@ -179,8 +178,8 @@ func (c *Client) waitFor(after string) time.Duration {
 	return min(max(wait, time.Minute), 24*time.Hour)
 }
 
-// cut shortens what a stranger says to what a record may keep.
-func cut(text string) string {
+// truncate shortens a text of the authority to a length that can be stored.
+func truncate(text string) string {
 	const most = 500
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "")

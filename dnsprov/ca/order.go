@@ -21,38 +21,38 @@ const (
 	DNS01  = "dns-01"  // RFC 8555 section 8.4
 )
 
-// A Challenge is what the authority wants to see before it believes that a name is ours.
+// A Challenge is the proof that the authority wants before it believes that a name is ours.
 type Challenge struct {
-	Name   string // the name to be proved, without a wildcard
-	Token  string // of http-01: the last part of the path
-	Answer string // of http-01: the body; of dns-01: the text at _acme-challenge below the name
+	Name   string // the name to be proven, without a wildcard
+	Token  string // for http-01: the last part of the path
+	Answer string // for http-01: the body; for dns-01: the TXT value at _acme-challenge below the name
 }
 
-// A Request is for one certificate.
+// A Request asks for one certificate.
 type Request struct {
 	Names []string      // lower-case, without a trailing dot
 	Key   crypto.Signer // of the certificate
 	Kind  string        // HTTP01, DNS01
-	Order string        // the URL of an order of the same names and key that was begun before; "" = none
-	// Begun notes the URL of a new order before anything is done for it, so that an end of the
-	// process in the middle does not waste it.
+	Order string        // the URL of an unfinished order of the same names and key; "" = none
+	// Begun stores the URL of a new order before the order is worked on, so that a crash in between
+	// does not waste it.
 	Begun func(order string) error
-	// Publish lets the world see every challenge. The caller takes them away when Obtain has
-	// returned.
+	// Publish makes every challenge visible to the authority. The caller removes them after Obtain
+	// has returned.
 	Publish func(ctx context.Context, all []Challenge) error
 }
 
 const (
-	validationFor = 2 * time.Minute
-	issuingFor    = 2 * time.Minute
-	firstPoll     = 250 * time.Millisecond
-	slowestPoll   = 10 * time.Second
-	tokenLetters  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	validationTimeout = 2 * time.Minute
+	issuingTimeout    = 2 * time.Minute
+	firstPoll         = 250 * time.Millisecond
+	slowestPoll       = 10 * time.Second
+	tokenLetters      = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 )
 
-// Obtain gets a certificate, the leaf first and its chain behind it. Names that the authority
-// refuses are a *Refusal, too many requests a *Wait, an unknown account ErrNoAccount. It may be
-// called again after it was cut short.
+// Obtain gets a certificate: the leaf, followed by its chain. The errors are a *Refusal for names
+// that the authority refuses, a *Wait after too many requests, ErrNoAccount for an unknown account.
+// It can be called again after an interruption.
 func (c *Client) Obtain(ctx context.Context, r Request) ([][]byte, error) {
 	chain, err := c.obtain(ctx, r)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Client) Obtain(ctx context.Context, r Request) ([][]byte, error) {
 }
 
 func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
-	if o, err := c.begun(ctx, r); o != nil || err != nil {
+	if o, err := c.earlierOrder(ctx, r); o != nil || err != nil {
 		if err != nil {
 			return nil, err
 		}
@@ -70,15 +70,15 @@ func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
 		if !stale(err) {
 			return chain, err
 		}
-		// The authority may have looked while nobody was here to answer: that says nothing of the
-		// names.
+		// The authority may have checked the challenges while this server was down. That proves
+		// nothing about the names, so try again with a new order.
 	}
 	o, err := c.acme.AuthorizeOrder(ctx, acme.DomainIDs(r.Names...))
 	if err != nil {
 		return nil, err
 	}
 	if o.URI == "" || !sameNames(o.Identifiers, r.Names) || len(o.AuthzURLs) > len(r.Names) {
-		return nil, fmt.Errorf("%w: it is not the one that was asked for", ErrOrder)
+		return nil, fmt.Errorf("%w: the authority's order is for other names than requested", ErrOrder)
 	}
 	if err := r.Begun(o.URI); err != nil {
 		return nil, err
@@ -86,8 +86,7 @@ func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
 	return c.follow(ctx, r, o)
 }
 
-// follow does what an order still needs: proves its names, has it finalized and fetches the
-// certificate.
+// follow completes an order: it proves the names, finalizes the order, and fetches the certificate.
 func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte, error) {
 	if o.Status == acme.StatusPending {
 		if err := c.authorize(ctx, r, o); err != nil {
@@ -104,7 +103,7 @@ func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte
 		if err != nil {
 			return nil, err
 		}
-		limited, cancel := context.WithTimeout(ctx, issuingFor)
+		limited, cancel := context.WithTimeout(ctx, issuingTimeout)
 		defer cancel()
 		chain, _, err = c.acme.CreateCertFromOrder(limited, o, csr, true)
 		if failed := (*acme.OrderError)(nil); errors.As(err, &failed) && failed.Problem != nil {
@@ -122,15 +121,15 @@ func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte
 	return chain, Check(chain, r.Names, r.Key.Public(), c.config.Now())
 }
 
-// stale reports whether an order that was begun before has come to nothing, by its error.
+// stale reports whether err means that an earlier order has failed.
 func stale(err error) bool {
 	var e *acme.Error
 	return errors.As(err, new(*Refusal)) || errors.Is(err, ErrOrder) ||
 		errors.As(err, &e) && e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests
 }
 
-// begun gives the order that was begun before; nil if there is none, or it leads nowhere any more.
-func (c *Client) begun(ctx context.Context, r Request) (*acme.Order, error) {
+// earlierOrder returns the earlier order of a request; nil if there is none that can still succeed.
+func (c *Client) earlierOrder(ctx context.Context, r Request) (*acme.Order, error) {
 	if r.Order == "" {
 		return nil, nil
 	}
@@ -152,7 +151,7 @@ func sameNames(ids []acme.AuthzID, names []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(names)))
 }
 
-// authorize proves every name of an order that the authority does not believe yet.
+// authorize proves every name of an order that is not yet authorized.
 func (c *Client) authorize(ctx context.Context, r Request, o *acme.Order) error {
 	refused := &Refusal{Names: map[string]string{}}
 	var open []proof
@@ -180,24 +179,25 @@ func (c *Client) authorize(ctx context.Context, r Request, o *acme.Order) error 
 	return c.prove(ctx, r, open)
 }
 
-// A proof is an authorization that waits for us.
+// A proof is a pending authorization.
 type proof struct {
 	url       string // of the authorization
 	wire      *acme.Challenge
 	challenge Challenge
 }
 
-// proofOf says what an authorization needs: nothing, a proof, or what cannot be (why).
+// proofOf returns the proof that an authorization needs; nil if it needs none. why says why it
+// cannot succeed.
 func (c *Client) proofOf(r Request, url string, z *acme.Authorization) (p *proof, why string, err error) {
 	if z.Identifier.Type != "dns" || !slices.Contains(r.Names, z.Identifier.Value) {
-		return nil, "", fmt.Errorf("%w: it wants %.100q proved", ErrOrder, z.Identifier.Value)
+		return nil, "", fmt.Errorf("%w: it asks for a proof of %.100q", ErrOrder, z.Identifier.Value)
 	}
 	switch z.Status {
 	case acme.StatusValid:
 		return nil, "", nil
 	case acme.StatusPending:
 	default:
-		return nil, "its authorization is " + cut(z.Status), nil
+		return nil, "its authorization is " + truncate(z.Status), nil
 	}
 	at := slices.IndexFunc(z.Challenges, func(ch *acme.Challenge) bool { return ch.Type == r.Kind })
 	if at < 0 {
@@ -205,7 +205,7 @@ func (c *Client) proofOf(r Request, url string, z *acme.Authorization) (p *proof
 	}
 	p = &proof{url: url, wire: z.Challenges[at], challenge: Challenge{Name: z.Identifier.Value, Token: z.Challenges[at].Token}}
 	if p.challenge.Token == "" || strings.Trim(p.challenge.Token, tokenLetters) != "" {
-		return nil, "", fmt.Errorf("%w: its token is none", ErrOrder) // RFC 8555 section 8.3
+		return nil, "", fmt.Errorf("%w: its token is empty or has forbidden characters", ErrOrder) // RFC 8555 section 8.3
 	}
 	if r.Kind == DNS01 {
 		p.challenge.Answer, err = c.acme.DNS01ChallengeRecord(p.challenge.Token)
@@ -215,7 +215,7 @@ func (c *Client) proofOf(r Request, url string, z *acme.Authorization) (p *proof
 	return p, "", err
 }
 
-// prove publishes all challenges, has the authority look, and waits for what it thinks of each.
+// prove publishes all challenges, asks the authority to check them, and waits for the results.
 func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 	all := make([]Challenge, 0, len(open))
 	for _, p := range open {
@@ -225,12 +225,12 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 		return fmt.Errorf("publish challenges: %w", err)
 	}
 	for _, p := range open {
-		if p.wire.Status != acme.StatusPending { // it has begun to look before an end of this process
+		if p.wire.Status != acme.StatusPending { // the check began before this process was restarted
 			continue
 		}
 		if _, err := c.acme.Accept(ctx, p.wire); err != nil {
-			// The authority may have begun to look, since it was asked before an end of this
-			// process.
+			// The check may have begun already, since it was requested before this process was
+			// restarted.
 			if z, lost := c.acme.GetAuthorization(ctx, p.url); lost != nil || z.Status == acme.StatusPending {
 				return err
 			}
@@ -238,7 +238,7 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 	}
 	refused := &Refusal{Names: map[string]string{}}
 	for _, p := range open {
-		why, err := c.validated(ctx, p)
+		why, err := c.awaitValidation(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -252,9 +252,10 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 	return nil
 }
 
-// validated waits until the authority has looked. why says what it does not like.
-func (c *Client) validated(ctx context.Context, p proof) (why string, err error) {
-	err = poll(ctx, validationFor, func() (bool, error) {
+// awaitValidation waits until the authority has checked a proof. why says what failed; "" if
+// nothing did.
+func (c *Client) awaitValidation(ctx context.Context, p proof) (why string, err error) {
+	err = poll(ctx, validationTimeout, func() (bool, error) {
 		z, err := c.acme.GetAuthorization(ctx, p.url)
 		if err != nil {
 			return false, err
@@ -263,15 +264,15 @@ func (c *Client) validated(ctx context.Context, p proof) (why string, err error)
 			return false, nil
 		}
 		if z.Status != acme.StatusValid {
-			why = problems(z)
+			why = failureReason(z)
 		}
 		return true, nil
 	})
 	return why, err
 }
 
-// problems says why an authorization failed.
-func problems(z *acme.Authorization) string {
+// failureReason returns why an authorization failed.
+func failureReason(z *acme.Authorization) string {
 	var out []string
 	for _, ch := range z.Challenges {
 		if e := (*acme.Error)(nil); errors.As(ch.Error, &e) {
@@ -283,16 +284,16 @@ func problems(z *acme.Authorization) string {
 	if len(out) == 0 {
 		out = append(out, "its authorization is "+z.Status)
 	}
-	return cut(strings.Join(out, "; "))
+	return truncate(strings.Join(out, "; "))
 }
 
-// await asks for an order until it can be finalized, or has been.
+// await polls an order until it can be finalized, or has been.
 func (c *Client) await(ctx context.Context, o *acme.Order) (*acme.Order, error) {
 	settled := func(o *acme.Order) bool { return o.Status == acme.StatusReady || o.Status == acme.StatusValid }
 	if settled(o) {
 		return o, nil
 	}
-	err := poll(ctx, issuingFor, func() (bool, error) {
+	err := poll(ctx, issuingTimeout, func() (bool, error) {
 		now, err := c.acme.GetOrder(ctx, o.URI)
 		if err != nil {
 			return false, err
@@ -309,7 +310,7 @@ func (c *Client) await(ctx context.Context, o *acme.Order) (*acme.Order, error) 
 	return o, err
 }
 
-// poll asks until the answer is there, less and less often.
+// poll calls ask, at growing intervals, until it is done or fails.
 func poll(ctx context.Context, most time.Duration, ask func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -16,26 +16,26 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// Codes of the API's errors.
+// Error codes of the API.
 const (
 	codeNoSuchRecord = 81044 // "Record does not exist"
-	codeAddressThere = 81053 // an A, AAAA or CNAME record is at the name
-	codeCNAMEThere   = 81054 // a CNAME record is at the name
-	codeNSThere      = 81056 // NS records are at the name
+	codeAddressThere = 81053 // an A, AAAA or CNAME record already exists at the name
+	codeCNAMEThere   = 81054 // a CNAME record already exists at the name
+	codeNSThere      = 81056 // NS records already exist at the name
 	codeExists       = 81057 // "The record already exists"
 	codeIdentical    = 81058 // "An identical record already exists"
 )
 
-// credentialCodes are those that say, with status 400, that the token will not do.
+// credentialCodes lists the codes that, with status 400, mean that the token is not accepted.
 var credentialCodes = []int{6003, 6111, 9103, 9106, 9107, 9109, 10000, 10001}
 
-// maxSaid bounds what is passed on of the API's own words, in characters.
-const maxSaid = 300
+// maxErrorText is how many characters of the API's error text are passed on.
+const maxErrorText = 300
 
-// An Error is a refusal: nothing was done.
+// An Error is a refusal by the API: nothing was changed.
 type Error struct {
-	Status int   // of HTTP; 0: nothing was sent
-	Codes  []int // the API's
+	Status int   // the HTTP status; 0: the request was not sent
+	Codes  []int // error codes of the API
 	what   string
 }
 
@@ -46,26 +46,26 @@ func (e *Error) Has(codes ...int) bool {
 	return slices.ContainsFunc(e.Codes, func(c int) bool { return slices.Contains(codes, c) })
 }
 
-// credential reports whether it is about the token.
+// credential reports whether the error is about the token.
 func (e *Error) credential() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusBadRequest && e.Has(credentialCodes...)
 }
 
-// unclear is an error after which it is not known whether anything was done.
-type unclear struct{ error }
+// unknownOutcome is an error after which it is unknown whether anything was changed.
+type unknownOutcome struct{ error }
 
-func (u *unclear) Unwrap() error { return u.error }
+func (u *unknownOutcome) Unwrap() error { return u.error }
 
-// limited is a refusal because there were too many requests.
-type limited struct{ after time.Duration }
+// rateLimited is a refusal because of too many requests.
+type rateLimited struct{ after time.Duration }
 
-func (l *limited) Error() string { return "there were too many requests" }
+func (l *rateLimited) Error() string { return "there were too many requests" }
 
-// nextTry reports whether a request goes out again after try n failed, and when.
+// nextTry reports whether a request is sent again after try n failed, and after what time.
 func (c *Client) nextTry(ctx context.Context, err error, r Request, n int) (time.Duration, bool) {
 	wait := time.Duration(n) * c.pause
-	var limit *limited
-	var lost *unclear
+	var limit *rateLimited
+	var lost *unknownOutcome
 	switch {
 	case n == maxAttempts || ctx.Err() != nil:
 		return 0, false
@@ -75,14 +75,15 @@ func (c *Client) nextTry(ctx context.Context, err error, r Request, n int) (time
 		return 0, false
 	}
 	deadline, ok := ctx.Deadline()
-	return wait, wait <= patience && (!ok || time.Until(deadline) > wait)
+	return wait, wait <= maxOwnWait && (!ok || time.Until(deadline) > wait)
 }
 
-// explain gives an error its final form: what was asked, and which kind of error it is.
+// explain makes the final form of an error: it adds the request, and wraps the error that callers
+// test for.
 func explain(ctx context.Context, err error, r Request) error {
 	asked := "cloudflare: " + r.Method + " " + r.Path
 	var (
-		limit *limited
+		limit *rateLimited
 		said  *Error
 	)
 	switch {
@@ -96,7 +97,7 @@ func explain(ctx context.Context, err error, r Request) error {
 	return fmt.Errorf("%s: %w", asked, err)
 }
 
-// envelope is the form of every answer.
+// envelope is the common form of all answers.
 type envelope struct {
 	Success bool            `json:"success"`
 	Errors  []fault         `json:"errors"`
@@ -110,14 +111,14 @@ type fault struct {
 	Chain   []fault `json:"error_chain"`
 }
 
-// decode reads an answer, and its result into out unless that is nil.
+// decode reads an answer, and its result into out unless out is nil.
 func decode(status int, h http.Header, body []byte, out any) (Info, error) {
 	if status == http.StatusTooManyRequests {
-		return Info{}, &limited{retryAfter(h.Get("Retry-After"))}
+		return Info{}, &rateLimited{retryAfter(h.Get("Retry-After"))}
 	}
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil {
-		return Info{}, &unclear{fmt.Errorf("status %d, and what came with it is not an answer of this API", status)}
+		return Info{}, &unknownOutcome{fmt.Errorf("status %d, and the body is not an answer of this API", status)}
 	}
 	refused := status >= 400 && status < 500 && status != http.StatusRequestTimeout
 	switch {
@@ -126,14 +127,14 @@ func decode(status int, h http.Header, body []byte, out any) (Info, error) {
 		return Info{}, &Error{Status: status, Codes: codes, what: fmt.Sprintf("status %d: %s", status, said)}
 	case status < 200 || status > 299 || !e.Success:
 		_, said := e.said()
-		return Info{}, &unclear{fmt.Errorf("status %d: %s", status, said)}
+		return Info{}, &unknownOutcome{fmt.Errorf("status %d: %s", status, said)}
 	}
 	if out != nil {
 		if len(e.Result) == 0 || bytes.Equal(e.Result, []byte("null")) {
-			return Info{}, &unclear{fmt.Errorf("status %d, and the answer has no result", status)}
+			return Info{}, &unknownOutcome{fmt.Errorf("status %d, and the answer has no result", status)}
 		}
 		if err := json.Unmarshal(e.Result, out); err != nil {
-			return Info{}, &unclear{fmt.Errorf("status %d, and the result has another form than it should: %w", status, err)}
+			return Info{}, &unknownOutcome{fmt.Errorf("status %d, and the result has an unexpected form: %w", status, err)}
 		}
 	}
 	info := Info{}
@@ -144,7 +145,7 @@ func decode(status int, h http.Header, body []byte, out any) (Info, error) {
 	return info, nil
 }
 
-// said gives the codes and the words of the errors.
+// said returns the codes and the texts of the errors.
 func (e envelope) said() ([]int, string) {
 	var codes []int
 	var words []string
@@ -160,10 +161,10 @@ func (e envelope) said() ([]int, string) {
 		}
 		return r
 	}, strings.Join(words, "; "))
-	return codes, fmt.Sprintf("%.*s", maxSaid, text)
+	return codes, fmt.Sprintf("%.*s", maxErrorText, text)
 }
 
-// list adds a fault, and one level of what led to it.
+// list adds the code and text of a fault and of its direct causes.
 func (f fault) list(codes []int, words []string) ([]int, []string) {
 	codes, words = append(codes, f.Code), append(words, fmt.Sprintf("%s (%d)", f.Message, f.Code))
 	for _, c := range f.Chain {
@@ -172,9 +173,9 @@ func (f fault) list(codes []int, words []string) ([]int, []string) {
 	return codes, words
 }
 
-// retryAfter reads the header of that name (RFC 9110 section 10.2.3).
+// retryAfter reads a Retry-After header (RFC 9110 section 10.2.3).
 func retryAfter(header string) time.Duration {
-	after := blockedFor
+	after := defaultBlock
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		after = time.Duration(seconds) * time.Second
 	} else if at, err := http.ParseTime(header); err == nil {

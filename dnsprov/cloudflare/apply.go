@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// A writer makes the changes of one Apply.
+// A writer carries out the changes of one Apply.
 type writer struct {
 	*Client
 	zone *Zone
@@ -17,12 +17,12 @@ type writer struct {
 	made []dnsprov.Record
 }
 
-// bareID is what the API wants of a record that it is to delete.
+// bareID is the form in which the API wants a record to delete.
 type bareID struct {
 	ID string `json:"id"`
 }
 
-// batch sends changes as one. The API deletes first, then overwrites, then makes, all of it or
+// batch sends changes as one request. The API deletes first, then overwrites, then creates, all or
 // nothing.
 func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 	var body struct {
@@ -36,9 +36,9 @@ func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 			body.Deletes = append(body.Deletes, bareID{ch.Have.ID})
 			continue
 		}
-		r, err := ours(*ch.Want, w.at.OwnerTag)
+		r, err := toAPI(*ch.Want, w.at.OwnerTag)
 		if err != nil {
-			return fmt.Errorf("cloudflare: %s %s: %w", ch.Want.Name, ch.Want.Type, err)
+			return fmt.Errorf("cloudflare: prepare record %s %s: %w", ch.Want.Name, ch.Want.Type, err)
 		}
 		if ch.Op == dnsprov.Update {
 			r.ID = ch.Have.ID
@@ -51,21 +51,22 @@ func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 	if _, err := w.Call(ctx, Request{Method: http.MethodPost, Path: w.zone.records() + "/batch", Body: body, Needs: editRecords}, &done); err != nil {
 		return err
 	}
-	if err := w.note(puts, done.Puts); err != nil {
+	if err := w.recordMade(puts, done.Puts); err != nil {
 		return err
 	}
-	return w.note(posts, done.Posts)
+	return w.recordMade(posts, done.Posts)
 }
 
-// note keeps what the API says it made, if that is what was wanted.
-func (w *writer) note(wanted []dnsprov.Record, got []record) error {
+// recordMade records what the API says it made, and returns an error if that differs from the
+// wanted records.
+func (w *writer) recordMade(wanted []dnsprov.Record, got []record) error {
 	if len(wanted) != len(got) {
-		return fmt.Errorf("cloudflare: %d records were to be made in the zone %s, and the answer names %d", len(wanted), w.zone.Name, len(got))
+		return fmt.Errorf("cloudflare: %d records were sent for the zone %s, but the answer lists %d", len(wanted), w.zone.Name, len(got))
 	}
 	for i, want := range wanted {
-		made := got[i].common(w.at.OwnerTag)
+		made := got[i].toCommon(w.at.OwnerTag)
 		if !made.Same(want) || !plainID(made.ID) {
-			return fmt.Errorf("cloudflare: in the zone %s there is now %s %s %.80q, where %s %s %.80q was to be",
+			return fmt.Errorf("cloudflare: the zone %s has %s %s %.80q now, instead of %s %s %.80q",
 				w.zone.Name, made.Name, made.Type, made.Value, want.Name, want.Type, want.Value)
 		}
 		want.ID = made.ID
@@ -74,7 +75,7 @@ func (w *writer) note(wanted []dnsprov.Record, got []record) error {
 	return nil
 }
 
-// each makes one change after the other.
+// each makes the changes one by one.
 func (w *writer) each(ctx context.Context, changes []dnsprov.Change) error {
 	for _, ch := range changes {
 		var err error
@@ -97,7 +98,7 @@ func (w *writer) each(ctx context.Context, changes []dnsprov.Change) error {
 	return nil
 }
 
-// delete takes a record away; one that is gone already is no error.
+// delete deletes a record; a missing record is no error.
 func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
 	_, err := w.Call(ctx, Request{Method: http.MethodDelete, Path: w.zone.records() + "/" + have.ID, Repeat: true, Needs: editRecords}, nil)
 	if gone(err) {
@@ -106,8 +107,8 @@ func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
 	return err
 }
 
-// update overwrites a record of ours, or makes it again if it is gone. Where what is wanted stands
-// beside it already, it goes.
+// update overwrites a record of ours, or creates it if it is gone. If another record already has
+// the wanted content, it adopts that one and deletes ours.
 func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.Record) error {
 	err := w.write(ctx, Request{Method: http.MethodPut, Path: w.zone.records() + "/" + have.ID, Repeat: true, Needs: editRecords}, want)
 	var refused *Error
@@ -123,7 +124,8 @@ func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.
 	return err
 }
 
-// create makes a record. Its request is sent once; if no answer comes, the next reading tells.
+// create creates a record. The request is sent only once; if no answer comes, the next Records
+// shows the result.
 func (w *writer) create(ctx context.Context, want dnsprov.Record) error {
 	err := w.write(ctx, Request{Method: http.MethodPost, Path: w.zone.records(), Needs: editRecords}, want)
 	var refused *Error
@@ -134,20 +136,20 @@ func (w *writer) create(ctx context.Context, want dnsprov.Record) error {
 }
 
 func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) error {
-	body, err := ours(want, w.at.OwnerTag)
+	body, err := toAPI(want, w.at.OwnerTag)
 	if err != nil {
-		return fmt.Errorf("cloudflare: %s %s: %w", want.Name, want.Type, err)
+		return fmt.Errorf("cloudflare: prepare record %s %s: %w", want.Name, want.Type, err)
 	}
 	var got record
 	r.Body = body
 	if _, err := w.Call(ctx, r, &got); err != nil {
 		return err
 	}
-	return w.note([]dnsprov.Record{want}, []record{got})
+	return w.recordMade([]dnsprov.Record{want}, []record{got})
 }
 
-// adopt looks what is in the way of a wanted record. If it exists already, it is taken as it is;
-// else it is a conflict.
+// adopt finds the record that is in the way of a wanted one. If it has the wanted content, it is
+// adopted; otherwise the result is a Conflict.
 func (w *writer) adopt(ctx context.Context, want dnsprov.Record, refused error) error {
 	have, err := w.list(ctx, w.zone, w.at)
 	if err != nil {
@@ -170,12 +172,12 @@ func (w *writer) adopt(ctx context.Context, want dnsprov.Record, refused error) 
 	return &dnsprov.Conflict{Have: *inWay, Want: want}
 }
 
-// blocks reports whether a record is of a kind that another at its name cannot stand beside.
+// blocks reports whether record h excludes the wanted record at the same name.
 func blocks(h, want dnsprov.Record) bool {
 	return h.Type == "CNAME" || want.Type == "CNAME" || h.Type == "NS" || h.Type == want.Type && h.Value == want.Value
 }
 
-// gone reports whether the API refused because there is no such record.
+// gone reports whether the API refused because the record does not exist.
 func gone(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Has(codeNoSuchRecord))

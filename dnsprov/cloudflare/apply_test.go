@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/cloudflare/cloudflaretest"
 )
 
-// meanwhile has something happen once, before the first request of a method.
+// meanwhile runs a function once, before the first request of a method.
 func meanwhile(api *cloudflaretest.Server, method string, do func()) {
 	done := false
 	api.Between = func(n int) {
@@ -60,8 +60,7 @@ func TestSomebodyElseIsFaster(t *testing.T) {
 	}
 }
 
-// TestGoneMeanwhile: what somebody deleted between reading and writing is neither missed nor in the
-// way.
+// TestGoneMeanwhile: a record that somebody deletes between reading and writing causes no error.
 func TestGoneMeanwhile(t *testing.T) {
 	api, c := start()
 	old := mx("old.host.test", 10, dnsprov.PurposeMX)
@@ -80,7 +79,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	}
 }
 
-// TestUpdateBesideAnIdentical: ours goes when a stranger has made what it was to become.
+// TestUpdateBesideAnIdentical: if somebody else has made the wanted record, ours is deleted.
 func TestUpdateBesideAnIdentical(t *testing.T) {
 	api, c := start()
 	if _, err := bring(t, c, []dnsprov.Record{mx("old.host.test", 10, dnsprov.PurposeMX)}); err != nil {
@@ -136,8 +135,8 @@ func TestNothingOfStrangersIsTouched(t *testing.T) {
 	}
 }
 
-// TestLostComments: where comments are forgotten, what was made is known by the IDs that Apply
-// gave.
+// TestLostComments: if comments are lost, our records are recognized by the IDs that Apply
+// returned.
 func TestLostComments(t *testing.T) {
 	api, c := start(func(s *cloudflaretest.Server) { s.LoseComments = true })
 	made, err := bring(t, c, wanted())
@@ -166,8 +165,8 @@ func TestLostComments(t *testing.T) {
 	}
 }
 
-// TestProxiedIsPutRight: a record of ours that somebody has had proxied is published as it is
-// again.
+// TestProxiedIsPutRight: if somebody has switched proxying on for a record of ours, it is
+// corrected.
 func TestProxiedIsPutRight(t *testing.T) {
 	api, c := start()
 	want := []dnsprov.Record{{Name: testDomain, Type: "A", Value: "192.0.2.1", TTL: 3600, Purpose: dnsprov.PurposeA}}
@@ -206,7 +205,7 @@ func TestManyRecords(t *testing.T) {
 	}
 }
 
-// TestWhatStrangersHave: types that we have no use for are read too, and names come in one form.
+// TestWhatStrangersHave: records of other types are read too, and names are normalized.
 func TestWhatStrangersHave(t *testing.T) {
 	api, c := start()
 	api.Put(testDomain,
@@ -239,7 +238,7 @@ func TestWhatStrangersHave(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeMade: a refusal says why, and a record that the API would not know is not sent.
+// TestWhatCannotBeMade: a refusal states its reason, and a record of an unknown type is not sent.
 func TestWhatCannotBeMade(t *testing.T) {
 	api, c := start()
 	for name, r := range map[string]dnsprov.Record{

@@ -1,5 +1,5 @@
-// Package cloudflare keeps DNS records at Cloudflare through version 4 of its API. It does not know
-// which records a domain should have, whose token it was given, nor where that is kept.
+// Package cloudflare manages DNS records at Cloudflare through version 4 of its API. It does not
+// know which records a domain should have, whose token it uses, or where the token is stored.
 package cloudflare
 
 import (
@@ -17,31 +17,31 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// BaseURL is where the API is, if a Config does not say.
+// BaseURL is the default URL of the API.
 const BaseURL = "https://api.cloudflare.com/client/v4"
 
 const (
-	attemptFor  = 30 * time.Second // one request and its answer
-	maxAttempts = 3
-	pause       = 500 * time.Millisecond
-	maxAnswer   = 8 << 20          // bytes
-	maxToken    = 512              // bytes; those of today have 40 to 53
-	patience    = 10 * time.Second // a longer wait that the API asks for is the caller's
-	blockedFor  = 5 * time.Minute  // the window over which the API counts requests, when it does not say how long to wait
-	longestWait = time.Hour
+	attemptTimeout = 30 * time.Second // for one request and its answer
+	maxAttempts    = 3
+	pause          = 500 * time.Millisecond
+	maxAnswer      = 8 << 20          // bytes
+	maxToken       = 512              // bytes; today's tokens have 40 to 53
+	maxOwnWait     = 10 * time.Second // a longer wait that the API asks for is left to the caller
+	defaultBlock   = 5 * time.Minute  // wait after too many requests if the API does not name one: the window over which it counts
+	longestWait    = time.Hour
 )
 
-// Config is what a Client needs. The zero values of BaseURL and HTTP stand for Cloudflare and
+// Config configures a Client. The defaults of BaseURL and HTTP are Cloudflare and
 // http.DefaultClient.
 type Config struct {
 	BaseURL string
 	Token   string // an API token of a user or of an account; never a global key
 	HTTP    *http.Client
-	Pause   time.Duration // before the second attempt, and longer before each other; 0: half a second
+	Pause   time.Duration // before the second attempt; later ones wait longer; 0: half a second
 }
 
-// A Client speaks to the API with one token. It is a dnsprov.Provider, and any number of goroutines
-// may use it.
+// A Client uses the API with one token. It is a dnsprov.Provider, and any number of goroutines may
+// use it.
 type Client struct {
 	base  string
 	token string
@@ -49,7 +49,7 @@ type Client struct {
 	pause time.Duration
 }
 
-// New makes a client; nothing is asked yet.
+// New returns a client. It sends no request yet.
 func New(c Config) *Client {
 	if c.BaseURL == "" {
 		c.BaseURL = BaseURL
@@ -61,30 +61,30 @@ func New(c Config) *Client {
 		c.Pause = pause
 	}
 	own := *c.HTTP
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token goes nowhere else
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token must not be sent to another address
 	return &Client{base: strings.TrimSuffix(c.BaseURL, "/"), token: c.Token, http: &own, pause: c.Pause}
 }
 
 // A Request is one call of the API.
 type Request struct {
 	Method string
-	Path   string // below the base URL, with a slash in front, escaped
+	Path   string // below the base URL, with a leading slash, escaped
 	Query  url.Values
-	Body   any    // goes as JSON; nil: there is none
-	Repeat bool   // it may be sent again when it is not known what came of it
-	Needs  string // the right of the token that it takes, in the words of Cloudflare's dashboard
+	Body   any    // sent as JSON; nil: no body
+	Repeat bool   // it may be sent again if the result of the first attempt is unknown
+	Needs  string // the permission that the token needs, as Cloudflare's dashboard names it
 }
 
-// Info is what an answer says beside its result.
+// Info is the part of an answer apart from its result.
 type Info struct {
-	Status     int    `json:"-"` // of HTTP
+	Status     int    `json:"-"` // HTTP status
 	TotalPages int    `json:"total_pages"`
-	Cursor     string `json:"cursor"` // of the next page, in lists that have one
+	Cursor     string `json:"cursor"` // of the next page, in lists with cursors
 }
 
-// Call makes a request and decodes the result of its answer into out. The errors are
-// dnsprov.ErrCredential, an *Error where the API refused, a *dnsprov.Wait, and others after which
-// it is not known whether anything was done.
+// Call sends a request and decodes the result of its answer into out. The errors are
+// dnsprov.ErrCredential, an *Error if the API refused, a *dnsprov.Wait, and others after which it
+// is unknown whether anything was changed.
 func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
 	if err := c.checkToken(); err != nil {
 		return Info{}, err
@@ -108,7 +108,7 @@ func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
 	}
 }
 
-// checkToken refuses what cannot be sent as a token.
+// checkToken refuses a token that cannot be valid.
 func (c *Client) checkToken() error {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' }
 	if c.token == "" || len(c.token) > maxToken || strings.ContainsFunc(c.token, odd) {
@@ -119,7 +119,7 @@ func (c *Client) checkToken() error {
 
 // attempt sends a request once.
 func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptFor)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	req, err := c.request(ctx, r)
 	if err != nil {
@@ -127,29 +127,29 @@ func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) 
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return Info{}, &unclear{bare(ctx, err)}
+		return Info{}, &unknownOutcome{withoutURL(ctx, err)}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return Info{}, &unclear{bare(ctx, err)}
+		return Info{}, &unknownOutcome{withoutURL(ctx, err)}
 	case len(body) > maxAnswer:
-		return Info{}, &unclear{fmt.Errorf("the answer has more than %d bytes", maxAnswer)}
+		return Info{}, &unknownOutcome{fmt.Errorf("the answer has more than %d bytes", maxAnswer)}
 	}
 	info, err := decode(resp.StatusCode, resp.Header, body, out)
 	return info, c.scrubbed(err)
 }
 
-// scrubbed keeps the token out of what the API said.
+// scrubbed removes the token from an error text of the API.
 func (c *Client) scrubbed(err error) error {
 	var refused *Error
-	var lost *unclear
+	var lost *unknownOutcome
 	switch {
 	case errors.As(err, &refused):
 		refused.what = strings.ReplaceAll(refused.what, c.token, "…")
 	case errors.As(err, &lost) && strings.Contains(lost.Error(), c.token):
-		return &unclear{errors.New(strings.ReplaceAll(lost.Error(), c.token, "…"))}
+		return &unknownOutcome{errors.New(strings.ReplaceAll(lost.Error(), c.token, "…"))}
 	}
 	return err
 }
@@ -169,7 +169,7 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	}
 	req, err := http.NewRequestWithContext(ctx, r.Method, at, body)
 	if err != nil {
-		return nil, errors.New("the base URL is not one")
+		return nil, errors.New("the base URL is not a valid URL")
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	req.Header.Set("Accept", "application/json")
@@ -179,8 +179,8 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	return req, nil
 }
 
-// bare takes the address, which may hold a secret of a proxy, off an error of net/http.
-func bare(ctx context.Context, err error) error {
+// withoutURL removes the URL, which may contain a proxy's password, from an error of net/http.
+func withoutURL(ctx context.Context, err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
 		err = of.Err

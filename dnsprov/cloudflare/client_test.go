@@ -139,8 +139,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatMayBeRepeatedIs: a reading is tried three times, a batch once, whatever happens to
-// it.
+// TestOnlyWhatMayBeRepeatedIs: a read is tried three times, a batch only once, whatever the
+// failure.
 func TestOnlyWhatMayBeRepeatedIs(t *testing.T) {
 	for _, kind := range []string{
 		cloudflaretest.Broken, cloudflaretest.Garbage, cloudflaretest.Empty, cloudflaretest.Endless, cloudflaretest.Cut, cloudflaretest.CutAfter,
@@ -186,8 +186,8 @@ func TestTheCallersEndIsTheEnd(t *testing.T) {
 	})
 }
 
-// TestTheTokenGoesNowhereElse: a redirect is not followed, and what the API repeats of the token is
-// not passed on.
+// TestTheTokenGoesNowhereElse: redirects are not followed, and the token is removed from error
+// texts of the API.
 func TestTheTokenGoesNowhereElse(t *testing.T) {
 	seen := 0
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen++ }))

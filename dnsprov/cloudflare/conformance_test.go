@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/providertest"
 )
 
-// ways are all in which a step of an Apply can fail; the first requests are those of reading.
+// ways lists all ways in which a step of an Apply can fail; the first requests only read.
 func ways() []cloudflaretest.Fault {
 	var out []cloudflaretest.Fault
 	for _, kind := range []string{
@@ -41,7 +41,7 @@ func conformanceCase(t *testing.T, change func(*cloudflaretest.Server), domain s
 		Strangers: func(*testing.T) []dnsprov.Record {
 			var out []dnsprov.Record
 			for _, r := range api.Records(testDomain) {
-				out = append(out, common(r))
+				out = append(out, toCommon(r))
 			}
 			return out
 		},
@@ -55,7 +55,7 @@ func conformanceCase(t *testing.T, change func(*cloudflaretest.Server), domain s
 	}
 }
 
-// stranger is a record as somebody enters it in the dashboard.
+// stranger returns a record as somebody would enter it in the dashboard.
 func stranger(r dnsprov.Record) cloudflaretest.Record {
 	out := cloudflaretest.Record{Type: r.Type, Name: r.Name, Content: r.Value, TTL: 1}
 	if r.Type == "MX" {
@@ -64,8 +64,8 @@ func stranger(r dnsprov.Record) cloudflaretest.Record {
 	return out
 }
 
-// common is a record of the API as all providers give it.
-func common(r cloudflaretest.Record) dnsprov.Record {
+// toCommon converts a record of the API to the form of all providers.
+func toCommon(r cloudflaretest.Record) dnsprov.Record {
 	out := dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Content}
 	if r.Priority != nil {
 		out.Priority = *r.Priority

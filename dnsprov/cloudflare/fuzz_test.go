@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// FuzzAnswer decodes whatever comes as an answer with records: what it gives can be planned with,
-// and errors are of one line.
+// FuzzAnswer decodes any bytes as an answer with records: plans can be made from the result, and
+// errors have one line.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		`{"success":true,"errors":[],"result":[{"id":"a","type":"MX","name":"A.test","content":"M.test.","priority":10,"ttl":1,"comment":"mailstead:m:MX"}],"result_info":{"total_pages":1}}`,
@@ -25,14 +25,14 @@ func FuzzAnswer(f *testing.F) {
 		var found []record
 		_, err := decode(status, http.Header{"Retry-After": {body}}, []byte(body), &found)
 		if err != nil {
-			if text := err.Error(); len(text) > 4*maxSaid+200 || strings.ContainsFunc(text, unicode.IsControl) {
+			if text := err.Error(); len(text) > 4*maxErrorText+200 || strings.ContainsFunc(text, unicode.IsControl) {
 				t.Fatalf("%q", text)
 			}
 			return
 		}
 		var have []dnsprov.Record
 		for _, r := range found {
-			have = append(have, r.common("m"))
+			have = append(have, r.toCommon("m"))
 		}
 		for _, c := range dnsprov.Plan(have, nil) {
 			if c.Have.Purpose == "" {
@@ -42,13 +42,13 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzText: what is sent of a text is what is read of it, in strings that fit.
+// FuzzText: a text is read back as it was sent, in strings of the permitted length.
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{"", "v=spf1 -all", `"quoted" \ `, strings.Repeat("é", 300), "\x00\xff"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		sent, err := ours(dnsprov.Record{Name: "a.test", Type: "TXT", Value: text, Purpose: "P"}, "m")
+		sent, err := toAPI(dnsprov.Record{Name: "a.test", Type: "TXT", Value: text, Purpose: "P"}, "m")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func FuzzText(f *testing.F) {
 		if err := json.Unmarshal(wire, &back); err != nil {
 			t.Fatal(err)
 		}
-		if got := back.common("m"); got.Value != text || got.Purpose != "P" {
+		if got := back.toCommon("m"); got.Value != text || got.Purpose != "P" {
 			t.Fatalf("%q came back as %+v", text, got)
 		}
 	})

@@ -15,12 +15,12 @@ import (
 
 const (
 	perPage  = 100
-	maxPages = 100 // of records of one domain; the largest plans have 3,500 records without asking
+	maxPages = 100 // of records of one domain; the largest plans have 3,500 records by default
 	maxBatch = 200 // changes in one batch, in a zone without a paid plan
 )
 
-// Records lists what the zone has at the domain and below it. Those with the comment of the owner
-// tag are ours.
+// Records lists the zone's records at the domain and below it. Those with the owner tag in their
+// comment are ours.
 func (c *Client) Records(ctx context.Context, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	z, err := c.Zone(ctx, at.Domain)
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.ZoneRef) ([]dnspr
 		q.Set("name.endswith", at.Domain)
 	}
 	var out []dnsprov.Record
-	seen := map[string]bool{} // a record that comes or goes while we read shifts the pages
+	seen := map[string]bool{} // a record that is added or removed during the reading shifts the pages
 	for page := 1; ; page++ {
 		if page > maxPages {
 			return nil, fmt.Errorf("cloudflare: there are more than %d records in the zone %s", maxPages*perPage, z.Name)
@@ -47,8 +47,8 @@ func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.ZoneRef) ([]dnspr
 			return nil, err
 		}
 		for _, r := range found {
-			one := r.common(at.OwnerTag)
-			if one.Type == "CNAME" && one.Name == z.Name { // of the zone itself it always is
+			one := r.toCommon(at.OwnerTag)
+			if one.Type == "CNAME" && one.Name == z.Name { // at the apex Cloudflare always flattens it
 				one.Type = dnsprov.Flattened
 			}
 			if within(one.Name, at.Domain) && plainID(r.ID) && !seen[r.ID] {
@@ -68,10 +68,10 @@ func within(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
 }
 
-// Apply makes the changes as one batch, and where the API refuses that, one after the other, so
-// that what is there already, or gone already, stops nothing. The records that it gives have the ID
-// and Purpose of ours; a foreign one that turned out to be the same as a wanted one has no
-// Purpose. With an error come those that were made before it.
+// Apply sends the changes as one batch. If the API refuses that, it makes them one by one, so that
+// a record that already exists, or is gone already, does not stop the rest. The returned records
+// have the ID and Purpose of ours; a foreign record that equals a wanted one has no Purpose. With
+// an error, it returns the records made before it.
 func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
@@ -97,14 +97,14 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 	return w.made, nil
 }
 
-// check makes sure, whatever the plan was made from, that nothing is touched that is not ours.
+// check makes sure that the changes touch only our own records, whatever the plan was made from.
 func check(at dnsprov.ZoneRef, changes []dnsprov.Change) error {
 	for _, ch := range changes {
 		if h := ch.Have; h != nil && (h.Purpose == "" || !plainID(h.ID) || !within(h.Name, at.Domain)) {
-			return fmt.Errorf("cloudflare: %s of %s %s, which is not a record of ours", ch.Op, h.Name, h.Type)
+			return fmt.Errorf("cloudflare: cannot %s %s %s, which is not a record of ours", ch.Op, h.Name, h.Type)
 		}
 		if w := ch.Want; w != nil && (w.Purpose == "" || !within(w.Name, at.Domain)) {
-			return fmt.Errorf("cloudflare: %s of %s %s, which does not belong to %s", ch.Op, w.Name, w.Type, at.Domain)
+			return fmt.Errorf("cloudflare: cannot %s %s %s, which does not belong to %s", ch.Op, w.Name, w.Type, at.Domain)
 		}
 		complete := ch.Op == dnsprov.Create && ch.Have == nil && ch.Want != nil || ch.Op == dnsprov.Delete && ch.Have != nil && ch.Want == nil ||
 			ch.Op == dnsprov.Update && ch.Have != nil && ch.Want != nil

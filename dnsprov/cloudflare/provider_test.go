@@ -16,8 +16,8 @@ const (
 
 var place = dnsprov.ZoneRef{Domain: testDomain, OwnerTag: testMark}
 
-// start makes a fake with one zone and a client of it, without a network between them. The fields
-// of the fake are set by change.
+// start returns a fake with one zone, and a client of it without a network between them. change
+// sets the fields of the fake.
 func start(change ...func(*cloudflaretest.Server)) (*cloudflaretest.Server, *cloudflare.Client) {
 	api := cloudflaretest.New()
 	api.AddToken(testToken, cloudflaretest.Token{Rights: cloudflaretest.DNS})
@@ -28,12 +28,12 @@ func start(change ...func(*cloudflaretest.Server)) (*cloudflaretest.Server, *clo
 	return api, inside(api, testToken)
 }
 
-// inside is a client without a network, so that it has any clock.
+// inside returns a client without a network, so that the clock can be fake.
 func inside(api *cloudflaretest.Server, token string) *cloudflare.Client {
 	return cloudflare.New(cloudflare.Config{BaseURL: "http://api.test/client/v4/", Token: token, HTTP: api.HTTP()})
 }
 
-// wanted are records of every type.
+// wanted returns records of every type.
 func wanted() []dnsprov.Record {
 	long := "v=DKIM1; k=rsa; p="
 	for range 60 {
@@ -59,7 +59,7 @@ func wanted() []dnsprov.Record {
 	}
 }
 
-// bring reads, plans and applies.
+// bring reads, plans and applies once.
 func bring(t *testing.T, p dnsprov.Provider, want []dnsprov.Record) ([]dnsprov.Record, error) {
 	t.Helper()
 	have, err := p.Records(t.Context(), place)
@@ -69,7 +69,7 @@ func bring(t *testing.T, p dnsprov.Provider, want []dnsprov.Record) ([]dnsprov.R
 	return p.Apply(t.Context(), place, dnsprov.Plan(have, want))
 }
 
-// settled fails unless a second plan is empty.
+// settled fails the test unless a second plan is empty.
 func settled(t *testing.T, p dnsprov.Provider, want []dnsprov.Record) {
 	t.Helper()
 	have, err := p.Records(t.Context(), place)

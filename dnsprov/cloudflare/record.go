@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	maxString  = 255 // bytes of one character string of a text (RFC 1035 section 3.3)
-	maxComment = 100 // characters, in a zone without a paid plan
-	sign       = "mailstead:"
+	maxString     = 255 // bytes of one character string of a TXT record (RFC 1035 section 3.3)
+	maxComment    = 100 // characters, in a zone without a paid plan
+	commentPrefix = "mailstead:"
 )
 
-// A record is a DNS record as the API writes it.
+// A record is a DNS record in the form of the API.
 type record struct {
 	ID       string          `json:"id,omitempty"`
 	Type     string          `json:"type"`
 	Name     string          `json:"name"`
 	Content  string          `json:"content,omitempty"`
 	Priority *uint16         `json:"priority,omitempty"` // of an MX
-	Data     json.RawMessage `json:"data,omitempty"`     // of an SRV or CAA, in place of the content
-	TTL      uint32          `json:"ttl"`                // seconds; 1: as Cloudflare likes, and so always when proxied
+	Data     json.RawMessage `json:"data,omitempty"`     // of an SRV or CAA, instead of Content
+	TTL      uint32          `json:"ttl"`                // seconds; 1: chosen by Cloudflare, as always for proxied records
 	Proxied  *bool           `json:"proxied,omitempty"`
 	Comment  string          `json:"comment,omitempty"`
 }
@@ -43,13 +43,13 @@ type caaData struct {
 	Value string `json:"value"`
 }
 
-// comment is what tells our records from others: whose they are and what they are for.
-func comment(tag, purpose string) string { return sign + tag + ":" + purpose }
+// comment returns the comment that marks a record as ours: the owner tag and the purpose.
+func comment(tag, purpose string) string { return commentPrefix + tag + ":" + purpose }
 
-// common gives the record in the form that all providers share, with a Purpose if it was made under
-// the tag. One of ours that somebody has had proxied since has the TTL 1, which is never wanted,
-// so that a plan puts it right.
-func (r record) common(tag string) dnsprov.Record {
+// toCommon converts the record to the form that all providers share. It has a Purpose if it was
+// made under the tag. If somebody has switched proxying on for a record of ours, its TTL is 1,
+// which is never wanted, so that a plan corrects it.
+func (r record) toCommon(tag string) dnsprov.Record {
 	out := dnsprov.Record{Name: host(r.Name), Type: r.Type, Value: r.Content, TTL: r.TTL, ID: r.ID}
 	if purpose, ours := strings.CutPrefix(r.Comment, comment(tag, "")); ours {
 		out.Purpose = purpose
@@ -79,8 +79,8 @@ func (r record) common(tag string) dnsprov.Record {
 	return out
 }
 
-// readSRV takes the parts of an SRV from its data, or, where there are none, from its content:
-// weight, port, target.
+// readSRV reads the parts of an SRV from its data or, without data, from its content: weight, port,
+// target.
 func (r record) readSRV(out *dnsprov.Record) {
 	var d srvData
 	if json.Unmarshal(r.Data, &d) != nil || d.Target == "" {
@@ -94,9 +94,9 @@ func (r record) readSRV(out *dnsprov.Record) {
 	out.Priority, out.Weight, out.Port, out.Value = d.Priority, d.Weight, d.Port, host(d.Target)
 }
 
-// ours makes what is sent to the API for a record that is wanted. It is never proxied: what is
-// published then would be addresses of Cloudflare's, at which no mail is taken.
-func ours(w dnsprov.Record, tag string) (record, error) {
+// toAPI converts a wanted record to the form of the API. It is never proxied: a proxied record
+// publishes addresses of Cloudflare, which accept no mail.
+func toAPI(w dnsprov.Record, tag string) (record, error) {
 	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: comment(tag, w.Purpose)}
 	if len(out.Comment) > maxComment {
 		return record{}, fmt.Errorf("the comment %q has more than %d characters", out.Comment, maxComment)
@@ -131,21 +131,20 @@ func (r record) with(data any) (record, error) {
 	return r, err
 }
 
-// parseCAA reads a value such as 0 issue "ca.example" (RFC 8659 section 4.1.1).
+// parseCAA parses a value such as 0 issue "ca.example" (RFC 8659 section 4.1.1).
 func parseCAA(value string) (caaData, error) {
 	parts := strings.SplitN(value, " ", 3)
 	if len(parts) != 3 {
-		return caaData{}, errors.New("the value of a CAA record is flags, tag and a text")
+		return caaData{}, errors.New("the value of a CAA record must be flags, a tag and a text")
 	}
 	flags, err := strconv.ParseUint(parts[0], 10, 8)
 	if err != nil {
-		return caaData{}, fmt.Errorf("flags of a CAA record: %w", err)
+		return caaData{}, fmt.Errorf("parse the flags of a CAA record: %w", err)
 	}
 	return caaData{Flags: uint8(flags), Tag: parts[1], Value: dnsprov.UnquoteText(parts[2])}, nil
 }
 
-// quoted writes a text as character strings in quotes (RFC 1035 section 5.1), which is how the API
-// wants it.
+// quoted writes a text as quoted character strings (RFC 1035 section 5.1), as the API expects it.
 func quoted(text string) string {
 	var b strings.Builder
 	for first := true; first || text != ""; first = false {
@@ -159,7 +158,7 @@ func quoted(text string) string {
 	return b.String()
 }
 
-// host brings a name to the form of dnsprov.Record.Name. The root, which means "none" in an MX or
+// host converts a name to the form of dnsprov.Record.Name. The root, which means "none" in an MX or
 // SRV, stays a dot.
 func host(s string) string {
 	if s == "." {

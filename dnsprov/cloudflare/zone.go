@@ -12,29 +12,29 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// What a token must be allowed to do.
+// Permissions that a token needs.
 const (
 	readZones   = "Zone: Zone: Read"
 	editRecords = "Zone: DNS: Edit"
 )
 
-// Active is the Status of a zone that its registry has delegated to Cloudflare. The records of
-// others can be kept, but nobody sees them yet.
+// Active is the Status of a zone that its registry has delegated to Cloudflare. Records of other
+// zones can be changed too, but nobody sees them yet.
 const Active = "active"
 
-// A Zone holds the records of a domain and of the names below it.
+// A Zone holds the records of a domain and of all names below it.
 type Zone struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
-	Status      string   `json:"status"` // initializing pending active moved
+	Status      string   `json:"status"` // initializing, pending, active or moved
 	Nameservers []string `json:"name_servers"`
 	Account     struct {
 		ID string `json:"id"`
 	} `json:"account"`
 }
 
-// Check asks whether the token is good and may read zones; dnsprov.ErrCredential if not. Whether it
-// may change records shows only when some are changed.
+// Check returns dnsprov.ErrCredential if the token is not valid or may not read zones. Whether it
+// may change records shows only when records are changed.
 func (c *Client) Check(ctx context.Context) error {
 	personal := c.verify(ctx, "/user/tokens/verify")
 	if personal != nil && !errors.Is(personal, dnsprov.ErrCredential) {
@@ -45,18 +45,18 @@ func (c *Client) Check(ctx context.Context) error {
 	if err != nil || personal == nil {
 		return err
 	}
-	// A token that belongs to an account is not known under /user. Its account is that of the
-	// zones.
+	// A token that belongs to an account is not known under /user. Its account is the one that the
+	// zones belong to.
 	if len(zones) == 0 || !plainID(zones[0].Account.ID) {
 		return personal
 	}
 	return c.verify(ctx, "/accounts/"+zones[0].Account.ID+"/tokens/verify")
 }
 
-// verify asks one of the two places that know tokens.
+// verify checks the token at one of the two paths that know tokens.
 func (c *Client) verify(ctx context.Context, path string) error {
 	var token struct {
-		Status string `json:"status"` // active disabled expired
+		Status string `json:"status"` // active, disabled or expired
 	}
 	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: path, Repeat: true, Needs: readZones}, &token)
 	if err == nil && token.Status != "active" {
@@ -65,9 +65,9 @@ func (c *Client) verify(ctx context.Context, path string) error {
 	return err
 }
 
-// Zone finds the zone that encloses a domain most closely, of several with one name the one that is
-// Active. dnsprov.ErrZoneNotFound if the token sees none. One that is not Active yet can be filled;
-// Status tells.
+// Zone finds the zone that encloses a domain most closely; of several zones with the same name it
+// prefers the Active one. The error is dnsprov.ErrZoneNotFound if the token sees none. A zone that
+// is not yet Active, according to its Status, can be filled too.
 func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 	for name := domain; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
 		var found []Zone
@@ -83,11 +83,11 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 			return &best, nil
 		}
 	}
-	return nil, fmt.Errorf("cloudflare: %w: %s is in none of the zones that it sees (right %s)", dnsprov.ErrZoneNotFound, domain, readZones)
+	return nil, fmt.Errorf("cloudflare: %w: none of the zones that the token sees contains %s (permission %s)", dnsprov.ErrZoneNotFound, domain, readZones)
 }
 
-// Delegated reports whether Cloudflare serves the zone of a domain: anybody may make a zone of any
-// name there, and only one that its registry has delegated is Active.
+// Delegated reports whether Cloudflare serves the zone of a domain. Anybody may create a zone of
+// any name there, and only a zone that its registry has delegated is Active.
 func (c *Client) Delegated(ctx context.Context, domain string) (bool, error) {
 	z, err := c.Zone(ctx, domain)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Client) Delegated(ctx context.Context, domain string) (bool, error) {
 	return z.Status == Active || z.Status == "", nil
 }
 
-// rank orders zones of one name.
+// rank orders zones with the same name, the best first.
 func (z Zone) rank() int {
 	if at := slices.Index([]string{Active, "pending", "initializing"}, z.Status); at >= 0 {
 		return at
@@ -104,7 +104,7 @@ func (z Zone) rank() int {
 	return 3
 }
 
-// plainID reports whether s can be an identifier of the API, and so a part of a path.
+// plainID reports whether s can be an identifier of the API, and so is safe in a path.
 func plainID(s string) bool {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'

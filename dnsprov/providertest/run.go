@@ -1,4 +1,4 @@
-// Package providertest holds what every dnsprov.Provider must do. It does not know any of them.
+// Package providertest tests what every dnsprov.Provider must do. It does not know any of them.
 package providertest
 
 import (
@@ -9,23 +9,24 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// A Case is one provider with an empty place for the records of a domain. Those of the suite have
-// at least a minute as their TTL and are of the types that every provider has.
+// A Case is a provider with an empty zone for one domain. The records of the suite have a TTL of at
+// least a minute, and types that every provider supports.
 type Case struct {
 	Provider dnsprov.Provider
 	Zone     dnsprov.ZoneRef
 
-	// Stranger puts a record of somebody else's there, past the provider. nil: there are no
-	// strangers.
+	// Stranger adds a foreign record to the zone, bypassing the provider. nil: the zone cannot have
+	// foreign records.
 	Stranger func(t *testing.T, r dnsprov.Record)
-	// Strangers lists what somebody else has there, past the provider, by name, type and value.
+	// Strangers lists the foreign records of the zone, bypassing the provider, by name, type and
+	// value.
 	Strangers func(t *testing.T) []dnsprov.Record
-	// Cut lets the n-th step of the next Apply, from 0, fail in one of the ways in which steps can;
-	// false: there are no more ways. nil: an Apply is one step.
+	// Cut makes the n-th step of the next Apply, from 0, fail in one of several ways; it returns
+	// false if there are no more steps and ways. nil: an Apply is a single step.
 	Cut func(t *testing.T, n int) bool
 }
 
-// Run holds providers to the rules of dnsprov.Provider. make gives a Case that nobody has used yet.
+// Run checks a provider against the rules of dnsprov.Provider. make returns a new Case.
 func Run(t *testing.T, make func(t *testing.T) Case) {
 	for _, rule := range []struct {
 		name string
@@ -44,7 +45,7 @@ func Run(t *testing.T, make func(t *testing.T) Case) {
 	t.Run("cut short anywhere it ends right", func(t *testing.T) { survivesCuts(t, make) })
 }
 
-// wanted are the records of a mail domain.
+// wanted returns the records of a mail domain.
 func (c Case) wanted(host string) []dnsprov.Record {
 	d := c.Zone.Domain
 	rec := func(name, typ, value, purpose string) dnsprov.Record {
@@ -62,12 +63,12 @@ func (c Case) wanted(host string) []dnsprov.Record {
 	}
 }
 
-// read lists what is there.
+// read lists the records of the zone.
 func (c Case) read(t *testing.T) ([]dnsprov.Record, error) {
 	return c.Provider.Records(t.Context(), c.Zone)
 }
 
-// bring reads, plans and applies.
+// bring reads, plans and applies once.
 func (c Case) bring(t *testing.T, want []dnsprov.Record) error {
 	t.Helper()
 	have, err := c.read(t)
@@ -82,7 +83,7 @@ func (c Case) bring(t *testing.T, want []dnsprov.Record) error {
 	return err
 }
 
-// must brings the place to what is wanted.
+// must is bring, and fails the test on an error.
 func (c Case) must(t *testing.T, want []dnsprov.Record) {
 	t.Helper()
 	if err := c.bring(t, want); err != nil {
@@ -90,11 +91,11 @@ func (c Case) must(t *testing.T, want []dnsprov.Record) {
 	}
 }
 
-// settled fails unless everything wanted is there and a plan is empty.
+// settled fails the test unless all wanted records exist and a plan is empty.
 func (c Case) settled(t *testing.T, want []dnsprov.Record) {
 	t.Helper()
 	have, err := c.read(t)
-	for try := 0; err != nil && try < 5; try++ { // a cut may come this late
+	for try := 0; err != nil && try < 5; try++ { // a cut may affect this late request
 		have, err = c.read(t)
 	}
 	if err != nil {
@@ -135,7 +136,7 @@ func comesBack(t *testing.T, c Case) {
 	c.settled(t, want)
 }
 
-// stranger is a record in nobody's way.
+// stranger returns foreign records that exclude no wanted ones.
 func (c Case) stranger() []dnsprov.Record {
 	d := c.Zone.Domain
 	return []dnsprov.Record{
@@ -227,8 +228,8 @@ func leavesNothing(t *testing.T, c Case) {
 	}
 }
 
-// survivesCuts lets every step of two changes fail in every way; again and again, it comes to the
-// end.
+// survivesCuts makes every step of two changes fail in every way; repeated attempts must lead to
+// the wanted records.
 func survivesCuts(t *testing.T, make func(t *testing.T) Case) {
 	for n := 0; ; n++ {
 		c := make(t)

@@ -13,37 +13,37 @@ import (
 )
 
 const (
-	maxDepth       = 5 // of entities within entities
+	maxDepth       = 5 // nested entities
 	maxNameservers = 32
 	maxStatus      = 32
 	maxText        = 200 // characters of a registrar's name
 
 	objectClass   = "domain"
 	roleRegistrar = "registrar"
-	idOfRegistrar = "ianaregistrarid" // "IANA Registrar ID", however it is spelt
+	ianaIDType    = "ianaregistrarid" // "IANA Registrar ID" without spaces, dashes and case
 )
 
-// A Domain is what its registry says of it.
+// A Domain is the registry's data about a domain.
 type Domain struct {
-	Name         string    // ASCII, lower-case, as it was asked for
-	Registrar    string    // its name, or else its handle; "": not told
-	IANAID       string    // the registrar's number at IANA, such as 1910; "": not told
-	Nameservers  []string  // ASCII, lower-case, without the last dot, sorted
+	Name         string    // ASCII, lower-case, as requested
+	Registrar    string    // the registrar's name, or its handle if it has no name; "": unknown
+	IANAID       string    // the registrar's number at IANA, such as 1910; "": unknown
+	Nameservers  []string  // ASCII, lower-case, without the trailing dot, sorted
 	Status       []string  // as in RFC 8056, lower-case
-	RegisteredAt time.Time // zero: not told
-	ExpiresAt    time.Time // zero: not told
+	RegisteredAt time.Time // zero: unknown
+	ExpiresAt    time.Time // zero: unknown
 }
 
-// A domainObject is an answer (RFC 9083 §5.3). Servers are less strict than it is: a single thing
-// stands for a list, and numbers for texts.
+// A domainObject is an answer about a domain (RFC 9083 §5.3). Some servers send a single value
+// instead of a list, or a number instead of a string, so its types accept both.
 type domainObject struct {
-	Class       text            `json:"objectClassName"`
-	LDHName     text            `json:"ldhName"`
-	UnicodeName text            `json:"unicodeName"`
-	Status      many[text]      `json:"status"`
-	Events      many[event]     `json:"events"`
-	Nameservers many[host]      `json:"nameservers"`
-	Entities    json.RawMessage `json:"entities"`
+	Class       text             `json:"objectClassName"`
+	LDHName     text             `json:"ldhName"`
+	UnicodeName text             `json:"unicodeName"`
+	Status      listOrOne[text]  `json:"status"`
+	Events      listOrOne[event] `json:"events"`
+	Nameservers listOrOne[host]  `json:"nameservers"`
+	Entities    json.RawMessage  `json:"entities"`
 }
 
 type host struct {
@@ -57,11 +57,11 @@ type event struct {
 }
 
 type entity struct {
-	Handle    text            `json:"handle"`
-	Roles     many[text]      `json:"roles"`
-	PublicIDs many[publicID]  `json:"publicIds"`
-	VCard     json.RawMessage `json:"vcardArray"`
-	Entities  json.RawMessage `json:"entities"` // not read before they are needed: they may be nested without end
+	Handle    text                `json:"handle"`
+	Roles     listOrOne[text]     `json:"roles"`
+	PublicIDs listOrOne[publicID] `json:"publicIds"`
+	VCard     json.RawMessage     `json:"vcardArray"`
+	Entities  json.RawMessage     `json:"entities"` // decoded only when needed, since entities may be nested without limit
 }
 
 type publicID struct {
@@ -69,12 +69,12 @@ type publicID struct {
 	Identifier text `json:"identifier"`
 }
 
-// readDomain reads an answer about one name. Anything that is not a domain object about just that
-// is an error.
+// readDomain parses an answer about a domain. It returns an error unless the answer is a domain
+// object about name.
 func readDomain(body []byte, name string) (*Domain, error) {
 	var o domainObject
 	if err := json.Unmarshal(body, &o); err != nil {
-		return nil, fmt.Errorf("its answer is no RDAP: %w", err)
+		return nil, fmt.Errorf("its answer is not RDAP: %w", err)
 	}
 	if !strings.EqualFold(string(o.Class), objectClass) {
 		return nil, fmt.Errorf("its answer is about a %.40q, not about a domain", string(o.Class))
@@ -115,7 +115,7 @@ func (d *Domain) note(e event) {
 	}
 }
 
-// parseDate reads RFC 3339, and what is often written in its place.
+// parseDate parses a date in RFC 3339, or in other forms that servers often use.
 func parseDate(s string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
 		if at, err := time.Parse(layout, s); err == nil {
@@ -125,9 +125,10 @@ func parseDate(s string) (time.Time, error) {
 	return time.Time{}, errors.New("no date")
 }
 
-// findRegistrar is the first entity with that role, those nearest to the domain first.
+// findRegistrar returns the first entity with the registrar role; entities of a higher level come
+// first. nil if there is none.
 func findRegistrar(raw json.RawMessage, depth int) *entity {
-	var all many[entity]
+	var all listOrOne[entity]
 	if depth == 0 || len(raw) == 0 || json.Unmarshal(raw, &all) != nil {
 		return nil
 	}
@@ -144,10 +145,10 @@ func findRegistrar(raw json.RawMessage, depth int) *entity {
 	return nil
 }
 
-// name is what the entity is called: the FN of its jCard (RFC 7095 §3.3), else its handle.
+// name returns the name of the entity: the FN of its jCard (RFC 7095 §3.3), or its handle.
 func (e *entity) name() string {
 	var card []json.RawMessage
-	var properties many[[]json.RawMessage]
+	var properties listOrOne[[]json.RawMessage]
 	if json.Unmarshal(e.VCard, &card) == nil && len(card) == 2 && json.Unmarshal(card[1], &properties) == nil {
 		for _, p := range properties {
 			if fn := formattedName(p); fn != "" {
@@ -158,27 +159,29 @@ func (e *entity) name() string {
 	return clean(string(e.Handle))
 }
 
-// formattedName is the value of a property [name, parameters, type, value], if it is the FN.
+// formattedName returns the value of a jCard property [name, parameters, type, value] if it is the
+// FN; "" otherwise.
 func formattedName(p []json.RawMessage) string {
 	var name, value text
 	if len(p) < 4 || json.Unmarshal(p[0], &name) != nil || !strings.EqualFold(string(name), "fn") {
 		return ""
 	}
-	_ = json.Unmarshal(p[3], &value) // a text takes anything
+	_ = json.Unmarshal(p[3], &value) // text accepts any JSON value
 	return clean(string(value))
 }
 
 func (e *entity) ianaID() string {
 	for _, id := range e.PublicIDs {
 		kind := strings.NewReplacer(" ", "", "_", "", "-", "").Replace(strings.ToLower(string(id.Type)))
-		if kind == idOfRegistrar {
+		if kind == ianaIDType {
 			return clean(string(id.Identifier))
 		}
 	}
 	return ""
 }
 
-// hostName is a name in ASCII, lower-case, without the last dot; from its Unicode form if need be.
+// hostName returns a name in ASCII, lower-case, without the trailing dot; it uses the Unicode form
+// if there is no other.
 func hostName(ldh, unicode text) string {
 	if ldh == "" {
 		ldh = unicode
@@ -194,7 +197,7 @@ func hostName(ldh, unicode text) string {
 	return ascii
 }
 
-// clean makes a text of a stranger's one line of bounded length.
+// clean makes a stranger's text a single line of limited length.
 func clean(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if runes := []rune(s); len(runes) > maxText {
@@ -203,7 +206,7 @@ func clean(s string) string {
 	return s
 }
 
-// A text is a string, or a number in its place; anything else is as if it were not there.
+// A text is a JSON string, or a number in its place. Other values leave it empty.
 type text string
 
 // UnmarshalJSON never fails.
@@ -218,11 +221,11 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// many are the elements of a list that can be read, or a single one in its place.
-type many[T any] []T
+// listOrOne holds the list elements that can be decoded, or a single value in place of a list.
+type listOrOne[T any] []T
 
 // UnmarshalJSON never fails.
-func (m *many[T]) UnmarshalJSON(raw []byte) error {
+func (m *listOrOne[T]) UnmarshalJSON(raw []byte) error {
 	*m = nil
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {

@@ -48,7 +48,7 @@ func TestReadDomain(t *testing.T) {
 	}
 }
 
-// TestNestingCostsNothing would take minutes if every level were read again.
+// TestNestingCostsNothing would take minutes if every level were decoded again.
 func TestNestingCostsNothing(t *testing.T) {
 	filler := `"` + strings.Repeat("x", maxAnswer-200_000) + `"`
 	body := `{"objectClassName":"domain","ldhName":"a.example","entities":` + strings.Repeat(`[{"entities":`, 4900) + filler + strings.Repeat("}]", 4900) + "}"
@@ -75,7 +75,7 @@ func TestListsAreBounded(t *testing.T) {
 }
 
 func TestParseRegistry(t *testing.T) {
-	r, err := parseRegistry(must(copyOfIANA()))
+	r, err := parseRegistry(must(builtInRegistry()))
 	if err != nil || len(r) < 1100 {
 		t.Fatalf("the copy has %d endings, %v", len(r), err)
 	}
@@ -106,7 +106,7 @@ func TestParseRegistry(t *testing.T) {
 func TestLifetimeAndPauseAreBounded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for cacheControl, want := range map[string]time.Duration{
-		"": usualLifetime, "public, max-age=7200": 2 * time.Hour, "max-age=0": minLifetime, "max-age=99999999": maxLifetime, "max-age=x": usualLifetime,
+		"": defaultLifetime, "public, max-age=7200": 2 * time.Hour, "max-age=0": minLifetime, "max-age=99999999": maxLifetime, "max-age=x": defaultLifetime,
 	} {
 		if got := lifetime(http.Header{"Cache-Control": {cacheControl}}, now); got != want {
 			t.Errorf("Cache-Control %q: %s", cacheControl, got)
@@ -116,7 +116,7 @@ func TestLifetimeAndPauseAreBounded(t *testing.T) {
 		t.Errorf("Expires: %s", got)
 	}
 	for retryAfter, want := range map[string]time.Duration{
-		"": usualPause, "5": 5 * time.Second, "0": time.Second, "-1": usualPause, "999999": maxPause, "soon": usualPause,
+		"": defaultPause, "5": 5 * time.Second, "0": time.Second, "-1": defaultPause, "999999": maxPause, "soon": defaultPause,
 		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Hour).Format(http.TimeFormat): time.Second,
 	} {
 		if got := pause(retryAfter, now); got != want {
@@ -125,16 +125,16 @@ func TestLifetimeAndPauseAreBounded(t *testing.T) {
 	}
 }
 
-// TestTurns shows a burst, then the pace.
+// TestTurns tests a burst, and the pace after it.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, began := newServer("a.example"), time.Now()
 		take := func(n int) {
 			for range n {
-				if err := s.turn(t.Context(), time.Now); err != nil {
+				if err := s.acquireTurn(t.Context(), time.Now); err != nil {
 					t.Fatal(err)
 				}
-				s.leave()
+				s.releaseTurn()
 			}
 		}
 		if take(burst); time.Since(began) != 0 {
@@ -146,44 +146,44 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForLong shows that a server without an answer holds a few questions, and refuses
-// the others in time.
+// TestNobodyWaitsForLong: a server that does not answer holds a few queries, and the others are
+// refused in time.
 func TestNobodyWaitsForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, began := newServer("a.example"), time.Now()
 		for range places {
-			if err := s.turn(t.Context(), time.Now); err != nil {
+			if err := s.acquireTurn(t.Context(), time.Now); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := s.turn(t.Context(), time.Now); !errors.Is(err, ErrBusy) || time.Since(began) != maxWaiting {
+		if err := s.acquireTurn(t.Context(), time.Now); !errors.Is(err, ErrBusy) || time.Since(began) != maxWaiting {
 			t.Errorf("%v, after %s", err, time.Since(began))
 		}
-		s.note(&pauseError{429, time.Minute}, began, time.Now())
+		s.recordResult(&pauseError{429, time.Minute}, began, time.Now())
 		for range places {
-			s.leave()
+			s.releaseTurn()
 		}
-		if err := s.turn(t.Context(), time.Now); !errors.Is(err, ErrBusy) {
+		if err := s.acquireTurn(t.Context(), time.Now); !errors.Is(err, ErrBusy) {
 			t.Errorf("in a pause: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if err := s.turn(t.Context(), time.Now); err != nil || len(s.places) != 1 {
+		if err := s.acquireTurn(t.Context(), time.Now); err != nil || len(s.places) != 1 {
 			t.Errorf("after the pause: %v, %d places are taken", err, len(s.places))
 		}
 	})
 }
 
-// TestSilenceIsTrustedAtOnce shows that one question without an answer closes a server, unless it
-// has answered others since that was put.
+// TestSilenceIsTrustedAtOnce: one query without an answer pauses a server, unless the server has
+// answered another since that query was sent.
 func TestSilenceIsTrustedAtOnce(t *testing.T) {
 	s, put := newServer("a.example"), time.Now()
 	late := put.Add(answerFor)
-	s.note(nil, put, put.Add(time.Second))
-	s.note(context.DeadlineExceeded, put, late)
+	s.recordResult(nil, put, put.Add(time.Second))
+	s.recordResult(context.DeadlineExceeded, put, late)
 	if err := s.open(late); err != nil {
 		t.Errorf("a server that answers others: %v", err)
 	}
-	s.note(context.DeadlineExceeded, late, late.Add(answerFor))
+	s.recordResult(context.DeadlineExceeded, late, late.Add(answerFor))
 	if err := s.open(late.Add(answerFor)); !errors.Is(err, ErrBusy) {
 		t.Errorf("a silent server: %v", err)
 	}
@@ -198,7 +198,7 @@ func TestServersAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept.note(&pauseError{429, time.Minute}, c.now(), c.now())
+	kept.recordResult(&pauseError{429, time.Minute}, c.now(), c.now())
 	for i := range 3 * maxServers {
 		if _, err := c.server(fmt.Sprintf("https://s%d.example/", i)); err != nil {
 			t.Fatal(err)

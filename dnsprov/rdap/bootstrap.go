@@ -20,13 +20,13 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// zippedIANA is IANA's registry as it was published on 2026-06-26. Endings whose registries came to
-// RDAP since are not in it; those that moved are asked at the old place.
+// zippedIANA is IANA's registry as published on 2026-06-26. It lacks the top-level domains that got
+// RDAP later; for servers that have moved since, it has the old address.
 //
 //go:embed dns.json.gz
 var zippedIANA []byte
 
-func copyOfIANA() ([]byte, error) {
+func builtInRegistry() ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(zippedIANA))
 	if err != nil {
 		return nil, err
@@ -35,20 +35,20 @@ func copyOfIANA() ([]byte, error) {
 }
 
 const (
-	bootstrapFor = 10 * time.Second // one fetch, all its redirects
+	bootstrapFor = 10 * time.Second // for one fetch with all its redirects
 	maxBootstrap = 4 << 20
-	maxBases     = 8 // of one ending
+	maxBases     = 8 // of one suffix
 
-	usualLifetime = 24 * time.Hour
-	minLifetime   = time.Hour
-	maxLifetime   = 7 * 24 * time.Hour
-	retryFetch    = 5 * time.Minute // after a failed one
+	defaultLifetime = 24 * time.Hour
+	minLifetime     = time.Hour
+	maxLifetime     = 7 * 24 * time.Hour
+	retryFetch      = 5 * time.Minute // after a failed one
 )
 
-// A registry says which servers answer for which endings (RFC 9224 §4).
+// A registry maps domain name suffixes to their RDAP servers (RFC 9224 §4).
 type registry map[string][]string // ASCII, lower-case: base URLs with a final slash
 
-// find gives the servers of the longest ending of a name that has any.
+// find returns the servers for the longest suffix of a name that has any.
 func (r registry) find(name string) []string {
 	for ending := name; ; {
 		if bases := r[ending]; len(bases) > 0 {
@@ -62,23 +62,23 @@ func (r registry) find(name string) []string {
 	}
 }
 
-// registries is what a client holds of the bootstrap registry.
+// registries holds a client's copy of the bootstrap registry.
 type registries struct {
-	fetching chan struct{} // one place for the one who fetches
+	fetching chan struct{} // held by the caller that fetches
 
-	mu    sync.Mutex
-	held  registry  // nil: none yet
-	stale time.Time // when to fetch again
-	err   error     // of the last fetch
+	mu    sync.Mutex // guards the fields below
+	held  registry   // nil: none yet
+	stale time.Time  // when to fetch again
+	err   error      // of the last fetch
 }
 
-// current is what there is: at first the built-in copy, unless that is not wanted.
+// current returns the registry that is held: at first the built-in copy, unless NoCopy is set.
 func (c *Client) current() (held registry, stale time.Time, err error) {
 	r := &c.registries
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.held == nil && !c.config.NoCopy {
-		text, err := copyOfIANA()
+		text, err := builtInRegistry()
 		r.err = err
 		if err == nil {
 			r.held, r.err = parseRegistry(text)
@@ -87,8 +87,8 @@ func (c *Client) current() (held registry, stale time.Time, err error) {
 	return r.held, r.stale, r.err
 }
 
-// registry gives the bootstrap registry. One caller at a time fetches it when it is due; while
-// there is an old one, the others go on with that.
+// registry returns the bootstrap registry. When it is due, one caller at a time fetches it; if
+// there is an old copy, the other callers use that meanwhile.
 func (c *Client) registry(ctx context.Context) (registry, error) {
 	r := &c.registries
 	held, stale, err := c.current()
@@ -111,15 +111,15 @@ func (c *Client) registry(ctx context.Context) (registry, error) {
 	defer func() { <-r.fetching }()
 	held, stale, err = c.current()
 	if c.now().Before(stale) {
-		return held, err // somebody else has fetched it
+		return held, err // another caller has fetched it
 	}
-	return c.renew(ctx)
+	return c.refetch(ctx)
 }
 
-// renew fetches the registry. Where that fails, the one that there is stays.
-func (c *Client) renew(ctx context.Context) (registry, error) {
-	// The others wait for it too: it must not end with the request of the one who happened to come
-	// first.
+// refetch fetches the registry. If that fails, the old one stays in use.
+func (c *Client) refetch(ctx context.Context) (registry, error) {
+	// Other callers wait for this fetch, so it must not end when the request of the first caller
+	// does.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootstrapFor)
 	defer cancel()
 	fetched, lifetime, err := c.fetch(ctx)
@@ -152,27 +152,27 @@ func (c *Client) fetch(ctx context.Context) (registry, time.Duration, error) {
 	return r, lifetime(a.header, c.now()), err
 }
 
-// lifetime is how long the list may be kept (RFC 9224 §8), within bounds.
+// lifetime returns how long the list may be cached (RFC 9224 §8), within bounds.
 func lifetime(h http.Header, now time.Time) time.Duration {
 	for part := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(key, "max-age") {
-			return bounded(time.Duration(seconds) * time.Second)
+			return clampLifetime(time.Duration(seconds) * time.Second)
 		}
 	}
 	if expires, err := http.ParseTime(h.Get("Expires")); err == nil {
-		return bounded(expires.Sub(now))
+		return clampLifetime(expires.Sub(now))
 	}
-	return usualLifetime
+	return defaultLifetime
 }
 
-func bounded(d time.Duration) time.Duration { return min(max(d, minLifetime), maxLifetime) }
+func clampLifetime(d time.Duration) time.Duration { return min(max(d, minLifetime), maxLifetime) }
 
-// parseRegistry reads a bootstrap file (RFC 9224 §3). What is odd in it is left out; one without a
-// single server is an error.
+// parseRegistry parses a bootstrap file (RFC 9224 §3). Malformed parts are skipped; a file without
+// any server is an error.
 func parseRegistry(body []byte) (registry, error) {
 	var file struct {
-		Services many[many[many[text]]] `json:"services"`
+		Services listOrOne[listOrOne[listOrOne[text]]] `json:"services"`
 	}
 	if err := json.Unmarshal(body, &file); err != nil {
 		return nil, fmt.Errorf("it is not a bootstrap file: %w", err)
@@ -196,7 +196,7 @@ func parseRegistry(body []byte) (registry, error) {
 	return out, nil
 }
 
-// baseURLs are those of a service that can be asked, the best first.
+// baseURLs returns the usable URLs of a service, the best first.
 func baseURLs(given []text) []string {
 	var out []string
 	for _, t := range given {
@@ -211,12 +211,12 @@ func baseURLs(given []text) []string {
 	return preferred(out)
 }
 
-// preferred leaves out what is not protected, if anything is (RFC 9224 §3).
+// preferred drops the URLs without TLS if there is one with TLS (RFC 9224 §3).
 func preferred(bases []string) []string {
-	if secure := slices.DeleteFunc(slices.Clone(bases), plain); len(secure) > 0 {
+	if secure := slices.DeleteFunc(slices.Clone(bases), isPlainHTTP); len(secure) > 0 {
 		bases = secure
 	}
 	return bases[:min(len(bases), maxBases)]
 }
 
-func plain(base string) bool { return !strings.HasPrefix(base, "https:") }
+func isPlainHTTP(base string) bool { return !strings.HasPrefix(base, "https:") }

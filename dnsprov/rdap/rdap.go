@@ -1,6 +1,5 @@
-// Package rdap asks the registries' RDAP servers about domains (RFC 7480 to 7484, 9082, 9083,
-// 9224). It does not know who wants to know, nor whether a name that nobody has registered can be
-// bought.
+// Package rdap queries the registries' RDAP servers about domains (RFC 7480 to 7484, 9082, 9083,
+// 9224). It does not know who wants the data, nor whether an unregistered name can be bought.
 package rdap
 
 import (
@@ -14,46 +13,45 @@ import (
 	"time"
 )
 
-// IANABootstrap is where IANA publishes which registry's server answers for which names.
+// IANABootstrap is IANA's list of the registries' RDAP servers.
 const IANABootstrap = "https://data.iana.org/rdap/dns.json"
 
-// Errors of Domain that say something; after any other nothing is known about the domain.
+// Errors of Domain with a meaning; after any other error nothing is known about the domain.
 var (
-	// ErrNotFound is returned when the registry's server answered that it has no such domain (404):
-	// it is probably free.
+	// ErrNotFound is returned when the registry's server answers that the domain does not exist
+	// (404): it is probably free.
 	ErrNotFound = errors.New("the registry knows no such domain")
-	// ErrNoServer is returned for names whose registry has no RDAP server that is known here.
-	ErrNoServer = errors.New("no RDAP server is known for names of this ending")
-	// ErrBusy is returned when the registry's server was not asked: too many questions wait for it,
-	// it has asked for a pause, or it failed several times just now.
+	// ErrNoServer is returned for names whose registry has no known RDAP server.
+	ErrNoServer = errors.New("no RDAP server is known for names with this ending")
+	// ErrBusy is returned when the registry's server was not queried: too many queries are waiting
+	// for it, it asked for a pause, or it failed several times lately.
 	ErrBusy = errors.New("the RDAP server is left alone for now")
 )
 
 const (
-	answerFor = 8 * time.Second // one question, all its redirects
+	answerFor = 8 * time.Second // for one query with all its redirects
 	maxAnswer = 1 << 20
-	maxTries  = 2 // servers that are asked about one name
+	maxTries  = 2 // servers that are queried for one name
 	maxName   = 253
 )
 
-// Config is how to ask.
+// Config configures a Client.
 type Config struct {
-	// BootstrapURL is where the list of servers is fetched, in the form of RFC 9224; "" is
+	// BootstrapURL is the URL of the list of servers, in the format of RFC 9224; "" is
 	// IANABootstrap.
 	BootstrapURL string
-	// NoCopy is for a BootstrapURL that shall be believed alone. Otherwise the copy of IANA's list
-	// that is built in, of June 2026, stands in for it until it has been fetched.
+	// NoCopy makes BootstrapURL the only source. Otherwise a built-in copy of IANA's list, of June
+	// 2026, is used until the list has been fetched.
 	NoCopy bool
-	// HTTP makes the connections. Servers, and whom they redirect to, are named by others: its
-	// dialer has to keep away from addresses that they have no business with. Its CheckRedirect and
-	// Jar are not used.
+	// HTTP makes the connections. Others choose the servers and their redirects, so its dialer must
+	// refuse internal addresses. Its CheckRedirect and Jar are not used.
 	HTTP *http.Client
 	Log  *slog.Logger     // nil: slog.Default
 	Now  func() time.Time // nil: time.Now
 }
 
-// A Client asks RDAP servers, each at a pace that does not burden it. Its methods may be called by
-// any number of goroutines. Make it with New.
+// A Client queries RDAP servers, at a pace that does not overload them. Any number of goroutines
+// may use it. Make it with New.
 type Client struct {
 	config Config
 	http   http.Client
@@ -65,7 +63,7 @@ type Client struct {
 	servers    map[string]*server // by host and port
 }
 
-// New makes a client. It asks nobody before the first call of Domain.
+// New returns a client. It sends no request before the first call of Domain.
 func New(c Config) *Client {
 	if c.BootstrapURL == "" {
 		c.BootstrapURL = IANABootstrap
@@ -85,12 +83,12 @@ func New(c Config) *Client {
 	return out
 }
 
-// Close ends the connections that are kept for later.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Domain asks the registry about a domain, which is given in ASCII; case and a trailing dot do not
-// matter. The answer comes within half a minute, or with ctx. Errors wrap ErrNotFound, ErrNoServer
-// or ErrBusy, or say that nothing is known.
+// Domain queries the registry about a domain, given in ASCII; case and a trailing dot do not
+// matter. It returns within half a minute, or when ctx ends. Errors wrap ErrNotFound, ErrNoServer
+// or ErrBusy, or mean that nothing is known.
 func (c *Client) Domain(ctx context.Context, name string) (*Domain, error) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	if !plausible(name) {
@@ -115,23 +113,23 @@ func (c *Client) Domain(ctx context.Context, name string) (*Domain, error) {
 	return nil, errors.Join(failures...)
 }
 
-// plausible reports whether a name may stand in the path of a question: hosts' letters, dots
-// between.
+// plausible reports whether a name is safe in the path of a query: letters, digits and hyphens,
+// with dots between.
 func plausible(name string) bool {
 	return len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" &&
 		strings.Contains(name, ".") && !strings.HasPrefix(name, ".") && !strings.Contains(name, "..")
 }
 
-// ask puts the question to one server, in its turn.
+// ask queries one server, when it is its turn.
 func (c *Client) ask(ctx context.Context, base, name string) (*Domain, error) {
 	s, err := c.server(base)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.turn(ctx, c.now); err != nil {
+	if err := s.acquireTurn(ctx, c.now); err != nil {
 		return nil, fmt.Errorf("ask %s about %s: %w", s.host, name, err)
 	}
-	defer s.leave()
+	defer s.releaseTurn()
 	limited, cancel := context.WithTimeout(ctx, answerFor)
 	defer cancel()
 	put := c.now()
@@ -139,8 +137,8 @@ func (c *Client) ask(ctx context.Context, base, name string) (*Domain, error) {
 	if err != nil {
 		err = fmt.Errorf("ask %s about %s: %w", s.host, name, err)
 	}
-	if ctx.Err() == nil { // else it is we who hung up
-		s.note(err, put, c.now())
+	if ctx.Err() == nil { // otherwise the error is our own cancellation
+		s.recordResult(err, put, c.now())
 	}
 	return d, err
 }
@@ -158,8 +156,8 @@ func (c *Client) question(ctx context.Context, base, name string) (*Domain, erro
 	case a.status == http.StatusTooManyRequests, a.status == http.StatusServiceUnavailable && a.retryAfter != "":
 		return nil, &pauseError{a.status, pause(a.retryAfter, c.now())}
 	default:
-		// A web page with status 404 is what stands where a service has moved away from; it says
-		// nothing about a domain.
+		// A server that has moved often leaves a web page with status 404 behind; that says nothing
+		// about a domain.
 		return nil, &statusError{a.status, a.page}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/rdap/rdaptest"
 )
 
-// newClient makes a client that trusts the fake's servers.
+// newClient returns a client that trusts the fake's servers.
 func newClient(t *testing.T, f *rdaptest.Fake, change func(*rdap.Config)) *rdap.Client {
 	t.Helper()
 	c := rdap.Config{BootstrapURL: f.URL(), NoCopy: true, Log: slog.New(slog.DiscardHandler), HTTP: f.Client()}
@@ -76,8 +76,7 @@ func TestDomain(t *testing.T) {
 	}
 }
 
-// TestBadManners shows that no bad answer is ever taken for a domain that exists, or for one that
-// does not.
+// TestBadManners: no bad answer is taken for one that says whether a domain exists.
 func TestBadManners(t *testing.T) {
 	t.Parallel()
 	manners := []rdaptest.Manner{
@@ -168,8 +167,8 @@ func TestServerThatFailsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestHangingUpIsNotTheServersFault shows that requests which their askers gave up close no server
-// to others.
+// TestHangingUpIsNotTheServersFault: queries that their callers cancelled do not pause a server for
+// others.
 func TestHangingUpIsNotTheServersFault(t *testing.T) {
 	f := rdaptest.Start(t, "com")
 	c := newClient(t, f, nil)
@@ -245,7 +244,7 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
-// TestBuiltInCopyStandsIn shows which server the copy names, without asking it.
+// TestBuiltInCopyStandsIn checks which server the built-in copy names, without a query.
 func TestBuiltInCopyStandsIn(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string

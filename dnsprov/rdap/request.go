@@ -15,20 +15,20 @@ const (
 	maxRedirects = 3
 	userAgent    = "Mailstead"
 
-	usualPause = 30 * time.Second
-	maxPause   = 10 * time.Minute
+	defaultPause = 30 * time.Second
+	maxPause     = 10 * time.Minute
 )
 
-// An answer is what a server said to one GET.
+// An answer is a server's response to one GET.
 type answer struct {
 	status     int
-	body       []byte // of status 200 alone
-	page       bool   // it is a web page, for people
+	body       []byte // only with status 200
+	page       bool   // it is a web page for people
 	retryAfter string
 	header     http.Header
 }
 
-// A statusError is an answer that tells nothing.
+// A statusError is a response without information about the domain.
 type statusError struct {
 	status int
 	page   bool
@@ -41,7 +41,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("it answered %d", e.status)
 }
 
-// A pauseError is a server's wish to be left alone.
+// A pauseError is a server's request for a pause.
 type pauseError struct {
 	status int
 	pause  time.Duration
@@ -53,7 +53,7 @@ func (e *pauseError) Error() string {
 
 func (e *pauseError) Unwrap() error { return ErrBusy }
 
-// get makes one request and reads at most limit bytes.
+// get sends one request and reads at most limit bytes.
 func (c *Client) get(ctx context.Context, url, accept string, limit int64) (*answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Client) get(ctx context.Context, url, accept string, limit int64) (*ans
 		retryAfter: resp.Header.Get("Retry-After"), header: resp.Header,
 	}
 	if a.status != http.StatusOK {
-		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be kept; the status has decided
+		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // lets the connection be reused; the status is enough
 		return a, nil
 	}
 	if a.page {
@@ -85,24 +85,24 @@ func (c *Client) get(ctx context.Context, url, accept string, limit int64) (*ans
 	return a, err
 }
 
-// checkRedirect follows a few redirects (RFC 7480 §5.2): to https, or on the same host without a
-// step down from https.
+// checkRedirect allows a few redirects (RFC 7480 §5.2): to https, or to the same host with the same
+// scheme.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	last := via[len(via)-1].URL
 	switch {
 	case len(via) > maxRedirects:
 		return errors.New("it redirects too often")
 	case req.URL.User != nil, req.URL.Hostname() == "":
-		return errors.New("it redirects to a URL that is not asked")
+		return errors.New("it redirects to a URL that is not allowed")
 	case req.URL.Scheme == "https", req.URL.Scheme == last.Scheme && req.URL.Host == last.Host:
 		return nil
 	}
-	return errors.New("it redirects to where answers are not protected")
+	return errors.New("it redirects to another host without https")
 }
 
-// pause reads Retry-After, seconds or a date (RFC 9110 §10.2.3), and bounds it.
+// pause parses Retry-After, in seconds or as a date (RFC 9110 §10.2.3), and keeps it within bounds.
 func pause(retryAfter string, now time.Time) time.Duration {
-	wait := usualPause
+	wait := defaultPause
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(retryAfter), 10, 31); err == nil {
 		wait = time.Duration(seconds) * time.Second
 	} else if date, err := http.ParseTime(retryAfter); err == nil {

@@ -10,34 +10,34 @@ import (
 )
 
 const (
-	pace       = 100 * time.Millisecond // between two questions to one server
-	burst      = 20                     // questions that may come without that distance after a rest
-	places     = 10                     // questions to one server that are open at a time
-	maxWaiting = 15 * time.Second       // for a place
+	pace       = 100 * time.Millisecond // between two queries to one server
+	burst      = 20                     // queries that may follow each other without that pause after a rest
+	places     = 10                     // parallel queries to one server
+	maxWaiting = 15 * time.Second       // wait for one of the places
 
-	failuresToRest = 3 // in a row
-	rest           = 30 * time.Second
+	maxFailures = 3 // in a row
+	rest        = 30 * time.Second
 
-	maxServers = 1000 // that are remembered
+	maxServers = 1000 // how many are remembered
 )
 
-// A server is what is remembered of one host. All its endings share it, as they share the machine.
+// A server is the state of one host. All suffixes that it serves share it.
 type server struct {
 	host   string
 	places chan struct{}
 
-	mu       sync.Mutex
-	next     time.Time // when a question is due if they came evenly
-	shut     time.Time // nobody asks before
-	answered time.Time // last
-	failures int       // since then
+	mu          sync.Mutex
+	next        time.Time // when the next query is due at an even pace
+	pausedUntil time.Time // no queries before this time
+	answered    time.Time // the last time
+	failures    int       // since the last answer
 }
 
 func newServer(host string) *server {
 	return &server{host: host, places: make(chan struct{}, places)}
 }
 
-// server gives the one behind a base URL.
+// server returns the state of the server behind a base URL.
 func (c *Client) server(base string) (*server, error) {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *Client) server(base string) (*server, error) {
 	return s, nil
 }
 
-// forget drops the servers about which there is nothing to remember; if that helps too little, all.
+// forget deletes the idle servers; if too many remain, all of them.
 func (c *Client) forget() {
 	now := c.now()
 	for host, s := range c.servers {
@@ -72,32 +72,32 @@ func (c *Client) forget() {
 func (s *server) idle(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failures == 0 && len(s.places) == 0 && !now.Before(s.next) && !now.Before(s.shut)
+	return s.failures == 0 && len(s.places) == 0 && !now.Before(s.next) && !now.Before(s.pausedUntil)
 }
 
-// turn waits until the server may be asked. Whoever has got the turn gives its place back with
-// leave.
-func (s *server) turn(ctx context.Context, now func() time.Time) error {
+// acquireTurn waits until the server may be queried. After success the caller must call
+// releaseTurn.
+func (s *server) acquireTurn(ctx context.Context, now func() time.Time) error {
 	enough := time.NewTimer(maxWaiting)
 	defer enough.Stop()
 	select {
 	case s.places <- struct{}{}:
 	case <-enough.C:
-		return fmt.Errorf("%w: too many questions wait for it", ErrBusy)
+		return fmt.Errorf("%w: too many queries are waiting for it", ErrBusy)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err := s.paced(ctx, now)
+	err := s.waitPace(ctx, now)
 	if err != nil {
-		s.leave()
+		s.releaseTurn()
 	}
 	return err
 }
 
-func (s *server) leave() { <-s.places }
+func (s *server) releaseTurn() { <-s.places }
 
-// paced waits until the next question is due.
-func (s *server) paced(ctx context.Context, now func() time.Time) error {
+// waitPace waits until the next query is due.
+func (s *server) waitPace(ctx context.Context, now func() time.Time) error {
 	if err := s.open(now()); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *server) paced(ctx context.Context, now func() time.Time) error {
 	}
 }
 
-// reserve takes the next free moment, and says how far off it is.
+// reserve takes the next free moment, and returns how long to wait for it.
 func (s *server) reserve(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,36 +127,37 @@ func (s *server) reserve(now time.Time) time.Duration {
 	return wait
 }
 
-// open reports whether the server may be asked at all.
+// open returns an error if the server must not be queried now.
 func (s *server) open(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Before(s.shut) {
-		return fmt.Errorf("%w, for %s", ErrBusy, s.shut.Sub(now).Round(time.Second))
+	if now.Before(s.pausedUntil) {
+		return fmt.Errorf("%w, for %s", ErrBusy, s.pausedUntil.Sub(now).Round(time.Second))
 	}
 	return nil
 }
 
-// note remembers what became of a question that was put at the time put. An answer that makes no
-// sense counts as a failure, one that refuses this question alone does not. A server that has said
-// nothing to anybody since is not kept waiting for three times.
-func (s *server) note(err error, put, now time.Time) {
+// recordResult records the result of a query that was sent at the time put. A nonsensical answer
+// counts as a failure; a refusal of this query alone does not. The server is left alone for a while
+// after three failures in a row, or at once after a timeout in which it answered no other query
+// either.
+func (s *server) recordResult(err error, put, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var paused *pauseError
 	var refused *statusError
 	switch {
 	case errors.As(err, &paused):
-		if until := now.Add(paused.pause); until.After(s.shut) {
-			s.shut = until
+		if until := now.Add(paused.pause); until.After(s.pausedUntil) {
+			s.pausedUntil = until
 		}
 	case err == nil, errors.Is(err, ErrNotFound), errors.As(err, &refused) && refused.status < 500 && !refused.page:
 		s.failures, s.answered = 0, now
 	default:
 		s.failures++
 		silent := errors.Is(err, context.DeadlineExceeded) && !s.answered.After(put)
-		if silent || s.failures >= failuresToRest {
-			s.shut = now.Add(rest)
+		if silent || s.failures >= maxFailures {
+			s.pausedUntil = now.Add(rest)
 		}
 	}
 }

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	cloudflareNames   = 20 // that one check takes
-	cloudflareYears   = 10
-	cloudflarePoll    = time.Second // before the first question how an order is going
-	cloudflareSlower  = 5 * time.Second
-	cloudflareGivesUp = time.Minute // of asking, if the caller does not
+	cloudflareNamesPerCheck = 20 // names in one check
+	cloudflareMaxYears      = 10
+	cloudflarePoll          = time.Second     // before the first poll of an order
+	cloudflareMaxPoll       = 5 * time.Second // longest pause between two polls
+	cloudflarePollTimeout   = time.Minute     // of polling, if the caller's context does not end before
 
 	readDomains = "Account: Registrar: Domains Read"
 	editDomains = "Account: Registrar: Domains Edit"
 )
 
-// CloudflareConfig is the account at Cloudflare Registrar that domains are bought with. It needs a
-// payment method and a default entry in its address book, which becomes the registrant; both are
-// set in Cloudflare's dashboard.
+// CloudflareConfig configures the account at Cloudflare Registrar that buys domains. The account
+// needs a payment method and a default entry in its address book, which becomes the registrant;
+// both are set in Cloudflare's dashboard.
 type CloudflareConfig struct {
 	BaseURL   string // "" is cloudflare.BaseURL
 	AccountID string
@@ -38,15 +38,14 @@ type CloudflareConfig struct {
 	HTTP      *http.Client // nil: http.DefaultClient
 }
 
-// Cloudflare is Cloudflare Registrar. It keeps no keys of orders, since it sells each name once,
-// and its domains stay with the nameservers of Cloudflare's DNS. Premium names are not sold by its
-// API.
+// Cloudflare is Cloudflare Registrar. It needs no idempotency keys, since it sells each name only
+// once. Its domains must use the name servers of Cloudflare's DNS. Its API sells no premium names.
 type Cloudflare struct {
 	api  *cloudflare.Client
-	path string // of the account's part of the API
+	path string // of the account in the API
 }
 
-// NewCloudflare makes the registrar; nothing is asked yet.
+// NewCloudflare returns the registrar. It sends no request yet.
 func NewCloudflare(c CloudflareConfig) *Cloudflare {
 	return &Cloudflare{
 		api:  cloudflare.New(cloudflare.Config{BaseURL: c.BaseURL, Token: c.Token, HTTP: c.HTTP}),
@@ -54,16 +53,16 @@ func NewCloudflare(c CloudflareConfig) *Cloudflare {
 	}
 }
 
-// Name is "cloudflare".
+// Name returns "cloudflare".
 func (*Cloudflare) Name() string { return "cloudflare" }
 
-// FixedNameservers is true: a domain bought here has its zone at Cloudflare's DNS.
+// FixedNameservers returns true: a domain bought here has its zone at Cloudflare's DNS.
 func (*Cloudflare) FixedNameservers() bool { return true }
 
-// Delegate is ErrFixedNameservers.
+// Delegate returns ErrFixedNameservers.
 func (*Cloudflare) Delegate(context.Context, string, []string) error { return ErrFixedNameservers }
 
-// checked is what is said of one name.
+// checked is the result of an availability check for one name.
 type checked struct {
 	Name        string `json:"name"`
 	Registrable bool   `json:"registrable"`
@@ -76,10 +75,10 @@ type checked struct {
 	} `json:"pricing"`
 }
 
-// Quote asks the registries, twenty names at a time.
+// Quote checks the names at the registries, twenty at a time.
 func (r *Cloudflare) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	out := make([]Offer, 0, len(names))
-	for part := range slices.Chunk(names, cloudflareNames) {
+	for part := range slices.Chunk(names, cloudflareNamesPerCheck) {
 		var said struct {
 			Domains []checked `json:"domains"`
 		}
@@ -103,7 +102,7 @@ func (c checked) offer(name string) Offer {
 	o := Offer{Domain: name, Premium: c.Tier == "premium" || c.Reason == "domain_premium"}
 	switch {
 	case c.Registrable && !o.Premium:
-		return c.priced(o)
+		return c.withPrice(o)
 	case o.Premium:
 		o.Available = true
 	case c.Reason == "domain_unavailable":
@@ -115,24 +114,24 @@ func (c checked) offer(name string) Offer {
 	return o
 }
 
-// priced fills in what a name costs.
-func (c checked) priced(o Offer) Offer {
+// withPrice fills in the prices of an offer.
+func (c checked) withPrice(o Offer) Offer {
 	if c.Pricing.Currency != "USD" {
 		o.Err = fmt.Errorf("cloudflare gives its price in %.10q, not in USD", c.Pricing.Currency)
 		return o
 	}
 	var err, errRenewal error
-	o.Price, err = centsOf(c.Pricing.Registration)
-	o.Renewal, errRenewal = centsOf(c.Pricing.Renewal)
+	o.Price, err = parseCents(c.Pricing.Registration)
+	o.Renewal, errRenewal = parseCents(c.Pricing.Renewal)
 	if err = errors.Join(err, errRenewal); err != nil {
-		return Offer{Domain: o.Domain, Err: fmt.Errorf("cloudflare's price of it is none: %w", err)}
+		return Offer{Domain: o.Domain, Err: fmt.Errorf("cloudflare sends no valid price: %w", err)}
 	}
 	o.Available = true
 	return o
 }
 
-// centsOf reads a decimal such as 10.44; parts of a cent are rounded up.
-func centsOf(price string) (int64, error) {
+// parseCents parses a decimal such as 10.44. Fractions of a cent are rounded up.
+func parseCents(price string) (int64, error) {
 	odd := func(r rune) bool { return (r < '0' || r > '9') && r != '.' }
 	sum, ok := new(big.Rat).SetString(price)
 	if len(price) == 0 || len(price) > 16 || strings.ContainsFunc(price, odd) || !ok {
@@ -149,7 +148,7 @@ func centsOf(price string) (int64, error) {
 	return whole.Int64(), nil
 }
 
-// A workflow is how an order, or a change of a domain, is going.
+// A workflow is the state of an order, or of a change of a domain.
 type workflow struct {
 	State string `json:"state"`
 	Error *struct {
@@ -162,7 +161,7 @@ type workflow struct {
 	} `json:"context"`
 }
 
-// registration is a domain of the account.
+// registration is a domain in the account.
 type registration struct {
 	Name      string     `json:"domain_name"`
 	AutoRenew bool       `json:"auto_renew"`
@@ -170,10 +169,10 @@ type registration struct {
 	ExpiresAt *time.Time `json:"expires_at"` // nil while it is being registered
 }
 
-// Register checks the price, which the order itself cannot name, orders, and asks until the order
-// has come to its end.
+// Register checks the price first, since the order has no field for it, then orders, and polls
+// until the order has ended.
 func (r *Cloudflare) Register(ctx context.Context, o Order) (*Registration, error) {
-	if err := r.guard(ctx, o); err != nil {
+	if err := r.checkOrder(ctx, o); err != nil {
 		return nil, err
 	}
 	body := map[string]any{"domain_name": o.Domain, "years": o.Years, "auto_renew": o.AutoRenew, "privacy_mode": "redaction"}
@@ -190,13 +189,13 @@ func (r *Cloudflare) Register(ctx context.Context, o Order) (*Registration, erro
 	case w.Context.Registration == nil:
 		return r.Find(ctx, o.Domain)
 	}
-	return w.Context.Registration.as(o.Domain)
+	return w.Context.Registration.toRegistration(o.Domain)
 }
 
-// guard refuses what is not to be had for what was agreed to. Whatever its error, nothing was
-// bought.
-func (r *Cloudflare) guard(ctx context.Context, o Order) error {
-	if o.Years < 1 || o.Years > cloudflareYears {
+// checkOrder checks that an order can be had on the agreed terms. When it returns an error, nothing
+// was bought.
+func (r *Cloudflare) checkOrder(ctx context.Context, o Order) error {
+	if o.Years < 1 || o.Years > cloudflareMaxYears {
 		return fmt.Errorf("%w: not for %d years", ErrBadDomain, o.Years)
 	}
 	offers, err := r.Quote(ctx, []string{o.Domain})
@@ -218,8 +217,8 @@ func (r *Cloudflare) guard(ctx context.Context, o Order) error {
 	return nil
 }
 
-// refusal is an error of this package where it is certain that an order was not taken on. Any other
-// stays what it is.
+// refusal wraps an error of this package around err if it is certain that the order was not
+// accepted. Otherwise it returns err unchanged.
 func refusal(err error) error {
 	var (
 		said   *cloudflare.Error
@@ -239,14 +238,14 @@ func refusal(err error) error {
 	case http.StatusPaymentRequired:
 		return as(ErrNoFunds)
 	case http.StatusConflict:
-		return as(ErrTaken) // perhaps by an order of ours whose answer was lost
+		return as(ErrTaken) // perhaps by an earlier order of ours that got no answer
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return as(ErrBadDomain)
 	}
 	return as(ErrNotNow)
 }
 
-// failure is the error of a workflow that has failed.
+// failure returns the error of a failed workflow.
 func (w *workflow) failure(known error) error {
 	if w.Error == nil {
 		return fmt.Errorf("%w: cloudflare does not say why", known)
@@ -260,11 +259,11 @@ func (r *Cloudflare) domain(name string) string {
 
 func (r *Cloudflare) status(name string) string { return r.domain(name) + "/registration-status" }
 
-// follow asks how a workflow is going until it has ended. An error says that this is not known yet.
+// follow polls a workflow until it has ended. After an error the result is not known yet.
 func (r *Cloudflare) follow(ctx context.Context, w *workflow, at string) error {
-	ctx, cancel := context.WithTimeout(ctx, cloudflareGivesUp)
+	ctx, cancel := context.WithTimeout(ctx, cloudflarePollTimeout)
 	defer cancel()
-	for wait := cloudflarePoll; ; wait = min(wait+wait/2, cloudflareSlower) {
+	for wait := cloudflarePoll; ; wait = min(wait+wait/2, cloudflareMaxPoll) {
 		switch w.State {
 		case "succeeded", "failed":
 			return nil
@@ -275,39 +274,39 @@ func (r *Cloudflare) follow(ctx context.Context, w *workflow, at string) error {
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			return fmt.Errorf("cloudflare has not ended it yet (%.20q): %w", w.State, ctx.Err())
+			return fmt.Errorf("cloudflare has not finished the workflow yet (%.20q): %w", w.State, ctx.Err())
 		case <-t.C:
 		}
 		*w = workflow{}
 		if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: at, Repeat: true, Needs: readDomains}, w); err != nil {
-			return fmt.Errorf("ask how it is going: %w", err)
+			return fmt.Errorf("poll the workflow: %w", err)
 		}
 	}
 }
 
-// as gives a registration in the form that all registrars share. The price is not told.
-func (g *registration) as(domain string) (*Registration, error) {
+// toRegistration converts a registration to the form that all registrars share, without a price.
+func (g *registration) toRegistration(domain string) (*Registration, error) {
 	if !strings.EqualFold(g.Name, domain) || g.ExpiresAt == nil || g.ExpiresAt.IsZero() || g.CreatedAt.IsZero() {
 		return nil, fmt.Errorf("cloudflare has not finished the registration of %s", domain)
 	}
 	return &Registration{Domain: domain, AutoRenew: g.AutoRenew, RegisteredAt: g.CreatedAt, ExpiresAt: *g.ExpiresAt}, nil
 }
 
-// Find gives a domain of the account. While one is being registered it is neither there nor not,
-// which is another error than ErrNotFound.
+// Find returns a domain of the account. While a domain is being registered, the error is neither
+// nil nor ErrNotFound.
 func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, error) {
 	var g registration
 	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.domain(domain), Repeat: true, Needs: readDomains}, &g)
 	if err == nil {
-		return g.as(domain)
+		return g.toRegistration(domain)
 	}
-	if !absent(err) {
+	if !isAbsent(err) {
 		return nil, err
 	}
 	var w workflow
 	_, err = r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.status(domain), Repeat: true, Needs: readDomains}, &w)
 	switch {
-	case absent(err), err == nil && w.State == "failed":
+	case isAbsent(err), err == nil && w.State == "failed":
 		return nil, ErrNotFound
 	case err != nil:
 		return nil, err
@@ -317,21 +316,21 @@ func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, er
 	return nil, fmt.Errorf("cloudflare is registering %s (%.20q)", domain, w.State)
 }
 
-// absent reports whether the API said that there is no such domain, rather than no such account or
-// operation.
-func absent(err error) bool {
+// isAbsent reports whether the API answered that the domain does not exist, and not that the
+// account or the operation does not.
+func isAbsent(err error) bool {
 	var said *cloudflare.Error
 	const noRoute, badIdentifier = 7000, 7003
 	return errors.As(err, &said) && said.Status == http.StatusNotFound && !said.Has(noRoute, badIdentifier)
 }
 
-// SetAutoRenew changes whether a domain is renewed without being asked.
+// SetAutoRenew switches the automatic renewal of a domain on or off.
 func (r *Cloudflare) SetAutoRenew(ctx context.Context, domain string, on bool) error {
 	var w workflow
 	body := map[string]bool{"auto_renew": on}
 	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPatch, Path: r.domain(domain), Body: body, Repeat: true, Needs: editDomains}, &w)
 	switch {
-	case absent(err):
+	case isAbsent(err):
 		return ErrNotFound
 	case err != nil:
 		return err

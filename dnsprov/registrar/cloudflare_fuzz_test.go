@@ -10,15 +10,15 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/cloudflare"
 )
 
-// saying is a transport whose every answer has the same body.
+// saying is a transport that gives every answer the same body.
 type saying string
 
 func (s saying) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(string(s)))}, nil
 }
 
-// FuzzCloudflareAnswers: whatever comes, a name that is offered has a price, and a domain that is
-// found has an end.
+// FuzzCloudflareAnswers: after any answer, an offered name has a price, and a found domain has an
+// expiry date.
 func FuzzCloudflareAnswers(f *testing.F) {
 	for _, seed := range []string{
 		`{"success":true,"result":{"domains":[{"name":"a.com","registrable":true,"tier":"standard","pricing":{"currency":"USD","registration_cost":"10.44","renewal_cost":"10"}}]}}`,
@@ -50,7 +50,7 @@ func FuzzCentsOf(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, price string) {
-		if got, err := centsOf(price); err == nil && (got <= 0 || got > 1<<40) {
+		if got, err := parseCents(price); err == nil && (got <= 0 || got > 1<<40) {
 			t.Fatalf("%q is %d", price, got)
 		}
 	})

@@ -68,8 +68,8 @@ func TestCloudflareTakesItsTime(t *testing.T) {
 	})
 }
 
-// TestCloudflareOrderInDoubt: while an order is going, the domain is neither there nor not, and a
-// second order is refused.
+// TestCloudflareOrderInDoubt: while an order is in progress, Find reports neither a domain nor
+// ErrNotFound, and a second order is refused.
 func TestCloudflareOrderInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, shop := cloudflareShop()
@@ -134,8 +134,8 @@ func TestCloudflareRefusals(t *testing.T) {
 	}
 }
 
-// TestCloudflareKnowsItsAccount: where the account is another, no answer says that a domain is not
-// there.
+// TestCloudflareKnowsItsAccount: with a wrong account, no answer means that a domain does not
+// exist.
 func TestCloudflareKnowsItsAccount(t *testing.T) {
 	api, _ := cloudflareShop()
 	for _, account := range []string{"another", "../zones", ""} {

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	plainPurchase  = "registration" // purchaseType of what nobody owns
-	namesPerCheck  = 50             // that one checkAvailability takes
-	checksAtOnce   = 4              // the API takes 20 requests a second
-	checksOfHalves = 24             // of one batch, to tell bad names from their neighbours
-	checkBeforeFor = 10 * time.Second
+	plainPurchase  = "registration" // purchaseType of a name that nobody owns
+	namesPerCheck  = 50             // names in one checkAvailability
+	parallelChecks = 4              // parallel checks; the API allows 20 requests a second
+	maxSplitChecks = 24             // additional checks for one batch, to find the bad names in it
+	checkTimeout   = 10 * time.Second
 )
 
 // A NameCom sells domains through name.com's Core API, version 1 (docs.name.com, OpenAPI
@@ -37,9 +37,9 @@ const (
 //	GET   /core/v1/domains/{name}/vanity_nameservers/{host}; PUT there {ips}
 //	POST  /core/v1/domains/{name}/vanity_nameservers  {hostname, ips}
 //
-// Authentication is Basic, with the user name and an API token. Prices are numbers in US dollars; a
-// VAT may be added to what is paid. It sends a price with every order, so that nothing is bought at
-// another one. Make it with NewNameCom.
+// Authentication is Basic, with the user name and an API token. Prices are numbers in US dollars;
+// VAT may be added to the amount paid. Every order states a price, and is refused if the price has
+// changed. Make it with NewNameCom.
 type NameCom struct {
 	base, username, token string
 	http                  *http.Client
@@ -47,7 +47,7 @@ type NameCom struct {
 	secrets               *strings.Replacer
 }
 
-// NameComConfig says how name.com is reached.
+// NameComConfig configures a NameCom.
 type NameComConfig struct {
 	BaseURL         string // "": NameComURL
 	Username, Token string
@@ -55,7 +55,7 @@ type NameComConfig struct {
 	Now             func() time.Time // nil: time.Now
 }
 
-// NewNameCom makes a client. It asks nobody yet.
+// NewNameCom returns a client. It sends no request yet.
 func NewNameCom(c NameComConfig) (*NameCom, error) {
 	if c.Username == "" || c.Token == "" {
 		return nil, errors.New("name.com: the user name and the token are required")
@@ -65,7 +65,7 @@ func NewNameCom(c NameComConfig) (*NameCom, error) {
 	}
 	u, err := url.Parse(c.BaseURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("name.com: %.200q is no base URL such as %s", c.BaseURL, NameComURL)
+		return nil, fmt.Errorf("name.com: %.200q is not a base URL such as %s", c.BaseURL, NameComURL)
 	}
 	n := &NameCom{base: strings.TrimRight(c.BaseURL, "/"), username: c.Username, token: c.Token, http: &http.Client{}, now: c.Now}
 	if c.HTTP != nil {
@@ -80,10 +80,11 @@ func NewNameCom(c NameComConfig) (*NameCom, error) {
 	return n, nil
 }
 
-// Name is "namecom".
+// Name returns "namecom".
 func (n *NameCom) Name() string { return "namecom" }
 
-// domainPath is where a domain of the account is. It refuses what would be another path.
+// domainPath returns the path of a domain of the account. It refuses names that would change the
+// path.
 func domainPath(name string) (string, error) {
 	plain := func(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' }
 	if name == "" || len(name) > 253 || !strings.Contains(name, ".") || strings.Contains(name, "..") || strings.HasPrefix(name, ".") ||
@@ -93,12 +94,12 @@ func domainPath(name string) (string, error) {
 	return "/core/v1/domains/" + name, nil
 }
 
-// Quote asks in batches, several at once. A batch that is not answered is the error of its names,
-// unless none is.
+// Quote checks the names in batches, several at once. If a batch fails, its names get the error; if
+// all batches fail, Quote returns the error.
 func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	out := make([]Offer, len(names))
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, checksAtOnce)
+	slots := make(chan struct{}, parallelChecks)
 	for from := 0; from < len(names); from += namesPerCheck {
 		part := out[from:min(from+namesPerCheck, len(names))]
 		for i := range part {
@@ -107,7 +108,7 @@ func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			budget := checksOfHalves
+			budget := maxSplitChecks
 			n.check(ctx, part, &budget)
 		})
 	}
@@ -123,12 +124,11 @@ func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	return out, nil
 }
 
-// check fills offers for the names that are in them. Where the API refuses a list for one of its
-// names, or cannot reach one of the registries, halves of it are asked about, as long as the budget
-// lasts.
+// check fills in the offers. If the API refuses a batch because of one of its names, or cannot
+// reach one of the registries, check tries each half of the batch, as long as the budget lasts.
 func (n *NameCom) check(ctx context.Context, offers []Offer, budget *int) {
 	results, err := n.availability(ctx, offers)
-	status := answered(err)
+	status := apiStatus(err)
 	divisible := status == http.StatusBadRequest || status == http.StatusBadGateway
 	if divisible && len(offers) > 1 && *budget >= 2 && ctx.Err() == nil {
 		*budget -= 2
@@ -171,8 +171,7 @@ func (n *NameCom) availability(ctx context.Context, offers []Offer) (map[string]
 	results := make(map[string]nameComResult, len(out.Results))
 	for _, r := range out.Results {
 		name := strings.ToLower(r.DomainName)
-		// A name may be for sale in several ways; plain registration is the one that can be bought
-		// here.
+		// A name may be for sale in several ways; only plain registration can be bought here.
 		if had, ok := results[name]; !ok || !had.Purchasable || r.PurchaseType == plainPurchase {
 			results[name] = r
 		}
@@ -180,8 +179,7 @@ func (n *NameCom) availability(ctx context.Context, offers []Offer) (map[string]
 	return results, nil
 }
 
-// Register buys a domain at the price that name.com tells just before, if that is not above
-// o.MaxPrice.
+// Register buys a domain at the current price of name.com, if that is not above o.MaxPrice.
 func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) {
 	if _, err := domainPath(o.Domain); err != nil {
 		return nil, err
@@ -217,15 +215,15 @@ func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) 
 	}
 	r.Price, err = cents(out.TotalPaid)
 	if err != nil {
-		r.Price = 0 // it is bought all the same
+		r.Price = 0 // the price is unknown, but the domain was bought
 	}
 	return r, nil
 }
 
-// price makes sure that the name can be had, and tells what all the years cost. Whatever its error,
-// nothing was bought by this order.
+// price makes sure that the domain is available, and returns the price of all years. When it
+// returns an error, nothing was bought by this order.
 func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkBeforeFor)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	offers, err := n.Quote(ctx, []string{o.Domain})
 	if err == nil {
@@ -246,7 +244,7 @@ func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 		PurchasePrice *float64 `json:"purchasePrice"`
 	}
 	err = n.call(ctx, "GET", fmt.Sprintf("/core/v1/domains/%s:getPricing?years=%d", o.Domain, o.Years), "", nil, &out)
-	switch status := answered(err); {
+	switch status := apiStatus(err); {
 	case status == http.StatusUnprocessableEntity:
 		return 0, ErrNotSold
 	case status == http.StatusBadRequest, err == nil && out.PurchasePrice == nil && !out.Premium:
@@ -259,15 +257,15 @@ func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 	total, err := cents(*out.PurchasePrice)
 	switch {
 	case err != nil || total == 0:
-		return 0, fmt.Errorf("%w: name.com does not say what %s costs (%v)", ErrNotNow, o.Domain, err)
+		return 0, fmt.Errorf("%w: name.com sends no valid price of %s (%v)", ErrNotNow, o.Domain, err)
 	case total > o.MaxPrice:
 		return 0, ErrPrice
 	}
 	return total, nil
 }
 
-// orderError is an error of this package where the answer to an order plainly says that nothing was
-// bought. Any other stays what it is: not known.
+// orderError wraps an error of this package around err if the answer to an order clearly says that
+// nothing was bought. Otherwise it returns err unchanged: the result is unknown.
 func orderError(err error) error {
 	var e *nameComError
 	if !errors.As(err, &e) || !e.told {
@@ -289,14 +287,14 @@ func orderError(err error) error {
 			return as(ErrNotNow)
 		}
 	case http.StatusBadRequest:
-		return badOrder(e, as)
+		return orderErrorFromText(e, as)
 	}
 	return err
 }
 
-// badOrder tells from its texts why an order was refused. They are written for people and may
-// change, so that only what cannot mean anything else counts.
-func badOrder(e *nameComError, as func(error) error) error {
+// orderErrorFromText finds the reason for a refused order in the texts of the error. These are
+// written for people and may change, so only unambiguous phrases count.
+func orderErrorFromText(e *nameComError, as func(error) error) error {
 	switch {
 	case e.says("required for premium domains"):
 		return as(ErrPremium)
@@ -312,8 +310,8 @@ func badOrder(e *nameComError, as func(error) error) error {
 	return e
 }
 
-// Find gives a domain of the account. A 404 that the API did not write, as of a proxy before it, is
-// no answer.
+// Find returns a domain of the account. A 404 that the API itself did not write, such as one of a
+// proxy, is not ErrNotFound.
 func (n *NameCom) Find(ctx context.Context, domain string) (*Registration, error) {
 	path, err := domainPath(domain)
 	if err != nil {
@@ -326,15 +324,15 @@ func (n *NameCom) Find(ctx context.Context, domain string) (*Registration, error
 	return out.registration(domain)
 }
 
-// notFound is ErrNotFound where the API says that there is no such domain in the account.
+// notFound wraps ErrNotFound around err if the API answered that the domain is not in the account.
 func notFound(err error) error {
-	if answered(err) == http.StatusNotFound {
+	if apiStatus(err) == http.StatusNotFound {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return err
 }
 
-// Delegate sets the nameservers of a domain of the account.
+// Delegate sets the name servers of a domain of the account.
 func (n *NameCom) Delegate(ctx context.Context, domain string, nameservers []string) error {
 	path, err := domainPath(domain)
 	if err != nil {
@@ -347,7 +345,7 @@ func (n *NameCom) Delegate(ctx context.Context, domain string, nameservers []str
 	return notFound(n.call(ctx, "POST", path+":setNameservers", "", in, &out))
 }
 
-// SetAutoRenew changes whether name.com renews a domain of the account by itself.
+// SetAutoRenew switches the automatic renewal of a domain of the account on or off.
 func (n *NameCom) SetAutoRenew(ctx context.Context, domain string, on bool) error {
 	path, err := domainPath(domain)
 	if err != nil {
@@ -361,12 +359,12 @@ func (n *NameCom) SetAutoRenew(ctx context.Context, domain string, on bool) erro
 		return notFound(err)
 	}
 	if out.AutorenewEnabled != on {
-		return fmt.Errorf("name.com answered 200 and left the renewal of %s as it was", domain)
+		return fmt.Errorf("name.com answered 200 but did not change the renewal of %s", domain)
 	}
 	return nil
 }
 
-// SetGlue sets the addresses of a nameserver inside of a domain of the account.
+// SetGlue sets the addresses of a name server inside a domain of the account.
 func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.Addr) error {
 	path, err := domainPath(domain)
 	if err != nil {
@@ -374,13 +372,13 @@ func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.
 	}
 	label, inside := strings.CutSuffix(host, "."+domain)
 	if _, err := domainPath(host); err != nil || !inside || len(ips) == 0 {
-		return fmt.Errorf("%w: %.100q with %d addresses is no nameserver inside of %s", ErrBadDomain, host, len(ips), domain)
+		return fmt.Errorf("%w: %.100q with %d addresses is not a name server inside %s", ErrBadDomain, host, len(ips), domain)
 	}
 	path += "/vanity_nameservers"
 	var has nameComGlue
 	err = n.call(ctx, "GET", path+"/"+host, "", nil, &has)
 	switch {
-	case answered(err) == http.StatusNotFound:
+	case apiStatus(err) == http.StatusNotFound:
 		return notFound(n.call(ctx, "POST", path, "", nameComGlue{label, ips}, &has))
 	case err != nil:
 		return err
@@ -390,7 +388,7 @@ func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.
 	return n.call(ctx, "PUT", path+"/"+host, "", nameComGlue{IPs: ips}, &has)
 }
 
-// sameAddresses reports whether two lists hold the same addresses, in whatever order.
+// sameAddresses reports whether two lists contain the same addresses, in any order.
 func sameAddresses(a, b []netip.Addr) bool {
 	count := map[netip.Addr]int{}
 	for _, ip := range a {

@@ -18,26 +18,26 @@ import (
 	"time"
 )
 
-// NameComURL is where name.com's API is; its test environment is NameComTestURL, with a user name
-// that ends in -test.
+// NameComURL is the URL of name.com's API. NameComTestURL is its test environment, for user names
+// that end in -test.
 const (
 	NameComURL     = "https://api.name.com"
 	NameComTestURL = "https://api.dev.name.com"
 )
 
 const (
-	maxAnswer  = 1 << 20         // bytes of an answer's body; 50 results take 12 KiB
-	maxPause   = 5 * time.Second // that a 429 asks for and is waited for
-	maxPauses  = 3
-	callFor    = 20 * time.Second // one call, whatever its context allows
-	maxDollars = 10_000_000
+	maxAnswer   = 1 << 20         // bytes of an answer's body; 50 results take 12 KiB
+	maxPause    = 5 * time.Second // longest pause of a 429 that is waited for
+	maxPauses   = 3
+	callTimeout = 20 * time.Second // for one call, even if its context allows more
+	maxDollars  = 10_000_000
 )
 
-// A nameComError is an answer that is not a success: {"message": …, "details": …}.
+// A nameComError is an answer other than success: {"message": …, "details": …}.
 type nameComError struct {
 	status           int
 	message, details string
-	told             bool // the body is one of the API's own
+	told             bool // the body was written by the API
 }
 
 func (e *nameComError) Error() string {
@@ -47,7 +47,7 @@ func (e *nameComError) Error() string {
 	return fmt.Sprintf("name.com answered %d %.200q (%.200q)", e.status, e.message, e.details)
 }
 
-// says reports whether the error's texts hold one of the words.
+// says reports whether the error's texts contain one of the words.
 func (e *nameComError) says(words ...string) bool {
 	text := strings.ToLower(e.message + " " + e.details)
 	for _, w := range words {
@@ -58,8 +58,8 @@ func (e *nameComError) says(words ...string) bool {
 	return false
 }
 
-// answered gives the status that the API itself answered with; 0 for any other error.
-func answered(err error) int {
+// apiStatus returns the status of an answer that the API itself wrote; 0 for any other error.
+func apiStatus(err error) int {
 	var e *nameComError
 	if errors.As(err, &e) && e.told {
 		return e.status
@@ -67,14 +67,14 @@ func answered(err error) int {
 	return 0
 }
 
-// call asks one thing, and reads the answer into out. key is the idempotency key; "" for none. 429
-// is waited for if that does not take long: whatever was asked for has not been done then.
+// call sends a request, and decodes the answer into out. key is the idempotency key; "" for none.
+// It waits for a 429 if that does not take long: a request that was refused so had no effect.
 func (n *NameCom) call(ctx context.Context, method, path, key string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, callFor)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for try := 1; ; try++ {
-		pause, err := n.once(ctx, method, path, key, in, out)
-		if answered(err) != http.StatusTooManyRequests || try > maxPauses || pause > maxPause {
+		pause, err := n.attempt(ctx, method, path, key, in, out)
+		if apiStatus(err) != http.StatusTooManyRequests || try > maxPauses || pause > maxPause {
 			return err
 		}
 		if end, ok := ctx.Deadline(); ok && time.Until(end) <= pause {
@@ -88,15 +88,15 @@ func (n *NameCom) call(ctx context.Context, method, path, key string, in, out an
 	}
 }
 
-// once asks once. pause is how long a 429 asks to be waited for.
-func (n *NameCom) once(ctx context.Context, method, path, key string, in, out any) (pause time.Duration, err error) {
+// attempt sends a request once. pause is how long a 429 asks to wait.
+func (n *NameCom) attempt(ctx context.Context, method, path, key string, in, out any) (pause time.Duration, err error) {
 	req, err := n.request(ctx, method, path, key, in)
 	if err != nil {
 		return 0, err
 	}
 	resp, err := n.http.Do(req)
 	if err != nil {
-		return 0, n.unsent(n.scrubbed(err))
+		return 0, n.markUnsent(n.scrubbed(err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -110,7 +110,7 @@ func (n *NameCom) once(ctx context.Context, method, path, key string, in, out an
 		return n.pause(resp.Header), n.refusal(resp.StatusCode, body)
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return 0, fmt.Errorf("name.com answered 200 without what was asked for: %w", n.scrubbed(err))
+		return 0, fmt.Errorf("name.com answered 200 with an unexpected body: %w", n.scrubbed(err))
 	}
 	return 0, nil
 }
@@ -128,9 +128,9 @@ func (n *NameCom) request(ctx context.Context, method, path, key string, in any)
 	if err != nil {
 		return nil, fmt.Errorf("write a request to name.com: %w", err)
 	}
-	// net/http sends a request with an idempotency key again by itself when a connection breaks, if
-	// it can read the body a second time. Whether there is a second try is decided after a look-up,
-	// and not there.
+	// net/http itself repeats a request with an idempotency key when a connection breaks, if it can
+	// read the body again. The caller decides on a second try, after a call of Find, so prevent
+	// that.
 	req.GetBody = nil
 	req.SetBasicAuth(n.username, n.token)
 	req.Header.Set("Accept", "application/json")
@@ -143,7 +143,7 @@ func (n *NameCom) request(ctx context.Context, method, path, key string, in any)
 	return req, nil
 }
 
-// refusal reads what the API says to an error.
+// refusal reads the error in an answer of the API.
 func (n *NameCom) refusal(status int, body []byte) error {
 	var said struct {
 		Message string `json:"message"`
@@ -156,8 +156,8 @@ func (n *NameCom) refusal(status int, body []byte) error {
 	return e
 }
 
-// unsent adds ErrNotNow to an error after which it is certain that the request never left.
-func (n *NameCom) unsent(err error) error {
+// markUnsent wraps ErrNotNow around err if it is certain that the request was not sent.
+func (n *NameCom) markUnsent(err error) error {
 	var op *net.OpError
 	var lookup *net.DNSError
 	var cert *tls.CertificateVerificationError
@@ -167,7 +167,7 @@ func (n *NameCom) unsent(err error) error {
 	return err
 }
 
-// scrubbed keeps the token out of an error's text, wherever it comes from.
+// scrubbed removes the token from the text of an error.
 func (n *NameCom) scrubbed(err error) error {
 	if n.scrub(err.Error()) == err.Error() {
 		return err
@@ -177,8 +177,8 @@ func (n *NameCom) scrubbed(err error) error {
 
 func (n *NameCom) scrub(text string) string { return n.secrets.Replace(text) }
 
-// pause is what the headers of a 429 ask for: Retry-After, or the time in x-ratelimit-reset, in
-// Unix seconds. It is a second where they do not say.
+// pause returns how long a 429 asks to wait, by Retry-After, or by the Unix time in
+// x-ratelimit-reset. The default is one second.
 func (n *NameCom) pause(h http.Header) time.Duration {
 	if v, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31); err == nil {
 		return time.Duration(v) * time.Second
@@ -192,7 +192,7 @@ func (n *NameCom) pause(h http.Header) time.Duration {
 	return time.Second
 }
 
-// cents are dollars as name.com writes them; an error for what cannot be a price.
+// cents converts a dollar amount of name.com; an error if it cannot be a price.
 func cents(dollars float64) (int64, error) {
 	if !(dollars >= 0 && dollars <= maxDollars) {
 		return 0, fmt.Errorf("%v is no price", dollars)
@@ -200,12 +200,12 @@ func cents(dollars float64) (int64, error) {
 	return int64(math.Round(dollars * 100)), nil
 }
 
-// dollars writes cents as a JSON number, without going through binary fractions.
+// dollars writes cents as a JSON number in dollars, without rounding errors.
 func dollars(cents int64) json.Number {
 	return json.Number(fmt.Sprintf("%d.%02d", cents/100, cents%100))
 }
 
-// A nameComDomain is a domain of the account.
+// A nameComDomain is a domain in the account.
 type nameComDomain struct {
 	DomainName       string    `json:"domainName"`
 	CreateDate       time.Time `json:"createDate"`
@@ -214,7 +214,7 @@ type nameComDomain struct {
 	Nameservers      []string  `json:"nameservers"`
 }
 
-// registration checks that a domain is the one that was asked about, and that it says what it must.
+// registration checks that the answer is about the requested domain and complete, and converts it.
 func (d nameComDomain) registration(name string) (*Registration, error) {
 	if !strings.EqualFold(d.DomainName, name) || d.CreateDate.IsZero() || d.ExpireDate.IsZero() {
 		return nil, fmt.Errorf("name.com answered 200 about %.100q, of %s to %s, and not about %s", d.DomainName, d.CreateDate, d.ExpireDate, name)
@@ -226,8 +226,8 @@ func (d nameComDomain) registration(name string) (*Registration, error) {
 	return r, nil
 }
 
-// A nameComResult is what checkAvailability says about a name. What concerns a purchase is absent
-// where it is not purchasable.
+// A nameComResult is the result of checkAvailability for a name. The fields about the purchase are
+// absent if the name cannot be bought.
 type nameComResult struct {
 	DomainName    string  `json:"domainName"`
 	Purchasable   bool    `json:"purchasable"`
@@ -238,8 +238,8 @@ type nameComResult struct {
 	Reason        string  `json:"reason"`
 }
 
-// offer turns a result into an Offer. What is not for plain registration, such as a name that its
-// owner sells, is at a premium.
+// offer converts a result to an Offer. A name that is not for plain registration, such as one that
+// its owner sells, counts as premium.
 func (r nameComResult) offer(name string) Offer {
 	o := Offer{Domain: name}
 	if !r.Purchasable {
@@ -253,13 +253,13 @@ func (r nameComResult) offer(name string) Offer {
 	o.Price, first = cents(r.PurchasePrice)
 	o.Renewal, later = cents(r.RenewalPrice)
 	if err := errors.Join(first, later); err != nil || o.Price == 0 {
-		return Offer{Domain: name, Err: fmt.Errorf("name.com sells %s and does not say for how much (%v)", name, err)}
+		return Offer{Domain: name, Err: fmt.Errorf("name.com sells %s but sends no valid price (%v)", name, err)}
 	}
 	return o
 }
 
-// A nameComGlue is a vanity nameserver. Its hostname is the whole name in answers, and only what
-// comes before the domain when it is made.
+// A nameComGlue is a vanity name server. In answers its hostname is the full name; in requests that
+// create it, only the part before the domain.
 type nameComGlue struct {
 	Hostname string       `json:"hostname,omitempty"`
 	IPs      []netip.Addr `json:"ips"`

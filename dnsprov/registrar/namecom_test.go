@@ -32,8 +32,8 @@ func newNameCom(t testing.TB, c registrar.NameComConfig) *registrar.NameCom {
 	return n
 }
 
-// over serves a handler on loopback, and gives a client of it that keeps its connections, as a
-// default one does.
+// over serves a handler on loopback, and returns a client of it that keeps connections open, like
+// the default client.
 func over(t testing.TB, h http.Handler) *registrar.NameCom {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -69,9 +69,9 @@ func TestNameCom(t *testing.T) {
 	}
 }
 
-// Whatever an order's answer is, it is known or it is not, and one order is one purchase: also
-// where the connection breaks that net/http would send a request with an idempotency key over once
-// more.
+// Whatever the answer to an order is, the result is either known or unknown, and an order buys at
+// most once, even if the connection breaks at a point where net/http would repeat a request with an
+// idempotency key.
 func TestNameComOrders(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -119,7 +119,8 @@ func TestNameComOrders(t *testing.T) {
 	}
 }
 
-// A raise between the price and the order is refused by what the order says of its price.
+// If the price rises between the check and the order, the order is refused, since it states the
+// price.
 func TestNameComSendsThePrice(t *testing.T) {
 	f := namecomtest.New()
 	f.Meddle = func(call, _ string) namecomtest.Fate {
@@ -142,7 +143,7 @@ func TestNameComSendsThePrice(t *testing.T) {
 	}
 }
 
-// A key that is known is answered with what came of it, and with nothing else.
+// A repeated key gets the stored answer for the same order, and an error for another order.
 func TestNameComKeys(t *testing.T) {
 	f := namecomtest.New()
 	f.Lag = time.Hour // so that the name does not show as taken
@@ -165,7 +166,7 @@ func TestNameComKeys(t *testing.T) {
 	}
 }
 
-// 120 names are three calls, and one bad name or one dead registry fails no neighbour.
+// 120 names take three calls, and a bad name or an unreachable registry affects no other name.
 func TestNameComQuotesMany(t *testing.T) {
 	f := namecomtest.New()
 	n := over(t, f)
@@ -206,7 +207,7 @@ func TestNameComQuotesMany(t *testing.T) {
 	}
 }
 
-// A 429 is waited for if it asks for little, and never past the end of the context.
+// The client waits for a short 429, but never beyond the end of the context.
 func TestNameComWaitsWhenToldTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := namecomtest.New()
@@ -230,7 +231,7 @@ func TestNameComWaitsWhenToldTo(t *testing.T) {
 	})
 }
 
-// An order that takes longer than it may is not known, and is there later all the same.
+// The result of an order that takes too long is unknown, and the domain appears later.
 func TestNameComThatAnswersLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := namecomtest.New()
@@ -251,8 +252,8 @@ func TestNameComThatAnswersLate(t *testing.T) {
 	})
 }
 
-// What no API of name.com has written proves nothing: not that a domain is not there, nor that an
-// order was refused.
+// An answer that name.com's API did not write proves neither that a domain does not exist nor that
+// an order was refused.
 func TestNameComBehindSomethingElse(t *testing.T) {
 	status, body := 0, ""
 	n := over(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -332,7 +333,7 @@ func TestNameComSettings(t *testing.T) {
 	}
 }
 
-// FuzzNameComAnswers: no answer makes a registration of something else, nor an offer without its
+// FuzzNameComAnswers: no answer leads to a registration of another domain, or to an offer without a
 // price.
 func FuzzNameComAnswers(f *testing.F) {
 	f.Add(200, `{"results":[{"domainName":"alpha.com","purchasable":true,"purchasePrice":10.99,"renewalPrice":12.99}]}`)

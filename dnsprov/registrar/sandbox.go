@@ -11,19 +11,18 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// SandboxName is the name of the sandbox registrar, so that whatever comes of it can be told from
-// the real thing.
+// SandboxName is the name of the sandbox registrar. It distinguishes pretend domains from real
+// ones.
 const SandboxName = "sandbox"
 
-// sandboxPrices are those of the first year and of the others, in cents.
+// sandboxPrices holds the prices of the first year and of later years, in cents.
 var sandboxPrices = map[string][2]int64{
 	"com": {1100, 1100}, "net": {1300, 1300}, "org": {1000, 1200}, "io": {3500, 4500}, "dev": {1200, 1200},
 }
 
-// A Sandbox sells pretend names to try things out with. Nothing is paid and nothing is registered
-// anywhere. Names that begin with "taken-" are somebody else's, those with "premium-" have a
-// premium price; example.com, .net and .org are taken, as they are in the world. Make it with
-// NewSandbox.
+// A Sandbox sells pretend names for testing. Nothing is paid, and nothing is registered anywhere.
+// Names that begin with "taken-" are taken, those with "premium-" have a premium price;
+// example.com, .net and .org are taken, as in reality. Make it with NewSandbox.
 type Sandbox struct {
 	now  func() time.Time
 	keep func(Registration) error
@@ -32,8 +31,8 @@ type Sandbox struct {
 	sold map[string]Registration
 }
 
-// NewSandbox makes a sandbox that has sold these names already. keep makes what it sells last; nil:
-// it is forgotten with the process.
+// NewSandbox returns a sandbox that has already sold some names. keep stores each further
+// registration; nil: they are lost with the process.
 func NewSandbox(now func() time.Time, sold []Registration, keep func(Registration) error) *Sandbox {
 	s := &Sandbox{now: now, keep: keep, sold: map[string]Registration{}}
 	for _, r := range sold {
@@ -42,7 +41,7 @@ func NewSandbox(now func() time.Time, sold []Registration, keep func(Registratio
 	return s
 }
 
-// Name is SandboxName.
+// Name returns SandboxName.
 func (s *Sandbox) Name() string { return SandboxName }
 
 // Quote answers from the price list.
@@ -76,7 +75,7 @@ func (s *Sandbox) offer(name string) Offer {
 	return o
 }
 
-// Register sells a name. An order that it knows already is answered with what came of it.
+// Register sells a name. A repeated order gets the result of the first.
 func (s *Sandbox) Register(_ context.Context, o Order) (*Registration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +103,7 @@ func (s *Sandbox) Register(_ context.Context, o Order) (*Registration, error) {
 	return &r, s.put(r)
 }
 
-// put keeps a registration, or none of it.
+// put stores a registration. After an error the registration is unchanged.
 func (s *Sandbox) put(r Registration) error {
 	if s.keep != nil {
 		if err := s.keep(r); err != nil {
@@ -115,7 +114,7 @@ func (s *Sandbox) put(r Registration) error {
 	return nil
 }
 
-// Find gives a name that was sold.
+// Find returns a name that was sold.
 func (s *Sandbox) Find(_ context.Context, domain string) (*Registration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +125,7 @@ func (s *Sandbox) Find(_ context.Context, domain string) (*Registration, error) 
 	return &r, nil
 }
 
-// Delegate notes the nameservers of a name that was sold.
+// Delegate sets the name servers of a name that was sold.
 func (s *Sandbox) Delegate(_ context.Context, domain string, nameservers []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +137,7 @@ func (s *Sandbox) Delegate(_ context.Context, domain string, nameservers []strin
 	return s.put(r)
 }
 
-// SetAutoRenew notes whether a name that was sold is to be renewed.
+// SetAutoRenew sets whether a name that was sold is renewed.
 func (s *Sandbox) SetAutoRenew(_ context.Context, domain string, on bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

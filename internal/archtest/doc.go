@@ -1,4 +1,4 @@
-// Package archtest has the tests that read the sources of the whole module: who may import whom,
-// which rules stand in one place, and which words there must be for what. It has no code of its
-// own.
+// Package archtest has the tests that read the sources of the whole module: which package may
+// import which, which rules have a single implementation, and which texts must exist for which
+// codes. It has no other code.
 package archtest

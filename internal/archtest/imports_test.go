@@ -16,9 +16,9 @@ import (
 
 const module = "github.com/mailstead/mailstead"
 
-// importRules says which folders each folder may import, and why the others are closed to it. A row
-// holds for the folders below it too, unless they have rows of their own; a folder that may be
-// imported may be so with those below it.
+// importRules lists which folders each folder may import, and why it may not import others. A row
+// also holds for subfolders without rows of their own; permission to import a folder includes its
+// subfolders.
 var importRules = map[string]struct {
 	may string
 	why string
@@ -100,11 +100,11 @@ var importRules = map[string]struct {
 	"handlers/openapi/generate": {"handlers", "generate reads the comments of what the API shows; it does not know what is made of them"},
 }
 
-// An edge says that files of a row import a folder that its rule has.
+// An edge means that files under a row import a folder that its rule permits.
 type edge struct{ from, may string }
 
 // breaches lists every import in the tree that importRules forbids, one sentence each, and the
-// edges of importRules that are in use.
+// permitted edges that are in use.
 func breaches(fset *token.FileSet, root string) (out []string, used map[edge]bool, err error) {
 	used = map[edge]bool{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -158,8 +158,8 @@ func fileBreaches(rel, dir string, imports []string, used map[edge]bool) []strin
 	return out
 }
 
-// rowOf is the row of importRules that holds for a folder: that of the folder itself, or of the
-// closest one above it; the top folder where there is none.
+// rowOf returns the row of importRules for a folder: that of the folder itself, or of the closest
+// folder above it; the top folder if there is none.
 func rowOf(dir string) string {
 	for at := dir; ; at = path.Dir(at) {
 		if _, ok := importRules[at]; ok && (at != "." || dir == ".") {
@@ -171,7 +171,7 @@ func rowOf(dir string) string {
 	}
 }
 
-// within reports whether a folder is another or below it.
+// within reports whether a folder equals another or is below it.
 func within(dir, folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") }
 
 func TestImportRules(t *testing.T) {
@@ -192,7 +192,7 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-// TestImportRulesBite proves that the rules refuse what they should.
+// TestImportRulesBite checks that the rules refuse forbidden imports.
 func TestImportRulesBite(t *testing.T) {
 	for _, tc := range []struct {
 		from, to string
@@ -232,7 +232,7 @@ func importPaths(specs []*ast.ImportSpec) []string {
 	return out
 }
 
-// TestCommentColumns: a comment line has at most 100 columns, a tab being four of them.
+// TestCommentColumns: a comment line has at most 100 columns; a tab counts as four.
 func TestCommentColumns(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestMain has the tests run at the top of the module, so that paths are those of the repository.
+// TestMain runs the tests in the top folder of the module, so that paths are relative to the
+// repository.
 func TestMain(m *testing.M) {
 	if err := goToTop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -17,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// goToTop changes to the folder of go.mod, which is above this package.
+// goToTop changes to the folder that contains go.mod.
 func goToTop() error {
 	dir, err := os.Getwd()
 	if err != nil {

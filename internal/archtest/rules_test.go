@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// onceRules are rules that must stand in one place, with a pattern that finds them in Go code that
-// is no test, and the folder of the one place.
+// onceRules lists rules that must have a single implementation, each with a pattern that finds it
+// in Go code other than tests, and the folder where it belongs.
 var onceRules = []struct{ rule, pattern, folder string }{
 	{"the kinds of relays", `"mailgun"[^\n]*\n?[^\n]*"sendgrid"[^\n]*\n?[^\n]*"custom"`, "service"},
 	{"the type of a secondary", `(?m)^type Secondary struct`, "dnsprov/builtin"},
@@ -20,7 +20,7 @@ var onceRules = []struct{ rule, pattern, folder string }{
 	{"the HTTP status of an error code", `(?m)^\t(?:\{40\d, "not_found"|404: +\{"not_found")`, "service/core/code"},
 }
 
-// TestRulesStandOnce fails if one of onceRules is written again, or is not found where it belongs.
+// TestRulesStandOnce fails if one of onceRules is implemented again, or is missing from its folder.
 func TestRulesStandOnce(t *testing.T) {
 	places := make([][]string, len(onceRules))
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -54,8 +54,8 @@ func TestRulesStandOnce(t *testing.T) {
 	}
 }
 
-// TestStatesAreNamed fails if code compares or sets a state of a record by a raw text: the states
-// are constants beside the record in store, which has predicates for what they mean too.
+// TestStatesAreNamed fails if code compares or sets the state of a record with a string literal:
+// the states are constants beside the record in store, which also has predicates for them.
 func TestStatesAreNamed(t *testing.T) {
 	raw := regexp.MustCompile(`\.(?:Status|State|Role|DNSProvider|Plan|NSStatus|DNSStatus)\s*[!=]=\s*"\w`)
 	for _, folder := range []string{"service", "handlers", "jobs", "webhooks"} {

@@ -13,13 +13,14 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 )
 
-// A wording is what the dashboard says about an error code, and where that is mended.
+// A wording is the dashboard's text for an error code, with a link to the page where the user can
+// fix the cause.
 type wording struct {
 	Text, Href, Link string
 	Request          bool
 }
 
-// readWordings reads the table that the dashboard is built with.
+// readWordings reads the dashboard's table of texts.
 func readWordings(t *testing.T) (codes map[string]wording, parts map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile("web/src/api/wordings.json")
@@ -44,18 +45,19 @@ func readWordings(t *testing.T) (codes map[string]wording, parts map[string]stri
 	return table.Codes, parts
 }
 
-// Where the sources name a code: the API's list, errors of requests, and those of jobs and domains.
+// codesInSources finds where the sources name a code: the API's list, errors of requests, and
+// errors of jobs and domains.
 var codesInSources = regexp.MustCompile(`(?:(?m:^)\t\{\d{3}, |[^.]Errorf\(|core\.Errorf\(|refuse\(|unauthorized\(|JobFailure\{|(?:RefusedCode|ErrorCode)\b[^"\n]* = (?:[^"\n]*, )?)"([a-z_]+)"`)
 
-// namedCodes finds constants for error codes. Those of folders reach mail clients only, and so need
-// a status but no words in the dashboard.
+// namedCodes finds constants for error codes. Codes of folders only reach mail clients, so they
+// need a status but no text in the dashboard.
 var namedCodes = regexp.MustCompile(`\b(?:Code[A-Z]\w*|claimExpired|claimedElsewhere) += "([a-z_]+)"`)
 
-// laterCodes are those of the contract that appear with what they are for.
+// laterCodes lists codes of the contract that need a text even if the sources do not contain them
+// yet.
 var laterCodes = strings.Fields("busy standby account_suspended storage_unavailable storage_full domain_claimed_elsewhere claim_expired zone_conflict")
 
-// TestEveryErrorHasWords: the dashboard says what each code means in its own terms, and each code
-// has an HTTP status.
+// TestEveryErrorHasWords: the dashboard has a text for each code, and each code has an HTTP status.
 func TestEveryErrorHasWords(t *testing.T) {
 	codes, _ := readWordings(t)
 	var files []string
@@ -100,8 +102,7 @@ func TestEveryErrorHasWords(t *testing.T) {
 	}
 }
 
-// TestEveryEventHasWords: the dashboard offers each type of event that the server has, and says
-// what it means.
+// TestEveryEventHasWords: the dashboard offers each event type of the server, and explains it.
 func TestEveryEventHasWords(t *testing.T) {
 	text, err := os.ReadFile("web/src/pages/webhooks/events.json")
 	if err != nil {
@@ -125,14 +126,14 @@ func TestEveryEventHasWords(t *testing.T) {
 	}
 }
 
-// inAPITerms finds what a person at a screen has no use for: paths and methods of the API, names of
-// JSON fields.
+// inAPITerms finds terms that mean nothing to users of the dashboard: paths and methods of the API,
+// names of JSON fields.
 var inAPITerms = regexp.MustCompile("/v1\\b|/session\\b|\\b(GET|POST|PUT|PATCH|DELETE)\\b|[A-Za-z0-9]_[a-z]|`|\\bJSON\\b|\\b[Hh]eader|\\bquery\\b|\\bparameter|Retry-After")
 
 var dashboardPlaces = regexp.MustCompile(`(?:path: |team\()'([^']+)'`)
 
-// TestWordsOfErrorsAreForPeople: no API paths, no field names, and links lead to places of the
-// dashboard.
+// TestWordsOfErrorsAreForPeople: texts contain no API paths and no field names, and links lead to
+// pages of the dashboard.
 func TestWordsOfErrorsAreForPeople(t *testing.T) {
 	codes, parts := readWordings(t)
 	text, err := os.ReadFile("web/src/pages/index.ts")

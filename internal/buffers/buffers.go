@@ -1,5 +1,5 @@
-// Package buffers lends buffered readers and writers, and buffers that grow, so that the memory of
-// one message or answer serves the next. It knows nothing of what passes through them.
+// Package buffers pools buffered readers and writers, and growing buffers, so that their memory is
+// reused for the next message or answer. It knows nothing of the data in them.
 package buffers
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Size is how many bytes each of them holds.
+// Size is the buffer size of readers and writers, in bytes.
 const Size = 16 << 10
 
 var (
@@ -19,51 +19,52 @@ var (
 	texts   = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, Size)) }}
 )
 
-// mostKept is the capacity of a buffer that grew beyond which it is not lent again.
-const mostKept = 256 << 10
+// maxPooled is the largest capacity of a grown buffer that is put back into the pool.
+const maxPooled = 256 << 10
 
-// Reader lends a reader of r. Whoever borrows it gives it back by FreeReader, and uses neither it
-// nor a slice that it returned afterwards; one that is not given back is lost to the pool alone.
+// Reader returns a pooled reader of r. The caller returns it with FreeReader, and afterwards uses
+// neither it nor a slice that it returned. A reader that is not returned is left to the garbage
+// collector.
 func Reader(r io.Reader) *bufio.Reader {
 	br := readers.Get().(*bufio.Reader)
 	br.Reset(r)
 	return br
 }
 
-// FreeReader takes a reader of Reader back. What it has read and nobody took is gone.
+// FreeReader returns a reader to the pool. Its unread data is lost.
 func FreeReader(br *bufio.Reader) {
 	br.Reset(nil)
 	readers.Put(br)
 }
 
-// Writer lends a writer to w. Whoever borrows it flushes it and gives it back by FreeWriter.
+// Writer returns a pooled writer to w. The caller flushes it and returns it with FreeWriter.
 func Writer(w io.Writer) *bufio.Writer {
 	bw := writers.Get().(*bufio.Writer)
 	bw.Reset(w)
 	return bw
 }
 
-// FreeWriter takes a writer of Writer back. What was not flushed is gone.
+// FreeWriter returns a writer to the pool. Data that was not flushed is lost.
 func FreeWriter(bw *bufio.Writer) {
 	bw.Reset(nil)
 	writers.Put(bw)
 }
 
-// Bytes lends an empty buffer that grows. Whoever borrows it gives it back by FreeBytes, and uses
-// neither it nor its bytes afterwards.
+// Bytes returns a pooled, empty buffer that grows. The caller returns it with FreeBytes, and
+// afterwards uses neither it nor its bytes.
 func Bytes() *bytes.Buffer { return texts.Get().(*bytes.Buffer) }
 
-// FreeBytes takes a buffer of Bytes back.
+// FreeBytes returns a buffer to the pool.
 func FreeBytes(b *bytes.Buffer) {
-	if b.Cap() > mostKept {
+	if b.Cap() > maxPooled {
 		return
 	}
 	b.Reset()
 	texts.Put(b)
 }
 
-// Copy is io.Copy with a lent buffer, whatever r and w are: chains of readers, such as
-// io.MultiReader, allocate one each time that they copy themselves.
+// Copy is io.Copy with a pooled buffer for every kind of r and w. io.Copy would leave the copying
+// to some readers, such as io.MultiReader, which allocate a buffer each time.
 func Copy(w io.Writer, r io.Reader) (int64, error) {
 	block := blocks.Get().(*[2 * Size]byte)
 	defer blocks.Put(block)

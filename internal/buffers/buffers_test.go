@@ -8,8 +8,8 @@ import (
 	"testing/iotest"
 )
 
-// TestNothingOfTheOneBefore: a borrower sees nothing of what passed through a buffer before, nor
-// does what was left in one go anywhere.
+// TestNothingOfTheOneBefore: a pooled buffer shows no data of its previous user, and unflushed data
+// is not written anywhere.
 func TestNothingOfTheOneBefore(t *testing.T) {
 	for range 100 {
 		br := Reader(strings.NewReader("a secret of somebody else"))
@@ -36,7 +36,7 @@ func TestNothingOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestABufferAfterAnError: a writer whose destination failed serves the next one.
+// TestABufferAfterAnError: a writer whose destination failed works for the next user.
 func TestABufferAfterAnError(t *testing.T) {
 	r, w := io.Pipe()
 	r.Close()
@@ -54,12 +54,12 @@ func TestABufferAfterAnError(t *testing.T) {
 	}
 }
 
-// TestABufferIsEmpty: what somebody wrote into a buffer is not there for the next one, and one that
-// has grown far is not kept.
+// TestABufferIsEmpty: a pooled buffer is empty for the next user, and one that has grown large is
+// not pooled.
 func TestABufferIsEmpty(t *testing.T) {
 	for size := range 100 {
 		b := Bytes()
-		if b.Len() != 0 || b.Cap() > mostKept {
+		if b.Len() != 0 || b.Cap() > maxPooled {
 			t.Fatalf("a buffer of %d bytes, with room for %d", b.Len(), b.Cap())
 		}
 		b.WriteString(strings.Repeat("a secret", 1<<10*size))
@@ -67,8 +67,8 @@ func TestABufferIsEmpty(t *testing.T) {
 	}
 }
 
-// TestCopy: everything is copied, whatever the sizes of the reads, by a buffer and not by the
-// methods of the writer and the reader, and the errors of both are told.
+// TestCopy: all data is copied, for any size of reads, through a pooled buffer and not by methods
+// of the writer or the reader, and errors of both are returned.
 func TestCopy(t *testing.T) {
 	text := strings.Repeat("what is copied ", 10_000)
 	for _, r := range []io.Reader{

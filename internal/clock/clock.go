@@ -1,6 +1,6 @@
-// Package clock tells the time of the calendar, which a sandbox can shift and advance, and wakes
-// those who wait for a date. It does not know who waits, and is not for the durations of input and
-// output, such as deadlines of connections: those are the machine's.
+// Package clock provides the calendar time, which a sandbox can shift and advance, and wakes
+// goroutines that wait for a date. It is not for timeouts of input and output, such as deadlines of
+// connections: those use the machine's clock.
 package clock
 
 import (
@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// lookAgain is how long somebody who waits for a date sleeps at most. A timer of Go does not see
-// that the machine's clock was set, nor that the machine slept.
-const lookAgain = time.Minute
+// maxSleep is the longest sleep before a waiting goroutine checks the time again. A timer of Go
+// does not notice that the machine's clock was set, or that the machine was suspended.
+const maxSleep = time.Minute
 
-// A Clock shows a time that may be ahead of the machine's, or behind it. It is safe for concurrent
-// use.
+// A Clock shows a time that may be ahead of or behind the machine's. It is safe for concurrent use.
 type Clock struct {
 	now func() time.Time
 
@@ -22,7 +21,8 @@ type Clock struct {
 	moved chan struct{} // closed by Advance
 }
 
-// New makes a clock that is so far ahead of another one, which is time.Now if nil.
+// New returns a clock that is ahead of another one by a duration. The other one is time.Now if now
+// is nil.
 func New(now func() time.Time, ahead time.Duration) *Clock {
 	if now == nil {
 		now = time.Now
@@ -30,24 +30,24 @@ func New(now func() time.Time, ahead time.Duration) *Clock {
 	return &Clock{now: now, ahead: ahead, moved: make(chan struct{})}
 }
 
-// Now is the time.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
-	now, _ := c.look()
+	now, _ := c.read()
 	return now
 }
 
-// look is the time, and a channel that is closed when it is advanced.
-func (c *Clock) look() (time.Time, <-chan struct{}) {
+// read returns the time, and a channel that is closed when the clock is advanced.
+func (c *Clock) read() (time.Time, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if c.ahead != 0 { // Add would change what == compares
+	if c.ahead != 0 { // Add(0) would still change how the time compares by ==
 		now = now.Add(c.ahead)
 	}
 	return now, c.moved
 }
 
-// Advance moves the clock on, and wakes who waits for a date that is past then.
+// Advance moves the clock forward, and wakes the goroutines whose date has come.
 func (c *Clock) Advance(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *Clock) Advance(by time.Duration) {
 	c.moved = make(chan struct{})
 }
 
-// At gives a channel that is closed when the clock shows the date or a later one. stop ends the
-// waiting, and must be called.
+// At returns a channel that is closed when the clock reaches the date. The caller must call stop,
+// which ends the waiting.
 func (c *Clock) At(date time.Time) (due <-chan struct{}, stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	if !c.Now().Before(date) {
@@ -72,8 +72,8 @@ func (c *Clock) At(date time.Time) (due <-chan struct{}, stop func()) {
 	return over, sync.OnceFunc(func() { close(ended) })
 }
 
-// Every gives a channel that has a value each time an interval is over; intervals that pass before
-// it is received make one value. stop ends that, and must be called.
+// Every returns a channel that gets a value after each interval; if several intervals pass before a
+// receive, there is one value. The caller must call stop, which ends the ticking.
 func (c *Clock) Every(interval time.Duration) (tick <-chan struct{}, stop func()) {
 	ticks, ended := make(chan struct{}, 1), make(chan struct{})
 	next := c.Now().Add(interval)
@@ -89,15 +89,15 @@ func (c *Clock) Every(interval time.Duration) (tick <-chan struct{}, stop func()
 	return ticks, sync.OnceFunc(func() { close(ended) })
 }
 
-// wait returns true when the date has come, or false when ended is closed before.
+// wait returns true when the date has come, or false if ended is closed first.
 func (c *Clock) wait(date time.Time, ended <-chan struct{}) bool {
 	for {
-		now, moved := c.look()
+		now, moved := c.read()
 		left := date.Sub(now)
 		if left <= 0 {
 			return true
 		}
-		t := time.NewTimer(min(left, lookAgain))
+		t := time.NewTimer(min(left, maxSleep))
 		select {
 		case <-t.C:
 		case <-moved:

@@ -1,6 +1,5 @@
-// Package cputime tells benchmarks and tests how much processor time they take, which other
-// programs on the machine change less than the time on the clock. It does not know what is
-// measured.
+// Package cputime measures the processor time that benchmarks and tests use. Other programs on the
+// machine affect it less than the time on the clock.
 package cputime
 
 import (
@@ -9,8 +8,8 @@ import (
 	"time"
 )
 
-// Start begins to measure a benchmark. The returned function adds the processor time of the process
-// since then, in all threads, as the metric cpu-ns/op.
+// Start begins to measure a benchmark. The returned function reports the processor time that the
+// process has used since then, in all threads, as the metric cpu-ns/op.
 func Start(b *testing.B) (report func()) {
 	b.Helper()
 	before := Used(b)
@@ -20,7 +19,7 @@ func Start(b *testing.B) (report func()) {
 	}
 }
 
-// Used gives the processor time of this process so far, in all threads.
+// Used returns the processor time that this process has used so far, in all threads.
 func Used(t testing.TB) time.Duration {
 	t.Helper()
 	var use syscall.Rusage

@@ -1,6 +1,6 @@
-// Package jsonw writes JSON piece by piece. encoding/json makes all of a value in memory before it
-// writes any, in a buffer that it keeps for later values, however large that has grown. It does not
-// know what the values mean.
+// Package jsonw writes JSON piece by piece. encoding/json first builds the whole text of a value in
+// memory, in a buffer that it keeps for later values, however large it has grown. This package does
+// not know what the values mean.
 package jsonw
 
 import (
@@ -13,12 +13,13 @@ import (
 	"unicode/utf8"
 )
 
-// piece is how many bytes of a text are encoded at a time.
+// piece is how many bytes of a string are encoded at a time.
 const piece = 32 << 10
 
-// Write writes a value as encoding/json does. It takes apart structs, whose tags may be names,
-// omitempty and "-", lists, maps by texts, pointers and texts. Of anything else, and of what
-// marshals itself, all is made at once. The errors are those of w and of encoding/json.
+// Write writes a value as encoding/json does. It writes structs (whose tags may be names, omitempty
+// and "-"), lists, maps with string keys, pointers and strings piece by piece. Other values, and
+// those with a MarshalJSON method, are encoded as a whole. The errors are those of w and of
+// encoding/json.
 func Write(w io.Writer, v any) error { return write(w, reflect.ValueOf(v)) }
 
 func write(w io.Writer, v reflect.Value) (err error) {
@@ -52,7 +53,7 @@ func write(w io.Writer, v reflect.Value) (err error) {
 	return whole(json.Marshal(v.Interface()))
 }
 
-// fields are those of a struct that are written.
+// fields returns the names and values of those fields of a struct that are written.
 func fields(v reflect.Value) (names []string, values []reflect.Value) {
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -71,7 +72,7 @@ func fields(v reflect.Value) (names []string, values []reflect.Value) {
 	return names, values
 }
 
-// writeAll writes n values between two brackets.
+// writeAll writes n values between brackets, separated by commas.
 func writeAll(w io.Writer, brackets string, n int, one func(i int) error) error {
 	before := brackets[:1]
 	for i := range n {

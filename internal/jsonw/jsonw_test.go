@@ -30,7 +30,7 @@ type outer struct {
 	Left   string            `json:"-"`
 }
 
-// Embedded is exported, as all are that encoding/json looks into.
+// Embedded is an embedded struct. It is exported, like all types that are written this way.
 type Embedded struct {
 	Below *string `json:"below"`
 }
@@ -40,8 +40,8 @@ func drawText(r *rand.Rand) string {
 	return strings.Repeat("x", r.IntN(4)) + strings.Repeat(unit, []int{0, 1, 5, piece - 1, piece, 3 * piece}[r.IntN(6)])
 }
 
-// TestWriteIsAsMarshal: what is written is what encoding/json writes, never more than a piece at a
-// time.
+// TestWriteIsAsMarshal: the output equals that of encoding/json, and is written in pieces of
+// limited size.
 func TestWriteIsAsMarshal(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	text, now := "below", time.Now()
@@ -86,7 +86,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.all.Write(b)
 }
 
-// failing fails after so many writes.
+// failing is a writer that fails after a number of writes.
 type failing int
 
 var errFull = errors.New("it is full")

@@ -1,5 +1,5 @@
-// Package killpoint names the places at which a test ends the program as a power cut or kill -9
-// would. It does not know what the program does there.
+// Package killpoint names the points at which a test can kill the program, as a power cut or kill
+// -9 would. It does not know what the program does there.
 //
-// A program that is built without the tag killpoints has none of it.
+// Without the build tag killpoints, the points do nothing.
 package killpoint

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// MAILSTEAD_KILL_AT=NAME:N asks for the end at the N-th passing of a point, from 1. Where
-// MAILSTEAD_KILL_AFTER names a file, passings count from when that is there.
+// MAILSTEAD_KILL_AT=NAME:N kills the program the N-th time, from 1, that it passes a point. If
+// MAILSTEAD_KILL_AFTER names a file, passes count only once the file exists.
 var (
 	name, passing = wanted(os.Getenv("MAILSTEAD_KILL_AT"))
 	after         = os.Getenv("MAILSTEAD_KILL_AFTER")
@@ -27,7 +27,7 @@ func wanted(text string) (name string, passing int64) {
 	return name, passing
 }
 
-// At ends the process with SIGKILL if this is the passing that was asked for. It does not return
+// At kills the process with SIGKILL if this is the requested pass of the point. It does not return
 // then.
 func At(point string) {
 	if point != name || !counts() || passed.Add(1) != passing {

@@ -1,5 +1,5 @@
-// Package lazyregexp compiles regular expressions at their first use, so that the start of the
-// program does not wait for those of every package. It does not know what they are for.
+// Package lazyregexp compiles regular expressions at their first use, so that the program starts
+// without compiling those of every package.
 package lazyregexp
 
 import (
@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// New compiles the expression when it is first asked for. Like regexp.MustCompile it panics if the
-// text is no expression, but not before that.
+// New returns a function that compiles the expression at its first call. Like regexp.MustCompile,
+// that call panics if the expression is not valid.
 func New(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }

@@ -1,6 +1,6 @@
 // Package licenses holds the licence notices of everything that is built into the binary: Mailstead
-// itself, Go, the linked modules and the dashboard's libraries. It does not know how they are
-// collected: the program in generate does that, and its test says when they are out of date.
+// itself, Go, the linked modules and the dashboard's libraries. The program in generate collects
+// them, and its test fails when they are out of date.
 package licenses
 
 import (
@@ -13,8 +13,8 @@ import (
 //go:embed notices.txt.gz
 var zipped []byte
 
-// Text is the notices for people. Each part of the binary has a line "=== NAME VERSION", and parts
-// with the same notice stand together above it.
+// Text returns the notices in readable form. Each part of the binary has a line "=== NAME VERSION";
+// parts with the same notice are listed together above it.
 func Text() string {
 	r, err := gzip.NewReader(bytes.NewReader(zipped))
 	if err != nil {

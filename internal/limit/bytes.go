@@ -7,27 +7,27 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bytes limits how much memory is used at a time for what is large. What is small waits for
-// nothing. Make it with NewBytes.
+// Bytes limits how much memory large objects use at the same time. Small ones do not wait. Make it
+// with NewBytes.
 type Bytes struct {
 	most, small int64
 	taken       *semaphore.Weighted
 }
 
-// has is the key of a context within which a limit has given room.
-type has struct{ of *Bytes }
+// acquiredKey is the key of a context in which memory was already acquired.
+type acquiredKey struct{ of *Bytes }
 
-// NewBytes returns a limit of so many bytes. Up to small bytes are not counted.
+// NewBytes returns a limit of most bytes. Sizes up to small are not counted.
 func NewBytes(most, small int64) *Bytes {
 	return &Bytes{most, small, semaphore.NewWeighted(most)}
 }
 
-// Acquire waits until there is room for so many bytes, which release gives back, for at most wait;
-// 0 is as long as ctx. What is larger than all there is has it all. Whoever asks again with the
-// context that it returns has the room already: two who have some and ask for more would wait for
-// each other. The error is that of a context.
+// Acquire waits until size bytes are free, for at most wait (0: until ctx ends); release frees
+// them. A size above the limit gets the whole limit. An Acquire with the returned context succeeds
+// at once, since two callers that hold some and wait for more would wait for each other. The error
+// is that of a context.
 func (b *Bytes) Acquire(ctx context.Context, size int64, wait time.Duration) (within context.Context, release func(), err error) {
-	if size <= b.small || ctx.Value(has{b}) != nil {
+	if size <= b.small || ctx.Value(acquiredKey{b}) != nil {
 		return ctx, func() {}, nil
 	}
 	limited := ctx
@@ -40,5 +40,5 @@ func (b *Bytes) Acquire(ctx context.Context, size int64, wait time.Duration) (wi
 	if err := b.taken.Acquire(limited, size); err != nil {
 		return ctx, func() {}, err
 	}
-	return context.WithValue(ctx, has{b}, true), func() { b.taken.Release(size) }, nil
+	return context.WithValue(ctx, acquiredKey{b}, true), func() { b.taken.Release(size) }, nil
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A Counter counts events by key in windows of time. Make it with NewCounter or NewSlidingCounter.
+// A Counter counts events by key in time windows. Make it with NewCounter or NewSlidingCounter.
 type Counter[K comparable] struct {
 	period  time.Duration // of one generation
 	sliding bool          // the older generation counts too
-	maxKeys int           // of one generation; 0 is any number
+	maxKeys int           // of one generation; 0: no limit
 
 	mu    sync.Mutex
 	since time.Time // when the newer generation began
@@ -19,21 +19,21 @@ type Counter[K comparable] struct {
 	older map[K]int
 }
 
-// NewCounter returns a counter of fixed windows: all counts become zero together when a window
-// ends. The next one begins with the time of the next call, so that a caller who rounds the times
-// that it passes gets windows at round times.
+// NewCounter returns a counter with fixed windows: all counts become zero together when a window
+// ends. The next window begins with the time of the next call, so a caller that passes rounded
+// times gets windows at round times.
 func NewCounter[K comparable](window time.Duration) *Counter[K] {
 	return &Counter[K]{period: window, newer: map[K]int{}}
 }
 
-// NewSlidingCounter returns a counter that forgets an event between half a window and one and a
-// half after it. It keeps two generations of half a window. With more than maxKeys keys in one
-// generation it begins the next, so that at most twice as many take memory.
+// NewSlidingCounter returns a counter that forgets an event half a window to one and a half windows
+// after it. It keeps two generations of half a window each. When a generation has maxKeys keys, the
+// next one begins, so that memory holds at most twice as many.
 func NewSlidingCounter[K comparable](window time.Duration, maxKeys int) *Counter[K] {
 	return &Counter[K]{period: window / 2, sliding: true, maxKeys: maxKeys, newer: map[K]int{}}
 }
 
-// Add counts one event of the key, and returns how many that makes.
+// Add counts one event of the key, and returns the new count.
 func (c *Counter[K]) Add(key K, now time.Time) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *Counter[K]) Count(key K, now time.Time) int {
 	return c.newer[key] + c.older[key]
 }
 
-// Remove takes back one event of the key, which was counted by mistake.
+// Remove uncounts one event of the key, which was counted by mistake.
 func (c *Counter[K]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *Counter[K]) Remove(key K) {
 	}
 }
 
-// Delete forgets the events of the key.
+// Delete deletes all events of the key.
 func (c *Counter[K]) Delete(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,22 +74,22 @@ func (c *Counter[K]) Delete(key K) {
 	delete(c.older, key)
 }
 
-// rotate begins a new generation when the newer one is old or full. The lock is held.
+// rotate begins a new generation when the newer one is old or full. The caller holds the lock.
 func (c *Counter[K]) rotate(now time.Time) {
 	age := now.Sub(c.since)
 	if age >= 0 && age < c.period && (c.maxKeys == 0 || len(c.newer) < c.maxKeys) {
 		return
 	}
-	c.older = nil // also where the clock was set back, so that nobody waits until it is there again
+	c.older = nil // also if the clock was set back, so that nobody is limited until it catches up
 	if c.sliding && age >= 0 && age < 2*c.period {
 		c.older = c.newer
 	}
 	c.newer, c.since = map[K]int{}, now
 }
 
-// Prefix returns the network of an address, of so many bits for IPv4 or IPv6: what counts as one
-// client. An IPv4 address in IPv6 form counts as IPv4, and a zone does not count. It is the zero
-// Prefix for the zero address.
+// Prefix returns the network of an address, with a prefix of bits4 for IPv4 or bits6 for IPv6; it
+// counts as one client. An IPv4 address in IPv6 form counts as IPv4, and a zone is ignored. The
+// zero address has the zero Prefix.
 func Prefix(ip netip.Addr, bits4, bits6 int) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	bits := bits6
@@ -109,8 +109,8 @@ func Within(networks []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// Host returns the network that one host has to itself: an IPv4 address, or an IPv6 /64.
+// Host returns the network that belongs to one host: an IPv4 address, or an IPv6 /64.
 func Host(ip netip.Addr) netip.Prefix { return Prefix(ip, 32, 64) }
 
-// Site returns the network that one site or a small provider has: an IPv4 /24, or an IPv6 /48.
+// Site returns the network that belongs to one site or small provider: an IPv4 /24, or an IPv6 /48.
 func Site(ip netip.Addr) netip.Prefix { return Prefix(ip, 24, 48) }

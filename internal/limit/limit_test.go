@@ -53,7 +53,8 @@ func TestSemaphoreLimitsAllAndEach(t *testing.T) {
 	}
 }
 
-// TestSemaphoreKeyTakesNothingFromOthers: those that wait for their own key hold no slot of all.
+// TestSemaphoreKeyTakesNothingFromOthers: callers that wait for their key hold no slot of the
+// total.
 func TestSemaphoreKeyTakesNothingFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSemaphore[string](2, 1)
@@ -259,7 +260,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestCounterBeginsAnewWhenTheClockIsSetBack: else nobody could go on until it is there again.
+// TestCounterBeginsAnewWhenTheClockIsSetBack: otherwise a limited caller would stay limited until
+// the clock catches up.
 func TestCounterBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]*Counter[string]{"fixed": NewCounter[string](time.Minute), "sliding": NewSlidingCounter[string](time.Minute, 0)} {
@@ -272,7 +274,8 @@ func TestCounterBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-// TestBytesGiveRoomOnce: who has room and asks again gets it at once, though there is none left.
+// TestBytesGiveRoomOnce: a caller that already holds memory gets more at once, even if none is
+// left.
 func TestBytesGiveRoomOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, other := NewBytes(10, 1), NewBytes(10, 1)

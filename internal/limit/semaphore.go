@@ -1,7 +1,7 @@
-// Package limit keeps one client, account or network from taking what others need: it limits how
-// much runs at a time (Semaphore, KeyedMutex) and how often something happens (Counter), by keys,
-// and it says which addresses are one client (Prefix). It does not know what it limits. Keys that
-// nobody uses take no memory.
+// Package limit stops one client, account or network from using up what others need: it limits, by
+// key, how much runs at the same time (Semaphore, KeyedMutex) and how often something happens
+// (Counter), and decides which addresses count as one client (Prefix). It does not know what it
+// limits. Unused keys take no memory.
 package limit
 
 import (
@@ -10,37 +10,36 @@ import (
 	"sync"
 )
 
-// ErrBusy is returned by Semaphore.Acquire when too many wait for slots of the key.
+// ErrBusy is returned by Semaphore.Acquire when too many callers wait for slots of the key.
 var ErrBusy = errors.New("too many wait")
 
-// A Semaphore limits how many hold a slot at a time: in all, and of each key, so that one key
-// leaves slots for the others. Make it with NewSemaphore.
+// A Semaphore limits how many slots are held at the same time: in total, and for each key, so that
+// one key cannot take all. Make it with NewSemaphore.
 type Semaphore[K comparable] struct {
-	// MaxWaiting is how many may wait for each key; 0 is any number. It is set before the first
+	// MaxWaiting is how many callers may wait for each key; 0: no limit. Set it before the first
 	// Acquire.
 	MaxWaiting int
 
 	each int
-	all  chan struct{} // holds a value for each slot that is taken
+	all  chan struct{} // has an element for each taken slot
 
 	mu   sync.Mutex
-	keys map[K]*keySlots // of those with users
+	keys map[K]*keySlots // only keys with users
 }
 
-// keySlots are the slots of one key.
+// keySlots holds the slots of one key.
 type keySlots struct {
-	taken chan struct{} // holds a value for each slot that is taken
-	users int           // who hold a slot or wait for one; guarded by Semaphore.mu
+	taken chan struct{} // has an element for each taken slot
+	users int           // callers that hold a slot or wait for one; guarded by Semaphore.mu
 }
 
-// NewSemaphore returns a semaphore of so many slots in all, and so many for each key.
+// NewSemaphore returns a semaphore with all slots in total, and each slots for one key.
 func NewSemaphore[K comparable](all, each int) *Semaphore[K] {
 	return &Semaphore[K]{each: each, all: make(chan struct{}, all), keys: map[K]*keySlots{}}
 }
 
-// Acquire waits for a slot, which release gives back; release is called once. It waits for a slot
-// of the key first, so that who waits for the own key takes nothing from others. The error is that
-// of ctx, or ErrBusy.
+// Acquire waits for a slot; call release once to free it. It first waits for a slot of the key, so
+// that waiting for a busy key takes no slot from other keys. The error is that of ctx, or ErrBusy.
 func (s *Semaphore[K]) Acquire(ctx context.Context, key K) (release func(), err error) {
 	own, err := s.join(key)
 	if err != nil {
@@ -62,7 +61,7 @@ func (s *Semaphore[K]) Acquire(ctx context.Context, key K) (release func(), err 
 	return func() { s.release(key, own) }, nil
 }
 
-// TryAcquire takes a slot, which release gives back, if there is one at once.
+// TryAcquire takes a slot if one is free; call release once to free it.
 func (s *Semaphore[K]) TryAcquire(key K) (release func(), ok bool) {
 	own, err := s.join(key)
 	if err != nil {
@@ -90,10 +89,10 @@ func (s *Semaphore[K]) release(key K, own *keySlots) {
 	s.leave(key, own)
 }
 
-// Held is how many slots are held now.
+// Held returns how many slots are held now.
 func (s *Semaphore[K]) Held() int { return len(s.all) }
 
-// Users is how many hold a slot of the key or wait for one.
+// Users returns how many callers hold a slot of the key or wait for one.
 func (s *Semaphore[K]) Users(key K) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +102,7 @@ func (s *Semaphore[K]) Users(key K) int {
 	return 0
 }
 
-// join counts one user of a key more.
+// join adds a user of a key.
 func (s *Semaphore[K]) join(key K) (*keySlots, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +118,7 @@ func (s *Semaphore[K]) join(key K) (*keySlots, error) {
 	return own, nil
 }
 
-// leave forgets a key with its last user.
+// leave removes a user of a key, and the key with its last user.
 func (s *Semaphore[K]) leave(key K, own *keySlots) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,14 +127,14 @@ func (s *Semaphore[K]) leave(key K, own *keySlots) {
 	}
 }
 
-// A KeyedMutex is a mutex for each key. The zero value has none locked.
+// A KeyedMutex has a mutex for each key. In the zero value all are unlocked.
 type KeyedMutex[K comparable] struct {
 	mu     sync.Mutex
 	locked map[K]chan struct{} // closed when the key is unlocked
 }
 
-// Lock waits until it has locked the key; unlock is called once. The error is that of ctx. Who
-// waits longest does not always come first.
+// Lock waits until it has locked the key; call unlock once. The error is that of ctx. The order of
+// waiting callers is not guaranteed.
 func (m *KeyedMutex[K]) Lock(ctx context.Context, key K) (unlock func(), err error) {
 	for {
 		unlock, other := m.try(key)
@@ -150,13 +149,13 @@ func (m *KeyedMutex[K]) Lock(ctx context.Context, key K) (unlock func(), err err
 	}
 }
 
-// TryLock locks the key if it is not locked; unlock is called once.
+// TryLock locks the key if it is not locked; call unlock once.
 func (m *KeyedMutex[K]) TryLock(key K) (unlock func(), ok bool) {
 	unlock, other := m.try(key)
 	return unlock, other == nil
 }
 
-// try locks the key, or returns what is closed when whoever has locked it unlocks it.
+// try locks the key, or returns a channel that is closed when the present lock ends.
 func (m *KeyedMutex[K]) try(key K) (unlock func(), other <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

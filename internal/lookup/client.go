@@ -1,7 +1,7 @@
-// Package lookup asks the DNS on behalf of the whole program. One client keeps answers for as long
-// as they allow, puts a question that many ask once, and uses its sockets again.
+// Package lookup makes DNS lookups for the whole program. A client caches answers for their
+// lifetime, sends the same question of several callers only once, and reuses its sockets.
 //
-// It does not know who asks, or what the answers are for.
+// It does not know what the answers are for.
 package lookup
 
 import (
@@ -20,25 +20,25 @@ import (
 
 const (
 	resolvConf   = "/etc/resolv.conf"
-	maxPositive  = time.Hour        // an answer is kept at most so long
-	maxNegative  = 15 * time.Minute // and so, that there is none (RFC 2308 section 5)
-	maxQuestions = 1024             // under way at once
-	entryBytes   = 300              // that an answer takes beside its records, about
+	maxPositive  = time.Hour        // longest time that an answer is cached
+	maxNegative  = 15 * time.Minute // the same for a negative answer (RFC 2308 section 5)
+	maxQuestions = 1024             // outstanding at the same time
+	entryBytes   = 300              // approximate memory of an answer besides its records
 )
 
-// Options say whom a client asks. The zero value asks the system's resolvers.
+// Options configure a client. The zero value uses the system's resolvers.
 type Options struct {
-	Servers  []string         // each host:port, or a host for port 53; none: what the system is set to
-	MaxBytes int              // of the answers that are kept, about; 8 MiB if 0, none if negative
+	Servers  []string         // each host:port, or a host for port 53; none: the system's resolvers
+	MaxBytes int              // approximate size of the cache; 0: 8 MiB; negative: no cache
 	Now      func() time.Time // the clock by which answers expire; time.Now if nil
 }
 
-// A Client looks names up. Its methods have the names and the results of those of net.Resolver; all
-// names are whole, whether they end in a dot or not, since no search list applies. It is safe for
-// use by many goroutines.
+// A Client looks up names. Its methods have the names and results of those of net.Resolver; all
+// names are absolute, with or without a final dot, since no search list applies. It is safe for
+// concurrent use.
 type Client struct {
-	system   *resolvFile // nil: one resolver is asked, whatever the system is set to
-	hosts    *hostsFile  // nil: there is none to be asked
+	system   *resolvFile // nil: fixed resolvers are used
+	hosts    *hostsFile  // nil: no hosts file is used
 	now      func() time.Time
 	maxBytes int
 	slots    chan struct{}
@@ -46,30 +46,30 @@ type Client struct {
 	mu      sync.Mutex
 	servers []*server
 	answers map[question]*list.Element
-	order   *list.List // of *answer, the one that was used last in front
+	order   *list.List // of *answer, the most recently used first
 	bytes   int
 	flights map[question]*flight
 
 	asked, kept, shared, failed atomic.Int64
 }
 
-// Stats counts what a client was asked.
+// Stats counts a client's lookups.
 type Stats struct {
-	Asked  int64 // questions that were put to a resolver
-	Kept   int64 // that were answered from what was kept
-	Shared int64 // that waited for the same question of somebody else
-	Failed int64 // that no resolver answered
-	Bytes  int   // of the answers that are kept, about
+	Asked  int64 // questions that were sent to a resolver
+	Kept   int64 // questions that were answered from the cache
+	Shared int64 // questions that waited for the same question of another caller
+	Failed int64 // questions that no resolver answered
+	Bytes  int   // approximate size of the cached answers
 }
 
-// A question is what an answer is kept by.
+// A question is the key of a cached answer.
 type question struct {
 	name   string // in lower case, with the final dot, escaped as in a zone file
 	kind   uint16
-	secure bool // with the records of DNSSEC, and whether they were validated
+	secure bool // with DNSSEC records, and whether they were validated
 }
 
-// An answer is shared by all who ask, who must not change it.
+// An answer is shared by all callers, which must not change it.
 type answer struct {
 	q     question
 	msg   *dns.Msg
@@ -77,14 +77,14 @@ type answer struct {
 	bytes int
 }
 
-// A flight is a question that was put to the resolvers and is not answered yet.
+// A flight is a question that was sent to the resolvers and is not answered yet.
 type flight struct {
 	done chan struct{}
 	msg  *dns.Msg
 	err  error
 }
 
-// New makes a client.
+// New returns a client.
 func New(o Options) *Client {
 	c := &Client{
 		now: o.Now, maxBytes: o.MaxBytes, slots: make(chan struct{}, maxQuestions),
@@ -109,7 +109,7 @@ func New(o Options) *Client {
 	return c
 }
 
-// resolvers are those that are asked now, with their sockets. Those of the system may change.
+// resolvers returns the resolvers in use, with their sockets. Those of the system may change.
 func (c *Client) resolvers() []*server {
 	if c.system == nil {
 		return c.servers
@@ -132,17 +132,17 @@ func (c *Client) resolvers() []*server {
 
 type freshKey struct{}
 
-// Fresh has look-ups with the context ask a resolver, whatever is kept. Their answers are kept.
+// Fresh makes lookups with the returned context bypass the cache. Their answers are still cached.
 func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
 
-// Stats says what was asked so far.
+// Stats returns the counts so far.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Stats{c.asked.Load(), c.kept.Load(), c.shared.Load(), c.failed.Load(), c.bytes}
 }
 
-// Close closes the sockets that wait to be used again. The client may be used after it.
+// Close closes the idle sockets. The client remains usable.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,10 +151,10 @@ func (c *Client) Close() {
 	}
 }
 
-// Ask gives the answer to a question: one that says that the name or the records exist, or that
-// they do not. name is as in a zone file. secure asks for the records of DNSSEC too, and whether a
-// resolver has validated the answer. The message is shared and must not be changed. Every error is
-// a *net.DNSError: no resolver has answered, or all said that they failed.
+// Ask returns the answer to a question: that the name or the records exist, or that they do not.
+// name is as in a zone file. secure also requests DNSSEC records, and whether a resolver has
+// validated the answer. The message is shared and must not be changed. Every error is a
+// *net.DNSError: no resolver answered, or all reported failures.
 func (c *Client) Ask(ctx context.Context, name string, kind uint16, secure bool) (*dns.Msg, error) {
 	q := question{strings.ToLower(dns.Fqdn(name)), kind, secure}
 	f, msg := c.begin(q, ctx.Value(freshKey{}) != nil)
@@ -174,7 +174,7 @@ func (f *flight) wait(ctx context.Context, q question) (*dns.Msg, error) {
 	}
 }
 
-// begin gives the answer that is kept, or the flight that will bring one.
+// begin returns the cached answer, or the flight that will bring the answer.
 func (c *Client) begin(q question, fresh bool) (*flight, *dns.Msg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,14 +191,14 @@ func (c *Client) begin(q question, fresh bool) (*flight, *dns.Msg) {
 		return f, nil
 	}
 	f := &flight{done: make(chan struct{})}
-	if !fresh { // what is asked anew is for whoever asks it, since the other question may be older
+	if !fresh { // a fresh question is not shared, since one that is outstanding may be older
 		c.flights[q] = f
 	}
 	go c.fly(q, f)
 	return f, nil
 }
 
-// fly puts the question to the resolvers. It ends by itself, whoever still waits for it.
+// fly sends the question to the resolvers. It runs to its end even if no caller waits any more.
 func (c *Client) fly(q question, f *flight) {
 	select {
 	case c.slots <- struct{}{}:
@@ -216,14 +216,15 @@ func (c *Client) fly(q question, f *flight) {
 		delete(c.flights, q)
 	}
 	if f.err == nil {
-		c.keep(q, f.msg)
+		c.cache(q, f.msg)
 	}
 	c.mu.Unlock()
 	close(f.done)
 }
 
-// keep keeps an answer for as long as it allows, and forgets those that were not used for longest.
-func (c *Client) keep(q question, m *dns.Msg) {
+// cache caches an answer for its lifetime, and evicts the least recently used answers if the cache
+// is full.
+func (c *Client) cache(q question, m *dns.Msg) {
 	if e := c.answers[q]; e != nil {
 		c.drop(e)
 	}
@@ -244,9 +245,9 @@ func (c *Client) drop(e *list.Element) {
 	c.bytes -= a.bytes
 }
 
-// lifetime is how long an answer may be used: the shortest of its records; without any that was
-// asked for, what the zone says about names that do not exist, and no time if it says nothing (RFC
-// 2308 section 5).
+// lifetime returns how long an answer may be used: the shortest TTL of its records. Without records
+// of the requested kind it is the time that the zone's SOA gives for negative answers, or 0 without
+// an SOA (RFC 2308 section 5).
 func lifetime(m *dns.Msg, kind uint16) time.Duration {
 	least, found := uint32(maxPositive/time.Second), false
 	for _, rr := range m.Answer {

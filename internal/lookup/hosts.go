@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A hostsFile has the addresses that the system's administrator gave to names. It is read again
-// when it has changed.
+// A hostsFile holds the addresses that the system's hosts file gives to names. It is read again
+// after a change.
 type hostsFile struct {
 	path string
 
@@ -25,11 +25,11 @@ type hostsFile struct {
 }
 
 const (
-	hostsCheck = 5 * time.Second
-	hostsMost  = 1 << 20 // bytes that are read
+	hostsCheck    = 5 * time.Second
+	maxHostsBytes = 1 << 20 // bytes of the file that are read
 )
 
-// addresses gives those of a name; none where the file has no such line or cannot be read.
+// addresses returns the addresses of a name; none if the file does not list it or cannot be read.
 func (h *hostsFile) addresses(name string) []netip.Addr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,14 +39,14 @@ func (h *hostsFile) addresses(name string) []netip.Addr {
 			h.byName, h.changed = nil, time.Time{}
 		} else if !info.ModTime().Equal(h.changed) || info.Size() != h.size {
 			if text, err := os.ReadFile(h.path); err == nil {
-				h.changed, h.size, h.byName = info.ModTime(), info.Size(), parseHosts(string(text[:min(len(text), hostsMost)]))
+				h.changed, h.size, h.byName = info.ModTime(), info.Size(), parseHosts(string(text[:min(len(text), maxHostsBytes)]))
 			}
 		}
 	}
 	return slices.Clone(h.byName[strings.ToLower(strings.TrimSuffix(name, "."))])
 }
 
-// A resolvFile names the resolvers of the system. It is read again when it has changed.
+// A resolvFile holds the resolvers of the system's resolv.conf. It is read again after a change.
 type resolvFile struct {
 	path string
 
@@ -57,7 +57,7 @@ type resolvFile struct {
 	servers []string // host:port
 }
 
-// noResolvers are asked where the file cannot be read or names none: a resolver on this machine.
+// noResolvers is used if the file cannot be read or names no resolvers: a resolver on this machine.
 var noResolvers = []string{"127.0.0.1:53", "[::1]:53"}
 
 func (f *resolvFile) resolvers() []string {

@@ -19,7 +19,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A fakeServer answers from records, counts what it was asked, and misbehaves where it is told to.
+// A fakeServer answers from records, counts its queries, and misbehaves on request.
 type fakeServer struct {
 	t       *testing.T
 	addr    string
@@ -125,7 +125,7 @@ func newClient(t *testing.T, o Options) *Client {
 	return c
 }
 
-// TestAnswersAreKept: for as long as they allow, and no longer; so is that there are none.
+// TestAnswersAreKept: answers, also negative ones, are cached for their lifetime and no longer.
 func TestAnswersAreKept(t *testing.T) {
 	f := newFakeServer(t, `a.test. 60 IN TXT "one"`, `now.test. 0 IN TXT "two"`, `long.test. 900000 IN TXT "three"`, "soa. 100 IN SOA ns. root. 1 1 1 1 30")
 	now := time.Unix(1_700_000_000, 0)
@@ -167,8 +167,8 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 }
 
-// TestOneQuestionForMany: a hundred who ask at once are answered by one question; one who gives up
-// does not spoil it for the others.
+// TestOneQuestionForMany: a hundred simultaneous callers share one query; a caller that gives up
+// does not affect the others.
 func TestOneQuestionForMany(t *testing.T) {
 	f := newFakeServer(t, "mx.test. 60 IN A 192.0.2.1", "mx.test. 60 IN AAAA 2001:db8::1")
 	f.delay = 50 * time.Millisecond
@@ -196,7 +196,7 @@ func TestOneQuestionForMany(t *testing.T) {
 	}
 }
 
-// TestBytesAreBounded: what is kept stays below its bound, whoever makes up names.
+// TestBytesAreBounded: the cache stays below its limit, even if somebody makes up names.
 func TestBytesAreBounded(t *testing.T) {
 	var lines []string
 	for n := range 300 {
@@ -224,7 +224,7 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSameAsNet: the results are those of Go's resolver.
+// TestSameAsNet: the results equal those of Go's resolver.
 func TestSameAsNet(t *testing.T) {
 	lines := []string{
 		`txt.test. 60 IN TXT "one " "piece" `, `txt.test. 60 IN TXT "q\"uote\\ \200"`,
@@ -305,7 +305,7 @@ func TestSameAsNet(t *testing.T) {
 	}
 }
 
-// TestNamesThatNoHostHas are asked for too.
+// TestNamesThatNoHostHas: names that are invalid for hosts can be looked up too.
 func TestNamesThatNoHostHas(t *testing.T) {
 	f := newFakeServer(t, `bob+news._spf.test. 60 IN TXT "odd"`)
 	c := newClient(t, Options{Servers: []string{f.addr}})
@@ -323,7 +323,7 @@ func TestNamesThatNoHostHas(t *testing.T) {
 	}
 }
 
-// TestResolversThatFail: the next one is asked, except where the answer was to be validated.
+// TestResolversThatFail: the next resolver is queried, except when the answer was to be validated.
 func TestResolversThatFail(t *testing.T) {
 	bad, good := newFakeServer(t), newFakeServer(t, `a.test. 60 IN TXT "one"`)
 	bad.rcode = dns.RcodeServerFailure
@@ -353,7 +353,7 @@ func TestResolversThatFail(t *testing.T) {
 	}
 }
 
-// TestAnswersToOtherQuestions are passed over, and sockets are used again, but not for ever.
+// TestAnswersToOtherQuestions: they are ignored, and sockets are reused a limited number of times.
 func TestAnswersToOtherQuestions(t *testing.T) {
 	f := newFakeServer(t, `a.test. 0 IN TXT "one"`)
 	f.liar = true
@@ -392,7 +392,7 @@ func TestHostsFile(t *testing.T) {
 	}
 }
 
-// FuzzAnswer reads whatever a resolver may send.
+// FuzzAnswer parses anything that a resolver may send.
 func FuzzAnswer(f *testing.F) {
 	m := new(dns.Msg).SetQuestion("a.test.", dns.TypeTXT)
 	for _, line := range []string{`a.test. 60 IN CNAME b.test.`, `b.test. 60 IN TXT "x" "\\200"`, "b.test. 1 IN CNAME a.test."} {

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	maxRecords = 100 // of one answer that are used
-	maxAliases = 16  // that are followed in one answer
+	maxRecords = 100 // records of one answer that are used
+	maxAliases = 16  // aliases in one answer that are followed
 )
 
-// escaped writes a name as a zone file has it (RFC 1035 section 5.1), so that names which no host
-// has can be asked for, such as bob+news._spf.example.com. It is as the library writes a name that
-// it has read, since answers are recognised by it.
+// escaped writes a name in the notation of a zone file (RFC 1035 section 5.1), so that unusual
+// names can be looked up, such as bob+news._spf.example.com. It uses the same form as the DNS
+// library, since answers are matched by it.
 func escaped(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -41,15 +41,15 @@ func escaped(name string) string {
 			return read
 		}
 	}
-	return out // no name: nobody is asked for it
+	return out // not a valid name: Ask sends no question for it
 }
 
 func notFound(name string) error {
 	return &net.DNSError{Err: "no such host", Name: strings.TrimSuffix(name, "."), IsNotFound: true}
 }
 
-// records asks for records of a kind and gives those of the name that the question led to. None at
-// all is an error.
+// records looks up records of a kind and returns those of the name at the end of the aliases. No
+// records are an error.
 func records[T dns.RR](ctx context.Context, c *Client, name string, kind uint16) ([]T, error) {
 	if name == "" || len(name) > 255 {
 		return nil, notFound(name)
@@ -77,7 +77,7 @@ func recordsOf[T dns.RR](m *dns.Msg, kind uint16) (out []T) {
 	return out
 }
 
-// Canonical is the name that the question of an answer led to by aliases.
+// Canonical returns the name at the end of the aliases in an answer.
 func Canonical(m *dns.Msg) string {
 	name := m.Question[0].Name
 	for range maxAliases {
@@ -95,7 +95,7 @@ func Canonical(m *dns.Msg) string {
 	return name
 }
 
-// LookupTXT gives the texts of a name, each put together.
+// LookupTXT returns the texts of a name, each joined from its strings.
 func (c *Client) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	list, err := records[*dns.TXT](ctx, c, name, dns.TypeTXT)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *Client) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return out, nil
 }
 
-// unescaped undoes what the DNS library does to bytes that are not plain (RFC 1035 section 5.1).
+// unescaped reverses the DNS library's escapes of special bytes (RFC 1035 section 5.1).
 func unescaped(text string) string {
 	if !strings.Contains(text, `\`) {
 		return text
@@ -129,8 +129,8 @@ func unescaped(text string) string {
 	return b.String()
 }
 
-// LookupMX gives the mail hosts of a name, the best first, those of one preference in any order
-// (RFC 5321 section 5.1).
+// LookupMX returns the mail hosts of a name, the best first, and hosts with the same preference in
+// random order (RFC 5321 section 5.1).
 func (c *Client) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	list, err := records[*dns.MX](ctx, c, name, dns.TypeMX)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *Client) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	return out, nil
 }
 
-// LookupNS gives the name servers of a name.
+// LookupNS returns the name servers of a name.
 func (c *Client) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
 	list, err := records[*dns.NS](ctx, c, name, dns.TypeNS)
 	if err != nil {
@@ -158,8 +158,8 @@ func (c *Client) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
 	return out, nil
 }
 
-// LookupSRV gives the services of a name, in the order in which RFC 2782 has them tried. service
-// and proto may be empty: then the name is asked for as it is.
+// LookupSRV returns the services of a name, in the order in which RFC 2782 says to try them. If
+// service and proto are empty, name is looked up as it is.
 func (c *Client) LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error) {
 	if service != "" || proto != "" {
 		name = "_" + service + "._" + proto + "." + name
@@ -192,7 +192,7 @@ func (c *Client) LookupSRV(ctx context.Context, service, proto, name string) (st
 	return list[0].Hdr.Name, out, nil
 }
 
-// LookupAddr gives the names that an address has (PTR), with their final dots.
+// LookupAddr returns the names of an address (PTR), with their final dots.
 func (c *Client) LookupAddr(ctx context.Context, addr string) ([]string, error) {
 	name, err := dns.ReverseAddr(addr)
 	if err != nil {
@@ -209,8 +209,8 @@ func (c *Client) LookupAddr(ctx context.Context, addr string) ([]string, error) 
 	return out, nil
 }
 
-// LookupCNAME gives the name that a host's aliases lead to, with its final dot: its own where it
-// has addresses and no alias.
+// LookupCNAME returns the name at the end of a host's aliases, with its final dot. A host that has
+// addresses and no alias is its own result.
 func (c *Client) LookupCNAME(ctx context.Context, host string) (string, error) {
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME} {
 		m, err := c.Ask(ctx, escaped(host), kind, false)
@@ -232,7 +232,7 @@ func (c *Client) LookupCNAME(ctx context.Context, host string) (string, error) {
 	return "", notFound(host)
 }
 
-// LookupIPAddr gives the addresses of a host.
+// LookupIPAddr returns the addresses of a host.
 func (c *Client) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
 	addrs, err := c.LookupNetIP(ctx, "ip", host)
 	if err != nil {
@@ -245,8 +245,8 @@ func (c *Client) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, e
 	return out, nil
 }
 
-// LookupNetIP gives the addresses of a host, of one family for the networks ip4 and ip6. An address
-// stands for itself.
+// LookupNetIP returns the addresses of a host, of one family for the networks ip4 and ip6. A host
+// that is an IP address is returned as it is.
 func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	fits := func(a netip.Addr) bool { return network == "ip" || a.Is4() == (network == "ip4") }
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -274,7 +274,7 @@ func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip
 	case "ip6":
 		kinds = kinds[1:]
 	}
-	// Both questions are under way before the first answer is waited for.
+	// Send both questions before waiting for the first answer.
 	var flights [2]*flight
 	var answers [2]*dns.Msg
 	name, fresh := strings.ToLower(escaped(host)), ctx.Value(freshKey{}) != nil

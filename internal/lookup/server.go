@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	tryTimeout = 5 * time.Second // of one try
-	tries      = 2               // of each resolver
-	udpSize    = 1232            // bytes that pass everywhere without fragments
-	idleMost   = 16              // sockets of a resolver that wait to be used again
-	socketUses = 100             // then a socket gives way to one with another port
+	tryTimeout = 5 * time.Second // for one try
+	tries      = 2               // at each resolver
+	udpSize    = 1232            // bytes that pass most networks without fragmentation
+	maxIdle    = 16              // idle sockets for one resolver
+	socketUses = 100             // after so many questions a new socket, with another port, is used
 	socketAge  = 10 * time.Second
 )
 
-// A server is a resolver, with the sockets to it that nobody uses now.
+// A server is a resolver, with the idle sockets to it.
 type server struct {
 	addr string
 
@@ -30,14 +30,14 @@ type server struct {
 	idle []*socket
 }
 
-// A socket is a connected UDP socket. One question is under way on it at a time.
+// A socket is a connected UDP socket. One question at a time is outstanding on it.
 type socket struct {
 	dns.Conn
 	uses int
 	made time.Time
 }
 
-// socket gives one that waits, or a new one.
+// socket returns an idle socket, or a new one.
 func (s *server) socket(ctx context.Context) (*socket, error) {
 	s.mu.Lock()
 	for len(s.idle) > 0 {
@@ -58,11 +58,11 @@ func (s *server) socket(ctx context.Context) (*socket, error) {
 	return &socket{Conn: dns.Conn{Conn: conn, UDPSize: udpSize}, made: time.Now()}, nil
 }
 
-// leave keeps a socket for the next question.
-func (s *server) leave(k *socket) {
+// putIdle keeps a socket for the next question.
+func (s *server) putIdle(k *socket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.idle) >= idleMost {
+	if len(s.idle) >= maxIdle {
 		k.Close()
 		return
 	}
@@ -78,14 +78,14 @@ func (s *server) close() {
 	s.idle = nil
 }
 
-// Misbehaves begins the error of a resolver that answers, and not what was asked, as package net
-// has it.
+// Misbehaves is the beginning of the error for a resolver that answers with a failure, as in
+// package net.
 const Misbehaves = "server misbehaving"
 
-// exchange puts a question to the resolvers in turn, until one has an answer.
+// exchange sends a question to the resolvers in turn, until one answers it.
 func (c *Client) exchange(q question) (*dns.Msg, error) {
 	failed := &net.DNSError{Name: strings.TrimSuffix(q.name, "."), IsTemporary: true}
-	answered := false // by a resolver that failed; another try would bring the same
+	answered := false // by a resolver that reported a failure; another try would give the same result
 	for try := 0; try < tries && !answered; try++ {
 		for _, s := range c.resolvers() {
 			m, err := s.ask(q)
@@ -100,8 +100,8 @@ func (c *Client) exchange(q question) (*dns.Msg, error) {
 				answered = true
 				failed.Err, failed.Server, failed.IsTimeout = Misbehaves+": "+dns.RcodeToString[m.Rcode], s.addr, false
 				if q.secure {
-					// It may have found the answer bogus, which another that does not validate
-					// would believe: it has the last word.
+					// The resolver may have found the answer bogus. Another that does not validate
+					// would accept it, so this answer is final.
 					return nil, failed
 				}
 			}
@@ -110,7 +110,7 @@ func (c *Client) exchange(q question) (*dns.Msg, error) {
 	return nil, failed
 }
 
-// ask puts a question over UDP, and over TCP if the answer did not fit.
+// ask sends a question over UDP, and over TCP if the answer was truncated.
 func (s *server) ask(q question) (*dns.Msg, error) {
 	m := new(dns.Msg)
 	m.Id = uint16(rand.Uint32())
@@ -129,10 +129,10 @@ func (s *server) ask(q question) (*dns.Msg, error) {
 	k.uses++
 	got, err := exchangeOn(&k.Conn, m)
 	if err != nil {
-		k.Close() // a late answer is for nobody
+		k.Close() // so that a late answer is not taken for the next one
 		return nil, err
 	}
-	s.leave(k)
+	s.putIdle(k)
 	if !got.Truncated {
 		return got, nil
 	}
@@ -146,8 +146,7 @@ func (s *server) ask(q question) (*dns.Msg, error) {
 	return exchangeOn(&dns.Conn{Conn: conn}, m)
 }
 
-// exchangeOn sends a question and reads until its answer has come; what is no answer to it is
-// passed over.
+// exchangeOn sends a question and reads until its answer has come; other messages are ignored.
 func exchangeOn(conn *dns.Conn, m *dns.Msg) (*dns.Msg, error) {
 	if err := conn.WriteMsg(m); err != nil {
 		return nil, err
@@ -159,7 +158,7 @@ func exchangeOn(conn *dns.Conn, m *dns.Msg) (*dns.Msg, error) {
 			if errors.As(err, &timeout) {
 				return nil, err
 			}
-			continue // no DNS message
+			continue // not a DNS message
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the answer: %w", err)
@@ -169,5 +168,5 @@ func exchangeOn(conn *dns.Conn, m *dns.Msg) (*dns.Msg, error) {
 			return got, nil
 		}
 	}
-	return nil, errors.New("the resolver sends what was not asked for")
+	return nil, errors.New("the resolver sends answers to other questions")
 }

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// A Split asks one server about some names, and another about all others. With it a sandbox asks
-// its own server about the names that are hosted there, and needs no delegation.
+// A Split uses one client for some names, and another for all others. So a sandbox asks its own
+// server about the names that it hosts, without a delegation.
 type Split struct {
-	Hosts   func(name string) bool // tells which names Own is asked about; nil: none
+	Hosts   func(name string) bool // reports which names to look up with Own; nil: none
 	Own     *Client
-	*Client // about all others
+	*Client // for all other names
 }
 
-// reserved are the top-level domains that the public DNS will never have (RFC 6761). No resolver is
-// asked about them.
+// reserved lists the top-level domains that the public DNS will never have (RFC 6761). No resolver
+// is asked about them.
 var reserved = []string{"test", "example", "invalid", "localhost"}
 
-// resolverFor picks the resolver for a name. The error says that the name cannot exist.
+// resolverFor returns the client for a name. The error means that the name cannot exist.
 func (r *Split) resolverFor(name string) (*Client, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if r.Hosts != nil && r.Hosts(name) {
@@ -32,7 +32,7 @@ func (r *Split) resolverFor(name string) (*Client, error) {
 	return r.Client, nil
 }
 
-// ask makes one look-up through the resolver for the name.
+// ask makes one lookup with the client for the name.
 func ask[T any](r *Split, name string, find func(*Client) (T, error)) (T, error) {
 	to, err := r.resolverFor(name)
 	if err != nil {

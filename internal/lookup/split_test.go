@@ -22,8 +22,8 @@ func TestSplitAsksOwnServerAboutHostedNames(t *testing.T) {
 	}
 }
 
-// answering starts a DNS server that has one record, and returns its address. Every other question
-// gets NXDOMAIN.
+// answering starts a DNS server with one record, and returns its address. Other queries get
+// NXDOMAIN.
 func answering(t *testing.T, record string) (addr string) {
 	t.Helper()
 	rr, err := dns.NewRR(record)

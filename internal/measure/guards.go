@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// hiddenAssignments finds the assignments in the head of an if or a switch to a variable that is
-// declared before it and is no error: a reader who looks for where it is set passes over them.
+// hiddenAssignments lists assignments in the head of an if or switch to a variable that is declared
+// earlier and is no error: a reader who looks for its assignments overlooks them there.
 func (p *program) hiddenAssignments() []string {
 	var out []string
 	for _, c := range p.packages {
@@ -34,7 +34,7 @@ func (p *program) hiddenAssignments() []string {
 	return out
 }
 
-// keepsMore reports whether an assignment to an expression keeps something else than an error.
+// keepsMore reports whether an assignment to an expression stores something other than an error.
 func (c *checked) keepsMore(to ast.Expr) bool {
 	id, ok := to.(*ast.Ident)
 	if !ok {
@@ -44,8 +44,8 @@ func (c *checked) keepsMore(to ast.Expr) bool {
 	return obj != nil && !types.Identical(obj.Type(), types.Universe.Lookup("error").Type())
 }
 
-// unreadFields finds the unexported fields of structs that are set at most, and never read. Structs
-// that are compared, as keys of maps are, are read with all their fields.
+// unreadFields lists the unexported fields of structs that are never read, though they may be set.
+// Structs that are compared, such as keys of maps, count as read with all their fields.
 func (p *program) unreadFields() []string {
 	var out []string
 	for _, c := range p.packages {
@@ -70,7 +70,7 @@ func (p *program) unreadFields() []string {
 	return out
 }
 
-// readObjects are the fields of a package that are read, and the types that are compared.
+// readObjects returns the fields of a package that are read, and the types that are compared.
 func (c *checked) readObjects() map[types.Object]bool {
 	read := map[types.Object]bool{}
 	compared := func(t types.Type) {
@@ -122,8 +122,8 @@ func (c *checked) readObjects() map[types.Object]bool {
 	return read
 }
 
-// promotedMethods are the methods that service.Service has from what is embedded in it. A call of
-// one does not say in which room it is.
+// promotedMethods lists the methods that service.Service gets from embedded types. A call of such a
+// method does not show which package it belongs to.
 func (p *program) promotedMethods() []string {
 	var out []string
 	for _, c := range p.packages {
@@ -140,7 +140,7 @@ func (p *program) promotedMethods() []string {
 	return out
 }
 
-// place is FILE:LINE, from the top of the module.
+// place returns FILE:LINE, relative to the top of the module.
 func (p *program) place(pos token.Pos) string {
 	at := p.fset.Position(pos)
 	_, file, _ := strings.Cut(at.Filename, p.dir+"/")

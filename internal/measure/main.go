@@ -38,9 +38,9 @@ import (
 
 const module = "github.com/mailstead/mailstead"
 
-// flows are the flows that are measured, with their roots and budgets. A root is NAME or TYPE.NAME
-// in the package service or one below it. A budget is lowered whenever a change makes a flow
-// shorter; it is never raised.
+// flows lists the measured flows, with their roots and budgets. A root is NAME or TYPE.NAME in the
+// package service or one below it. A budget is lowered whenever a change makes a flow shorter; it
+// is never raised.
 var flows = []struct {
 	name, root string
 	budget     extent
@@ -51,7 +51,7 @@ var flows = []struct {
 	{"domain_setup", "Service.setupKind", extent{188, 26, 84}},
 }
 
-// extent is how far a flow goes.
+// extent is the size of a flow.
 type extent struct{ functions, files, changes int }
 
 func main() {
@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-// listed is what `go list -json` says of a package.
+// listed is the data of a package from `go list -json`.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
@@ -106,8 +106,8 @@ func run(w io.Writer, list string) error {
 	return p.printFlows(w)
 }
 
-// load type-checks all packages of the module, each after those that it imports. Other packages
-// come from the compiler's export data.
+// load type-checks all packages of the module, each after those that it imports. Packages of other
+// modules come from the compiler's export data.
 func load() (*program, error) {
 	out, err := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,Module", module+"/...").Output()
 	if err != nil {
@@ -225,7 +225,7 @@ func (p *program) largestCircle(c *checked) int {
 			return true
 		})
 	}
-	// Tarjan's algorithm: a component is complete where no file in it reaches an older one.
+	// Tarjan's algorithm: a component is complete when no file in it reaches an older one.
 	index, low, onStack := map[string]int{}, map[string]int{}, map[string]bool{}
 	var stack []string
 	largest := 0
@@ -315,7 +315,7 @@ func (p *program) listFlow(w io.Writer, name string) error {
 	return fmt.Errorf("no flow is named %q", name)
 }
 
-// flow returns the functions that a root goes through, in order.
+// flow returns the functions that a flow goes through, in order.
 func (p *program) flow(root string) ([]*types.Func, error) {
 	var begin *types.Func
 	for fn := range p.funcs {
@@ -353,7 +353,7 @@ func inService(fn *types.Func) bool {
 	return fn.Pkg() != nil && (fn.Pkg().Path() == module+"/service" || strings.HasPrefix(fn.Pkg().Path(), module+"/service/"))
 }
 
-// fullName is NAME, or TYPE.NAME for a method.
+// fullName returns NAME, or TYPE.NAME for a method.
 func fullName(fn *types.Func) string {
 	recv := fn.Signature().Recv()
 	if recv == nil {

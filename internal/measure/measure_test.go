@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestOrder holds the order of the code: flows stay within their budgets, nothing is assigned in
-// the head of an if but errors, the facade names its rooms, and every field is read.
+// TestOrder guards the structure of the code: flows stay within their budgets, only errors are
+// assigned in the head of an if, the facade names its rooms, and every field is read.
 func TestOrder(t *testing.T) {
 	p, err := load()
 	if err != nil {

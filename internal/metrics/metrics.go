@@ -1,4 +1,4 @@
-// Package metrics counts what happens, and shows it in the text format of Prometheus, version
+// Package metrics counts events, and writes the counts in the text format of Prometheus, version
 // 0.0.4. It does not know what is counted.
 package metrics
 
@@ -15,17 +15,16 @@ import (
 	"time"
 )
 
-// ContentType is that of what Registry.Write writes.
+// ContentType is the media type of the output of Registry.Write.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// A Registry has families of metrics, in the order in which they were made. The zero value has
-// none.
+// A Registry holds families of metrics, in the order of their creation. The zero value is empty.
 type Registry struct {
 	mu       sync.Mutex
 	families []family
 }
 
-// A family is all metrics of one name.
+// A family is all metrics with the same name.
 type family struct {
 	name, help, kind string
 	write            func(*lines)
@@ -35,7 +34,7 @@ func (r *Registry) add(name, help, kind string, write func(*lines)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.ContainsFunc(r.families, func(f family) bool { return f.name == name }) {
-		panic("metrics: " + name + " is there twice")
+		panic("metrics: " + name + " is registered twice")
 	}
 	r.families = append(r.families, family{name, help, kind, write})
 }
@@ -77,14 +76,14 @@ func (l *lines) write(suffix string, labels, values []string, v float64) {
 	l.w.WriteString(" " + strconv.FormatFloat(v, 'g', -1, 64) + "\n")
 }
 
-// A Counter counts events, apart by the values of its labels. Its methods do nothing on nil.
+// A Counter counts events separately by the values of its labels. Its methods do nothing on nil.
 type Counter struct {
 	labels []string
 	values sync.Map // the values of the labels, joined by NUL, to *atomic.Uint64
 }
 
-// Counter makes a family of counters. It ends with _total, by the format's custom. first are values
-// of its one label, if it has one, that are shown from the beginning with 0.
+// Counter creates a family of counters. By convention its name ends with _total. If it has one
+// label, first lists values of that label that are shown with 0 from the start.
 func (r *Registry) Counter(name, help string, labels []string, first ...string) *Counter {
 	c := &Counter{labels: labels}
 	for _, v := range first {
@@ -118,8 +117,8 @@ func (c *Counter) at(key string) *atomic.Uint64 {
 	return n.(*atomic.Uint64)
 }
 
-// Add counts one event. There is a value for each label; all values that there ever are stay in
-// memory, so they are words of the program and nothing that a peer chooses.
+// Add counts one event. values has a value for each label. Values stay in memory for ever, so they
+// must be fixed words of the program and never data from a peer.
 func (c *Counter) Add(values ...string) {
 	if c == nil {
 		return
@@ -130,13 +129,13 @@ func (c *Counter) Add(values ...string) {
 	c.at(strings.Join(values, "\x00")).Add(1)
 }
 
-// Gauge makes a family whose values are found when they are asked for. find calls emit for each,
-// with a value for each label.
+// Gauge creates a family whose values are read when the metrics are written. find calls emit for
+// each metric, with a value for each label.
 func (r *Registry) Gauge(name, help string, labels []string, find func(emit func(v float64, values ...string))) {
 	r.sampled(name, help, "gauge", labels, find)
 }
 
-// CounterFunc is Gauge for a count that somebody else keeps.
+// CounterFunc is Gauge for a count that is kept elsewhere.
 func (r *Registry) CounterFunc(name, help string, labels []string, find func(emit func(v float64, values ...string))) {
 	r.sampled(name, help, "counter", labels, find)
 }
@@ -147,14 +146,14 @@ func (r *Registry) sampled(name, help, kind string, labels []string, find func(e
 	})
 }
 
-// A Histogram counts durations by how long they are. Its methods do nothing on nil.
+// A Histogram counts durations in buckets. Its methods do nothing on nil.
 type Histogram struct {
-	bounds []time.Duration // upper ones, inclusive
-	counts []atomic.Uint64 // for each bound, and for those above
+	bounds []time.Duration // upper bounds, inclusive
+	counts []atomic.Uint64 // one for each bound, and one for durations above all
 	sum    atomic.Int64    // in nanoseconds
 }
 
-// Histogram makes a family of one histogram, in seconds, with these upper bounds.
+// Histogram creates a family with one histogram, in seconds, with these upper bounds.
 func (r *Registry) Histogram(name, help string, bounds ...time.Duration) *Histogram {
 	h := &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
 	r.add(name, help, "histogram", func(out *lines) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Process adds what is known of this process, under the names that Prometheus's own clients use.
-// Where the system has no /proc, memory and files are left out.
+// Process adds metrics about this process, under the names that Prometheus's own clients use. On a
+// system without /proc, memory and files are left out.
 func (r *Registry) Process(started time.Time) {
 	one := func(name, help string, value func() (float64, bool)) {
 		r.Gauge(name, help, nil, func(emit func(float64, ...string)) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrResolve is returned by a guarded dialer when a name has no address or the resolver gives no
+// ErrResolve is returned by a guarded dialer when a name has no address, or the resolver does not
 // answer in time.
 var ErrResolve = errors.New("name not resolved")
 
@@ -25,23 +25,23 @@ const (
 	maxAddresses   = 8
 )
 
-// Resolver finds the addresses of a host; *net.Resolver is one.
+// Resolver looks up the addresses of a host; *net.Resolver implements it.
 type Resolver interface {
 	// LookupNetIP takes "ip", "ip4" or "ip6" as network.
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // Dialer returns a dial function for network "tcp", "tcp4" or "tcp6" and addr "host:port" with a
-// numeric port. It resolves host with resolver (nil is the system's), leaves out the addresses that
-// are not allowed, and tries at most 8 others a quarter of a second apart, families in turn (RFC
-// 8305); the first connection wins. Errors wrap ErrBlocked when no address is allowed and
-// ErrResolve when there is none. A look-up ends after 5 s and a connect after 30 s, or with ctx.
+// numeric port. It resolves host with resolver (nil: the system's), drops the addresses that are
+// not allowed, and tries at most 8 of the others a quarter of a second apart, alternating families
+// (RFC 8305); the first connection wins. Errors wrap ErrBlocked if no address is allowed, and
+// ErrResolve if there is none. A lookup ends after 5 s and a connect after 30 s, or with ctx.
 func (g *Guard) Dialer(resolver Resolver) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return g.DialerFrom(resolver)
 }
 
-// DialerFrom is Dialer with connections that come from the given addresses of this machine, at most
-// one for each family; where a family has none, the system chooses.
+// DialerFrom is Dialer with given source addresses of this machine, at most one for each family;
+// for a family without one, the system chooses.
 func (g *Guard) DialerFrom(resolver Resolver, from ...netip.Addr) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if resolver == nil {
 		resolver = net.DefaultResolver
@@ -90,11 +90,11 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 	}
 	if len(allowed) == 0 {
-		// The address itself stays out of the text, which a tenant reads: it may come from a
+		// The address itself is not in the text, which a tenant can read: it may come from a
 		// private zone.
-		return nil, fmt.Errorf("%w: %s has no %s address", ErrBlocked, host, d.guard.wants())
+		return nil, fmt.Errorf("%w: %s has no %s address", ErrBlocked, host, d.guard.allowedKind())
 	}
-	targets := inTurn(allowed)
+	targets := alternateFamilies(allowed)
 	targets = targets[:min(len(targets), maxAddresses)]
 	return race(ctx, targets, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
 		return d.connect(ctx, network, net.JoinHostPort(ip.String(), port))
@@ -117,8 +117,9 @@ func (d *dialer) lookup(ctx context.Context, network, host string) ([]netip.Addr
 	return addrs, nil
 }
 
-// inTurn orders addresses so that families alternate, the first one's first (RFC 8305 §4).
-func inTurn(addrs []netip.Addr) []netip.Addr {
+// alternateFamilies orders addresses so that families alternate, beginning with that of the first
+// address (RFC 8305 §4).
+func alternateFamilies(addrs []netip.Addr) []netip.Addr {
 	var same, other []netip.Addr
 	for _, ip := range addrs {
 		if ip.Is4() == addrs[0].Is4() {
@@ -144,8 +145,8 @@ type attempt struct {
 	err  error
 }
 
-// race starts a connection to the next target when the one before failed or took attemptDelay. It
-// returns the first connection, or every error, once all attempts have ended.
+// race starts a connection to the next target when the previous one has failed or taken
+// attemptDelay. It returns the first connection, or all errors once all attempts have failed.
 func race(ctx context.Context, targets []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -181,8 +182,8 @@ func race(ctx context.Context, targets []netip.Addr, connect func(context.Contex
 	return nil, errors.Join(failures...)
 }
 
-// closeLate waits for the attempts that lost, whose context has ended, and closes those that
-// connected all the same.
+// closeLate waits for the remaining attempts, whose context has ended, and closes the connections
+// that they still made.
 func closeLate(done <-chan attempt, running int) {
 	for range running {
 		if a := <-done; a.conn != nil {
@@ -191,13 +192,13 @@ func closeLate(done <-chan attempt, running int) {
 	}
 }
 
-// maxHeaderBytes limits the header of an answer.
+// maxHeaderBytes is the largest header of an HTTP response.
 const maxHeaderBytes = 64 << 10
 
 // Transport returns an HTTP transport that dials through the guard, resolving names as Dialer does.
-// It trusts roots (nil is the system's), speaks TLS 1.2 or later, uses no proxy, and reads at most
-// 64 KiB of an answer's header. Its other fields are zero: the caller sets time-outs and how many
-// connections are kept before the first request.
+// It trusts roots (nil: the system's), speaks TLS 1.2 or later, uses no proxy, and reads at most 64
+// KiB of a response header. Its other fields are zero: the caller sets timeouts and limits of idle
+// connections before the first request.
 func (g *Guard) Transport(resolver Resolver, roots *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		DialContext:            g.Dialer(resolver),

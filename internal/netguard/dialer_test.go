@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// zone is a resolver that answers from a table.
+// zone is a resolver with fixed answers.
 type zone struct {
 	hosts map[string][]string
 }
@@ -38,7 +38,7 @@ func (z *zone) LookupNetIP(_ context.Context, network, host string) ([]netip.Add
 	return out, nil
 }
 
-// resolverFunc is a resolver that misbehaves in a way of its own.
+// resolverFunc is a resolver with a custom fault.
 type resolverFunc func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 func (f resolverFunc) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
@@ -47,13 +47,13 @@ func (f resolverFunc) LookupNetIP(ctx context.Context, network, host string) ([]
 
 var _ Resolver = net.DefaultResolver
 
-// plan says how a fake network treats each address; absent ones never answer.
+// plan is the behaviour of each address of a fake network; other addresses never answer.
 type plan map[string]struct {
 	after time.Duration
 	err   error
 }
 
-// network is a fake of what is dialled, which notes when each address was tried.
+// network is a fake network that records when each address was tried.
 type network struct {
 	plan  plan
 	mu    sync.Mutex
@@ -254,7 +254,7 @@ func TestTransportAsksTheGuard(t *testing.T) {
 	}
 }
 
-// TestTransportLimitsTheHeader: a server cannot make us keep a header without end.
+// TestTransportLimitsTheHeader: a server cannot make the client store an endless header.
 func TestTransportLimitsTheHeader(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Long", strings.Repeat("x", 2*maxHeaderBytes))
@@ -272,7 +272,7 @@ func TestTransportLimitsTheHeader(t *testing.T) {
 	}
 }
 
-// TestDialerFrom: connections come from the address that was chosen for their family.
+// TestDialerFrom: connections use the source address that was chosen for their family.
 func TestDialerFrom(t *testing.T) {
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

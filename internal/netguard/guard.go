@@ -1,7 +1,7 @@
-// Package netguard decides which addresses this server dials on behalf of tenants: public ones, and
-// private ones only where the operator allows them. It checks URLs, and it makes the dialers and
-// HTTP transports that check every address. It does not know who asks, or what is spoken on a
-// connection.
+// Package netguard decides which addresses this server may dial on behalf of tenants: public ones,
+// and private ones only if the operator allows them. It checks URLs, and makes dialers and HTTP
+// transports that check every address. It does not know who dials, or what protocol a connection
+// carries.
 package netguard
 
 import (
@@ -21,27 +21,27 @@ import (
 // ErrBlocked is returned when the Guard refuses an address, or every address of a name.
 var ErrBlocked = errors.New("address not allowed")
 
-// Guard decides which addresses tenants may make this server dial. Its zero value, and a nil Guard,
-// allow public unicast addresses only. It is safe for concurrent use once set.
+// Guard decides which addresses tenants can make this server dial. Its zero value, and a nil Guard,
+// allow only public unicast addresses. It is safe for concurrent use once its fields are set.
 type Guard struct {
-	// AllowPrivate admits loopback, private, shared (RFC 6598), documentation and benchmark
-	// networks, and names that only a local network knows. Link-local addresses, where cloud
-	// machines keep their credentials, stay refused.
+	// AllowPrivate also allows loopback, private, shared (RFC 6598), documentation and benchmark
+	// networks, and names that only a local network can resolve. Link-local addresses, where cloud
+	// machines offer their credentials, stay refused.
 	AllowPrivate bool
-	// OnlyPrivate refuses every address but those that AllowPrivate admits: for what must not cross
-	// the internet.
+	// OnlyPrivate refuses every address except those that AllowPrivate allows, for traffic that
+	// must not cross the internet.
 	OnlyPrivate bool
 }
 
-// closed is a range that is not open to tenants; local ones are opened by AllowPrivate.
-type closed struct {
+// closedRange is a range that tenants cannot reach; AllowPrivate opens those with local set.
+type closedRange struct {
 	prefix netip.Prefix
 	what   string
 	local  bool
 }
 
 // closedRanges follows the IANA special-purpose registries (RFC 6890); the first match counts.
-var closedRanges = []closed{
+var closedRanges = []closedRange{
 	{netip.MustParsePrefix("100.100.100.200/32"), "a cloud metadata address", false},
 	{netip.MustParsePrefix("168.63.129.16/32"), "a cloud metadata address", false},
 	{netip.MustParsePrefix("192.0.0.192/32"), "a cloud metadata address", false},
@@ -82,20 +82,19 @@ var closedRanges = []closed{
 }
 
 var (
-	globalUnicast = netip.MustParsePrefix("2000::/3")     // RFC 4291 §2.4: all that is routed on the IPv6 internet
+	globalUnicast = netip.MustParsePrefix("2000::/3")     // RFC 4291 §2.4: all addresses that are routed on the IPv6 internet
 	nat64         = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052 §2.1
 )
 
-// Allowed reports whether tenants may make us dial ip. An IPv4-mapped or NAT64 (64:ff9b::/96)
-// address is judged by the IPv4 address it reaches, since resolvers answer with both; one with a
-// zone is refused.
+// Allowed reports whether tenants can make this server dial ip. An IPv4-mapped or NAT64
+// (64:ff9b::/96) address is judged by the IPv4 address that it leads to, since resolvers return
+// both; an address with a zone is refused.
 func (g *Guard) Allowed(ip netip.Addr) bool {
 	return g.refusal(ip) == ""
 }
 
-// Control is for net.Dialer.Control: it sees the very address that is about to be connected to, so
-// that a name which resolves again between a check and the dial gains nothing. The error wraps
-// ErrBlocked.
+// Control is for net.Dialer.Control: it checks the exact address that is about to be dialled, so a
+// name that resolves differently after an earlier check gains nothing. The error wraps ErrBlocked.
 func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") {
@@ -111,7 +110,7 @@ func (g *Guard) check(ip netip.Addr) error {
 	return nil
 }
 
-// refusal says what ip is that it may not be dialled, or "".
+// refusal returns what kind of forbidden address ip is, or "" if it is allowed.
 func (g *Guard) refusal(ip netip.Addr) string {
 	if !ip.IsValid() {
 		return "no address"
@@ -119,7 +118,7 @@ func (g *Guard) refusal(ip netip.Addr) string {
 	if ip.Zone() != "" {
 		return "an address with a zone"
 	}
-	ip = reached(ip)
+	ip = embeddedIPv4(ip)
 	for _, c := range closedRanges {
 		if !c.prefix.Contains(ip) {
 			continue
@@ -138,8 +137,8 @@ func (g *Guard) refusal(ip netip.Addr) string {
 	return ""
 }
 
-// wants is the kind of address that the guard lets through.
-func (g *Guard) wants() string {
+// allowedKind returns the kind of address that the guard allows.
+func (g *Guard) allowedKind() string {
 	switch {
 	case g == nil || !g.OnlyPrivate:
 		return "public"
@@ -151,8 +150,9 @@ func (g *Guard) wants() string {
 
 func (g *Guard) allowPrivate() bool { return g != nil && g.AllowPrivate }
 
-// reached is the IPv4 address behind an IPv4-mapped or NAT64 one, else ip itself.
-func reached(ip netip.Addr) netip.Addr {
+// embeddedIPv4 returns the IPv4 address behind an IPv4-mapped or NAT64 address, and any other
+// address unchanged.
+func embeddedIPv4(ip netip.Addr) netip.Addr {
 	if nat64.Contains(ip) {
 		b := ip.As16()
 		return netip.AddrFrom4([4]byte(b[12:]))
@@ -166,16 +166,16 @@ const (
 	maxLabel      = 63
 )
 
-// localSuffixes end names that only a local network or this machine can resolve (RFC 6761, RFC
-// 6762, RFC 8375, and ICANN's "internal" with the common habits beside it).
+// localSuffixes are suffixes of names that only a local network or this machine can resolve (RFC
+// 6761, RFC 6762, RFC 8375, ICANN's "internal", and other common ones).
 var localSuffixes = []string{
 	"localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa",
 }
 
-// CheckURL says whether raw may be the URL of an endpoint: https, a host, no user info, no
-// fragment, a port from 1 to 65535, at most 2048 characters. A host that is an address must be
-// allowed and written in its usual form; a name must be one that the public DNS can know, unless
-// AllowPrivate is set. Addresses behind names are checked when they are dialled. The error is a
+// CheckURL returns why raw cannot be the URL of an endpoint. It must have https, a host, no user
+// info, no fragment, a port from 1 to 65535, and at most 2048 characters. An IP address must be
+// allowed and in its usual form; a name must be one that the public DNS can have, unless
+// AllowPrivate is set. The addresses of names are checked when they are dialled. The error is a
 // sentence for the person who gave the URL; refused hosts wrap ErrBlocked.
 func (g *Guard) CheckURL(raw string) error {
 	if len(raw) > maxURLLength {
@@ -228,8 +228,8 @@ func (g *Guard) checkHost(u *url.URL) error {
 	return g.checkName(strings.TrimSuffix(name, "."))
 }
 
-// checkLiteral6 refuses the forms that hide an IPv4 address even where that address is allowed:
-// nobody needs them.
+// checkLiteral6 also refuses the forms that hide an IPv4 address, even an allowed one: nobody needs
+// them.
 func (g *Guard) checkLiteral6(host string) error {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || !ip.Is6() {
@@ -246,7 +246,7 @@ func (g *Guard) checkName(name string) error {
 	if len(name) > maxHostLength || slices.ContainsFunc(labels, badLabel) {
 		return errors.New("url's host is not a valid name")
 	}
-	if numeric(labels[len(labels)-1]) {
+	if looksNumeric(labels[len(labels)-1]) {
 		return fmt.Errorf("%w: %s is not the usual form of an address; write four decimal numbers", ErrBlocked, name)
 	}
 	if g.allowPrivate() {
@@ -258,24 +258,24 @@ func (g *Guard) checkName(name string) error {
 	return nil
 }
 
-// numeric reports whether a last label makes C libraries and browsers read the host as an IPv4
-// address: 2130706433, 0x7f000001, 0177.0.0.1, 127.1. No top-level domain looks like this (RFC 3696
-// §2).
-func numeric(label string) bool {
+// looksNumeric reports whether C libraries and browsers take a host with this last label for an
+// IPv4 address: 2130706433, 0x7f000001, 0177.0.0.1, 127.1. No top-level domain looks like this (RFC
+// 3696 §2).
+func looksNumeric(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
 	}
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// badLabel is lenient about underscores, which many hosts have though RFC 1123 §2.1 does not.
+// badLabel permits underscores, which many host names contain although RFC 1123 §2.1 forbids them.
 func badLabel(label string) bool {
 	return label == "" || len(label) > maxLabel || label[0] == '-' || label[len(label)-1] == '-' ||
 		strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != ""
 }
 
-// asciiName is host in lower case and ASCII, mapped as the HTTP client maps it: full-width digits
-// may become an address.
+// asciiName returns host in lower case and ASCII, converted as the HTTP client does it: full-width
+// digits may form an IP address.
 func asciiName(host string) (string, error) {
 	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return idna.Lookup.ToASCII(host)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// verdicts says of each address whether the strict and the permissive guard allow it.
+// verdicts lists for each address whether the strict and the permissive guard allow it.
 var verdicts = []struct {
 	ip              string
 	strict, lenient bool
@@ -117,7 +117,7 @@ var verdicts = []struct {
 	{"5f00::1", false, false},
 }
 
-// TestOnlyPrivate lets through what AllowPrivate admits and nothing else.
+// TestOnlyPrivate: only the addresses that AllowPrivate allows get through.
 func TestOnlyPrivate(t *testing.T) {
 	for ip, want := range map[string]bool{
 		"10.1.2.3": true, "127.0.0.1": true, "::1": true, "fd00::1": true, "::ffff:192.168.1.1": true, "64:ff9b::a00:1": true,
@@ -171,7 +171,7 @@ func TestControlRefusesWhatIsNoTCPAddress(t *testing.T) {
 	}
 }
 
-// TestControlStopsTheConnection dials a real listener through nothing but Control.
+// TestControlStopsTheConnection dials a real listener with only Control in between.
 func TestControlStopsTheConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -355,10 +355,10 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// goNumber fits forms of numbers that Go's strconv knows and C does not.
+// goNumber matches number formats that Go's strconv accepts and C does not.
 var goNumber = regexp.MustCompile(`(?i)^0[bo]|_`)
 
-// aton reads a host as C's inet_aton does, which is what a libc resolver would dial.
+// aton parses a host like C's inet_aton, and so like a libc resolver.
 func aton(host string) (netip.Addr, bool) {
 	parts := strings.Split(host, ".")
 	if len(parts) > 4 {

@@ -1,5 +1,4 @@
-// Package npmlock reads which npm packages the dashboard is bundled with. It does not know what
-// for.
+// Package npmlock lists the npm packages that are bundled into the dashboard.
 package npmlock
 
 import (
@@ -11,14 +10,14 @@ import (
 	"strings"
 )
 
-// A Package is one that is not only for development.
+// A Package is an npm package that is not only needed for development.
 type Package struct {
 	Name, Version string
-	Dir           string // below that of the lock file, with slashes
+	Dir           string // relative to the folder of the lock file, with slashes
 }
 
-// Read lists the packages that a package-lock.json has, by name and version. One that stands in
-// several places is there as often.
+// Read lists the packages in a package-lock.json, by name and version. A package that is installed
+// in several places is listed several times.
 func Read(file string) (out []Package, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -34,7 +33,7 @@ func Read(file string) (out []Package, err error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	for dir, p := range lock.Packages {
-		const folder = "node_modules/" // one package may stand in another's
+		const folder = "node_modules/" // a package may be installed inside another's folder
 		if at := strings.LastIndex(dir, folder); at >= 0 && !p.Dev {
 			out = append(out, Package{dir[at+len(folder):], p.Version, dir})
 		}

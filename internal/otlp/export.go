@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	maxBatch    = 512 // spans of one request
+	maxBatch    = 512 // spans in one request
 	gatherFor   = time.Second
 	sendTimeout = 5 * time.Second
-	flushWithin = 2 * time.Second // when the program ends
-	firstPause  = time.Second     // after a request that was not taken
+	flushWithin = 2 * time.Second // at the end of the program
+	firstPause  = time.Second     // after a request that the collector did not accept
 	maxPause    = 30 * time.Second
-	dropsEvery  = time.Minute // at most one line of the log about spans that were dropped
+	dropsEvery  = time.Minute // between two log lines about dropped spans
 	maxAnswer   = 64 << 10
 )
 
-// Run sends what ends, until ctx does; then it sends what is left, for at most two seconds. A
-// collector that is away, or that asks to come again, is tried again while the queue has room.
+// Run sends ended spans until ctx ends; then it sends the rest, for at most two seconds. If the
+// collector is unreachable, or asks to retry, Run retries while the queue has room.
 func (t *Tracer) Run(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -40,13 +40,13 @@ func (t *Tracer) Run(ctx context.Context) error {
 			return nil
 		}
 		wait(ctx, gatherFor, t.full)
-		for batch := t.take(); len(batch) > 0 && ctx.Err() == nil; batch = t.take() {
+		for batch := t.nextBatch(); len(batch) > 0 && ctx.Err() == nil; batch = t.nextBatch() {
 			t.deliver(ctx, batch)
 		}
 	}
 }
 
-// wait returns after a time, with an event, or when ctx ends.
+// wait returns after a time, at an event, or when ctx ends.
 func wait(ctx context.Context, d time.Duration, event <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -57,14 +57,15 @@ func wait(ctx context.Context, d time.Duration, event <-chan struct{}) {
 	}
 }
 
-// take gives the spans of the next request. They stay in the queue until remove.
-func (t *Tracer) take() []*Span {
+// nextBatch returns the spans for the next request. They stay in the queue until remove is called.
+func (t *Tracer) nextBatch() []*Span {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.queue[:min(len(t.queue), maxBatch)])
 }
 
-// remove takes the first spans out of the queue; lost says how many of them the collector has not.
+// remove removes the first n spans from the queue; lost is how many of them the collector did not
+// accept.
 func (t *Tracer) remove(n int, lost uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +73,7 @@ func (t *Tracer) remove(n int, lost uint64) {
 	t.dropped += lost
 }
 
-// deliver sends a batch until the collector has it, refuses it, or ctx ends.
+// deliver sends a batch until the collector accepts or refuses it, or ctx ends.
 func (t *Tracer) deliver(ctx context.Context, batch []*Span) {
 	pause, away := firstPause, false
 	for {
@@ -82,47 +83,48 @@ func (t *Tracer) deliver(ctx context.Context, batch []*Span) {
 			return
 		case again:
 			if !away {
-				t.log.Warn("the collector of traces does not take them; they wait, as many as there is room for", "error", err)
+				t.log.Warn("the trace collector does not accept spans; they are queued while there is room", "error", err)
 			}
 			away = true
 			wait(ctx, pause, nil)
 			pause = min(2*pause, maxPause)
 			continue
 		case err != nil:
-			t.log.Warn("the collector of traces has refused some", "spans", len(batch), "error", err)
+			t.log.Warn("the trace collector refused spans", "spans", len(batch), "error", err)
 		case away:
-			t.log.Info("the collector takes traces again", "spans_dropped", t.Dropped())
+			t.log.Info("the trace collector accepts spans again", "spans_dropped", t.Dropped())
 		}
 		t.remove(len(batch), lost)
-		t.tellDropped()
+		t.logDropped()
 		return
 	}
 }
 
-// tellDropped logs how many spans were dropped, if that has grown and was not told a moment ago.
-func (t *Tracer) tellDropped() {
-	if n := t.Dropped(); n > t.told && time.Since(t.toldAt) > dropsEvery {
-		t.told, t.toldAt = n, time.Now()
-		t.log.Warn("spans of traces were dropped since the start: the collector has not taken them, or not in time", "spans_dropped", n)
+// logDropped logs how many spans were dropped, if the number has grown and was not logged in the
+// last minute.
+func (t *Tracer) logDropped() {
+	if n := t.Dropped(); n > t.logged && time.Since(t.loggedAt) > dropsEvery {
+		t.logged, t.loggedAt = n, time.Now()
+		t.log.Warn("trace spans were dropped since the start: the collector did not accept them, or not in time", "spans_dropped", n)
 	}
 }
 
-// flush sends what is left.
+// flush sends the remaining spans.
 func (t *Tracer) flush(ctx context.Context) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
 	defer cancel()
-	for batch := t.take(); len(batch) > 0; batch = t.take() {
+	for batch := t.nextBatch(); len(batch) > 0; batch = t.nextBatch() {
 		lost, _, err := t.send(limited, batch)
 		if err != nil {
-			t.log.Warn("the last spans of traces were not taken by the collector", "error", err)
+			t.log.Warn("the trace collector did not accept the last spans", "error", err)
 			return
 		}
 		t.remove(len(batch), lost)
 	}
 }
 
-// send makes one request. lost is how many spans the collector has refused, again that it may take
-// them later (OTLP/HTTP "Failures").
+// send makes one request. lost is how many spans the collector refused; again reports whether it
+// may accept them later (OTLP/HTTP "Failures").
 func (t *Tracer) send(ctx context.Context, batch []*Span) (lost uint64, again bool, err error) {
 	all := uint64(len(batch))
 	body, err := json.Marshal(t.request(batch))

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/otlp/otlptest"
 )
 
-// start runs a tracer for a collector. stop ends it, and tells how long that took.
+// start runs a tracer for a collector. stop ends it, and returns how long that took.
 func start(t *testing.T, c *otlptest.Collector, log *slog.Logger) (tracer *otlp.Tracer, stop func() time.Duration) {
 	tracer = otlp.New(c.URL, "1.2.3", http.DefaultTransport, log)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,7 +100,7 @@ func TestNilTracerDoesNothing(t *testing.T) {
 	}
 }
 
-// TestTraceparent: W3C Trace Context section 3.2.
+// TestTraceparent tests W3C Trace Context section 3.2.
 func TestTraceparent(t *testing.T) {
 	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	c := otlptest.New(t)
@@ -151,7 +151,7 @@ func TestTraceparent(t *testing.T) {
 	}
 }
 
-// TestCollectorThatHangs: nobody waits for it, memory is bounded, and the end comes soon.
+// TestCollectorThatHangs: nothing waits for it, memory is limited, and the program still ends soon.
 func TestCollectorThatHangs(t *testing.T) {
 	c := otlptest.New(t)
 	release := make(chan struct{})
@@ -187,8 +187,8 @@ func TestCollectorThatHangs(t *testing.T) {
 	}
 }
 
-// TestCollectorThatRefuses: what it refuses is dropped, counted and told; what it asks for again is
-// sent again.
+// TestCollectorThatRefuses: refused spans are dropped, counted and logged; spans that the collector
+// wants later are sent again.
 func TestCollectorThatRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		status  int
@@ -233,7 +233,7 @@ func TestCollectorThatRefuses(t *testing.T) {
 	}
 }
 
-// TestManyLinks: the causes of what begins later are kept for some thousand, not for ever.
+// TestManyLinks: some thousand causes are kept, not all.
 func TestManyLinks(t *testing.T) {
 	tracer := otlp.New("http://127.0.0.1:1", "1", http.DefaultTransport, slog.New(slog.DiscardHandler))
 	known := func(key string) bool { return otlp.SpanOf(tracer.Follow(context.Background(), key)) != nil }

@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// Bounds of what is kept in memory.
+// Limits of what is kept in memory.
 const (
-	maxQueue = 4096 // spans that wait to be sent
-	maxLinks = 4096 // causes of what begins later; as many older ones are kept too
-	maxText  = 256  // bytes of an attribute
+	maxQueue = 4096 // spans waiting to be sent
+	maxLinks = 4096 // links to causes in one generation; two generations are kept
+	maxText  = 256  // bytes of an attribute's value
 )
 
 // A Kind is the role of a span.
 type Kind int
 
-// The kinds, with their numbers of OTLP.
+// The kinds, with their numbers in OTLP.
 const (
 	Internal Kind = 1
 	Server   Kind = 2 // answers a request of a client
-	Client   Kind = 3 // asks a server
-	Consumer Kind = 5 // does what was queued before
+	Client   Kind = 3 // sends a request to a server
+	Consumer Kind = 5 // processes something that was queued before
 )
 
-// A Tracer makes spans and sends them. Nil makes none: its methods, and those of nil spans, do
-// nothing.
+// A Tracer makes spans and sends them. A nil Tracer makes no spans; its methods, and those of nil
+// spans, do nothing.
 type Tracer struct {
 	endpoint string
 	version  string
@@ -42,17 +42,17 @@ type Tracer struct {
 	mu      sync.Mutex
 	queue   []*Span
 	dropped uint64
-	links   map[string]identity // by what they have caused
+	links   map[string]identity // causes, by the key given to Link
 	older   map[string]identity
-	some    chan struct{} // has one where the queue is not empty
-	full    chan struct{} // has one where the queue has a whole batch
+	some    chan struct{} // has an element when the queue is not empty
+	full    chan struct{} // has an element when the queue holds a whole batch
 
-	told   uint64 // of dropped, in the log; for Run alone
-	toldAt time.Time
+	logged   uint64 // how many dropped spans the log has reported; used only by Run
+	loggedAt time.Time
 }
 
-// New makes a tracer whose spans go to endpoint/v1/traces once Run runs. version is that of the
-// program.
+// New returns a tracer whose spans are sent to endpoint/v1/traces while Run runs. version is the
+// version of the program.
 func New(endpoint, version string, transport http.RoundTripper, log *slog.Logger) *Tracer {
 	return &Tracer{
 		endpoint: endpoint + "/v1/traces", version: version, log: log,
@@ -61,18 +61,18 @@ func New(endpoint, version string, transport http.RoundTripper, log *slog.Logger
 	}
 }
 
-// An identity is what other spans must know of one.
+// An identity is the part of a span that other spans need.
 type identity struct {
 	trace  [16]byte
 	span   [8]byte
-	silent bool // whoever began the trace wants it not recorded
+	silent bool // the client that began the trace does not want it recorded
 }
 
-// A Span is something that was done, from its start to its end. It is sent when it ends; one that
-// never ends is forgotten. Its methods are for one goroutine at a time.
+// A Span is an operation with its start and end. It is sent when it ends; a span that never ends is
+// dropped. Its methods must be called by one goroutine at a time.
 type Span struct {
 	identity
-	tracer     *Tracer // nil: it only stands for what others are children of
+	tracer     *Tracer // nil: it is only the parent of other spans, and is not sent
 	parent     [8]byte // zero: none
 	kind       Kind
 	name       string
@@ -85,7 +85,7 @@ type Span struct {
 
 type spanKey struct{}
 
-// Start begins a span, as a child of the one in ctx. The context that it gives has the new one.
+// Start begins a span, as a child of the one in ctx. The returned context carries the new span.
 func (t *Tracer) Start(ctx context.Context, kind Kind, name string) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
@@ -100,7 +100,7 @@ func (t *Tracer) Start(ctx context.Context, kind Kind, name string) (context.Con
 	return context.WithValue(ctx, spanKey{}, s), s
 }
 
-// putRandom fills an id, which is not to be all zero.
+// putRandom fills an id with random bytes, which are never all zero.
 func putRandom(id []byte) {
 	for i := 0; i < len(id); i += 8 {
 		for j, bits := 0, rand.Uint64()|1; j < 8; j, bits = j+1, bits>>8 {
@@ -109,14 +109,15 @@ func putRandom(id []byte) {
 	}
 }
 
-// SpanOf is the span that ctx is of; nil if there is none.
+// SpanOf returns the span that ctx carries; nil if there is none.
 func SpanOf(ctx context.Context) *Span {
 	s, _ := ctx.Value(spanKey{}).(*Span)
 	return s
 }
 
-// Continue has spans that are begun in the context belong to the trace of a client, by the header
-// field traceparent (W3C Trace Context section 3.2). One that is not valid changes nothing.
+// Continue makes spans that begin in the returned context part of a client's trace, which the
+// header field traceparent names (W3C Trace Context section 3.2). An invalid traceparent has no
+// effect.
 func (t *Tracer) Continue(ctx context.Context, traceparent string) context.Context {
 	if t == nil {
 		return ctx
@@ -129,7 +130,7 @@ func (t *Tracer) Continue(ctx context.Context, traceparent string) context.Conte
 }
 
 func parseTraceparent(text string) (id identity, ok bool) {
-	// version "-" trace "-" span "-" flags; later versions may go on after another "-"
+	// version "-" trace "-" span "-" flags; later versions may add "-" and more
 	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
 		return id, false
 	}
@@ -138,14 +139,14 @@ func parseTraceparent(text string) (id identity, ok bool) {
 			return id, false
 		}
 	}
-	_, _ = hex.Decode(id.trace[:], []byte(text[3:35])) // it is hexadecimal
+	_, _ = hex.Decode(id.trace[:], []byte(text[3:35])) // checked above
 	_, _ = hex.Decode(id.span[:], []byte(text[36:52]))
 	flags, _ := strconv.ParseUint(text[53:55], 16, 8)
 	id.silent = flags&1 == 0
 	return id, text[:2] != "ff" && id.trace != [16]byte{} && id.span != [8]byte{}
 }
 
-// Link notes that what key names, and what begins later, was caused by the span of ctx.
+// Link records that the span of ctx caused the object that key names, which is processed later.
 func (t *Tracer) Link(ctx context.Context, key string) {
 	s := SpanOf(ctx)
 	if t == nil || s == nil {
@@ -159,8 +160,8 @@ func (t *Tracer) Link(ctx context.Context, key string) {
 	t.links[key] = s.identity
 }
 
-// Follow has spans that are begun in the context be children of the one that has caused what key
-// names, if that is known still.
+// Follow makes spans that begin in the returned context children of the span that caused the object
+// that key names, if that is still known.
 func (t *Tracer) Follow(ctx context.Context, key string) context.Context {
 	if t == nil {
 		return ctx
@@ -177,15 +178,15 @@ func (t *Tracer) Follow(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, spanKey{}, &Span{identity: id})
 }
 
-// Rename gives the span another name: one of a few, as names are what spans are grouped by.
+// Rename gives the span another name. Use few different names, since spans are grouped by them.
 func (s *Span) Rename(name string) {
 	if s != nil {
 		s.name = name
 	}
 }
 
-// Set says something of the span: an id or a word, of at most 256 bytes, never an address, a text
-// of people or a secret.
+// Set adds an attribute to the span. The value is an id or a word, cut to 256 bytes; it must not be
+// an address, a text that people wrote, or a secret.
 func (s *Span) Set(key, value string) {
 	if s != nil {
 		s.attributes = append(s.attributes, attribute{key, anyValue{String: new(value[:min(len(value), maxText)])}})
@@ -199,14 +200,14 @@ func (s *Span) SetInt(key string, value int) {
 	}
 }
 
-// Fail says that what the span is of has not succeeded.
+// Fail marks the operation of the span as failed.
 func (s *Span) Fail() {
 	if s != nil {
 		s.failed = true
 	}
 }
 
-// End ends the span and has it sent. Where too many wait it is dropped.
+// End ends the span and queues it to be sent. If the queue is full, the span is dropped.
 func (s *Span) End() {
 	if s == nil || s.tracer == nil || s.ended {
 		return
@@ -236,7 +237,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Dropped is how many spans were not sent: too many waited, or the collector did not take them.
+// Dropped returns how many spans were not sent, because the queue was full or the collector did not
+// accept them.
 func (t *Tracer) Dropped() uint64 {
 	if t == nil {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/npmlock"
 )
 
-// A bom is a bill of materials in the form of CycloneDX 1.5.
+// A bom is a bill of materials in the format CycloneDX 1.5.
 type bom struct {
 	Schema       string         `json:"$schema"`
 	Format       string         `json:"bomFormat"`
@@ -50,8 +50,8 @@ type dependencies struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-// bom lists what is built into any of the programs: Go and its modules, of which the programs tell,
-// and the npm packages that the dashboard is bundled with, which the lock file has.
+// bom lists what is built into any of the programs: Go and the modules, as recorded in the
+// programs, and the npm packages of the dashboard, as listed in the lock file.
 func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 	parts := map[string]component{}
 	for _, path := range programs {
@@ -59,7 +59,7 @@ func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 		if err != nil {
 			return nil, fmt.Errorf("modules of %s: %w", path, err)
 		}
-		version, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ") // experiments follow
+		version, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ") // the names of experiments may follow the version
 		parts["std"] = library("golang", "std", version)
 		for _, m := range info.Deps {
 			if m.Replace != nil {
@@ -95,14 +95,14 @@ func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 	return b, nil
 }
 
-// library is a component with a package URL.
+// library returns a component with a package URL.
 func library(kind, name, version string) component {
 	path := strings.ReplaceAll(strings.ToLower(name), "@", "%40")
 	purl := fmt.Sprintf("pkg:%s/%s@%s", kind, path, url.PathEscape(version))
 	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl}
 }
 
-// serial is a UUID (version 8) of the version and its time.
+// serial returns a UUID (version 8) that is derived from the version and its time.
 func (r *release) serial() string {
 	u := sha256.Sum256(fmt.Appendf(nil, "mailstead %s %d", r.version, r.at.Unix()))
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80

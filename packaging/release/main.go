@@ -1,11 +1,11 @@
-// Command release fills a folder with what is published of one commit: an archive for each system,
-// packages for Linux, the list of what is built in, the changelog with this release on top, and
-// checksums of all of them. `make release` runs it from the top folder. It signs and uploads
+// Command release fills a folder with the published files of one commit: an archive for each
+// system, packages for Linux, the bill of materials, the changelog with this release on top, and
+// the checksums of all files. `make release` runs it from the top folder. It signs and uploads
 // nothing.
 //
-// Two runs on one commit with one version of Go give the same bytes: every time is the commit's, or
-// SOURCE_DATE_EPOCH; modes and owners are fixed; and nothing of the place, the environment or the
-// machine gets in.
+// Two runs on one commit with the same version of Go produce identical bytes: every time is that of
+// the commit, or SOURCE_DATE_EPOCH; modes and owners are fixed; and no path, environment variable
+// or machine name gets in.
 package main
 
 import (
@@ -28,15 +28,16 @@ import (
 	"time"
 )
 
-// nfpm makes .deb and .rpm packages. It is run as a program, so that our own has none of it.
+// nfpm makes .deb and .rpm packages. It is run as a program, so that it does not become a
+// dependency of this module.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 
 var allTargets = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "freebsd/amd64", "freebsd/arm64"}
 
-// rpmArch has the names that RPM gives to architectures.
+// rpmArch maps Go's names of architectures to RPM's.
 var rpmArch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// A release is what becomes of one commit.
+// A release is the published version of one commit.
 type release struct {
 	version string
 	at      time.Time // of the commit
@@ -104,11 +105,11 @@ func (r *release) run(targets []string, program string) error {
 	return r.writeChecksums()
 }
 
-// versions are those that Debian, RPM and semantic versioning order alike.
+// versions matches the versions that Debian, RPM and semantic versioning sort alike.
 var versions = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
 // identify finds the commit, its time and the version. Without a repository, SOURCE_DATE_EPOCH and
-// the version have to be given.
+// the version must be given.
 func (r *release) identify() error {
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")
 	head, err := git("log", "-1", "--format=%H %ct")
@@ -142,14 +143,14 @@ func git(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// run runs a program with more in its environment.
+// run runs a program with additional environment variables.
 func run(env []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
 	return cmd.Run()
 }
 
-// build compiles the program as `make build` does, whatever the environment says of Go.
+// build compiles the program as `make build` does, regardless of Go settings in the environment.
 func (r *release) build(goos, arch, path string) error {
 	env := []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off"}
 	flags, err := os.ReadFile("packaging/buildflags")
@@ -160,7 +161,7 @@ func (r *release) build(goos, arch, path string) error {
 	return run(env, "go", append(args, "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", path, ".")...)
 }
 
-// archive writes a .tar.gz with the program and what belongs to it.
+// archive writes a .tar.gz with the program and its accompanying files.
 func (r *release) archive(name, program string) (err error) {
 	out, err := os.Create(filepath.Join(r.to, name))
 	if err != nil {
@@ -191,7 +192,7 @@ func (r *release) archive(name, program string) (err error) {
 	return nil
 }
 
-// pack makes a package as packaging/nfpm.yaml says.
+// pack makes a package according to packaging/nfpm.yaml.
 func (r *release) pack(kind, arch, program, name string) error {
 	program, err := filepath.Abs(program)
 	if err != nil {
@@ -216,9 +217,9 @@ func (r *release) writeBOM(programs []string) error {
 	return os.WriteFile(filepath.Join(r.to, "mailstead_"+r.version+".cdx.json"), append(text, '\n'), 0o644)
 }
 
-// writeChecksums writes the file that `sha256sum -c` reads.
+// writeChecksums writes a file for `sha256sum -c`.
 func (r *release) writeChecksums() error {
-	list, err := os.ReadDir(r.to) // by name
+	list, err := os.ReadDir(r.to) // sorted by name
 	if err != nil {
 		return err
 	}

@@ -26,10 +26,10 @@ func (r *release) writeNotes() error {
 	return os.WriteFile(filepath.Join(r.to, "CHANGELOG.md"), []byte(text), 0o644)
 }
 
-// readChanges reads the changes of a folder in the order of their names. Its error names every file
-// that lacks the form. Only *.md files are changes; a folder may have none.
+// readChanges reads the changes in a folder, sorted by file name. Its error names every file with
+// the wrong form. Only *.md files are changes; the folder may have none.
 func readChanges(folder string) (changes []string, err error) {
-	files, err := os.ReadDir(folder) // by name
+	files, err := os.ReadDir(folder) // sorted by name
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func readChanges(folder string) (changes []string, err error) {
 
 var changeName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*\.md$`)
 
-// faultOf says what a change lacks; "" if it has the form.
+// faultOf returns what is wrong with the form of a change; "" if nothing is.
 func faultOf(name, text string) string {
 	problem, _, found := strings.Cut(strings.Join(strings.Fields(text), " "), "Mailstead now ")
 	switch {
@@ -70,9 +70,9 @@ func faultOf(name, text string) string {
 	return ""
 }
 
-// notes puts a section for the version on top of the changelog, with one list item for each change.
-// If the changelog already begins with that version, its section gets the date, and the changes
-// come at its end. Without changes there is no new section.
+// notes adds a section for the version on top of the changelog, with one list item for each change.
+// If the changelog already begins with that version, its section gets the date, and the changes are
+// added at its end. Without changes no section is added.
 func notes(changelog, version, date string, changes []string) string {
 	title, sections, _ := strings.Cut(changelog, "\n## ")
 	heading, rest, _ := strings.Cut(sections, "\n")

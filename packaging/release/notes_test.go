@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestChangesHaveTheForm reads the changes of this repository, those of earlier releases too.
+// TestChangesHaveTheForm checks the form of all changes in this repository, including those of
+// earlier releases.
 func TestChangesHaveTheForm(t *testing.T) {
 	if _, err := readChanges("../../" + unreleased); err != nil {
 		t.Error(err)

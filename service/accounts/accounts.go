@@ -14,10 +14,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// planRates are the limits of the plans: requests a minute, and the most in one window.
+// planRates holds the request limits of the plans: requests a minute, and the most in one window.
 var planRates = map[string][2]int{"startup": {300, 500}, "enterprise": {500, 800}}
 
-// RateLimits are the steady rate and the burst cap of a plan, unless the installation has its own.
+// RateLimits returns the steady rate and the burst limit of a plan. Limits that the installation
+// sets replace those of the plan.
 func RateLimits(l core.Limits, plan string) (steady, burst int) {
 	r, ok := planRates[plan]
 	if !ok {
@@ -66,7 +67,7 @@ type AccountRate struct {
 	Burst     int `json:"burst"`
 }
 
-// AccountMail is the settings for mail clients, and the relay's name.
+// AccountMail holds the settings for mail clients, and the name of the relay.
 type AccountMail struct {
 	Hostname string  `json:"hostname" words:"ours"`
 	SMTPHost string  `json:"smtp_host" words:"ours"`
@@ -76,7 +77,7 @@ type AccountMail struct {
 	Relay    *string `json:"relay" words:"ours"` // The name of the relay for this mail; null for the default route.
 }
 
-// AccountToken is the token that asks.
+// AccountToken is the token of this request.
 type AccountToken struct {
 	ID          string    `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"` // `local` for the command line on the server itself.
 	Name        string    `json:"name" words:"ours" example:"deploy script"`
@@ -91,7 +92,7 @@ type AccountUser struct {
 	Role  string `json:"role" enum:"owner|admin|member"`
 }
 
-// GetAccount shows the account of the one who asks.
+// GetAccount returns the caller's account.
 func (s *Service) GetAccount(_ context.Context, who core.Actor) (*Account, error) {
 	var out *Account
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -129,7 +130,7 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 		out.Mail.Relay = &s.Config.Relays[0].Name
 	}
 	t, err := store.Tokens.Find(tx, who.TokenID)
-	if t != nil { // the local socket has no token
+	if t != nil { // requests on the local socket have no token
 		out.APIToken.Name, out.APIToken.ExpiresAt = t.Name, core.Time{Time: t.ExpiresAt}
 	}
 	return out, err
@@ -141,8 +142,8 @@ type UpdateAccountIn struct {
 	WarmupPhrases *[]string `json:"warmup_phrases" max:"100"` // Mail that contains one of them is marked as warm-up.
 }
 
-// UpdateAccount changes the account's name and warm-up phrases, by which stored mail is marked
-// again.
+// UpdateAccount changes the account's name and warm-up phrases. New phrases also mark the mail that
+// is already stored.
 func (s *Service) UpdateAccount(_ context.Context, who core.Actor, in UpdateAccountIn) (*Account, error) {
 	var phrases []string
 	if in.WarmupPhrases != nil {
@@ -211,7 +212,7 @@ type Usage struct {
 	AsOf       core.Time      `json:"as_of"`
 }
 
-// Used counts something against its limit; null is no limit.
+// Used is a count with its limit; a limit of null means unlimited.
 type Used struct {
 	Used  int  `json:"used" example:"3"`
 	Limit *int `json:"limit" example:"500"` // The limit; null is unlimited.
@@ -243,7 +244,7 @@ type DayUsage struct {
 	Complained int64  `json:"complained"`
 }
 
-// GetUsage shows the account's use of everything that is bounded.
+// GetUsage returns how much of each limit the account has used.
 func (s *Service) GetUsage(_ context.Context, who core.Actor) (*Usage, error) {
 	var out *Usage
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -277,7 +278,7 @@ func (s *Service) usageOut(tx *store.Tx, who core.Actor) (*Usage, error) {
 	return out, s.addDays(tx, who.AccountID, out)
 }
 
-// addDays fills the last thirty days, days without traffic too.
+// addDays adds the traffic of the last thirty days, including days without any.
 func (s *Service) addDays(tx *store.Tx, accountID string, out *Usage) error {
 	today := tx.Now().Truncate(24 * time.Hour)
 	for day := today.AddDate(0, 0, -29); !day.After(today); day = day.AddDate(0, 0, 1) {
@@ -300,22 +301,22 @@ func (s *Service) addDays(tx *store.Tx, accountID string, out *Usage) error {
 	return nil
 }
 
-// NewAccount is what a new account needs.
+// NewAccount describes an account to create.
 type NewAccount struct {
 	OwnerEmail    string
-	OwnerPassword string // "": made here
-	Plan          string // "": the installation's
-	First         bool   // refuse if there is any account
+	OwnerPassword string // "": generated
+	Plan          string // "": the installation's default
+	First         bool   // refuse if an account exists already
 }
 
-// AccountCreated is shown once.
+// AccountCreated is a new account with its secrets, which are shown only once.
 type AccountCreated struct {
 	AccountID     string `json:"account_id"`
 	UserID        string `json:"user_id"`
 	OwnerEmail    string `json:"owner_email"`
 	OwnerPassword string `json:"owner_password"`
 	Token         string `json:"token"`
-	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours, a path alone where the host's name is not known; "" if the password was given
+	WelcomeLink   string `json:"welcome_link,omitempty"` // where the owner chooses address and password, once, within 72 hours; only a path if the server's host name is not known; "" if the password was given
 }
 
 // CreateAccount makes an account with its owner and an admin token.
@@ -388,7 +389,7 @@ func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan
 	})
 }
 
-// AccountIn names an account, by id or by its owner's address, and the state that it is to have.
+// AccountIn names an account, by its id or its owner's address, and the status to set.
 type AccountIn struct {
 	Account string `json:"account"`
 	Status  string `json:"status"`
@@ -400,9 +401,9 @@ type AccountStatus struct {
 	Status    string `json:"status"`
 }
 
-// SetAccountStatus suspends an account or resumes it. What it was about to send or tell waits
-// meanwhile, and nothing of it leaves once this has returned; its open connections end. To do it
-// again changes nothing.
+// SetAccountStatus suspends an account or resumes it. While an account is suspended, its outgoing
+// mail and its notifications stay queued, and nothing leaves once this call has returned; its open
+// connections end. Setting the same status again changes nothing.
 func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountStatus, error) {
 	if in.Status != store.AccountActive && in.Status != store.AccountSuspended {
 		return nil, core.Invalid("status", "not_allowed", "must be active or suspended")
@@ -435,7 +436,7 @@ func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountS
 		if err := store.Accounts.Put(tx, a); err != nil || !a.MayAct() {
 			return err
 		}
-		if err := s.servers.BeginExternals(tx, a.ID, ""); err != nil { // syncs have ended meanwhile
+		if err := s.servers.BeginExternals(tx, a.ID, ""); err != nil { // syncs ended while the account was suspended
 			return err
 		}
 		_, err = s.Queue.Add(tx, jobs.New{Kind: kindAccountWake, Key: a.ID, Args: wakeArgs{AccountID: a.ID}})
@@ -451,7 +452,7 @@ func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountS
 	return out, s.wakeMailboxes(out.AccountID)
 }
 
-// wakeMailboxes has the sessions of an account's mailboxes look whether they may go on.
+// wakeMailboxes makes the open sessions of an account's mailboxes check whether they may go on.
 func (s *Service) wakeMailboxes(accountID string) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		for _, mb := range store.MailboxesByAccount.Asc(tx, accountID, "") {
@@ -461,7 +462,7 @@ func (s *Service) wakeMailboxes(accountID string) error {
 	})
 }
 
-// MailboxOpen says why a mailbox that somebody has logged in to may not be used any more, or nil.
+// MailboxOpen returns why a mailbox that somebody has logged in to may no longer be used, or nil.
 func (s *Service) MailboxOpen(_ context.Context, u core.MailboxUser) error {
 	return s.Store.View(func(tx *store.Tx) (err error) {
 		if u.MailboxID == "" {
@@ -473,7 +474,7 @@ func (s *Service) MailboxOpen(_ context.Context, u core.MailboxUser) error {
 	})
 }
 
-// An AccountRow is an account as its operator sees it.
+// An AccountRow is an account as the operator sees it.
 type AccountRow struct {
 	AccountID  string    `json:"account_id"`
 	Name       string    `json:"name"`
@@ -502,21 +503,21 @@ func (s *Service) ListAccounts(context.Context, struct{}) (*core.List[AccountRow
 
 const (
 	kindAccountWake = "account_wake"
-	wakeAtOnce      = 500 // jobs in one transaction
+	jobsPerTx       = 500 // jobs in one transaction
 )
 
-// wakeArgs are of the job that wakes what waited while an account was suspended.
+// wakeArgs are the arguments of the job that makes an account's jobs due again after a suspension.
 type wakeArgs struct {
 	AccountID string `json:"account_id"`
-	After     string `json:"after"` // the last job that was looked at
+	After     string `json:"after"` // the last job that was examined
 }
 
 func (s *Service) wakeKind() jobs.Kind {
 	return jobs.Kind{Name: kindAccountWake, Work: s.wakeJobs, Timeout: time.Hour}
 }
 
-// wakeJobs walks all jobs by their lanes' order of due, since no index has them by account; a job
-// that is woken twice is due all the same.
+// wakeJobs walks all jobs by the time when they are due, since no index has them by account. A job
+// that is woken twice is simply due.
 func (s *Service) wakeJobs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[wakeArgs](j)
 	if err != nil {
@@ -527,14 +528,14 @@ func (s *Service) wakeJobs(ctx context.Context, j *store.Job) (jobs.Writes, erro
 		more := false
 		err := s.Store.View(func(tx *store.Tx) error {
 			for key, id := range store.JobsDue.Keys(tx, "", args.After) {
-				if len(ids) == wakeAtOnce {
+				if len(ids) == jobsPerTx {
 					more = true
 					break
 				}
 				args.After = key
 				waiting, err := store.Jobs.Read(tx, id)
 				if err != nil {
-					continue // the queue says of it that it cannot be read
+					continue // the queue itself logs that the job cannot be read
 				}
 				if waiting.AccountID == args.AccountID && waiting.State == store.JobQueued && waiting.Due.After(tx.Now()) && waiting.Due.Sub(tx.Now()) <= core.SuspendedFor {
 					ids = append(ids, waiting.ID)

@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestSuspendedAccountWaits: what an account was about to send and to tell waits, its mailboxes are
-// closed, and all goes on after resume.
+// TestSuspendedAccountWaits: while an account is suspended, its mail and notifications stay queued
+// and its mailboxes are closed; all of it continues after the account is resumed.
 func TestSuspendedAccountWaits(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -111,7 +111,8 @@ func TestSuspendedAccountWaits(t *testing.T) {
 	}
 }
 
-// TestSuspendedAccountExportsNothing: a link from before does not give the passwords away.
+// TestSuspendedAccountExportsNothing: a link that was made before the suspension does not export
+// the passwords.
 func TestSuspendedAccountExportsNothing(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
 	i.AddDomain(i.Account, "example.test", nil)
@@ -136,7 +137,7 @@ func TestSuspendedAccountExportsNothing(t *testing.T) {
 	}
 }
 
-// manyTokens are more than one transaction may revoke.
+// manyTokens is more than one transaction may revoke.
 const manyTokens = 6000
 
 func TestTokensOfAUserAreRevokedWithinTheBounds(t *testing.T) {

@@ -12,19 +12,20 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A session of the dashboard is a token of the kind session, which a browser keeps in a cookie. It
-// acts with its user's whole role.
+// A dashboard session is a token of the kind session, which a browser keeps in a cookie. It acts
+// with the whole role of its user.
 const (
 	SessionLife = 30 * 24 * time.Hour // at most
 	SessionIdle = 7 * 24 * time.Hour  // without a request
 )
 
-// Authenticate finds out for whom a bearer token acts. ip is remembered as its last use.
+// Authenticate returns the actor of a bearer token, and records this use of the token from ip.
 func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor, error) {
 	return s.authenticate(token, ip, false)
 }
 
-// AuthenticateAssistant is Authenticate at /mcp, where the access tokens of grants hold too.
+// AuthenticateAssistant is Authenticate for /mcp, which also accepts the access tokens of OAuth
+// grants.
 func (s *Service) AuthenticateAssistant(_ context.Context, token, ip string) (core.Actor, error) {
 	return s.authenticate(token, ip, true)
 }
@@ -68,7 +69,7 @@ func tokenRevoked() *core.Error {
 	return core.Errorf("token_revoked", "This token was revoked. Use another one.")
 }
 
-// ActorOf checks that the token still stands, notes its use, and gives whom it acts for.
+// ActorOf returns the actor of a token if the token is valid, and records its use.
 func (s *Service) ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error) {
 	who, err := s.StandingActor(tx, t)
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *Service) ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, 
 	return who, nil
 }
 
-// StandingActor is whom a token acts for, if it still stands.
+// StandingActor returns the actor of a token if the token is valid.
 func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error) {
 	if !t.RevokedAt.IsZero() {
 		return core.Actor{}, tokenRevoked()
@@ -100,7 +101,7 @@ func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	permissions := t.Permissions
 	if t.Kind == core.SessionKind && err == nil {
 		permissions = SessionPermissions(u.Role)
-		a, err = s.standing(tx, t)
+		a, err = s.sessionAccount(tx, t)
 	}
 	if err == nil && !a.MayAct() {
 		err = core.ErrSuspended()
@@ -116,7 +117,7 @@ func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Given: t.PasswordGiven, Permissions: permissions, Bound: t.Bound(), OwnWords: t.OwnWords, Policy: t.Policy,
 	}
 	if len(t.Mailboxes) > 0 {
-		// It sees those of its mailboxes that its user sees now.
+		// A limited token sees only those of its mailboxes that its user can see now.
 		may := core.Actor{MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes}
 		who.TokenOf, who.Limited, who.Mailboxes = true, true, nil
 		for _, id := range t.Mailboxes {
@@ -128,7 +129,7 @@ func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	return who, nil
 }
 
-// SessionPermissions are the scopes of a session, by its user's role as it is now.
+// SessionPermissions returns the scopes of a session, by the current role of its user.
 func SessionPermissions(role string) []string {
 	if role == store.UserRoleMember || role == store.UserRoleMailbox {
 		return []string{"read", "write"}
@@ -136,7 +137,7 @@ func SessionPermissions(role string) []string {
 	return slices.Clone(core.Scopes)
 }
 
-// SessionEnds is when a session ends if it is not used any more.
+// SessionEnds returns when a session ends if it is not used any more.
 func SessionEnds(t *store.Token) time.Time {
 	used := t.LastUsedAt
 	if used.Before(t.CreatedAt) {
@@ -148,8 +149,8 @@ func SessionEnds(t *store.Token) time.Time {
 	return t.ExpiresAt
 }
 
-// standing gives the account of a session that has not ended.
-func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error) {
+// sessionAccount returns the account of a session that has not ended.
+func (s *Service) sessionAccount(tx *store.Tx, t *store.Token) (*store.Account, error) {
 	a, err := store.Accounts.Get(tx, t.AccountID)
 	if err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error)
 	return a, nil
 }
 
-// MaySignIn says why the person of a mailbox may not be signed in; nil for team users.
+// MaySignIn returns why the person of a mailbox may not sign in; always nil for team users.
 func MaySignIn(tx *store.Tx, u *store.User) error {
 	if u.MailboxID == "" {
 		return nil
@@ -172,8 +173,9 @@ func MaySignIn(tx *store.Tx, u *store.User) error {
 	return err
 }
 
-// CheckActor says why the actor's token or session may not be used any more: it was ended or has
-// expired, its user is gone, or has another role than when it was asked with. It is no use of it.
+// CheckActor returns why the actor's token or session may no longer be used: it was revoked or has
+// expired, or its user was deleted or has another role than at the time of the request. The check
+// does not count as a use.
 func (s *Service) CheckActor(_ context.Context, who core.Actor) error {
 	if who.TokenID == core.LocalToken {
 		return nil
@@ -193,7 +195,7 @@ func (s *Service) CheckActor(_ context.Context, who core.Actor) error {
 		if err != nil || slices.Equal(now.Mailboxes, who.Mailboxes) {
 			return err
 		}
-		for _, id := range who.Mailboxes { // those that were deleted have left the list
+		for _, id := range who.Mailboxes { // deleted mailboxes have left the list
 			if mb, err := core.LiveMailbox(tx, id); err != nil || mb != nil && !slices.Contains(now.Mailboxes, id) {
 				return cmp.Or(err, error(tokenRevoked()))
 			}
@@ -202,8 +204,8 @@ func (s *Service) CheckActor(_ context.Context, who core.Actor) error {
 	})
 }
 
-// Operator is the one who holds the data directory: the owner of the named account (id or owner's
-// email), or of the first one.
+// Operator returns the actor for the person who holds the data directory: the owner of the named
+// account (id or owner's email), or of the first account.
 func (s *Service) Operator(_ context.Context, account string) (core.Actor, error) {
 	var who core.Actor
 	first := "`mailstead setup`"
@@ -233,7 +235,7 @@ func (s *Service) Operator(_ context.Context, account string) (core.Actor, error
 	return who, err
 }
 
-// flushTokenUses writes the uses of tokens and credentials that were noted.
+// flushTokenUses writes the recorded uses of tokens and credentials.
 func (s *Service) flushTokenUses() error {
 	err := s.tokenUses.Flush(s.Store, func(tx *store.Tx, id string, use core.Use) error {
 		t, err := store.Tokens.Find(tx, id)

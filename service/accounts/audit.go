@@ -28,21 +28,21 @@ type AuditRow struct {
 	CreatedAt core.Time    `json:"created_at"`
 }
 
-// An AuditActor is who did it. The operator has no id.
+// An AuditActor is who made the change. The operator has no id.
 type AuditActor struct {
 	Type string  `json:"type" enum:"user|token|mailbox|operator|system"`
 	ID   *string `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"` // Null for the operator, and for failed log-ins of several users.
 	Name string  `json:"name" words:"theirs" example:"deploy script"`              // The user's address, or the token's name.
 }
 
-// An AuditTarget is what it was done to.
+// An AuditTarget is what was changed.
 type AuditTarget struct {
 	Type string `json:"type" words:"ours" example:"domain"` // More types may be added.
 	ID   string `json:"id" words:"ours" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"`
-	Name string `json:"name" words:"theirs" example:"example.com"` // As it was called then.
+	Name string `json:"name" words:"theirs" example:"example.com"` // Its name at that time.
 }
 
-// ListAuditIn is the query of list_audit. Actor and target are an id, a name or a type.
+// ListAuditIn is the query of list_audit. Actor and target match an id, a name or a type.
 type ListAuditIn struct {
 	page.Query
 	Action        string     `query:"action" max:"100"`
@@ -52,7 +52,7 @@ type ListAuditIn struct {
 	CreatedBefore *core.Time `query:"created_before"`                                            // Only older rows; an RFC 3339 time or a date.
 }
 
-// ListAudit lists the account's audit log, newest first. The bounds in time are exclusive.
+// ListAudit lists the account's audit log, newest first. Both time bounds are exclusive.
 func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (*page.Page[AuditRow], error) {
 	s.flushFailedLogins()
 	var after, before time.Time
@@ -75,7 +75,7 @@ func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (
 		Until: func(a *store.Audit) bool { return !after.IsZero() && !a.CreatedAt.After(after) },
 		Out:   func(_ *store.Tx, a *store.Audit) (AuditRow, error) { return auditOut(a), nil },
 	}
-	if !before.IsZero() { // a row has the time of its id
+	if !before.IsZero() { // the time of a row is the time in its id
 		l.Before = who.AccountID + store.FirstID("aud", before.Add(time.Millisecond))
 	}
 	return l.Page(s.Core, who, in.Query)
@@ -93,24 +93,24 @@ func auditOut(a *store.Audit) AuditRow {
 }
 
 const (
-	failedRowsADay = 10_000 // rows of failed log-ins, of all accounts together
-	failedAtATime  = 300    // written in one transaction
+	failedRowsADay = 10_000 // rows of failed log-ins a day, for all accounts together
+	failedPerTx    = 300    // written in one transaction
 )
 
-// failedLogins counts wrong passwords and codes until they are written, which is soon, but not
-// before the answer: that would tell by its time whether an address is a user's.
+// failedLogins counts wrong passwords and codes until they are written. They are written soon, but
+// not before the answer: the time of a write would reveal whether an address belongs to a user.
 type failedLogins struct {
 	mu      sync.Mutex
-	waiting map[string]*failedLogin // by their key in the store
+	waiting map[string]*failedLogin // not yet written, by their key in the store
 	wake    chan struct{}
 
-	writing sync.Mutex
-	most    int    // see failedRowsADay
-	day     string // whose rows are counted
-	rows    int    // in the store, of that day
+	writing sync.Mutex // held while rows are written
+	most    int        // see failedRowsADay
+	day     string     // the day that rows counts
+	rows    int        // rows in the store on that day
 }
 
-// A failedLogin is what was tried in a minute, from one address, at one account.
+// A failedLogin counts the attempts of one minute, from one IP address, at one account.
 type failedLogin struct {
 	row store.Audit
 	n   int
@@ -120,8 +120,8 @@ func newFailedLogins() *failedLogins {
 	return &failedLogins{waiting: map[string]*failedLogin{}, wake: make(chan struct{}, 1), most: failedRowsADay}
 }
 
-// RecordFailedLogin counts a wrong password or code at a user or a mailbox; the address of nobody
-// is in no log.
+// RecordFailedLogin counts a wrong password or code at a user or a mailbox. An address that belongs
+// to nobody is not logged.
 func (s *Service) RecordFailedLogin(at store.AuditActor, accountID, ip, requestID string) {
 	if at.ID == "" {
 		return
@@ -150,15 +150,15 @@ func (s *Service) RecordFailedLogin(at store.AuditActor, accountID, ip, requestI
 	}
 }
 
-// mergeUser notes who was tried. A row of several users names none.
+// mergeUser records which user was attacked. A row about several users names none.
 func mergeUser(row *store.Audit, userID string) {
 	if row.Actor.ID != userID {
 		row.Actor, row.Target = store.AuditActor{Type: store.AuditActorUser, Name: "several users"}, store.AuditTarget{}
 	}
 }
 
-// flushFailedLogins writes the failed log-ins that wait. When a day has failedRowsADay rows, only
-// these go on to count.
+// flushFailedLogins writes the waiting failed log-ins. Once a day has failedRowsADay rows, existing
+// rows are still counted up, but no new ones are added.
 func (s *Service) flushFailedLogins() {
 	f := s.failedLogins
 	f.writing.Lock()
@@ -167,7 +167,7 @@ func (s *Service) flushFailedLogins() {
 	waiting := f.waiting
 	f.waiting = map[string]*failedLogin{}
 	f.mu.Unlock()
-	for some := range slices.Chunk(slices.Sorted(maps.Keys(waiting)), failedAtATime) {
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(waiting)), failedPerTx) {
 		var day string
 		var rows int
 		err := s.Store.Update(func(tx *store.Tx) error {
@@ -206,13 +206,13 @@ func (s *Service) flushFailedLogins() {
 			return
 		}
 		if rows >= f.most && (f.rows < f.most || f.day != day) {
-			s.Log.Warn("the audit log begins no more rows of failed log-ins today", "rows", rows)
+			s.Log.Warn("today's limit of audit rows for failed log-ins is reached; no more are added", "rows", rows)
 		}
 		f.day, f.rows = day, rows
 	}
 }
 
-// countFailedRows counts the rows of failed log-ins of a day. It stops at most.
+// countFailedRows counts the day's rows of failed log-ins, up to most.
 func countFailedRows(tx *store.Tx, minute time.Time, most int) (n int) {
 	begin := minute.Truncate(24 * time.Hour)
 	end := store.TimeKey(begin.Add(24 * time.Hour))

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestFailedLoginsHaveARowAMinute: one row for each minute, address and account, with a count, and
-// only so many a day. The address of nobody is in no log.
+// TestFailedLoginsHaveARowAMinute: there is one row for each minute, IP address and account, with a
+// count, and a limited number of rows a day. An unknown address is not logged.
 func TestFailedLoginsHaveARowAMinute(t *testing.T) {
 	now := time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)
 	c, who := servicetest.NewClocked(t, func() time.Time { return now })

@@ -14,26 +14,26 @@ import (
 
 const (
 	kindAccountDelete = "account_delete"
-	deleteSoonest     = time.Second // until the job looks again whether domains are gone and attempts have ended
-	deleteLatest      = 30 * time.Second
-	rowsAtOnce        = 200  // deleted in one transaction
-	rowsLookedAt      = 5000 // in one view
+	minDeleteRetry    = time.Second // until the job checks again whether domains are gone and attempts have ended
+	maxDeleteRetry    = 30 * time.Second
+	rowsPerTx         = 200  // rows deleted in one transaction
+	rowsExamined      = 5000 // rows examined in one view
 )
 
-// deleteArgs are of the job that deletes an account.
+// deleteArgs are the arguments of the job that deletes an account.
 type deleteArgs struct {
 	AccountID string `json:"account_id"`
 }
 
-// AccountDeleted says which job deletes an account.
+// AccountDeleted names the job that deletes an account.
 type AccountDeleted struct {
 	AccountID string `json:"account_id"`
 	JobID     string `json:"job_id"`
 }
 
-// DeleteAccount takes an account out of use at once: nobody signs in to it, nothing is taken for
-// it, and nothing of it leaves any more. A job deletes what it has, and then the account. A second
-// request answers the same job.
+// DeleteAccount takes an account out of use at once: nobody can sign in to it, no mail is accepted
+// for it, and nothing of it leaves any more. A job deletes its data, and then the account. A second
+// request returns the same job.
 func (s *Service) DeleteAccount(ctx context.Context, in AccountIn) (*AccountDeleted, error) {
 	if in.Account == "" {
 		return nil, core.Invalid("account", "required", "name the account, by its id or its owner's address")
@@ -51,7 +51,7 @@ func (s *Service) DeleteAccount(ctx context.Context, in AccountIn) (*AccountDele
 		if a.ID == first.ID {
 			return core.Invalid("account", "not_allowed", "the first account is the operator's and cannot be deleted")
 		}
-		tx.MayUseReserve() // what frees room is the job's
+		tx.MayUseReserve() // the job frees space
 		out.AccountID = a.ID
 		if a.Gone() && a.DeleteJob != "" {
 			out.JobID = a.DeleteJob
@@ -81,14 +81,14 @@ func (s *Service) deleteKind() jobs.Kind {
 	return jobs.Kind{Name: kindAccountDelete, Work: s.eraseAccount, Timeout: time.Hour}
 }
 
-// eraseAccount is the work of account_delete. Begun again after a crash it goes on where it was,
-// since what it has deleted is not there any more. What waits to be sent goes first, and then the
-// domains with their mailboxes, each by the job that deletes it. These may still write what is the
-// account's, and so may attempts that have not ended, so all tables are looked through after that.
+// eraseAccount is the work of account_delete. After a crash it continues where it was, since
+// deleted rows are gone. It first cancels queued mail, and then deletes the domains with their
+// mailboxes, each by a job of its own. These jobs, and sending attempts that have not ended, may
+// still write rows of the account, so all tables are searched after that.
 //
-// Two things stay. What was bought stays bought, so its record does, without the account. A message
-// that came for several accounts and has not been filed for all of them keeps the addresses that it
-// is for until it has.
+// Two things stay. Purchased domains stay purchased, so their records do too, without the account.
+// A message that came for several accounts, and is not yet delivered to all of them, keeps its
+// recipient addresses until it is.
 func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[deleteArgs](j)
 	if err != nil {
@@ -119,13 +119,13 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}
 	if busy+left > 0 {
 		wait := s.Now().Sub(account.UpdatedAt) / 10
-		return nil, jobs.Snooze(s.Now().Add(min(max(wait, deleteSoonest), deleteLatest)))
+		return nil, jobs.Snooze(s.Now().Add(min(max(wait, minDeleteRetry), maxDeleteRetry)))
 	}
 
-	if err := s.tellPurchases(account); err != nil {
+	if err := s.logKeptPurchases(account); err != nil {
 		return nil, err
 	}
-	if err := s.dropRows(ctx, account.ID); err != nil {
+	if err := s.deleteRows(ctx, account.ID); err != nil {
 		return nil, err
 	}
 	if err := s.inbox.DropAccountIndex(ctx, account.Num); err != nil {
@@ -133,14 +133,15 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		if store.DomainsByAccount.Has(tx, account.ID) || store.MailboxesByAccount.Has(tx, account.ID) {
-			return errors.New("the account has got a domain or mailbox meanwhile")
+			return errors.New("a domain or mailbox was added to the account during its deletion")
 		}
 		tx.After(func() { s.Log.Info("account deleted", "account", account.ID, "took", s.Now().Sub(account.UpdatedAt)) })
 		return store.Accounts.Delete(tx, account.ID)
 	}, nil
 }
 
-// dropWebhooks deletes the endpoints, so that no more deliveries are planned. An account has few.
+// dropWebhooks deletes the webhook endpoints, so that no more deliveries are planned. An account
+// has few endpoints.
 func (s *Service) dropWebhooks(accountID string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		var ids []string
@@ -151,8 +152,8 @@ func (s *Service) dropWebhooks(accountID string) error {
 	})
 }
 
-// endJobs cancels the jobs of an account, but those that must go on to their end, and counts the
-// ones that are still at work. No index has them by account.
+// endJobs cancels the jobs of an account, except those that must run to their end, and returns how
+// many jobs are still running. It walks all jobs, since no index has them by account.
 func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err error) {
 	for after, more := "", true; more; {
 		var ids []string
@@ -160,7 +161,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 			looked := 0
 			more = false
 			for key, id := range store.JobsByLane.Keys(tx, "", after) {
-				if looked == rowsLookedAt || len(ids) == rowsAtOnce {
+				if looked == rowsExamined || len(ids) == rowsPerTx {
 					more = true
 					break
 				}
@@ -168,7 +169,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 				after = key
 				j, err := store.Jobs.Read(tx, id)
 				if err != nil {
-					continue // the queue says of it that it cannot be read
+					continue // the queue itself logs that the job cannot be read
 				}
 				switch {
 				case j.Kind == kindAccountDelete || j.AccountID != accountID && !bytes.Contains(j.Args, []byte(accountID)):
@@ -185,7 +186,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 		})
 		if err == nil && len(ids) > 0 {
 			err = s.Store.Update(func(tx *store.Tx) error {
-				tx.MayUseReserve() // it is what a deletion begins with
+				tx.MayUseReserve() // a deletion begins with it
 				for _, id := range ids {
 					if err := s.Queue.Cancel(tx, id); err != nil && !core.IsGone(err) {
 						return err
@@ -201,9 +202,9 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 	return busy, nil
 }
 
-// tellPurchases logs which names stay bought, since the registrar goes on to renew them and to ask
-// for money.
-func (s *Service) tellPurchases(a *store.Account) error {
+// logKeptPurchases logs which domain names stay purchased, since the registrar goes on to renew
+// them and to charge for them.
+func (s *Service) logKeptPurchases(a *store.Account) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		for p := range store.Purchases.All(tx) {
 			if p.AccountID == a.ID && p.Stays() {
@@ -215,14 +216,14 @@ func (s *Service) tellPurchases(a *store.Account) error {
 	})
 }
 
-// dropRows deletes the account's rows of all tables but those of domains and mailboxes. Jobs at
-// work stay: they are the ones that delete.
-func (s *Service) dropRows(ctx context.Context, accountID string) error {
+// deleteRows deletes the account's rows in all tables except those of domains and mailboxes.
+// Running jobs stay: they delete the rest.
+func (s *Service) deleteRows(ctx context.Context, accountID string) error {
 	for from, more := []byte(nil), true; more; more = from != nil {
 		var rows []store.AccountRow
 		var next []byte
 		err := s.Store.View(func(tx *store.Tx) error {
-			rows, next = tx.AccountRows(accountID, from, rowsAtOnce, rowsLookedAt)
+			rows, next = tx.AccountRows(accountID, from, rowsPerTx, rowsExamined)
 			return nil
 		})
 		if err == nil && len(rows) > 0 {

@@ -13,8 +13,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestDeleteAccount: an account is out of use with the answer, whether the queue runs or not, and a
-// job deletes it, which goes on after a restart. Nobody brings it back. What it bought stays.
+// TestDeleteAccount: when DeleteAccount returns, the account is out of use, whether the queue runs
+// or not. A job deletes it and continues after a restart. Nobody can restore the account. Its
+// purchases stay.
 func TestDeleteAccount(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
 	ctx := t.Context()

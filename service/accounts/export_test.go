@@ -2,7 +2,7 @@ package accounts
 
 import "github.com/mailstead/mailstead/service/core"
 
-// What tests outside of the package look at.
+// Internals that tests outside the package use.
 
 func (s *Service) FlushTokenUses() error { return s.flushTokenUses() }
 

@@ -16,10 +16,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxScope is how many mailboxes the list of a limited member has at most.
+// maxScope is the most mailboxes that a limited member or token can have.
 const maxScope = 200
 
-// A MailboxScope is the mailboxes that somebody may see: all, or some by their ids.
+// A MailboxScope lists the ids of the mailboxes that somebody may see; nil means all mailboxes.
 type MailboxScope []string
 
 // MarshalJSON writes "all" for nil.
@@ -30,7 +30,7 @@ func (m MailboxScope) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(m))
 }
 
-// UnmarshalJSON takes "all" or a list of ids.
+// UnmarshalJSON accepts "all" or a list of ids.
 func (m *MailboxScope) UnmarshalJSON(data []byte) error {
 	var word string
 	if json.Unmarshal(data, &word) == nil && word == "all" {
@@ -45,11 +45,11 @@ func (m *MailboxScope) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Forms says which forms it has on the wire.
+// Forms lists the JSON forms of the type: the word "all", or a list of ids.
 func (MailboxScope) Forms() []any { return []any{"all", []string{}} }
 
-// limit makes it what a user sees.
-func (m MailboxScope) limit(u *store.User) error {
+// applyTo makes m the scope of a user.
+func (m MailboxScope) applyTo(u *store.User) error {
 	u.Limited, u.Mailboxes = m != nil, nil
 	if m == nil {
 		return nil
@@ -68,8 +68,8 @@ func (m MailboxScope) limit(u *store.User) error {
 	return nil
 }
 
-// knownMailboxes makes sure that the mailboxes which a limited member is to see are there.
-func knownMailboxes(tx *store.Tx, u *store.User) error {
+// checkMailboxesExist makes sure that the mailboxes of a limited member exist.
+func checkMailboxesExist(tx *store.Tx, u *store.User) error {
 	for _, id := range u.Mailboxes {
 		mb, err := core.LiveMailbox(tx, id)
 		if err != nil {
@@ -82,7 +82,7 @@ func knownMailboxes(tx *store.Tx, u *store.User) error {
 	return nil
 }
 
-// userScope is what a user sees, as the record has it.
+// userScope returns the scope in a user's record.
 func userScope(u *store.User) MailboxScope {
 	if !u.Limited {
 		return nil
@@ -90,7 +90,7 @@ func userScope(u *store.User) MailboxScope {
 	return append(MailboxScope{}, u.Mailboxes...)
 }
 
-// scopeOf is userScope without mailboxes that are gone.
+// scopeOf is userScope without deleted mailboxes.
 func scopeOf(tx *store.Tx, u *store.User) (MailboxScope, error) {
 	scope := userScope(u)
 	if scope == nil {
@@ -109,8 +109,8 @@ func scopeOf(tx *store.Tx, u *store.User) (MailboxScope, error) {
 	return left, nil
 }
 
-// whatReads says in one sentence what a new team user can read.
-func whatReads(tx *store.Tx, u *store.User) (string, error) {
+// readableMailText returns a sentence that says which mail a new team user can read.
+func readableMailText(tx *store.Tx, u *store.User) (string, error) {
 	switch {
 	case u.Role != store.UserRoleMember:
 		return "They can read and send the mail of every mailbox, and manage the account.", nil
@@ -144,13 +144,13 @@ const (
 	invitedFor     = 72 * time.Hour
 )
 
-// invitationArgs is the job of mailing an invitation to a team user.
+// invitationArgs are the arguments of the job that mails an invitation to a team user.
 type invitationArgs struct {
 	UserID string `json:"user_id"`
 	By     string `json:"by"`
 }
 
-// sendInvitation makes a link and queues the letter with it. Each attempt makes a link of its own.
+// sendInvitation makes a link and queues the message with it. Each attempt makes a new link.
 func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[invitationArgs](j)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 		if err != nil || u == nil {
 			return err
 		}
-		reads, err = whatReads(tx, u)
+		reads, err = readableMailText(tx, u)
 		return err
 	})
 	if err != nil || u == nil || u.Status != store.UserInvited {

@@ -10,29 +10,29 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// userKey names a team user among those whose wrong passwords are counted, apart from a mailbox of
-// the same address.
+// userKey is the key under which the wrong passwords of a team user are counted. It differs from
+// the key of a mailbox with the same address.
 func userKey(email string) string { return "user " + email }
 
-// A Door is where the password of a team user is compared.
+// A Door is the team user that a password is compared with, for one attempt to sign in.
 type Door struct {
 	Identity core.Identity
-	User     *store.User // empty for an address that is nobody's, whose password is never right
-	rooms    *Service
+	User     *store.User // empty if the address belongs to nobody; no password is right then
+	service  *Service
 	email    string
 	ip       string
 }
 
-// OpenDoor gives the door of an address.
+// OpenDoor returns the Door of an address.
 func (s *Service) OpenDoor(email, ip string) (*Door, error) {
-	d := &Door{rooms: s, email: email, ip: ip}
+	d := &Door{service: s, email: email, ip: ip}
 	return d, d.Refresh()
 }
 
-// Refresh reads the record again.
+// Refresh reads the user record again.
 func (d *Door) Refresh() error {
 	u := &store.User{}
-	err := d.rooms.Store.View(func(tx *store.Tx) error {
+	err := d.service.Store.View(func(tx *store.Tx) error {
 		found, err := store.UserByEmail.Get(tx, d.email)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
@@ -43,16 +43,15 @@ func (d *Door) Refresh() error {
 		return err
 	})
 	if err == nil {
-		d.User, d.Identity = u, core.Identity{Name: userKey(d.email), Known: core.IsKnown(u.Seen, core.Network(d.ip), d.rooms.Now())}
+		d.User, d.Identity = u, core.Identity{Name: userKey(d.email), Known: core.IsKnown(u.Seen, core.Network(d.ip), d.service.Now())}
 	}
 	return err
 }
 
-// Exists reports whether there is a user of the address.
+// Exists reports whether the address belongs to a team user.
 func (d *Door) Exists() bool { return d.User.ID != "" }
 
-// Still makes sure, in the transaction that follows, that the password that was compared is the
-// user's still.
+// Still makes sure, in a later transaction, that the user still has the password that was compared.
 func (d *Door) Still(_ *store.Tx, u *store.User) error {
 	if u.PasswordHash != d.User.PasswordHash {
 		return core.Errorf("invalid_credentials", "The password was changed a moment ago. Use the new one.")
@@ -60,9 +59,9 @@ func (d *Door) Still(_ *store.Tx, u *store.User) error {
 	return nil
 }
 
-// ProvePassword verifies the password of who is signed in; still makes sure, in the transaction
-// that follows, that it is the password by then. A wrong one is 403 wrong_password, and counts like
-// one at the door.
+// ProvePassword verifies the password of the signed-in user. The caller runs still in its later
+// transaction, to make sure that the password was not changed in between. A wrong password is 403
+// wrong_password, and counts like one at sign-in.
 func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error) {
 	wrong := core.Errorf("wrong_password", "This is not your current password.")
 	if password == "" {
@@ -88,7 +87,7 @@ func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password st
 		return nil, err
 	}
 	if d.User.ID != who.UserID {
-		d.User = &store.User{} // the address is another's by now
+		d.User = &store.User{} // the address belongs to another user by now
 	}
 	right, err := g.Compare(ctx, d.Identity.Name, d.User.PasswordHash, password)
 	if err == nil && !right {
@@ -97,9 +96,9 @@ func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password st
 	return d.Still, err
 }
 
-// SetTeamPassword gives a user a password that they chose themselves, unless the caller says
-// otherwise. What could set or replace the one before, the reset link and every session but the
-// asking one, ends.
+// SetTeamPassword sets a password that the user chose; the caller sets PasswordGiven if somebody
+// else did. It ends what could set or replace the old password: the reset links, and every session
+// except the asking one.
 func SetTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
 	u.PasswordHash, u.PasswordGiven, u.Status, u.UpdatedAt = hash, false, store.UserActive, tx.Now()
 	DropLinks(u)
@@ -114,25 +113,25 @@ func SetTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) erro
 	return RevokeTokens(tx, u.ID, SessionsBut(askingToken))
 }
 
-// SessionsBut are all sessions but the one of the id.
+// SessionsBut matches all sessions except the one with the given id.
 func SessionsBut(asking string) func(*store.Token) bool {
 	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
 }
 
-// RevokeMost revokes tokens as RevokeTokens does, some in each transaction, until few are left. It
-// comes before the transaction that revokes the last of them with what that is for.
-func (s *Service) RevokeMost(userID string, which func(*store.Token) bool) error {
+// RevokeMost revokes tokens as RevokeTokens does, some in each transaction, until few are left.
+// Call it before the transaction that revokes the rest together with the change that requires it.
+func (s *Service) RevokeMost(userID string, match func(*store.Token) bool) error {
 	var ids []string
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, t := range store.TokensByUser.Asc(tx, userID, "") {
-			if t.RevokedAt.IsZero() && which(t) {
+			if t.RevokedAt.IsZero() && match(t) {
 				ids = append(ids, t.ID)
 			}
 		}
 		return nil
 	})
-	for ; err == nil && len(ids) > tokensAtATime; ids = ids[tokensAtATime:] {
-		some := ids[:tokensAtATime]
+	for ; err == nil && len(ids) > tokensPerTx; ids = ids[tokensPerTx:] {
+		some := ids[:tokensPerTx]
 		err = s.Store.Update(func(tx *store.Tx) error {
 			for _, id := range some {
 				t, err := store.Tokens.Find(tx, id)
@@ -152,12 +151,12 @@ func (s *Service) RevokeMost(userID string, which func(*store.Token) bool) error
 	return err
 }
 
-// RevokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing
-// is left.
-func RevokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) error {
+// RevokeTokens revokes the valid tokens of a user for which match returns true. Sessions are
+// deleted.
+func RevokeTokens(tx *store.Tx, userID string, match func(*store.Token) bool) error {
 	var all []*store.Token
 	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
-		if t.RevokedAt.IsZero() && which(t) {
+		if t.RevokedAt.IsZero() && match(t) {
 			all = append(all, t)
 		}
 	}
@@ -169,7 +168,7 @@ func RevokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) er
 	return nil
 }
 
-// RevokeToken revokes a token for good; of a session nothing is left.
+// RevokeToken revokes a token for good, and deletes it if it is a session.
 func RevokeToken(tx *store.Tx, t *store.Token) error {
 	if t.Kind == core.SessionKind {
 		return store.Tokens.Delete(tx, t.ID)
@@ -178,11 +177,11 @@ func RevokeToken(tx *store.Tx, t *store.Token) error {
 	return store.Tokens.Put(tx, t)
 }
 
-// ResetFor is how long a link that sets a password lives.
+// ResetFor is the lifetime of a link that sets a password.
 const ResetFor = 72 * time.Hour
 
-// NewReset gives the user a fresh link that sets a password, in place of any before. Only the hash
-// of its token is kept.
+// NewReset gives the user a new link that sets a password, and invalidates any earlier one. Only
+// the hash of its token is stored. The caller stores the user.
 func (s *Service) NewReset(u *store.User) (link string) {
 	return s.Config.BaseURL + "/reset?token=" + url.QueryEscape(s.newResetToken(u))
 }
@@ -193,5 +192,5 @@ func (s *Service) newResetToken(u *store.User) string {
 	return token
 }
 
-// DropLinks ends every link that could set the user's password.
+// DropLinks invalidates every link that could set the user's password.
 func DropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }

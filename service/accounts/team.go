@@ -42,7 +42,7 @@ func teamUserOut(tx *store.Tx, u *store.User) (TeamUser, error) {
 	}, err
 }
 
-// DisplayName is what people call a team user; the address of one who has no name.
+// DisplayName returns the name of a team user, or the address if there is no name.
 func DisplayName(u *store.User) string {
 	return cmp.Or(strings.TrimSpace(u.FirstName+" "+u.LastName), u.Email)
 }
@@ -53,8 +53,8 @@ type TeamUserList struct {
 	Total int        `json:"total"`
 }
 
-// ranks is the order of roles in the list.
-var ranks = []string{store.UserRoleOwner, store.UserRoleAdmin, store.UserRoleMember}
+// roleOrder is the order of roles in the list.
+var roleOrder = []string{store.UserRoleOwner, store.UserRoleAdmin, store.UserRoleMember}
 
 // ListTeamUsers lists the owner, then the admins, then the members, each by address.
 func (s *Service) ListTeamUsers(_ context.Context, who core.Actor) (*TeamUserList, error) {
@@ -71,7 +71,7 @@ func (s *Service) ListTeamUsers(_ context.Context, who core.Actor) (*TeamUserLis
 	})
 	sort.Slice(out.Users, func(i, j int) bool {
 		a, b := out.Users[i], out.Users[j]
-		return cmp.Or(cmp.Compare(slices.Index(ranks, a.Role), slices.Index(ranks, b.Role)), cmp.Compare(a.Email, b.Email)) < 0
+		return cmp.Or(cmp.Compare(slices.Index(roleOrder, a.Role), slices.Index(roleOrder, b.Role)), cmp.Compare(a.Email, b.Email)) < 0
 	})
 	out.Total = len(out.Users)
 	return out, err
@@ -85,12 +85,12 @@ type InviteTeamUserIn struct {
 	LastName  string  `json:"last_name" max:"100"`
 	Role      *string `json:"role" enum:"admin|member"`
 
-	Mailboxes *MailboxScope `json:"mailboxes"`  // `all`, or the ids of those that a member sees.
+	Mailboxes *MailboxScope `json:"mailboxes"`  // `all`, or the ids of the mailboxes that a member sees.
 	SendEmail bool          `json:"send_email"` // Whether the link that sets a password is mailed.
 }
 
-// TeamUserInvited is a new team user. ResetLink is there if no password was given: whoever has it
-// chooses one, once.
+// TeamUserInvited is a new team user. ResetLink is present if no password was given: whoever has
+// the link chooses one, once.
 type TeamUserInvited struct {
 	Success   bool    `json:"success"`
 	ID        string  `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
@@ -107,16 +107,16 @@ type TeamUserInvited struct {
 	PasswordWarning *string      `json:"password_warning" words:"ours" rare:"true"` // What should be better about the password that was given; null otherwise.
 }
 
-// InviteTeamUser adds a person to the team, a member unless a role is given. Admins may add members
-// only.
+// InviteTeamUser adds a person to the team, as a member unless a role is given. Admins may add only
+// members.
 func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTeamUserIn) (*TeamUserInvited, error) {
 	u, err := s.draftUser(who, in)
 	if err != nil {
 		return nil, err
 	}
-	check := func(tx *store.Tx) error { return errors.Join(s.roomForUser(tx, u), knownMailboxes(tx, u)) }
+	check := func(tx *store.Tx) error { return errors.Join(s.checkRoomForUser(tx, u), checkMailboxesExist(tx, u)) }
 	if err := s.Store.View(check); err != nil {
-		return nil, err // before the hash, which takes its time
+		return nil, err // before the slow hash
 	}
 	link, password := "", core.NewPassword()
 	if in.Password != nil {
@@ -131,7 +131,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 			return err
 		}
 		u.ID, u.CreatedAt, u.UpdatedAt = tx.NewID("usr"), tx.Now(), tx.Now()
-		reads, err = whatReads(tx, u)
+		reads, err = readableMailText(tx, u)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	return out, nil
 }
 
-// draftUser checks an invitation on its own.
+// draftUser checks the fields of an invitation and returns the new user, without reading the store.
 func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, error) {
 	u := &store.User{AccountID: who.AccountID, FirstName: in.FirstName, LastName: in.LastName, Role: store.UserRoleMember, Status: store.UserInvited, InvitedBy: who.UserID}
 	if in.Role != nil {
@@ -186,20 +186,20 @@ func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, e
 		return nil, core.Invalid("send_email", "conflict", "mails a link that sets the password; leave the password out")
 	}
 	if in.Mailboxes != nil {
-		if err := in.Mailboxes.limit(u); err != nil {
+		if err := in.Mailboxes.applyTo(u); err != nil {
 			return nil, err
 		}
 	}
 	if in.Password != nil {
-		err = core.CheckPassword("password", *in.Password, leastGiven)
+		err = core.CheckPassword("password", *in.Password, minGivenPassword)
 	}
 	return u, err
 }
 
-// roomForUser checks that the address is free in the whole installation, and that the team may
-// grow.
-func (s *Service) roomForUser(tx *store.Tx, u *store.User) error {
-	if err := addressFree(tx, u.Email, ""); err != nil {
+// checkRoomForUser checks that the address is free in the whole installation, and that the team has
+// room.
+func (s *Service) checkRoomForUser(tx *store.Tx, u *store.User) error {
+	if err := checkAddressFree(tx, u.Email, ""); err != nil {
 		return err
 	}
 	n := s.Config.Limits.TeamUsers
@@ -209,8 +209,8 @@ func (s *Service) roomForUser(tx *store.Tx, u *store.User) error {
 	return nil
 }
 
-// addressFree reports whether no other user than the one of the id has the address.
-func addressFree(tx *store.Tx, email, id string) error {
+// checkAddressFree returns an error if another user than id has the address.
+func checkAddressFree(tx *store.Tx, email, id string) error {
 	u, err := store.UserByEmail.Get(tx, email)
 	if errors.Is(err, store.ErrNotFound) || err == nil && u.ID == id {
 		return nil
@@ -221,16 +221,16 @@ func addressFree(tx *store.Tx, email, id string) error {
 	return core.Errorf("email_already_exists", "%s belongs to a team user already. Use another address.", email).With("email", "email_already_exists", "is taken")
 }
 
-// leastGiven is how many characters a password has at least that somebody gives a team user; one of
-// less than core.LeastPassword is answered with a warning.
-const leastGiven = 6
+// minGivenPassword is the shortest password that somebody may set for another team user. One that
+// is shorter than core.LeastPassword is accepted with a warning.
+const minGivenPassword = 6
 
 // TeamUserIn names one team user.
 type TeamUserIn struct {
 	UserID string `path:"user_id"`
 }
 
-// TeamUserDeleted says that a team user is gone.
+// TeamUserDeleted confirms that a team user was deleted.
 type TeamUserDeleted struct {
 	Success bool   `json:"success"`
 	ID      string `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
@@ -238,12 +238,12 @@ type TeamUserDeleted struct {
 	Message string `json:"message" words:"ours" example:"The team user is deleted."` // For people; the text may change.
 }
 
-// DeleteTeamUser takes a person out of the team, and revokes their tokens.
+// DeleteTeamUser removes a person from the team, and revokes their tokens.
 func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserIn) (*TeamUserDeleted, error) {
 	var email string
 	all := func(*store.Token) bool { return true }
 	find := func(tx *store.Tx) (*store.User, error) {
-		u, err := teamUserOf(tx, who, in.UserID)
+		u, err := editableTeamUser(tx, who, in.UserID)
 		if err == nil && who.Role != store.UserRoleOwner && u.Role != store.UserRoleMember {
 			err = membersOnly()
 		}
@@ -280,8 +280,9 @@ func membersOnly() *core.Error {
 	return core.Errorf("forbidden_role", "An admin can change and delete only members. Ask the account's owner.")
 }
 
-// teamUserOf gives a user who may be changed: one of the account, but not its owner.
-func teamUserOf(tx *store.Tx, who core.Actor, id string) (*store.User, error) {
+// editableTeamUser returns a team user who may be changed: one of the same account, but not its
+// owner.
+func editableTeamUser(tx *store.Tx, who core.Actor, id string) (*store.User, error) {
 	u, err := store.Users.Find(tx, id)
 	switch {
 	case err != nil:
@@ -296,16 +297,16 @@ func teamUserOf(tx *store.Tx, who core.Actor, id string) (*store.User, error) {
 	return u, nil
 }
 
-// UpdateTeamUserIn is the body of update_team_user. Null takes a name away.
+// UpdateTeamUserIn is the body of update_team_user. Null removes a name.
 type UpdateTeamUserIn struct {
 	UserID    string           `path:"user_id"`
 	Email     *string          `json:"email" max:"254"`
 	Password  *string          `json:"password"`
-	Current   string           `json:"current_password" max:"1024" audit:"-"` // Your present password, where you change your own in a session.
+	Current   string           `json:"current_password" max:"1024" audit:"-"` // Your current password; needed when you change your own in a session.
 	FirstName core.Opt[string] `json:"first_name" max:"100"`
 	LastName  core.Opt[string] `json:"last_name" max:"100"`
 	Role      *string          `json:"role" enum:"admin|member"`
-	Mailboxes *MailboxScope    `json:"mailboxes"` // `all`, or the ids of those that a member sees.
+	Mailboxes *MailboxScope    `json:"mailboxes"` // `all`, or the ids of the mailboxes that a member sees.
 }
 
 // TeamUserUpdated is a team user after a change.
@@ -325,9 +326,9 @@ type TeamUserUpdated struct {
 	PasswordWarning *string      `json:"password_warning" words:"ours" rare:"true"` // What should be better about the password that was given; null otherwise.
 }
 
-// UpdateTeamUser changes a team user. The owner may change everyone but the owner, an admin
-// members, and everyone may change their own name and password. A new password ends the user's
-// sessions.
+// UpdateTeamUser changes a team user. The owner may change everyone except the owner, an admin may
+// change members, and everyone may change their own name and password. A new password ends the
+// user's sessions.
 func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateTeamUserIn) (*TeamUserUpdated, error) {
 	if err := in.permit(who); err != nil {
 		return nil, err
@@ -336,12 +337,12 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 		return nil, err
 	}
 	find := func(tx *store.Tx) (*store.User, error) {
-		u, err := teamUserOf(tx, who, in.UserID)
+		u, err := editableTeamUser(tx, who, in.UserID)
 		if err == nil && who.Role != store.UserRoleOwner && u.Role != store.UserRoleMember && u.ID != who.UserID {
 			err = membersOnly()
 		}
 		if err == nil && in.Email != nil {
-			err = addressFree(tx, *in.Email, u.ID)
+			err = checkAddressFree(tx, *in.Email, u.ID)
 		}
 		return u, err
 	}
@@ -396,8 +397,8 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 	return out, nil
 }
 
-// permit is what the table of operations cannot say: others need the admin scope and a role above
-// member, and of themselves people may change their name and password only.
+// permit checks what the table of operations cannot express: changing others needs the admin scope
+// and a role above member, and people may change only the name and password of themselves.
 func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 	if in.Password != nil && !who.Can("admin") && (who.TokenKind != core.SessionKind || in.UserID != who.UserID) {
 		return core.Errorf("insufficient_scope", "Setting a password needs the \"admin\" permission. Use a token that has it, or sign in to change your own.")
@@ -420,7 +421,7 @@ func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 	return nil
 }
 
-// check looks at the fields on their own, and brings the address into the form in which it is kept.
+// check validates each field, and normalizes the address.
 func (in *UpdateTeamUserIn) check() error {
 	if err := core.CheckLine("first_name", in.FirstName.Value); err != nil {
 		return err
@@ -429,7 +430,7 @@ func (in *UpdateTeamUserIn) check() error {
 		return err
 	}
 	if in.Password != nil {
-		if err := core.CheckPassword("password", *in.Password, leastGiven); err != nil {
+		if err := core.CheckPassword("password", *in.Password, minGivenPassword); err != nil {
 			return err
 		}
 	}
@@ -441,7 +442,7 @@ func (in *UpdateTeamUserIn) check() error {
 	return err
 }
 
-// hashIfFound hashes a new password, if there is one, once it is known that there is somebody who
+// hashIfFound hashes a new password, if one is given, after find has shown that its user exists and
 // may have it.
 func (s *Service) hashIfFound(password *string, find func(*store.Tx) (*store.User, error)) (hash string, err error) {
 	if password == nil {
@@ -459,7 +460,7 @@ func (s *Service) hashIfFound(password *string, find func(*store.Tx) (*store.Use
 
 func (in *UpdateTeamUserIn) apply(tx *store.Tx, u *store.User) error {
 	if in.Email != nil && u.Email != *in.Email {
-		u.Email, u.Forgot = *in.Email, nil // a link that was sent to the address before is not for whoever has it
+		u.Email, u.Forgot = *in.Email, nil // a link that was sent to the old address must not work for the person there
 	}
 	if in.FirstName.Set {
 		u.FirstName = in.FirstName.Value
@@ -476,7 +477,7 @@ func (in *UpdateTeamUserIn) apply(tx *store.Tx, u *store.User) error {
 		}
 		return nil
 	}
-	return errors.Join(in.Mailboxes.limit(u), knownMailboxes(tx, u))
+	return errors.Join(in.Mailboxes.applyTo(u), checkMailboxesExist(tx, u))
 }
 
 func teamUserUpdated(tx *store.Tx, u *store.User) (*TeamUserUpdated, error) {

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	tokensAtATime = 300  // that one transaction changes
-	tokensMost    = 1000 // of a mailbox, and of an account beside those that are limited to one mailbox
+	tokensPerTx = 300  // how many one transaction changes
+	maxTokens   = 1000 // for one mailbox, and for one account without the tokens that are limited to one mailbox
 )
 
-// Token is a credential as the API shows it: never its value.
+// Token is a credential as the API shows it, without its value.
 type Token struct {
 	ID          string    `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Name        string    `json:"name" words:"theirs" example:"deploy script"`
@@ -30,15 +30,15 @@ type Token struct {
 	LastUsedAt  core.Time `json:"last_used_at"`
 	LastUsedIP  *string   `json:"last_used_ip" words:"ours"`
 	Kind        string    `json:"kind" enum:"api|mcp|oauth|session"`
-	// Of kind oauth: the client that a person lets act for them, by the name that it gives itself;
-	// else null.
+	// For kind oauth, the client that a person lets act for them, by the name that the client
+	// chose; otherwise null.
 	ClientName *string `json:"client_name" words:"theirs"`
 
-	// Ids of the only mailboxes that it may act for; null: all that its user sees.
+	// Ids of the only mailboxes that it may act for; null: all mailboxes that its user sees.
 	Mailboxes *[]string       `json:"mailboxes" words:"ours" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"`
-	OwnWords  bool            `json:"own_words"` // What is sent with it counts as the account's own words, which taint nobody.
+	OwnWords  bool            `json:"own_words"` // Messages sent with it count as the account's own words, which do not taint agents that read them.
 	Policy    agents.Policy   `json:"policy"`
-	Tainted   *agents.Tainted `json:"tainted"` // What a stranger wrote was read with it, which bounds it; null: nothing was.
+	Tainted   *agents.Tainted `json:"tainted"` // Set after a stranger's text was read with this token, which then restricts what it may send; null otherwise.
 }
 
 func tokenOut(t *store.Token, now time.Time) Token {
@@ -56,13 +56,13 @@ func tokenOut(t *store.Token, now time.Time) Token {
 	return out
 }
 
-// ListTokens lists the tokens that the actor may see: all of them for the owner, all but the
-// owner's for an admin, a member's own.
+// ListTokens lists the tokens that the actor may see: the owner sees all, an admin all except the
+// owner's, a member their own.
 func (s *Service) ListTokens(_ context.Context, who core.Actor) (*core.List[Token], error) {
 	var out []Token
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, t := range store.TokensByAccount.Desc(tx, who.AccountID, "") {
-			if t.RevokedAt.IsZero() && t.Kind != core.SessionKind && s.mayTouchToken(tx, who, t) {
+			if t.RevokedAt.IsZero() && t.Kind != core.SessionKind && s.mayManageToken(tx, who, t) {
 				out = append(out, tokenOut(t, tx.Now()))
 			}
 		}
@@ -71,8 +71,9 @@ func (s *Service) ListTokens(_ context.Context, who core.Actor) (*core.List[Toke
 	return core.ListOf(out), err
 }
 
-// mayTouchToken holds the contract's row on tokens.
-func (s *Service) mayTouchToken(tx *store.Tx, who core.Actor, t *store.Token) bool {
+// mayManageToken reports whether the actor may see a token: the owner all, an admin all except the
+// owner's, a member their own.
+func (s *Service) mayManageToken(tx *store.Tx, who core.Actor, t *store.Token) bool {
 	switch {
 	case t.UserID == who.UserID, who.Role == store.UserRoleOwner:
 		return true
@@ -83,7 +84,7 @@ func (s *Service) mayTouchToken(tx *store.Tx, who core.Actor, t *store.Token) bo
 	return err == nil && u.Role != store.UserRoleOwner
 }
 
-// CreateTokenIn is the body of create_token; all of it may be absent.
+// CreateTokenIn is the body of create_token; all fields are optional.
 type CreateTokenIn struct {
 	Name string `json:"name" max:"100" example:"deploy script"`
 	// Some of read, write, purchase and admin; each includes those before it.
@@ -91,23 +92,23 @@ type CreateTokenIn struct {
 	ExpiresAt     core.Opt[time.Time] `json:"expires_at" null:"absent"`
 	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
 	Kind          string              `json:"kind" enum:"api|mcp|"`
-	// Ids of the only mailboxes that it may act for; null: all that its user sees.
+	// Ids of the only mailboxes that it may act for; null: all mailboxes that its user sees.
 	Mailboxes core.Opt[[]string] `json:"mailboxes" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"`
-	// What is sent with it counts as the account's own words, which taint nobody. Only an owner or
-	// admin who is signed in may give true, and only for a program that sends no words of others,
-	// as a web form does.
+	// Messages sent with it count as the account's own words, which do not taint agents that read
+	// them. Only an owner or admin who is signed in may set it, and only for a program that never
+	// passes on the words of others, as a web form does.
 	OwnWords bool           `json:"own_words"`
-	Policy   *agents.Policy `json:"policy"` // What it may send, and whether reading mail taints it; everything and no, unless given.
+	Policy   *agents.Policy `json:"policy"` // What it may send, and whether reading mail taints it. By default it may send everything and is not tainted.
 }
 
-// TokenCreated is a token with its value, which is shown this once.
+// TokenCreated is a new token with its value, which is shown only this once.
 type TokenCreated struct {
 	Token
 	Value string `json:"token" words:"ours"` // The token itself, shown only once.
 }
 
-// CreateToken makes a token that acts as its creator. A member's holds read and write at most;
-// nobody's holds more than the token that makes it, unless that is an admin's.
+// CreateToken makes a token that acts as its creator. A member's token has at most read and write.
+// No token gets more permissions than the token that creates it has, unless that one is an admin's.
 func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateTokenIn) (*TokenCreated, error) {
 	t, err := s.draftToken(who, in)
 	if err != nil {
@@ -121,7 +122,7 @@ func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateToke
 	})
 }
 
-// CheckMailboxes refuses ids that are not of mailboxes which the actor sees.
+// CheckMailboxes refuses ids of mailboxes that the actor does not see.
 func CheckMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
 	for _, id := range ids {
 		mb, err := core.LiveMailbox(tx, id)
@@ -135,7 +136,7 @@ func CheckMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
 	return nil
 }
 
-// LimitedTo gives the ids of the mailboxes that a token is to be limited to, each once.
+// LimitedTo returns the ids of the mailboxes that a token is limited to, without duplicates.
 func LimitedTo(ids []string) (out []string, err error) {
 	for _, id := range ids {
 		if !slices.Contains(out, id) {
@@ -183,7 +184,7 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	return t, err
 }
 
-// CheckPermissions refuses permissions that the actor has not, or may not give to a token.
+// CheckPermissions refuses permissions that the actor does not have, or may not give to a token.
 func CheckPermissions(who core.Actor, permissions []string) error {
 	if len(permissions) == 0 {
 		return core.Invalid("permissions", "too_few_items", "must name at least one of %s", strings.Join(core.Scopes, ", "))
@@ -202,17 +203,17 @@ func CheckPermissions(who core.Actor, permissions []string) error {
 	return nil
 }
 
-// RoomForToken refuses one token more than a mailbox may have that are limited to it alone, or than
-// an account may have beside those. Sessions, revoked tokens, and those that are a part of an app
-// password do not count. The error is too_many_items.
+// RoomForToken returns too_many_items if the mailbox has its limit of tokens that are limited to it
+// alone, or the account its limit of all other tokens. Sessions, revoked tokens, and tokens that
+// belong to an app password do not count.
 func RoomForToken(tx *store.Tx, t *store.Token) error {
 	if len(t.Mailboxes) == 1 {
-		if store.TokensLimited.Count(tx, t.Mailboxes[0], tokensMost) >= tokensMost {
-			return core.Errorf("too_many_items", "A mailbox can have at most %d tokens that are limited to it. Delete one that is not used any more.", tokensMost)
+		if store.TokensLimited.Count(tx, t.Mailboxes[0], maxTokens) >= maxTokens {
+			return core.Errorf("too_many_items", "A mailbox can have at most %d tokens that are limited to it. Delete one that is not used any more.", maxTokens)
 		}
 		return nil
 	}
-	if store.TokensByAccount.Count(tx, t.AccountID, tokensMost) < tokensMost { // whatever they are
+	if store.TokensByAccount.Count(tx, t.AccountID, maxTokens) < maxTokens { // all tokens, of any kind
 		return nil
 	}
 	n := 0
@@ -220,17 +221,17 @@ func RoomForToken(tx *store.Tx, t *store.Token) error {
 		if !one.RevokedAt.IsZero() || one.Kind == core.SessionKind || one.CredentialID != "" || len(one.Mailboxes) == 1 {
 			continue
 		}
-		if n++; n >= tokensMost {
-			return core.Errorf("too_many_items", "An account can have at most %d tokens, beside those that are limited to one mailbox. Delete one that is not used any more.", tokensMost)
+		if n++; n >= maxTokens {
+			return core.Errorf("too_many_items", "An account can have at most %d tokens, beside those that are limited to one mailbox. Delete one that is not used any more.", maxTokens)
 		}
 	}
 	return nil
 }
 
-// putToken gives the token its value and keeps it, with a row of the audit log. The error is
-// too_many_items where there is no room for it.
+// putToken gives the token its value and stores it, with a row of the audit log. The error is
+// too_many_items if there is no room for it.
 func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*store.Tx) error) (*TokenCreated, error) {
-	// In a snapshot, since an account may have many that do not count.
+	// In a snapshot, since an account may have many tokens that do not count.
 	if err := s.Store.View(func(tx *store.Tx) error { return RoomForToken(tx, t) }); err != nil {
 		return nil, err
 	}
@@ -242,7 +243,7 @@ func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*stor
 		if err != nil {
 			return err
 		}
-		if u == nil { // deleted since the request was let in
+		if u == nil { // deleted since the request was authenticated
 			return tokenRevoked()
 		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
@@ -263,22 +264,22 @@ type TokenIn struct {
 	TokenID string `path:"token_id"`
 }
 
-// Deleted says that the thing of the id is gone.
+// Deleted confirms that the object with this id was deleted.
 type Deleted struct {
 	Message string `json:"message" words:"ours" example:"The token is revoked."` // For people; the text may change.
 	ID      string `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// tokenOf gives a token that the actor may see; another one is not there.
+// tokenOf returns a token that the actor may see; 404 for any other.
 func (s *Service) tokenOf(tx *store.Tx, who core.Actor, id string) (*store.Token, error) {
 	t, err := store.Tokens.Find(tx, id)
-	if err == nil && (t == nil || t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
+	if err == nil && (t == nil || t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayManageToken(tx, who, t)) {
 		return nil, core.NotFound("token")
 	}
 	return t, err
 }
 
-// ClearTokenTaint has a token begin again, as if nothing had been read with it.
+// ClearTokenTaint makes a token untainted, as if nothing had been read with it.
 func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn) (*Token, error) {
 	var out Token
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -302,7 +303,7 @@ func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn)
 	return &out, nil
 }
 
-// DeleteToken revokes a token for good. Tokens of others need admin.
+// DeleteToken revokes a token for good. Revoking another user's token needs admin.
 func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := s.tokenOf(tx, who, in.TokenID)

@@ -11,8 +11,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestTokensAreBounded: an account has at most 1 000 tokens, and a mailbox 1 000 of its own. What
-// is no token any more, sessions, and those of a mailbox leave the others their room.
+// TestTokensAreBounded: an account has at most 1 000 tokens, and a mailbox 1 000 of its own.
+// Revoked tokens and sessions do not count, and the tokens of a mailbox do not count for the
+// account.
 func TestTokensAreBounded(t *testing.T) {
 	const most = 1000
 	b := servicetest.New(t, nil)
@@ -57,7 +58,7 @@ func TestTokensAreBounded(t *testing.T) {
 		t.Errorf("in the place of another: %v", err)
 	}
 
-	// Those of one mailbox are bounded by themselves.
+	// Tokens of one mailbox have a limit of their own.
 	if err := b.Core.Store.View(func(tx *store.Tx) error {
 		if accounts.RoomForToken(tx, &store.Token{AccountID: owner.AccountID, Mailboxes: []string{"eu_2"}}) != nil {
 			t.Error("there is no room in another mailbox")
@@ -71,7 +72,7 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 }
 
-// TestNoTokenForADeletedUser makes one between two commits.
+// TestNoTokenForADeletedUser creates a token while its user is being deleted.
 func TestNoTokenForADeletedUser(t *testing.T) {
 	s, owner := servicetest.NewBare(t)
 	u, err := s.Accounts.InviteTeamUser(t.Context(), owner, accounts.InviteTeamUserIn{Email: "ann@team.test"})

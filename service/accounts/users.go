@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TokenFor is what the operator says to make a token for a team user.
+// TokenFor describes a token that the operator makes for a team user.
 type TokenFor struct {
 	User          string
 	Permissions   []string
@@ -17,7 +17,7 @@ type TokenFor struct {
 	ExpiresInDays int
 }
 
-// CreateTokenFor makes a token that acts as a team user. It is for the operator, on the server
+// CreateTokenFor makes a token that acts as a team user. It is for the operator on the server
 // itself.
 func (s *Service) CreateTokenFor(ctx context.Context, in TokenFor) (*TokenCreated, error) {
 	u, err := s.userByEmail(in.User)
@@ -55,23 +55,23 @@ func (s *Service) userByEmail(email string) (u *store.User, err error) {
 	return u, err
 }
 
-// NewPassword is what the operator says to set a team user's password.
+// NewPassword describes how the operator resets a team user's password.
 type NewPassword struct {
 	User     string
-	Password string // "": made here
-	NoFactor bool   // the second factor and the passkeys go too
+	Password string // "": generated
+	NoFactor bool   // also removes the second factor and the passkeys
 }
 
-// PasswordReset is shown once.
+// PasswordReset is the new password, which is shown only once.
 type PasswordReset struct {
 	UserID   string `json:"user_id"`
 	Email    string `json:"email"`
 	Password string `json:"password"`
-	Passkeys int    `json:"passkeys"` // that still sign in, without the password
+	Passkeys int    `json:"passkeys"` // how many passkeys still sign in without the password
 }
 
-// ResetPassword gives a team user a new password, which ends every session and link of theirs. It
-// is for the operator, on the server itself.
+// ResetPassword gives a team user a new password, and ends all their sessions and links. It is for
+// the operator on the server itself.
 func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordReset, error) {
 	if in.Password == "" {
 		in.Password = core.NewPassword()
@@ -108,7 +108,7 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 	return &PasswordReset{u.ID, u.Email, in.Password, passkeys}, nil
 }
 
-// SetName takes a whole name apart, so that together the parts are it again.
+// SetName splits a full name into first and last name, so that joined they are the full name again.
 func SetName(u *store.User, name string) error {
 	words := strings.Fields(name)
 	if len(words) == 0 || strings.EqualFold(strings.Join(words, " "), u.Email) {
@@ -127,13 +127,13 @@ func SetName(u *store.User, name string) error {
 	return nil
 }
 
-// MoveUser gives a user another address. The account goes by its owner's.
+// MoveUser gives a user another address. The account's address is that of its owner.
 func MoveUser(tx *store.Tx, u *store.User, email string) error {
 	before := u.Email
 	if before == email {
 		return nil
 	}
-	if err := addressFree(tx, email, u.ID); err != nil {
+	if err := checkAddressFree(tx, email, u.ID); err != nil {
 		return err
 	}
 	u.Email, u.Forgot = email, nil

@@ -1,13 +1,13 @@
-// Package agents keeps programs that read mail honest. Anybody can write to them, and they may do
-// what the mail says. A policy bounds what a token, a credential or a mailbox may send; a taint
-// bounds it further once its holder has read what a stranger wrote.
+// Package agents protects programs that read mail, such as AI agents. Anybody can write to them,
+// and they may do what the mail says. A policy limits what a token, a credential or a mailbox may
+// send. A taint limits it further once its holder has read a stranger's text.
 //
-// Where things stand:
-//   - policy.go: policies as the API shows and takes them.
-//   - sending.go: [Service.Admit], which alone says whether a message may be sent: it asks the
-//     policy of the mailbox, and that of whoever sends.
-//   - reading.go: [Service.Read], which alone says what reading a message does to its reader, and
-//     [Verified], which says whether its words are those of somebody known.
+// The files:
+//   - policy.go: policies as the API shows and accepts them.
+//   - sending.go: [Service.Admit], the only function that decides whether a message may be sent: it
+//     checks the policy of the mailbox and that of the sender.
+//   - reading.go: [Service.Read], the only function that taints a reader, and [Verified], which
+//     decides whether the text of a message is from somebody known.
 package agents
 
 import (
@@ -15,31 +15,31 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Recipients knows who receives mail here.
+// Recipients is what this package needs of service/recipients.
 type Recipients interface {
-	// SendsOnTo says where mail to an address here goes besides: to ids of groups and mailboxes,
-	// and to addresses. Of an id it says the same of a mailbox or group. rules is how many rules
-	// were looked at for that.
+	// SendsOnTo returns where mail to a local address is forwarded in addition: ids of groups and
+	// mailboxes, and addresses. to may also be the id of a mailbox or group. rules is how many
+	// rules were read for the answer.
 	SendsOnTo(tx *store.Tx, to string) (next []string, rules int, err error)
 }
 
-// A Service decides what agents may send and read.
+// A Service decides what agents may send, and tracks what they read.
 type Service struct {
 	*core.Core
 	recipients Recipients
 }
 
-// New makes it.
+// New returns a Service.
 func New(c *core.Core, r Recipients) *Service { return &Service{Core: c, recipients: r} }
 
-// A Holder is who acts with a token or a credential; the zero Holder is a person.
+// A Holder identifies the token or credential that somebody acts with; the zero Holder is a person.
 type Holder struct {
 	TokenID      string
 	CredentialID string
 }
 
-// HolderOf gives the holder of the token of a request. Who is signed in to the dashboard, and the
-// operator, hold none.
+// HolderOf returns the holder of a request's token. For people in the dashboard, and for the
+// operator, it is the zero Holder.
 func HolderOf(who core.Actor) Holder {
 	if who.TokenKind == core.SessionKind {
 		return Holder{}
@@ -47,10 +47,11 @@ func HolderOf(who core.Actor) Holder {
 	return Holder{TokenID: who.TokenID}
 }
 
-// HolderOfLogin gives the holder of the credential of a mail client.
+// HolderOfLogin returns the holder of a mail client's credential.
 func HolderOfLogin(u core.MailboxUser) Holder { return Holder{CredentialID: u.CredentialID} }
 
-// held is the policy and the reading of a holder, in records that are shared with others.
+// held is a holder's record, with its policy and reading. The records are shared and must not be
+// changed.
 type held struct {
 	token      *store.Token
 	credential *store.Credential
@@ -58,7 +59,7 @@ type held struct {
 	reading    *store.Reading
 }
 
-// id is that of the token or the credential.
+// id returns the id of the token or the credential.
 func (of *held) id() string {
 	if of.token != nil {
 		return of.token.ID
@@ -66,7 +67,7 @@ func (of *held) id() string {
 	return of.credential.ID
 }
 
-// holder is who holds it.
+// holder returns the Holder of the record.
 func (of *held) holder() Holder {
 	if of.token != nil {
 		return Holder{TokenID: of.token.ID}
@@ -74,7 +75,7 @@ func (of *held) holder() Holder {
 	return Holder{CredentialID: of.credential.ID}
 }
 
-// Taint gives what has tainted a holder; nil if nothing has, or it is over.
+// Taint returns what has tainted a holder; nil if nothing has, or if the taint is over.
 func (h Holder) Taint(tx *store.Tx) (*store.Taint, error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
@@ -83,8 +84,8 @@ func (h Holder) Taint(tx *store.Tx) (*store.Taint, error) {
 	return of.reading.Tainted(&of.policy, tx.Now()), nil
 }
 
-// find gives what a holder holds; nil for a person, and for what was revoked, which no request
-// passes with.
+// find returns the record of a holder; nil for a person, and for a holder that was deleted, with
+// which no request is authenticated.
 func (h Holder) find(tx *store.Tx) (*held, error) {
 	switch {
 	case h.TokenID != "":
@@ -103,7 +104,8 @@ func (h Holder) find(tx *store.Tx) (*held, error) {
 	return nil, nil
 }
 
-// OriginOf is the origin of a message that was sent here, for an account that gets it.
+// OriginOf returns the origin of a message that was sent from here, as seen by the account that
+// receives it.
 func OriginOf(accountID string, sub *store.Submission) string {
 	switch {
 	case sub.Forward || !sub.Checked || sub.Sender == "":

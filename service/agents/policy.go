@@ -10,36 +10,38 @@ import (
 )
 
 const (
-	maxNamed        = 100 // addresses and domains in a list of a policy
+	maxNamed        = 100 // entries in one list of a policy
 	maxTaintSeconds = 365 * 24 * 3600
 )
 
-// A SendPolicy bounds what is sent from a mailbox.
+// A SendPolicy limits what is sent from a mailbox.
 type SendPolicy struct {
-	// allow: everything; reply_only: answers, to the people of the message that is answered;
-	// approval: what a person has approved; deny: nothing.
+	// allow: everything; reply_only: only answers, to the people of the message that is answered;
+	// approval: only what a person has approved; deny: nothing.
 	Send string `json:"send" enum:"allow|reply_only|approval|deny"`
-	// Addresses, and @domain for all of a domain, that need no approval and are no strangers.
+	// Addresses, and @domain for all of a domain, that need no approval and do not count as
+	// strangers.
 	AllowedRecipients []string `json:"allowed_recipients" max:"100" words:"ours"`
 }
 
-// A Policy bounds what a token or a credential sends, and says whether reading taints it.
+// A Policy limits what a token or a credential may send, and says whether reading taints it.
 type Policy struct {
 	SendPolicy
-	TrustedSenders []string `json:"trusted_senders" max:"100" words:"ours"` // Addresses and @domain whose words, proven by verified_domain, do not taint.
-	Taint          bool     `json:"taint"`                                  // Reading what a stranger wrote bounds what may be done from then on.
-	// How long after the last such reading; null: until a person ends it. Not with send: allow.
+	TrustedSenders []string `json:"trusted_senders" max:"100" words:"ours"` // Addresses and @domain of senders whose messages do not taint, if verified_domain proves them.
+	Taint          bool     `json:"taint"`                                  // Reading what a stranger wrote restricts what may be done from then on.
+	// How long a taint lasts after the last such reading; null: until a person ends it. Not with
+	// send: allow.
 	TaintSeconds *int `json:"taint_seconds" min:"3600" max:"31536000"`
 }
 
-// A Tainted says since when a token or credential is tainted, and by which conversation.
+// A Tainted says since when, and by which conversation, a token or credential is tainted.
 type Tainted struct {
 	Since    core.Time `json:"since"`
 	UserID   *string   `json:"user_id" words:"ours"`
 	ThreadID *string   `json:"thread_id" words:"ours"`
 }
 
-// PolicyOut shows a policy.
+// PolicyOut converts a policy for the API.
 func PolicyOut(p *store.Policy) Policy {
 	out := Policy{SendPolicy: SendPolicyOut(p), TrustedSenders: append([]string{}, p.TrustedSenders...), Taint: p.Taint}
 	if p.TaintSeconds > 0 {
@@ -48,7 +50,7 @@ func PolicyOut(p *store.Policy) Policy {
 	return out
 }
 
-// SendPolicyOut shows the policy of a mailbox.
+// SendPolicyOut converts the policy of a mailbox for the API.
 func SendPolicyOut(p *store.Policy) SendPolicy {
 	out := SendPolicy{Send: p.Send, AllowedRecipients: append([]string{}, p.AllowedRecipients...)}
 	if out.Send == "" {
@@ -57,7 +59,7 @@ func SendPolicyOut(p *store.Policy) SendPolicy {
 	return out
 }
 
-// TaintedOut shows a taint; nil for none.
+// TaintedOut converts a taint for the API; nil for none.
 func TaintedOut(t *store.Taint) *Tainted {
 	if t == nil {
 		return nil
@@ -65,7 +67,7 @@ func TaintedOut(t *store.Taint) *Tainted {
 	return &Tainted{core.Time{Time: t.Since}, core.OrNull(t.MailboxID), core.OrNull(t.ThreadID)}
 }
 
-// Record makes a policy that is kept, of one in a request. field is its name there.
+// Record checks a policy in a request, and converts it for the store. field is its name in errors.
 func (p *Policy) Record(field string) (out store.Policy, err error) {
 	out, err = p.SendPolicy.Record(field)
 	if err != nil {
@@ -88,7 +90,7 @@ func (p *Policy) Record(field string) (out store.Policy, err error) {
 	return out, nil
 }
 
-// Record makes a policy that is kept, of one in a request. field is its name there.
+// Record checks a policy in a request, and converts it for the store. field is its name in errors.
 func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
 	switch p.Send {
 	case "", store.SendAllow:
@@ -101,8 +103,8 @@ func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
 	return out, err
 }
 
-// CheckOwnWords refuses to let a token or credential speak for the account, unless an owner or
-// admin who is signed in says so.
+// CheckOwnWords returns an error if a token or credential is to speak for the account and the actor
+// is not an owner or admin who is signed in.
 func CheckOwnWords(who core.Actor, own bool) error {
 	if own && !(who.IsPerson() && who.Manages()) {
 		return core.Errorf("person_required", "Only a person may let a program speak for the account: an owner or admin, signed in to the dashboard.")
@@ -110,7 +112,7 @@ func CheckOwnWords(who core.Actor, own bool) error {
 	return nil
 }
 
-// named gives addresses and @domains in their one form, each once.
+// named returns addresses and @domains in normalized form, without duplicates.
 func named(field string, list []string) (out []string, err error) {
 	if len(list) > maxNamed {
 		return nil, core.Invalid(field, "too_many_items", "must have at most %d entries", maxNamed)

@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// FuzzPolicy: whatever a request has, a policy that is taken has names in their one form alone, and
-// comes out as it went in.
+// FuzzPolicy: an accepted policy has only normalized names, and survives the conversion to the API
+// and back.
 func FuzzPolicy(f *testing.F) {
 	f.Add("reply_only", "Ann@Example.com", "@EXAMPLE.com", 60)
 	f.Add("allow", "@bücher.example", "", 0)

@@ -9,35 +9,35 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The origin of a message says who wrote it. It is kept with the message (store.Meta.Words) as one
-// of these.
+// The origin of a message says who wrote it. It is stored with the message (store.Meta.Words) as
+// one of these values.
 const (
-	OriginOwn       = "own"       // a person or an untainted program of the account wrote it here
-	OriginAuthor    = "author"    // its author wrote it; who that is verified_domain says, if anything does
-	OriginElsewhere = "elsewhere" // the same, and it came the way on which the author's domain sends elsewhere
+	OriginOwn       = "own"       // a person or an untainted program of the account wrote it on this server
+	OriginAuthor    = "author"    // the author named in it wrote it, as far as verified_domain proves who that is
+	OriginElsewhere = "elsewhere" // as OriginAuthor, and it came by the route over which the author's domain sends from other servers
 )
 
-// Origins of messages of which nobody can say who wrote them, but something else is known.
+// Origins of messages whose author is unknown, but about which something else is known.
 const (
-	OriginProgram = "program" // of a draft: a program of the account wrote it that does not speak for the account
-	OriginTainted = "tainted" // a tainted token or credential wrote it
+	OriginProgram = "program" // only of a draft: written by a program of the account that does not speak for the account
+	OriginTainted = "tainted" // written by a tainted token or credential
 )
 
-// A Source is the message that a reader is given something of: where it is, and who wrote it.
+// A Source is the message whose text a reader gets: its place and its author.
 type Source struct {
 	MailboxID string
 	ThreadID  string
 	Folder    string // IMAP name
 	UID       uint32
-	Origin    string   // Meta.Words; "": nobody can say who wrote it
+	Origin    string   // Meta.Words; "": the author is unknown
 	Author    string   // the address of its author
-	Verified  string   // verified_domain; "": nobody knows
-	People    []string // the addresses in its From, Reply-To, To and Cc in their one form; none: nobody knows
-	Harmless  bool     // the reader is given nothing that somebody can have put words into
+	Verified  string   // verified_domain; "": not verified
+	People    []string // the normalized addresses in its From, Reply-To, To and Cc; empty: unknown
+	Harmless  bool     // nothing that the reader gets can contain text that somebody else chose
 }
 
-// Verified is the one place that says whether the words of a message are those of somebody whom its
-// reader need not fear. own tells of a domain whether it is the account's.
+// Verified is the only function that decides whether the text of a message is from somebody whom
+// its reader can trust. own reports whether a domain belongs to the account.
 func Verified(p *store.Policy, w *Source, own func(domain string) (bool, error)) (bool, error) {
 	switch {
 	case w.Origin == OriginOwn:
@@ -52,7 +52,7 @@ func Verified(p *store.Policy, w *Source, own func(domain string) (bool, error))
 	return false, nil
 }
 
-// OwnDomain reports whether a domain is one of an account's.
+// OwnDomain returns a function that reports whether a domain belongs to an account.
 func OwnDomain(tx *store.Tx, accountID string) func(domain string) (bool, error) {
 	return func(domain string) (bool, error) {
 		d, err := store.DomainByName.Find(tx, domain)
@@ -60,7 +60,7 @@ func OwnDomain(tx *store.Tx, accountID string) func(domain string) (bool, error)
 	}
 }
 
-// Withholds reports whether lists leave the words of a message out for a reader.
+// Withholds reports whether lists omit the text of a message for a reader.
 func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *Source) (bool, error) {
 	if !p.Taint {
 		return false, nil
@@ -69,41 +69,41 @@ func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *
 	return !verified, err
 }
 
-// Read is the one place that says what reading does: it keeps whose messages a holder has read, and
-// taints it where the words are not verified, before they are given to it. All others that taint
-// and may act for the mailbox of a message have read it too. Whoever has p.Taint false is not
-// concerned. Words without a mailbox are of anybody.
+// Read records, before a holder gets messages, that it has read them, and taints it if a message is
+// not verified. It is the only function that does so. All other tainting holders that may act for
+// the mailbox of such a message count as readers too. If p.Taint is false, nothing is recorded. A
+// source without a mailbox may be the text of anybody.
 func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Source) error {
 	if !p.Taint || len(words) == 0 {
 		return nil
 	}
 	var concerned []*reading
 	if err := s.Store.View(func(tx *store.Tx) (err error) {
-		concerned, err = s.concerns(tx, accountID, h, words)
+		concerned, err = s.changedReadings(tx, accountID, h, words)
 		return err
 	}); err != nil {
 		return err
 	}
 	for some := range slices.Chunk(concerned, readersAtOnce) {
-		if err := s.Store.Update(func(tx *store.Tx) error { return write(tx, some) }); err != nil {
+		if err := s.Store.Update(func(tx *store.Tx) error { return writeReadings(tx, some) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readersAtOnce is how many of those whose reading changes one transaction writes: an account may
-// have any number, each with many people.
+// readersAtOnce is how many readings one transaction writes: an account may have any number of
+// holders, each with many people.
 const readersAtOnce = 50
 
-// concerns finds out whose reading changes by reading the words, and how.
-func (s *Service) concerns(tx *store.Tx, accountID string, h Holder, words []Source) (changed []*reading, err error) {
+// changedReadings returns the readings that change when a holder reads the messages.
+func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, words []Source) (changed []*reading, err error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
 		return nil, err
 	}
 	own, now := OwnDomain(tx, accountID), tx.Now()
-	first := after(of, now)
+	first := newReading(of, now)
 	others := map[string][]*reading{} // by mailbox
 	all := map[string]*reading{of.id(): first}
 	for i := range words {
@@ -124,7 +124,7 @@ func (s *Service) concerns(tx *store.Tx, accountID string, h Holder, words []Sou
 		}
 		first.add(given{w, people, !verified}, now)
 		if _, found := others[w.MailboxID]; !found && w.MailboxID != "" {
-			others[w.MailboxID], err = readersOf(tx, accountID, w.MailboxID, all)
+			others[w.MailboxID], err = readingsOf(tx, accountID, w.MailboxID, all)
 			if err != nil {
 				return nil, err
 			}
@@ -144,17 +144,17 @@ func (s *Service) concerns(tx *store.Tx, accountID string, h Holder, words []Sou
 	return changed, nil
 }
 
-// write adds to the readings, as they are now, what they have been given.
-func write(tx *store.Tx, list []*reading) error {
+// writeReadings adds the messages to the current readings of their holders.
+func writeReadings(tx *store.Tx, list []*reading) error {
 	for _, r := range list {
 		of, err := r.of.holder().find(tx)
 		if err != nil {
 			return err
 		}
-		if of == nil { // it was revoked
+		if of == nil { // it was deleted
 			continue
 		}
-		now := after(of, tx.Now())
+		now := newReading(of, tx.Now())
 		for _, g := range r.given {
 			now.add(g, tx.Now())
 		}
@@ -168,9 +168,10 @@ func write(tx *store.Tx, list []*reading) error {
 	return nil
 }
 
-// readersOf gives the readings of all who taint and may act for a mailbox: what one of them has
-// read it could have another do. all has those that are known, by id, and gets the new ones.
-func readersOf(tx *store.Tx, accountID, mailboxID string, all map[string]*reading) (list []*reading, err error) {
+// readingsOf returns the readings of all tainting holders that may act for a mailbox: a holder that
+// has read something could make another one act. all holds the readings known so far, by id; new
+// ones are added to it.
+func readingsOf(tx *store.Tx, accountID, mailboxID string, all map[string]*reading) (list []*reading, err error) {
 	mb, err := store.Mailboxes.Find(tx, mailboxID)
 	if mb == nil || err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func readersOf(tx *store.Tx, accountID, mailboxID string, all map[string]*readin
 		}
 		r := all[of.id()]
 		if r == nil {
-			r = after(of, tx.Now())
+			r = newReading(of, tx.Now())
 			all[of.id()] = r
 		}
 		list = append(list, r)
@@ -206,7 +207,7 @@ func readersOf(tx *store.Tx, accountID, mailboxID string, all map[string]*readin
 	return list, nil
 }
 
-// withMembers adds to the people of a message the members of groups here that these name.
+// withMembers adds, for each local group among the people of a message, the members of the group.
 func withMembers(tx *store.Tx, accountID string, people []string) ([]string, error) {
 	var open []string // ids of groups
 	for _, email := range people {
@@ -226,7 +227,7 @@ func withMembers(tx *store.Tx, accountID string, people []string) ([]string, err
 			continue
 		}
 		seen[id] = true
-		email, next, err := placesBehind(tx, id)
+		email, next, err := addressAndMembers(tx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -244,9 +245,9 @@ func withMembers(tx *store.Tx, accountID string, people []string) ([]string, err
 	return people, nil
 }
 
-// placesBehind gives the address of a group or a mailbox, and of a group its members: addresses
-// elsewhere, and ids of mailboxes and groups.
-func placesBehind(tx *store.Tx, id string) (email string, members []string, err error) {
+// addressAndMembers returns the address of a mailbox or group, and the members of a group: external
+// addresses, and ids of mailboxes and groups.
+func addressAndMembers(tx *store.Tx, id string) (email string, members []string, err error) {
 	if !strings.HasPrefix(id, "grp_") {
 		mb, err := core.LiveMailbox(tx, id)
 		if mb == nil || err != nil {
@@ -259,35 +260,35 @@ func placesBehind(tx *store.Tx, id string) (email string, members []string, err 
 		return "", nil, err
 	}
 	for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
-		members = append(members, m.MailboxID+m.MemberID+m.Email) // one of these
+		members = append(members, m.MailboxID+m.MemberID+m.Email) // exactly one of these is set
 	}
 	return g.Email, members, nil
 }
 
-// Bounds of what is kept of a reading: past them it holds fewer people, so that fewer may be
-// written to.
+// Limits of a stored reading. Beyond them it keeps fewer people, so that the holder may write to
+// fewer.
 const (
 	maxPeople      = 250
 	maxPeopleBytes = 16 << 10
 )
 
-// A reading is one that grows.
+// A reading is a holder's reading while messages are added to it.
 type reading struct {
 	store.Reading
 	of     *held
 	before *store.Reading
-	fresh  bool    // nothing has been read
-	given  []given // since it began to grow
+	fresh  bool    // nothing has been read before
+	given  []given // the messages that were added
 }
 
-// given is a message of which a reader is given words.
+// given is a message that a reader gets.
 type given struct {
 	words  *Source
 	people []string
 	taints bool
 }
 
-// add adds a message.
+// add adds a message to the reading.
 func (r *reading) add(g given, now time.Time) {
 	r.given = append(r.given, g)
 	if r.note(g.people, now); g.taints {
@@ -295,8 +296,8 @@ func (r *reading) add(g given, now time.Time) {
 	}
 }
 
-// after begins with what a holder has read so far.
-func after(of *held, now time.Time) *reading {
+// newReading returns a reading that begins with what a holder has read so far.
+func newReading(of *held, now time.Time) *reading {
 	r := &reading{of: of, before: of.reading}
 	lasting := of.reading.Lasting(&of.policy, now)
 	if lasting == nil {
@@ -311,7 +312,7 @@ func after(of *held, now time.Time) *reading {
 	return r
 }
 
-// note adds a message with its people: only those stay who are among those of every message.
+// note reduces the people of the reading to those who also appear in this message.
 func (r *reading) note(people []string, now time.Time) {
 	if r.of.policy.TaintLasts() > 0 {
 		r.Last = now
@@ -341,7 +342,7 @@ func (r *reading) note(people []string, now time.Time) {
 	}
 }
 
-// taint adds the words of a stranger.
+// taint records that a stranger's text was read.
 func (r *reading) taint(w *Source, now time.Time) {
 	if r.Taint == nil {
 		r.Taint = &store.Taint{Since: now, MailboxID: w.MailboxID, ThreadID: w.ThreadID, Folder: w.Folder, UID: w.UID}
@@ -352,26 +353,26 @@ func (r *reading) taint(w *Source, now time.Time) {
 	}
 }
 
-// lastKept is how exactly the time of the last reading is kept.
-const lastKept = time.Second
+// lastReadPrecision is the precision of the stored time of the last reading.
+const lastReadPrecision = time.Second
 
-// differs reports whether a reading has to be written.
+// differs reports whether the reading must be written.
 func (r *reading) differs() bool {
 	switch {
 	case r.fresh:
 		return false
 	case r.before == nil, (r.before.Taint == nil) != (r.Taint == nil), !slices.Equal(r.before.People, r.People):
 		return true
-	case r.of.policy.TaintLasts() > 0 && r.Last.Sub(r.before.Last) >= lastKept:
+	case r.of.policy.TaintLasts() > 0 && r.Last.Sub(r.before.Last) >= lastReadPrecision:
 		return true
 	case r.Taint == nil:
 		return false
 	}
 	return r.before.Taint.ThreadID != r.Taint.ThreadID || !r.before.Taint.Since.Equal(r.Taint.Since) ||
-		r.of.policy.TaintLasts() > 0 && r.Taint.Last.Sub(r.before.Taint.Last) >= lastKept
+		r.of.policy.TaintLasts() > 0 && r.Taint.Last.Sub(r.before.Taint.Last) >= lastReadPrecision
 }
 
-// put writes what a holder has read.
+// put writes the reading of a holder.
 func (of *held) put(tx *store.Tx, r store.Reading) error {
 	if of.token != nil {
 		t, err := store.Tokens.Get(tx, of.token.ID)
@@ -389,7 +390,7 @@ func (of *held) put(tx *store.Tx, r store.Reading) error {
 	return store.Credentials.Put(tx, c)
 }
 
-// Clear has a holder begin again, as if nothing had been read with it.
+// Clear resets a holder, as if nothing had been read with it.
 func (h Holder) Clear(tx *store.Tx) error {
 	if h.TokenID != "" {
 		t, err := store.Tokens.Get(tx, h.TokenID)
@@ -410,17 +411,18 @@ func (h Holder) Clear(tx *store.Tx) error {
 	return Holder{TokenID: c.TokenID}.Clear(tx)
 }
 
-// MayBeTainted refuses what a token may not do while it is tainted.
+// MayBeTainted returns an error if the actor's token is tainted.
 func (s *Service) MayBeTainted(who core.Actor) error {
 	return s.Store.View(func(tx *store.Tx) error { return CheckUntainted(tx, HolderOf(who)) })
 }
 
-// ReadAny is Read of an answer that may repeat the words of any message.
+// ReadAny is Read for an answer that may contain the text of any message.
 func (s *Service) ReadAny(who core.Actor) error {
 	return s.Read(who.AccountID, HolderOf(who), &who.Policy, Source{})
 }
 
-// CheckDraft refuses a draft of a tainted holder in any mailbox but that whose message tainted it.
+// CheckDraft refuses a draft of a tainted holder in any mailbox except that of the message that
+// tainted it.
 func CheckDraft(tx *store.Tx, h Holder, mailboxID string) error {
 	t, err := h.Taint(tx)
 	if err != nil || t == nil || t.MailboxID == mailboxID {
@@ -429,7 +431,7 @@ func CheckDraft(tx *store.Tx, h Holder, mailboxID string) error {
 	return core.OverSMTP(550, "5.7.1", TaintedError(t))
 }
 
-// CheckUntainted refuses what a tainted holder may not do.
+// CheckUntainted returns an error if a holder is tainted.
 func CheckUntainted(tx *store.Tx, h Holder) error {
 	of, err := h.find(tx)
 	if of == nil || err != nil {

@@ -28,7 +28,7 @@ func TestVerified(t *testing.T) {
 		{Source{Origin: OriginOwn, Author: "boss@far.test"}, "all"},
 		{Source{Origin: "other", Author: "ann@example.test", Verified: ours}, ""},
 
-		// Of DSNs, automatic answers, forwards, and what was put here, nobody knows who wrote them.
+		// Nobody knows who wrote DSNs, automatic answers, forwards, and appended messages.
 		{Source{Author: "ann@example.test", Verified: ours}, ""},
 		{Source{Author: "boss@far.test", Verified: theirs}, ""},
 
@@ -46,7 +46,7 @@ func TestVerified(t *testing.T) {
 		{Source{Origin: OriginAuthor, Author: "boss@mail.far.test", Verified: sub}, "both"},
 		{Source{Origin: OriginAuthor, Author: "", Verified: theirs}, ""},
 
-		// Who is named as the author is not of the domain that was proven.
+		// The named author is not of the domain that was proven.
 		{Source{Origin: OriginAuthor, Author: "boss@far.test", Verified: "evil.test"}, ""},
 		{Source{Origin: OriginAuthor, Author: "boss@far.test", Verified: sub}, ""},
 		{Source{Origin: OriginAuthor, Author: "boss@mail.far.test", Verified: theirs}, ""},

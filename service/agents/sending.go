@@ -10,41 +10,40 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Why a message is held until a person has approved it.
+// Reasons for which a message is held until a person has approved it.
 const (
 	HeldByPolicy = "policy"
 	HeldByTaint  = "tainted"
 )
 
-// A Message is what has to be known of a message to say whether it may be sent. Addresses are in
-// their one form.
+// A Message holds what Admit must know about a message. Addresses are normalized.
 type Message struct {
-	Mailbox *store.Mailbox // that sends it; nil: the credential of a domain does
+	Mailbox *store.Mailbox // the sending mailbox; nil: the credential of a domain sends
 	As      []string       // its return path and its authors
-	To      []string       // whom it names: those of the envelope, of To and Cc, and of the fields that [Answering] tells
-	// Answers says that it answers a message which arrived in the mailbox, and People who that
-	// message's people are: the addresses of its From, Reply-To, To and Cc.
+	To      []string       // the recipients it names: those of the envelope, of To and Cc, and of the fields for which [Answering] is true
+	// Answers reports whether it answers a message that arrived in the mailbox. People holds the
+	// addresses in that message's From, Reply-To, To and Cc.
 	Answers  bool
 	People   []string
-	ByPerson bool // an owner or admin, who is signed in, sends it; the policy of the mailbox is not for them
+	ByPerson bool // sent by an owner or admin who is signed in; the policy of the mailbox does not apply
 
-	reached []string          // see Reach
-	through map[string]string // of those that the message does not name: which address that it names leads there
+	reached []string          // set by Reach
+	through map[string]string // for each reached address that the message does not name: the named address that leads there
 }
 
-// Unreadable stands for addresses that cannot be read, and so are nobody's who may get mail.
+// Unreadable replaces addresses that cannot be parsed. No policy allows it.
 const Unreadable = "an address that cannot be read"
 
-// Bounds of what is looked at to find whom one message reaches.
+// Limits of the search for the recipients that one message reaches.
 const (
-	maxReached      = 5000 // places
+	maxReached      = 5000 // mailboxes, groups and addresses
 	maxReachedRules = 20_000
 )
 
-// Reach finds out whom a message reaches: the addresses that it names, the members of the groups
-// among them, here and elsewhere, and where mailboxes here send it on to, always or by a rule. Of
-// all these only the mailbox's own address and its aliases are nobody else's. It looks at too much
-// for a transaction that writes.
+// Reach finds the addresses that a message reaches: those that it names, the members of groups
+// among them, here and elsewhere, and the addresses that mailboxes here forward it to, always or by
+// a rule. Only the mailbox's own address and aliases do not count as reached. It reads too much for
+// a write transaction.
 func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	var own core.Senders
 	if m.Mailbox != nil {
@@ -56,7 +55,7 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	}
 	m.reached, m.through = []string{}, map[string]string{}
 	seen := map[string]bool{}
-	from := map[string]string{} // of places: see through
+	from := map[string]string{} // see through; by place
 	add := func(email, place string) {
 		if !own.Allow(email) && !slices.Contains(m.reached, email) {
 			m.reached = append(m.reached, email)
@@ -79,7 +78,7 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 		}
 		if strings.Contains(to, "@") || to == Unreadable {
 			add(to, to)
-		} else if email, _, err := placesBehind(tx, to); err != nil {
+		} else if email, _, err := addressAndMembers(tx, to); err != nil {
 			return err
 		} else if email != "" {
 			add(email, to)
@@ -100,13 +99,13 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	return nil
 }
 
-// decide says whether a policy lets a message be sent by one who has read what reading says; nil
-// for nothing. away says that it is sent from another mailbox than that whose message tainted the
-// sender. held is why it must wait for a person's approval, "" if it need not. The error is an
-// SMTPError with the API's Error behind it: 403 sending_not_allowed, recipient_not_allowed or
-// tainted, 550 5.7.1.
-func decide(p *store.Policy, reading *store.Reading, away bool, m *Message) (held string, err error) {
-	outside := func(people []string) (out []string) { // recipients that are none of the people
+// applyPolicy applies a policy to a message. reading is what the sender has read; nil for nothing.
+// away reports whether the message is sent from another mailbox than that of the message that
+// tainted the sender. held is why the message must wait for a person's approval, "" if it need not.
+// The error is an SMTPError 550 5.7.1 that wraps the API's 403 sending_not_allowed,
+// recipient_not_allowed or tainted.
+func applyPolicy(p *store.Policy, reading *store.Reading, away bool, m *Message) (held string, err error) {
+	outside := func(people []string) (out []string) { // recipients that are not among the people
 		for _, email := range m.reached {
 			if !store.Names(p.AllowedRecipients, email, core.DomainOfAddress(email)) && !slices.Contains(people, email) {
 				out = append(out, email)
@@ -128,7 +127,7 @@ func decide(p *store.Policy, reading *store.Reading, away bool, m *Message) (hel
 		}
 		if !m.Answers || len(strangers) > 0 {
 			if taint != nil {
-				strangers = nil // no word of the request is repeated
+				strangers = nil // so that the error repeats no text of the request
 			}
 			return "", notAllowed(m.Answers, m.named(strangers))
 		}
@@ -145,8 +144,8 @@ func decide(p *store.Policy, reading *store.Reading, away bool, m *Message) (hel
 	return "", nil
 }
 
-// named gives, for addresses that a message reaches, those that it names itself: where others send
-// their mail on to is not told to whoever writes to them.
+// named returns, for reached addresses, the ones that the message itself names: a sender is not
+// told where others forward their mail.
 func (m *Message) named(reached []string) (out []string) {
 	for _, email := range reached {
 		if by := m.through[email]; by != "" {
@@ -159,7 +158,7 @@ func (m *Message) named(reached []string) (out []string) {
 	return out
 }
 
-// Denied is the error for those who may send nothing.
+// Denied is the error if a policy allows no sending at all.
 func Denied() error {
 	return core.OverSMTP(550, "5.7.1", core.Errorf("sending_not_allowed", "The sending policy lets nothing be sent. An owner or admin of the account can change it."))
 }
@@ -176,8 +175,8 @@ func notAllowed(answers bool, emails []string) error {
 	return core.OverSMTP(550, "5.7.1", e)
 }
 
-// TaintedError is the error for what a tainted holder may not do. It repeats no word of the
-// request.
+// TaintedError is the error for an action that a tainted holder may not do. It repeats no text of
+// the request.
 func TaintedError(t *store.Taint) *core.Error {
 	e := core.Errorf("tainted", "A message that a stranger wrote was read with this token or password, so it may not do this. A person can clear it, or send this by the dashboard.")
 	if t.MailboxID != "" {
@@ -189,16 +188,16 @@ func TaintedError(t *store.Taint) *core.Error {
 	return e
 }
 
-// Admit is the one place that says whether a message may be sent by a holder. The policy of the
-// mailbox and that of the holder are asked each by itself: first what refuses, then what holds.
-// Reach has been called for the message. held is why it must wait for a person's approval, ""
-// if it need not; tainted reports whether the holder is.
+// Admit is the only function that decides whether a holder may send a message. It checks the policy
+// of the mailbox and that of the holder separately; a refusal by one prevails over a hold by the
+// other. Call Reach for the message first. held is why the message must wait for a person's
+// approval, "" if it need not; tainted reports whether the holder is tainted.
 func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainted bool, err error) {
 	if m.reached == nil {
-		return "", false, errors.New("nobody has found out whom a message reaches")
+		return "", false, errors.New("Admit was called for a message without Reach")
 	}
 	if m.Mailbox != nil && !m.ByPerson {
-		held, err = decide(&m.Mailbox.SendPolicy, nil, false, m)
+		held, err = applyPolicy(&m.Mailbox.SendPolicy, nil, false, m)
 		if err != nil {
 			return "", false, err
 		}
@@ -216,7 +215,7 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 			return "", false, err
 		}
 	}
-	why, err := decide(&of.policy, reading, away, m)
+	why, err := applyPolicy(&of.policy, reading, away, m)
 	if err != nil {
 		return "", false, err
 	}
@@ -226,8 +225,8 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 	return held, tainted, nil
 }
 
-// sentFromElsewhere reports whether a message is sent from another mailbox than the one of the id,
-// or by the credential of a domain as anybody whom that mailbox may not send as.
+// sentFromElsewhere reports whether a message is sent from another mailbox than the given one, or
+// by the credential of a domain with a sender address that this mailbox may not use.
 func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error) {
 	if m.Mailbox != nil {
 		return m.Mailbox.ID != mailboxID, nil
@@ -240,8 +239,8 @@ func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error)
 	return slices.ContainsFunc(m.As, func(email string) bool { return !as.Allow(email) }), err
 }
 
-// Asks reports whether any policy is to be asked about what a holder sends from a mailbox, so that
-// what Admit wants to know has to be found out.
+// Asks reports whether any policy applies to what a holder sends from a mailbox, so that Reach and
+// Admit are needed.
 func (s *Service) Asks(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) {
 	if mb != nil && !mb.SendPolicy.IsDefault() {
 		return true, nil
@@ -250,20 +249,20 @@ func (s *Service) Asks(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) 
 	return err == nil && of != nil && !of.policy.IsDefault(), err
 }
 
-// Header fields beside To and Cc that have programs send something to the addresses in them. What
-// begins with "resent-" is one too.
+// answeringFields lists header fields, besides To and Cc, whose addresses receive answers from
+// programs. Fields that begin with "resent-" are included too.
 var answeringFields = []string{
 	"reply-to", "sender", "disposition-notification-to", "return-receipt-to", "errors-to", "mail-followup-to", "mail-reply-to", "x-confirm-reading-to",
 }
 
-// Answering reports whether programs send something to the addresses in a header field, beside To
-// and Cc, so that they are recipients too.
+// Answering reports whether programs send answers to the addresses in a header field other than To
+// and Cc, so that they count as recipients.
 func Answering(field string) bool {
 	field = strings.ToLower(field)
 	return slices.Contains(answeringFields, field) || strings.HasPrefix(field, "resent-") && field != "resent-date" && field != "resent-message-id"
 }
 
-// DroppedWhileTainted reports whether mail of a tainted holder loses a header field.
+// DroppedWhileTainted reports whether a header field is removed from mail of a tainted holder.
 func DroppedWhileTainted(field string) bool {
 	field = strings.ToLower(field)
 	return Answering(field) || strings.HasPrefix(field, "resent-") || strings.HasPrefix(field, "list-")

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestDecide holds the order of the rules: deny, reply_only, taint, approval, each with the
-// policy's own allowed_recipients.
+// TestDecide tests the order of the rules: deny, reply_only, taint, approval, each with the
+// policy's allowed_recipients.
 func TestDecide(t *testing.T) {
 	const elsewhere = "eu_2"
 	const customer, boss, stranger = "customer@example.com", "boss@ours.example", "thief@evil.example"
@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := store.Policy{Send: c.send, AllowedRecipients: c.allowed, Taint: c.read != nil}
-			held, err := decide(&p, c.read, c.read == other, c.m)
+			held, err := applyPolicy(&p, c.read, c.read == other, c.m)
 			got := held
 			if e, ours := core.AsError(err); ours {
 				got = e.Code
@@ -80,11 +80,11 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTaint: what a tainted holder is told repeats nothing that it could have been told to
-// say.
+// TestErrorsOfTaint: the errors for a tainted holder repeat no text that a stranger could have made
+// it send.
 func TestErrorsOfTaint(t *testing.T) {
 	m := &Message{reached: []string{"secret-word@evil.example"}}
-	_, err := decide(&store.Policy{Taint: true}, &store.Reading{Taint: &store.Taint{MailboxID: "eu_1", Folder: "INBOX", UID: 3}}, false, m)
+	_, err := applyPolicy(&store.Policy{Taint: true}, &store.Reading{Taint: &store.Taint{MailboxID: "eu_1", Folder: "INBOX", UID: 3}}, false, m)
 	e, _ := core.AsError(err)
 	if e == nil || e.Code != "tainted" || strings.Contains(e.Message, "secret") || len(e.Details) != 3 {
 		t.Fatalf("%+v", e)
@@ -92,7 +92,7 @@ func TestErrorsOfTaint(t *testing.T) {
 	if slices.ContainsFunc(e.Details, func(d core.Detail) bool { return strings.Contains(d.Message, "secret") }) {
 		t.Errorf("%+v", e.Details)
 	}
-	_, err = decide(&store.Policy{Send: store.SendReplyOnly}, nil, false, m)
+	_, err = applyPolicy(&store.Policy{Send: store.SendReplyOnly}, nil, false, m)
 	if e, _ := core.AsError(err); e == nil || len(e.Details) != 1 || e.Details[0].Message != "secret-word@evil.example" {
 		t.Errorf("recipient_not_allowed names no address: %+v", e)
 	}

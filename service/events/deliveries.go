@@ -16,14 +16,14 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// webhookAttempts is how often an event is tried at one endpoint: once, and six retries.
+// webhookAttempts is how often an event is sent to one endpoint at most: once, and six retries.
 const webhookAttempts = 7
 
-// DeliveryArgs is the job of delivering one event to one endpoint.
+// DeliveryArgs are the arguments of the job that delivers one event to one endpoint.
 type DeliveryArgs struct {
 	WebhookID string `json:"webhook_id"`
 	EventID   string `json:"event_id"`
-	Trigger   string `json:"trigger"` // event test redeliver
+	Trigger   string `json:"trigger"` // event, test or redeliver
 }
 
 func (s *Service) deliveryKind() jobs.Kind {
@@ -36,15 +36,15 @@ func (s *Service) deliveryKind() jobs.Kind {
 	}
 }
 
-// An EventEnvelope is an event as endpoints and GET /v1/events show it.
+// An EventEnvelope is an event as endpoints get it and GET /v1/events shows it.
 type EventEnvelope struct {
-	ID         string    `json:"id" words:"ours" example:"evt_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same at every attempt: know repeats by it.
+	ID         string    `json:"id" words:"ours" example:"evt_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same at every attempt, so that you can recognise repeats.
 	Object     string    `json:"object" words:"ours"`                                      // Always `event`.
 	Type       string    `json:"type" words:"ours" example:"test.ping"`                    // What happened.
 	APIVersion string    `json:"api_version" words:"ours"`                                 // The version of event envelopes, fixed when an endpoint is created.
 	Created    core.Time `json:"created"`
 	AccountID  string    `json:"account_id" words:"ours"`
-	// What it is about; its form depends on the type, see the webhooks.
+	// The data of the event; its form depends on the type, see the webhooks.
 	Data json.RawMessage `json:"data" example:"{\"message\":\"This is a test event from Mailstead.\",\"sent_at\":\"2026-11-05T09:30:00.000Z\",\"webhook_id\":\"wh_01k9a2b3c4d5e6f7g8h9j0k1m2\"}"`
 }
 
@@ -52,7 +52,7 @@ func envelopeOf(e *store.Event, version string) EventEnvelope {
 	return EventEnvelope{e.ID, "event", e.Type, version, core.Time{Time: e.Created}, e.AccountID, e.Data}
 }
 
-// deliverWebhook makes one attempt.
+// deliverWebhook makes one attempt to deliver an event.
 func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[DeliveryArgs](j)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	w, e, err := s.loadDelivery(args)
 	if errors.Is(err, store.ErrNotFound) || err == nil && w.Status != store.WebhookEnabled && args.Trigger == "event" {
-		return nil, nil // nobody is there any more, or nobody wants it
+		return nil, nil // the endpoint was deleted or disabled
 	}
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 	span.End()
 	killpoint.At("webhook.posted")
 	if ctx.Err() != nil && r.Outcome == webhooks.Failed {
-		return nil, ctx.Err() // we stopped it: not the receiver's fault
+		return nil, ctx.Err() // this server is stopping: not the receiver's fault
 	}
 	row := &store.Delivery{
 		ID: d.DeliveryID, WebhookID: w.ID, AccountID: w.AccountID, EventID: e.ID, EventType: e.Type, Attempt: j.Attempt,
@@ -130,7 +130,7 @@ func (s *Service) signingSecrets(w *store.Webhook) ([]string, error) {
 	return secrets, nil
 }
 
-// deliveryError turns a result into what the queue makes of it.
+// deliveryError turns the result of a delivery into the error of its job; nil for success.
 func deliveryError(r webhooks.Result) error {
 	if r.Outcome == webhooks.Success {
 		return nil
@@ -142,7 +142,8 @@ func deliveryError(r webhooks.Result) error {
 	return err
 }
 
-// recordDelivery logs the attempt and keeps the endpoint's health, with the job's new state.
+// recordDelivery logs the attempt and updates the endpoint's health, in the transaction of the
+// job's new state.
 func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 	return func(tx *store.Tx, j *store.Job) error {
 		if j.State == store.JobQueued {
@@ -163,7 +164,7 @@ func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 		case gone:
 			disable(w, store.WebhookDisabledGone, tx.Now())
 		case j.State == store.JobError && row.EventType != EventTestPing:
-			if w.Failures++; w.Failures >= failuresAllowed {
+			if w.Failures++; w.Failures >= maxFailures {
 				disable(w, store.WebhookDisabledFailures, tx.Now())
 			}
 		}
@@ -177,7 +178,7 @@ func disable(w *store.Webhook, reason string, now time.Time) {
 	}
 }
 
-// WebhookTested says that a test.ping waits.
+// WebhookTested confirms that a test.ping is queued.
 type WebhookTested struct {
 	EventID string `json:"event_id" words:"ours"`
 	Type    string `json:"type" words:"ours" example:"test.ping"`
@@ -217,7 +218,7 @@ type PingData struct {
 	SentAt    core.Time `json:"sent_at"`
 }
 
-// A Delivery is one attempt as the API shows it.
+// A Delivery is one delivery attempt as the API shows it.
 type Delivery struct {
 	ID              string    `json:"id" words:"ours" example:"dlv_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	EventID         string    `json:"event_id" words:"ours"`
@@ -276,7 +277,7 @@ type RedeliverIn struct {
 	EventID string `path:"event_id"`
 }
 
-// Redelivered says that an event waits to be sent again.
+// Redelivered confirms that an event is queued to be sent again.
 type Redelivered struct {
 	EventID   string `json:"event_id" words:"ours"`
 	WebhookID string `json:"webhook_id" words:"ours"`
@@ -307,8 +308,8 @@ func (s *Service) RedeliverEvent(ctx context.Context, who core.Actor, in Redeliv
 	return &Redelivered{in.EventID, in.ID, true, "The event is on its way again, with the same id."}, nil
 }
 
-// inLog reports whether the endpoint was told of the event, or will be: its first attempt may still
-// wait.
+// inLog reports whether the event was sent to the endpoint, or will be: the first attempt may still
+// be queued.
 func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
 	if store.DeliveriesByEvent.Has(tx, w.ID+e.ID) {
 		return true
@@ -317,6 +318,6 @@ func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
 		var ping PingData
 		return json.Unmarshal(e.Data, &ping) == nil && ping.WebhookID == w.ID
 	}
-	// An endpoint that has not changed since the event is one to which it was fanned out.
+	// The event was fanned out to the endpoint if the endpoint has not changed since the event.
 	return w.Status == store.WebhookEnabled && Wants(w, e.Type) && !w.UpdatedAt.After(e.Created)
 }

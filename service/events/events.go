@@ -1,12 +1,13 @@
 // Package events records each event in the transaction of its change, and delivers it to the
-// webhook endpoints of the account. It does not know what the events are about: the other rooms
-// say that.
+// webhook endpoints of the account. It does not know what the events mean: the packages that emit
+// them define their data.
 //
-// Where things stand:
+// The files:
 //   - events.go: the types of events, [Service.Emit], the log of events.
 //   - webhooks.go: the endpoints of an account, their secrets, and how many failures disable one.
 //   - deliveries.go: one delivery (Service.deliverWebhook), when it is tried again, and when an
 //     endpoint is disabled (Service.recordDelivery).
+//   - operator.go: posting events to the operator's URL.
 package events
 
 import (
@@ -23,13 +24,13 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// Servers are those of external mailboxes.
+// Servers is what this package needs of external mailboxes.
 type Servers interface {
-	// SwitchInbox begins or ends the background sync of an account's external mailboxes.
+	// SwitchInbox starts or stops the background sync of an account's external mailboxes.
 	SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on bool) error
 }
 
-// A Service holds what events need.
+// A Service records and delivers events.
 type Service struct {
 	*core.Core
 	servers Servers
@@ -38,18 +39,18 @@ type Service struct {
 	poster *webhooks.Poster
 }
 
-// New puts the room together. types are what endpoints may subscribe to, besides "*": rooms know
-// what their data is.
+// New returns a Service. types lists the event types that endpoints may subscribe to, besides "*";
+// the packages that emit the events define their data.
 func New(c *core.Core, servers Servers, types []EventType) *Service {
 	return &Service{Core: c, servers: servers, types: types, poster: &webhooks.Poster{Guard: c.Guard, Resolver: c.Resolver, RootCAs: c.Config.RootCAs, Now: c.Store.Now}}
 }
 
-// Kinds lists the kinds of jobs of this room.
+// Kinds lists the kinds of jobs that this package runs.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.WhileActive(s.deliveryKind()), s.fanOutKind(), s.operatorKind()}
 }
 
-// Close ends the connections that are kept for later.
+// Close closes idle connections to endpoints.
 func (s *Service) Close() { s.poster.Close() }
 
 // Event types, as webhooks name them.
@@ -73,8 +74,8 @@ const (
 	EventTestPing         = "test.ping"
 )
 
-// Emit records that something happened, and the jobs that tell every enabled endpoint which wants
-// to know, in the caller's transaction: the event is there if and only if what it tells of is.
+// Emit records an event, and queues its delivery to every enabled endpoint that subscribes to it,
+// in the caller's transaction: the event exists if and only if its change does.
 func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error) {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 			ids = append(ids, w.ID)
 		}
 	}
-	if len(ids) > 1 && tx.Large() { // it has done much already
+	if len(ids) > 1 && tx.Large() { // the transaction is large already
 		_, err := s.Queue.Add(tx, jobs.New{
 			AccountID: accountID, Kind: kindWebhookEvents, Lane: "webhook events " + accountID, Args: fanOutArgs{e.ID, ids},
 		})
@@ -108,7 +109,7 @@ func Wants(w *store.Webhook, kind string) bool {
 	return slices.Contains(w.Events, "*") || slices.Contains(w.Events, kind)
 }
 
-// addDeliveries adds the job of each endpoint.
+// addDeliveries queues the delivery of an event to each endpoint.
 func (s *Service) addDeliveries(tx *store.Tx, accountID, eventID string, webhookIDs []string) error {
 	for _, id := range webhookIDs {
 		if err := s.addDelivery(tx, accountID, DeliveryArgs{id, eventID, "event"}); err != nil {
@@ -125,14 +126,14 @@ func (s *Service) addDelivery(tx *store.Tx, accountID string, args DeliveryArgs)
 
 const kindWebhookEvents = "webhook_events"
 
-// fanOutArgs is the job of adding the jobs of an event's endpoints.
+// fanOutArgs are the arguments of the job that queues an event's deliveries.
 type fanOutArgs struct {
 	EventID    string   `json:"event_id"`
 	WebhookIDs []string `json:"webhook_ids"`
 }
 
-// fanOutKind goes on where a transaction had too many events to add the jobs of all their
-// endpoints itself. The transaction that ends it adds them, so that each is there once.
+// fanOutKind is the job that queues the deliveries of an event that was emitted in a large
+// transaction. The transaction that ends the job adds them, so that each is added once.
 func (s *Service) fanOutKind() jobs.Kind {
 	return jobs.Kind{Name: kindWebhookEvents, Lanes: 4, Work: func(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		args, err := jobs.Args[fanOutArgs](j)
@@ -154,8 +155,8 @@ type ListEventsIn struct {
 }
 
 // ListEvents lists the account's events of the last 30 days, newest first, whether or not an
-// endpoint was told of them. With an event's id the list holds that one, or nothing where another
-// filter leaves it out.
+// endpoint got them. With an event's id the list holds only this event, or nothing if another
+// filter excludes it.
 func (s *Service) ListEvents(_ context.Context, who core.Actor, in ListEventsIn) (*page.Page[EventEnvelope], error) {
 	var since time.Time
 	if in.CreatedAfter != nil {
@@ -168,14 +169,15 @@ func (s *Service) ListEvents(_ context.Context, who core.Actor, in ListEventsIn)
 		Until:     func(e *store.Event) bool { return !since.IsZero() && !e.Created.After(since) },
 		Out:       func(_ *store.Tx, e *store.Event) (EventEnvelope, error) { return envelopeOf(e, APIVersion), nil },
 	}
-	if in.EventID != "" { // ids have one length, so that no other is under this prefix
+	if in.EventID != "" { // all ids have the same length, so no other id has this prefix
 		l.Prefix += in.EventID
 		l.Keep = func(e *store.Event) bool { return e.ID == in.EventID && (in.Type == "" || e.Type == in.Type) }
 	}
 	return l.Page(s.Core, who, in.Query)
 }
 
-// An EventType is a kind of event: its name, when it happens, and a value of the type of its data.
+// An EventType describes a type of event: its name, when it happens, and a value of the type of its
+// data.
 type EventType struct {
 	Name  string
 	About string

@@ -16,13 +16,13 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// operatorArgs is the job of posting an event to where the operator wants alerts. The URL, which
-// may have a secret in it, stays in the settings.
+// operatorArgs are the arguments of the job that posts an event to the operator's alert URL. The
+// URL, which may contain a secret, stays in the settings.
 type operatorArgs struct {
 	EventID string `json:"event_id"`
 }
 
-// PlanOperatorPost has a job post an event's envelope to [alerts] url, if that is set.
+// PlanOperatorPost plans a job that posts an event's envelope to [alerts] url, if that is set.
 func (s *Service) PlanOperatorPost(tx *store.Tx, e *store.Event) error {
 	if s.Config.AlertURL == "" {
 		return nil
@@ -69,7 +69,7 @@ func (s *Service) postToOperator(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "Mailstead")
-	anywhere := &netguard.Guard{AllowPrivate: true} // the operator chose it
+	anywhere := &netguard.Guard{AllowPrivate: true} // the operator chose the address
 	transport := anywhere.Transport(s.Resolver, s.Config.RootCAs)
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(r)
@@ -77,7 +77,7 @@ func (s *Service) postToOperator(ctx context.Context, j *store.Job) (jobs.Writes
 		return nil, fmt.Errorf("[alerts] url: %w", err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection ends well
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // read the answer, so that the connection ends cleanly
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, fmt.Errorf("[alerts] url answered %s", resp.Status)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// APIVersion is the form of event envelopes that new endpoints get; an endpoint keeps the one it
-// was made with.
+// APIVersion is the version of event envelopes for new endpoints. An endpoint keeps the version
+// with which it was created.
 const APIVersion = "2026-11-01"
 
 const (
-	rotationOverlap = 24 * time.Hour // how long the secret before a rotation signs too
-	failuresAllowed = 25             // failed events in a row before an endpoint is disabled
+	rotationOverlap = 24 * time.Hour // how long the previous secret also signs after a rotation
+	maxFailures     = 25             // failed events in a row before an endpoint is disabled
 	LogKept         = 30 * 24 * time.Hour
 )
 
@@ -51,7 +51,7 @@ func webhookOut(w *store.Webhook) Webhook {
 	}
 }
 
-// webhookOf gives an endpoint of the account; another account's is not there.
+// webhookOf returns an endpoint of the account; 404 for another account's.
 func webhookOf(tx *store.Tx, who core.Actor, id string) (*store.Webhook, error) {
 	w, err := store.Webhooks.Find(tx, id)
 	if err == nil && (w == nil || w.AccountID != who.AccountID) {
@@ -60,7 +60,7 @@ func webhookOf(tx *store.Tx, who core.Actor, id string) (*store.Webhook, error) 
 	return w, err
 }
 
-// webhookTarget names an endpoint by its host, since the rest of the URL may be a secret.
+// webhookTarget names an endpoint by its host, since the rest of the URL may contain a secret.
 func webhookTarget(w *store.Webhook) store.AuditTarget {
 	target := store.AuditTarget{Type: "webhook", ID: w.ID}
 	if u, err := url.Parse(w.URL); err == nil {
@@ -69,7 +69,7 @@ func webhookTarget(w *store.Webhook) store.AuditTarget {
 	return target
 }
 
-// WebhookList is the short list of endpoints with the most there may be.
+// WebhookList is the list of endpoints, with the limit on their number.
 type WebhookList struct {
 	core.List[Webhook]
 	Limit int `json:"limit" example:"10"` // The account's limit of endpoints.
@@ -92,7 +92,7 @@ type WebhookIn struct {
 	ID string `path:"id"`
 }
 
-// GetWebhook shows one endpoint.
+// GetWebhook returns one endpoint.
 func (s *Service) GetWebhook(_ context.Context, who core.Actor, in WebhookIn) (*Webhook, error) {
 	var out Webhook
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -119,8 +119,7 @@ type WebhookCreated struct {
 	Secret string `json:"secret" words:"ours"` // Signs every delivery.
 }
 
-// CreateWebhook creates an endpoint. One that subscribes to email.received turns the universal
-// inbox on.
+// CreateWebhook creates an endpoint. Subscribing to email.received turns the universal inbox on.
 func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWebhookIn) (*WebhookCreated, error) {
 	if err := s.Guard.CheckURL(in.URL); err != nil {
 		return nil, core.Invalid("url", "invalid", "%s", err)
@@ -152,8 +151,8 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 	return out, nil
 }
 
-// putWebhook keeps an endpoint; while it is enabled and wants email.received, the universal inbox
-// is on.
+// putWebhook stores an endpoint. If it is enabled and subscribes to email.received, the universal
+// inbox is turned on.
 func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
 	if w.Status == store.WebhookEnabled && Wants(w, EventEmailReceived) {
 		a, err := store.Accounts.Get(tx, w.AccountID)
@@ -169,7 +168,7 @@ func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
 	return store.Webhooks.Put(tx, w)
 }
 
-// cleanEvents takes known types without repeats, or "*" alone.
+// cleanEvents returns the event types without repeats, or "*" alone. An unknown type is an error.
 func (s *Service) cleanEvents(in []string) ([]string, error) {
 	var types, out []string
 	for _, t := range s.types {
@@ -201,7 +200,7 @@ type UpdateWebhookIn struct {
 	Status      *string          `json:"status" enum:"enabled|disabled"`
 }
 
-// UpdateWebhook changes an endpoint. Enabling one again forgets its failures.
+// UpdateWebhook changes an endpoint. Enabling an endpoint resets its failures.
 func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebhookIn) (*Webhook, error) {
 	if in.URL != nil {
 		if err := s.Guard.CheckURL(*in.URL); err != nil {
@@ -249,7 +248,7 @@ func (in UpdateWebhookIn) apply(w *store.Webhook, events []string, now time.Time
 	w.UpdatedAt = now
 }
 
-// WebhookDeleted says that an endpoint is gone.
+// WebhookDeleted confirms that an endpoint was deleted.
 type WebhookDeleted struct {
 	ID      string `json:"id" words:"ours" example:"wh_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Deleted bool   `json:"deleted"`
@@ -257,7 +256,7 @@ type WebhookDeleted struct {
 	Message string `json:"message" words:"ours" example:"The endpoint is deleted. Events that waited for it stay in GET /v1/events."`
 }
 
-// DeleteWebhook removes an endpoint; what waited for it is not delivered.
+// DeleteWebhook deletes an endpoint; queued events for it are not delivered.
 func (s *Service) DeleteWebhook(_ context.Context, who core.Actor, in WebhookIn) (*WebhookDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		w, err := webhookOf(tx, who, in.ID)
@@ -279,7 +278,7 @@ type WebhookSecret struct {
 	PreviousSecretExpiresAt core.Time `json:"previous_secret_expires_at"` // Until then the previous secret also signs.
 }
 
-// GetWebhookSecret shows the signing secret. That somebody has read it is in the audit log before.
+// GetWebhookSecret returns the signing secret, after it has recorded in the audit log who reads it.
 func (s *Service) GetWebhookSecret(_ context.Context, who core.Actor, in WebhookIn) (*WebhookSecret, error) {
 	var out *WebhookSecret
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -303,7 +302,7 @@ func (s *Service) GetWebhookSecret(_ context.Context, who core.Actor, in Webhook
 	return out, nil
 }
 
-// RotateWebhookSecret makes a new secret; the one before signs too for 24 hours.
+// RotateWebhookSecret makes a new secret; the previous secret also signs for 24 hours.
 func (s *Service) RotateWebhookSecret(ctx context.Context, who core.Actor, in WebhookIn) (*WebhookSecret, error) {
 	secret := webhooks.NewSecret()
 	out := &WebhookSecret{ID: in.ID, Secret: secret}

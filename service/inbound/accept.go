@@ -219,7 +219,7 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 		places := map[string]bool{}
 		reserved, to, where = map[uint32]int64{}, nil, nil
 		for _, r := range in.Recipients {
-			dest, err := s.rooms.Recipients.For(tx, in.From, r.address, size)
+			dest, err := s.rooms.Recipients.Resolve(tx, in.From, r.address, size)
 			if err == nil && dest.Mailbox != nil {
 				err = dest.Takes(tx, size+s.filer.reserved[dest.Mailbox.Num])
 			}

@@ -84,11 +84,11 @@ func (a *alone) Receiver(_ *store.Tx, address string) (*recipients.Destination, 
 	return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 }
 
-func (a *alone) For(tx *store.Tx, _, address string, _ int64) (*recipients.Destination, error) {
+func (a *alone) Resolve(tx *store.Tx, _, address string, _ int64) (*recipients.Destination, error) {
 	return a.Receiver(tx, address)
 }
 
-func (a *alone) ForEntry(tx *store.Tx, _, entry string, _ int64) (*recipients.Destination, error) {
+func (a *alone) ResolveEntry(tx *store.Tx, _, entry string, _ int64) (*recipients.Destination, error) {
 	if a.full {
 		return nil, core.SMTPErrorf(550, "5.2.1", "Mailbox disabled")
 	}

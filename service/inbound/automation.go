@@ -194,7 +194,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 		for len(a.To) > 0 && len(a.Placed) <= recipients.MaxPlaces {
 			entry := a.To[0]
 			a.To = a.To[1:]
-			to, err := s.rooms.Recipients.ForEntry(tx, sender, entry, 0)
+			to, err := s.rooms.Recipients.ResolveEntry(tx, sender, entry, 0)
 			if refused := new(core.SMTPError); errors.As(err, &refused) || err == nil && (to == nil || a.Placed[to.Place()]) {
 				continue
 			}

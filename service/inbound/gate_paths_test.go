@@ -310,7 +310,7 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "alert about sending", sites: []string{"reputation/pause.go letter alert.Plan", "outbound/letters.go sendAlerts SendSystemMail"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
+		name: "alert about sending", sites: []string{"reputation/pause.go mailOwner alert.Plan", "outbound/letters.go sendAlerts SendSystemMail"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			none := 0
 			mb := w.AddMailbox(w.d, fmt.Sprint("l", n), func(mb *store.Mailbox) { mb.DailySendLimit = &none })
@@ -346,7 +346,7 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "report on TLS", sites: []string{"reports/tlsrpt.go closeTLSReport SendSystemMail"}, kind: "report", to: "tls@far.test", by: "account",
+		name: "report on TLS", sites: []string{"reports/tlsrpt.go queueTLSReports SendSystemMail"}, kind: "report", to: "tls@far.test", by: "account",
 		drive: func(w *gateWorld, _ int) {
 			servicetest.CountTLSYesterday(w.Installation, "far.test", servicetest.Untrusted)
 			servicetest.ReportTLS(w.Installation)

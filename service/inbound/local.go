@@ -140,7 +140,7 @@ func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbou
 	}
 	var to *recipients.Destination // nil if the recipient cannot take it now
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		to, err = s.rooms.Recipients.For(tx, m.From, m.To, int64(stored.Blob.Length))
+		to, err = s.rooms.Recipients.Resolve(tx, m.From, m.To, int64(stored.Blob.Length))
 		return err
 	})
 	if refused := new(core.SMTPError); err != nil && !errors.As(err, &refused) {

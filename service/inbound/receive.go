@@ -53,7 +53,7 @@ func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, erro
 		return Recipient{}, core.SMTPErrorf(550, "5.1.3", "Invalid recipient address")
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
-		_, err := s.rooms.Recipients.For(tx, in.From, address, max(in.Size, 1))
+		_, err := s.rooms.Recipients.Resolve(tx, in.From, address, max(in.Size, 1))
 		return err
 	})
 	return Recipient{address}, core.OverStore(err)
@@ -178,7 +178,7 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	entry := a.To[0]
 	address := recipients.EntryAddress(entry)
 	a.To = a.To[1:]
-	to, err := s.rooms.Recipients.ForEntry(tx, a.Sender, entry, size)
+	to, err := s.rooms.Recipients.ResolveEntry(tx, a.Sender, entry, size)
 	if err == nil && to != nil {
 		err = feedback.Takes(tx, to, stored)
 	}

@@ -32,11 +32,12 @@ import (
 
 // Recipients finds the destinations of addresses here.
 type Recipients interface {
-	// Receiver returns the destination of an address; For also checks that it takes a message now.
+	// Receiver returns the destination of an address; Resolve also checks that it takes a message
+	// now.
 	Receiver(tx *store.Tx, address string) (*recipients.Destination, error)
-	For(tx *store.Tx, sender, address string, size int64) (*recipients.Destination, error)
-	// ForEntry is For for an entry of Arrival.To, which may be a member of a group.
-	ForEntry(tx *store.Tx, sender, entry string, size int64) (*recipients.Destination, error)
+	Resolve(tx *store.Tx, sender, address string, size int64) (*recipients.Destination, error)
+	// ResolveEntry is Resolve for an entry of Arrival.To, which may be a member of a group.
+	ResolveEntry(tx *store.Tx, sender, entry string, size int64) (*recipients.Destination, error)
 	// Find returns the destination of an address, whoever the sender is.
 	Find(tx *store.Tx, address string) (*recipients.Destination, error)
 }

@@ -249,7 +249,7 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 		if d.route.Transport != core.ViaLocal {
 			return nil
 		}
-		d.to, err = s.recipients.For(tx, d.sub.Sender, d.row.Recipient, int64(d.sub.Blob.Length))
+		d.to, err = s.recipients.Resolve(tx, d.sub.Sender, d.row.Recipient, int64(d.sub.Blob.Length))
 		if errors.As(err, &d.refusal) {
 			return nil
 		}

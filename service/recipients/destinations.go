@@ -13,32 +13,32 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Destination is where mail to one address of a domain that we host goes: into a mailbox, on to
-// another address, to both, or to who reads reports. Its records are shared: they are only read.
+// A Destination is where mail to one address of a hosted domain goes: into a mailbox, on to another
+// address, to both, or to the reader of reports. Its records are shared and must not be changed.
 type Destination struct {
 	Domain  *store.Domain
 	Mailbox *store.Mailbox // nil: none
-	Forward string         // who else gets it; "" nobody
-	Only    bool           // it goes to Forward alone
-	Must    bool           // Forward gets it whether or not it is suppressed
-	Group   *store.Group   // whose members get it; nil: none
-	ListID  string         // of the group whose member Forward is; "": it is none
-	Reports bool           // it is the domain's address for reports, which are read and not filed
-	SRS     bool           // it is a return path that we rewrote, for reports alone
+	Forward string         // address that the mail is forwarded to; "": none
+	Only    bool           // the mail only goes to Forward, not into the mailbox
+	Must    bool           // Forward gets the mail even if the address is suppressed
+	Group   *store.Group   // the mail goes to the members of this group; nil: no group
+	ListID  string         // List-Id of the group that Forward is a member of; "": no group
+	Reports bool           // the domain's address for reports: mail to it is read and not filed
+	SRS     bool           // a return path that this server rewrote; it accepts only bounces
 
-	Row     *store.Outgoing // whose own address it is; nil: it is an ordinary one
+	Row     *store.Outgoing // the sent message that the address was made for; nil: an ordinary address
 	RowKind string          // BounceAddress or UnsubscribeAddress
 }
 
-// ErrNotHosted says that mail to an address is not for us to keep.
+// ErrNotHosted is returned for an address of a domain that this server does not host.
 var ErrNotHosted = errors.New("not an address of a domain of this server")
 
-// Receiver says where mail to an address goes that comes from outside or from a mailbox here. The
-// host's own postmaster gets mail from anybody (RFC 5321 section 4.5.1), and so does feedback@, the
-// address to give to those who send complaints about this host. Other domains that are not hosted
-// here are refused: for now if they are being set up.
+// Receiver returns where mail to an address goes, whether it comes from outside or from a mailbox
+// here. Mail to the host's own postmaster is accepted from anybody (RFC 5321 section 4.5.1), and so
+// is mail to feedback@, the address for complaints about this host. Other domains that are not
+// hosted here are refused, temporarily if they are being set up.
 func (s *Service) Receiver(tx *store.Tx, address string) (*Destination, error) {
-	if s.Simulates(address) { // for senders here alone, whose mail takes another way
+	if s.Simulates(address) { // only for senders here, whose mail does not come this way
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 	}
 	to, err := s.Find(tx, address)
@@ -70,7 +70,8 @@ func (s *Service) Receiver(tx *store.Tx, address string) (*Destination, error) {
 	return nil, core.SMTPErrorf(550, "5.7.1", "Relay access denied")
 }
 
-// hostPostmaster is the owner of the oldest account, who set this server up.
+// hostPostmaster returns the destination of the owner of the oldest account, who set this server
+// up.
 func (s *Service) hostPostmaster(tx *store.Tx) (*Destination, error) {
 	for a := range store.Accounts.All(tx) {
 		mb, err := store.MailboxByEmail.Read(tx, a.Email)
@@ -86,9 +87,9 @@ func (s *Service) hostPostmaster(tx *store.Tx) (*Destination, error) {
 	return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 }
 
-// For is the receiver of an address, if it takes a message of the size from the sender
-// now.
-func (s *Service) For(tx *store.Tx, sender, address string, size int64) (*Destination, error) {
+// Resolve is Receiver, and checks that the destination accepts a message of this size from the
+// sender now.
+func (s *Service) Resolve(tx *store.Tx, sender, address string, size int64) (*Destination, error) {
 	to, err := s.Receiver(tx, address)
 	if err == nil {
 		err = to.Admits(sender)
@@ -102,9 +103,8 @@ func (s *Service) For(tx *store.Tx, sender, address string, size int64) (*Destin
 	return to, nil
 }
 
-// Find says where mail to an address, as NormalizeEmail gives it, goes. The error is
-// errNotHosted, or an SMTPError: 550 5.1.1 for nobody, 550 5.2.1 and 450 4.2.1 for a mailbox that
-// takes no mail.
+// Find returns where mail to a normalized address goes. The error is ErrNotHosted, or an SMTPError:
+// 550 5.1.1 for an unknown address, 550 5.2.1 and 450 4.2.1 for a mailbox that accepts no mail.
 func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
 	local, name, ok := msg.SplitEmail(address)
 	if !ok {
@@ -118,7 +118,8 @@ func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
 		return nil, err
 	}
 
-	// Addresses of our own making: rewritten return paths, and those of rows of the sending log.
+	// Addresses that this server made: rewritten return paths, and those of rows of the sending
+	// log.
 	if original, ok := s.SRSReverse(local, name); ok {
 		return &Destination{Domain: d, Forward: original, SRS: true}, nil
 	}
@@ -151,12 +152,12 @@ func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
 	return fallback(tx, d, local)
 }
 
-// toMailbox is the destination that a mailbox of a domain is.
+// toMailbox returns the destination for a mailbox of a domain.
 func toMailbox(d *store.Domain, mb *store.Mailbox) *Destination {
 	return &Destination{Domain: d, Mailbox: mb, Forward: mb.ForwardTo, Only: mb.ForwardOnly && mb.ForwardTo != ""}
 }
 
-// addressDestination is where mail to an alias or a group of a domain goes.
+// addressDestination returns where mail to an alias or a group of a domain goes.
 func addressDestination(tx *store.Tx, d *store.Domain, a *store.Address) (*Destination, error) {
 	if a.MailboxID != "" {
 		mb, err := store.Mailboxes.Read(tx, a.MailboxID)
@@ -172,7 +173,7 @@ func addressDestination(tx *store.Tx, d *store.Domain, a *store.Address) (*Desti
 	return &Destination{Domain: d, Group: g}, err
 }
 
-// Place names where a destination is, so that a message is there once.
+// Place returns a key of the destination, so that one message is delivered there only once.
 func (d *Destination) Place() string {
 	if d.Group != nil {
 		return "group " + d.Group.ID
@@ -184,13 +185,13 @@ func (d *Destination) Place() string {
 	if d.Mailbox != nil {
 		return "mailbox " + strconv.FormatUint(uint64(d.Mailbox.Num), 10) + " " + row
 	}
-	if d.Reports { // each account reads what comes to it
+	if d.Reports { // each account reads its own reports
 		return "reports " + d.Domain.AccountID
 	}
 	return "forward " + d.Forward + " " + row
 }
 
-// Accepting says why a mailbox takes no mail.
+// Accepting returns why a mailbox accepts no mail; nil if it does.
 func Accepting(mb *store.Mailbox) error {
 	switch mb.Status {
 	case store.MailboxActive:
@@ -201,17 +202,17 @@ func Accepting(mb *store.Mailbox) error {
 	return core.SMTPErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
 }
 
-// fallback is where mail to no mailbox goes: the catch-all, the address that the domain forwards
-// to, and for the two names that every domain must answer (RFC 5321 section 4.5.1, RFC 2142) the
-// account's owner, also where the catch-all takes nothing now.
+// fallback returns where mail to an unknown local part goes: the catch-all, or the address that the
+// domain forwards to. The two names that every domain must answer (RFC 5321 section 4.5.1, RFC
+// 2142) go to the account's owner if the catch-all does not accept mail now.
 func fallback(tx *store.Tx, d *store.Domain, local string) (*Destination, error) {
 	if local != "postmaster" && local != "abuse" {
-		return leadsTo(tx, d, cmp.Or(d.CatchAll, d.Forward), false)
+		return destinationAt(tx, d, cmp.Or(d.CatchAll, d.Forward), false)
 	}
 	if d.CatchAll != "" {
-		out, err := leadsTo(tx, d, d.CatchAll, true)
+		out, err := destinationAt(tx, d, d.CatchAll, true)
 		if err == nil {
-			err = out.Takes(tx, 1) // a full one
+			err = out.Takes(tx, 1) // refuses a full mailbox
 		}
 		if refused := new(core.SMTPError); !errors.As(err, &refused) {
 			return out, err
@@ -221,11 +222,12 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*Destination, error)
 	if err != nil {
 		return nil, err
 	}
-	return leadsTo(tx, d, a.Email, true)
+	return destinationAt(tx, d, a.Email, true)
 }
 
-// leadsTo is the destination that another address is for mail to a domain; "" is nobody's.
-func leadsTo(tx *store.Tx, d *store.Domain, to string, must bool) (*Destination, error) {
+// destinationAt returns the destination at another address for mail to a domain; 550 5.1.1 if the
+// address is "".
+func destinationAt(tx *store.Tx, d *store.Domain, to string, must bool) (*Destination, error) {
 	if to == "" {
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 	}
@@ -241,9 +243,9 @@ func leadsTo(tx *store.Tx, d *store.Domain, to string, must bool) (*Destination,
 	return out, Accepting(mb)
 }
 
-// Admits says why a sender may not write to it: a rewritten return path takes reports alone, which
-// come from the null sender (RFC 5321 section 4.5.5), so that it is no way past us to the address
-// behind it.
+// Admits returns why a sender may not write to the destination. A rewritten return path accepts
+// only bounces, which come from the null sender (RFC 5321 section 4.5.5), so that nobody can use it
+// to reach the address behind it.
 func (d *Destination) Admits(sender string) error {
 	if d.SRS && sender != "" {
 		return core.SMTPErrorf(550, "5.7.1", "Address accepts only delivery reports, from the null sender")
@@ -251,10 +253,10 @@ func (d *Destination) Admits(sender string) error {
 	return nil
 }
 
-// Takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550
-// 5.7.1 for a forward to an address that must not get mail.
+// Takes returns why a message of this size cannot be delivered now: 452 4.2.2 for a full mailbox,
+// 550 5.7.1 for a forward to an address that must not get mail.
 func (d *Destination) Takes(tx *store.Tx, size int64) error {
-	if d.Row != nil || d.Reports || d.Group != nil { // others look whether these take it
+	if d.Row != nil || d.Reports || d.Group != nil { // these are checked elsewhere
 		return nil
 	}
 	if d.Mailbox != nil && !d.Only {

@@ -17,8 +17,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestWhoGetsIt holds the order of the contract: the mailbox, also with a tag, else the catch-all,
-// else the address that the domain forwards to, else nobody; and what postmaster and abuse get.
+// TestWhoGetsIt tests the order of the contract: the mailbox, also with a tag; otherwise the
+// catch-all; otherwise the address that the domain forwards to; otherwise nobody. It also tests
+// postmaster and abuse.
 func TestWhoGetsIt(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	plain := i.AddDomain(i.Account, "plain.test", nil)
@@ -186,7 +187,7 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// where is a destination in words.
+// where describes a destination in words.
 func where(i *servicetest.Installation, address string) (text string) {
 	i.T.Helper()
 	err := i.St.View(func(tx *store.Tx) error {
@@ -242,8 +243,8 @@ func TestSRSTakesBackOnlyWhatItMade(t *testing.T) {
 	}
 }
 
-// TestSendersCannotSpeakForUs: what a message claims that this server has found out goes when its
-// own user sends it too.
+// TestSendersCannotSpeakForUs: an Authentication-Results field that claims to be from this server
+// is removed, also if a user of this server sends it.
 func TestSendersCannotSpeakForUs(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	d := i.AddDomain(i.Account, "example.test", nil)
@@ -257,7 +258,7 @@ func TestSendersCannotSpeakForUs(t *testing.T) {
 }
 
 // TestSRSOfAnotherForwarder: a path that another forwarder has rewritten, once or twice, leads back
-// to that forwarder in the form SRS0, and does not grow for ever.
+// to that forwarder in the form SRS0, and does not keep growing.
 func TestSRSOfAnotherForwarder(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	s := i.Svc

@@ -1,5 +1,5 @@
 package recipients
 
-// What tests outside of the package look at.
+// Internals that tests outside the package use.
 
 func (s *Service) SRSFresh(day string) bool { return s.srsFresh(day) }

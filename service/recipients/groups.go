@@ -8,24 +8,24 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// MaxPlaces bounds where one message goes: groups that hold groups hold very many.
+// MaxPlaces is the most destinations of one message: nested groups can have very many members.
 const MaxPlaces = 5000
 
-// A message to a group stands in the list of an Arrival as the group's address. When its turn
-// comes, its members take its place, one entry each: the address that the envelope named, the group
-// and the member, with line ends between, which no address has.
+// A message to a group is first listed in an Arrival under the group's address. When the group is
+// processed, one entry for each member replaces it: the address in the envelope, the group and the
+// member, separated by line ends, which no address contains.
 
 func memberEntry(address string, m *store.GroupMember) string {
-	return address + "\n" + m.GroupID + "\n" + m.MailboxID + m.MemberID + m.Email // one of these
+	return address + "\n" + m.GroupID + "\n" + m.MailboxID + m.MemberID + m.Email // exactly one of the three is set
 }
 
-// EntryAddress is the address that the envelope named.
+// EntryAddress returns the envelope's address of an entry.
 func EntryAddress(entry string) string {
 	address, _, _ := strings.Cut(entry, "\n")
 	return address
 }
 
-// ExpandGroup puts the members of a group into its place in the list.
+// ExpandGroup replaces a group with the entries of its members in the list of an arrival.
 func ExpandGroup(tx *store.Tx, a *store.Arrival, g *store.Group, address string) error {
 	var entries []string
 	for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
@@ -38,12 +38,12 @@ func ExpandGroup(tx *store.Tx, a *store.Arrival, g *store.Group, address string)
 	return nil
 }
 
-// ForEntry says where the message of an entry goes, if it takes a message of the size; nil
-// for a member that is gone or must not get mail.
-func (s *Service) ForEntry(tx *store.Tx, sender, entry string, size int64) (*Destination, error) {
+// ResolveEntry returns the destination of a list entry, if it accepts a message of this size; nil
+// for a member that was deleted or must not get mail.
+func (s *Service) ResolveEntry(tx *store.Tx, sender, entry string, size int64) (*Destination, error) {
 	address, rest, member := strings.Cut(entry, "\n")
 	if !member {
-		return s.For(tx, sender, address, size)
+		return s.Resolve(tx, sender, address, size)
 	}
 	groupID, who, _ := strings.Cut(rest, "\n")
 	g, err := store.Groups.FindShared(tx, groupID)
@@ -87,7 +87,7 @@ func (s *Service) ForEntry(tx *store.Tx, sender, entry string, size int64) (*Des
 	return to, to.Takes(tx, size)
 }
 
-// ListID names a group for those outside (RFC 2919).
+// ListID returns the List-Id of a group (RFC 2919).
 func ListID(g *store.Group) string {
 	local, domain, _ := msg.SplitEmail(g.Email)
 	return local + "." + domain

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// SendsOnTo gives where mail to an address, a group or a mailbox here goes besides: addresses, and
-// ids of groups and mailboxes. rules is how many rules were looked at for that.
+// SendsOnTo returns where mail to an address, a group or a mailbox here is sent on to: addresses,
+// and ids of groups and mailboxes. rules is how many rules were read for the answer.
 func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, err error) {
 	var mb *store.Mailbox
 	var g *store.Group
@@ -40,7 +40,7 @@ func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, e
 	}
 	if g != nil {
 		for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
-			out = append(out, m.MailboxID+m.MemberID+m.Email) // one of these
+			out = append(out, m.MailboxID+m.MemberID+m.Email) // exactly one of the three is set
 		}
 	}
 	if mb == nil {

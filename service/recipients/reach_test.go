@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestRefusalsNameNoForwards: whoever is refused is told of the addresses that the message names,
-// and not of where these send their mail on to, which is nobody's business in another account.
+// TestRefusalsNameNoForwards: a refusal names the addresses in the message, and not those that they
+// forward to, which another account must not learn.
 func TestRefusalsNameNoForwards(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	mine := i.AddMailbox(i.AddDomain(i.Account, "mine.test", nil), "ann", func(mb *store.Mailbox) {
@@ -54,9 +54,8 @@ func TestRefusalsNameNoForwards(t *testing.T) {
 	}
 }
 
-// TestRulesOfOthersHoldNoWriterUp: what a mailbox sends on by itself under a policy reaches
-// whoever the rules of all members of a group say. Those are read, however many they are, but not
-// in a transaction that others wait for.
+// TestRulesOfOthersHoldNoWriterUp: what a mailbox with a policy sends may reach the forwards of all
+// members of a group. Their rules are read, however many there are, but not in a write transaction.
 func TestRulesOfOthersHoldNoWriterUp(t *testing.T) {
 	const members, each = 40, 25
 	reports := t.TempDir()

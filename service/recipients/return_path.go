@@ -11,51 +11,52 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A row of the sending log has addresses of its own, in the domain that sent: b-id-mac is the
-// return path that its message leaves with, so that whatever comes back is known by that alone, and
-// u-id-mac takes its recipient off the list. The MAC makes them nobody else's to invent. They are
-// in lower case, since addresses come back in any.
+// Each row of the sending log has addresses of its own, in the sending domain. b-id-mac is the
+// return path of its message, so that a bounce identifies the message by its address alone.
+// u-id-mac takes mail that unsubscribes the recipient. The MAC prevents forged addresses. They are
+// in lower case, since addresses may come back in any case.
 const (
 	BounceAddress      = "b"
 	UnsubscribeAddress = "u"
 
-	BouncesFor = 30 * 24 * time.Hour // after the message was queued; a bounce takes two weeks at the very most
+	BouncesFor = 30 * 24 * time.Hour // after the message was queued; a bounce takes two weeks at most
 
 	RowIDLen   = 26
 	rowMACLen  = 16
 	rowPathLen = 2 + RowIDLen + 1 + rowMACLen
-	maxPath    = 254 // RFC 5321 section 4.5.3.1.3
+	maxPathLen = 254 // RFC 5321 section 4.5.3.1.3
 )
 
-// RowAddress makes an address of the row; "" for a domain that leaves no room for it.
+// RowAddress returns an address of the row; "" if the domain's name leaves too little room for it.
 func (s *Service) RowAddress(kind string, row *store.Outgoing) string {
 	address := s.RowLocal(kind, row.ID, row.Domain) + "@" + row.Domain
-	if len(address) > maxPath {
+	if len(address) > maxPathLen {
 		return ""
 	}
 	return address
 }
 
-// RowLocal is the local part of an address of a row: its kind, the id of the row, and a MAC over
-// both and the domain.
+// RowLocal returns the local part of an address of a row: its kind, the id of the row, and a MAC
+// over both and the domain.
 func (s *Service) RowLocal(kind, id, domain string) string {
 	id = strings.TrimPrefix(id, "msg_")
-	return rowText(kind, id, s.Keys.Mac("row address", kind, id, domain))
+	return rowLocalText(kind, id, s.Keys.Mac("row address", kind, id, domain))
 }
 
-func rowText(kind, id string, mac []byte) string {
+func rowLocalText(kind, id string, mac []byte) string {
 	return kind + "-" + id + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(mac[:rowMACLen*5/8]))
 }
 
-// IsRowLocal reports whether rowLocal gives the text, or gave it under another master key.
+// IsRowLocal reports whether text is the result of RowLocal, under the current or an earlier master
+// key.
 func (s *Service) IsRowLocal(text, kind, id, domain string) bool {
 	id = strings.TrimPrefix(id, "msg_")
-	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(rowText(kind, id, mac))) }
+	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(rowLocalText(kind, id, mac))) }
 	return s.Keys.MadeMac(same, "row address", kind, id, domain)
 }
 
-// ReadRowLocal takes a local part of the domain apart. kind is "" for one that has not the form; id
-// is "" for one that we did not make.
+// ReadRowLocal splits a local part of the domain. kind is "" if it does not have the form of a
+// row's address; id is "" if this server did not make it.
 func (s *Service) ReadRowLocal(local, domain string) (kind, id string) {
 	local = strings.ToLower(local)
 	if len(local) != rowPathLen || local[1] != '-' || local[2+RowIDLen] != '-' {
@@ -71,8 +72,8 @@ func (s *Service) ReadRowLocal(local, domain string) (kind, id string) {
 	return kind, id
 }
 
-// BouncedRow gives the id of the row whose return path an address is; "" if it is none that we
-// made.
+// BouncedRow returns the id of the row that an address is the return path of; "" if this server did
+// not make the address.
 func (s *Service) BouncedRow(address string) string {
 	local, domain, _ := msg.SplitEmail(strings.Trim(address, "<> "))
 	kind, id := s.ReadRowLocal(local, strings.ToLower(domain))
@@ -82,8 +83,9 @@ func (s *Service) BouncedRow(address string) string {
 	return id
 }
 
-// rowDestination is where mail to an address of a row goes: it is read, and the mailbox that sent
-// gets it if it is for people. nil, nil says that the local part is of another kind.
+// rowDestination returns where mail to an address of a row goes: the server reads it, and the
+// sending mailbox gets it if it is meant for people. nil, nil means that the local part has another
+// form.
 func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*Destination, error) {
 	kind, id := s.ReadRowLocal(local, d.Name)
 	if kind == "" {
@@ -104,12 +106,13 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 	return to, err
 }
 
-// A forward goes out with a return path in the forwarding domain, so that SPF passes, from which a
-// bounce finds its way back to the first sender (the Sender Rewriting Scheme):
-// SRS0=mac=day=domain=local. What another forwarder has rewritten becomes SRS1=mac=forwarder=rest,
-// where rest begins with the other's separator: a bounce goes back to that forwarder, who knows the
-// first sender, so that paths do not grow with each. The MAC makes that no open relay: we send back
-// only to senders that we rewrote ourselves.
+// A forward is sent with a return path in the forwarding domain, so that SPF passes. A bounce finds
+// its way back from there to the first sender (the Sender Rewriting Scheme):
+// SRS0=mac=day=domain=local. A path that another forwarder has rewritten becomes
+// SRS1=mac=forwarder=rest, where rest begins with the other's separator: a bounce goes back to that
+// forwarder, which knows the first sender, so that the path does not grow with each forwarder. The
+// MAC keeps this server from being an open relay: it sends back only to senders that it rewrote
+// itself.
 const (
 	srsFirst = "srs0"
 	srsAgain = "srs1"
@@ -118,8 +121,8 @@ const (
 	MaxLocal = 64 // RFC 5321 section 4.5.3.1.1
 )
 
-// SRSForward rewrites a sender into the domain. A sender whose new local part would be too long
-// stays as it is, as do the null sender and one of the domain itself.
+// SRSForward rewrites a sender into the domain. The null sender, a sender of the domain itself, and
+// one whose new local part would be too long are returned unchanged.
 func (s *Service) SRSForward(sender, domain string) string {
 	local, from, ok := msg.SplitEmail(sender)
 	if !ok || from == domain {
@@ -127,7 +130,7 @@ func (s *Service) SRSForward(sender, domain string) string {
 	}
 	day := SRSDay(s.Now())
 	text := "SRS0=" + s.srsMAC(day, from, local, domain) + "=" + day + "=" + from + "=" + local
-	if hop, rest, ok := srsOf(local, from); ok {
+	if hop, rest, ok := splitSRS(local, from); ok {
 		text = "SRS1=" + s.srsMAC(hop, rest, domain) + "=" + hop + "=" + rest
 	}
 	if len(text) > MaxLocal {
@@ -136,9 +139,9 @@ func (s *Service) SRSForward(sender, domain string) string {
 	return text + "@" + domain
 }
 
-// srsOf takes a path that a forwarder has rewritten apart: which forwarder knows the sender, and
-// what it is to be given behind the word SRS0.
-func srsOf(local, from string) (hop, rest string, ok bool) {
+// splitSRS splits a path that a forwarder has rewritten: hop is the forwarder that knows the
+// sender, rest is the text after the word SRS0.
+func splitSRS(local, from string) (hop, rest string, ok bool) {
 	switch word, text := srsWord(local); word {
 	case srsFirst:
 		return from, text, true
@@ -151,7 +154,8 @@ func srsOf(local, from string) (hop, rest string, ok bool) {
 	return "", "", false
 }
 
-// srsWord cuts the word SRS0 or SRS1, in lower case, off a local part; one of = + - must follow.
+// srsWord splits the word SRS0 or SRS1 off a local part, and returns it in lower case. One of = + -
+// must follow it.
 func srsWord(local string) (word, rest string) {
 	if len(local) <= len(srsFirst) || !strings.ContainsRune("=+-", rune(local[len(srsFirst)])) {
 		return "", ""
@@ -159,9 +163,8 @@ func srsWord(local string) (word, rest string) {
 	return strings.ToLower(local[:len(srsFirst)]), local[len(srsFirst):]
 }
 
-// SRSReverse gives whom a bounce goes back to, behind a local part of the domain that SRSForward
-// made: the first sender, for three weeks, or the forwarder before us, who looks at the time
-// itself.
+// SRSReverse returns the address that a bounce goes back to, for a local part that SRSForward made:
+// the first sender, for three weeks, or the previous forwarder, which checks the time itself.
 func (s *Service) SRSReverse(local, domain string) (sender string, ok bool) {
 	var err error
 	switch word, text := srsWord(local); word {
@@ -177,7 +180,7 @@ func (s *Service) SRSReverse(local, domain string) (sender string, ok bool) {
 		sender, err = msg.NormalizeEmail(to + "@" + from)
 	case srsAgain:
 		mac, _, _ := strings.Cut(strings.ToLower(text[1:]), "=")
-		hop, rest, ok := srsOf(local, "")
+		hop, rest, ok := splitSRS(local, "")
 		if !ok || !s.isSRSMAC(mac, hop, rest, domain) {
 			return "", false
 		}
@@ -188,14 +191,16 @@ func (s *Service) SRSReverse(local, domain string) (sender string, ok bool) {
 	return sender, err == nil
 }
 
-// srsMAC is in lower case, and over lower case, since addresses come back in any.
+// srsMAC returns a MAC in lower case over the parts in lower case, since addresses may come back in
+// any case.
 func (s *Service) srsMAC(parts ...string) string {
 	return srsText(s.Keys.Mac("srs", strings.ToLower(strings.Join(parts, "\x00"))))
 }
 
 func srsText(mac []byte) string { return strings.ToLower(base32.StdEncoding.EncodeToString(mac[:5])) }
 
-// isSRSMAC reports whether srsMAC gives the text, or gave it under another master key.
+// isSRSMAC reports whether text is the result of srsMAC, under the current or an earlier master
+// key.
 func (s *Service) isSRSMAC(text string, parts ...string) bool {
 	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(srsText(mac))) }
 	return s.Keys.MadeMac(same, "srs", strings.ToLower(strings.Join(parts, "\x00")))
@@ -203,7 +208,7 @@ func (s *Service) isSRSMAC(text string, parts ...string) bool {
 
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"
 
-// SRSDay is the day in two characters; it comes again after 1024 days.
+// SRSDay returns the day as two characters; the values repeat after 1024 days.
 func SRSDay(t time.Time) string {
 	day := t.Unix() / (24 * 60 * 60) % srsDays
 	return string([]byte{srsDigits[day>>5], srsDigits[day&31]})
@@ -218,5 +223,5 @@ func (s *Service) srsFresh(day string) bool {
 	return false
 }
 
-// TagAddress is the kind of the name under which a relay tells of a row. It is no address.
+// TagAddress is the kind of the name under which a relay reports on a row. It is not an address.
 const TagAddress = "t"

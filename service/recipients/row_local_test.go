@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// FuzzRowLocal takes nothing for ours but what we made.
+// FuzzRowLocal: only local parts that this server made are accepted.
 func FuzzRowLocal(f *testing.F) {
 	keys, err := core.NewKeys(make([]byte, 32))
 	if err != nil {

@@ -1,23 +1,23 @@
-// Package recipients says who receives mail here: which mailbox, group, alias or other address one
-// address of a domain leads to, and what that takes. It makes and reads the addresses of this
-// server's own making: return paths, rewritten senders and links by which people unsubscribe. It
-// does not know how mail comes or goes.
+// Package recipients resolves addresses: which mailbox, group, alias or other address mail to an
+// address of a domain goes to, and whether it is accepted there. It makes and reads the addresses
+// and links of this server's own making: return paths, rewritten senders and unsubscribe links. It
+// does not know how mail arrives or leaves.
 //
-// Where things stand:
+// The files:
 //   - destinations.go: where mail to an address goes ([Service.Receiver], [Service.Find]), and
-//     whether that takes a message now ([Destination.Takes]).
+//     whether a message is accepted there now ([Destination.Takes]).
 //   - groups.go: the members of a group, one by one.
 //   - return_path.go: addresses of rows of the sending log, and the Sender Rewriting Scheme.
 //   - unsubscribe.go: links by which a recipient unsubscribes.
-//   - reach.go: where mail goes besides ([Service.SendsOnTo]).
+//   - reach.go: where mail is sent on to ([Service.SendsOnTo]).
 package recipients
 
 import "github.com/mailstead/mailstead/service/core"
 
-// A Service finds recipients.
+// A Service resolves recipients.
 type Service struct {
 	*core.Core
 }
 
-// New makes it.
+// New returns a Service.
 func New(c *core.Core) *Service { return &Service{Core: c} }

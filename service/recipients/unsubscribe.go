@@ -10,11 +10,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// UnsubscribePath is where the links lead.
+// UnsubscribePath is the path of unsubscribe links.
 const UnsubscribePath = "/unsubscribe/"
 
-// UnsubscribeToken names a recipient and a domain that writes to it. It holds for as long as the
-// domain is the account's, since people leave when they will.
+// UnsubscribeToken names a recipient and a domain that writes to it. It is valid as long as the
+// domain belongs to the account, since people may unsubscribe at any time.
 func (s *Service) UnsubscribeToken(d *store.Domain, recipient string) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(d.Name + "\n" + recipient))
 	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("unsubscribe", d.AccountID, d.Name, recipient)[:unsubscribeMAC])
@@ -22,14 +22,14 @@ func (s *Service) UnsubscribeToken(d *store.Domain, recipient string) string {
 
 const unsubscribeMAC = 16 // bytes of the HMAC in a link
 
-// An Unsubscription is what a link says: who wants no more mail from whom.
+// An Unsubscription is the content of a link: who wants no more mail from which domain.
 type Unsubscription struct {
 	Email  string
 	Domain string
 }
 
-// ReadUnsubscribe reads what UnsubscribeToken made, also under an earlier master key. The error for
-// any other text is not_found.
+// ReadUnsubscribe reads a token that UnsubscribeToken made, under the current or an earlier master
+// key. The error for any other text is not_found.
 func (s *Service) ReadUnsubscribe(tx *store.Tx, token string) (*store.Domain, *Unsubscription, error) {
 	wrong := core.Errorf("not_found", "This link is not valid, or its sender no longer exists. There is nothing to do.")
 	text, mac, _ := strings.Cut(token, ".")

@@ -13,45 +13,45 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds on what is counted for aggregate reports: rows of one day in all, and of one domain on
-// that day. What comes when they are full is not reported.
+// Limits on what is counted for aggregate reports: rows of one day in total, and of one domain on
+// that day. Messages beyond them are not reported.
 const (
 	maxCountsOfDay    = 20_000
 	maxCountsOfDomain = 1_000
 )
 
-// reportPolicy is what a row keeps of the record that a domain publishes.
+// reportPolicy is the part of a domain's DMARC record that a row stores.
 type reportPolicy struct {
 	dmarcreport.Policy
 	Reports []string // rua=
 }
 
-// Counts reports whether a message is to be counted for a report (RFC 9990): its domain
-// asks for reports, and DMARC was settled.
+// Counts reports whether a message is to be counted for a report (RFC 9990): its domain asks for
+// reports, and the result of DMARC is pass or fail.
 func (s *Service) Counts(v *auth.Verdict) bool {
 	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
 }
 
-// DMARCCount says with which messages of the day, that DMARC judged alike, one is counted; nil: it
-// is not.
+// DMARCCount returns the row under which a message is counted: one for all messages of the day with
+// the same DMARC result; nil if the message is not counted.
 func (s *Service) DMARCCount(in inbound.Incoming, f *inbound.ScreeningResult) (*store.DMARCCount, error) {
 	if !s.Counts(f.Verdict) {
 		return nil, nil
 	}
 	record, err := json.Marshal(recordOf(in, f))
 	if err != nil {
-		return nil, fmt.Errorf("count for DMARC: %w", err)
+		return nil, fmt.Errorf("write the DMARC record of a message: %w", err)
 	}
 	policy, err := json.Marshal(publishedPolicy(f.Verdict.Published))
 	if err != nil {
-		return nil, fmt.Errorf("count for DMARC: %w", err)
+		return nil, fmt.Errorf("write the DMARC policy of a message: %w", err)
 	}
 	day, domain := s.Now().UTC().Format(time.DateOnly), f.Verdict.Published.Domain
 	id := day + core.TextHash(domain + "\x00" + string(record))[:32]
 	return &store.DMARCCount{ID: id, Day: day, Domain: domain, Record: record, Policy: policy}, nil
 }
 
-// CountDMARC counts a message.
+// CountDMARC counts a message in its row.
 func (s *Service) CountDMARC(tx *store.Tx, one *store.DMARCCount) error {
 	c, err := store.DMARCCounts.Find(tx, one.ID)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Service) CountDMARC(tx *store.Tx, one *store.DMARCCount) error {
 	}
 	if c == nil {
 		c = &store.DMARCCount{ID: one.ID, Day: one.Day, Domain: one.Domain, Record: one.Record}
-		if room, err := roomForCount(tx, c); !room || err != nil {
+		if room, err := addCountRow(tx, c); !room || err != nil {
 			return err
 		}
 	}
@@ -68,8 +68,8 @@ func (s *Service) CountDMARC(tx *store.Tx, one *store.DMARCCount) error {
 	return store.DMARCCounts.Put(tx, c)
 }
 
-// roomForCount reports whether another row may be added, and counts it.
-func roomForCount(tx *store.Tx, c *store.DMARCCount) (bool, error) {
+// addCountRow reports whether another row may be added, and counts the row for its day.
+func addCountRow(tx *store.Tx, c *store.DMARCCount) (bool, error) {
 	d, err := store.DMARCDays.Find(tx, c.Day)
 	if err != nil {
 		return false, err
@@ -100,7 +100,7 @@ func publishedPolicy(p *auth.Published) reportPolicy {
 	return out
 }
 
-// recordOf is what a report says about a message, without its count.
+// recordOf returns the record of a message for a report, without a count.
 func recordOf(in inbound.Incoming, f *inbound.ScreeningResult) dmarcreport.Record {
 	v := f.Verdict
 	r := dmarcreport.Record{
@@ -131,7 +131,7 @@ func recordOf(in inbound.Incoming, f *inbound.ScreeningResult) dmarcreport.Recor
 		r.SPF = "pass"
 	}
 	if v.SPFDomain != "" {
-		// For the null sender, too: it stands for postmaster at the name of HELO (RFC 7208 section
+		// Also for the null sender, which means postmaster at the name in HELO (RFC 7208 section
 		// 2.4).
 		r.SPFResults = []dmarcreport.AuthResult{{Domain: v.SPFDomain, Scope: "mfrom", Result: string(v.SPF)}}
 	}

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	reportsAtOnce = 4
-	dmarcTries    = 8 // for DNS to say who wants a report
+	reportsAtOnce    = 4
+	maxTargetLookups = 8 // attempts to find the addresses for the report in DNS
 )
 
-// reportSweepKind plans the reports of the days that are over, one job for each domain.
+// reportSweepKind is the job that plans the reports of past days, one job for each domain.
 func (s *Service) reportSweepKind() jobs.Kind {
 	return jobs.Kind{Name: "dmarc_report_sweep", Work: s.planReports, Timeout: 30 * time.Minute}
 }
 
-// reportKind sends one domain's report of one day.
+// reportKind is the job that sends one domain's report of one day.
 func (s *Service) reportKind() jobs.Kind {
-	return jobs.Kind{Name: "dmarc_report", Work: s.sendReport, Max: dmarcTries + 2, Most: reportsAtOnce, Failed: s.reportFailed}
+	return jobs.Kind{Name: "dmarc_report", Work: s.sendReport, Max: maxTargetLookups + 2, Most: reportsAtOnce, Failed: s.reportFailed}
 }
 
-// reportArgs names a domain's day.
+// reportArgs names a domain and a day.
 type reportArgs struct {
 	Day    string `json:"day"`
 	Domain string `json:"domain"`
@@ -50,7 +50,7 @@ func (s *Service) planReports(ctx context.Context, _ *store.Job) (jobs.Writes, e
 			}
 			if next == nil || next.Day >= today {
 				next = nil
-				return s.dropDays(tx, today)
+				return s.deleteEmptyDays(tx, today)
 			}
 			_, err := s.Queue.Add(tx, jobs.New{
 				Kind: "dmarc_report", Key: next.Day + " " + next.Domain, Lane: "dmarc_report " + next.Domain, Args: reportArgs{next.Day, next.Domain},
@@ -60,13 +60,13 @@ func (s *Service) planReports(ctx context.Context, _ *store.Job) (jobs.Writes, e
 		if err != nil || next == nil {
 			return nil, err
 		}
-		after = next.Day + next.Domain + "\x01" // behind all rows of this domain and day
+		after = next.Day + next.Domain + "\x01" // after all rows of this domain and day
 	}
 	return nil, ctx.Err()
 }
 
-// dropDays forgets how many rows days had that have none any more.
-func (s *Service) dropDays(tx *store.Tx, today string) error {
+// deleteEmptyDays deletes the row counts of past days that have no rows any more.
+func (s *Service) deleteEmptyDays(tx *store.Tx, today string) error {
 	var ids []string
 	for d := range store.DMARCDays.All(tx) {
 		if d.Day < today && !store.DMARCCountsByDay.Has(tx, d.Day) {
@@ -76,8 +76,8 @@ func (s *Service) dropDays(tx *store.Tx, today string) error {
 	return core.DeleteAll(tx, store.DMARCDays, ids)
 }
 
-// sendReport makes a report and queues the message with it, and forgets what it was made of. A
-// domain whose addresses want no report gets none.
+// sendReport makes a report, queues the message with it, and deletes the counts. A domain whose
+// report addresses want no report gets none.
 func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[reportArgs](j)
 	if err != nil {
@@ -89,15 +89,15 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 	}
 	v := auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: core.JudgeWithin}
 	targets, waits := v.ReportTargets(ctx, args.Domain, to)
-	if waits && j.Attempt < dmarcTries {
-		return nil, fmt.Errorf("report to %s: DNS does not say who wants it", args.Domain)
+	if waits && j.Attempt < maxTargetLookups {
+		return nil, fmt.Errorf("find the report addresses of %s: DNS lookups failed", args.Domain)
 	}
 	mail, err := s.composeReport(report, targets)
 	if err != nil {
 		return nil, err
 	}
 	if mail != nil {
-		jobs.Finally(ctx, func() { s.inbox.Release(mail.StoredMessage) }) // does nothing for what was queued
+		jobs.Finally(ctx, func() { s.inbox.Release(mail.StoredMessage) }) // does nothing if the message was queued
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		if mail != nil {
@@ -105,20 +105,20 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 				return err
 			}
 		}
-		return forgetCounts(tx, args)
+		return deleteCounts(tx, args)
 	}, nil
 }
 
-// reportFailed forgets what a report would be made of that was given up.
+// reportFailed deletes the counts of a report that was given up.
 func (s *Service) reportFailed(tx *store.Tx, j *store.Job, _ error) error {
 	args, err := jobs.Args[reportArgs](j)
 	if err != nil {
-		return nil // there is nothing that it could be about
+		return nil // the job names no report
 	}
-	return forgetCounts(tx, args)
+	return deleteCounts(tx, args)
 }
 
-func forgetCounts(tx *store.Tx, args reportArgs) error {
+func deleteCounts(tx *store.Tx, args reportArgs) error {
 	var ids []string
 	for _, id := range store.DMARCCountsByDay.Keys(tx, args.Day+args.Domain+"\x00", "") {
 		ids = append(ids, id)
@@ -126,8 +126,8 @@ func forgetCounts(tx *store.Tx, args reportArgs) error {
 	return core.DeleteAll(tx, store.DMARCCounts, ids)
 }
 
-// makeReport sums a domain's day up, and says where it wants the report; nil if there is nothing to
-// report.
+// makeReport sums up a domain's day, and returns the report with the addresses for it; nil if there
+// is nothing to report.
 func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, error) {
 	day, err := time.Parse(time.DateOnly, args.Day)
 	if err != nil {
@@ -155,8 +155,8 @@ func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, er
 	return d, policy.Reports, nil
 }
 
-// composeReport writes the message with a report; nil if nobody wants it, or no domain is here that
-// it could come from.
+// composeReport writes the message with a report; nil if nobody wants it, or if this server hosts
+// no domain to send it from.
 func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*outbound.SystemMail, error) {
 	from, account, err := s.outbound.Reporter()
 	if err != nil || len(targets) == 0 {
@@ -169,7 +169,7 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 	}
 	to := recipientsOf(targets, int64(len(file)))
 	if len(to) == 0 {
-		s.Log.Info("a DMARC report is too large for who wants it", "domain", report.Policy.Domain, "bytes", len(file))
+		s.Log.Info("a DMARC report exceeds the size limit of every report address", "domain", report.Policy.Domain, "bytes", len(file))
 		return nil, nil
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
@@ -200,7 +200,7 @@ func (s *Service) composeMessage(report *dmarcreport.Report, from *store.Domain,
 	return d
 }
 
-// recipientsOf are the addresses that take a report of this size.
+// recipientsOf returns the addresses that accept a report of this size.
 func recipientsOf(targets []auth.ReportTarget, size int64) (out []outbound.Rcpt) {
 	seen := map[string]bool{}
 	for _, t := range targets {

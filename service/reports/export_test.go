@@ -8,12 +8,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// Internals that tests outside the package use.
 
 const (
 	MaxCountsOfDay    = maxCountsOfDay
 	MaxCountsOfDomain = maxCountsOfDomain
-	ReportsOfDomain   = reportsOfDomain
+	ReportsOfDomain   = maxDomainReports
 )
 
 type (
@@ -22,7 +22,7 @@ type (
 )
 
 var (
-	FileReport = fileReport
+	FileReport = storeReport
 )
 
 func (s *Service) MakeReport(args reportArgs) (*dmarcreport.Report, []string, error) {

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	reportFiles      = 3    // of one message that are looked at
-	reportsWaiting   = 1000 // messages of an account that are still to be read; what comes beyond them is only mail
-	reportsOfDomain  = 1000 // of one kind that are kept, of those that are authenticated and of the others
+	maxReportFiles   = 3    // files of one message that are examined
+	maxUnreadReports = 1000 // unread report messages of an account; further ones are treated only as mail
+	maxDomainReports = 1000 // reports of one kind that are kept for a domain, separately for authenticated and other ones
 	ReportsKept      = 90 * 24 * time.Hour
-	reportsReadAtOne = 2 // so that reading them never takes more than that of the queue's workers
+	maxReadJobs      = 2 // so that this never occupies more of the queue's workers
 )
 
-// KeepForReading has a message from a domain looked through for reports about domains of the
-// account. It is in the transaction that files the message, which may have no other place here than
-// on its way to elsewhere.
+// KeepForReading plans a job that searches a message for reports about domains of the account. It
+// runs in the transaction that files the message, and keeps the message's blob until it is read,
+// even if the message is only forwarded.
 func (s *Service) KeepForReading(tx *store.Tx, accountID string, d *inbox.StoredMessage, from string, authentic bool) error {
-	if store.ReportMailsByAccount.Count(tx, accountID, reportsWaiting) == reportsWaiting {
+	if store.ReportMailsByAccount.Count(tx, accountID, maxUnreadReports) == maxUnreadReports {
 		return nil
 	}
 	m := &store.ReportMail{
@@ -48,26 +48,26 @@ func (s *Service) KeepForReading(tx *store.Tx, accountID string, d *inbox.Stored
 	return err
 }
 
-// readArgs is the job of reading one message.
+// readArgs are the arguments of the job that reads one message.
 type readArgs struct {
 	MailID string `json:"mail_id"`
 }
 
-// readKind reads messages that may hold reports.
+// readKind is the job that reads messages that may contain reports.
 func (s *Service) readKind() jobs.Kind {
 	return jobs.Kind{
-		Name: "report_read", Work: s.readReports, Max: 5, Timeout: time.Minute, Most: reportsReadAtOne, MostEach: 1,
+		Name: "report_read", Work: s.readReports, Max: 5, Timeout: time.Minute, Most: maxReadJobs, MostEach: 1,
 		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
 			args, err := jobs.Args[readArgs](j)
 			if err != nil {
-				return nil // there is no message that it could be about
+				return nil // the job names no message
 			}
 			return dropReportMail(tx, args.MailID)
 		},
 	}
 }
 
-// readReports reads one message and files what it finds.
+// readReports reads one message and stores the reports in it.
 func (s *Service) readReports(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[readArgs](j)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) readReports(_ context.Context, j *store.Job) (jobs.Writes, err
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		for _, r := range found {
-			if err := fileReport(tx, m, r); err != nil {
+			if err := storeReport(tx, m, r); err != nil {
 				return err
 			}
 		}
@@ -106,13 +106,13 @@ func dropReportMail(tx *store.Tx, id string) error {
 	return store.ReportMails.Delete(tx, m.ID)
 }
 
-// A foundReport is one about one domain, which may be ours or not.
+// A foundReport is a report about one domain, which may belong to another account or server.
 type foundReport struct {
 	store.Report
 	Domain string
 }
 
-// reportsIn reads the reports of a message. What cannot be read is none.
+// reportsIn reads the reports in a message. Unreadable ones are skipped.
 func (s *Service) reportsIn(m *store.ReportMail) ([]foundReport, error) {
 	blob, err := s.Store.OpenBlob(m.Blob)
 	if err != nil {
@@ -121,33 +121,33 @@ func (s *Service) reportsIn(m *store.ReportMail) ([]foundReport, error) {
 	defer blob.Close()
 	root, err := msg.Scan(msg.Whole(blob))
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("parse report message: %w", err)
 	}
 	var out []foundReport
 	looked := 0
 	for _, a := range msg.Attachments(root) {
 		kind := inbound.ReportFile(&a)
-		if kind == "" || looked == reportFiles {
+		if kind == "" || looked == maxReportFiles {
 			continue
 		}
 		looked++
 		packed, err := io.ReadAll(io.LimitReader(msg.Open(blob, a.Part), reportfile.MaxPacked+1))
 		if err != nil {
-			return nil, fmt.Errorf("read message: %w", err)
+			return nil, fmt.Errorf("read part of report message: %w", err)
 		}
 		found, err := parseReport(kind, packed)
 		if err != nil && !errors.Is(err, reportfile.ErrReport) {
 			return nil, err
 		}
 		if err != nil {
-			s.Log.Info("what looked like a report is none", "from", m.From, "kind", kind)
+			s.Log.Info("an attached report cannot be read", "from", m.From, "kind", kind)
 		}
 		out = append(out, found...)
 	}
 	return out, nil
 }
 
-// parseReport reads one file.
+// parseReport reads the reports in one file.
 func parseReport(kind string, packed []byte) ([]foundReport, error) {
 	if kind == store.ReportDMARC {
 		d, err := dmarcreport.Read(packed)
@@ -177,10 +177,10 @@ func parseReport(kind string, packed []byte) ([]foundReport, error) {
 	return out, nil
 }
 
-// fileReport keeps a report about a domain of the account whose mail brought it, or about a name
-// below one. One that came before is not kept again; of too many the oldest goes.
-func fileReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
-	d, err := domainAbove(tx, m.AccountID, found.Domain)
+// storeReport stores a report about a domain (or a subdomain) of the account that received it. A
+// report that is already stored is skipped. If there are too many, the oldest is deleted.
+func storeReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
+	d, err := nearestDomain(tx, m.AccountID, found.Domain)
 	if d == nil || err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func fileReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
 		return nil
 	}
 	class := store.ReportClass(&r)
-	if store.ReportsByClass.Count(tx, class, reportsOfDomain) == reportsOfDomain {
+	if store.ReportsByClass.Count(tx, class, maxDomainReports) == maxDomainReports {
 		for _, id := range store.ReportsByClass.Keys(tx, class, "") {
 			if err := store.Reports.Delete(tx, id); err != nil {
 				return err
@@ -202,9 +202,9 @@ func fileReport(tx *store.Tx, m *store.ReportMail, found foundReport) error {
 	return store.Reports.Put(tx, &r)
 }
 
-// domainAbove gives the account's domain of the name, or the nearest one that the name is in; nil
-// if there is none.
-func domainAbove(tx *store.Tx, accountID, name string) (*store.Domain, error) {
+// nearestDomain returns the account's domain with this name, or the nearest parent domain; nil if
+// there is none.
+func nearestDomain(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	for name != "" {
 		d, err := store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
 		switch {
@@ -216,7 +216,7 @@ func domainAbove(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 			return nil, err
 		}
 		if _, err := store.DomainByName.Get(tx, name); !core.IsGone(err) {
-			return nil, err // another account's, and so is what lies below it
+			return nil, err // another account's, and so are its subdomains
 		}
 		_, name, _ = strings.Cut(name, ".")
 	}

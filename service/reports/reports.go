@@ -15,32 +15,32 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ListReportsIn is the query of list_dmarc_reports and list_tls_reports. Dates are days that a
-// report is about (UTC), inclusive.
+// ListReportsIn is the query of list_dmarc_reports and list_tls_reports. Dates are the days (UTC)
+// that a report covers, inclusive.
 type ListReportsIn struct {
 	page.Query
 	DomainID string `path:"domain_id"`
-	DateFrom string `query:"date_from"` // The first day, UTC.
-	DateTo   string `query:"date_to"`   // The last day, UTC, with all of it.
+	DateFrom string `query:"date_from"` // The first day (UTC).
+	DateTo   string `query:"date_to"`   // The last day (UTC), inclusive.
 	Org      string `query:"org"`       // A part of org_name.
 }
 
-// A DMARCReport is what another operator has told about mail in a domain's name.
+// A DMARCReport is another operator's report about mail in a domain's name.
 type DMARCReport struct {
 	ID          string            `json:"id" words:"ours" example:"rep_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	ReportID    string            `json:"report_id" words:"theirs"`                           // The reporter's own id of the report.
 	OrgName     string            `json:"org_name" words:"theirs"`                            // The name of the reporter, as the report states it.
-	Email       *string           `json:"email" words:"theirs" example:"noreply@example.net"` // Of the reporter.
-	DateBegin   core.Time         `json:"date_begin"`                                         // The start of what it is about.
-	DateEnd     core.Time         `json:"date_end"`                                           // The end of what it is about.
+	Email       *string           `json:"email" words:"theirs" example:"noreply@example.net"` // The reporter's address.
+	DateBegin   core.Time         `json:"date_begin"`                                         // The start of the period that it covers.
+	DateEnd     core.Time         `json:"date_end"`                                           // The end of the period that it covers.
 	Policy      DMARCReportPolicy `json:"policy"`
 	Records     []DMARCRecord     `json:"records"`
 	RecordsMore int               `json:"records_omitted"` // Records that count only in the totals.
 	Totals      DMARCTotals       `json:"totals"`
-	// Whether the message that brought it passed DMARC, SPF or DKIM for `received_from`; nothing
-	// else vouches for it.
+	// Whether the message with the report passed DMARC, SPF or DKIM for `received_from`; the report
+	// has no other proof of its origin.
 	Authenticated bool      `json:"authenticated" example:"true"`
-	ReceivedFrom  *string   `json:"received_from" words:"theirs"` // The domain in From of the message that brought it.
+	ReceivedFrom  *string   `json:"received_from" words:"theirs"` // The domain in From of the message with the report.
 	ReceivedAt    core.Time `json:"received_at"`
 }
 
@@ -48,7 +48,7 @@ type DMARCReport struct {
 type DMARCReportPolicy struct {
 	Domain  string  `json:"domain" words:"theirs"`
 	P       string  `json:"p" enum:"none|quarantine|reject"`
-	SP      string  `json:"sp" enum:"none|quarantine|reject"` // For names below the domain.
+	SP      string  `json:"sp" enum:"none|quarantine|reject"` // For subdomains.
 	NP      *string `json:"np" enum:"none|quarantine|reject"` // For subdomains that do not exist; null in reports of the form of RFC 7489.
 	ADKIM   string  `json:"adkim" enum:"r|s"`
 	ASPF    string  `json:"aspf" enum:"r|s"`
@@ -59,11 +59,11 @@ type DMARCReportPolicy struct {
 	Pct       int     `json:"pct"` // 100 in reports of the form of RFC 9990, which has no percentage.
 }
 
-// A DMARCRecord counts messages that were alike.
+// A DMARCRecord counts messages with the same results.
 type DMARCRecord struct {
 	SourceIP     string            `json:"source_ip" words:"theirs"`   // Who delivered the messages.
 	Count        int64             `json:"count" example:"12"`         // How many messages.
-	Disposition  string            `json:"disposition" words:"theirs"` // What was done for DMARC: none, quarantine or reject.
+	Disposition  string            `json:"disposition" words:"theirs"` // How DMARC made the receiver treat the messages: none, quarantine or reject.
 	DKIM         string            `json:"dkim" words:"theirs"`
 	SPF          string            `json:"spf" words:"theirs"`
 	HeaderFrom   string            `json:"header_from" words:"theirs"` // The domain in From.
@@ -74,27 +74,27 @@ type DMARCRecord struct {
 	SPFResults   []DMARCSPFResult  `json:"spf_results"`
 }
 
-// A DMARCReason is why something else was done than the policy asks for.
+// A DMARCReason is why a receiver did not apply the policy.
 type DMARCReason struct {
 	Type    string  `json:"type" words:"theirs" example:"forwarded"`
 	Comment *string `json:"comment" words:"theirs" example:"sent on by a list"`
 }
 
-// A DMARCDKIMResult is what DKIM said by itself.
+// A DMARCDKIMResult is the result of DKIM alone.
 type DMARCDKIMResult struct {
 	Domain   string  `json:"domain" words:"theirs"`
 	Selector *string `json:"selector" words:"theirs" example:"m1"`
 	Result   string  `json:"result" words:"theirs"`
 }
 
-// A DMARCSPFResult is what SPF said by itself.
+// A DMARCSPFResult is the result of SPF alone.
 type DMARCSPFResult struct {
 	Domain string  `json:"domain" words:"theirs"`
 	Scope  *string `json:"scope" words:"theirs" example:"mfrom"`
 	Result string  `json:"result" words:"theirs"`
 }
 
-// DMARCTotals sum a report up.
+// DMARCTotals holds the sums of a report.
 type DMARCTotals struct {
 	Messages int64 `json:"messages"`
 	Passed   int64 `json:"passed"`
@@ -107,7 +107,7 @@ func (s *Service) ListDMARCReports(_ context.Context, who core.Actor, in ListRep
 	return listReports(s, who, in, store.ReportDMARC, l)
 }
 
-// listReports fills in what the lists of both kinds have in common.
+// listReports completes a listing with the parts that both kinds of reports share.
 func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind string, l page.Listing[store.Report, Out]) (*page.Page[Out], error) {
 	from, to, err := outbound.Days(in.DateFrom, in.DateTo)
 	if err != nil {
@@ -129,7 +129,7 @@ func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind str
 func dmarcReportOut(_ *store.Tx, r *store.Report) (DMARCReport, error) {
 	var d dmarcreport.Report
 	if err := json.Unmarshal(r.Body, &d); err != nil {
-		return DMARCReport{}, fmt.Errorf("report %s: %w", r.ID, err)
+		return DMARCReport{}, fmt.Errorf("read stored DMARC report %s: %w", r.ID, err)
 	}
 	out := DMARCReport{
 		ID: r.ID, ReportID: d.ID, OrgName: d.Org, Email: core.OrNull(d.Email), DateBegin: core.Time{Time: d.Begin}, DateEnd: core.Time{Time: d.End},
@@ -166,24 +166,24 @@ func dmarcRecordOut(r *dmarcreport.Record) DMARCRecord {
 	return out
 }
 
-// A TLSReport is what another operator has told about TLS with a domain's hosts.
+// A TLSReport is another operator's report about TLS connections to a domain's hosts.
 type TLSReport struct {
 	ID        string            `json:"id" words:"ours" example:"rep_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	ReportID  string            `json:"report_id" words:"theirs"` // The reporter's own id of the report.
 	OrgName   string            `json:"org_name" words:"theirs"`  // The name of the reporter, as the report states it.
 	Contact   *string           `json:"contact" words:"theirs" example:"mailto:tls@example.net"`
-	DateBegin core.Time         `json:"date_begin"` // The start of what it is about.
-	DateEnd   core.Time         `json:"date_end"`   // The end of what it is about.
+	DateBegin core.Time         `json:"date_begin"` // The start of the period that it covers.
+	DateEnd   core.Time         `json:"date_end"`   // The end of the period that it covers.
 	Policies  []TLSReportPolicy `json:"policies"`
 	Totals    TLSTotals         `json:"totals"`
-	// Whether the message that brought it passed DMARC, SPF or DKIM for `received_from`; nothing
-	// else vouches for it.
+	// Whether the message with the report passed DMARC, SPF or DKIM for `received_from`; the report
+	// has no other proof of its origin.
 	Authenticated bool      `json:"authenticated" example:"true"`
-	ReceivedFrom  *string   `json:"received_from" words:"theirs"` // The domain in From of the message that brought it.
+	ReceivedFrom  *string   `json:"received_from" words:"theirs"` // The domain in From of the message with the report.
 	ReceivedAt    core.Time `json:"received_at"`
 }
 
-// A TLSReportPolicy is one that was applied, with what came of it.
+// A TLSReportPolicy is a policy that was applied, with its results.
 type TLSReportPolicy struct {
 	Type       string             `json:"type" enum:"sts|tlsa|no-policy-found"`
 	Domain     string             `json:"domain" words:"theirs"`
@@ -194,7 +194,7 @@ type TLSReportPolicy struct {
 	Failures   []TLSReportFailure `json:"failures"`
 }
 
-// A TLSReportFailure is one way in which sessions failed.
+// A TLSReportFailure counts sessions that failed in the same way.
 type TLSReportFailure struct {
 	ResultType  string  `json:"result_type" words:"theirs" example:"certificate-expired"`
 	Sessions    int64   `json:"sessions"`
@@ -204,7 +204,7 @@ type TLSReportFailure struct {
 	Reason      *string `json:"reason" words:"theirs" example:"certificate has expired"`
 }
 
-// TLSTotals count the sessions of a report.
+// TLSTotals counts the sessions of a report.
 type TLSTotals struct {
 	Successful int64 `json:"successful"`
 	Failed     int64 `json:"failed"`
@@ -218,7 +218,7 @@ func (s *Service) ListTLSReports(_ context.Context, who core.Actor, in ListRepor
 func tlsReportOut(_ *store.Tx, r *store.Report) (TLSReport, error) {
 	var t tlsrpt.Report
 	if err := json.Unmarshal(r.Body, &t); err != nil {
-		return TLSReport{}, fmt.Errorf("report %s: %w", r.ID, err)
+		return TLSReport{}, fmt.Errorf("read stored TLS report %s: %w", r.ID, err)
 	}
 	out := TLSReport{
 		ID: r.ID, ReportID: t.ID, OrgName: t.Org, Contact: core.OrNull(t.Contact), DateBegin: core.Time{Time: t.Begin}, DateEnd: core.Time{Time: t.End},

@@ -20,7 +20,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// reportWorld is an installation that reports, with a domain that asks for reports.
+// reportWorld is an installation that sends reports, with a domain that asks for reports.
 func reportWorld(t *testing.T) (*servicetest.Installation, *store.Mailbox) {
 	i := servicetest.Install(t, core.Config{Spam: core.Spam{Reports: true}, Outbound: "capture"})
 	i.DNS.Txt["_dmarc.far.test"] = "v=DMARC1; p=reject; sp=quarantine; pct=100; rua=mailto:dmarc@far.test!1m,mailto:x@third.test"
@@ -29,7 +29,8 @@ func reportWorld(t *testing.T) (*servicetest.Installation, *store.Mailbox) {
 	return i, i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 }
 
-// TestReportsGoOut counts what DMARC decided and reports it, once, to those who want it.
+// TestReportsGoOut: DMARC results are counted and reported once, to the addresses that want
+// reports.
 func TestReportsGoOut(t *testing.T) {
 	i, _ := reportWorld(t)
 	i.Run()
@@ -83,7 +84,7 @@ func TestReportsGoOut(t *testing.T) {
 	})
 }
 
-// TestReportSaysWhatWasDone looks into a report.
+// TestReportSaysWhatWasDone checks the contents of a report.
 func TestReportSaysWhatWasDone(t *testing.T) {
 	i, _ := reportWorld(t)
 	for _, tc := range []struct{ ip, path, author string }{
@@ -123,7 +124,7 @@ func TestReportSaysWhatWasDone(t *testing.T) {
 	}
 }
 
-// TestCountsAreBounded counts no more tuples of a domain than there is room for.
+// TestCountsAreBounded: rows of a domain beyond the limit are not counted.
 func TestCountsAreBounded(t *testing.T) {
 	i, _ := reportWorld(t)
 	day := i.St.Now().UTC().Format(time.DateOnly)
@@ -153,7 +154,7 @@ func TestCountsAreBounded(t *testing.T) {
 	}
 }
 
-// reportLetterOf is a message of somebody else's that brings a file.
+// reportLetterOf returns a stranger's message with a file attached.
 func reportLetterOf(t *testing.T, author, filename, kind string, content []byte) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -182,8 +183,8 @@ func aggregate(t *testing.T, domain, id string) []byte {
 	return packed
 }
 
-// TestReportsComeIn reads what is about domains of the account that got it, at whichever address,
-// and tells what is authenticated; what is forged stands in nobody's way.
+// TestReportsComeIn: reports about domains of the receiving account are stored, at whichever
+// address they arrive, with whether they are authenticated; forged reports displace no others.
 func TestReportsComeIn(t *testing.T) {
 	i, _ := reportWorld(t)
 	mine := i.AddDomain(i.Account, "mine.test", nil) // its postmaster is elsewhere: the mail only passes through
@@ -225,7 +226,7 @@ func TestReportsComeIn(t *testing.T) {
 	}
 }
 
-// TestReportsOfOurOwn reach a domain that is hosted here as those of others do.
+// TestReportsOfOurOwn: our own reports reach a domain that is hosted here, as those of others do.
 func TestReportsOfOurOwn(t *testing.T) {
 	i, _ := reportWorld(t)
 	d := i.AddDomain(i.Account, "asks.test", func(d *store.Domain) { d.CatchAll = "ann@example.test" })
@@ -246,7 +247,7 @@ func TestReportsOfOurOwn(t *testing.T) {
 	}
 }
 
-// TestReportsAreBounded lets the oldest report of a class go for a new one.
+// TestReportsAreBounded: a new report replaces the oldest of its class.
 func TestReportsAreBounded(t *testing.T) {
 	i, _ := reportWorld(t)
 	d := i.AddDomain(i.Account, "mine.test", nil)
@@ -275,7 +276,7 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 }
 
-// Reports on the default policy are collected without anybody doing anything: read, and not filed.
+// Reports on the default policy are collected automatically: read, and not filed as mail.
 func TestReportsAreCollected(t *testing.T) {
 	const address = "dmarc-reports@example.test"
 	for _, sandbox := range []bool{false, true} {
@@ -314,8 +315,7 @@ func TestReportsAreCollected(t *testing.T) {
 	t.Error("the reports were not read")
 }
 
-// TestReportsOfTwoAccounts: one message to the addresses for reports of two accounts is read for
-// each.
+// TestReportsOfTwoAccounts: a message to the report addresses of two accounts is read for both.
 func TestReportsOfTwoAccounts(t *testing.T) {
 	i, _ := reportWorld(t)
 	other := i.AddAccount("owner@other.test")
@@ -340,7 +340,7 @@ func TestReportsOfTwoAccounts(t *testing.T) {
 	}
 }
 
-// dmarcMail brings a report about example.test.
+// dmarcMail returns a message with a report about example.test.
 func dmarcMail(id string) string {
 	return "From: noreply@far.test\nTo: dmarc-reports@example.test\nSubject: report\nMIME-Version: 1.0\n" +
 		"Content-Type: text/xml; name=\"far.test!example.test!1795132800!1795219199.xml\"\n" +

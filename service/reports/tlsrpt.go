@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	reportSpread  = 4 * time.Hour  // after midnight, over which reports go out (RFC 8460 section 4.1)
-	reportTries   = 48 * time.Hour // after its day, when one that cannot be sent is given up
+	reportSpread  = 4 * time.Hour  // reports are sent over this time after midnight (RFC 8460 section 4.1)
+	reportGiveUp  = 48 * time.Hour // how long after its day a report that cannot be sent is given up
 	reportTimeout = 30 * time.Second
 )
 
-// tlsReportKind tells domains that ask for it how TLS with their hosts failed the day before (RFC
-// 8460). Where nothing failed there is no report.
+// tlsReportKind is the job that sends the domains that want it a report on the TLS failures of the
+// day before (RFC 8460). Without failures there is no report.
 func (s *Service) tlsReportKind() jobs.Kind {
 	return jobs.Kind{Name: "tls_reports", Work: s.ReportTLS, Timeout: 30 * time.Minute}
 }
@@ -52,7 +52,7 @@ func (s *Service) ReportTLS(ctx context.Context, _ *store.Job) (jobs.Writes, err
 		return nil, err
 	}
 	for _, row := range due {
-		if err := s.reportOn(ctx, row); err != nil {
+		if err := s.reportRow(ctx, row); err != nil {
 			return nil, fmt.Errorf("report on TLS with %s: %w", row.Domain, err)
 		}
 		if ctx.Err() != nil {
@@ -62,8 +62,8 @@ func (s *Service) ReportTLS(ctx context.Context, _ *store.Job) (jobs.Writes, err
 	return nil, nil
 }
 
-// dueTLSCounts are those of days that are over, each some hours after midnight, so that not all
-// reports go out at once.
+// dueTLSCounts returns the rows of past days whose report is due. Each is due some hours after
+// midnight, so that not all reports go out at once.
 func (s *Service) dueTLSCounts() ([]*store.TLSCount, error) {
 	now := s.Now().UTC()
 	var out []*store.TLSCount
@@ -71,7 +71,7 @@ func (s *Service) dueTLSCounts() ([]*store.TLSCount, error) {
 		for row := range store.TLSCounts.All(tx) {
 			sum := sha256.Sum256([]byte(row.Domain))
 			wait := time.Duration(binary.BigEndian.Uint64(sum[:]) % uint64(reportSpread))
-			if end := endOf(row); !now.Before(end.Add(wait)) {
+			if end := endOfDay(row); !now.Before(end.Add(wait)) {
 				out = append(out, row)
 			}
 		}
@@ -80,8 +80,9 @@ func (s *Service) dueTLSCounts() ([]*store.TLSCount, error) {
 	return out, err
 }
 
-// endOf is the midnight that ends the day of a row; that of a day that cannot be read is long past.
-func endOf(row *store.TLSCount) time.Time {
+// endOfDay returns the midnight that ends the day of a row; the zero time if the day cannot be
+// parsed, so that the row is due.
+func endOfDay(row *store.TLSCount) time.Time {
 	day, err := time.Parse(time.DateOnly, row.Day)
 	if err != nil {
 		return time.Time{}
@@ -89,38 +90,38 @@ func endOf(row *store.TLSCount) time.Time {
 	return day.AddDate(0, 0, 1)
 }
 
-// reportOn sends the report of one row, if it is asked for, and deletes the row.
-func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
+// reportRow sends the report of one row, if the domain wants it, and deletes the row.
+func (s *Service) reportRow(ctx context.Context, row *store.TLSCount) error {
 	var targets []string
 	if outbound.FailedTLS(row) {
 		texts, err := s.Resolver.LookupTXT(ctx, "_smtp._tls."+row.Domain+".")
 		missing := new(net.DNSError)
-		if err != nil && !(errors.As(err, &missing) && missing.IsNotFound) && s.Now().Before(endOf(row).Add(reportTries)) {
-			return nil // in an hour
+		if err != nil && !(errors.As(err, &missing) && missing.IsNotFound) && s.Now().Before(endOfDay(row).Add(reportGiveUp)) {
+			return nil // the job runs again in an hour
 		}
 		targets = tlsrpt.ParseRecord(texts)
 	}
 	var mails []*outbound.SystemMail
 	for _, target := range targets {
 		l, err := s.sendTLSReport(ctx, row, target)
-		if err != nil { // it is theirs to mend, and they have other targets
+		if err != nil { // they must fix it, and there may be other targets
 			s.LogOf(ctx).Info("a report on TLS cannot be sent", "domain", row.Domain, "to", target, "error", err)
 		} else if l != nil {
 			mails = append(mails, l)
 		}
 	}
-	err := ctx.Err() // we stopped it: the report is still to be sent
+	err := ctx.Err() // if this server is stopping, the report is sent later
 	if err == nil {
-		err = s.closeTLSReport(row, mails)
+		err = s.queueTLSReports(row, mails)
 	}
 	for _, m := range mails {
-		s.inbox.Release(m.StoredMessage) // does nothing where it is referred to
+		s.inbox.Release(m.StoredMessage) // does nothing if the blob is in use
 	}
 	return err
 }
 
-// closeTLSReport queues reports and forgets what they tell of.
-func (s *Service) closeTLSReport(row *store.TLSCount, mails []*outbound.SystemMail) error {
+// queueTLSReports queues the report messages and deletes the row.
+func (s *Service) queueTLSReports(row *store.TLSCount, mails []*outbound.SystemMail) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		for _, m := range mails {
 			if err := s.outbound.SendSystemMail(tx, *m); err != nil {
@@ -131,7 +132,7 @@ func (s *Service) closeTLSReport(row *store.TLSCount, mails []*outbound.SystemMa
 	})
 }
 
-// sendTLSReport posts a report to an https: target, or writes the mail for a mailto: one.
+// sendTLSReport posts a report to an https: target, or composes the message for a mailto: target.
 func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target string) (*outbound.SystemMail, error) {
 	from, account, err := s.outbound.Reporter()
 	if err != nil {
@@ -166,7 +167,7 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 }
 
 func (s *Service) tlsReport(row *store.TLSCount, submitter string) *tlsrpt.Report {
-	end := endOf(row)
+	end := endOfDay(row)
 	sum := sha256.Sum256([]byte(row.Day + " " + row.Domain))
 	r := &tlsrpt.Report{
 		Org: submitter, Contact: "postmaster@" + submitter, ID: row.Day + "." + hex.EncodeToString(sum[:8]) + "@" + submitter,
@@ -195,7 +196,7 @@ func (s *Service) postTLSReport(ctx context.Context, url string, content []byte)
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // some servers mind an answer that nobody reads
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // some servers fail if the client does not read the answer
 	if resp.StatusCode/100 != 2 {
 		return fmt.Errorf("%s answers %s", url, resp.Status)
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Automatic is a kind of mail that programs of ours start.
+// An Automatic is a kind of mail that this server sends by itself.
 type Automatic int
 
-// The kinds; what does not say otherwise is a report. An AutomaticNotice tells of what became of a
-// message (RFC 3464). AutomaticRequired is mail to postmaster@ and abuse@ that goes on to a person.
+// The kinds. AutomaticReport is the default. AutomaticNotice is a delivery status notification (RFC
+// 3464). AutomaticRequired is mail to postmaster@ and abuse@ that is forwarded to a person.
 const (
 	AutomaticReport Automatic = iota
 	AutomaticReply
@@ -29,9 +29,9 @@ const (
 	AutomaticRequired
 )
 
-// automatics are the kinds' names, how many messages of the kind one address gets in a day (UTC) or
-// hour, whatever accounts they are from, and how many there are of an account, or about it: 0 where
-// the limits of who sends hold instead.
+// automatics holds, for each kind, its name and its limits for a day (UTC) or an hour: how many
+// messages one address gets from all accounts together, and how many are sent for one account. An
+// account limit of 0 means that the sender's own limits apply.
 var automatics = [...]struct {
 	name      string
 	most      int
@@ -43,13 +43,13 @@ var automatics = [...]struct {
 	AutomaticLetter: {"letter", 30, 200, false}, AutomaticAlert: {"alert", 6, 60, true},
 }
 
-// waitAtMost is how many forwards of an account begin to wait in a day for the next one, of each
-// kind.
-const waitAtMost = 2000
+// maxWaitingForwards is how many forwards of one account, of each kind, may be put off to the next
+// day in one day.
+const maxWaitingForwards = 2000
 
 func (k Automatic) String() string { return automatics[k].name }
 
-// Again is when the limits of a kind begin again.
+// Again returns when the limits of a kind start from zero.
 func (k Automatic) Again(tx *store.Tx) time.Time {
 	window := 24 * time.Hour
 	if automatics[k].hourly {
@@ -58,8 +58,8 @@ func (k Automatic) Again(tx *store.Tx) time.Time {
 	return tx.Now().UTC().Truncate(window).Add(window)
 }
 
-// targetOf is one form for all that an address without its +tag can be written as.
-func targetOf(address string) string {
+// canonicalAddress returns an address in one form: lower case, normalized, and without its +tag.
+func canonicalAddress(address string) string {
 	local, domain, _ := msg.SplitEmail(address)
 	local = norm.NFC.String(strings.ToLower(strings.NewReplacer(`"`, "", `\`, "").Replace(local)))
 	if base, _, tagged := strings.Cut(local, "+"); tagged && base != "" {
@@ -72,17 +72,18 @@ func targetOf(address string) string {
 	return local + "@" + one
 }
 
-// An allowance is what may be used of one day or hour.
+// An allowance is a limit of one day or hour.
 type allowance struct {
 	accountID, subject, what string
 	most                     int
 }
 
-// AdmitAutomatic says whether a program of ours may start a message to an address in lower case,
-// and counts it if so: a reply or a forward against the limits of who sends it, as Admit has it;
-// the others against what their kind has for an account, which letters and alerts are about; each
-// against what the address, without its +tag, gets over all accounts, which for forwards and
-// notices does not bound addresses here. Errors are SMTPErrors; nothing is counted then.
+// AdmitAutomatic checks whether this server may send an automatic message to an address, which is
+// in lower case, and counts the message if so. Replies and forwards count against the limits of
+// their sender, as in Admit; the other kinds against the limit of their kind for the account that
+// they are about. Every kind also counts against the limit of the address (without its +tag) over
+// all accounts; for forwards and notices that limit does not apply to addresses hosted here. Errors
+// are SMTPErrors; nothing is counted then.
 func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox, from *store.Domain, account, recipient string) error {
 	is := automatics[kind]
 	here, err := core.IsHosted(tx, recipient)
@@ -91,18 +92,18 @@ func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox
 	}
 	var list []allowance
 	if !here || kind != AutomaticForward && kind != AutomaticNotice {
-		sum := sha256.Sum256([]byte(targetOf(recipient)))
+		sum := sha256.Sum256([]byte(canonicalAddress(recipient)))
 		list = append(list, allowance{"", "to " + is.name + " " + hex.EncodeToString(sum[:16]), "an address gets mail of the kind " + is.name, is.most})
 	}
 	if is.ofAccount > 0 {
 		list = append(list, allowance{account, is.name + "s", "an account has mail of the kind " + is.name, is.ofAccount})
 	}
-	days, err := allowed(tx, kind, list)
+	days, err := countAllowances(tx, kind, list)
 	if err != nil {
 		return err
 	}
 	if is.ofAccount == 0 {
-		// Admit alone would leave the narrower scopes counted where a wider one refuses.
+		// Admit alone would leave the narrower scopes counted when a wider one refuses.
 		if err := s.MayAdd(tx, mb, from, &Envelope{}, recipient); err != nil {
 			return err
 		}
@@ -113,17 +114,19 @@ func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox
 	return putDays(tx, days)
 }
 
-// MayWait says whether one more message of a kind may wait for the next day, and counts it if so.
+// MayWait reports whether one more message of a kind may be put off to the next day, and counts it
+// if so.
 func (s *Service) MayWait(tx *store.Tx, kind Automatic, accountID string) (bool, error) {
-	days, err := allowed(tx, kind, []allowance{{accountID, "waiting " + automatics[kind].name + "s", "there wait of an account", waitAtMost}})
+	days, err := countAllowances(tx, kind, []allowance{{accountID, "waiting " + automatics[kind].name + "s", "there wait of an account", maxWaitingForwards}})
 	if refused := new(core.SMTPError); errors.As(err, &refused) {
 		return false, nil
 	}
 	return err == nil, errors.Join(err, putDays(tx, days))
 }
 
-// allowed adds one to each of the allowances, for putDays; none if one of them is used up.
-func allowed(tx *store.Tx, kind Automatic, list []allowance) (days []*store.SendDay, err error) {
+// countAllowances adds one to each allowance and returns the rows for putDays; it returns an error
+// if one allowance is used up.
+func countAllowances(tx *store.Tx, kind Automatic, list []allowance) (days []*store.SendDay, err error) {
 	for _, a := range list {
 		if automatics[kind].hourly {
 			a.subject += tx.Now().UTC().Format(" 15")

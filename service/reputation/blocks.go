@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// A block is a way in which receivers say that they take no mail of this host, or of this sender,
-// because of what came from there before.
+// A block is a pattern in the answers of receivers that refuse mail of this host or sender because
+// of its earlier mail, with advice on it.
 type block struct{ says, advice string }
 
-// blocks are looked through in order: large receivers first, then what others say.
+// blocks is searched in order: large receivers first, then general patterns.
 var blocks = []block{
 	{`\bS3140\b|\bS3150\b|block list \(S\d+\)`, "Microsoft blocks the address of this host. Ask for it to be taken off at https://sender.office.com (Outlook.com: https://olcsupport.office.com), and enrol in SNDS to see why."},
 	{`5\.7\.606|5\.7\.511|banned sending IP|Access denied, banned`, "Microsoft 365 bans the address of this host. Ask for it to be taken off at https://sender.office.com."},
@@ -34,7 +34,7 @@ var blocks = []block{
 
 const generalAdvice = "The receiver blocks the address of this host. Its answer says which list that is, and where to ask for it to be taken off."
 
-// Google says nothing that only it would say, but its answers name a page for each reason.
+// Google's answers have no wording that only Google uses, but they link to a page for each reason.
 const (
 	fromGoogle   = `gsmtp\s*$|support\.google\.com/mail`
 	googleBlocks = `unsolicited|rate that|very low reputation|UnsolicitedMessageError|UnsolicitedRateLimitError|IPReputation|p=(UnsolicitedMessageError|bulk|senderguidelines|IPReputation)`
@@ -42,8 +42,8 @@ const (
 
 const googleAdvice = "Gmail holds mail of this host or domain to be unwanted. See https://postmaster.google.com for its reputation, send less, only to people who expect it, and let them unsubscribe with one click."
 
-// expressions has what is looked for in answers, compiled when it is first needed: fromGoogle,
-// googleBlocks, then the blocks.
+// expressions returns the patterns, compiled at the first use: fromGoogle, googleBlocks, then those
+// of blocks.
 var expressions = sync.OnceValue(func() (out []*regexp.Regexp) {
 	for _, b := range append([]block{{says: fromGoogle}, {says: googleBlocks}}, blocks...) {
 		out = append(out, regexp.MustCompile(`(?i)`+b.says))
@@ -51,8 +51,8 @@ var expressions = sync.OnceValue(func() (out []*regexp.Regexp) {
 	return out
 })
 
-// adviceOn says what to do about a receiver's answer, if that says that this host or sender is
-// blocked.
+// adviceOn reports whether a receiver's answer blocks this host or sender, and returns what to do
+// about it.
 func adviceOn(reply string) (advice string, blocked bool) {
 	all := expressions()
 	if all[0].MatchString(reply) {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestBlocks: answers of receivers, as they were recorded, that say that a host or sender is
-// blocked, and others that do not.
+// TestBlocks: recorded answers of receivers that block a host or sender, and others that do not.
 func TestBlocks(t *testing.T) {
 	for _, c := range []struct{ reply, advice string }{
 		{"550 5.7.1 Unfortunately, messages from [192.0.2.1] weren't sent. Please contact your Internet service provider since part of their network is on our block list (S3140). You can also refer your provider to http://mail.live.com/mail/troubleshooting.aspx#errors. [DB5EUR01FT035.eop-EUR01.prod.protection.outlook.com]", "Microsoft"},

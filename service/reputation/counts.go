@@ -13,11 +13,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// operatorDomains is how many domains of an operator are named for a day.
-const operatorDomains = 20
+// maxOperatorDomains is how many of an operator's recipient domains are recorded for a day.
+const maxOperatorDomains = 20
 
-// OperatorOf names who runs the host that mail for a recipient goes to: the registrable domain of
-// the MX host, or of the recipient's own domain where no host answered.
+// OperatorOf returns a name for the operator of the receiving host: the registrable domain of the
+// MX host, or of the recipient's own domain if no host answered.
 func OperatorOf(host, recipient string) string {
 	name := strings.ToLower(strings.TrimSuffix(cmp.Or(host, core.DomainOfAddress(recipient)), "."))
 	if registrable, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
@@ -26,17 +26,17 @@ func OperatorOf(host, recipient string) string {
 	return name
 }
 
-// counted reports whether what becomes of a row says something about who sent it: it is a person's
-// or a program's mail, and does not stay here.
-func counted(row *store.Outgoing, forward bool) bool {
+// countsForSender reports whether the result of a row says something about its sender: a person or
+// a program sent it, and it leaves this server.
+func countsForSender(row *store.Outgoing, forward bool) bool {
 	left := row.Transport != store.OutgoingTransportLocal && row.Transport != store.OutgoingTransportSimulator
 	return (row.MailboxID != "" || row.Program) && !forward && left
 }
 
-// Attempted counts an attempt to hand a message on, whose row the caller writes. It is told of
-// each, in the transaction that notes it, and judges whether its sender may go on.
+// Attempted counts a delivery attempt and checks whether its sender may go on. The caller calls it
+// for each attempt, in the transaction that records the attempt, and writes the row.
 func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r deliver.Result) error {
-	if !counted(row, forward) {
+	if !countsForSender(row, forward) {
 		return nil
 	}
 	mx := r.Host
@@ -58,7 +58,7 @@ func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r d
 	switch advice, blocked := adviceOn(r.Reply); {
 	case row.Transport != store.OutgoingTransportDirect && row.Transport != store.OutgoingTransportRelay:
 	case blocked && r.Code != 0 && r.Status != deliver.Delivered:
-		if err := s.tellBlocked(tx, row, operator, r.Reply, advice); err != nil {
+		if err := s.notifyBlocked(tx, row, operator, r.Reply, advice); err != nil {
 			return err
 		}
 	case r.Status == deliver.Delivered && row.Transport == store.OutgoingTransportDirect:
@@ -67,20 +67,21 @@ func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r d
 		}
 	}
 	if r.Status == deliver.Permanent {
-		return nil // Bounced comes next
+		return nil // the caller calls Bounced next
 	}
 	return s.judge(tx, row)
 }
 
-// Blocks reports whether an answer is about this host or its sender rather than about a recipient.
+// Blocks reports whether an answer is about this host or its sender, and not about a recipient.
 func Blocks(reply string) bool {
 	_, blocked := adviceOn(reply)
 	return blocked
 }
 
-// takenBy is the MX host that took a message, or the one that was tried last; "" where no MX
-// host was asked. Reports and complaints that come later count there, whatever names they give.
-func takenBy(row *store.Outgoing) string {
+// acceptingHost returns the MX host that accepted a message, or the last one that was tried; "" if
+// no MX host was tried. Later bounces and complaints count for this host's operator, whatever names
+// they mention.
+func acceptingHost(row *store.Outgoing) string {
 	n := len(row.Log)
 	if n == 0 || row.Transport != store.OutgoingTransportDirect {
 		return ""
@@ -93,8 +94,8 @@ func takenBy(row *store.Outgoing) string {
 	return row.Log[n-1].Host
 }
 
-// Bounced counts a message that was refused for good: by an answer of host, or by a report later,
-// which has none.
+// Bounced counts a message that was refused for good: by an answer of host, or by a later bounce
+// message, for which host is "".
 func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string) error {
 	if !row.Counted {
 		return nil
@@ -103,7 +104,7 @@ func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string)
 		host = ""
 	}
 	blocked := Blocks(reply)
-	if err := s.count(tx, row, OperatorOf(cmp.Or(host, takenBy(row)), row.Recipient), func(h *store.HourCount) {
+	if err := s.count(tx, row, OperatorOf(cmp.Or(host, acceptingHost(row)), row.Recipient), func(h *store.HourCount) {
 		h.Bounced++
 		if blocked {
 			h.Blocked++
@@ -114,18 +115,18 @@ func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string)
 	return s.judge(tx, row)
 }
 
-// Complained counts a message that its recipient called spam.
+// Complained counts a message that its recipient reported as spam.
 func (s *Service) Complained(tx *store.Tx, row *store.Outgoing) error {
 	if !row.Counted {
 		return nil
 	}
-	if err := s.count(tx, row, OperatorOf(takenBy(row), row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
+	if err := s.count(tx, row, OperatorOf(acceptingHost(row), row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
 		return err
 	}
 	return s.judge(tx, row)
 }
 
-// count changes the counts of this hour, of all whom a row is about.
+// count changes this hour's counts of the mailbox, domain, account and operator of a row.
 func (s *Service) count(tx *store.Tx, row *store.Outgoing, operator string, change func(*store.HourCount)) error {
 	domainID := ""
 	if d, err := store.DomainByName.Read(tx, row.Domain); err == nil {
@@ -146,7 +147,7 @@ func (s *Service) count(tx *store.Tx, row *store.Outgoing, operator string, chan
 		if c == nil {
 			c = &store.SendCount{AccountID: row.AccountID, Day: day, Subject: subject}
 		}
-		if to := core.DomainOfAddress(row.Recipient); subject[0] == '@' && len(c.Domains) < operatorDomains && !slices.Contains(c.Domains, to) {
+		if to := core.DomainOfAddress(row.Recipient); subject[0] == '@' && len(c.Domains) < maxOperatorDomains && !slices.Contains(c.Domains, to) {
 			c.Domains = append(c.Domains, to)
 		}
 		if n := len(c.Hours); n == 0 || c.Hours[n-1].Hour != hour {
@@ -168,8 +169,8 @@ func add(to *store.HourCount, h store.HourCount, sign int) {
 	to.Complained += sign * h.Complained
 }
 
-// lastDay sums what came of a subject's mail in the last 24 hours, or since its counting began
-// again.
+// lastDay sums up the results of a subject's mail of the last 24 hours, or since its counting was
+// restarted.
 func lastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (sum store.HourCount, err error) {
 	now := tx.Now().UTC()
 	first := now.Truncate(time.Hour).Add(-23 * time.Hour)
@@ -196,9 +197,9 @@ func lastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (su
 	return sum, nil
 }
 
-// beginAnew gives what has come of a subject's mail in this hour, which is not to count against
-// it.
-func beginAnew(tx *store.Tx, accountID, subject string) (*store.Counting, error) {
+// restartCounting returns a new start for a subject's counting: now, with this hour's counts as the
+// base to subtract.
+func restartCounting(tx *store.Tx, accountID, subject string) (*store.Counting, error) {
 	now := tx.Now().UTC()
 	c, err := store.SendCounts.Find(tx, store.SendDayID(accountID, now.Format(time.DateOnly), subject))
 	out := &store.Counting{Since: now}

@@ -8,19 +8,19 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A scope is a sender whose recipients have a limit: a mailbox, its domain, or its account.
+// A scope is a sender with a limit on recipients: a mailbox, its domain, or its account.
 type scope struct {
-	field   string // as errors name it
+	field   string // its name in errors
 	name    string
-	subject string // as alerts name it
+	subject string // its name in alerts
 	id      string
-	most    int // recipients in a day; -1: any number
-	mostNew int
+	most    int  // recipients in a day; -1: no limit
+	mostNew int  // new recipients in a day; -1: no limit
 	own     bool // most is the mailbox's daily_send_limit
 }
 
-// scopes are those of a mailbox of a domain, the narrowest first; nil is who sends for the domain
-// without one.
+// scopes returns the scopes of a mailbox of a domain, the narrowest first. mb is nil when the
+// credential of the domain sends without a mailbox.
 func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]scope, error) {
 	a, err := store.Accounts.Read(tx, d.AccountID)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]sc
 	return append([]scope{box}, list...), nil
 }
 
-// limit is a setting, of which 0 is none.
+// limit converts a setting, in which 0 means no limit.
 func limit(n int) int {
 	if n == 0 {
 		return -1
@@ -49,7 +49,7 @@ func limit(n int) int {
 	return n
 }
 
-// SentToday is how many recipients a mailbox wrote to on the day of tx, UTC.
+// SentToday returns how many recipients a mailbox has sent to on the day (UTC) of tx.
 func SentToday(tx *store.Tx, mb *store.Mailbox) (int, error) {
 	d, err := store.SendDays.Find(tx, store.SendDayID(mb.AccountID, today(tx), mb.ID))
 	if d == nil {
@@ -60,17 +60,17 @@ func SentToday(tx *store.Tx, mb *store.Mailbox) (int, error) {
 
 func today(tx *store.Tx) string { return tx.Now().UTC().Format(time.DateOnly) }
 
-// An Envelope is the recipients of a message so far.
+// An Envelope holds the recipients of a message so far.
 type Envelope struct {
-	known      int // recipients that were written to before, or are here
+	known      int // recipients that are contacts, or hosted here
 	strangers  int
 	recipients map[string]bool
 }
 
-// Admit says whether a mailbox of a domain, or nil who sends for the domain without one, may write
-// to more recipients today, and counts them if it may. They are distinct, and each gets the
-// message. Errors are SMTPErrors: 452 4.5.3, with the API's daily_send_limit_reached or
-// new_recipient_limit_reached behind it.
+// Admit checks whether a mailbox of a domain may send to more recipients today, and counts them if
+// so. mb is nil when the credential of the domain sends without a mailbox. The recipients are
+// distinct. Errors are SMTPErrors 452 4.5.3 that wrap the API's daily_send_limit_reached or
+// new_recipient_limit_reached.
 func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, recipients []string) error {
 	var e Envelope
 	for _, r := range recipients {
@@ -85,9 +85,9 @@ func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, rec
 	day := today(tx)
 	for _, sc := range list {
 		if sc.field != "mailbox" && sc.most < 0 && sc.mostNew < 0 {
-			continue // nobody asks
+			continue // no limit, so nothing is counted
 		}
-		d, err := s.room(tx, from.AccountID, day, sc, &e)
+		d, err := s.checkRoom(tx, from.AccountID, day, sc, &e)
 		if err != nil {
 			return err
 		}
@@ -98,21 +98,20 @@ func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, rec
 		}
 	}
 	for _, r := range recipients {
-		if err := s.note(tx, from.AccountID, r); err != nil {
+		if err := s.recordContact(tx, from.AccountID, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// MayAdd says whether a message that a sender, as Admit has it, is about to send may have one
-// recipient more, and adds it to the envelope if it may. Nothing is counted before Admit. The
-// errors are the same.
+// MayAdd checks whether a message may have one more recipient, and adds it to the envelope if so.
+// Sender and errors are as in Admit. Only Admit counts.
 func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e *Envelope, recipient string) error {
 	if e.recipients[recipient] {
 		return nil
 	}
-	more := *e // which shares the map
+	more := *e // shares the map with e
 	err := s.add(tx, from.AccountID, &more, recipient)
 	if err != nil {
 		return err
@@ -120,7 +119,7 @@ func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e 
 	list, err := s.scopes(tx, mb, from)
 	for _, sc := range list {
 		if err == nil {
-			_, err = s.room(tx, from.AccountID, today(tx), sc, &more)
+			_, err = s.checkRoom(tx, from.AccountID, today(tx), sc, &more)
 		}
 	}
 	if err != nil {
@@ -131,13 +130,13 @@ func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e 
 	return nil
 }
 
-// add puts a recipient into an envelope, once.
+// add adds a recipient to an envelope, if it is not in it.
 func (s *Service) add(tx *store.Tx, accountID string, e *Envelope, recipient string) error {
 	if e.recipients[recipient] {
 		return nil
 	}
 	known := true
-	if s.asksForNew() {
+	if s.limitsNewRecipients() {
 		var err error
 		known, err = isKnown(tx, accountID, recipient)
 		if err != nil {
@@ -156,14 +155,15 @@ func (s *Service) add(tx *store.Tx, accountID string, e *Envelope, recipient str
 	return nil
 }
 
-// asksForNew reports whether any limit is about new recipients.
-func (s *Service) asksForNew() bool {
+// limitsNewRecipients reports whether there is any limit on new recipients.
+func (s *Service) limitsNewRecipients() bool {
 	l := s.Config.Limits
 	return l.NewRecipientsPerMailbox+l.NewRecipientsPerDomain+l.NewRecipientsPerAccount > 0
 }
 
-// room gives what a scope has sent today, if the recipients of an envelope may come to it.
-func (s *Service) room(tx *store.Tx, accountID, day string, sc scope, e *Envelope) (*store.SendDay, error) {
+// checkRoom returns today's count of a scope, or an error if the recipients of an envelope exceed
+// its limit.
+func (s *Service) checkRoom(tx *store.Tx, accountID, day string, sc scope, e *Envelope) (*store.SendDay, error) {
 	d, err := store.SendDays.Find(tx, store.SendDayID(accountID, day, sc.id))
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (s *Service) room(tx *store.Tx, accountID, day string, sc scope, e *Envelop
 	return d, nil
 }
 
-// isKnown reports whether a recipient is here, or a contact of the account.
+// isKnown reports whether a recipient is hosted here, or is a contact of the account.
 func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
 	if here, err := core.IsHosted(tx, email); here || err != nil {
 		return here, err
@@ -208,10 +208,10 @@ func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
 	return store.DayNumber(tx.Now())-c.Day <= store.ContactKept, nil
 }
 
-// note remembers an address elsewhere as a contact of an account, as far as anybody asks for
-// contacts.
-func (s *Service) note(tx *store.Tx, accountID, email string) error {
-	if !s.asksForNew() || s.Simulates(email) {
+// recordContact stores an address on another server as a contact of an account, if there are limits
+// on new recipients.
+func (s *Service) recordContact(tx *store.Tx, accountID, email string) error {
+	if !s.limitsNewRecipients() || s.Simulates(email) {
 		return nil
 	}
 	if here, err := core.IsHosted(tx, email); here || err != nil {
@@ -225,15 +225,15 @@ func (s *Service) note(tx *store.Tx, accountID, email string) error {
 	return store.Contacts.Put(tx, &store.Contact{AccountID: accountID, Hash: id[len(accountID):], Day: day})
 }
 
-// Wrote remembers the author of a message that arrived in an account.
+// Wrote stores the author of a message that arrived in an account as a contact.
 func (s *Service) Wrote(tx *store.Tx, accountID, email string) error {
 	if email == "" {
 		return nil
 	}
-	return s.note(tx, accountID, email)
+	return s.recordContact(tx, accountID, email)
 }
 
-// Prune forgets days and contacts whose time is over, some of them. It gives how many.
+// Prune deletes some expired days, contacts and counts, and returns how many.
 func (s *Service) Prune(tx *store.Tx) (int, error) {
 	days, err := core.DeleteExpired(tx, store.SendDays, store.SendDaysByTime)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// limited is an installation with limits and a clock of the test's own, and two mailboxes of one
-// domain.
+// limited is an installation with limits, its own clock, and two mailboxes of one domain.
 func limited(t *testing.T, l core.Limits) (i *servicetest.Installation, ann, bob *store.Mailbox, now *time.Time) {
 	t.Helper()
 	at := time.Date(2026, 11, 26, 22, 0, 0, 0, time.UTC)
@@ -32,7 +31,7 @@ func numbered(name string, from, to int) (out []string) {
 	return out
 }
 
-// refusedFor says which limit an error is about.
+// refusedFor returns which limit an error is about.
 func refusedFor(err error) string {
 	var e *core.Error
 	if !errors.As(err, &e) || len(e.Details) == 0 {
@@ -41,8 +40,8 @@ func refusedFor(err error) string {
 	return e.Code + " " + e.Details[0].Field
 }
 
-// TestRecipientsOfADay: each scope has its limit, nothing of a message that goes past one is
-// counted or sent, and the next day begins again.
+// TestRecipientsOfADay: each scope has a limit; no part of a message that exceeds one is counted or
+// sent; the next day starts from zero.
 func TestRecipientsOfADay(t *testing.T) {
 	i, ann, bob, now := limited(t, core.Limits{RecipientsPerMailbox: 10, RecipientsPerDomain: 15, RecipientsPerAccount: 20})
 	i.MustSubmit(ann, servicetest.PlainMessage, numbered("a", 0, 8)...)
@@ -74,8 +73,8 @@ func TestRecipientsOfADay(t *testing.T) {
 	i.MustSubmit(ann, servicetest.PlainMessage, numbered("a", 0, 10)...)
 }
 
-// TestNewRecipients: an address is new until the account has written to it, or it to the account,
-// within 90 days; addresses here never are.
+// TestNewRecipients: an address is new unless the account has written to it, or it to the account,
+// within 90 days; local addresses never are.
 func TestNewRecipients(t *testing.T) {
 	i, ann, bob, now := limited(t, core.Limits{NewRecipientsPerMailbox: 3})
 	i.DNS.Txt["far.test"] = "v=spf1 ip4:192.0.2.1 -all"
@@ -111,8 +110,8 @@ func TestNewRecipients(t *testing.T) {
 	}
 }
 
-// TestLimitsWhileRecipientsAreNamed: a client hears at the recipient that is too many, and one that
-// it names twice is one.
+// TestLimitsWhileRecipientsAreNamed: a client gets the refusal at the first recipient beyond the
+// limit; a recipient that is named twice counts once.
 func TestLimitsWhileRecipientsAreNamed(t *testing.T) {
 	i, ann, _, _ := limited(t, core.Limits{RecipientsPerMailbox: 3, NewRecipientsPerMailbox: 2})
 	u := core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}

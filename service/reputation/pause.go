@@ -9,14 +9,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What a sender is paused for, and what its owner is told of, of the mail of 24 hours.
+// Bounds for the mail of the last 24 hours: from when a sender is paused, and from when the owner
+// is alerted.
 const (
-	bouncesOf     = 50  // recipients at least
-	pauseBounces  = 10  // per cent
-	alertBounces  = 5   // per cent
-	complaintsOf  = 300 // recipients at least
-	pauseComplain = 3   // per mille
-	alertComplain = 1   // per mille
+	minForBounces    = 50  // bounces are not judged with fewer recipients
+	pauseBounces     = 10  // per cent that pause
+	alertBounces     = 5   // per cent that alert
+	minForComplaints = 300 // complaints are not judged with fewer recipients
+	pauseComplaints  = 3   // per mille that pause
+	alertComplaints  = 1   // per mille that alert
 )
 
 // Kinds of alerts.
@@ -27,21 +28,22 @@ const (
 	KindBlocked    = "blocked"
 )
 
-// over tells which share of mail is above a bound: of bounces in per cent, of complaints in per
-// mille; "" for neither. What a receiver's block refuses says nothing about the addresses.
-func over(c store.HourCount, bounces, complaints int) string {
+// boundExceeded returns which bound is exceeded: bounces in per cent, or complaints in per mille;
+// "" if none. Mail that a receiver's block refused does not count, since it says nothing about the
+// addresses.
+func boundExceeded(c store.HourCount, bounces, complaints int) string {
 	hard := c.Bounced - c.Blocked
 	switch {
-	case c.Sent >= bouncesOf && hard*100 > bounces*c.Sent:
+	case c.Sent >= minForBounces && hard*100 > bounces*c.Sent:
 		return KindBounces
-	case c.Sent >= complaintsOf && c.Complained*1000 > complaints*c.Sent:
+	case c.Sent >= minForComplaints && c.Complained*1000 > complaints*c.Sent:
 		return KindComplaints
 	}
 	return ""
 }
 
-// judge pauses the mailbox of a row, or its domain, where too much of what they send bounces or is
-// called spam, and tells the owner when it comes near to that.
+// judge pauses the mailbox of a row, or its domain, if too much of its mail bounces or is reported
+// as spam. It alerts the owner before that.
 func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 	d, err := store.DomainByName.Read(tx, row.Domain)
 	if core.IsGone(err) {
@@ -52,7 +54,7 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 	}
 	ofDomain, err := lastDay(tx, row.AccountID, d.ID, d.Counting)
 	if err != nil || ofDomain.Bounced+ofDomain.Complained == 0 {
-		return err // then nobody of it has any
+		return err // then its mailboxes have none either
 	}
 	mb, err := store.Mailboxes.Find(tx, row.MailboxID)
 	if err != nil {
@@ -63,20 +65,20 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 		if err != nil {
 			return err
 		}
-		if reason := over(c, pauseBounces, pauseComplain); reason != "" {
+		if reason := boundExceeded(c, pauseBounces, pauseComplaints); reason != "" {
 			mb.SendingPaused, mb.UpdatedAt = &store.SendingPaused{Reason: reason, At: tx.Now()}, tx.Now()
 			if err := store.Mailboxes.Put(tx, mb); err != nil {
 				return err
 			}
-			return s.tellPaused(tx, row, mb, d, c, reason)
+			return s.notifyPaused(tx, row, mb, d, c, reason)
 		}
 		if told, err := s.alert(tx, row.AccountID, "mailbox", mb.ID, mb.Email, c); told || err != nil {
 			return err
 		}
 	}
 
-	// The domain and the account are judged without what the domain's paused mailboxes sent, of
-	// which the owner has heard.
+	// Judge the domain and the account without the mail of the domain's paused mailboxes: the owner
+	// was already notified of these.
 	var ofPaused store.HourCount
 	since := d.Counting
 	if since != nil {
@@ -91,7 +93,7 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 	}
 	if d.SendingPaused == nil {
 		add(&ofDomain, ofPaused, -1)
-		if reason := over(ofDomain, pauseBounces, pauseComplain); reason != "" {
+		if reason := boundExceeded(ofDomain, pauseBounces, pauseComplaints); reason != "" {
 			d, err = store.Domains.Get(tx, d.ID)
 			if err != nil {
 				return err
@@ -100,7 +102,7 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 			if err := store.Domains.Put(tx, d); err != nil {
 				return err
 			}
-			return s.tellPaused(tx, row, nil, d, ofDomain, reason)
+			return s.notifyPaused(tx, row, nil, d, ofDomain, reason)
 		}
 		if told, err := s.alert(tx, row.AccountID, "domain", d.ID, d.Name, ofDomain); told || err != nil {
 			return err
@@ -132,8 +134,9 @@ type Paused struct {
 	PausedAt   core.Time `json:"paused_at"`
 }
 
-// tellPaused tells the owner that a mailbox, or with nil a whole domain, may not send any more.
-func (s *Service) tellPaused(tx *store.Tx, row *store.Outgoing, mb *store.Mailbox, d *store.Domain, c store.HourCount, reason string) error {
+// notifyPaused notifies the owner that a mailbox, or the whole domain if mb is nil, may no longer
+// send.
+func (s *Service) notifyPaused(tx *store.Tx, row *store.Outgoing, mb *store.Mailbox, d *store.Domain, c store.HourCount, reason string) error {
 	data := Paused{DomainID: d.ID, Domain: d.Name, Reason: reason, Sent: c.Sent, Bounced: c.Bounced - c.Blocked, Complained: c.Complained, PausedAt: core.Time{Time: tx.Now()}}
 	who := "The domain " + d.Name
 	if mb != nil {
@@ -151,10 +154,10 @@ func (s *Service) tellPaused(tx *store.Tx, row *store.Outgoing, mb *store.Mailbo
 		"Somebody else may be using a password or token of it, or a list of addresses is old. New mail is refused, and what waits stays in the queue. Receiving goes on.\n\n" +
 		"Look at what was sent in the sending log, change the password and the tokens if you do not know it, and then press \"Resume sending\" on the page of the mailbox or domain. " +
 		"By API that is PATCH with {\"sending_paused\": null}.\n"
-	return s.letter(tx, row.AccountID, who+" is paused: it cannot send mail", text)
+	return s.mailOwner(tx, row.AccountID, who+" is paused: it cannot send mail", text)
 }
 
-// EventPaused and EventAlert are the events of this room.
+// Types of the events that this package emits.
 const (
 	EventPaused = "email_user.paused"
 	EventAlert  = "sending.alert"
@@ -167,17 +170,17 @@ type SendingAlert struct {
 	Kind    string    `json:"kind" enum:"limit|bounces|complaints|blocked"`
 	Scope   string    `json:"scope" enum:"mailbox|domain|account"`
 	Subject string    `json:"subject" words:"ours" example:"anna@example.com"` // The mailbox, domain or account; for `blocked` who runs the receiving host.
-	Until   core.Time `json:"until"`                                           // When sending goes on by itself; null if that is not by the clock.
+	Until   core.Time `json:"until"`                                           // When sending continues automatically; null if that has no fixed time.
 	// What the receiver said; null for other kinds.
 	Reply *string `json:"reply" words:"theirs" example:"550 5.7.1 Service unavailable, client host blocked" rare:"true"`
 	// What to do, for people; the text may change.
 	Advice string `json:"advice" words:"ours" example:"8 of the 80 recipients of the last 24 hours do not exist or refused the mail for good."`
 }
 
-// alert tells of bounces and complaints above a bound, once while that lasts. told: something is
-// above it, whether it is told now or was before.
+// alert notifies of bounces and complaints above a bound, once per episode. told is true if a bound
+// is exceeded, whether it is reported now or was before.
 func (s *Service) alert(tx *store.Tx, accountID, scope, id, name string, c store.HourCount) (told bool, err error) {
-	kind := over(c, alertBounces, alertComplain)
+	kind := boundExceeded(c, alertBounces, alertComplaints)
 	for _, k := range []string{KindBounces, KindComplaints} {
 		if k == kind || c.Bounced+c.Complained == 0 {
 			continue
@@ -193,9 +196,9 @@ func (s *Service) alert(tx *store.Tx, accountID, scope, id, name string, c store
 		c.Bounced-c.Blocked, c.Sent, pauseBounces)
 	if kind == KindComplaints {
 		advice = fmt.Sprintf("%d of the %d recipients of the last 24 hours called the mail spam. Above 0.%d %% sending pauses. Write only to people who asked for it, and let them unsubscribe with one click.",
-			c.Complained, c.Sent, pauseComplain)
+			c.Complained, c.Sent, pauseComplaints)
 	}
-	return true, s.tell(tx, &store.SendAlert{AccountID: accountID, Kind: kind, Scope: scope, Subject: id, Until: tx.Now().Add(24 * time.Hour), Advice: advice}, name)
+	return true, s.raiseAlert(tx, &store.SendAlert{AccountID: accountID, Kind: kind, Scope: scope, Subject: id, Until: tx.Now().Add(24 * time.Hour), Advice: advice}, name)
 }
 
 func endAlert(tx *store.Tx, accountID, kind, scope, subject string) error {
@@ -206,9 +209,9 @@ func endAlert(tx *store.Tx, accountID, kind, scope, subject string) error {
 	return store.SendAlerts.Delete(tx, id)
 }
 
-// tell tells an account of an episode: the event, and a letter to the owner. While an episode lasts
-// it is reported once; one whose time is over begins again.
-func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
+// raiseAlert notifies an account of an alert: by an event, and by a message to the owner. An alert
+// is reported once until its time is over; after that it may be reported again.
+func (s *Service) raiseAlert(tx *store.Tx, a *store.SendAlert, name string) error {
 	known, err := store.SendAlerts.Find(tx, store.SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject))
 	if err != nil {
 		return err
@@ -218,7 +221,7 @@ func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
 		if a.Kind == KindLimit || a.Until.Sub(known.Until) < time.Hour {
 			return nil
 		}
-		known.Until = a.Until // it goes on
+		known.Until = a.Until // the episode goes on
 		return store.SendAlerts.Put(tx, known)
 	}
 	if err := store.SendAlerts.Put(tx, a); err != nil {
@@ -242,11 +245,11 @@ func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
 	if a.Reply != "" {
 		text += "\nThe answer was:\n" + a.Reply + "\n"
 	}
-	return s.letter(tx, a.AccountID, subject, text)
+	return s.mailOwner(tx, a.AccountID, subject, text)
 }
 
-// letter writes to the owner of an account.
-func (s *Service) letter(tx *store.Tx, accountID, subject, text string) error {
+// mailOwner plans a message to the owner of an account.
+func (s *Service) mailOwner(tx *store.Tx, accountID, subject, text string) error {
 	a, err := store.Accounts.Read(tx, accountID)
 	if err != nil {
 		return err
@@ -254,16 +257,16 @@ func (s *Service) letter(tx *store.Tx, accountID, subject, text string) error {
 	return alert.Plan(s.Core, tx, alert.Letter{About: a.ID, To: a.Email, Subject: subject, Text: text})
 }
 
-// tellBlocked tells that a receiver blocks this host or sender. The episode ends with the first
-// message that the receiver takes.
-func (s *Service) tellBlocked(tx *store.Tx, row *store.Outgoing, operator, reply, advice string) error {
-	return s.tell(tx, &store.SendAlert{
+// notifyBlocked notifies an account that a receiver blocks this host or sender. The episode ends
+// with the first message that the receiver accepts.
+func (s *Service) notifyBlocked(tx *store.Tx, row *store.Outgoing, operator, reply, advice string) error {
+	return s.raiseAlert(tx, &store.SendAlert{
 		AccountID: row.AccountID, Kind: KindBlocked, Scope: "account", Subject: operator, Until: tx.Now().AddDate(0, 0, store.SendCountDays), Reply: reply, Advice: advice,
 	}, operator)
 }
 
-// TellLimit tells the owner that a mailbox was kept from sending by a limit of the day, its own or
-// that of its domain or account; once a day. It does nothing for other errors.
+// TellLimit notifies the owner, once a day, that a daily limit stopped a mailbox from sending: its
+// own, or that of its domain or account. It ignores other errors.
 func (s *Service) TellLimit(u core.MailboxUser, refused error) error {
 	e, ours := core.AsError(refused)
 	if !ours || len(e.Details) == 0 || e.Code != "daily_send_limit_reached" && e.Code != "new_recipient_limit_reached" {
@@ -282,7 +285,7 @@ func (s *Service) TellLimit(u core.MailboxUser, refused error) error {
 		}
 		d, err := store.Domains.FindShared(tx, domainID)
 		if d == nil {
-			known = true // there is nobody to tell of
+			known = true // there is nobody to notify
 			return err
 		}
 		list, err := s.scopes(tx, mb, d)
@@ -306,12 +309,12 @@ func (s *Service) TellLimit(u core.MailboxUser, refused error) error {
 		if err := look(tx); err != nil || known {
 			return err
 		}
-		return s.tell(tx, a, name)
+		return s.raiseAlert(tx, a, name)
 	})
 }
 
-// PausedError is why a mailbox, or nil who sends for its domain without one, may not send; nil if
-// it may. It is an SMTPError with the API's Error behind it.
+// PausedError returns why a mailbox may not send; nil if it may. mb is nil when the credential of
+// the domain sends without a mailbox. The error is an SMTPError that wraps the API's Error.
 func PausedError(mb *store.Mailbox, d *store.Domain) error {
 	name, p := d.Name, d.SendingPaused
 	if mb != nil && mb.SendingPaused != nil {
@@ -327,34 +330,34 @@ func PausedError(mb *store.Mailbox, d *store.Domain) error {
 	return core.OverSMTP(452, "4.7.1", core.Errorf("sending_paused", "Sending of %s is paused since %s: %s. An owner or admin of the account can resume it.", name, p.At.UTC().Format(time.RFC3339), why))
 }
 
-// Resume lets a mailbox send again, and has its counting and that of its domain begin again. The
-// caller writes mb.
+// Resume lets a mailbox send again, and restarts its counting and that of its domain. The caller
+// writes mb.
 func (s *Service) Resume(tx *store.Tx, mb *store.Mailbox) error {
 	d, err := store.Domains.Get(tx, mb.DomainID)
 	if err != nil {
 		return err
 	}
 	mb.SendingPaused = nil
-	mb.Counting, err = beginAnew(tx, mb.AccountID, mb.ID)
+	mb.Counting, err = restartCounting(tx, mb.AccountID, mb.ID)
 	if err != nil {
 		return err
 	}
-	d.Counting, err = beginAnew(tx, d.AccountID, d.ID)
+	d.Counting, err = restartCounting(tx, d.AccountID, d.ID)
 	if err != nil {
 		return err
 	}
 	if err := store.Domains.Put(tx, d); err != nil {
 		return err
 	}
-	return s.wake(tx, mb.AccountID)
+	return s.planResume(tx, mb.AccountID)
 }
 
-// ResumeDomain does that for a domain. The caller writes d.
+// ResumeDomain lets a domain send again, and restarts its counting. The caller writes d.
 func (s *Service) ResumeDomain(tx *store.Tx, d *store.Domain) (err error) {
 	d.SendingPaused = nil
-	d.Counting, err = beginAnew(tx, d.AccountID, d.ID)
+	d.Counting, err = restartCounting(tx, d.AccountID, d.ID)
 	if err != nil {
 		return err
 	}
-	return s.wake(tx, d.AccountID)
+	return s.planResume(tx, d.AccountID)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// waits counts the rows that wait.
+// waits counts the queued rows.
 func waits(i *servicetest.Installation) (n int) {
 	i.T.Helper()
 	if err := i.St.View(func(tx *store.Tx) error {
@@ -32,8 +32,9 @@ func waits(i *servicetest.Installation) (n int) {
 	return n
 }
 
-// TestPauseByBounces: a mailbox that has written to 50 of whom more than a tenth do not exist sends
-// no more, of which its owner hears once; others go on, and somebody can let it go on too.
+// TestPauseByBounces: a mailbox with 50 recipients, of which more than a tenth do not exist, is
+// paused, and its owner is notified once. Other mailboxes may go on, and somebody can resume the
+// paused one.
 func TestPauseByBounces(t *testing.T) {
 	h := (&servicetest.Host{Rcpt: func(to string) string {
 		if strings.HasPrefix(to, "bad") {
@@ -87,7 +88,7 @@ func TestPauseByBounces(t *testing.T) {
 		t.Errorf("it receives no mail: %v", err)
 	}
 
-	// What is shown, and what resumes it.
+	// The API shows the pause, and resumes the mailbox.
 	r, err := i.Svc.Reputation.GetReputation(ctx, who, reputation.ReputationIn{Domain: "example.test"})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +118,8 @@ func TestPauseByBounces(t *testing.T) {
 	}
 }
 
-// TestPausedMailWaits: what is queued when sending is paused waits, and goes when it is resumed.
+// TestPausedMailWaits: mail that is queued when sending is paused stays queued, and is sent after
+// the resume.
 func TestPausedMailWaits(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})
@@ -156,7 +158,7 @@ func TestPausedMailWaits(t *testing.T) {
 	}
 }
 
-// TestLimitIsTold: the owner hears of a limit of the day, once.
+// TestLimitIsTold: the owner is notified once of a daily limit.
 func TestLimitIsTold(t *testing.T) {
 	i, ann, _, now := limited(t, core.Limits{RecipientsPerDomain: 3})
 	i.MustSubmit(ann, servicetest.PlainMessage, numbered("a", 0, 3)...)
@@ -179,8 +181,8 @@ func TestLimitIsTold(t *testing.T) {
 	}
 }
 
-// TestBlocked: a receiver's block is told once with what to do, suppresses nothing, does not pause,
-// and is over with the first message that the receiver takes.
+// TestBlocked: the owner is notified once of a receiver's block, with advice. A block suppresses no
+// address and pauses nobody, and it ends with the first message that the receiver accepts.
 func TestBlocked(t *testing.T) {
 	blocking := true
 	h := (&servicetest.Host{Rcpt: func(string) string {

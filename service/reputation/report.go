@@ -11,32 +11,33 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// reportMost is how many domains, mailboxes and operators a report names, those with the most mail.
-const reportMost = 100
+// maxReportRows is how many domains, mailboxes and operators a report lists. Those with the most
+// mail are listed.
+const maxReportRows = 100
 
-// A Window is what became of the mail of some days, counted by recipients.
+// A Window counts the results of mail of some days, by recipients.
 type Window struct {
 	Sent          int     `json:"sent" example:"1200"`   // Recipients, each counted once, at the first attempt. Mail between mailboxes here does not count.
-	Deferred      int     `json:"deferred" example:"40"` // Of these, those that had to wait then.
+	Deferred      int     `json:"deferred" example:"40"` // Of these, how many were put off at the first attempt.
 	Bounced       int     `json:"bounced" example:"6"`   // Refused for good, at once or by a report later.
 	Complained    int     `json:"complained" example:"1"`
 	BounceRate    float64 `json:"bounce_rate" example:"0.005"`
 	ComplaintRate float64 `json:"complaint_rate" example:"0.0008"`
 }
 
-// Windows are those of one, seven and thirty days.
+// Windows holds the counts of the last one, seven and thirty days.
 type Windows struct {
 	Day   Window `json:"1d"`
 	Week  Window `json:"7d"`
 	Month Window `json:"30d"`
 }
 
-// AccountReputation is what became of the mail of an account.
+// AccountReputation counts the results of an account's mail.
 type AccountReputation struct {
 	Windows Windows `json:"windows"`
 }
 
-// DomainReputation is what became of the mail of a domain.
+// DomainReputation counts the results of a domain's mail.
 type DomainReputation struct {
 	DomainID      string             `json:"domain_id" words:"ours"`
 	Domain        string             `json:"domain" words:"ours"`
@@ -44,7 +45,7 @@ type DomainReputation struct {
 	Windows       Windows            `json:"windows"`
 }
 
-// MailboxReputation is what became of the mail of a mailbox.
+// MailboxReputation counts the results of a mailbox's mail.
 type MailboxReputation struct {
 	UserID        string             `json:"user_id" words:"ours"`
 	Email         string             `json:"email" words:"ours"`
@@ -52,15 +53,15 @@ type MailboxReputation struct {
 	Windows       Windows            `json:"windows"`
 }
 
-// DestinationReputation is what became of mail to those whose mail one operator takes.
+// DestinationReputation counts the results of mail to one operator of receiving hosts.
 type DestinationReputation struct {
 	Operator string        `json:"operator" words:"theirs" example:"outlook.com"` // Who runs the receiving hosts: the registrable domain of their names.
-	Domains  []string      `json:"domains" words:"theirs" example:"example.net"`  // Some of the domains that were written to.
+	Domains  []string      `json:"domains" words:"theirs" example:"example.net"`  // Some of the recipient domains.
 	Blocked  *BlockedReply `json:"blocked"`
 	Windows  Windows       `json:"windows"`
 }
 
-// A BlockedReply is what an operator said that blocks this host or sender.
+// A BlockedReply is an operator's answer that blocks this host or sender.
 type BlockedReply struct {
 	Reply string `json:"reply" words:"theirs" example:"550 5.7.1 Service unavailable, client host blocked"`
 	// What to do, for people; the text may change.
@@ -68,7 +69,7 @@ type BlockedReply struct {
 	At     core.Time `json:"at"`
 }
 
-// Reputation is what became of the mail of an account in the last thirty days.
+// Reputation counts the results of an account's mail in the last thirty days.
 type Reputation struct {
 	Account      AccountReputation       `json:"account"`
 	Domains      []DomainReputation      `json:"domains"`
@@ -83,14 +84,14 @@ type ReputationIn struct {
 	Mailbox string `query:"mailbox"` // The mailbox's address.
 }
 
-// A tally sums what became of a subject's mail.
+// A tally sums up the results of a subject's mail.
 type tally struct {
 	sums    [3]store.HourCount
 	domains []string
 }
 
-// GetReputation tells what became of the mail of the account, its domains and mailboxes, and at
-// whom it arrives.
+// GetReputation returns the results of the mail of the account, its domains and mailboxes, and for
+// each receiving operator.
 func (s *Service) GetReputation(_ context.Context, who core.Actor, in ReputationIn) (*Reputation, error) {
 	out := &Reputation{Domains: []DomainReputation{}, Mailboxes: []MailboxReputation{}, Destinations: []DestinationReputation{}, AsOf: core.Time{Time: s.Now()}}
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -119,7 +120,8 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 			onlyMailbox = mb.ID
 		}
 
-		// Sum up the hours of the last 1, 7 and 30 days, a day with all its subjects at a time.
+		// Sum up the hours of the last 1, 7 and 30 days. Each iteration reads one day of all
+		// subjects.
 		now := tx.Now().UTC()
 		hour := now.Truncate(time.Hour)
 		var first [3]time.Time
@@ -136,7 +138,7 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 					all[c.Subject] = t
 				}
 				for _, d := range c.Domains {
-					if len(t.domains) < operatorDomains && !slices.Contains(t.domains, d) {
+					if len(t.domains) < maxOperatorDomains && !slices.Contains(t.domains, d) {
 						t.domains = append(t.domains, d)
 					}
 				}
@@ -161,7 +163,7 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 		for _, subject := range most {
 			w := all[subject].windows()
 			switch {
-			case strings.HasPrefix(subject, "@") && len(out.Destinations) < reportMost:
+			case strings.HasPrefix(subject, "@") && len(out.Destinations) < maxReportRows:
 				one := DestinationReputation{Operator: subject[1:], Domains: append([]string{}, all[subject].domains...), Windows: w}
 				a, err := store.SendAlerts.Find(tx, store.SendAlertID(who.AccountID, KindBlocked, "account", one.Operator))
 				if err != nil {
@@ -171,7 +173,7 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 					one.Blocked = &BlockedReply{a.Reply, a.Advice, core.Time{Time: a.At}}
 				}
 				out.Destinations = append(out.Destinations, one)
-			case strings.HasPrefix(subject, "dom_") && len(out.Domains) < reportMost && (onlyDomain == "" || onlyDomain == subject):
+			case strings.HasPrefix(subject, "dom_") && len(out.Domains) < maxReportRows && (onlyDomain == "" || onlyDomain == subject):
 				d, err := store.Domains.Read(tx, subject)
 				if core.IsGone(err) {
 					continue
@@ -180,7 +182,7 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 					return err
 				}
 				out.Domains = append(out.Domains, DomainReputation{d.ID, d.Name, core.PauseOut(d.SendingPaused), w})
-			case strings.HasPrefix(subject, "eu_") && len(out.Mailboxes) < reportMost && (onlyMailbox == "" || onlyMailbox == subject):
+			case strings.HasPrefix(subject, "eu_") && len(out.Mailboxes) < maxReportRows && (onlyMailbox == "" || onlyMailbox == subject):
 				mb, err := store.Mailboxes.Read(tx, subject)
 				if core.IsGone(err) {
 					continue

@@ -1,12 +1,13 @@
-// Package reputation knows how much is sent here and by whom, what became of it, and whether more
-// may be sent. It does not know how mail goes out, nor what is in it.
+// Package reputation counts how much each sender sends and what became of it, and decides whether
+// more may be sent. It does not know how mail is delivered, nor its contents.
 //
-// Where things stand:
+// The files:
+//   - automatic.go: limits on mail that the server sends by itself.
 //   - limits.go: how many recipients a mailbox, a domain and an account may write to in a day.
-//   - counts.go: what became of mail, by the hour.
-//   - pause.go: who may not send any more because of it, and how owners are notified.
-//   - blocks.go: how receivers say that they block a host.
-//   - report.go: all of it for people.
+//   - counts.go: the results of mail, by the hour.
+//   - pause.go: which senders are paused because of them, and how owners are notified.
+//   - blocks.go: the answers of receivers that block a host.
+//   - report.go: the results for people to read.
 package reputation
 
 import (
@@ -16,21 +17,21 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Service counts.
+// A Service counts mail, and limits or pauses its senders.
 type Service struct {
 	*core.Core
 	events *events.Service
 }
 
-// New puts the room together.
+// New returns a Service.
 func New(c *core.Core, e *events.Service) *Service { return &Service{Core: c, events: e} }
 
-// KindResume is the kind of the job that tries again what waits since the sending of an account was
-// paused, as far as it may be sent.
+// KindResume is the kind of the job that retries the mail which was queued while the sending of an
+// account was paused.
 const KindResume = "resume_sending"
 
-// wake plans that job.
-func (s *Service) wake(tx *store.Tx, accountID string) error {
+// planResume plans a KindResume job.
+func (s *Service) planResume(tx *store.Tx, accountID string) error {
 	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: KindResume, Key: "resume " + accountID, Lane: "resume " + accountID})
 	return err
 }

@@ -14,49 +14,49 @@ import (
 )
 
 const (
-	cpuLimit      = 45 * time.Millisecond // for the rules of one mailbox and one message: 50 with the last step
+	cpuLimit      = 45 * time.Millisecond // processor time for the rules of one mailbox and one message: 50 ms including the last step
 	maxExpression = 500                   // characters
-	maxProgram    = 5000                  // instructions that an expression may be
-	maxStep       = 100_000               // bytes times instructions, of what is looked for in one go
+	maxProgram    = 5000                  // instructions of a compiled expression
+	maxSearchCost = 100_000               // bytes times instructions of one search
 )
 
-// What the rules of all mailboxes of an account do with one message at most; each mailbox may have
-// one of each, however many they are.
+// Limits on what the rules of all mailboxes of an account do with one message. Each mailbox may
+// have one of each, however many mailboxes there are.
 const (
 	maxEffects  = 20  // forwards, webhooks and replies
-	maxCopies   = 20  // into further folders
-	maxKeywords = 500 // and on one message inbox.MaxKeywords
+	maxCopies   = 20  // copies into further folders
+	maxKeywords = 500 // on one message there are also at most inbox.MaxKeywords
 )
 
-// An Effect is an action that takes effect.
+// An Effect is an action of a rule that is carried out.
 type Effect struct {
 	RuleID string  `json:"rule_id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Type   string  `json:"type" words:"ours" example:"move"`     // As in the rule.
 	Value  *string `json:"value" words:"ours" example:"Archive"` // As in the rule; a folder has its IMAP name.
 }
 
-// An Outcome is what the rules of a mailbox say about a message.
+// An Outcome is the result of a mailbox's rules for a message.
 type Outcome struct {
 	Matched []string `json:"matched,omitempty"`
 	Actions []Effect `json:"actions,omitempty"` // in order
-	Folder  string   `json:"folder,omitempty"`  // that it is moved to; "": where it lies without rules
-	Gone    string   `json:"gone,omitempty"`    // discard or reject; "": it is filed
-	Text    string   `json:"text,omitempty"`    // of reject
+	Folder  string   `json:"folder,omitempty"`  // the folder that the message is moved to; "": the folder that it has without rules
+	Gone    string   `json:"gone,omitempty"`    // discard or reject; "": the message is filed
+	Text    string   `json:"text,omitempty"`    // the text of a reject action
 	Copies  []string `json:"copies,omitempty"`  // folders
 	Flags   []string `json:"flags,omitempty"`   // \Flagged and keywords
 	Read    bool     `json:"read,omitempty"`
-	Skipped []string `json:"skipped,omitempty"` // rules that there was no time for
-	Left    int      `json:"-"`                 // effects, copies and keywords past their bounds
+	Skipped []string `json:"skipped,omitempty"` // rules that were skipped because the time was used up
+	Left    int      `json:"-"`                 // effects, copies and keywords that exceed their limits
 }
 
-// LeavesMailbox reports whether an action reaches somebody outside of the mailbox. Those that do
-// are counted together.
+// LeavesMailbox reports whether an action has an effect outside the mailbox. Such actions share one
+// limit.
 func LeavesMailbox(kind string) bool {
 	return kind == "forward" || kind == "webhook" || kind == "reply"
 }
 
-// Share bounds what the rules of the mailboxes of one account do with one message. It takes from
-// those that ask for most.
+// Share limits what the rules of the mailboxes of one account do with one message. It cuts from the
+// mailboxes that ask for most.
 func Share(list []*Outcome) {
 	share := func(most int, asked func(*Outcome) int, cut func(*Outcome, int)) {
 		all := 0
@@ -109,7 +109,7 @@ func Share(list []*Outcome) {
 	})
 }
 
-// of gives the actions of a type.
+// of returns the actions of a type.
 func (o *Outcome) of(kind string) (out []Effect) {
 	for _, e := range o.Actions {
 		if e.Type == kind {
@@ -119,16 +119,16 @@ func (o *Outcome) of(kind string) (out []Effect) {
 	return out
 }
 
-// A budget ends what takes too much time.
+// A budget limits processor time.
 type budget struct {
 	begun time.Time
-	cpu   func() time.Duration // of this thread
-	asked time.Time            // when cpu was asked last
+	cpu   func() time.Duration // processor time of this thread
+	asked time.Time            // when cpu was last read
 	over  bool
 }
 
-// spent reports whether the time is over. It looks at the clock, and at the processor time once the
-// clock says that it may be.
+// spent reports whether the time is used up. It reads the clock each time, and the processor time
+// only when the clock shows that it may be used up.
 func (b *budget) spent() bool {
 	if b.over {
 		return true
@@ -142,10 +142,10 @@ func (b *budget) spent() bool {
 	return b.over
 }
 
-// Evaluate asks the rules of a mailbox, which are in the order of their positions, about a message.
-// lies is the folder that it is filed in if none of them says another one. Rules that there is no
-// time for are skipped.
-func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
+// Evaluate applies the rules of a mailbox, sorted by position, to a message. lies is the folder
+// that the message is filed in if no rule says otherwise. Once the time is used up, the other rules
+// are skipped.
+func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 	out := &Outcome{}
 	if len(list) == 0 {
 		return out
@@ -243,8 +243,8 @@ func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
 		}
 	}
 
-	// A copy to where the message lies is none.
-	place := lies
+	// A copy into the message's own folder is dropped.
+	place := defaultFolder
 	if out.Folder != "" {
 		place = out.Folder
 	}
@@ -264,12 +264,12 @@ func (o *Outcome) skip(left []*store.Rule) {
 	}
 }
 
-// sameFolder compares names of folders: INBOX is the same in any case.
+// sameFolder compares folder names: INBOX is case-insensitive.
 func sameFolder(a, b string) bool {
 	return a == b || strings.EqualFold(a, "INBOX") && strings.EqualFold(b, "INBOX")
 }
 
-// fits reports whether a rule is about the message.
+// fits reports whether a rule applies to the message.
 func (m *Message) fits(r *store.Rule, b *budget) bool {
 	for i := range r.Conditions {
 		fits := m.meets(&r.Conditions[i], b) != r.Conditions[i].Not
@@ -283,7 +283,7 @@ func (m *Message) fits(r *store.Rule, b *budget) bool {
 	return len(r.Conditions) == 0 || r.Match != "any"
 }
 
-// meets reports whether the message has what a condition asks for, before it is turned round.
+// meets reports whether the message meets a condition, before Not is applied.
 func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
 	switch c.Field {
 	case "size", "spam_score":
@@ -334,7 +334,7 @@ func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
 				return true
 			}
 		case "matches":
-			if len(text)*expression.size <= maxStep {
+			if len(text)*expression.size <= maxSearchCost {
 				if expression.MatchString(text) {
 					return true
 				}
@@ -346,8 +346,8 @@ func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
 	return false
 }
 
-// A timedText gives the characters of a text until the time is over: an expression may take so long
-// for each of them that nothing else could end it.
+// A timedText reads the characters of a text until the time is used up. One search may take so long
+// that nothing else could stop it.
 type timedText struct {
 	text   string
 	budget *budget
@@ -362,7 +362,7 @@ func (t *timedText) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// checkExpression says what is wrong with an expression; "" if nothing is.
+// checkExpression returns what is wrong with an expression; "" if it is valid.
 func checkExpression(text string) string {
 	if utf8.RuneCountInString(text) > maxExpression {
 		return "can have at most " + strconv.Itoa(maxExpression) + " characters"

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A letter is a message as the model of rules sees it.
+// A letter is a message for the model of rules.
 type letter struct {
 	from, to, cc [][2]string // name and address
 	subject      *string
@@ -28,7 +28,7 @@ type letter struct {
 	score        *float64
 }
 
-// text writes the letter; the body is HTML where html is set, encoded as how says.
+// text writes the letter. If html is set, the body is HTML; how is its transfer encoding.
 func (l *letter) text(r *rand.Rand) string {
 	var b strings.Builder
 	people := func(name string, list [][2]string) {
@@ -175,8 +175,8 @@ func someRules(r *rand.Rand) (list []*store.Rule) {
 	return list
 }
 
-// model says the same as Evaluate, in the order in which the contract says it: first which rules
-// fit, then what each kind of action comes to.
+// model computes the result of Evaluate in the order of the contract: first which rules apply, then
+// the effect of each kind of action.
 func model(l *letter, size int, list []*store.Rule) *Outcome {
 	out := &Outcome{}
 	texts := func(c store.RuleCondition) (all []string) {
@@ -266,13 +266,13 @@ func model(l *letter, size int, list []*store.Rule) *Outcome {
 	}
 	settles := func(t taken) bool { return slices.Contains([]string{"move", "discard", "reject"}, t.a.Type) }
 	settled := slices.IndexFunc(reached, settles)
-	lies := "INBOX"
+	defaultFolder := "INBOX"
 	if settled >= 0 {
 		switch a := reached[settled].a; a.Type {
 		case "move":
-			out.Folder, lies = a.Value, a.Value
+			out.Folder, defaultFolder = a.Value, a.Value
 		default:
-			out.Gone, lies = a.Type, ""
+			out.Gone, defaultFolder = a.Type, ""
 			if a.Type == "reject" {
 				out.Text = a.Value
 			}
@@ -290,7 +290,7 @@ func model(l *letter, size int, list []*store.Rule) *Outcome {
 				continue
 			}
 		case "copy":
-			if seen[key] || strings.EqualFold(value, lies) {
+			if seen[key] || strings.EqualFold(value, defaultFolder) {
 				continue
 			}
 			out.Copies = append(out.Copies, value)
@@ -323,8 +323,8 @@ func model(l *letter, size int, list []*store.Rule) *Outcome {
 	return out
 }
 
-// TestRulesAgainstAModel compares what rules say about random messages with a simple model. The
-// full size is `make soak-rules`.
+// TestRulesAgainstAModel compares the results of rules for random messages with a simple model.
+// `make soak-rules` runs it at full size.
 func TestRulesAgainstAModel(t *testing.T) {
 	rounds, seed := 5000, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_RULES")); err == nil {
@@ -362,8 +362,8 @@ func TestRulesAgainstAModel(t *testing.T) {
 	}
 }
 
-// TestHostileExpressionsEnd: a hundred rules, each with an expression that takes long, take no more
-// processor time than they may. The time of their first compilation counts too.
+// TestHostileExpressionsEnd: a hundred rules with slow expressions stay within the limit of
+// processor time, including their compilation.
 func TestHostileExpressionsEnd(t *testing.T) {
 	text := "Subject: s\r\n\r\n" + strings.Repeat("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", 1000)
 	root, err := msg.Scan(strings.NewReader(text))
@@ -422,7 +422,7 @@ func norm(o *Outcome) *Outcome {
 	return o
 }
 
-// TestCorrespondents: senders that make an address for each message are known by their author.
+// TestCorrespondents: senders with a new address for each message are identified by their author.
 func TestCorrespondents(t *testing.T) {
 	for _, c := range []struct{ sender, author, want string }{
 		{"Anna@Far.test", "boss@far.test", "anna@far.test"},

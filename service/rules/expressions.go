@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// expressionsKept is how many compiled expressions are kept.
-const expressionsKept = 2000
+// maxCachedExpressions is how many compiled expressions are cached.
+const maxCachedExpressions = 2000
 
-// An expression is a compiled one.
+// An expression is a compiled regular expression.
 type expression struct {
 	*regexp.Regexp
-	size int // its instructions
+	size int // number of instructions
 }
 
 var expressions = struct {
@@ -20,7 +20,7 @@ var expressions = struct {
 	byText map[string]*expression
 }{byText: map[string]*expression{}}
 
-// compiled compiles an expression, or gives one that was compiled before.
+// compiled compiles an expression, or returns it from the cache.
 func compiled(text string) (*expression, error) {
 	expressions.Lock()
 	known := expressions.byText[text]
@@ -38,14 +38,14 @@ func compiled(text string) (*expression, error) {
 	}
 	expressions.Lock()
 	defer expressions.Unlock()
-	if len(expressions.byText) >= expressionsKept {
+	if len(expressions.byText) >= maxCachedExpressions {
 		clear(expressions.byText)
 	}
 	expressions.byText[text] = &expression{made, size}
 	return expressions.byText[text], nil
 }
 
-// programSize is of how many instructions an expression is.
+// programSize returns the number of instructions of a compiled expression.
 func programSize(text string) (int, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {

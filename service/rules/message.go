@@ -9,33 +9,34 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// maxBody is how many bytes of a message's text conditions look at.
-const maxBody = 64 << 10
+// maxBodyBytes is how many bytes of a message's text the conditions search.
+const maxBodyBytes = 64 << 10
 
 var errEnd = io.EOF
 
-// A Message is what rules look at: texts are decoded and unfolded.
+// A Message is a message as rules see it: texts are decoded and unfolded.
 type Message struct {
 	Size      int64
-	SpamScore *float64 // nil: nobody has said
+	SpamScore *float64 // nil: no score is known
 
 	r       io.ReaderAt
 	root    *msg.Part
 	headers []msg.Header
-	read    bool // headers are
+	read    bool // headers is filled
 	body    *string
 	err     error
 }
 
-// NewMessage reads a message for rules, as far as they ask for it.
+// NewMessage returns a Message that reads its parts when a rule needs them.
 func NewMessage(r io.ReaderAt, root *msg.Part, size int64) *Message {
 	return &Message{Size: size, r: r, root: root}
 }
 
-// Err is why something could not be read.
+// Err returns the first error in reading the message.
 func (m *Message) Err() error { return m.err }
 
-// texts gives the texts of a field; header is the name of one.
+// texts returns the values of a rule's field; header is the name of the header field if field is
+// "header".
 func (m *Message) texts(field, header string) []string {
 	e := m.root.Envelope
 	if e == nil {
@@ -43,11 +44,11 @@ func (m *Message) texts(field, header string) []string {
 	}
 	switch field {
 	case "from":
-		return peopleTexts(e.From)
+		return addressTexts(e.From)
 	case "to":
-		return peopleTexts(e.To)
+		return addressTexts(e.To)
 	case "cc":
-		return peopleTexts(e.Cc)
+		return addressTexts(e.Cc)
 	case "subject":
 		if len(m.header("Subject")) == 0 {
 			return nil
@@ -66,15 +67,15 @@ func (m *Message) texts(field, header string) []string {
 		return out
 	case "body":
 		if m.body == nil {
-			b, err := msg.ReadRawBody(m.r, m.root, maxBody)
+			b, err := msg.ReadRawBody(m.r, m.root, maxBodyBytes)
 			if err != nil && m.err == nil {
-				m.err = fmt.Errorf("read message: %w", err)
+				m.err = fmt.Errorf("read the body of the message: %w", err)
 			}
 			text := b.Text
 			if text == "" && b.HTML != "" {
 				text = visible.HTMLText(b.HTML)
 			}
-			text = text[:min(len(text), maxBody)]
+			text = text[:min(len(text), maxBodyBytes)]
 			m.body = &text
 		}
 		if *m.body == "" {
@@ -90,7 +91,7 @@ func (m *Message) header(name string) (out []string) {
 		m.read = true
 		headers, err := msg.Headers(m.r, m.root)
 		if err != nil && m.err == nil {
-			m.err = fmt.Errorf("read message: %w", err)
+			m.err = fmt.Errorf("read the header of the message: %w", err)
 		}
 		m.headers = headers
 	}
@@ -102,8 +103,8 @@ func (m *Message) header(name string) (out []string) {
 	return out
 }
 
-// peopleTexts are the addresses and the display names of a list, each by itself.
-func peopleTexts(list []msg.Address) (out []string) {
+// addressTexts returns the addresses and the display names of a list, as separate texts.
+func addressTexts(list []msg.Address) (out []string) {
 	for _, a := range list {
 		if a.IsGroupMarker() {
 			continue

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestVacationRobots: the cases of testdata.
+// TestVacationRobots runs the cases in testdata.
 func TestVacationRobots(t *testing.T) {
 	text, err := os.ReadFile("testdata/vacation-robots.json")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestVacationRobots(t *testing.T) {
 	}
 }
 
-// answered reports whether a message with these fields is answered by a machine.
+// answered reports whether a message with these fields gets an automatic answer.
 func answered(t *testing.T, sender, fields string) bool {
 	t.Helper()
 	raw := "To: me@here.test\r\n" + strings.TrimSuffix(fields, "\r\n") + "\r\n\r\nHello.\r\n"
@@ -44,7 +44,7 @@ func answered(t *testing.T, sender, fields string) bool {
 	return NewMessage(r, root, int64(len(raw))).MayReply(sender, core.Senders{Addresses: []string{"me@here.test"}})
 }
 
-// TestRobotsByWholeWords: what a program is called is found by whole words, in the sender and in
+// TestRobotsByWholeWords: the names of programs are matched as whole words, in the sender and in
 // From.
 func TestRobotsByWholeWords(t *testing.T) {
 	for local, want := range map[string]bool{
@@ -65,8 +65,8 @@ func TestRobotsByWholeWords(t *testing.T) {
 	}
 }
 
-// TestNoRobotIsAnswered: machines do not answer machines, and do answer people whose mail looks
-// almost like theirs.
+// TestNoRobotIsAnswered: mail of programs gets no automatic answer; mail of people that looks
+// similar does.
 func TestNoRobotIsAnswered(t *testing.T) {
 	for _, c := range []struct {
 		sender, header string
@@ -107,8 +107,8 @@ func TestNoRobotIsAnswered(t *testing.T) {
 	}
 }
 
-// TestSharesAreEven: what rules of several mailboxes do with one message is cut where they ask for
-// most, and each has one.
+// TestSharesAreEven: the effects of several mailboxes' rules on one message are cut where there are
+// most, and each mailbox keeps one.
 func TestSharesAreEven(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -153,8 +153,8 @@ func TestSharesAreEven(t *testing.T) {
 	}
 }
 
-// TestOneArrivalHasFewEffects: rules send on, tell webhooks and reply 20 times for one arrival, and
-// what is left out is counted.
+// TestOneArrivalHasFewEffects: for one arrival, rules forward, call webhooks and reply at most 20
+// times, and the rest is counted.
 func TestOneArrivalHasFewEffects(t *testing.T) {
 	var list []*store.Rule
 	for i := range maxRules {

@@ -1,11 +1,12 @@
-// Package rules has what mailboxes do with mail by themselves: rules about mail that arrives, and
-// automatic replies. It says what is to be done; inbound does it.
+// Package rules has the automatic actions of mailboxes: rules on mail that arrives, and automatic
+// replies. It decides what is to be done; inbound does it.
 //
-// Where things stand:
-//   - rules.go: the rules of a mailbox, as requests make them. vacation.go: the automatic reply.
-//   - evaluate.go: what rules say about a message ([Evaluate]), within a limit of processor time.
-//     message.go: what they see of it. expressions.go: regular expressions, compiled once.
-//   - replies.go: who gets an automatic reply ([Service.MayReply]).
+// The files:
+//   - rules.go: the rules of a mailbox, as requests change them. vacation.go: the automatic reply.
+//   - evaluate.go: applying rules to a message ([Evaluate]), within a limit of processor time.
+//     message.go: the parts of a message that rules see. expressions.go: the cache of compiled
+//     regular expressions.
+//   - replies.go: who gets an automatic reply ([Message.MayReply]).
 package rules
 
 import (
@@ -29,26 +30,26 @@ const (
 	maxRules      = 100
 	maxConditions = 20
 	maxActions    = 10
-	maxReply      = 10_000  // bytes of a text that is sent
-	maxAll        = 1 << 20 // bytes of all rules of a mailbox
+	maxReplyBytes = 10_000  // bytes of a text that a rule sends
+	maxRulesBytes = 1 << 20 // bytes of all rules of a mailbox together
 )
 
-// A Service has the rules of mailboxes.
+// A Service manages the rules and automatic replies of mailboxes.
 type Service struct {
 	*core.Core
 	inbox *inbox.Service
 }
 
-// New puts the room together.
+// New returns a Service.
 func New(c *core.Core, i *inbox.Service) *Service { return &Service{Core: c, inbox: i} }
 
-// A Value is a text, or a number where a number is compared.
+// A Value is what a condition compares with: a text, or a number.
 type Value struct {
 	Text   string
 	Number bool
 }
 
-// UnmarshalJSON takes a text or a number.
+// UnmarshalJSON accepts a text or a number.
 func (v *Value) UnmarshalJSON(data []byte) error {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
@@ -63,7 +64,7 @@ func (v *Value) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes what was given.
+// MarshalJSON writes the value as it was given.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.Number {
 		return []byte(v.Text), nil
@@ -71,29 +72,29 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Text)
 }
 
-// Forms says which forms it has on the wire.
+// Forms lists the JSON forms of the type: a text, or a number.
 func (Value) Forms() []any { return []any{"", 0.5} }
 
 // A Condition is one condition of a rule.
 type Condition struct {
-	// What of the message is compared: the addresses and names of `from`, `to` or `cc`, `subject`,
-	// a `header` field, the text of `body`, the `size`, the list's id (`list_id`), or the
-	// `spam_score`.
+	// The part of the message that is compared: the addresses and names of `from`, `to` or `cc`,
+	// `subject`, a `header` field, the text of `body`, the `size`, the list's id (`list_id`), or
+	// the `spam_score`.
 	Field string `json:"field" required:"true" enum:"from|to|cc|subject|header|body|size|list_id|spam_score"`
 	Op    string `json:"op" required:"true" enum:"is|contains|matches|above|below|exists"`
 	// A number for `size`, in bytes, and `spam_score`; none for `exists`. `matches` is an RE2
 	// expression of at most 500 characters.
 	Value  *Value `json:"value" words:"ours" example:"invoice"`
-	Header string `json:"header,omitempty" max:"200" words:"ours" example:"X-Project"` // The name of the header field, for the field `header` alone.
-	Not    bool   `json:"not,omitempty" example:"false"`                               // true turns the result round.
+	Header string `json:"header,omitempty" max:"200" words:"ours" example:"X-Project"` // The name of the header field; only for the field `header`.
+	Not    bool   `json:"not,omitempty" example:"false"`                               // true inverts the result.
 }
 
-// An Action is one thing that a rule does.
+// An Action is one action of a rule.
 type Action struct {
 	Type string `json:"type" required:"true" enum:"move|copy|flag|mark_read|forward|reply|reject|discard|webhook|stop"`
-	// The folder of `move` and `copy` (a role such as `archive`, or a name; without such a folder
-	// it is the inbox), the keyword of `flag` (without one: `\Flagged`), the address of `forward`,
-	// the text of `reply`, `reject` and `webhook`.
+	// The folder of `move` and `copy` (a role such as `archive`, or a name; if there is no such
+	// folder, the inbox is used), the keyword of `flag` (default: `\Flagged`), the address of
+	// `forward`, the text of `reply`, `reject` and `webhook`.
 	Value *string `json:"value" words:"ours" example:"archive"`
 }
 
@@ -128,8 +129,8 @@ func ruleOut(r *store.Rule) Rule {
 	return out
 }
 
-// CreateRuleIn is the body of create_rule. Without a position the rule goes last; with one that is
-// used it goes before that rule.
+// CreateRuleIn is the body of create_rule. Without a position the rule becomes the last; with the
+// position of another rule it is inserted before that one.
 type CreateRuleIn struct {
 	UserID     string      `path:"user_id"`
 	Name       string      `json:"name" required:"true" min:"1" max:"100" example:"Invoices"`
@@ -140,7 +141,7 @@ type CreateRuleIn struct {
 	Actions    []Action    `json:"actions" required:"true" min:"1"`
 }
 
-// UpdateRuleIn is the body of update_rule. Conditions and actions replace the lists.
+// UpdateRuleIn is the body of update_rule. Given conditions and actions replace the whole lists.
 type UpdateRuleIn struct {
 	UserID     string       `path:"user_id"`
 	RuleID     string       `path:"rule_id"`
@@ -158,13 +159,13 @@ type RuleIn struct {
 	RuleID string `path:"rule_id"`
 }
 
-// RuleDeleted says that a rule is gone.
+// RuleDeleted confirms that a rule was deleted.
 type RuleDeleted struct {
 	Message string `json:"message" words:"ours" example:"The rule is deleted."` // For people; the text may change.
 	ID      string `json:"id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// rulesOf gives the rules of a mailbox, by position.
+// rulesOf returns the rules of a mailbox, by position.
 func rulesOf(tx *store.Tx, mailboxID string) (list []*store.Rule) {
 	for _, r := range store.RulesByMailbox.Asc(tx, mailboxID, "") {
 		list = append(list, r)
@@ -209,13 +210,13 @@ func (s *Service) CreateRule(ctx context.Context, who core.Actor, in CreateRuleI
 			return core.Errorf("rule_limit_reached", "A mailbox can have at most %d rules. Delete one first.", maxRules)
 		}
 		r.ID, r.AccountID, r.MailboxID, r.CreatedAt, r.UpdatedAt = tx.NewID("rule"), mb.AccountID, mb.ID, tx.Now(), tx.Now()
-		r.Position = -1 // it is written, wherever it goes
+		r.Position = -1 // differs from any position, so that renumber writes the rule
 		at := len(list)
 		if in.Position != nil {
 			at = min(*in.Position, at)
 		}
 		list = slices.Insert(list, at, r)
-		if err := errors.Join(checkSize(list), putInOrder(tx, list)); err != nil {
+		if err := errors.Join(checkSize(list), renumber(tx, list)); err != nil {
 			return err
 		}
 		out = ruleOut(r)
@@ -260,7 +261,7 @@ func (s *Service) UpdateRule(_ context.Context, who core.Actor, in UpdateRuleIn)
 			list = slices.Delete(list, at, at+1)
 			list = slices.Insert(list, min(*in.Position, len(list)), r)
 		}
-		if err := errors.Join(checkSize(list), store.Rules.Put(tx, r), putInOrder(tx, list)); err != nil {
+		if err := errors.Join(checkSize(list), store.Rules.Put(tx, r), renumber(tx, list)); err != nil {
 			return err
 		}
 		out = ruleOut(r)
@@ -280,7 +281,7 @@ func (s *Service) DeleteRule(_ context.Context, who core.Actor, in RuleIn) (*Rul
 			return err
 		}
 		r := list[at]
-		return errors.Join(store.Rules.Delete(tx, r.ID), putInOrder(tx, slices.Delete(list, at, at+1)), core.Audit(tx, who, ruleTarget(r)))
+		return errors.Join(store.Rules.Delete(tx, r.ID), renumber(tx, slices.Delete(list, at, at+1)), core.Audit(tx, who, ruleTarget(r)))
 	})
 	if err != nil {
 		return nil, err
@@ -288,7 +289,7 @@ func (s *Service) DeleteRule(_ context.Context, who core.Actor, in RuleIn) (*Rul
 	return &RuleDeleted{"The rule is deleted.", in.RuleID}, nil
 }
 
-// findRule gives the rules of a mailbox, and the place of one of them.
+// findRule returns the rules of a mailbox, and the index of one of them.
 func findRule(tx *store.Tx, who core.Actor, userID, ruleID string) (mb *store.Mailbox, list []*store.Rule, at int, err error) {
 	mb, err = openMailbox(tx, who, userID)
 	if err != nil {
@@ -314,7 +315,8 @@ func openMailbox(tx *store.Tx, who core.Actor, id string) (*store.Mailbox, error
 	return mb, err
 }
 
-// checkSize bounds what has to be read for each message that arrives.
+// checkSize limits the total size of a mailbox's rules, which are read for each message that
+// arrives.
 func checkSize(list []*store.Rule) error {
 	size := 0
 	for _, r := range list {
@@ -326,14 +328,15 @@ func checkSize(list []*store.Rule) error {
 			size += len(a.Value)
 		}
 	}
-	if size > maxAll {
-		return core.Errorf("rule_limit_reached", "The rules of a mailbox can have at most %d bytes in all. Shorten some, or delete one.", maxAll)
+	if size > maxRulesBytes {
+		return core.Errorf("rule_limit_reached", "The rules of a mailbox can have at most %d bytes in all. Shorten some, or delete one.", maxRulesBytes)
 	}
 	return nil
 }
 
-// putInOrder gives rules their positions, and writes those that have another one.
-func putInOrder(tx *store.Tx, list []*store.Rule) error {
+// renumber sets the positions of rules to their order in the list, and writes the rules that
+// changed.
+func renumber(tx *store.Tx, list []*store.Rule) error {
 	for i, r := range list {
 		if r.Position == i {
 			continue
@@ -348,7 +351,7 @@ func putInOrder(tx *store.Tx, list []*store.Rule) error {
 
 func isNumber(field string) bool { return field == "size" || field == "spam_score" }
 
-// setConditions checks the conditions of a rule and keeps them.
+// setConditions checks conditions, and sets them in a rule.
 func setConditions(r *store.Rule, list []Condition) error {
 	if len(list) > maxConditions {
 		return core.Errorf("too_many_items", "A rule can have at most %d conditions, not %d.", maxConditions, len(list)).With("conditions", "too_many_items", "has too many entries")
@@ -393,7 +396,7 @@ func setConditions(r *store.Rule, list []Condition) error {
 	return nil
 }
 
-// setActions checks the actions of a rule and keeps them.
+// setActions checks actions, and sets them in a rule.
 func setActions(r *store.Rule, list []Action, mb *store.Mailbox) error {
 	if len(list) > maxActions {
 		return core.Errorf("too_many_items", "A rule can have at most %d actions, not %d.", maxActions, len(list)).With("actions", "too_many_items", "has too many entries")
@@ -422,8 +425,8 @@ func setActions(r *store.Rule, list []Action, mb *store.Mailbox) error {
 			}
 			value = email
 		case "reply":
-			if strings.TrimSpace(value) == "" || len(value) > maxReply {
-				return wrong("the value must be the text of the reply, of at most %d bytes", maxReply)
+			if strings.TrimSpace(value) == "" || len(value) > maxReplyBytes {
+				return wrong("the value must be the text of the reply, of at most %d bytes", maxReplyBytes)
 			}
 		case "reject", "webhook":
 			if len(value) > 200 || core.CheckLine("value", value) != nil {
@@ -443,8 +446,8 @@ func setActions(r *store.Rule, list []Action, mb *store.Mailbox) error {
 	return nil
 }
 
-// Load gives the rules of a mailbox that are switched on, by position. Folders have their IMAP
-// names; those that are gone are the inbox.
+// Load returns the enabled rules of a mailbox, by position. Folders are replaced with their IMAP
+// names, deleted folders with the inbox.
 func Load(tx *store.Tx, mb *store.Mailbox) (list []*store.Rule, err error) {
 	for _, r := range rulesOf(tx, mb.ID) {
 		if !r.Enabled {
@@ -470,27 +473,28 @@ type TestRulesIn struct {
 	Folder    string `json:"folder" max:"255"`
 }
 
-// Tested is what the rules of a mailbox would do with a message.
+// Tested is the result of a test of a mailbox's rules on a message.
 type Tested struct {
-	Matched []string `json:"matched" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The rules whose conditions fit.
+	Matched []string `json:"matched" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The rules whose conditions match.
 	Actions []Effect `json:"actions"`
-	// Where the message would lie; null where it would be discarded or rejected.
+	// Where the message would be filed; null if it would be discarded or rejected.
 	Folder *string  `json:"folder" words:"theirs" known:"folders" example:"Archive"`
-	Copies []string `json:"copies" words:"theirs" known:"folders" example:"Projects/Garden"` // The folders that copies of it would be filed in.
+	Copies []string `json:"copies" words:"theirs" known:"folders" example:"Projects/Garden"` // The folders that would get copies.
 	Flags  []string `json:"flags" words:"ours" example:"\\Seen"`                             // IMAP flags and keywords that it would get.
-	// The rules that there was no time for: those of a mailbox have 50 ms of processor time for a
-	// message.
+	// The rules that were skipped because time ran out: all rules of a mailbox share 50 ms of
+	// processor time for a message.
 	Skipped []string `json:"skipped" words:"ours" example:"[]"`
 }
 
-// TestRules says what the rules of a mailbox would do with a message that it has, and does nothing.
+// TestRules returns what the rules of a mailbox would do with one of its messages, and changes
+// nothing.
 func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (*Tested, error) {
 	root, blob, judged, err := s.inbox.ReadStored(who, inbox.MessageIn{UserID: in.UserID, MessageID: in.MessageID, Folder: in.Folder})
 	if err != nil {
 		return nil, err
 	}
 	defer blob.Close()
-	m, lies := NewMessage(blob, root, blob.Size()), inbox.InboxName
+	m, defaultFolder := NewMessage(blob, root, blob.Size()), inbox.InboxName
 	var list []*store.Rule
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)
@@ -500,7 +504,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 		if judged != nil {
 			m.SpamScore = &judged.Score
 			if judged.Verdict == spam.IsSpam {
-				lies, err = inbox.FolderName(tx, mb, "junk")
+				defaultFolder, err = inbox.FolderName(tx, mb, "junk")
 				if err != nil {
 					return err
 				}
@@ -512,7 +516,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 	if err != nil {
 		return nil, err
 	}
-	o := Evaluate(list, m, lies)
+	o := Evaluate(list, m, defaultFolder)
 	if err := m.Err(); err != nil {
 		return nil, err
 	}
@@ -524,7 +528,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 		out.Flags = append([]string{`\Seen`}, out.Flags...)
 	}
 	if o.Gone == "" {
-		folder := lies
+		folder := defaultFolder
 		if o.Folder != "" {
 			folder = o.Folder
 		}
@@ -535,7 +539,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 
 func texts(list []string) []string { return append([]string{}, list...) }
 
-// RepliesNow reports whether the reply is on at a time.
+// RepliesNow reports whether a vacation reply is active at a time.
 func RepliesNow(v *store.Vacation, now time.Time) bool {
 	return v != nil && v.Enabled && !now.Before(v.StartsAt) && (v.EndsAt.IsZero() || now.Before(v.EndsAt))
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime gives a function that tells how much processor time the calling thread has taken
-// since.
+// threadTime returns a function that reports the processor time that the calling thread has used
+// since now.
 func threadTime() func() time.Duration {
 	now := func() time.Duration {
 		var at unix.Timespec

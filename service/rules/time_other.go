@@ -4,8 +4,8 @@ package rules
 
 import "time"
 
-// threadTime gives a function that tells how much time has passed since, where that of a thread is
-// not known.
+// threadTime returns a function that reports the time that has passed since now, since the
+// processor time of a thread is not available.
 func threadTime() func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration { return time.Since(begun) }

@@ -13,9 +13,9 @@ import (
 // A Vacation is the automatic reply of a mailbox (RFC 3834).
 type Vacation struct {
 	Enabled  bool      `json:"enabled"`
-	Subject  *string   `json:"subject" words:"ours" example:"Away until Monday"` // Null: `Auto: ` and the subject of what it answers.
+	Subject  *string   `json:"subject" words:"ours" example:"Away until Monday"` // Null: `Auto: ` and the subject of the message that is answered.
 	Text     string    `json:"text" words:"ours" example:"I am away until Monday."`
-	From     *string   `json:"from" words:"ours" example:"Anna <anna@example.com>"` // Null: the mailbox.
+	From     *string   `json:"from" words:"ours" example:"Anna <anna@example.com>"` // Null: the mailbox's address.
 	StartsAt core.Time `json:"starts_at"`
 	EndsAt   core.Time `json:"ends_at"`
 }
@@ -24,20 +24,20 @@ type Vacation struct {
 type SetVacationIn struct {
 	UserID   string              `path:"user_id"`
 	Enabled  bool                `json:"enabled" required:"true"`
-	Subject  core.Opt[string]    `json:"subject" max:"200" example:"Away until Monday"` // Null: `Auto: ` and the subject of what it answers.
+	Subject  core.Opt[string]    `json:"subject" max:"200" example:"Away until Monday"` // Null: `Auto: ` and the subject of the message that is answered.
 	Text     string              `json:"text" max:"10000" example:"I am away until Monday."`
-	From     core.Opt[string]    `json:"from" max:"320" example:"Anna <anna@example.com>"` // Null: the mailbox.
+	From     core.Opt[string]    `json:"from" max:"320" example:"Anna <anna@example.com>"` // Null: the mailbox's address.
 	StartsAt core.Opt[core.Time] `json:"starts_at"`
 	EndsAt   core.Opt[core.Time] `json:"ends_at"`
 }
 
-// VacationDeleted says that a mailbox answers nothing by itself.
+// VacationDeleted confirms that a mailbox sends no automatic reply any more.
 type VacationDeleted struct {
 	Message string `json:"message" words:"ours" example:"The mailbox answers nothing by itself any more."` // For people; the text may change.
 	UserID  string `json:"user_id" words:"ours"`
 }
 
-// GetVacation shows the automatic reply of a mailbox.
+// GetVacation returns the automatic reply of a mailbox.
 func (s *Service) GetVacation(_ context.Context, who core.Actor, in core.EmailUserIn) (*Vacation, error) {
 	out := &Vacation{}
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -60,8 +60,8 @@ func vacationOut(v *store.Vacation) Vacation {
 	return Vacation{v.Enabled, core.OrNull(v.Subject), v.Text, core.OrNull(v.From), core.Time{Time: v.StartsAt}, core.Time{Time: v.EndsAt}}
 }
 
-// SetVacation sets the automatic reply of a mailbox. A new text begins again with those who were
-// answered.
+// SetVacation sets the automatic reply of a mailbox. A new text is also sent to people who got the
+// old one.
 func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationIn) (*Vacation, error) {
 	if err := core.CheckLine("subject", in.Subject.Value); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationI
 	return &out, nil
 }
 
-// DeleteVacation forgets the automatic reply of a mailbox.
+// DeleteVacation deletes the automatic reply of a mailbox.
 func (s *Service) DeleteVacation(_ context.Context, who core.Actor, in core.EmailUserIn) (*VacationDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		mb, err := openMailbox(tx, who, in.UserID)

@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The room with accounts alone, which have no other room either: what is sent and what is noted of
-// wrong passwords is remembered here, and there are no mailboxes.
+// The package with only service/accounts, which also has no other room: sent messages and failed
+// log-ins are recorded here, and there are no mailboxes.
 type alone struct {
 	*accounts.Service
 	in      *signin.Service
@@ -63,15 +63,15 @@ func (a *alone) RecordFailedLogin(at store.AuditActor, _, _, _ string) {
 	a.failed = append(a.failed, at.ID)
 }
 
-// noMailboxes has a door at which no password is right.
+// noMailboxes has Doors at which no password is right.
 type noMailboxes struct{ signin.Mailboxes }
 
 func (noMailboxes) OpenDoor(email, _ string) (*mailboxes.Door, error) {
 	return &mailboxes.Door{Identity: core.Identity{Name: "mailbox " + email}, Mailbox: &store.Mailbox{}}, nil
 }
 
-// TestSignInAlone: a wrong password is noted at the user whom it was tried at, the right one begins
-// a session, and a link that was asked for ends it.
+// TestSignInAlone: a wrong password is recorded for its user, the right one begins a session, and
+// the use of a requested link ends that session.
 func TestSignInAlone(t *testing.T) {
 	a, ctx, v := newAlone(t), t.Context(), signin.Visitor{IP: "192.0.2.1"}
 	owner, err := a.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "owner@example.test", OwnerPassword: "correct horse"})

@@ -7,14 +7,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// What tests outside of the package look at.
+// Internals that tests outside the package use.
 
 const (
-	ForgotAddress = forgotAddress
-	ForgotFor     = forgotFor
-	ForgotNetwork = forgotNetwork
+	ForgotAddress = maxLinksPerAddress
+	ForgotFor     = forgotLinkLife
+	ForgotNetwork = maxLinksPerNetwork
 	ForgotWindow  = forgotWindow
-	SessionsMost  = sessionsMost
+	SessionsMost  = maxSessions
 )
 
 var SessionByValue = sessionByValue

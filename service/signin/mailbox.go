@@ -14,16 +14,16 @@ func (s *Service) startMailboxSession(door *mailboxes.Door, v Visitor, code stri
 	if err := door.Enter(); err != nil {
 		return nil, err
 	}
-	person, err := s.personOf(door.Mailbox)
+	person, err := s.mailboxUser(door.Mailbox)
 	if err != nil {
 		return nil, err
 	}
-	return s.startSession(person, v, code, func(tx *store.Tx, _ *store.User) error { return stillPassword(tx, door.Mailbox) })
+	return s.startSession(person, v, code, func(tx *store.Tx, _ *store.User) error { return checkPasswordUnchanged(tx, door.Mailbox) })
 }
 
-// stillPassword makes sure that the password that was verified outside the transaction is the
-// mailbox's still.
-func stillPassword(tx *store.Tx, mb *store.Mailbox) error {
+// checkPasswordUnchanged makes sure that the mailbox still has the password that was verified
+// outside the transaction.
+func checkPasswordUnchanged(tx *store.Tx, mb *store.Mailbox) error {
 	now, err := store.Mailboxes.Read(tx, mb.ID)
 	if err == nil && !now.PasswordAt.Equal(mb.PasswordAt) {
 		err = core.Errorf("invalid_credentials", "The password was changed a moment ago. Use the new one.")
@@ -31,8 +31,9 @@ func stillPassword(tx *store.Tx, mb *store.Mailbox) error {
 	return err
 }
 
-// personOf gives the record of the person of a mailbox, which is made at the first sign-in.
-func (s *Service) personOf(mb *store.Mailbox) (u *store.User, err error) {
+// mailboxUser returns the user record of the person of a mailbox. It is created at the first
+// sign-in.
+func (s *Service) mailboxUser(mb *store.Mailbox) (u *store.User, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		u, err = store.UserByMailbox.Find(tx, mb.ID)
 		return err
@@ -53,14 +54,14 @@ type ChangeMyPasswordIn struct {
 	NewPassword     string `json:"new_password" required:"true" max:"1024"`
 }
 
-// PasswordChanged says that a password is another one now, and how many other sessions that ended.
+// PasswordChanged reports that a password was changed, and how many other sessions ended with it.
 type PasswordChanged struct {
 	Message       string `json:"message" words:"ours" example:"Your password is changed."` // For people; the text may change.
 	SessionsEnded int    `json:"sessions_ended" example:"1"`                               // How many other browsers were signed out.
 }
 
-// ChangeMyPassword sets the password of the mailbox of whoever is signed in, which nobody can read
-// again. Other sessions and connections that were made with the old one end. A wrong current
+// ChangeMyPassword sets the password of the signed-in person's mailbox, which nobody can read
+// again. Other sessions, and connections that were made with the old password, end. A wrong current
 // password is 403 wrong_password.
 func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in ChangeMyPasswordIn) (*PasswordChanged, error) {
 	if _, err := s.accounts.ProvePassword(ctx, who, in.CurrentPassword); err != nil {
@@ -90,7 +91,7 @@ func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in Chang
 		if err != nil {
 			return err
 		}
-		if err := stillPassword(tx, &before); err != nil {
+		if err := checkPasswordUnchanged(tx, &before); err != nil {
 			return err
 		}
 		put(mb)
@@ -108,9 +109,9 @@ func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in Chang
 	return out, nil
 }
 
-// endMailLogins ends what mail clients are logged in with by the mailbox's own password, when its
-// person turns a second factor on.
-func (s *Service) endMailLogins(tx *store.Tx, u *store.User) error {
+// endMailClientLogins ends the connections of mail clients that logged in with the mailbox's own
+// password. It is called when the person turns a second factor on.
+func (s *Service) endMailClientLogins(tx *store.Tx, u *store.User) error {
 	if u.MailboxID == "" {
 		return nil
 	}

@@ -16,26 +16,26 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// How long each thing of a sign-in to /mcp lasts.
+// Lifetimes and limits of a sign-in to /mcp.
 const (
-	consentFor  = 10 * time.Minute
-	codeFor     = time.Minute
-	accessFor   = time.Hour
-	refreshFor  = 30 * 24 * time.Hour
-	consentMost = 20   // questions that are open in one session; a further one ends the oldest
-	oauthParam  = 2048 // characters of a parameter
+	consentLife      = 10 * time.Minute
+	codeLife         = time.Minute
+	accessTokenLife  = time.Hour
+	refreshTokenLife = 30 * 24 * time.Hour
+	maxOpenConsents  = 20   // open consent requests of one session; one more ends the oldest
+	maxOAuthParam    = 2048 // longest parameter, in characters
 )
 
 const (
-	refreshPrefix = "msr_"
-	refreshPart   = 32 // characters of each of the two parts behind it
+	refreshPrefix  = "msr_"
+	refreshPartLen = 32 // characters of each of the two parts after the prefix
 )
 
-// OAuthScopes are what a grant may hold.
+// OAuthScopes lists the scopes that a grant may have.
 var OAuthScopes = []string{"read", "write"}
 
-// An OAuthError is the error that a client gets, in the words of RFC 6749 section 5.2 or RFC 7591
-// section 3.2.2.
+// An OAuthError is the error that a client gets. The codes are those of RFC 6749 section 5.2 and
+// RFC 7591 section 3.2.2.
 type OAuthError struct {
 	Code        string `json:"error"`
 	Description string `json:"error_description"`
@@ -43,12 +43,12 @@ type OAuthError struct {
 
 func (e *OAuthError) Error() string { return e.Description }
 
-// A RefusedError leads the browser back to the client with an error (RFC 6749 section 4.1.2.1).
+// A RefusedError sends the browser back to the client with an error (RFC 6749 section 4.1.2.1).
 type RefusedError struct{ RedirectTo string }
 
 func (*RefusedError) Error() string { return "the client's request is refused" }
 
-// An authorization is a client's request to act for a person, which was checked.
+// An authorization is a checked request of a client to act for a person.
 type authorization struct {
 	client      *ClientMetadata
 	redirectURI string
@@ -57,33 +57,34 @@ type authorization struct {
 	permissions []string
 }
 
-// one gives a parameter, which must not be given twice (RFC 6749 section 3.1).
-func one(q url.Values, name string) (value string, ok bool) {
+// singleParam returns the value of a parameter. ok is false if it is repeated (RFC 6749 section
+// 3.1) or too long.
+func singleParam(q url.Values, name string) (value string, ok bool) {
 	switch given := q[name]; len(given) {
 	case 0:
 		return "", true
 	case 1:
-		return given[0], len(given[0]) <= oauthParam
+		return given[0], len(given[0]) <= maxOAuthParam
 	}
 	return "", false
 }
 
-// CheckAuthorization checks the query of a request to act for a person. base is how this server is
-// reached. A bad client or redirect URI is 400, any other fault a *RefusedError. Of a client with a
-// document, nothing is known before somebody has signed in.
+// CheckAuthorization checks the query of an authorization request. base is the URL of this server.
+// A bad client or redirect URI is 400, any other fault a *RefusedError. Before sign-in, a client
+// with a metadata document is not checked, since its document would have to be fetched.
 func (s *Service) CheckAuthorization(ctx context.Context, base string, q url.Values, signedIn bool) error {
-	if id, _ := one(q, "client_id"); hasDocument(id) && !signedIn {
+	if id, _ := singleParam(q, "client_id"); isDocumentURL(id) && !signedIn {
 		return nil
 	}
 	_, err := s.checkAuthorization(ctx, base, q)
-	if _, refused := errors.AsType[*RefusedError](err); refused && !signedIn { // or this would lead anybody anywhere
+	if _, refused := errors.AsType[*RefusedError](err); refused && !signedIn { // or this server would redirect anybody to any address
 		return nil
 	}
 	return err
 }
 
 func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Values) (*authorization, error) {
-	id, ok := one(q, "client_id")
+	id, ok := singleParam(q, "client_id")
 	if !ok || id == "" {
 		return nil, core.Invalid("client_id", "required", "must be given once")
 	}
@@ -92,7 +93,7 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 		return nil, err
 	}
 	a := &authorization{client: client}
-	a.redirectURI, ok = one(q, "redirect_uri")
+	a.redirectURI, ok = singleParam(q, "redirect_uri")
 	if !ok || a.redirectURI == "" {
 		return nil, core.Invalid("redirect_uri", "required", "must be given once")
 	}
@@ -100,15 +101,15 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 		return nil, core.Invalid("redirect_uri", "not_allowed", "is none of those that the client has registered")
 	}
 	stateOK := false
-	a.state, stateOK = one(q, "state")
+	a.state, stateOK = singleParam(q, "state")
 	sendBack := func(code, description string) error {
-		return &RefusedError{answer(base, a.redirectURI, a.state, "error", code, "error_description", description)}
+		return &RefusedError{authorizationResponse(base, a.redirectURI, a.state, "error", code, "error_description", description)}
 	}
-	kind, kindOK := one(q, "response_type")
-	challenge, challengeOK := one(q, "code_challenge")
-	method, methodOK := one(q, "code_challenge_method")
-	mode, modeOK := one(q, "response_mode")
-	scope, scopeOK := one(q, "scope")
+	kind, kindOK := singleParam(q, "response_type")
+	challenge, challengeOK := singleParam(q, "code_challenge")
+	method, methodOK := singleParam(q, "code_challenge_method")
+	mode, modeOK := singleParam(q, "response_mode")
+	scope, scopeOK := singleParam(q, "scope")
 	switch {
 	case !stateOK || !kindOK || kind == "" || !challengeOK || !methodOK || !modeOK || !scopeOK:
 		return nil, sendBack("invalid_request", "A parameter is missing, given twice or too long.")
@@ -138,15 +139,15 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 	return a, nil
 }
 
-// isChallenge reports whether text can be a SHA-256 (RFC 7636 section 4.2).
+// isChallenge reports whether text can be the base64url of a SHA-256 sum (RFC 7636 section 4.2).
 func isChallenge(text string) bool {
 	sum, err := base64.RawURLEncoding.DecodeString(text)
-	return err == nil && len(sum) == sha256.Size && len(text) == base64.RawURLEncoding.EncodedLen(sha256.Size) // line ends count too
+	return err == nil && len(sum) == sha256.Size && len(text) == base64.RawURLEncoding.EncodedLen(sha256.Size) // the decoder skips line ends, so the length is checked too
 }
 
-// isResource reports whether the resource that is asked for is this server's /mcp alone (RFC 8707).
+// isResource reports whether the requested resource is exactly this server's /mcp (RFC 8707).
 func isResource(given []string, base string) bool {
-	if len(given) != 1 || len(given[0]) > oauthParam || strings.Contains(given[0], "#") {
+	if len(given) != 1 || len(given[0]) > maxOAuthParam || strings.Contains(given[0], "#") {
 		return false
 	}
 	want, err := url.Parse(base + "/mcp")
@@ -159,9 +160,9 @@ func isResource(given []string, base string) bool {
 	return same && *got == *want
 }
 
-// answer is a redirect URI with an authorization response: pairs of parameters, and which server
-// gives it (RFC 9207).
-func answer(base, redirectURI, state string, pairs ...string) string {
+// authorizationResponse returns the redirect URI of an authorization response: the state, pairs of
+// names and values, and the issuer (RFC 9207).
+func authorizationResponse(base, redirectURI, state string, pairs ...string) string {
 	q := url.Values{"iss": {base}}
 	if state != "" {
 		q.Set("state", state)
@@ -176,7 +177,7 @@ func answer(base, redirectURI, state string, pairs ...string) string {
 	return redirectURI + mark + q.Encode()
 }
 
-// A Consent is what a person is asked: whether a client may act for them, and how.
+// A Consent is the question to a person whether, and with what rights, a client may act for them.
 type Consent struct {
 	Request     string        `json:"request"`
 	Client      ConsentClient `json:"client"`
@@ -187,19 +188,19 @@ type Consent struct {
 	Policy      agents.Policy `json:"policy"`
 }
 
-// A ConsentClient is a client as a person sees it. Host is what is certain of it: where its
-// document lies, or where the answer goes. Anybody can write any Name.
+// A ConsentClient is a client as the person sees it. Name is whatever the client claims. Only Host
+// is certain: the host of its metadata document, or of the redirect URI.
 type ConsentClient struct {
 	ClientID string `json:"client_id"`
 	Name     string `json:"name"`
 	Host     string `json:"host"`
 }
 
-// consentPolicy is what a grant may send, unless the person says otherwise.
+// consentPolicy returns the default sending policy of a grant.
 func consentPolicy() store.Policy { return store.Policy{Send: store.SendApproval, Taint: true} }
 
-// AskConsent begins the question whether a client may act for the person of a session. The query is
-// that of the client's request.
+// AskConsent stores a consent request for the person of a session, and returns the question. The
+// query is the client's authorization request.
 func (s *Service) AskConsent(ctx context.Context, who core.Actor, base string, q url.Values) (*Consent, error) {
 	a, err := s.checkAuthorization(ctx, base, q)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
@@ -219,7 +220,7 @@ func (s *Service) AskConsent(ctx context.Context, who core.Actor, base string, q
 			open = append(open, r)
 		}
 		slices.SortFunc(open, func(a, b *store.OAuthRequest) int { return a.ExpiresAt.Compare(b.ExpiresAt) })
-		for over := len(open) - consentMost + 1; over > 0; over-- {
+		for over := len(open) - maxOpenConsents + 1; over > 0; over-- {
 			if err := store.OAuthRequests.Delete(tx, open[0].ID); err != nil {
 				return err
 			}
@@ -228,7 +229,7 @@ func (s *Service) AskConsent(ctx context.Context, who core.Actor, base string, q
 		return store.OAuthRequests.Put(tx, &store.OAuthRequest{
 			ID: core.TokenHash(value), AccountID: who.AccountID, UserID: who.UserID, SessionID: who.TokenID,
 			ClientID: a.client.ClientID, ClientName: nameOf(a), RedirectURI: a.redirectURI, State: a.state, Challenge: a.challenge,
-			Permissions: a.permissions, ExpiresAt: tx.Now().Add(consentFor),
+			Permissions: a.permissions, ExpiresAt: tx.Now().Add(consentLife),
 		})
 	})
 	if err != nil {
@@ -249,7 +250,7 @@ func nameOf(a *authorization) string {
 
 func hostOf(a *authorization) string {
 	from := a.redirectURI
-	if hasDocument(a.client.ClientID) {
+	if isDocumentURL(a.client.ClientID) {
 		from = a.client.ClientID
 	}
 	u, err := url.Parse(from)
@@ -259,7 +260,7 @@ func hostOf(a *authorization) string {
 	return u.Host
 }
 
-// ConsentIn is a person's decision. What is absent is as the question had it.
+// ConsentIn is a person's decision. Absent fields keep the values of the question.
 type ConsentIn struct {
 	Request     string             `json:"request" required:"true" max:"100"`
 	Decision    string             `json:"decision" required:"true" enum:"allow|deny"`
@@ -268,15 +269,15 @@ type ConsentIn struct {
 	Policy      *agents.Policy     `json:"policy"`
 }
 
-// Decided says where the browser goes on: back to the client, with the answer.
+// Decided says where the browser goes next: back to the client, with the answer.
 type Decided struct {
 	RedirectTo string `json:"redirect_to"`
 }
 
-// DecideConsent takes the decision of the person whom AskConsent has asked, in the same session.
+// DecideConsent records a person's decision on a question of AskConsent in the same session.
 func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, in ConsentIn) (*Decided, error) {
 	if who.Given {
-		return nil, chooseFirst()
+		return nil, errPasswordNotOwn()
 	}
 	policy, mailboxes := consentPolicy(), []string(nil)
 	var err error
@@ -319,15 +320,15 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 			return err
 		}
 		if in.Decision == "deny" {
-			out.RedirectTo = answer(base, r.RedirectURI, r.State, "error", "access_denied")
+			out.RedirectTo = authorizationResponse(base, r.RedirectURI, r.State, "error", "access_denied")
 			return nil
 		}
 		if in.Permissions != nil {
 			r.Permissions = *in.Permissions
 		}
 		r.ID, r.Allowed, r.TokenID = core.TokenHash(code), true, tx.NewID("tok")
-		r.Mailboxes, r.Policy, r.ExpiresAt = mailboxes, policy, tx.Now().Add(codeFor)
-		out.RedirectTo = answer(base, r.RedirectURI, r.State, "code", code)
+		r.Mailboxes, r.Policy, r.ExpiresAt = mailboxes, policy, tx.Now().Add(codeLife)
+		out.RedirectTo = authorizationResponse(base, r.RedirectURI, r.State, "code", code)
 		target := store.AuditTarget{Type: "token", ID: r.TokenID, Name: r.ClientName}
 		return errors.Join(store.OAuthRequests.Put(tx, r), core.Audit(tx, who, target))
 	})
@@ -337,7 +338,7 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 	return out, nil
 }
 
-// PruneOAuth forgets requests that nobody has decided in time, and codes that nobody has used.
+// PruneOAuth deletes consent requests that nobody decided in time, and codes that no client used.
 func (s *Service) PruneOAuth(tx *store.Tx) (int, error) {
 	var ids []string
 	for key, id := range store.OAuthRequestsByTime.Keys(tx, "", "") {

@@ -20,24 +20,25 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds of clients that sign in to /mcp.
+// Limits of clients that sign in to /mcp.
 const (
-	OAuthClientKept  = 30 * 24 * time.Hour // without use
-	clientNoted      = 24 * time.Hour      // how exactly its use is kept
-	oauthClientsMost = 5000                // that were never used; a further one ends the oldest
-	clientRedirects  = 20
-	clientRedirect   = 2048 // characters of one
-	clientAll        = 4096 // of all
-	clientName       = 100
-	clientDocument   = 32 << 10 // bytes
-	clientFetches    = 8        // documents that are fetched at a time
-	clientFetchTime  = 10 * time.Second
+	OAuthClientKept   = 30 * 24 * time.Hour // how long an unused client is kept
+	clientUseInterval = 24 * time.Hour      // the use of a client is recorded at most this often
+	maxUnusedClients  = 5000                // clients that were never used; one more deletes the oldest
+	maxRedirects      = 20
+	maxRedirectLen    = 2048 // characters of one redirect URI
+	maxRedirectsLen   = 4096 // characters of all redirect URIs together
+	maxClientName     = 100
+	maxClientDocument = 32 << 10 // bytes
+	clientFetches     = 8        // documents that are fetched at the same time
+	clientFetchTime   = 10 * time.Second
 )
 
-// ClientMetadata is what a client says of itself, when it registers (RFC 7591 section 2) or in a
-// document of its own (draft-ietf-oauth-client-id-metadata-document). The rest of it is ignored.
+// ClientMetadata is a client's description of itself: in its registration (RFC 7591 section 2) or
+// in its metadata document (draft-ietf-oauth-client-id-metadata-document). Other fields are
+// ignored.
 type ClientMetadata struct {
-	ClientID      string   `json:"client_id"` // of a document: its address
+	ClientID      string   `json:"client_id"` // in a metadata document: the document's URL
 	ClientName    string   `json:"client_name"`
 	ClientSecret  string   `json:"client_secret"`
 	RedirectURIs  []string `json:"redirect_uris"`
@@ -46,15 +47,15 @@ type ClientMetadata struct {
 	ResponseTypes []string `json:"response_types"`
 }
 
-// ParseClientMetadata reads and checks what a client says of itself. It gets a name that can be
-// shown. The error is an *OAuthError of RFC 7591 section 3.2.2.
+// ParseClientMetadata reads and checks a client's description of itself, and makes its name fit to
+// be shown. The error is an *OAuthError of RFC 7591 section 3.2.2.
 func ParseClientMetadata(body []byte) (*ClientMetadata, error) {
 	m := new(ClientMetadata)
 	if err := json.Unmarshal(body, m); err != nil {
 		return nil, &OAuthError{"invalid_client_metadata", "The metadata is not one JSON object with fields of the right types."}
 	}
-	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > clientRedirects {
-		return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris must have 1 to %d entries.", clientRedirects)}
+	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > maxRedirects {
+		return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris must have 1 to %d entries.", maxRedirects)}
 	}
 	all := 0
 	for _, uri := range m.RedirectURIs {
@@ -62,8 +63,8 @@ func ParseClientMetadata(body []byte) (*ClientMetadata, error) {
 			return nil, &OAuthError{"invalid_redirect_uri", "A redirect URI " + err.Error() + "."}
 		}
 		all += len(uri)
-		if all > clientAll {
-			return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris are longer than %d characters together.", clientAll)}
+		if all > maxRedirectsLen {
+			return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris are longer than %d characters together.", maxRedirectsLen)}
 		}
 	}
 	switch {
@@ -74,33 +75,34 @@ func ParseClientMetadata(body []byte) (*ClientMetadata, error) {
 	case m.ResponseTypes != nil && !slices.Contains(m.ResponseTypes, "code"):
 		return nil, &OAuthError{"invalid_client_metadata", "response_types must have code."}
 	}
-	m.ClientName = shownName(m.ClientName)
+	m.ClientName = displayableName(m.ClientName)
 	return m, nil
 }
 
-// shownName makes a name of somebody else fit to be shown among words of ours.
-func shownName(name string) string {
+// displayableName cleans a name that a stranger chose, so that it can be shown inside our own
+// texts.
+func displayableName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case unicode.Is(unicode.C, r), r == unicode.ReplacementChar: // directions of text and invisible characters too
+		case unicode.Is(unicode.C, r), r == unicode.ReplacementChar: // includes marks of text direction and invisible characters
 			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(name, ""))
 	name = strings.Join(strings.Fields(name), " ")
-	if runes := []rune(name); len(runes) > clientName {
-		name = string(runes[:clientName])
+	if runes := []rune(name); len(runes) > maxClientName {
+		name = string(runes[:maxClientName])
 	}
 	return strings.TrimSpace(name)
 }
 
-// checkRedirect says why an address may be no redirect URI: only https, and http to this machine
-// for programs on it (RFC 8252 section 7.3).
+// checkRedirect returns why an address is not allowed as a redirect URI. Only https is, and http to
+// this machine for local programs (RFC 8252 section 7.3).
 func checkRedirect(uri string) error {
-	if len(uri) > clientRedirect {
-		return fmt.Errorf("is longer than %d characters", clientRedirect)
+	if len(uri) > maxRedirectLen {
+		return fmt.Errorf("is longer than %d characters", maxRedirectLen)
 	}
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }) {
 		return errors.New("has characters that a URI cannot have")
@@ -127,7 +129,7 @@ func isPort(digits string) bool {
 	return err == nil && n > 0
 }
 
-// cutLoopback splits a redirect URI to this machine into what stands before and behind its port.
+// cutLoopback splits a redirect URI to the local machine into the parts before and after its port.
 func cutLoopback(uri string) (before, after string, ok bool) {
 	for _, host := range []string{"http://127.0.0.1", "http://[::1]", "http://localhost"} {
 		rest, found := strings.CutPrefix(uri, host)
@@ -145,8 +147,8 @@ func cutLoopback(uri string) (before, after string, ok bool) {
 	return "", "", false
 }
 
-// sameRedirect compares a redirect URI with one that was registered: character by character, but
-// for the port of one to this machine, which its program gets again each time (RFC 8252 section
+// sameRedirect compares a redirect URI with a registered one character by character. Only the port
+// of a URI to the local machine may differ: its program gets a new port each time (RFC 8252 section
 // 7.3).
 func sameRedirect(registered, given string) bool {
 	if registered == given {
@@ -168,7 +170,7 @@ type ClientRegistered struct {
 	ResponseTypes []string `json:"response_types"`
 }
 
-// RegisterClient makes a client of what it says of itself. The error may be an *OAuthError.
+// RegisterClient stores a client with the metadata in body. The error may be an *OAuthError.
 func (s *Service) RegisterClient(ctx context.Context, body []byte) (*ClientRegistered, error) {
 	m, err := ParseClientMetadata(body)
 	if err != nil {
@@ -180,7 +182,7 @@ func (s *Service) RegisterClient(ctx context.Context, body []byte) (*ClientRegis
 		for _, id := range store.OAuthClientsUnused.Keys(tx, "", "") {
 			unused = append(unused, id)
 		}
-		if over := len(unused) - oauthClientsMost + 1; over > 0 {
+		if over := len(unused) - maxUnusedClients + 1; over > 0 {
 			if err := core.DeleteAll(tx, store.OAuthClients, unused[:min(over, core.PruneAtATime)]); err != nil {
 				return err
 			}
@@ -198,15 +200,15 @@ func (s *Service) RegisterClient(ctx context.Context, body []byte) (*ClientRegis
 	}, nil
 }
 
-// OAuthClientEnded reports whether a client that has registered was not used for too long.
+// OAuthClientEnded reports whether a registered client has been unused for too long.
 func OAuthClientEnded(c *store.OAuthClient, now time.Time) bool {
 	if c.UsedAt.IsZero() {
 		return now.Sub(c.CreatedAt) > OAuthClientKept
 	}
-	return now.Sub(c.UsedAt) > OAuthClientKept+clientNoted // no refresh token is older
+	return now.Sub(c.UsedAt) > OAuthClientKept+clientUseInterval // the use is recorded late by up to clientUseInterval; no refresh token is older than this sum
 }
 
-// registeredClient gives a client that has registered; nil if there is none.
+// registeredClient returns a registered client, or nil if there is none.
 func registeredClient(tx *store.Tx, id string) (*store.OAuthClient, error) {
 	c, err := store.OAuthClients.Find(tx, id)
 	if c == nil || err != nil || OAuthClientEnded(c, tx.Now()) {
@@ -215,23 +217,23 @@ func registeredClient(tx *store.Tx, id string) (*store.OAuthClient, error) {
 	return c, nil
 }
 
-// hasDocument reports whether a client is named by the address of a document.
-func hasDocument(clientID string) bool { return strings.HasPrefix(clientID, "https://") }
+// isDocumentURL reports whether a client ID is the URL of a metadata document.
+func isDocumentURL(clientID string) bool { return strings.HasPrefix(clientID, "https://") }
 
-// noteClient keeps that a client that has registered is in use.
-func noteClient(tx *store.Tx, id string) error {
+// recordClientUse records that a registered client is in use.
+func recordClientUse(tx *store.Tx, id string) error {
 	c, err := store.OAuthClients.Find(tx, id)
-	if c == nil || err != nil || tx.Now().Sub(c.UsedAt) < clientNoted {
+	if c == nil || err != nil || tx.Now().Sub(c.UsedAt) < clientUseInterval {
 		return err
 	}
 	c.UsedAt = tx.Now()
 	return store.OAuthClients.Put(tx, c)
 }
 
-// findClient gives what a client says of itself: in its row, or in its document, which is fetched.
-// The error is 400.
+// findClient returns the metadata of a client: from its row, or from its document, which is
+// fetched. The error is 400.
 func (s *Service) findClient(ctx context.Context, id string) (*ClientMetadata, error) {
-	if hasDocument(id) {
+	if isDocumentURL(id) {
 		return s.fetchClient(ctx, id)
 	}
 	var m *ClientMetadata
@@ -249,8 +251,8 @@ func (s *Service) findClient(ctx context.Context, id string) (*ClientMetadata, e
 	return m, err
 }
 
-// fetchClient reads the document of a client, as draft-ietf-oauth-client-id-metadata-document
-// sections 3 to 5 say.
+// fetchClient fetches the metadata document of a client
+// (draft-ietf-oauth-client-id-metadata-document sections 3 to 5).
 func (s *Service) fetchClient(ctx context.Context, id string) (*ClientMetadata, error) {
 	wrong := func(format string, args ...any) *core.Error {
 		return core.Invalid("client_id", "invalid", format, args...)
@@ -278,7 +280,7 @@ func (s *Service) fetchClient(ctx context.Context, id string) (*ClientMetadata, 
 	r.Header.Set("User-Agent", "Mailstead")
 	transport := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
 	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(r) // which follows no redirect
+	resp, err := transport.RoundTrip(r) // RoundTrip follows no redirects
 	switch {
 	case errors.Is(err, netguard.ErrBlocked):
 		return nil, wrong("the address of the client's document is not a public one").Because(err)
@@ -290,9 +292,9 @@ func (s *Service) fetchClient(ctx context.Context, id string) (*ClientMetadata, 
 	if resp.StatusCode != http.StatusOK || err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
 		return nil, wrong("the address of the client's document answers no JSON (status %d)", resp.StatusCode)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, clientDocument+1))
-	if err != nil || len(body) > clientDocument {
-		return nil, wrong("the client's document is incomplete, or larger than %d bytes", clientDocument)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxClientDocument+1))
+	if err != nil || len(body) > maxClientDocument {
+		return nil, wrong("the client's document is incomplete, or larger than %d bytes", maxClientDocument)
 	}
 	m, err := ParseClientMetadata(body)
 	if err != nil {

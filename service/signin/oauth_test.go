@@ -23,7 +23,7 @@ const (
 	oauthBack = "https://client.test/back"
 )
 
-// An oauthClient is a client, and a person who is asked for it.
+// An oauthClient is an OAuth client, and a person whose consent it asks for.
 type oauthClient struct {
 	*servicetest.Installation
 	id       string
@@ -95,8 +95,8 @@ func (c *oauthClient) count(t *testing.T) (requests, clients int) {
 	return requests, clients
 }
 
-// TestOAuthIsBounded: neither questions that nobody answers nor clients that nobody uses fill the
-// store.
+// TestOAuthIsBounded: consent requests that nobody answers, and clients that nobody uses, do not
+// fill the store.
 func TestOAuthIsBounded(t *testing.T) {
 	now := clock.New(nil, 0)
 	c := newOAuthClient(t, store.Options{Clock: now, Unsynced: true})
@@ -161,8 +161,8 @@ func TestOAuthIsBounded(t *testing.T) {
 	}
 }
 
-// TestOAuthOnce: of many who use one code or one refresh token at a time one gets something, which
-// does not last.
+// TestOAuthOnce: if a code or a refresh token is used many times at once, one use succeeds, and the
+// resulting grant is revoked.
 func TestOAuthOnce(t *testing.T) {
 	c := newOAuthClient(t, store.Options{Unsynced: true})
 	together := func(try func() (*signin.AccessToken, error)) (given []*signin.AccessToken) {
@@ -224,7 +224,7 @@ func TestOAuthOnce(t *testing.T) {
 	}
 }
 
-// TestOAuthKeepsHashes: no value that opens anything is in the store.
+// TestOAuthKeepsHashes: the store holds no code or token in clear text.
 func TestOAuthKeepsHashes(t *testing.T) {
 	c := newOAuthClient(t, store.Options{Unsynced: true})
 	request := c.ask(t)

@@ -24,14 +24,14 @@ type AccessToken struct {
 	Scope        string `json:"scope"`
 }
 
-func badGrant(description string) *OAuthError { return &OAuthError{"invalid_grant", description} }
+func invalidGrant(description string) *OAuthError { return &OAuthError{"invalid_grant", description} }
 
-// GrantToken answers a request to the token endpoint: it gives a grant for a code, or new tokens of
-// a grant for its refresh token. The error may be an *OAuthError.
+// GrantToken answers a request to the token endpoint: it exchanges a code for a new grant, or a
+// refresh token for new tokens of its grant. The error may be an *OAuthError.
 func (s *Service) GrantToken(ctx context.Context, base string, v Visitor, form url.Values) (*AccessToken, error) {
 	given := map[string]string{}
 	for _, name := range []string{"grant_type", "client_id", "code", "redirect_uri", "code_verifier", "refresh_token", "scope"} {
-		value, ok := one(form, name)
+		value, ok := singleParam(form, name)
 		if !ok {
 			return nil, &OAuthError{"invalid_request", name + " is given twice, or too long."}
 		}
@@ -58,7 +58,7 @@ func (s *Service) GrantToken(ctx context.Context, base string, v Visitor, form u
 		if err := need("client_id", "refresh_token"); err != nil {
 			return nil, err
 		}
-		if len(form["resource"]) > 0 && !isResource(form["resource"], base) { // many clients do not repeat it here
+		if len(form["resource"]) > 0 && !isResource(form["resource"], base) { // many clients leave it out of this request
 			return nil, &OAuthError{"invalid_target", "resource must be " + base + "/mcp."}
 		}
 		return s.refresh(ctx, v, given["client_id"], given["refresh_token"], given["scope"])
@@ -68,10 +68,10 @@ func (s *Service) GrantToken(ctx context.Context, base string, v Visitor, form u
 	return nil, &OAuthError{"unsupported_grant_type", "grant_type must be authorization_code or refresh_token."}
 }
 
-// exchangeCode makes the grant that a person has allowed. A code that has made one already ends it:
-// somebody else has it too (RFC 6749 section 4.1.2).
+// exchangeCode creates the grant that a person has allowed. If the code was used before, that
+// earlier grant is revoked: somebody else has the code too (RFC 6749 section 4.1.2).
 func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, redirectURI, verifier string) (out *AccessToken, err error) {
-	var refused *OAuthError // what is written stays written
+	var refused *OAuthError // not returned from Update, so that the transaction is committed
 	err = s.Store.Update(func(tx *store.Tx) error {
 		out, refused = nil, nil
 		r, err := store.OAuthRequests.Find(tx, core.TokenHash(code))
@@ -79,12 +79,12 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 			return err
 		}
 		if r == nil {
-			refused = badGrant("This code is wrong, was used already, or is older than a minute. Ask the person again.")
+			refused = invalidGrant("This code is wrong, was used already, or is older than a minute. Ask the person again.")
 			t, err := store.TokenByCode.Find(tx, core.TokenHash(code))
 			if t == nil || err != nil {
 				return err
 			}
-			s.LogOf(ctx).Warn("a code was used twice; what it gave is revoked", "client", t.Grant.ClientID, "token", t.ID, "ip", v.IP)
+			s.LogOf(ctx).Warn("an authorization code was used twice; its grant is revoked", "client", t.Grant.ClientID, "token", t.ID, "ip", v.IP)
 			return endGrant(tx, t, v, store.AuditActor{Type: store.AuditActorSystem})
 		}
 		refused, err = knownClient(tx, clientID)
@@ -93,13 +93,13 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 		}
 		switch {
 		case !r.Allowed || !tx.Now().Before(r.ExpiresAt):
-			refused = badGrant("This code is wrong, was used already, or is older than a minute. Ask the person again.")
+			refused = invalidGrant("This code is wrong, was used already, or is older than a minute. Ask the person again.")
 		case r.ClientID != clientID:
-			refused = badGrant("This code was given to another client.")
+			refused = invalidGrant("This code was given to another client.")
 		case r.RedirectURI != redirectURI:
-			refused = badGrant("redirect_uri is not the one that the code was sent to.")
-		case !proves(verifier, r.Challenge):
-			refused = badGrant("code_verifier does not fit the code_challenge.")
+			refused = invalidGrant("redirect_uri is not the one that the code was sent to.")
+		case !verifierMatches(verifier, r.Challenge):
+			refused = invalidGrant("code_verifier does not fit the code_challenge.")
 		}
 		if refused != nil {
 			return nil
@@ -122,15 +122,15 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 			}
 		}
 		if len(r.Mailboxes) > 0 && len(t.Mailboxes) == 0 {
-			refused = badGrant("The mailboxes that the person has chosen are gone. Ask the person again.")
+			refused = invalidGrant("The mailboxes that the person has chosen are gone. Ask the person again.")
 			return nil
 		}
 		full := accounts.RoomForToken(tx, t)
 		if e, ours := core.AsError(full); ours {
-			refused = badGrant(e.Message)
+			refused = invalidGrant(e.Message)
 			return nil
 		}
-		out, refused, err = s.renew(tx, t, core.RandomText(refreshPart, core.Base62))
+		out, refused, err = s.renew(tx, t, core.RandomText(refreshPartLen, core.Base62))
 		return errors.Join(full, err)
 	})
 	if err == nil && refused != nil {
@@ -139,11 +139,11 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 	return out, err
 }
 
-// refresh gives a grant new tokens, and ends it where its refresh token is an old one: then two
-// have it, and one of them is a thief (RFC 9700 section 4.14.2).
+// refresh gives a grant new tokens. An old refresh token revokes the grant: two clients have it,
+// and one of them is a thief (RFC 9700 section 4.14.2).
 func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope string) (out *AccessToken, err error) {
 	var refused *OAuthError
-	wrong := badGrant("This refresh token is wrong, was used already, or has ended. Ask the person again.")
+	wrong := invalidGrant("This refresh token is wrong, was used already, or has ended. Ask the person again.")
 	family, ok := familyOf(value)
 	if !ok {
 		return nil, wrong
@@ -171,7 +171,7 @@ func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope
 		case !tx.Now().Before(t.ExpiresAt):
 			refused = wrong
 		case t.Grant.ClientID != clientID:
-			refused = badGrant("This refresh token was given to another client.")
+			refused = invalidGrant("This refresh token was given to another client.")
 		case slices.ContainsFunc(strings.Fields(scope), func(name string) bool { return !slices.Contains(t.Permissions, name) }):
 			refused = &OAuthError{"invalid_scope", "The person has not allowed this scope."}
 		}
@@ -187,10 +187,10 @@ func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope
 	return out, err
 }
 
-// knownClient refuses a client that has not registered, or was not used for too long, so that it
+// knownClient refuses a client that is not registered, or was unused for too long, so that it
 // registers again.
 func knownClient(tx *store.Tx, id string) (*OAuthError, error) {
-	if hasDocument(id) {
+	if isDocumentURL(id) {
 		return nil, nil
 	}
 	c, err := registeredClient(tx, id)
@@ -200,23 +200,24 @@ func knownClient(tx *store.Tx, id string) (*OAuthError, error) {
 	return nil, err
 }
 
-// renew puts a grant with new tokens, if its person may act.
+// renew gives a grant new tokens and stores it, if its person may act.
 func (s *Service) renew(tx *store.Tx, t *store.Token, family string) (*AccessToken, *OAuthError, error) {
-	access, refresh, now := core.NewToken(), refreshPrefix+family+core.RandomText(refreshPart, core.Base62), tx.Now()
-	t.Hash, t.Prefix, t.ExpiresAt = core.TokenHash(access), access[:12], now.Add(refreshFor)
-	t.Grant.Family, t.Grant.Refresh, t.Grant.AccessUntil = core.TokenHash(family), core.TokenHash(refresh), now.Add(accessFor)
+	access, refresh, now := core.NewToken(), refreshPrefix+family+core.RandomText(refreshPartLen, core.Base62), tx.Now()
+	t.Hash, t.Prefix, t.ExpiresAt = core.TokenHash(access), access[:12], now.Add(refreshTokenLife)
+	t.Grant.Family, t.Grant.Refresh, t.Grant.AccessUntil = core.TokenHash(family), core.TokenHash(refresh), now.Add(accessTokenLife)
 	_, err := s.accounts.StandingActor(tx, t)
 	if _, ours := core.AsError(err); ours || errors.Is(err, store.ErrNotFound) {
-		return nil, badGrant("The person for whom this client acts may not use Mailstead now."), nil
+		return nil, invalidGrant("The person for whom this client acts may not use Mailstead now."), nil
 	}
-	if err := errors.Join(err, store.Tokens.Put(tx, t), noteClient(tx, t.Grant.ClientID)); err != nil {
+	if err := errors.Join(err, store.Tokens.Put(tx, t), recordClientUse(tx, t.Grant.ClientID)); err != nil {
 		return nil, nil, err
 	}
-	return &AccessToken{access, "Bearer", int(accessFor.Seconds()), refresh, strings.Join(t.Permissions, " ")}, nil, nil
+	return &AccessToken{access, "Bearer", int(accessTokenLife.Seconds()), refresh, strings.Join(t.Permissions, " ")}, nil, nil
 }
 
-// proves reports whether a verifier is that of a challenge (RFC 7636 sections 4.1 and 4.6).
-func proves(verifier, challenge string) bool {
+// verifierMatches reports whether a code verifier matches a challenge (RFC 7636 sections 4.1 and
+// 4.6).
+func verifierMatches(verifier, challenge string) bool {
 	const letters = core.Base62 + "-._~"
 	if len(verifier) < 43 || len(verifier) > 128 || strings.Trim(verifier, letters) != "" {
 		return false
@@ -225,21 +226,20 @@ func proves(verifier, challenge string) bool {
 	return subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(sum[:])), []byte(challenge)) == 1
 }
 
-// familyOf gives the part of a refresh token that all of its grant share.
+// familyOf returns the first part of a refresh token, which all refresh tokens of one grant share.
 func familyOf(value string) (family string, ok bool) {
 	rest, ok := strings.CutPrefix(value, refreshPrefix)
-	if !ok || len(rest) != 2*refreshPart || strings.Trim(rest, core.Base62) != "" {
+	if !ok || len(rest) != 2*refreshPartLen || strings.Trim(rest, core.Base62) != "" {
 		return "", false
 	}
-	return rest[:refreshPart], true
+	return rest[:refreshPartLen], true
 }
 
-// RevokeGrant answers a request to the revocation endpoint (RFC 7009): it ends the grant that an
-// access or refresh token is of. What is no such token is none to end. The error may be an
-// *OAuthError.
+// RevokeGrant answers a request to the revocation endpoint (RFC 7009): it revokes the grant of an
+// access or refresh token. An unknown token is no error. The error may be an *OAuthError.
 func (s *Service) RevokeGrant(_ context.Context, v Visitor, form url.Values) error {
-	value, ok := one(form, "token")
-	clientID, also := one(form, "client_id")
+	value, ok := singleParam(form, "token")
+	clientID, also := singleParam(form, "client_id")
 	if !ok || !also || value == "" {
 		return &OAuthError{"invalid_request", "token must be given once."}
 	}
@@ -251,7 +251,7 @@ func (s *Service) RevokeGrant(_ context.Context, v Visitor, form url.Values) err
 			return err
 		}
 		if clientID != "" && clientID != t.Grant.ClientID {
-			refused = badGrant("This token was given to another client.")
+			refused = invalidGrant("This token was given to another client.")
 			return nil
 		}
 		return endGrant(tx, t, v, store.AuditActor{Type: store.AuditActorToken, ID: t.ID, Name: t.Name})
@@ -262,7 +262,7 @@ func (s *Service) RevokeGrant(_ context.Context, v Visitor, form url.Values) err
 	return err
 }
 
-// grantOf gives the grant of an access or refresh token; nil if there is none.
+// grantOf returns the grant of an access or refresh token; nil if there is none.
 func grantOf(tx *store.Tx, value string) (*store.Token, error) {
 	if family, ok := familyOf(value); ok {
 		return store.TokenByFamily.Find(tx, core.TokenHash(family))
@@ -277,7 +277,7 @@ func grantOf(tx *store.Tx, value string) (*store.Token, error) {
 	return t, nil
 }
 
-// endGrant revokes a grant, and notes in the audit log that its client or the server did it.
+// endGrant revokes a grant, and records in the audit log that its client or the server did so.
 func endGrant(tx *store.Tx, t *store.Token, v Visitor, actor store.AuditActor) error {
 	if !t.RevokedAt.IsZero() {
 		return nil

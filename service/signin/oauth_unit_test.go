@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzClientMetadata: what is taken of a client can be shown, and leads nowhere but to https or
-// this machine.
+// FuzzClientMetadata: the name of an accepted client can be shown, and its redirect URIs lead only
+// to https or to this machine.
 func FuzzClientMetadata(f *testing.F) {
 	f.Add([]byte(`{"client_name":"Assistant","redirect_uris":["https://client.test/back?x=y","http://127.0.0.1:4711/back","http://[::1]/"],"token_endpoint_auth_method":"none"}`))
 	f.Add([]byte(`{"client_id":"https://client.test/me","client_name":"A\u202eB\u0000\n","redirect_uris":["http://localhost:1"],"grant_types":["authorization_code"],"response_types":["code"]}`))
@@ -23,11 +23,11 @@ func FuzzClientMetadata(f *testing.F) {
 			}
 			return
 		}
-		if !utf8.ValidString(m.ClientName) || utf8.RuneCountInString(m.ClientName) > clientName || strings.ContainsFunc(m.ClientName, func(r rune) bool { return unicode.Is(unicode.C, r) }) {
+		if !utf8.ValidString(m.ClientName) || utf8.RuneCountInString(m.ClientName) > maxClientName || strings.ContainsFunc(m.ClientName, func(r rune) bool { return unicode.Is(unicode.C, r) }) {
 			t.Errorf("the name is %q", m.ClientName)
 		}
 		for _, uri := range m.RedirectURIs {
-			to, err := url.Parse(answer("https://mail.test", uri, "s&t", "code", "c"))
+			to, err := url.Parse(authorizationResponse("https://mail.test", uri, "s&t", "code", "c"))
 			if err != nil {
 				t.Fatalf("%q: %v", uri, err)
 			}
@@ -41,7 +41,7 @@ func FuzzClientMetadata(f *testing.F) {
 	})
 }
 
-// FuzzRedirect: a redirect URI that is like a registered one leads to the same host and path.
+// FuzzRedirect: a redirect URI that matches a registered one leads to the same host and path.
 func FuzzRedirect(f *testing.F) {
 	for _, uri := range []string{"http://127.0.0.1/back", "http://127.0.0.1:80/back", "http://127.0.0.1:8@evil.test/back", "http://127.0.0.1.evil.test/back", "http://localhost/back", "http://127.0.0.1:8000/back?x"} {
 		f.Add("http://127.0.0.1/back", uri)
@@ -68,7 +68,7 @@ func FuzzRedirect(f *testing.F) {
 	})
 }
 
-// FuzzAuthorizationQuery: whatever a client asks for, what is said of its parameters holds.
+// FuzzAuthorizationQuery: the checks of the parameters hold for any query.
 func FuzzAuthorizationQuery(f *testing.F) {
 	f.Add("resource=https://mail.test/mcp&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&state=x")
 	f.Add("resource=HTTPS://MAIL.test/mcp&resource=https://mail.test/mcp%23x")
@@ -84,7 +84,7 @@ func FuzzAuthorizationQuery(f *testing.F) {
 			t.Errorf("%q is taken for this server's /mcp", q["resource"])
 		}
 		for name, values := range q {
-			if value, ok := one(q, name); ok && (len(values) != 1 || value != values[0]) {
+			if value, ok := singleParam(q, name); ok && (len(values) != 1 || value != values[0]) {
 				t.Errorf("%q gives %q", values, value)
 			}
 		}
@@ -94,14 +94,14 @@ func FuzzAuthorizationQuery(f *testing.F) {
 	})
 }
 
-// TestProves has the example of RFC 7636 appendix B.
+// TestProves uses the example of RFC 7636 appendix B.
 func TestProves(t *testing.T) {
 	const verifier, challenge = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
-	if !proves(verifier, challenge) {
+	if !verifierMatches(verifier, challenge) {
 		t.Error("the example of the RFC does not fit")
 	}
 	for _, wrong := range []string{"", verifier[1:], verifier + "x", challenge, verifier[:42] + " ", strings.Repeat("x", 129)} {
-		if proves(wrong, challenge) {
+		if verifierMatches(wrong, challenge) {
 			t.Errorf("%q fits", wrong)
 		}
 	}

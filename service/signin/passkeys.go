@@ -22,15 +22,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds of passkeys (WebAuthn level 3).
+// Limits of passkeys (WebAuthn level 3).
 const (
-	passkeysMost   = 20      // of one user
-	passkeyRecord  = 8 << 10 // bytes of one
-	challengeFor   = 5 * time.Minute
-	challengeNonce = 16
+	maxPasskeys     = 20      // of one user
+	maxPasskeyBytes = 8 << 10 // bytes of one stored passkey
+	challengeLife   = 5 * time.Minute
+	challengeNonce  = 16
 )
 
-// A passkeyUser shows a team user to the library.
+// A passkeyUser adapts a user to the WebAuthn library.
 type passkeyUser struct {
 	*store.User
 	credentials []webauthn.Credential
@@ -56,48 +56,49 @@ func newPasskeyUser(u *store.User) (passkeyUser, error) {
 	return out, nil
 }
 
-// relyingParty is who we are to an authenticator: in production this host, in the sandbox the name
-// under which the browser found it, since that has many. Browsers take names alone, no addresses.
+// relyingParty returns the server's identity towards authenticators. In production it is the
+// configured host; in the sandbox, the host name in origin, since a sandbox is reached under
+// several. Browsers accept only names, no IP addresses.
 func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 	id := s.Hostname()
 	if s.Config.Sandbox {
 		u, err := url.Parse(origin)
 		if err != nil {
-			return nil, noPasskeys("under this address")
+			return nil, passkeysUnavailable("under this address")
 		}
 		id = u.Hostname()
 		if _, err := netip.ParseAddr(id); err == nil {
-			return nil, noPasskeys("at a numeric address; open the dashboard at localhost instead")
+			return nil, passkeysUnavailable("at a numeric address; open the dashboard at localhost instead")
 		}
 	} else {
 		origin = s.Config.BaseURL
 		if !strings.HasPrefix(origin, "https://") {
-			return nil, noPasskeys("without HTTPS")
+			return nil, passkeysUnavailable("without HTTPS")
 		}
 	}
 	rp, err := webauthn.New(&webauthn.Config{
 		RPID: id, RPDisplayName: "Mailstead", RPOrigins: []string{origin}, AttestationPreference: fido.PreferNoAttestation,
 		AuthenticatorSelection: fido.AuthenticatorSelection{
 			ResidentKey: fido.ResidentKeyRequirementRequired, RequireResidentKey: fido.ResidentKeyRequired(),
-			UserVerification: fido.VerificationRequired, // a passkey is two factors: it, and who may use it
+			UserVerification: fido.VerificationRequired, // a passkey replaces both factors: the device, and the check of who uses it
 		},
 	})
 	if err != nil {
-		return nil, noPasskeys("under this name").Because(err)
+		return nil, passkeysUnavailable("under this name").Because(err)
 	}
 	return rp, nil
 }
 
-func noPasskeys(where string) *core.Error {
+func passkeysUnavailable(where string) *core.Error {
 	return core.Errorf("passkeys_unavailable", "Browsers support no passkeys %s.", where)
 }
 
-// challenge makes the text that an authenticator signs. It says itself until when and for what it
-// holds, so that nobody who asks for many fills our memory.
+// challenge makes the text that an authenticator signs. It contains its own expiry and a MAC, so
+// that the server keeps nothing in memory for it.
 func (s *Service) challenge(purpose, rpID string) []byte {
 	out := make([]byte, challengeNonce, challengeNonce+8+32)
 	rand.Read(out)
-	out = binary.BigEndian.AppendUint64(out, uint64(s.Now().Add(challengeFor).Unix()))
+	out = binary.BigEndian.AppendUint64(out, uint64(s.Now().Add(challengeLife).Unix()))
 	return append(out, s.challengeMAC(out, purpose, rpID)...)
 }
 
@@ -105,13 +106,13 @@ func (s *Service) challengeMAC(text []byte, purpose, rpID string) []byte {
 	return s.Keys.Mac("passkey challenge", string(text), purpose, rpID)
 }
 
-// checkChallenge gives the challenge that a browser sends back, if it is one of ours that holds
-// still.
+// checkChallenge returns the decoded challenge that a browser sends back, if this server made it
+// and it has not expired.
 func (s *Service) checkChallenge(text, purpose, rpID string) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	const signed = challengeNonce + 8
 	if err != nil || len(raw) <= signed || !hmac.Equal(raw[signed:], s.challengeMAC(raw[:signed], purpose, rpID)) {
-		return nil, badPasskey(errors.New("the challenge is not ours"))
+		return nil, badPasskey(errors.New("the challenge was not made by this server"))
 	}
 	if s.Now().Unix() >= int64(binary.BigEndian.Uint64(raw[challengeNonce:])) {
 		return nil, badPasskey(errors.New("the challenge is too old"))
@@ -123,8 +124,8 @@ func badPasskey(err error) *core.Error {
 	return core.Errorf("invalid_credentials", "This passkey was not accepted, or it took too long. Try again.").Because(err)
 }
 
-// creation gives what a new passkey is made by, with a challenge of the caller's.
-func creation(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*fido.CredentialCreation, *webauthn.SessionData, error) {
+// creationOptions returns the options for creating a passkey, with the caller's challenge.
+func creationOptions(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*fido.CredentialCreation, *webauthn.SessionData, error) {
 	return rp.BeginRegistration(u, func(o *fido.PublicKeyCredentialCreationOptions) error {
 		o.Challenge, o.CredentialExcludeList = challenge, nil
 		for _, c := range u.credentials {
@@ -134,12 +135,12 @@ func creation(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*fido.Cre
 	})
 }
 
-// StartPasskey gives the options with which a browser makes a passkey
-// (navigator.credentials.create). Origin is where the dashboard is shown. A wrong password is 403
+// StartPasskey returns the options with which a browser makes a passkey
+// (navigator.credentials.create). origin is the origin of the dashboard. A wrong password is 403
 // wrong_password.
 func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin string, in PasswordIn) (*fido.CredentialCreation, error) {
 	if who.Given {
-		return nil, chooseFirst()
+		return nil, errPasswordNotOwn()
 	}
 	rp, err := s.relyingParty(origin)
 	if err != nil {
@@ -152,15 +153,16 @@ func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin strin
 	if err != nil {
 		return nil, err
 	}
-	options, _, err := creation(rp, u, s.challenge("create "+u.ID, rp.Config.RPID))
+	options, _, err := creationOptions(rp, u, s.challenge("create "+u.ID, rp.Config.RPID))
 	if err != nil {
 		return nil, fmt.Errorf("offer a passkey: %w", err)
 	}
 	return options, nil
 }
 
-// chooseFirst refuses what would outlast a password that somebody else has set.
-func chooseFirst() *core.Error {
+// errPasswordNotOwn is the error for credentials that would outlast a password that somebody else
+// has set.
+func errPasswordNotOwn() *core.Error {
 	return core.Errorf("person_required", "Somebody else has set your password. Choose one of your own first, in your profile.")
 }
 
@@ -182,7 +184,7 @@ type NewPasskeyIn struct {
 	Credential json.RawMessage `json:"credential" required:"true" audit:"-"`
 }
 
-// AddPasskey keeps a passkey that the browser of who asks has made.
+// AddPasskey stores a passkey that the signed-in user's browser has made.
 func (s *Service) AddPasskey(ctx context.Context, who core.Actor, origin string, in NewPasskeyIn) (*Session, error) {
 	if err := core.CheckLine("name", in.Name); err != nil {
 		return nil, err
@@ -195,12 +197,12 @@ func (s *Service) AddPasskey(ctx context.Context, who core.Actor, origin string,
 		return nil, err
 	}
 	record, err := json.Marshal(made)
-	if err != nil || len(record) > passkeyRecord {
+	if err != nil || len(record) > maxPasskeyBytes {
 		return nil, core.Invalid("credential", "out_of_range", "is too large")
 	}
 	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
-		if len(u.Passkeys) >= passkeysMost {
-			return core.Errorf("too_many_passkeys", "You have %d passkeys, which is the limit. Delete one first.", passkeysMost)
+		if len(u.Passkeys) >= maxPasskeys {
+			return core.Errorf("too_many_passkeys", "You have %d passkeys, which is the limit. Delete one first.", maxPasskeys)
 		}
 		known, err := newPasskeyUser(u)
 		if err != nil {
@@ -219,7 +221,8 @@ func (s *Service) AddPasskey(ctx context.Context, who core.Actor, origin string,
 	return s.GetSession(context.Background(), who)
 }
 
-// readPasskey verifies a new passkey. What attests to its make is not asked for, and not kept.
+// readPasskey verifies a new passkey. Its attestation (the maker of the authenticator) is neither
+// requested nor kept.
 func (s *Service) readPasskey(who core.Actor, origin string, credential []byte) (*webauthn.Credential, error) {
 	rp, err := s.relyingParty(origin)
 	if err != nil {
@@ -238,7 +241,7 @@ func (s *Service) readPasskey(who core.Actor, origin string, credential []byte) 
 	if err != nil {
 		return nil, wrong.Because(err)
 	}
-	_, session, err := creation(rp, u, challenge)
+	_, session, err := creationOptions(rp, u, challenge)
 	if err != nil {
 		return nil, fmt.Errorf("offer a passkey: %w", err)
 	}
@@ -255,7 +258,7 @@ type PasskeyIn struct {
 	ID string `path:"id"`
 }
 
-// DeletePasskey takes a passkey of who asks away.
+// DeletePasskey deletes a passkey of the signed-in user.
 func (s *Service) DeletePasskey(ctx context.Context, who core.Actor, in PasskeyIn) (*accounts.Deleted, error) {
 	err := s.changeSelf(who, func(_ *store.Tx, u *store.User) error {
 		at := slices.IndexFunc(u.Passkeys, func(p store.Passkey) bool { return p.ID == in.ID })
@@ -272,36 +275,36 @@ func (s *Service) DeletePasskey(ctx context.Context, who core.Actor, in PasskeyI
 	return &accounts.Deleted{Message: "The passkey can no longer sign in. Delete it in your browser or app too.", ID: in.ID}, nil
 }
 
-// assertion gives what an authenticator is asked to sign in with, with a challenge of the caller's.
-// Which user it is for it says itself, so that nothing tells who has passkeys here.
-func assertion(rp *webauthn.WebAuthn, challenge []byte) (*fido.CredentialAssertion, *webauthn.SessionData, error) {
+// assertionOptions returns the options for signing in with a passkey, with the caller's challenge.
+// They name no user, so that they do not reveal who has passkeys here: the passkey names its user.
+func assertionOptions(rp *webauthn.WebAuthn, challenge []byte) (*fido.CredentialAssertion, *webauthn.SessionData, error) {
 	return rp.BeginDiscoverableLogin(func(o *fido.PublicKeyCredentialRequestOptions) error {
 		o.Challenge = challenge
 		return nil
 	})
 }
 
-// OfferPasskey gives the options with which a browser signs in (navigator.credentials.get).
+// OfferPasskey returns the options with which a browser signs in (navigator.credentials.get).
 func (s *Service) OfferPasskey(_ context.Context, origin string) (*fido.CredentialAssertion, error) {
 	rp, err := s.relyingParty(origin)
 	if err != nil {
 		return nil, err
 	}
-	options, _, err := assertion(rp, s.challenge("get", rp.Config.RPID))
+	options, _, err := assertionOptions(rp, s.challenge("get", rp.Config.RPID))
 	if err != nil {
 		return nil, fmt.Errorf("ask for a passkey: %w", err)
 	}
 	return options, nil
 }
 
-// UsePasskeyIn is what a browser made of those options (PublicKeyCredential.toJSON).
+// UsePasskeyIn is the browser's answer to the options of OfferPasskey (PublicKeyCredential.toJSON).
 type UsePasskeyIn struct {
 	Credential json.RawMessage `json:"credential" required:"true"`
 }
 
-// UsePasskey begins the session of the user whose passkey it is: 401 invalid_credentials where it
-// does not fit, was made for another site, or was sent before. It needs no second factor, being
-// two.
+// UsePasskey begins the session of a passkey's user. It is 401 invalid_credentials if the passkey
+// does not match, was made for another site, or if this answer was sent before. No second factor is
+// asked for, since a passkey counts as two.
 func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in UsePasskeyIn) (*SignedIn, error) {
 	rp, err := s.relyingParty(origin)
 	if err != nil {
@@ -324,7 +327,7 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	if s.usedChallenges.Count(text, s.Now()) > 0 {
 		return nil, badPasskey(errors.New("the challenge was used already"))
 	}
-	_, session, err := assertion(rp, challenge)
+	_, session, err := assertionOptions(rp, challenge)
 	if err != nil {
 		return nil, fmt.Errorf("ask for a passkey: %w", err)
 	}
@@ -337,8 +340,8 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 	return out, nil
 }
 
-// startPasskeySession verifies what was signed by the record as it is, notes the passkey's use, and
-// begins the session.
+// startPasskeySession verifies the signature against the current user record, records the passkey's
+// use, and begins the session.
 func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, v Visitor) (out *SignedIn, err error) {
 	tried := &store.User{}
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -365,7 +368,7 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 	return out, err
 }
 
-// verifyPasskey verifies one signature. The user must be put after it.
+// verifyPasskey verifies one signature, and updates the passkey in u. The caller must store u.
 func verifyPasskey(tx *store.Tx, rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, u *store.User) error {
 	owner, err := newPasskeyUser(u)
 	if err != nil {
@@ -376,7 +379,7 @@ func verifyPasskey(tx *store.Tx, rp *webauthn.WebAuthn, session *webauthn.Sessio
 		return badPasskey(err)
 	}
 	if used.Authenticator.CloneWarning {
-		return badPasskey(errors.New("the passkey has been copied: it counts backwards"))
+		return badPasskey(errors.New("the passkey may be a copy: its signature counter went backwards"))
 	}
 	for i, c := range owner.credentials {
 		if string(c.ID) != string(used.ID) {

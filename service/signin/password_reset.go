@@ -14,8 +14,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// CompleteReset sets the password of the one whose reset link it is, and uses the link up. Passkeys
-// go only where dropPasskeys says so: they may be the user's, or of whoever made the reset needed.
+// CompleteReset sets the password of the user that a reset link was made for, and uses the link up.
+// Passkeys are removed only if dropPasskeys is true: they may be the user's own, or those of the
+// person who made the reset necessary.
 func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password string, dropPasskeys bool) error {
 	var holder *store.User
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -23,9 +24,9 @@ func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password st
 		return err
 	})
 	if err != nil {
-		return err // before the hash, which takes its time
+		return err // before the slow hash
 	}
-	set, err := s.choosePassword(holder, password)
+	set, err := s.preparePassword(holder, password)
 	if err != nil {
 		return err
 	}
@@ -69,29 +70,29 @@ func userByReset(tx *store.Tx, token string) (*store.User, error) {
 	return u, err
 }
 
-// Bounds on what is sent to those who forgot a password.
+// Limits on password links that are sent by mail.
 const (
-	forgotFor     = 2 * time.Hour // that a link lives
-	forgotWindow  = time.Hour
-	forgotAddress = 3  // letters to one address in the window
-	forgotNetwork = 20 // questions from one network
+	forgotLinkLife     = 2 * time.Hour // how long a link works
+	forgotWindow       = time.Hour
+	maxLinksPerAddress = 3  // links to one address in the window
+	maxLinksPerNetwork = 20 // requests from one network in the window
 )
 
-// ForgotIn says who forgot a password.
+// ForgotIn names the address that needs a new password.
 type ForgotIn struct {
 	Email string `json:"email" required:"true" max:"254"`
 }
 
-// ForgotPassword has a link that sets a password sent to the address, if it is a team user's. What
-// it answers, and how long it takes, is the same for every address: a job finds out whose it is.
+// ForgotPassword sends a link that sets a password to the address, if it belongs to a team user.
+// The answer and its time are the same for every address: a job looks the address up later.
 func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Message, error) {
 	out := &Message{"If this address belongs to a user, an email with a link is on its way. The link works once, within two hours."}
 	email, err := core.NormalizeEmail("email", in.Email)
 	if err != nil {
 		return nil, err
 	}
-	if !s.mayForget("net "+core.Network(v.IP), forgotNetwork) || !s.mayForget("box "+email, forgotAddress) {
-		return out, nil // a network that asks too often does not use up what others may for the address
+	if !s.mayRequestLink("net "+core.Network(v.IP), maxLinksPerNetwork) || !s.mayRequestLink("box "+email, maxLinksPerAddress) {
+		return out, nil // the network is checked first, so that it cannot use up the address's limit for others
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		_, err := s.Queue.Add(tx, jobs.New{Kind: kindForgot, Lane: kindForgot, Key: email, Args: forgotArgs{email, v.IP}})
@@ -103,23 +104,24 @@ func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Me
 	return out, nil
 }
 
-// mayForget counts one question, and reports whether it is one of the first most ones in the
+// mayRequestLink counts one request under key, and reports whether at most most were counted in the
 // window.
-func (s *Service) mayForget(key string, most int) bool {
+func (s *Service) mayRequestLink(key string, most int) bool {
 	return s.forgotRequests.Add(key, s.Now()) <= most
 }
 
-// kindForgot is the job that sends a link, and the lane of all that send one.
+// kindForgot is the kind of job that sends a password link, and the lane of all jobs that send
+// links.
 const kindForgot = "password_mail"
 
-// forgotArgs are of that job.
+// forgotArgs are the arguments of kindForgot and kindRecovery.
 type forgotArgs struct {
 	Email string `json:"email"`
 	IP    string `json:"ip"`
 }
 
-// sendForgot makes the link and queues the letter with it. Each attempt makes a link of its own:
-// none is kept that could be sent again.
+// sendForgot makes the link and queues the message with it. Each attempt makes a new link: links
+// are stored only as hashes, so that an old one cannot be sent again.
 func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[forgotArgs](j)
 	if err != nil {
@@ -143,7 +145,7 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 		if err != nil || now == nil || now.Email != args.Email {
 			return false, err
 		}
-		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(forgotFor)}
+		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(forgotLinkLife)}
 		return true, store.Users.Put(tx, now)
 	})
 	if sent {
@@ -152,21 +154,22 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 	return nil, err
 }
 
-// LinkIn names a link by its token.
+// LinkIn holds the token of a link.
 type LinkIn struct {
 	Token string `query:"token" required:"true" max:"100"`
 }
 
-// A Welcome says for whom a link is. Name is "" where none is known.
+// A Welcome says which user a link was made for. Name is "" if no name is known.
 type Welcome struct {
 	Kind           string `json:"kind"` // team or mailbox
 	Email          string `json:"email"`
 	Name           string `json:"name"`
 	MayChangeEmail bool   `json:"may_change_email"`
-	Passkeys       int    `json:"-"` // that sign in without the password
+	Passkeys       int    `json:"-"` // how many passkeys sign in without the password
 }
 
-// CheckWelcome tells for whom a link would set a password, and uses nothing up. A dead link is 404.
+// CheckWelcome returns whose password a link would set, and does not use the link up. A dead link
+// is 404.
 func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Welcome, error) {
 	var out *Welcome
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -185,14 +188,14 @@ func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Wel
 	return out, err
 }
 
-// mayChooseEmail reports whether the link of a first start is for somebody whose address was made
-// up, or typed in haste.
+// mayChooseEmail reports whether a link may also set the address: the owner was never signed in,
+// and the first address may be made up or mistyped.
 func mayChooseEmail(u *store.User) bool {
 	return u.Role == store.UserRoleOwner && u.LastLoginAt.IsZero()
 }
 
-// WelcomeIn sets the password of the one whose link it is. Code is of the second factor, where
-// there is one.
+// WelcomeIn sets the password of the user that the link was made for. Code is a code of the second
+// factor, if the user has one.
 type WelcomeIn struct {
 	Token    string  `json:"token" required:"true" max:"100"`
 	Email    *string `json:"email" max:"254"`
@@ -201,9 +204,9 @@ type WelcomeIn struct {
 	Code     string  `json:"code" max:"64"`
 }
 
-// CompleteWelcome sets password, name and, for an owner who was never signed in, the address; uses
-// the link up; ends every session of the user, and begins one. Of two at once one wins, and the
-// other finds a dead link, 404.
+// CompleteWelcome sets the password, the name and, for an owner who was never signed in, the
+// address. It uses the link up, ends every session of the user, and begins one. If two requests use
+// the same link, one succeeds and the other gets 404.
 func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) (*SignedIn, error) {
 	var u *store.User
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -211,17 +214,17 @@ func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) 
 		return err
 	})
 	if err != nil {
-		return nil, err // before the hash, which takes its time
+		return nil, err // before the slow hash
 	}
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	set, err := s.choosePassword(u, in.Password)
+	set, err := s.preparePassword(u, in.Password)
 	if err != nil {
 		return nil, err
 	}
 	var out *SignedIn
-	err = s.withCode(u, v, in.Code, func(tx *store.Tx, now *store.User) error {
+	err = s.withSecondFactor(u, v, in.Code, func(tx *store.Tx, now *store.User) error {
 		holder, err := userByReset(tx, in.Token)
 		if err != nil {
 			return err
@@ -261,7 +264,7 @@ func (in *WelcomeIn) check() error {
 	return nil
 }
 
-// given names what the form sets.
+// given lists the fields that the form sets.
 func (in *WelcomeIn) given() []string {
 	fields := []string{"password"}
 	if in.Name != nil {

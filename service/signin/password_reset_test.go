@@ -85,7 +85,7 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 	}
 }
 
-// session puts a dashboard session of the team user into the store.
+// session writes a dashboard session of the team user to the store.
 func (c *resetCase) session(t *testing.T) (token string) {
 	t.Helper()
 	token = core.NewToken()
@@ -133,7 +133,8 @@ func TestResetEnds(t *testing.T) {
 	}
 }
 
-// TestOwnPasswordKeepsTheAskingSession ends the others, and no API token.
+// TestOwnPasswordKeepsTheAskingSession: a new password ends all other sessions, but revokes no API
+// token.
 func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	c := newResetCase(t)
 	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", Password: "before that"}); err != nil {
@@ -162,7 +163,7 @@ func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	}
 }
 
-// letters are the messages that wait to be sent, by recipient.
+// letters returns the queued messages by recipient.
 func (c *sessionCase) letters(t *testing.T) map[string]string {
 	t.Helper()
 	out, subs := map[string]string{}, map[string]*store.Submission{}
@@ -194,7 +195,7 @@ func (c *sessionCase) letters(t *testing.T) map[string]string {
 	return out
 }
 
-// forget asks for a link from the network, and runs the job that sends it, if there is one.
+// forget requests a link from a network, and runs the job that sends it, if there is one.
 func (c *sessionCase) forget(t *testing.T, ip, email string) (jobsAdded int) {
 	t.Helper()
 	said, err := c.Signin.ForgotPassword(t.Context(), signin.Visitor{IP: ip}, signin.ForgotIn{Email: email})
@@ -261,7 +262,7 @@ func TestForgottenPassword(t *testing.T) {
 	}
 }
 
-// TestPasskeysAfterAReset: they stay unless their owner says that they go.
+// TestPasskeysAfterAReset: passkeys stay unless the user chooses to remove them.
 func TestPasskeysAfterAReset(t *testing.T) {
 	for drop, want := range map[bool]int{false: 2, true: 0} {
 		c := newSessionCase(t)
@@ -345,8 +346,8 @@ func TestForgottenPasswordsAreThrottled(t *testing.T) {
 	}
 }
 
-// TestPasskeysAfterTheOperatorsPassword: they stay, and the operator is told of them, unless they
-// are to go with the second factor.
+// TestPasskeysAfterTheOperatorsPassword: passkeys stay, and the answer tells the operator how many
+// there are, unless they are to be removed with the second factor.
 func TestPasskeysAfterTheOperatorsPassword(t *testing.T) {
 	for noFactor, want := range map[bool]int{false: 2, true: 0} {
 		c := newResetCase(t)

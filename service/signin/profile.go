@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ProfileIn changes the profile of who asks. What is absent stays; an empty name, or the address,
-// takes the name away.
+// ProfileIn changes the profile of the signed-in user. Absent fields stay as they are; a name that
+// is empty, or equal to the address, removes the name.
 type ProfileIn struct {
 	Name            *string `json:"name" max:"200"`
 	Email           *string `json:"email" max:"254"`
@@ -18,9 +18,10 @@ type ProfileIn struct {
 	CurrentPassword string  `json:"current_password" max:"1024" audit:"-"`
 }
 
-// UpdateProfile changes the name, the address or the password of who asks; the latter two need the
-// present password (403 wrong_password), and the address of others than the owner is the owner's to
-// change. A new password ends all other sessions.
+// UpdateProfile changes the name, the address or the password of the signed-in user. A new address
+// or password needs the current password (403 wrong_password). Only the owner may change their
+// address here; the owner changes the addresses of the others. A new password ends all other
+// sessions.
 func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileIn) (*Session, error) {
 	if err := in.check(who); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 			return err
 		}
 		t, err = store.Tokens.Get(tx, t.ID)
-		if err != nil { // as a new password leaves it
+		if err != nil { // the token as it is after a new password
 			return err
 		}
 		out, err = s.sessionOut(tx, u, t)
@@ -110,7 +111,7 @@ func (in *ProfileIn) apply(tx *store.Tx, u *store.User, hash, askingToken string
 	return accounts.SetTeamPassword(tx, u, hash, askingToken)
 }
 
-// changeSelf changes the record of who is signed in, with a row of the audit log.
+// changeSelf changes the record of the signed-in user, and adds a row to the audit log.
 func (s *Service) changeSelf(who core.Actor, change func(*store.Tx, *store.User) error) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		u, _, err := sessionRecords(tx, who)

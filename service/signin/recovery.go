@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	recoverFor   = time.Hour      // that a link lives which sets the password of a mailbox
-	confirmFor   = 72 * time.Hour // that one lives which confirms a recovery address
-	kindRecovery = "recovery_mail"
+	recoveryLinkLife = time.Hour      // lifetime of a link that sets the password of a mailbox
+	confirmLinkLife  = 72 * time.Hour // lifetime of a link that confirms a recovery address
+	kindRecovery     = "recovery_mail"
 )
 
-// RecoverMailbox has a link that sets a new password sent to the recovery address of a mailbox, if
-// it has a confirmed one. What it answers, and how long it takes, is the same for every address: a
-// job finds out whose it is.
+// RecoverMailbox sends a link that sets a new password to the confirmed recovery address of a
+// mailbox, if it has one. The answer and its time are the same for every address: a job looks the
+// mailbox up later.
 func (s *Service) RecoverMailbox(_ context.Context, v Visitor, in ForgotIn) (*Message, error) {
 	out := &Message{"If this mailbox has a confirmed recovery address, a link is on its way there. The link works once, within an hour. Otherwise ask the person who manages the mailbox for a link."}
 	email, err := core.NormalizeEmail("email", in.Email)
-	if err != nil || !s.mayForget("recover "+core.Network(v.IP), forgotNetwork) {
+	if err != nil || !s.mayRequestLink("recover "+core.Network(v.IP), maxLinksPerNetwork) {
 		return out, nil
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -41,7 +41,8 @@ func (s *Service) RecoverMailbox(_ context.Context, v Visitor, in ForgotIn) (*Me
 	return out, nil
 }
 
-// sendRecovery mails a link that sets the password of a mailbox, at most three a day.
+// sendRecovery is the job that mails a link that sets the password of a mailbox, at most three a
+// day.
 func (s *Service) sendRecovery(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[forgotArgs](j)
 	if err != nil {
@@ -73,12 +74,12 @@ func (s *Service) sendRecovery(ctx context.Context, j *store.Job) (jobs.Writes, 
 			if err != nil {
 				return false, err
 			}
-			person.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(recoverFor)}
+			person.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(recoveryLinkLife)}
 			return true, store.Users.Put(tx, person)
 		})
 }
 
-// sendConfirmation mails the link that confirms the recovery address of a mailbox.
+// sendConfirmation is the job that mails the link that confirms the recovery address of a mailbox.
 func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[mailboxes.RecoveryMail](j)
 	if err != nil {
@@ -103,14 +104,14 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 			if mb.Recovery == nil || mb.Recovery.Confirmed || mb.Recovery.Email != to {
 				return false, nil
 			}
-			mb.Recovery.Hash, mb.Recovery.Expires = core.TokenHash(token), tx.Now().Add(confirmFor)
+			mb.Recovery.Hash, mb.Recovery.Expires = core.TokenHash(token), tx.Now().Add(confirmLinkLife)
 			return true, nil
 		})
 }
 
-// mailLink sends a letter with a link, which put makes good in the same transaction, unless it says
-// that it is not to be sent. Each attempt makes a link of its own: none is kept that could be sent
-// again.
+// mailLink sends a message with a link. put stores the hash of the link in the mailbox, in the same
+// transaction; if it returns false, nothing is sent. Each attempt makes a new link: links are
+// stored only as hashes, so that an old one cannot be sent again.
 func (s *Service) mailLink(ctx context.Context, userID string, letter alert.Letter, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
 	sent, err := s.outbound.SendLetter(letter, func(tx *store.Tx) (bool, error) {
 		mb, err := core.LiveMailbox(tx, userID)
@@ -134,14 +135,15 @@ type RecoveryIn struct {
 	Token string `json:"token" required:"true" max:"100"`
 }
 
-// RecoveryConfirmed says which address is the recovery address of which mailbox now.
+// RecoveryConfirmed is the answer when a recovery address was confirmed.
 type RecoveryConfirmed struct {
 	Message       string `json:"message"`
 	Email         string `json:"email"`
 	RecoveryEmail string `json:"recovery_email"`
 }
 
-// CheckRecovery tells what a link would confirm, and uses nothing up. A dead link is 404.
+// CheckRecovery returns what a link would confirm, and does not use the link up. A dead link is
+// 404.
 func (s *Service) CheckRecovery(_ context.Context, token string) (*RecoveryConfirmed, error) {
 	var out *RecoveryConfirmed
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -154,7 +156,7 @@ func (s *Service) CheckRecovery(_ context.Context, token string) (*RecoveryConfi
 	return out, err
 }
 
-// ConfirmRecovery confirms the recovery address whose link it is, and uses the link up.
+// ConfirmRecovery confirms the recovery address that the link was sent to, and uses the link up.
 func (s *Service) ConfirmRecovery(_ context.Context, in RecoveryIn) (*RecoveryConfirmed, error) {
 	var out *RecoveryConfirmed
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -183,8 +185,8 @@ type RecoveryLink struct {
 	ExpiresAt core.Time `json:"expires_at"`
 }
 
-// CreateRecoveryLink makes a link by which the holder of a mailbox chooses a new password, once,
-// within 72 hours. One that was made before ends.
+// CreateRecoveryLink makes a link with which the holder of a mailbox chooses a new password, once,
+// within 72 hours. An earlier link stops working.
 func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in core.EmailUserIn) (*RecoveryLink, error) {
 	out := &RecoveryLink{}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -212,10 +214,10 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 	return out, nil
 }
 
-// choosePassword checks and hashes a password that the holder of a link chooses, and gives what
-// sets it, for a team user or for the person of a mailbox. What could set or replace the one before
-// ends. The caller writes the record of the user.
-func (s *Service) choosePassword(u *store.User, password string) (set func(*store.Tx, *store.User) error, err error) {
+// preparePassword checks and hashes a password that the holder of a link chooses. It returns the
+// function that sets it, for a team user or for the person of a mailbox, and that ends the sessions
+// and links of the old password. The caller writes the record of the user.
+func (s *Service) preparePassword(u *store.User, password string) (set func(*store.Tx, *store.User) error, err error) {
 	if u.MailboxID == "" {
 		if err := core.CheckPassword("password", password, core.LeastPassword); err != nil {
 			return nil, err

@@ -21,28 +21,28 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Bounds on wrong codes of one user in a day: a code is short, and whoever guesses has the password
-// already. Networks from which the user has signed in lately count by themselves, so that a
+// Limits on wrong codes of one user in a day: a code is short, and whoever guesses already has the
+// password. Networks from which the user has signed in lately have counters of their own, so that a
 // stranger cannot lock the user out.
 const (
-	codeWindow = 24 * time.Hour
-	codesWrong = 20
+	codeWindow    = 24 * time.Hour
+	maxWrongCodes = 20
 
 	recoveryCodes = 10        // of ten characters each, 57 bits
-	totpConfirmed = time.Hour // after which a secret that was not confirmed is forgotten
+	totpSetupLife = time.Hour // a secret that was not confirmed by then is dropped
 )
 
 func hasTOTP(u *store.User) bool { return u.TOTP != nil && u.TOTP.Confirmed }
 
-// withCode runs fn in a transaction for a user as the record is now, once the code of the second
-// factor was found right, if the user has one; the code is used up by the same transaction. The
-// errors are 401 second_factor_required and invalid_code, 403 account_suspended, 429.
-func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*store.Tx, *store.User) error) error {
+// withSecondFactor runs fn in a transaction with the current record of a user. If the user has a
+// second factor, code must be right first; the same transaction uses it up. The errors are 401
+// second_factor_required and invalid_code, 403 account_suspended, 429.
+func (s *Service) withSecondFactor(who *store.User, v Visitor, code string, fn func(*store.Tx, *store.User) error) error {
 	key := s.codeKey(who, v.IP)
-	if code != "" { // before it is looked at, so that many at once are no way around
+	if code != "" { // counted before it is checked, so that parallel requests do not evade the limit
 		s.wrongCodes.Add(key, s.Now())
 	}
-	if s.wrongCodes.Count(key, s.Now()) > codesWrong {
+	if s.wrongCodes.Count(key, s.Now()) > maxWrongCodes {
 		e := core.Errorf("rate_limited", "Too many wrong codes. Wait a day, or ask the operator of this server to turn two-factor authentication off for you.")
 		e.RetryAfter = codeWindow
 		return e
@@ -62,7 +62,7 @@ func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*sto
 			if code == "" {
 				return core.Errorf("second_factor_required", "Enter the 6-digit code of your authenticator app, or a recovery code.")
 			}
-			if right, err := s.takeCode(u, code, tx.Now()); err != nil {
+			if right, err := s.useCode(u, code, tx.Now()); err != nil {
 				return err
 			} else if !right {
 				return core.Errorf("invalid_code", "The code is wrong or was used already. Wait for the next one.")
@@ -79,7 +79,7 @@ func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*sto
 	return err
 }
 
-// codeKey is where the wrong codes of a user are counted.
+// codeKey returns the key under which the wrong codes of a user are counted.
 func (s *Service) codeKey(u *store.User, ip string) string {
 	if network := core.Network(ip); core.IsKnown(u.Seen, network, s.Now()) {
 		return u.ID + " " + network
@@ -87,8 +87,8 @@ func (s *Service) codeKey(u *store.User, ip string) string {
 	return u.ID
 }
 
-// takeCode uses up a code of the second factor, or a recovery code. The user must be put after it.
-func (s *Service) takeCode(u *store.User, code string, now time.Time) (right bool, err error) {
+// useCode uses up a code of the second factor, or a recovery code. The caller must store the user.
+func (s *Service) useCode(u *store.User, code string, now time.Time) (right bool, err error) {
 	secret, err := s.Keys.Open(store.TOTPPlace(u.ID), u.TOTP.Sealed)
 	if err != nil {
 		return false, err
@@ -98,29 +98,30 @@ func (s *Service) takeCode(u *store.User, code string, now time.Time) (right boo
 		return true, nil
 	}
 	found := -1
-	s.Keys.MadeMac(func(given []byte) bool { // the codes may be of the time of another master key
+	s.Keys.MadeMac(func(given []byte) bool { // the hashes may have been made with an earlier master key
 		for i, kept := range u.TOTP.Recovery {
 			if subtle.ConstantTimeCompare(given, kept) == 1 {
 				found = i
 			}
 		}
 		return found >= 0
-	}, recoveryMAC, u.ID, plainCode(code))
+	}, recoveryMAC, u.ID, normalizeCode(code))
 	if found >= 0 {
 		u.TOTP.Recovery = slices.Delete(u.TOTP.Recovery, found, found+1)
 	}
 	return found >= 0, nil
 }
 
-const recoveryMAC = "recovery code" // what its MAC is for
+const recoveryMAC = "recovery code" // purpose of the MAC of recovery codes
 
-// recoveryHash is how a recovery code is kept. Its key is not in the database.
+// recoveryHash returns the MAC under which a recovery code is stored. Its key is not in the
+// database.
 func (s *Service) recoveryHash(userID, code string) []byte {
-	return s.Keys.Mac(recoveryMAC, userID, plainCode(code))
+	return s.Keys.Mac(recoveryMAC, userID, normalizeCode(code))
 }
 
-// plainCode gives a recovery code without dashes and spaces, with which people write it.
-func plainCode(code string) string {
+// normalizeCode removes the dashes and spaces with which people write a recovery code.
+func normalizeCode(code string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(core.PasswordAlphabet, r) {
 			return r
@@ -129,20 +130,20 @@ func plainCode(code string) string {
 	}, code)
 }
 
-// A TOTPSecret is what an authenticator app must know. URI is what its QR code says.
+// A TOTPSecret is the secret for an authenticator app. URI is the content of its QR code.
 type TOTPSecret struct {
 	Secret string `json:"secret"`
 	URI    string `json:"uri"`
 }
 
-// PasswordIn shows that it is the user who asks, and not whoever found the browser open: those
-// could lock the user out by a second factor of their own, or come back by a passkey.
+// PasswordIn proves that the user is present, not a stranger at an open browser, who could lock the
+// user out with a second factor or come back with a passkey.
 type PasswordIn struct {
 	Password string `json:"password" required:"true" max:"1024" audit:"-"`
 }
 
-// StartTOTP makes a secret for a second factor, which guards nothing until a code of it has come to
-// ConfirmTOTP. A wrong password is 403 wrong_password.
+// StartTOTP makes a secret for a second factor. It has no effect until ConfirmTOTP gets a code of
+// it. A wrong password is 403 wrong_password.
 func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*TOTPSecret, error) {
 	still, err := s.accounts.ProvePassword(ctx, who, in.Password)
 	if err != nil {
@@ -165,7 +166,7 @@ func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) 
 	return out, nil
 }
 
-// totpURI is what authenticator apps read from a QR code.
+// totpURI returns the URI that authenticator apps read from a QR code.
 func totpURI(host, email, secret string) string {
 	issuer := "Mailstead " + host
 	return "otpauth://totp/" + url.PathEscape(issuer+":"+email) + "?" + strings.ReplaceAll(url.Values{
@@ -178,13 +179,13 @@ type TOTPCodeIn struct {
 	Code string `json:"code" required:"true" max:"64" audit:"-"`
 }
 
-// RecoveryCodes stand in for the second factor, each once; they are shown this once.
+// RecoveryCodes replace the second factor, each once. They are shown only in this answer.
 type RecoveryCodes struct {
 	Codes []string `json:"recovery_codes"`
 }
 
-// ConfirmTOTP switches the second factor on. Every other session of the user ends, since it was
-// begun without.
+// ConfirmTOTP switches the second factor on. Every other session of the user ends, since it began
+// without the factor.
 func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn) (*RecoveryCodes, error) {
 	out := &RecoveryCodes{}
 	for range recoveryCodes {
@@ -194,10 +195,10 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 		switch {
 		case hasTOTP(u):
 			return core.Errorf("totp_enabled", "Two-factor authentication is on already.")
-		case u.TOTP == nil || tx.Now().Sub(u.TOTP.CreatedAt) > totpConfirmed:
+		case u.TOTP == nil || tx.Now().Sub(u.TOTP.CreatedAt) > totpSetupLife:
 			return core.Errorf("totp_not_started", "Start the setup first. A setup that is not confirmed expires after an hour.")
 		}
-		if right, err := s.takeCode(u, in.Code, tx.Now()); err != nil {
+		if right, err := s.useCode(u, in.Code, tx.Now()); err != nil {
 			return err
 		} else if !right {
 			return core.Errorf("invalid_code", "The code is wrong. Enter the one that the app shows now, and check that its clock is right.")
@@ -206,7 +207,7 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 		for _, code := range out.Codes {
 			u.TOTP.Recovery = append(u.TOTP.Recovery, s.recoveryHash(u.ID, code))
 		}
-		return errors.Join(s.endMailLogins(tx, u), accounts.RevokeTokens(tx, u.ID, accounts.SessionsBut(who.TokenID)))
+		return errors.Join(s.endMailClientLogins(tx, u), accounts.RevokeTokens(tx, u.ID, accounts.SessionsBut(who.TokenID)))
 	})
 	if err != nil {
 		return nil, err
@@ -215,8 +216,8 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 	return out, nil
 }
 
-// DropTOTP switches the second factor off. It is no error where there is none. A wrong password is
-// 403 wrong_password.
+// DropTOTP switches the second factor off. It is no error if there is none. A wrong password is 403
+// wrong_password.
 func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*Message, error) {
 	still, err := s.accounts.ProvePassword(ctx, who, in.Password)
 	if err != nil {
@@ -233,14 +234,14 @@ func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (
 	return &Message{"Two-factor authentication is off."}, nil
 }
 
-// Codes by the clock as every authenticator app makes them (RFC 6238 over RFC 4226, SHA-1).
+// Time-based codes as every authenticator app makes them (RFC 6238 over RFC 4226, SHA-1).
 const (
 	totpPeriod = 30 // seconds
 	totpDigits = 6
-	totpSkew   = 1 // steps that a clock may be off, either way
+	totpSkew   = 1 // steps by which the user's clock may differ, either way
 )
 
-// hotp is the code of a counter (RFC 4226 section 5.3).
+// hotp returns the code of a counter value (RFC 4226 section 5.3).
 func hotp(secret []byte, counter uint64, digits int) string {
 	h := hmac.New(sha1.New, secret)
 	_ = binary.Write(h, binary.BigEndian, counter) // a hash takes everything
@@ -254,8 +255,8 @@ func hotp(secret []byte, counter uint64, digits int) string {
 	return fmt.Sprintf("%0*d", digits, n%mod)
 }
 
-// totpStep is the newest step of the clock, within the skew, whose code is the given one, spaces
-// left out; -1 if there is none.
+// totpStep returns the newest time step, within the skew, for which code is right; -1 if there is
+// none. Spaces in code are ignored.
 func totpStep(secret []byte, code string, now time.Time) int64 {
 	code, found := strings.ReplaceAll(code, " ", ""), int64(-1)
 	for step := now.Unix()/totpPeriod - totpSkew; step <= now.Unix()/totpPeriod+totpSkew; step++ {

@@ -12,37 +12,38 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const sessionsMost = 50 // of one user; a further one ends the oldest
+const maxSessions = 50 // of one user; one more ends the oldest
 
 // A Visitor is a browser that signs in.
 type Visitor struct {
 	IP        string
 	UserAgent string
 	RequestID string
-	Session   string // the cookie that it has already, whose session ends with the new one; "" if none
+	Session   string // the cookie that the browser already has: its session ends when the new one begins; "" if none
 }
 
-// A Session is what the dashboard knows of who is signed in.
+// A Session is what the dashboard knows about the signed-in user.
 type Session struct {
 	Kind        string          `json:"kind"` // team or mailbox
-	User        *SessionUser    `json:"user"` // null: it is the person of a mailbox
+	User        *SessionUser    `json:"user"` // null for the person of a mailbox
 	Mailbox     *SessionMailbox `json:"mailbox"`
 	Account     *SessionAccount `json:"account"`         // null for the person of a mailbox
-	Given       bool            `json:"choose_password"` // the password is another's choice: approving and sign-in of programs wait for one of the user's own
-	Limited     bool            `json:"limited"`         // a member who sees some mailboxes alone
-	Operator    bool            `json:"operator"`        // who runs the installation, and may see its health
+	Given       bool            `json:"choose_password"` // somebody else set the password: until the user chooses one, approving messages and signing programs in are refused
+	Limited     bool            `json:"limited"`         // a member who sees only some mailboxes
+	Operator    bool            `json:"operator"`        // the user runs the installation, and may see its health
 	Security    SessionSecurity `json:"security"`
 	Permissions []string        `json:"permissions"`
 	Sandbox     bool            `json:"sandbox"`
-	Outbound    string          `json:"outbound"`  // where mail to others goes: capture, relay, direct; domains may choose between the last two
-	SMTPPort    int             `json:"smtp_port"` // where this host takes mail; 0: nowhere
+	Outbound    string          `json:"outbound"`  // how mail to other servers leaves: capture, relay, direct; domains may choose between the last two
+	SMTPPort    int             `json:"smtp_port"` // the port on which this host receives mail; 0 if none
 	Hostname    string          `json:"hostname"`
 	Version     string          `json:"version"`
-	APIBase     string          `json:"api_base"` // to which /v1/… is added
+	APIBase     string          `json:"api_base"` // the URL that /v1/… is appended to
 	ExpiresAt   core.Time       `json:"expires_at"`
 }
 
-// A SessionUser is the team user who is signed in. Name is the address where there is no name.
+// A SessionUser is the team user who is signed in. Name is the email address for a user without a
+// name.
 type SessionUser struct {
 	ID                string    `json:"id"`
 	Name              string    `json:"name"`
@@ -60,7 +61,7 @@ type SessionMailbox struct {
 	Name   string `json:"name"`
 }
 
-// SessionSecurity is how whoever is signed in proves who it is, besides a password.
+// SessionSecurity lists the signed-in user's proofs besides a password.
 type SessionSecurity struct {
 	TOTPEnabled       bool      `json:"totp_enabled"`
 	RecoveryCodesLeft int       `json:"recovery_codes_left"`
@@ -82,20 +83,21 @@ type Passkey struct {
 	LastUsedAt core.Time `json:"last_used_at"`
 }
 
-// A Message is an answer that holds a sentence only.
+// A Message is an answer that consists of one sentence.
 type Message struct {
 	Message string `json:"message"`
 }
 
-// A SignedIn is a new session with the value of its cookie, which is kept nowhere here.
+// A SignedIn is a new session and the value of its cookie. The server stores only the hash of the
+// value.
 type SignedIn struct {
 	Session
 	UserID string
 	Cookie string
 }
 
-// AuthenticateSession finds out for whom the cookie of a session acts. ip is remembered as its last
-// use.
+// AuthenticateSession returns the actor of a session cookie, and records this use of the session
+// from ip.
 func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core.Actor, error) {
 	if !core.WellFormedToken(value) {
 		return core.Actor{}, core.ErrSignedOut()
@@ -112,7 +114,7 @@ func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core
 	return who, err
 }
 
-// sessionByValue gives the session of a cookie, to look at; what is no session is 401.
+// sessionByValue returns the session of a cookie, for reading only; 401 if the value is no session.
 func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
 	t, err := store.TokenByHash.Read(tx, core.TokenHash(value))
 	if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind != core.SessionKind {
@@ -121,10 +123,10 @@ func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
 	return t, err
 }
 
-// openSession begins a session in the transaction that found out who it is for, and keeps the user
-// with it. It is always a new one, whatever the browser held before, and links that could set the
-// password end: it is known. given says that it was begun with a password that its user has not
-// chosen.
+// openSession begins a session in the transaction that has identified the user, and stores the
+// user. The session is always new, whatever the browser held before. Links that could set the
+// password are revoked: the user knows the password. given is true when somebody else has set the
+// password.
 func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool) (*SignedIn, error) {
 	if err := endSession(tx, v.Session); err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool
 	return &SignedIn{*out, u.ID, value}, nil
 }
 
-// endOldSessions makes room for one more session of a user.
+// endOldSessions deletes ended sessions, and the oldest live ones until one more fits.
 func endOldSessions(tx *store.Tx, userID string) error {
 	var live []*store.Token // oldest first, since ids rise
 	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
@@ -167,7 +169,7 @@ func endOldSessions(tx *store.Tx, userID string) error {
 	}
 	now := tx.Now()
 	for i, t := range live {
-		if i < len(live)-sessionsMost+1 || !now.Before(accounts.SessionEnds(t)) {
+		if i < len(live)-maxSessions+1 || !now.Before(accounts.SessionEnds(t)) {
 			if err := store.Tokens.Delete(tx, t.ID); err != nil {
 				return err
 			}
@@ -176,7 +178,7 @@ func endOldSessions(tx *store.Tx, userID string) error {
 	return nil
 }
 
-// endSession ends the session of a cookie, if it is one.
+// endSession ends the session of a cookie. A value that is no session is ignored.
 func endSession(tx *store.Tx, value string) error {
 	if !core.WellFormedToken(value) {
 		return nil
@@ -191,7 +193,8 @@ func endSession(tx *store.Tx, value string) error {
 	return store.Tokens.Delete(tx, t.ID)
 }
 
-// cleanUserAgent bounds what a browser says of itself.
+// cleanUserAgent removes control characters of a User-Agent header, and limits it to 300
+// characters.
 func cleanUserAgent(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar {
@@ -211,7 +214,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 		return nil, err
 	}
 	used := *t
-	used.LastUsedAt = tx.Now() // by the request that asks
+	used.LastUsedAt = tx.Now() // the current request is a use
 	out := &Session{
 		Kind: accounts.KindTeam, Security: SessionSecurity{Passkeys: []Passkey{}}, Permissions: accounts.SessionPermissions(u.Role),
 		Sandbox: s.Config.Sandbox, Outbound: s.Outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.Hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: core.Time{Time: accounts.SessionEnds(&used)},
@@ -244,7 +247,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 	return out, nil
 }
 
-// GetSession says who is signed in.
+// GetSession returns the session of the signed-in user.
 func (s *Service) GetSession(_ context.Context, who core.Actor) (*Session, error) {
 	var out *Session
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -258,7 +261,8 @@ func (s *Service) GetSession(_ context.Context, who core.Actor) (*Session, error
 	return out, err
 }
 
-// sessionRecords reads who asks; 401 where the session has ended meanwhile.
+// sessionRecords reads the user and the session token of who; 401 if the session has ended
+// meanwhile.
 func sessionRecords(tx *store.Tx, who core.Actor) (*store.User, *store.Token, error) {
 	t, err := store.Tokens.Find(tx, who.TokenID)
 	if err != nil {
@@ -276,7 +280,7 @@ type SignOutIn struct {
 	Everywhere bool `query:"everywhere"`
 }
 
-// SignOut ends the session that asks, or every one of its user.
+// SignOut ends the current session, or all sessions of its user.
 func (s *Service) SignOut(ctx context.Context, who core.Actor, in SignOutIn) (*Message, error) {
 	ends := func(t *store.Token) bool { return t.Kind == core.SessionKind && (in.Everywhere || t.ID == who.TokenID) }
 	err := s.accounts.RevokeMost(who.UserID, ends)
@@ -295,7 +299,7 @@ func (s *Service) SignOut(ctx context.Context, who core.Actor, in SignOutIn) (*M
 	return &Message{"You are signed out."}, nil
 }
 
-// An OwnSession is one of the sessions of who asks.
+// An OwnSession is one of the signed-in user's sessions.
 type OwnSession struct {
 	ID         string    `json:"id"`
 	IP         string    `json:"ip"`
@@ -305,7 +309,7 @@ type OwnSession struct {
 	Current    bool      `json:"current"`
 }
 
-// ListSessions lists the sessions of who asks that have not ended, newest first.
+// ListSessions lists the signed-in user's sessions that have not ended, newest first.
 func (s *Service) ListSessions(_ context.Context, who core.Actor) (*core.List[OwnSession], error) {
 	var out []OwnSession
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -324,7 +328,7 @@ type SessionIn struct {
 	ID string `path:"id"`
 }
 
-// EndSession ends one session of who asks; those of others are 404.
+// EndSession ends one session of the signed-in user. Sessions of others are 404.
 func (s *Service) EndSession(ctx context.Context, who core.Actor, in SessionIn) (*accounts.Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := store.Tokens.Find(tx, in.ID)
@@ -343,22 +347,23 @@ func (s *Service) EndSession(ctx context.Context, who core.Actor, in SessionIn) 
 	return &accounts.Deleted{Message: "That browser is signed out.", ID: in.ID}, nil
 }
 
-// SignInIn is what somebody signs in with. Code is of the second factor, or a recovery code.
+// SignInIn holds the credentials for signing in. Code is a code of the second factor, or a recovery
+// code.
 type SignInIn struct {
 	Email    string `json:"email" required:"true" max:"254"`
 	Password string `json:"password" required:"true" max:"1024"`
 	Code     string `json:"code" max:"64"`
-	As       string `json:"as" enum:"team|mailbox|"` // for an address that is both
+	As       string `json:"as" enum:"team|mailbox|"` // which of the two, if the address is both a team user's and a mailbox's
 }
 
-// SignIn begins a session. The errors are 401 invalid_credentials, for an unknown address or a
-// wrong password alike, which take the same time; second_factor_required, where the password is
-// right and a code is missing; invalid_code; 403 account_suspended; 429 after too many wrong ones;
-// and 503 busy where too many wait.
+// SignIn begins a session. The errors are: 401 invalid_credentials, after the same time for an
+// unknown address and for a wrong password; 401 second_factor_required when the password is right
+// and a code is missing; 401 invalid_code; 403 account_suspended; 429 after too many wrong
+// attempts; 503 busy when too many sign-ins are waiting.
 func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn, error) {
 	address, err := core.NormalizeEmail("email", in.Email)
 	if err != nil {
-		address = in.Email // nobody's, but it is counted and takes its time like any other
+		address = in.Email // belongs to nobody, but is counted and takes as long as any other
 	}
 	d, err := s.openDoors(address, in.As, v.IP)
 	if err != nil {
@@ -369,7 +374,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 		return nil, err
 	}
 	defer g.End()
-	if err := d.refresh(); err != nil { // as the records are after the wait
+	if err := d.refresh(); err != nil { // the records may have changed during the wait
 		return nil, err
 	}
 	out, err := d.enter(ctx, g, v, in)
@@ -380,15 +385,16 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 	return out, nil
 }
 
-// The doors of one address are at most two: a team user's, and a mailbox's.
+// doors are the records of one address that a password is compared with: a team user, a mailbox, or
+// both.
 type doors struct {
 	s       *Service
-	user    *accounts.Door  // nil: not asked for
-	mailbox *mailboxes.Door // nil: not asked for
+	user    *accounts.Door  // nil: not to be compared
+	mailbox *mailboxes.Door // nil: not to be compared
 }
 
-// openDoors finds those that a password is to be compared at. An address that is nobody's is looked
-// at like any other.
+// openDoors finds the records to compare a password with. An address that belongs to nobody takes
+// the same steps.
 func (s *Service) openDoors(address, as, ip string) (*doors, error) {
 	d := &doors{s: s}
 	var err error
@@ -425,7 +431,7 @@ func (d *doors) refresh() error {
 	return nil
 }
 
-// identities are all of them: a wrong password is compared at each.
+// identities returns the identities of all records: a wrong password is counted at each.
 func (d *doors) identities() (out []core.Identity) {
 	if d.user != nil {
 		out = append(out, d.user.Identity)
@@ -436,7 +442,7 @@ func (d *doors) identities() (out []core.Identity) {
 	return out
 }
 
-// enter begins a session where the password is right, at the team user first.
+// enter begins a session if the password is right. It tries the team user before the mailbox.
 func (d *doors) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn) (*SignedIn, error) {
 	if d.user != nil {
 		right, err := g.Compare(ctx, d.user.Identity.Name, d.user.User.PasswordHash, in.Password)
@@ -457,7 +463,8 @@ func (d *doors) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn
 		}
 	}
 	if in.As == "" && (d.user == nil || d.mailbox == nil) {
-		// The time that it takes does not tell which addresses are of two.
+		// Compare twice in any case, so that the time does not reveal which addresses have two
+		// records.
 		if _, err := g.Compare(ctx, d.identities()[0].Name, "", in.Password); err != nil {
 			return nil, err
 		}
@@ -465,17 +472,17 @@ func (d *doors) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn
 	if d.user != nil {
 		d.s.accounts.RecordFailedLogin(core.UserActor(d.user.User), d.user.User.AccountID, v.IP, v.RequestID)
 	}
-	if d.mailbox != nil && (d.user == nil || d.user.User.AccountID != d.mailbox.Mailbox.AccountID) { // one row an account
+	if d.mailbox != nil && (d.user == nil || d.user.User.AccountID != d.mailbox.Mailbox.AccountID) { // one audit row per account
 		at := store.AuditActor{Type: store.AuditActorMailbox, ID: d.mailbox.Mailbox.ID, Name: d.mailbox.Mailbox.Email}
 		d.s.accounts.RecordFailedLogin(at, d.mailbox.Mailbox.AccountID, v.IP, v.RequestID)
 	}
 	return nil, core.Errorf("invalid_credentials", "The email address or the password is wrong.")
 }
 
-// startSession begins the session of a user whose password was right: once more by the record as it
-// is now, with the second factor where there is one.
+// startSession begins the session of a user whose password was right. It reads the record again,
+// and checks the second factor if the user has one.
 func (s *Service) startSession(u *store.User, v Visitor, code string, still func(*store.Tx, *store.User) error) (out *SignedIn, err error) {
-	err = s.withCode(u, v, code, func(tx *store.Tx, now *store.User) error {
+	err = s.withSecondFactor(u, v, code, func(tx *store.Tx, now *store.User) error {
 		if err := still(tx, now); err != nil {
 			return err
 		}
@@ -485,7 +492,7 @@ func (s *Service) startSession(u *store.User, v Visitor, code string, still func
 	return out, err
 }
 
-// actor is a user who has shown by a password, a passkey or a link who they are.
+// actor returns the actor for a user who was identified by a password, a passkey or a link.
 func (v Visitor) actor(u *store.User, action string, fields ...string) core.Actor {
 	return core.Actor{
 		AccountID: u.AccountID, UserID: u.ID, MailboxID: u.MailboxID, Email: u.Email, TokenKind: core.SessionKind, IP: v.IP,

@@ -51,7 +51,7 @@ func (c *sessionCase) stands(in *signin.SignedIn) bool {
 	return err == nil
 }
 
-// noteUses writes down when sessions were used, as the room does when it ends.
+// noteUses writes the recorded uses of sessions, as the end of accounts.Run does.
 func (c *sessionCase) noteUses(t *testing.T) {
 	t.Helper()
 	ended, cancel := context.WithCancel(t.Context())
@@ -182,8 +182,9 @@ func TestASuspendedAccountHasNoSessions(t *testing.T) {
 	}
 }
 
-// TestSignInIsThrottled: after some wrong ones, from wherever, nothing is looked at for half an
-// hour but where the user has signed in before; a network that guesses at many users is shut out.
+// TestSignInIsThrottled: after some wrong passwords from anywhere, sign-ins are refused for half an
+// hour, except from networks from which the user has signed in before. A network that guesses for
+// many users is shut out.
 func TestSignInIsThrottled(t *testing.T) {
 	c := newSessionCase(t)
 	c.here(t)

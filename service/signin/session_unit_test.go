@@ -12,7 +12,7 @@ func FuzzPasskeyAnswer(f *testing.F) {
 	f.Add([]byte(`{"id":"AA","rawId":"AA","type":"public-key","response":{"clientDataJSON":"e30","authenticatorData":"AA","signature":"AA","userHandle":"AA"}}`))
 	f.Add([]byte(`{"id":"AA","rawId":"AA","type":"public-key","response":{"clientDataJSON":"e30","attestationObject":"oA"}}`))
 	f.Fuzz(func(_ *testing.T, body []byte) {
-		// What they take must be whole, so that verifying it does not fail for what is missing.
+		// Reading an accepted answer must not panic because a part of it is missing.
 		if a, err := fido.ParseCredentialRequestResponseBytes(body); err == nil {
 			_ = a.Response.CollectedClientData.Challenge
 		}

@@ -1,5 +1,5 @@
-// Package catest is a certificate authority for tests: strict about ACME (RFC 8555), and
-// ill-mannered where it is told to. It does not know who asks it.
+// Package catest is a certificate authority for tests: it strictly follows ACME (RFC 8555), and
+// misbehaves on request. It does not know its clients.
 package catest
 
 import (
@@ -20,25 +20,25 @@ import (
 	"time"
 )
 
-// Manners are how an Authority behaves; the zero value behaves well.
+// Manners configures how an Authority misbehaves; the zero value behaves well.
 type Manners struct {
-	Down       int               // answers with this status to everything, if it is not 0
-	RetryAfter string            // with Down, and with Limited
+	Down       int               // answers every request with this status, if it is not 0
+	RetryAfter string            // the Retry-After header of Down and Limited
 	Garbage    bool              // answers 200 with a page of HTML
 	Endless    bool              // answers 200 with a body that never ends
-	StaleNonce int               // refuses every so manieth nonce
-	Limited    bool              // takes no new orders
-	Rejects    map[string]string // names that no order may hold, and why
-	Refuses    map[string]string // names that no challenge proves, and why
+	StaleNonce int               // every StaleNonce-th nonce is refused; 0: none
+	Limited    bool              // refuses new orders
+	Rejects    map[string]string // names that no order may contain, with the reason
+	Refuses    map[string]string // names for which every challenge fails, with the reason
 	Stuck      bool              // orders stay in processing
 	ForOthers  bool              // certificates are for other names
-	Expired    bool              // certificates are valid no more
+	Expired    bool              // certificates have expired
 	OtherKey   bool              // certificates are for another key
-	Unchained  bool              // certificates are not signed by what comes behind them
-	Life       time.Duration     // of certificates; 90 days if 0
+	Unchained  bool              // certificates are not signed by the next one in the chain
+	Life       time.Duration     // of certificates; 0: 90 days
 }
 
-// An Authority answers at URL. Look says what the world sees of a challenge: the body of the
+// An Authority serves ACME at URL. Look returns what is published for a challenge: the body of the
 // http-01 file of a token, or the text of the dns-01 record of a name.
 type Authority struct {
 	URL  string
@@ -67,7 +67,7 @@ type order struct {
 
 type authz struct {
 	name, status string
-	tried, why   string            // the kind of challenge, and what was wrong with it
+	tried, why   string            // the kind of the last challenge, and why it failed
 	tokens       map[string]string // by kind
 }
 
@@ -89,27 +89,27 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Roots vouch for the authority's own HTTPS.
+// Roots returns the pool that trusts the authority's HTTPS server.
 func (a *Authority) Roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.server.Certificate())
 	return pool
 }
 
-// Certificate is that of its own HTTPS.
+// Certificate returns the certificate of the authority's HTTPS server.
 func (a *Authority) Certificate() *x509.Certificate { return a.server.Certificate() }
 
-// Client is an HTTP client's way to the authority.
+// Client returns a transport that trusts the authority's HTTPS server.
 func (a *Authority) Client() http.RoundTripper { return a.server.Client().Transport }
 
-// Behave changes its manners.
+// Behave changes the manners.
 func (a *Authority) Behave(change func(*Manners)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change(&a.manners)
 }
 
-// Orders lists the names of every order that was taken.
+// Orders lists the names of every accepted order.
 func (a *Authority) Orders() [][]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,14 +120,14 @@ func (a *Authority) Orders() [][]string {
 	return out
 }
 
-// Issued is how many certificates were made.
+// Issued returns how many certificates were issued.
 func (a *Authority) Issued() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.issued
 }
 
-// Unstick lets the orders that are stuck come to their end.
+// Unstick completes the stuck orders.
 func (a *Authority) Unstick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +139,7 @@ func (a *Authority) Unstick() {
 	}
 }
 
-// ForgetAccounts has the authority know nobody any more.
+// ForgetAccounts deletes all accounts.
 func (a *Authority) ForgetAccounts() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -224,7 +224,7 @@ func (a *Authority) problem(w http.ResponseWriter, status int, kind, detail stri
 	a.answer(w, status, p)
 }
 
-// post takes a signed request to where it belongs.
+// post verifies a signed request and calls its handler.
 func (a *Authority) post(w http.ResponseWriter, r *http.Request) {
 	account, payload, why := a.open(r)
 	switch {

@@ -13,8 +13,8 @@ import (
 	"slices"
 )
 
-// open verifies a signed request (RFC 8555 section 6.2) and gives the account that signed it. why
-// says what is wrong.
+// open verifies a signed request (RFC 8555 section 6.2) and returns the account that signed it. why
+// says what is wrong; "" if nothing is.
 func (a *Authority) open(r *http.Request) (account string, payload []byte, why string) {
 	var jws struct{ Protected, Payload, Signature string }
 	text, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
@@ -77,7 +77,7 @@ func publicKey(x, y string) (*ecdsa.PublicKey, string) {
 	return key, ""
 }
 
-// accountOf is the account of a key, made if there is none.
+// accountOf returns the account of a key, and creates it if there is none.
 func (a *Authority) accountOf(key *ecdsa.PublicKey) string {
 	for url, other := range a.accounts {
 		if other.Equal(key) {

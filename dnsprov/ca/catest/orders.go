@@ -86,7 +86,7 @@ func (a *Authority) challenge(kind string, i, j int) map[string]any {
 	return ch
 }
 
-// look validates a challenge at once.
+// look validates a challenge immediately.
 func (a *Authority) look(w http.ResponseWriter, kind string, i, j int) {
 	o := a.orders[i]
 	z := o.authz[j]
@@ -117,7 +117,7 @@ func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
 	var in struct {
 		CSR string `json:"csr"`
 	}
-	_ = json.Unmarshal(payload, &in) // what is no CSR is told below
+	_ = json.Unmarshal(payload, &in) // a missing CSR is reported below
 	der, _ := base64.RawURLEncoding.DecodeString(in.CSR)
 	csr, err := x509.ParseCertificateRequest(der)
 	o := a.orders[i]
@@ -145,7 +145,7 @@ func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
 	a.showOrder(w, 200, i)
 }
 
-// sign makes a certificate with its chain, as good as the manners.
+// sign makes a certificate with its chain, faulty according to the manners.
 func (a *Authority) sign(names []string, key any) ([]byte, error) {
 	m, now := a.manners, a.Now()
 	life := m.Life

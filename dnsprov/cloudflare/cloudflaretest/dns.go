@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Record is one that a zone holds, in the API's words.
+// A Record is a record of a zone in the form of the API.
 type Record struct {
 	ID       string         `json:"id"`
 	Type     string         `json:"type"`
@@ -32,7 +32,7 @@ type zone struct {
 	records []Record
 }
 
-// AddZone makes a zone, with "active" for no status, and gives its ID.
+// AddZone adds a zone and returns its ID. The default status is "active".
 func (s *Server) AddZone(name, status string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Server) addZone(name, status string) string {
 	return z.ID
 }
 
-// SetStatus changes what a zone says of its delegation.
+// SetStatus changes the delegation status of a zone.
 func (s *Server) SetStatus(name, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,15 +62,14 @@ func (s *Server) SetStatus(name, status string) {
 	}
 }
 
-// RemoveZone takes a zone away, with all that it holds.
+// RemoveZone removes a zone with all its records.
 func (s *Server) RemoveZone(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zones = slices.DeleteFunc(s.zones, func(z *zone) bool { return z.Name == name })
 }
 
-// Put adds records that somebody made in the dashboard, without looking at them, to the zone of a
-// name.
+// Put adds records to a zone without checks, as if somebody had made them in the dashboard.
 func (s *Server) Put(zone string, records ...Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +86,7 @@ func (s *Server) Put(zone string, records ...Record) {
 	panic("no zone " + zone)
 }
 
-// Records gives what a zone holds.
+// Records returns the records of a zone.
 func (s *Server) Records(zone string) []Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +98,7 @@ func (s *Server) Records(zone string) []Record {
 	return nil
 }
 
-// zoneCall answers what is asked about zones and their records.
+// zoneCall answers requests about zones and their records.
 func (c *call) zoneCall() reply {
 	if len(c.parts) == 1 {
 		return c.listZones()
@@ -168,7 +167,7 @@ func (c *call) listRecords(z *zone) reply {
 	return page(c, found, limit)
 }
 
-// page gives the part of a list that was asked for.
+// page returns the requested page of a list.
 func page[T any](c *call, all []T, limit int) reply {
 	q := c.r.URL.Query()
 	size, number := 20, 1
@@ -193,7 +192,7 @@ func page[T any](c *call, all []T, limit int) reply {
 	}}
 }
 
-// sent is a record as a client writes it.
+// sent is a record in a client's request.
 type sent struct {
 	ID       string          `json:"id"`
 	Type     string          `json:"type"`
@@ -259,7 +258,7 @@ func (c *call) deleteOne(z *zone, id string) reply {
 	return ok(map[string]string{"id": id})
 }
 
-// batch does everything or nothing: deletes, then patches, puts and posts.
+// batch makes all changes or none: deletes, then patches, puts and posts.
 func (c *call) batch(z *zone) reply {
 	var in struct {
 		Deletes []struct{ ID string }
@@ -306,8 +305,8 @@ func (c *call) batch(z *zone) reply {
 	return ok(done)
 }
 
-// make checks what a client wants to be there and gives the record; id is that of the one that it
-// replaces.
+// make checks a client's record and returns it as stored; id is that of the record that it
+// replaces, or "".
 func (c *call) make(z *zone, in sent, id string) (Record, *reply) {
 	out := Record{ID: id, Type: in.Type, Name: strings.ToLower(strings.TrimSuffix(in.Name, ".")), Content: in.Content, Priority: in.Priority, TTL: in.TTL, Proxied: in.Proxied}
 	if why := c.invalid(z, in, &out); why != nil {
@@ -332,7 +331,7 @@ func bad(code int, format string, args ...any) *reply {
 	return &out
 }
 
-// invalid checks one record for itself and fills in what the API makes of it.
+// invalid checks a record on its own, and fills in what the API derives.
 func (c *call) invalid(z *zone, in sent, out *Record) *reply {
 	switch {
 	case out.Name != z.Name && !strings.HasSuffix(out.Name, "."+z.Name):
@@ -369,7 +368,7 @@ func (c *call) invalid(z *zone, in sent, out *Record) *reply {
 	return nil
 }
 
-// structured fills in the content of a record that is written as data.
+// structured fills in the content of a record that was sent as data.
 func structured(in sent, out *Record) *reply {
 	if err := json.Unmarshal(in.Data, &out.Data); err != nil {
 		return bad(1004, "DNS Validation Error: data")
@@ -396,8 +395,8 @@ func structured(in sent, out *Record) *reply {
 	return nil
 }
 
-// collides reports whether a record can stand beside another. A CNAME of the zone itself is
-// flattened, so that it is in the way of addresses only.
+// collides returns an error if a record cannot be at the same name as another. A CNAME of the zone
+// itself is flattened, so it only excludes addresses.
 func collides(r, with Record, apex string) *reply {
 	if r.Name != with.Name {
 		return nil
@@ -419,7 +418,7 @@ func collides(r, with Record, apex string) *reply {
 	return nil
 }
 
-// RemoveRecords takes all records of a zone away, as somebody may in the dashboard.
+// RemoveRecords removes all records of a zone, as somebody may do in the dashboard.
 func (s *Server) RemoveRecords(zone string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ type Purchase struct {
 	AutoRenew bool
 }
 
-// domain is a registration and the workflow that it came from.
+// domain is a registration with the workflow that creates it.
 type domain struct {
 	Name      string     `json:"domain_name"`
 	Status    string     `json:"status"`
@@ -27,12 +27,12 @@ type domain struct {
 
 	years    int
 	state    string // of the workflow
-	polls    int    // until the workflow ends
-	renews   bool   // what the last change asks for
-	changing int    // polls until the last change is made
+	polls    int    // left until the workflow ends
+	renews   bool   // the new value in the last change
+	changing int    // polls left until the last change takes effect
 }
 
-// Purchases gives what was paid for, in the order of names.
+// Purchases returns the paid registrations, sorted by name.
 func (s *Server) Purchases() []Purchase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +46,8 @@ func (s *Server) Purchases() []Purchase {
 	return out
 }
 
-// registrarCall answers what is asked about domains. Names that begin with "taken-" are somebody
-// else's, those with "premium-" have a premium price.
+// registrarCall answers requests about domains. Names that begin with "taken-" are taken, those
+// with "premium-" have a premium price.
 func (c *call) registrarCall() reply {
 	reads := c.r.Method == http.MethodGet || len(c.parts) == 4 && c.parts[3] == "domain-check"
 	if c.parts[1] != AccountID || reads && !c.may(ReadDomains) || !reads && !c.may(BuyDomains) {
@@ -79,7 +79,7 @@ func (c *call) registrarCall() reply {
 	return refuse(http.StatusNotFound, 7000, "No route for that URI")
 }
 
-// checkDomains answers for at most 20 names; what is no name is left out.
+// checkDomains answers for at most 20 names; invalid names are left out.
 func (c *call) checkDomains() reply {
 	var in struct {
 		Domains []string `json:"domains"`
@@ -155,7 +155,7 @@ func (c *call) register() reply {
 	return c.workflow(http.StatusAccepted, d)
 }
 
-// workflow tells how a registration is going, and lets it go on.
+// workflow returns the state of a registration, and advances it.
 func (c *call) workflow(status int, d *domain) reply {
 	if d.state == "in_progress" {
 		if d.polls == 0 {
@@ -182,7 +182,7 @@ func (c *call) workflow(status int, d *domain) reply {
 	return reply{status: status, result: out}
 }
 
-// patch begins to change a domain, of which only the renewal can be.
+// patch begins a change of a domain. Only the renewal can be changed.
 func (c *call) patch(d *domain) reply {
 	var in struct {
 		AutoRenew *bool `json:"auto_renew"`
@@ -198,7 +198,7 @@ func (c *call) patch(d *domain) reply {
 	return out
 }
 
-// change tells how the last change is going, and lets it go on.
+// change returns the state of the last change, and advances it.
 func (c *call) change(d *domain) reply {
 	if d.changing > 0 {
 		d.changing--

@@ -1,5 +1,5 @@
-// Package cloudflaretest is a strict and ill-mannered stand-in for version 4 of Cloudflare's API,
-// for tests of whatever speaks to it. It does not know who does.
+// Package cloudflaretest is a strict fake of version 4 of Cloudflare's API, which misbehaves on
+// request. It does not know its clients.
 package cloudflaretest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Rights of a token.
+// Permissions of a token.
 const (
 	ReadZones = 1 << iota
 	ReadRecords
@@ -25,58 +25,58 @@ const (
 	All = DNS | ReadDomains | BuyDomains
 )
 
-// A Token is a credential that a Server knows.
+// A Token is a credential of a Server.
 type Token struct {
 	Rights  int
-	Status  string   // active disabled expired; "" is active
+	Status  string   // active, disabled or expired; "" is active
 	Account bool     // it belongs to an account, so that /user does not know it
-	Zones   []string // the names of those that it sees; nil: all
+	Zones   []string // the zones that it can see, by name; nil: all
 }
 
-// Faults that a request can meet.
+// Kinds of faults.
 const (
-	TooMany   = "too many requests"  // 429; Fault.After says what Retry-After does
-	Broken    = "server error"       // 500 with the API's form
-	Garbage   = "garbage"            // 200 with something that is not JSON
-	Empty     = "empty"              // 200 with nothing
-	Endless   = "endless"            // 200 with more bytes than anybody reads
+	TooMany   = "too many requests"  // 429, with Fault.After as the Retry-After
+	Broken    = "server error"       // 500 with a body in the API's form
+	Garbage   = "garbage"            // 200 with a body that is not JSON
+	Empty     = "empty"              // 200 with an empty body
+	Endless   = "endless"            // 200 with a body of excessive length
 	Hang      = "hang"               // no answer until the client gives up
-	Cut       = "cut"                // the connection ends before anything is done
-	CutAfter  = "cut after"          // the connection ends when everything is done
-	HalfDone  = "half an answer"     // everything is done, and the answer ends in its middle
+	Cut       = "cut"                // the connection is closed before the request has an effect
+	CutAfter  = "cut after"          // the connection is closed after the request had its effect
+	HalfDone  = "half an answer"     // the request has its effect, but only half of the answer is sent
 	Elsewhere = "redirect elsewhere" // 302 to another host
 )
 
-// A Fault meets requests of one method, "" for any, whose path contains a text, Skip times not and
-// then Times times.
+// A Fault affects requests of a method ("" for any) with a text in their path. It spares the first
+// Skip of them, and then affects Times of them.
 type Fault struct {
 	Kind   string
 	Method string
 	Path   string
 	Skip   int
 	Times  int           // 0: once
-	After  time.Duration // of TooMany; 0: no Retry-After
+	After  time.Duration // for TooMany; 0: no Retry-After
 }
 
-// A Call is a request that came in.
+// A Call is a received request.
 type Call struct {
 	Method string
 	Path   string // with the query
 	Body   string
-	Status int // of the answer; 0: there was none
+	Status int // the status of the answer; 0: there was none
 }
 
-// A Server is an http.Handler with everything below /client/v4. Set the fields before the first
+// A Server is an http.Handler for the paths below /client/v4. Set the fields before the first
 // request.
 type Server struct {
 	MaxPerPage    int         // 0: 100; a larger per_page is refused
-	LoseComments  bool        // it takes comments and forgets them
+	LoseComments  bool        // comments are accepted and not stored
 	NoBatch       bool        // there is no batch endpoint
 	Between       func(n int) // called before request n, from 0, without any lock
 	Now           func() time.Time
-	Polls         int                  // how often a registration is in progress before it has ended
-	Prices        map[string][2]string // by ending: what the first year and each other costs
-	FailPurchases string               // the code with which every registration fails after it was taken on
+	Polls         int                  // polls for which a registration is in progress
+	Prices        map[string][2]string // by ending: the prices of the first year and of each further year
+	FailPurchases string               // the error code with which every registration fails after it was accepted
 	Stuck         bool                 // every registration waits for its owner
 	NoBilling     bool                 // the account cannot pay
 	domains       map[string]*domain
@@ -89,7 +89,7 @@ type Server struct {
 	serial int
 }
 
-// New makes a server without zones and tokens.
+// New returns a server without zones and tokens.
 func New() *Server {
 	return &Server{
 		tokens: map[string]Token{}, domains: map[string]*domain{}, Now: time.Now,
@@ -97,10 +97,10 @@ func New() *Server {
 	}
 }
 
-// AccountID is the one account that there is.
+// AccountID is the ID of the only account.
 const AccountID = "acc0000000000000000000000000000a"
 
-// AddToken makes a token known, in place of one with the same text.
+// AddToken adds a token, or replaces the one with the same text.
 func (s *Server) AddToken(text string, t Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *Server) AddToken(text string, t Token) {
 	s.tokens[text] = t
 }
 
-// Fail lets requests meet a fault. Faults are tried in the order in which they came.
+// Fail adds a fault. Faults are tried in the order in which they were added.
 func (s *Server) Fail(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,21 +118,21 @@ func (s *Server) Fail(f Fault) {
 	s.faults = append(s.faults, &f)
 }
 
-// Heal takes all faults away.
+// Heal removes all faults.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
-// Calls gives what came in so far.
+// Calls returns the requests received so far.
 func (s *Server) Calls() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// Count tells how many requests of a method, "" for any, had a text in their path.
+// Count returns how many requests of a method ("" for any) had a text in their path.
 func (s *Server) Count(method, path string) int {
 	n := 0
 	for _, c := range s.Calls() {
@@ -207,7 +207,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// fault finds the one that a request meets.
+// fault returns the fault that affects a request; nil if there is none.
 func (s *Server) fault(r *http.Request) *Fault {
 	for i, f := range s.faults {
 		if f.Method != "" && f.Method != r.Method || !strings.Contains(r.URL.Path, f.Path) {
@@ -226,7 +226,7 @@ func (s *Server) fault(r *http.Request) *Fault {
 	return nil
 }
 
-// misbehave answers in place of the API, if the fault is of that kind.
+// misbehave answers in place of the API, if the fault is of such a kind.
 func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, f *Fault) bool {
 	switch f.Kind {
 	case TooMany:
@@ -262,7 +262,7 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, f *Fault) boo
 	return true
 }
 
-// answer finds the operation.
+// answer authenticates a request and calls its operation.
 func (s *Server) answer(r *http.Request, body []byte) reply {
 	path, known := strings.CutPrefix(r.URL.Path, "/client/v4/")
 	if !known {
@@ -297,7 +297,7 @@ func (s *Server) answer(r *http.Request, body []byte) reply {
 	return refuse(http.StatusNotFound, 7000, "No route for that URI")
 }
 
-// A call is a request whose sender is known.
+// A call is an authenticated request.
 type call struct {
 	*Server
 	r     *http.Request
@@ -310,7 +310,7 @@ func (c *call) may(right int) bool { return c.token.Rights&right != 0 }
 
 func forbidden() reply { return refuse(http.StatusForbidden, 10000, "Authentication error") }
 
-// read decodes the body; a field that the API does not have is refused.
+// read decodes the body, and refuses fields that the API does not have.
 func (c *call) read(into any) error {
 	d := json.NewDecoder(strings.NewReader(string(c.body)))
 	d.DisallowUnknownFields()

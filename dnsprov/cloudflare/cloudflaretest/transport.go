@@ -6,13 +6,12 @@ import (
 	"net/http/httptest"
 )
 
-// HTTP is a client whose requests come to the server without a network, for tests in which the time
-// is not the real one.
+// HTTP returns a client that calls the server without a network, for tests with a fake clock.
 func (s *Server) HTTP() *http.Client { return &http.Client{Transport: transport{s}} }
 
 type transport struct{ s *Server }
 
-// RoundTrip has the server answer. A connection that ends is io.ErrUnexpectedEOF.
+// RoundTrip calls the server. An aborted connection is io.ErrUnexpectedEOF.
 func (t transport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	if r.Body == nil {
 		r = r.Clone(r.Context())

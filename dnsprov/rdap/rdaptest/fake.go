@@ -1,6 +1,6 @@
-// Package rdaptest is the world's RDAP for tests: a bootstrap file and a registry for each ending,
-// strict with those who ask and as ill-mannered as it is told to be. It does not know what is
-// tested.
+// Package rdaptest is a fake of all RDAP servers for tests: a bootstrap file, and a registry for
+// each top-level domain. It strictly checks queries, and misbehaves on request. It does not know
+// what is tested.
 package rdaptest
 
 import (
@@ -21,34 +21,34 @@ import (
 	"time"
 )
 
-// A Manner is how a registry answers.
+// A Manner is a way in which a registry answers.
 type Manner string
 
-// The manners. None of the bad ones ever gives a useful answer.
+// The manners. The bad ones never give a useful answer.
 const (
 	Good       Manner = ""
 	Slow       Manner = "slow"        // it never answers
-	Drip       Manner = "drip"        // it answers, a byte now and then
+	Drip       Manner = "drip"        // it answers one byte at a time, with pauses
 	Broken     Manner = "broken"      // 500
 	Busy       Manner = "busy"        // 429, with RetryAfter
-	Garbage    Manner = "garbage"     // 200, no JSON
+	Garbage    Manner = "garbage"     // 200, not JSON
 	Page       Manner = "page"        // 200, a web page
 	LostPage   Manner = "lost page"   // 404, a web page
 	OtherName  Manner = "other name"  // it answers about another domain
 	OtherClass Manner = "other class" // it answers about an entity
-	Nameless   Manner = "nameless"    // it does not say about what it answers
+	Nameless   Manner = "nameless"    // the answer does not name its domain
 	Endless    Manner = "endless"     // a body without an end
 	Loop       Manner = "loop"        // it redirects to itself
-	Downgrade  Manner = "downgrade"   // it redirects to where answers are not protected
+	Downgrade  Manner = "downgrade"   // it redirects to a URL without TLS
 	Moved      Manner = "moved"       // it redirects once, and then answers well
 	Hangup     Manner = "hangup"      // it closes the connection
-	Mixed      Manner = "mixed"       // it answers well, in the loosest form that is still to be understood
-	Bootstrap         = "bootstrap"   // in place of an ending: the list of servers
+	Mixed      Manner = "mixed"       // it answers well, in the loosest form that clients must understand
+	Bootstrap         = "bootstrap"   // as the ending: the server of the bootstrap file
 	mediaType         = "application/rdap+json"
-	unknown           = "No such object." // what a registry says of a domain that it does not have
+	unknown           = "No such object." // a registry's answer about a domain that it does not have
 )
 
-// A Domain is one that a registry has. Its name is its key.
+// A Domain is a registered domain. Its key is its name.
 type Domain struct {
 	Registrar   string
 	IANAID      string
@@ -56,25 +56,26 @@ type Domain struct {
 	ExpiresAt   time.Time
 }
 
-// A Fake is the world's RDAP. It serves /dns.json, and /ENDING/domain/NAME for every ending that
-// has been added.
+// A Fake is a set of RDAP servers. It serves /dns.json, and /ENDING/domain/NAME for every ending
+// that was added.
 type Fake struct {
-	RetryAfter string // of Busy; set before the first question
+	RetryAfter string // for Busy; set it before the first query
 
 	mu      sync.Mutex
 	bases   map[string]string // by ending
 	domains map[string]Domain
 	manners map[string]Manner // by ending
-	asked   map[string]int    // by ending: questions
+	asked   map[string]int    // queries by ending
 	bad     []string
-	peak    map[string]int // by ending: questions within one second
+	peak    map[string]int // by ending: the most queries within one second
 	recent  map[string][]time.Time
 	url     string
 	ca      []byte
 	ended   chan struct{}
 }
 
-// Start runs a server for the list and one for each ending, over TLS, until the test ends.
+// Start runs a server for the bootstrap file and one for each ending, over TLS, until the test
+// ends.
 func Start(t testing.TB, endings ...string) *Fake {
 	t.Helper()
 	f := &Fake{
@@ -83,7 +84,7 @@ func Start(t testing.TB, endings ...string) *Fake {
 	}
 	for _, ending := range append([]string{Bootstrap}, endings...) {
 		s := httptest.NewUnstartedServer(f)
-		s.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a client drops are no news
+		s.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a client drops are not worth logging
 		s.StartTLS()
 		t.Cleanup(s.Close)
 		f.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -102,20 +103,20 @@ func Start(t testing.TB, endings ...string) *Fake {
 	return f
 }
 
-// URL is where the list of servers is.
+// URL returns the URL of the bootstrap file.
 func (f *Fake) URL() string { return f.url }
 
-// CA is the certificate of every server, in PEM.
+// CA returns the certificate of all servers, in PEM.
 func (f *Fake) CA() []byte { return f.ca }
 
-// Client makes an HTTP client that trusts every server.
+// Client returns an HTTP client that trusts every server.
 func (f *Fake) Client() *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(f.ca)
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 }
 
-// Add gives a registry a domain.
+// Add adds a domain to its registry.
 func (f *Fake) Add(name string, d Domain) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,28 +130,28 @@ func (f *Fake) Behave(ending string, m Manner) {
 	f.manners[ending] = m
 }
 
-// Asked is how many questions the registry of an ending got.
+// Asked returns how many queries the registry of an ending got.
 func (f *Fake) Asked(ending string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked[ending]
 }
 
-// Peak is the most questions that the registry of an ending got within any second.
+// Peak returns the most queries that the registry of an ending got within any second.
 func (f *Fake) Peak(ending string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.peak[ending]
 }
 
-// Complaints are questions that no client should ask so.
+// Complaints lists the queries that break the rules, with the reason.
 func (f *Fake) Complaints() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.bad)
 }
 
-// ServeHTTP answers one question.
+// ServeHTTP answers one query.
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.examine(r)
 	ending, name := Bootstrap, ""
@@ -170,7 +171,7 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// examine notes what is wrong with a question.
+// examine records what is wrong with a query.
 func (f *Fake) examine(r *http.Request) {
 	complain := func(what string) {
 		f.mu.Lock()
@@ -195,7 +196,7 @@ func (f *Fake) examine(r *http.Request) {
 	}
 }
 
-// count notes a question and tells how to answer it.
+// count counts a query and returns how to answer it.
 func (f *Fake) count(ending string) Manner {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +207,7 @@ func (f *Fake) count(ending string) Manner {
 	return f.manners[ending]
 }
 
-// answer answers as it should.
+// answer gives a good answer.
 func (f *Fake) answer(w http.ResponseWriter, ending, name string, m Manner) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -229,7 +230,7 @@ func (f *Fake) answer(w http.ResponseWriter, ending, name string, m Manner) {
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// list is the bootstrap file (RFC 9224 §3).
+// list returns the bootstrap file (RFC 9224 §3).
 func (f *Fake) list() map[string]any {
 	var services []any
 	for _, ending := range slices.Sorted(maps.Keys(f.bases)) {
@@ -239,7 +240,7 @@ func (f *Fake) list() map[string]any {
 	return map[string]any{"version": "1.0", "publication": "2026-01-01T00:00:00Z", "services": services}
 }
 
-// wellFormed is a domain in the form of RFC 9083.
+// wellFormed returns a domain in the form of RFC 9083.
 func wellFormed(name string, d Domain) map[string]any {
 	servers := []any{}
 	for _, ns := range d.Nameservers {
@@ -261,7 +262,7 @@ func wellFormed(name string, d Domain) map[string]any {
 	}
 }
 
-// loose is the same domain as sloppy registries write it.
+// loose returns a domain in the form of sloppy registries.
 func loose(name string, d Domain) map[string]any {
 	servers := []any{nil, 7, map[string]any{"ldhName": nil}}
 	for _, ns := range d.Nameservers {
@@ -278,7 +279,7 @@ func loose(name string, d Domain) map[string]any {
 	}
 }
 
-// misbehave answers as it should not.
+// misbehave gives a bad answer.
 func (f *Fake) misbehave(w http.ResponseWriter, r *http.Request, m Manner, name string) {
 	switch m {
 	case Slow:
@@ -319,7 +320,7 @@ func say(w http.ResponseWriter, kind string, status int, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// pour sends a body without an end, slowly or as fast as it is read.
+// pour sends an endless body, slowly or as fast as it is read.
 func (f *Fake) pour(w http.ResponseWriter, r *http.Request, m Manner) {
 	w.Header().Set("Content-Type", mediaType)
 	chunk, gap := strings.Repeat(" ", 64<<10), time.Duration(0)
@@ -334,7 +335,7 @@ func (f *Fake) pour(w http.ResponseWriter, r *http.Request, m Manner) {
 	}
 }
 
-// wait waits, and reports whether there is nobody left to answer to.
+// wait waits, and reports whether the client has gone or the test has ended.
 func (f *Fake) wait(r *http.Request, d time.Duration) bool {
 	select {
 	case <-time.After(d):

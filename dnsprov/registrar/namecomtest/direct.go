@@ -8,11 +8,11 @@ import (
 	"net/http/httptest"
 )
 
-// A Direct is a transport that calls a handler without a network, so that a test's time may be
-// false. Like a server it goes on with what it does when the client has gone.
+// A Direct is a transport that calls a handler without a network, so that a test can use a fake
+// clock. Like a server, the handler finishes its work even if the client has gone.
 type Direct struct{ http.Handler }
 
-// RoundTrip is one of http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (d Direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	type result struct {
 		resp *http.Response
@@ -21,7 +21,7 @@ func (d Direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	done := make(chan result, 1)
 	in := r.Clone(context.WithoutCancel(r.Context()))
 	in.Body = http.NoBody
-	if r.Body != nil { // read here, since a handler that goes on after the client has left must share nothing with it
+	if r.Body != nil { // read here, since a handler that outlives the client must not share the body with it
 		text, err := io.ReadAll(r.Body)
 		r.Body.Close()
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// plain reports whether a text is a domain name in the form that the API wants.
+// plain reports whether a text is a domain name in the form that the API accepts.
 func plain(name string) bool {
 	labels := strings.Split(name, ".")
 	if len(name) > 253 || len(labels) < 2 {
@@ -24,16 +24,16 @@ func plain(name string) bool {
 	return true
 }
 
-// An item is what is known about a name that might be bought.
+// An item is the state of a name that might be bought.
 type item struct {
 	label, ending string
 	price         Price
-	sold          bool // the ending is
+	sold          bool // the API sells names with this ending
 	taken         bool
 	premium       bool
 }
 
-// item looks a name up. f.mu is held.
+// item returns the state of a name. The caller holds f.mu.
 func (f *Fake) item(name string) (i item) {
 	i.label, i.ending, _ = strings.Cut(name, ".")
 	i.price, i.sold = f.Prices[i.ending]
@@ -46,13 +46,13 @@ func (f *Fake) item(name string) (i item) {
 	return i
 }
 
-// shown is a domain of the account whose sale has come to be seen. f.mu is held.
+// shown returns a domain of the account if its sale is already visible. The caller holds f.mu.
 func (f *Fake) shown(name string) (*Domain, bool) {
 	d := f.domains[name]
 	return d, d != nil && time.Since(d.Created) >= f.Lag
 }
 
-// total is what some years cost; 0 where they cannot be had.
+// total returns the price of some years; 0 if the name is not sold for so many.
 func (p Price) total(years int) int64 {
 	if years < p.MinYears || years > 10 {
 		return 0
@@ -94,7 +94,7 @@ func (c *call) check() *answer {
 	if len(results) == 0 {
 		return refuse(422, "Unprocessable Entity", "No valid domains to check")
 	}
-	slices.Reverse(results) // their order means nothing
+	slices.Reverse(results) // the API promises no order
 	return &answer{status: 200, body: map[string]any{"results": results}}
 }
 
@@ -142,7 +142,7 @@ type order struct {
 	Years         *int         `json:"years"`
 }
 
-// create sells a name. remember keeps the answer, with f.mu held.
+// create sells a name. It calls remember with the answer, with f.mu held.
 func (c *call) create(remember func(*answer)) *answer {
 	var in order
 	if a := c.decode(&in); a != nil {
@@ -167,7 +167,7 @@ func (c *call) create(remember func(*answer)) *answer {
 	return a
 }
 
-// sell takes the money. f.mu is held.
+// sell charges the account and registers the domain. The caller holds f.mu.
 func (f *Fake) sell(in order) *answer {
 	name := in.Domain.DomainName
 	i := f.item(name)
@@ -213,7 +213,7 @@ func same(price json.Number, cents int64) bool {
 	return err == nil && int64(math.Round(v*100)) == cents
 }
 
-// nameservers reports whether a list can be a domain's.
+// nameservers reports whether a list is valid as the name servers of a domain.
 func nameservers(list []string, least int) bool {
 	for _, ns := range list {
 		if !plain(ns) {
@@ -230,7 +230,7 @@ func (d *Domain) shape() map[string]any {
 	}
 }
 
-// mine does something with a domain of the account.
+// mine runs do for a domain of the account, and answers with the domain.
 func (c *call) mine(kind string, do func(d *Domain) *answer) *answer {
 	if a := c.f.suffer(c.f.fate(kind, c.name)); a != nil {
 		return a
@@ -292,7 +292,7 @@ func (c *call) setNameservers() *answer {
 	})
 }
 
-// addresses reads a list of IP addresses.
+// addresses reports whether a list holds IP addresses, at least one.
 func addresses(list []string) bool {
 	for _, text := range list {
 		if _, err := netip.ParseAddr(text); err != nil {
@@ -353,7 +353,7 @@ func (c *call) glue() *answer {
 	})
 }
 
-// glueOf answers with a nameserver of a domain of the account.
+// glueOf runs do for a domain of the account, and answers with a name server of it.
 func (c *call) glueOf(host *string, do func(d *Domain) *answer) *answer {
 	return c.mine("glue", func(d *Domain) *answer {
 		if a := do(d); a != nil {

@@ -1,5 +1,5 @@
-// Package namecomtest is a name.com to test against: strict about what it is asked, and
-// ill-mannered when it is told to. It does not know its clients.
+// Package namecomtest is a fake of name.com for tests: it strictly checks requests, and misbehaves
+// on request. It does not know its clients.
 package namecomtest
 
 import (
@@ -14,44 +14,45 @@ import (
 	"time"
 )
 
-// A Fate is what becomes of a call.
+// A Fate is the outcome of a call.
 type Fate int
 
-// What may become of a call. Before it, nothing has been done; after it, everything has.
+// Outcomes of a call. Decided before the call, the call has no effect; decided after it, it has its
+// full effect.
 const (
 	Well    Fate = iota
 	Drop         // the connection is cut
 	Fail         // 500
-	Garbage      // 200 and something else than the answer
-	Late         // it goes on only after Fake.Pause
+	Garbage      // 200 with a body that is not the answer
+	Late         // the call is only handled after Fake.Pause
 	Busy         // 429, with Fake.RetryAfter
 )
 
-// Price is what a name of an ending costs, in cents.
+// Price is the price of a name with some ending, in cents.
 type Price struct {
-	First, Renewal int64 // for MinYears, and of one year
+	First, Renewal int64 // First is for MinYears, Renewal for each further year
 	MinYears       int
 }
 
-// A Fake is one account at a name.com. Names that begin with "taken-" or whose label is "example"
-// are somebody else's, those with "premium-" have a premium price. Fields are set before it is
-// used, or with Set.
+// A Fake is one account at a fake name.com. Names that begin with "taken-", and those with the
+// label "example", are taken; those with "premium-" have a premium price. Set the fields before it
+// is used, or with Set.
 type Fake struct {
 	Username, Token string
 	Prices          map[string]Price
-	Balance         int64         // what can be spent, in cents
+	Balance         int64         // money in the account, in cents
 	Pause           time.Duration // of Late
-	RetryAfter      time.Duration // of Busy; zero: no header says
-	Lag             time.Duration // until a sale shows, in the account and as not available
-	ForgetsKeys     bool          // an idempotency key means nothing
-	Oversells       bool          // a name that is sold can be bought again
-	Raise           int64         // cents by which names became dearer after they were checked
-	Down            []string      // endings whose registry cannot be reached
+	RetryAfter      time.Duration // of Busy; 0: no Retry-After header
+	Lag             time.Duration // until a sale is visible in the account and the name is no longer available
+	ForgetsKeys     bool          // idempotency keys have no effect
+	Oversells       bool          // a name that was sold can be sold again
+	Raise           int64         // cents by which prices rise after the check
+	Down            []string      // endings that the API cannot serve now
 
-	// Meddle decides what becomes of a call about a domain ("" where there are many): check,
-	// pricing, create, get, update, nameservers, glue; and, when a domain has just been paid for,
-	// charged. nil: all go well. An order whose key is known is not asked about; it is counted as
-	// replay.
+	// Meddle decides the outcome of a call about a domain ("" if there are several). The calls are
+	// check, pricing, create, get, update, nameservers and glue, and, after a domain was paid for,
+	// charged. nil: all succeed. An order with a known key is not passed to Meddle, and counts as
+	// the call replay.
 	Meddle func(call, domain string) Fate
 
 	mu      sync.Mutex
@@ -62,7 +63,7 @@ type Fake struct {
 	orders  int
 }
 
-// A Domain is one of the account's.
+// A Domain is a domain in the account.
 type Domain struct {
 	Name        string
 	Created     time.Time
@@ -72,14 +73,14 @@ type Domain struct {
 	Glue        map[string][]string // host to addresses
 }
 
-// kept is an answer to an idempotency key.
+// kept is the stored answer for an idempotency key.
 type kept struct {
 	request [32]byte
 	status  int
 	body    []byte
 }
 
-// New makes a fake with the credentials user-test and secret-token.
+// New returns a fake with the credentials user-test and secret-token.
 func New() *Fake {
 	return &Fake{
 		Username: "user-test", Token: "secret-token", Balance: 1_000_000_00, Pause: time.Minute,
@@ -90,21 +91,21 @@ func New() *Fake {
 	}
 }
 
-// Set changes the fake while it is used.
+// Set changes the fake while it is in use.
 func (f *Fake) Set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-// Purchases are how often a name was paid for.
+// Purchases returns how often a name was paid for.
 func (f *Fake) Purchases(name string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.paid[name])
 }
 
-// Paid is all that was paid for a name, in cents.
+// Paid returns the sum that was paid for a name, in cents.
 func (f *Fake) Paid(name string) (sum int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +115,7 @@ func (f *Fake) Paid(name string) (sum int64) {
 	return sum
 }
 
-// Spent is all that was paid for anything, in cents.
+// Spent returns the sum of all payments, in cents.
 func (f *Fake) Spent() (sum int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,14 +127,14 @@ func (f *Fake) Spent() (sum int64) {
 	return sum
 }
 
-// Calls are how many calls of a kind there were, whatever became of them.
+// Calls returns how many calls of a kind there were, with any outcome.
 func (f *Fake) Calls(call string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[call]
 }
 
-// Domain is a copy of a domain of the account; nil if it is not there.
+// Domain returns a copy of a domain of the account; nil if it does not exist.
 func (f *Fake) Domain(name string) *Domain {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,12 +147,12 @@ func (f *Fake) Domain(name string) *Domain {
 	return &c
 }
 
-// Put puts a domain into the account that nobody paid for here.
+// Put adds a domain to the account without a payment.
 func (f *Fake) Put(d Domain) {
 	f.Set(func() { f.domains[d.Name] = &d })
 }
 
-// An answer is what the fake says.
+// An answer is a response of the fake.
 type answer struct {
 	status int
 	body   any
@@ -166,7 +167,7 @@ func invalid(format string, args ...any) *answer {
 	return refuse(400, "Invalid argument", fmt.Sprintf(format, args...))
 }
 
-// fate counts a call and asks what becomes of it.
+// fate counts a call and returns its outcome.
 func (f *Fake) fate(call, domain string) Fate {
 	f.mu.Lock()
 	f.calls[call]++
@@ -178,7 +179,7 @@ func (f *Fake) fate(call, domain string) Fate {
 	return meddle(call, domain)
 }
 
-// suffer carries a fate out; nil lets the call go on.
+// suffer carries out an outcome. It returns nil if the call is to be handled normally.
 func (f *Fake) suffer(fate Fate) *answer {
 	switch fate {
 	case Drop:
@@ -199,7 +200,7 @@ func (f *Fake) suffer(fate Fate) *answer {
 	return nil
 }
 
-// ServeHTTP is one call.
+// ServeHTTP handles one call.
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := f.serve(r)
 	w.Header().Set("Content-Type", "application/json")
@@ -255,7 +256,7 @@ func (c *call) on(method string, do func() *answer) *answer {
 	return do()
 }
 
-// domain serves what is below one domain.
+// domain serves the paths below one domain.
 func (c *call) domain(rest string) *answer {
 	name, below, _ := strings.Cut(rest, "/")
 	name, verb, _ := strings.Cut(name, ":")
@@ -283,7 +284,7 @@ func (c *call) domain(rest string) *answer {
 	return c.glue()
 }
 
-// decode reads the body; what it does not know is refused.
+// decode parses the body, and refuses unknown fields.
 func (c *call) decode(into any) *answer {
 	d := json.NewDecoder(strings.NewReader(string(c.body)))
 	d.DisallowUnknownFields()
@@ -296,7 +297,7 @@ func (c *call) decode(into any) *answer {
 	return nil
 }
 
-// createOnce answers an idempotency key that it knows with what came of it.
+// createOnce creates a domain. A known idempotency key gets the stored answer.
 func (c *call) createOnce() *answer {
 	key := c.r.Header.Get("X-Idempotency-Key")
 	if len(key) > 255 {

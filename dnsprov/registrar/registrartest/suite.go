@@ -1,6 +1,6 @@
-// Package registrartest holds what every registrar must do. It does not know any of them.
+// Package registrartest tests what every registrar must do. It does not know any of them.
 //
-// What only some can do, and what a test environment can show, is tested where it is there:
+// Optional abilities, of registrars or of their test environments, are tested if they exist:
 // registrar.GlueSetter, registrar.AutoRenewer, registrar.Fixed, Names.Cut.
 package registrartest
 
@@ -13,21 +13,21 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 )
 
-// Names are what the suite may ask a registrar's test environment about.
+// Names are the names that the suite may use in a registrar's test environment.
 type Names struct {
-	Free    []string // at least four; they are bought
+	Free    []string // at least four; the suite buys them
 	Taken   string
 	Premium string // "": none is known
 	NotSold string
 
-	// Cut has the next order end without an answer: refused, before anything was done for it, or
-	// taken and paid for. nil: the environment cannot.
+	// Cut makes the next order end without an answer: before it has an effect if taken is false,
+	// after it was accepted and paid for if taken is true. nil: the environment cannot do that.
 	Cut func(taken bool)
-	// Paid is how often a name was paid for; nil: the environment does not tell.
+	// Paid returns how often a name was paid for; nil: the environment does not report it.
 	Paid func(name string) int
 }
 
-// Run holds a registrar to the rules of registrar.Registrar.
+// Run checks a registrar against the rules of registrar.Registrar.
 func Run(t *testing.T, shop registrar.Registrar, n Names) {
 	t.Run("quotes in order", func(t *testing.T) { quotes(t, shop, n) })
 	t.Run("sells once", func(t *testing.T) { sells(t, shop, n) })
@@ -155,7 +155,7 @@ func buy(t *testing.T, shop registrar.Registrar, name string) {
 	}
 }
 
-// delegates buys the third free name.
+// delegates uses the third free name.
 func delegates(t *testing.T, shop registrar.Registrar, n Names) {
 	name, ours := n.Free[2], []string{"ns1.example.test", "ns2.example.test"}
 	if registrar.HasFixedNameservers(shop) {
@@ -208,7 +208,8 @@ func setsGlue(t *testing.T, g registrar.GlueSetter, n Names) {
 	}
 }
 
-// survivesCuts buys the fourth free name. What was cut is not known, and Find tells.
+// survivesCuts uses the fourth free name. After a cut the result is unknown, and Find must report
+// it.
 func survivesCuts(t *testing.T, shop registrar.Registrar, n Names) {
 	name := n.Free[3]
 	o := registrar.Order{Key: "cut " + name, Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}

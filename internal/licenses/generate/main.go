@@ -1,6 +1,6 @@
-// Command generate writes the licence notices that the binary carries into
-// internal/licenses/notices.txt.gz; `make licenses` runs it from the top folder. It copies notices
-// and does not judge whether a licence may be used.
+// Command generate writes the licence notices of the binary into internal/licenses/notices.txt.gz;
+// `make licenses` runs it from the top folder. It copies notices; it does not judge whether a
+// licence may be used.
 package main
 
 import (
@@ -25,8 +25,8 @@ const head = `Mailstead is built with the following software. Each line that beg
 notice follows. Parts with the same notice stand together.
 `
 
-// publicSuffixes is the notice of data that golang.org/x/net/publicsuffix is made from. The
-// module's LICENSE does not mention it.
+// publicSuffixes is the notice of the data from which golang.org/x/net/publicsuffix is generated.
+// The module's LICENSE does not mention it.
 const publicSuffixes = `The Public Suffix List is subject to the terms of the Mozilla Public License, version 2.0
 (https://mozilla.org/MPL/2.0/). The list in source form: https://publicsuffix.org/list/public_suffix_list.dat
 `
@@ -54,8 +54,8 @@ OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION
 WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 `
 
-// noticeName matches the files that hold notices, such as LICENSE.md, LICENSE-MIT and NOTICE. It
-// does not match source files such as license.go.
+// noticeName matches the names of notice files, such as LICENSE.md, LICENSE-MIT and NOTICE, and not
+// those of source files such as license.go.
 var noticeName = regexp.MustCompile(`^(?i:licen[sc]e|copying|copyright|notice)([-.][A-Z0-9][\w-]*)?(\.(md|txt))?$`)
 
 // A part is something that is built into the binary. Its dirs are searched for notices; the first
@@ -63,7 +63,7 @@ var noticeName = regexp.MustCompile(`^(?i:licen[sc]e|copying|copyright|notice)([
 type part struct {
 	name string
 	dirs []string
-	text string // the notice, where no folder has it
+	text string // the notice, if it is in no folder
 }
 
 func main() {
@@ -92,8 +92,8 @@ func main() {
 	}
 }
 
-// partsOf lists what is built into the binary of the module in folder root: Mailstead first, then
-// Go, then the others by name.
+// partsOf lists the parts of the binary of the module in folder root: Mailstead first, then Go,
+// then the others by name.
 func partsOf(root string) ([]part, error) {
 	goroot, err := run(root, "go", "env", "GOROOT")
 	if err != nil {
@@ -114,8 +114,8 @@ func partsOf(root string) ([]part, error) {
 	return append(append(parts, modules...), packages...), nil
 }
 
-// modulesOf lists the Go modules that are linked, and the public suffix list if it is. A package
-// may have a notice of its own, so its folder counts too, with those between it and the module's.
+// modulesOf lists the linked Go modules, and the public suffix list if it is linked. A package may
+// have its own notice, so its folder is searched too, with those between it and the module's.
 func modulesOf(root string) ([]part, error) {
 	out, err := run(root, "go", "list", "-deps", "-json=ImportPath,Dir,Module", ".")
 	if err != nil {
@@ -153,7 +153,7 @@ func modulesOf(root string) ([]part, error) {
 	return sorted(parts), nil
 }
 
-// packagesOf lists the npm packages that the dashboard is bundled with.
+// packagesOf lists the npm packages that are bundled into the dashboard.
 func packagesOf(root string) ([]part, error) {
 	packages, err := npmlock.Read(filepath.Join(root, "web/package-lock.json"))
 	if err != nil {
@@ -175,7 +175,7 @@ func sorted(parts map[string]*part) []part {
 	return out
 }
 
-// notices writes each notice once, below the names of the parts that have it.
+// notices writes each notice once, with the names of the parts that it applies to.
 func notices(parts []part) ([]byte, error) {
 	var texts []string
 	names := map[string][]string{}
@@ -240,7 +240,7 @@ func (p part) notice() (string, error) {
 	return strings.Join(texts, "\n\n"), nil
 }
 
-// run gives what a program prints. CGO is off, as it is in the binary that `make build` makes.
+// run returns the output of a program. CGO is off, as in `make build`.
 func run(dir, name string, args ...string) ([]byte, error) {
 	c := exec.Command(name, args...)
 	c.Dir, c.Env, c.Stderr = dir, append(os.Environ(), "CGO_ENABLED=0"), os.Stderr

@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/internal/licenses"
 )
 
-// TestNoticesAreComplete: the committed notices name exactly what is built in now, in its version.
+// TestNoticesAreComplete: the committed notices name exactly the present parts of the binary, with
+// their versions.
 func TestNoticesAreComplete(t *testing.T) {
 	const root = "../../.."
 	parts, err := partsOf(root)
@@ -42,7 +43,7 @@ func TestNoticesAreComplete(t *testing.T) {
 	}
 }
 
-// TestPartWithoutNotice: nothing is left out silently.
+// TestPartWithoutNotice: a part without a notice is an error.
 func TestPartWithoutNotice(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := notices([]part{{name: "example.test/m v1.0.0", dirs: []string{dir}}}); err == nil {

@@ -1,4 +1,4 @@
-// Package lookuptest has what tests need that answer DNS questions themselves.
+// Package lookuptest helps tests that answer DNS queries themselves.
 package lookuptest
 
 import (
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// SamePort listens on one port of 127.0.0.1 for UDP and TCP alike. A port that the kernel gives for
-// UDP may be taken for TCP, by any connection of the machine, so it tries several.
+// SamePort listens on one port of 127.0.0.1 for both UDP and TCP. A port that the kernel chooses
+// for UDP may be taken for TCP by another connection, so it tries several.
 func SamePort(t testing.TB) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for range 100 {

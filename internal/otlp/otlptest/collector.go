@@ -1,4 +1,4 @@
-// Package otlptest has a collector of traces for tests. It does not know who sends them.
+// Package otlptest has a trace collector for tests.
 package otlptest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A Span is one that a collector has taken.
+// A Span is a span that a collector has received.
 type Span struct {
 	TraceID, SpanID, ParentID string // hexadecimal; ParentID "": none
 	Name                      string
@@ -25,8 +25,8 @@ type Span struct {
 	Failed                    bool
 }
 
-// A Collector takes spans at /v1/traces, over HTTP in JSON. What is not as OTLP wants it fails the
-// test.
+// A Collector receives spans at /v1/traces, over HTTP in JSON. A request that violates OTLP fails
+// the test.
 type Collector struct {
 	*httptest.Server
 	t      testing.TB
@@ -36,7 +36,7 @@ type Collector struct {
 	text   bytes.Buffer
 }
 
-// New starts a collector, which ends with the test.
+// New starts a collector, which stops with the test.
 func New(t testing.TB) *Collector {
 	c := &Collector{t: t}
 	c.Server = httptest.NewServer(c)
@@ -44,28 +44,28 @@ func New(t testing.TB) *Collector {
 	return c
 }
 
-// Refuse has requests answered by h, and nothing taken; nil ends that.
+// Refuse makes h answer all requests, which are not recorded; nil ends that.
 func (c *Collector) Refuse(h http.HandlerFunc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answer = h
 }
 
-// Spans are those that were taken.
+// Spans returns the received spans.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]Span(nil), c.spans...)
 }
 
-// Text is all that was taken, as it came.
+// Text returns all received bodies, unchanged.
 func (c *Collector) Text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.text.String()
 }
 
-// Await waits for a span.
+// Await waits for a span for which is returns true.
 func (c *Collector) Await(what string, is func(Span) bool) Span {
 	c.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -79,7 +79,7 @@ func (c *Collector) Await(what string, is func(Span) bool) Span {
 	return Span{}
 }
 
-// ServeHTTP takes one request.
+// ServeHTTP handles one request.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	refuse := c.answer
@@ -90,7 +90,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // whoever sends was killed
+		return // the client was killed
 	}
 	spans, err := read(body)
 	if r.Method != http.MethodPost || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/json" {
@@ -120,7 +120,7 @@ type attribute struct {
 	Value struct{ StringValue, IntValue *string }
 }
 
-// read reads an ExportTraceServiceRequest, and refuses fields that are not of OTLP.
+// read parses an ExportTraceServiceRequest, and refuses fields that OTLP does not have.
 func read(body []byte) ([]Span, error) {
 	var in struct {
 		ResourceSpans []struct {
@@ -143,7 +143,7 @@ func read(body []byte) ([]Span, error) {
 		return nil, err
 	}
 	for _, name := range []string{"resourceSpans", "scopeSpans", "traceId", "spanId", "startTimeUnixNano", "endTimeUnixNano", "kind", "stringValue"} {
-		if !bytes.Contains(body, []byte(`"`+name+`":`)) { // the decoder takes capitals for small letters
+		if !bytes.Contains(body, []byte(`"`+name+`":`)) { // the JSON decoder ignores the case of names
 			return nil, fmt.Errorf("there is no %s", name)
 		}
 	}
