@@ -75,5 +75,5 @@ func MemberID(groupID string, place int) string { return fmt.Sprintf("%s%05d", g
 // AddressTaken tells whether a mailbox, an alias or a group of a domain has an address.
 func AddressTaken(tx *Tx, domainID, email string) bool {
 	key := []byte(AddressKey(domainID, email))
-	return engine.Named(tx, MailboxByAddress.Name()).Get(key) != nil || engine.Named(tx, Addresses.Name()).Get(key) != nil
+	return engine.NamedBucket(tx, MailboxByAddress.Name()).Get(key) != nil || engine.NamedBucket(tx, Addresses.Name()).Get(key) != nil
 }

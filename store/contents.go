@@ -25,7 +25,7 @@ const NoContents = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852
 // format; "" where that is not known. No process may have the store open.
 func WrittenBy(dir string) (program string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
-	db, err := engine.OpenApart(path, true, time.Now, slog.Default())
+	db, err := engine.OpenOffline(path, true, time.Now, slog.Default())
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func WrittenBy(dir string) (program string, err error) {
 // compared with what it was before it was migrated.
 func Contents(dir string) (digests map[string]string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
-	db, err := engine.OpenApart(path, true, time.Now, slog.Default())
+	db, err := engine.OpenOffline(path, true, time.Now, slog.Default())
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func Contents(dir string) (digests map[string]string, err error) {
 			return nil
 		}
 		for _, t := range tables {
-			if engine.Named(tx, t.Name()) == nil { // an older store lacks it
+			if engine.NamedBucket(tx, t.Name()) == nil { // an older store lacks it
 				continue
 			}
 			if err := of(t.Name(), func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {

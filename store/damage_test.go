@@ -163,7 +163,7 @@ func TestDamageWhileServing(t *testing.T) {
 	}
 	var root int64
 	if err := s.View(func(tx *Tx) error {
-		root = int64(engine.Named(tx, Arrivals.Name()).Root())
+		root = int64(engine.NamedBucket(tx, Arrivals.Name()).Root())
 		return nil
 	}); err != nil {
 		t.Fatal(err)

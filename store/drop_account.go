@@ -129,7 +129,7 @@ func owners(tx *Tx, t *engine.AnyTable, after string) iter.Seq2[string, string] 
 }
 
 func dropOwned(tx *Tx, t *engine.AnyTable, id, accountID string) error {
-	row := engine.Named(tx, t.Name()).Get([]byte(id))
+	row := engine.NamedBucket(tx, t.Name()).Get([]byte(id))
 	if row == nil {
 		return nil
 	}

@@ -464,16 +464,16 @@ func TestCacheKnowsPlaces(t *testing.T) {
 		if _, err := Events.Read(tx, "evt_1"); err != nil {
 			return err
 		}
-		row := bytes.Clone(engine.Named(tx, "event").Get([]byte("evt_1")))
+		row := bytes.Clone(engine.NamedBucket(tx, "event").Get([]byte("evt_1")))
 		for i := range 3 * engine.RecordSlots {
 			id := fmt.Sprint("evt_x", i)
-			if err := engine.Named(tx, "event").Put([]byte(id), row); err != nil {
+			if err := engine.NamedBucket(tx, "event").Put([]byte(id), row); err != nil {
 				return err
 			}
 			if e, err := Events.Read(tx, id); !errors.Is(err, ErrDamagedRow) {
 				t.Fatalf("%s: %+v, %v", id, e, err)
 			}
-			if err := engine.Named(tx, "event").Delete([]byte(id)); err != nil {
+			if err := engine.NamedBucket(tx, "event").Delete([]byte(id)); err != nil {
 				return err
 			}
 		}

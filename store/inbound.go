@@ -110,7 +110,7 @@ type Facts struct {
 	Proven    string `json:",omitzero"`      // domain that its author is from for sure, by a proof of all that is shown; "": nobody knows
 	Signed    bool   `json:",omitzero"`      // a signature alone proves that, so that it does so only for whom To and Cc name
 	Lacks     string `json:",omitzero"`      // why nothing is proven although DMARC passes
-	Origin    string `json:"Words,omitzero"` // who wrote it, see Meta.Words
+	Origin    string `json:"Words,omitzero"` // who wrote it, see Meta.Origin
 }
 
 // An Arrival is a message from outside that was taken for more recipients than one transaction

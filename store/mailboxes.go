@@ -211,13 +211,13 @@ func (addressFinder) Read(tx *Tx, email string) (*Mailbox, error) {
 // or ErrNotFound.
 func (addressFinder) Of(tx *Tx, accountID, email string) (*Mailbox, error) {
 	name := email[strings.LastIndexByte(email, '@')+1:]
-	id := engine.Named(tx, DomainOfAccount.Name()).Get([]byte(OwnKey(accountID, name)))
+	id := engine.NamedBucket(tx, DomainOfAccount.Name()).Get([]byte(OwnKey(accountID, name)))
 	return MailboxByAddress.Get(tx, AddressKey(string(id), email))
 }
 
 func addressKey(tx *Tx, email string) string {
 	name := email[strings.LastIndexByte(email, '@')+1:]
-	return AddressKey(string(engine.Named(tx, DomainByName.Name()).Get([]byte(name))), email)
+	return AddressKey(string(engine.NamedBucket(tx, DomainByName.Name()).Get([]byte(name))), email)
 }
 
 // NextMailboxNum gives the next short mailbox number.

@@ -215,7 +215,7 @@ const oldInbox = "inbox"
 
 // sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
 func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
-	if engine.Named(tx, oldInbox) == nil {
+	if engine.NamedBucket(tx, oldInbox) == nil {
 		return nil, nil
 	}
 	for k, row := range tx.Ascend(mailrow.BucketMessage, from) {

@@ -242,7 +242,7 @@ func asJSON[T any](tx *Tx, table *Table[T]) error {
 		rows[table.ID(rec)] = text
 	}
 	for id, text := range rows {
-		if err := engine.Named(tx, table.Name()).Put([]byte(id), text); err != nil {
+		if err := engine.NamedBucket(tx, table.Name()).Put([]byte(id), text); err != nil {
 			return err
 		}
 	}

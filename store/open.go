@@ -82,7 +82,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 	b, err := engine.Open(filepath.Join(dir, DatabaseFile), engine.Options{
 		Log: o.Log, Now: func() time.Time { return wholeMillis(o.Clock.Now()) },
 		LockTimeout: o.LockTimeout, CheckPages: o.CheckPages, NoSync: o.noSync || o.Unsynced, Committed: o.Committed,
-		Buckets: bucketNames(), Rising: risingTables,
+		Buckets: bucketNames(), Sequential: risingTables,
 		MaxBytes: o.MaxBytes, MaxWrites: o.MaxWrites, MaxSteps: o.MaxSteps, FailLarge: o.FailLarge, RunTwice: o.RunTwice,
 		EntriesMost: o.EntriesMost, Room: o.Room,
 	})

@@ -78,7 +78,7 @@ type newRow struct {
 func RebuildDatabase(dir, program string, progress func(what string, done, all int64)) (*Rebuilt, error) {
 	path := filepath.Join(dir, DatabaseFile)
 	// Nobody opens the store meanwhile: bbolt locks the file.
-	lock, err := engine.OpenApart(path, true, time.Now, slog.Default())
+	lock, err := engine.OpenOffline(path, true, time.Now, slog.Default())
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 		return nil, err
 	}
 	wall := clock.New(nil, 0)
-	db, err := engine.OpenApart(made, false, func() time.Time { return wholeMillis(wall.Now()) }, slog.Default())
+	db, err := engine.OpenOffline(made, false, func() time.Time { return wholeMillis(wall.Now()) }, slog.Default())
 	if err != nil {
 		return nil, err
 	}
@@ -544,7 +544,7 @@ func (r *rebuilder) findWitnesses() error {
 					}
 				default:
 					table := r.indexes[bucket]
-					if id := table + " " + string(value); table != "" && len(value) > 0 && !lost[id] && engine.Named(tx, table).Get(value) == nil {
+					if id := table + " " + string(value); table != "" && len(value) > 0 && !lost[id] && engine.NamedBucket(tx, table).Get(value) == nil {
 						lost[id] = true
 						r.lost("%s", strings.ToValidUTF8(id, "?"))
 					}

@@ -28,7 +28,7 @@ func untypedTables(list ...interface{ Any() *engine.AnyTable }) (out []*engine.A
 }
 
 // risingTables are the buckets of logs, whose keys rise and whose rows stay as they are; see
-// risingFill.
+// engine.sequentialFill.
 var risingTables = map[string]bool{
 	Events.Name(): true, EventsByAccount.Name(): true, Deliveries.Name(): true, DeliveriesByWebhook.Name(): true, DeliveriesByEvent.Name(): true,
 	OutgoingsByAccount.Name(): true, Audits.Name(): true, AuditsByAccount.Name(): true,

@@ -80,7 +80,7 @@ func SubscriptionsID(mailbox uint32) string { return mailindex.SubscriptionsID(m
 const (
 	SubjectKept = mailindex.SubjectKept
 	ThreadKept  = mailindex.ThreadKept
-	InboxName   = mailindex.InboxName
+	InboxName   = mailindex.InboxTable
 )
 
 // The flags and bits of a message, and the folder id of INBOX in every mailbox.

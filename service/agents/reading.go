@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The origin of a message says who wrote it. It is stored with the message (store.Meta.Words) as
+// The origin of a message says who wrote it. It is stored with the message (store.Meta.Origin) as
 // one of these values.
 const (
 	OriginOwn       = "own"       // a person or an untainted program of the account wrote it on this server
@@ -29,7 +29,7 @@ type Source struct {
 	ThreadID  string
 	Folder    string // IMAP name
 	UID       uint32
-	Origin    string   // Meta.Words; "": the author is unknown
+	Origin    string   // Meta.Origin; "": the author is unknown
 	Author    string   // the address of its author
 	Verified  string   // verified_domain; "": not verified
 	People    []string // the normalized addresses in its From, Reply-To, To and Cc; empty: unknown

@@ -176,7 +176,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	meta.Spam = f.Spam
 	fromMachine := d.Bits&(store.BitAutoReply|store.BitBounce) != 0 // machines quote what they were sent
 	if !fromMachine && !d.Embeds || d.Origin == agents.OriginTainted {
-		meta.Words = d.Origin
+		meta.Origin = d.Origin
 	}
 	if f.Folder != store.InboxID {
 		in, err := tx.Folder(mb.Num, f.Folder)

@@ -33,7 +33,7 @@ func unprovenReason(meta *store.Meta) string {
 
 // authorship returns who wrote a message, given the first address of its From.
 func authorship(meta *store.Meta, from string) agents.Source {
-	w := agents.Source{Origin: meta.Words, Verified: verifiedOf(meta)}
+	w := agents.Source{Origin: meta.Origin, Verified: verifiedOf(meta)}
 	if email, err := msg.NormalizeEmail(from); err == nil {
 		w.Author = email
 	}
@@ -306,7 +306,7 @@ func checkTaintedMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, 
 	if err := tx.ReadMeta(&meta, m); err != nil {
 		return err
 	}
-	if roleOf(from) == roleDrafts || meta.Drafted != "" || meta.Words == agents.OriginTainted {
+	if roleOf(from) == roleDrafts || meta.Drafted != "" || meta.Origin == agents.OriginTainted {
 		return refused
 	}
 	return nil

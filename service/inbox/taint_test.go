@@ -28,7 +28,7 @@ func (r *waitRig) words(mb *store.Mailbox, folder, subject string) string {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		for _, m := range r.Folder(mb, folder) {
 			if isAbout(m.Raw, subject) {
-				return m.Meta.Words + " " + strings.TrimPrefix(m.Meta.Arrived, "=")
+				return m.Meta.Origin + " " + strings.TrimPrefix(m.Meta.Arrived, "=")
 			}
 		}
 		if time.Now().After(end) {

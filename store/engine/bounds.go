@@ -11,26 +11,27 @@ import (
 	"time"
 )
 
-// What one transaction may be at most. Everybody else's writes wait for it.
+// The default limits of one transaction. All other writers wait while it runs.
 const (
-	maxTxBytes  = 4 << 20 // of keys and values written
+	maxTxBytes  = 4 << 20 // total length of the keys and values written
 	maxTxWrites = 5_000
-	maxTxSteps  = 20_000 // of cursors
+	maxTxSteps  = 20_000 // cursor steps
 )
 
-// batchBytes ends a batch: what is written beyond it goes into the next commit.
+// batchBytes is how many bytes of keys and values one commit carries: once a batch has written that
+// many, its other transactions go into the next commit.
 const batchBytes = 4 << 20
 
-// strictEnv makes a program that a test starts as strict as the test is; "0" makes even a test
-// lenient.
+// strictEnv names an environment variable: "1" makes a program that a test starts check
+// transactions as the test does, "0" turns the check off even in a test.
 const strictEnv = "MAILSTEAD_STRICT"
 
-// ReportEnv names a directory: each process adds its largest and its longest transactions to a file
-// there.
+// ReportEnv names an environment variable that holds a directory: each process appends its largest
+// and its slowest transactions to a file there.
 const ReportEnv = "MAILSTEAD_TX_REPORT"
 
-// Strict tells whether transactions are checked: in every test, and in programs that tests start.
-// Benchmarks measure what runs in production.
+// Strict reports whether transactions over the limits fail: in every test, and in programs that
+// tests start. Not in benchmarks, which measure what runs in production.
 func Strict() bool {
 	switch os.Getenv(strictEnv) {
 	case "1":
@@ -38,18 +39,18 @@ func Strict() bool {
 	case "0":
 		return false
 	}
-	if flag.Lookup("test.v") == nil { // as testing.Testing says, whose package is large
+	if flag.Lookup("test.v") == nil { // like testing.Testing, without importing that large package
 		return false
 	}
 	bench := flag.Lookup("test.bench")
 	return bench == nil || bench.Value.String() == ""
 }
 
-// exempt are functions that may be over the bounds for now, each with who will mend it. A name fits
-// as part of any function that a transaction came from.
+// exempt lists functions that may exceed the limits for now, each with a comment on who will fix
+// it. A transaction is exempt if a name is part of the name of any function in its call chain.
 var exempt = []string{}
 
-// A txCost is what a transaction has cost.
+// A txCost is what a transaction has written and how long it ran.
 type txCost struct {
 	bytes, writes, steps int
 	took                 time.Duration
@@ -62,19 +63,19 @@ func (c *txCost) add(more txCost) {
 	c.took += more.took
 }
 
-// bounds are what the transactions of a store are held to.
+// bounds are the limits on the transactions of a store.
 type bounds struct {
 	most   txCost
-	fail   bool            // else the log is told
-	warned map[string]bool // functions that the log was told of; the committer's
+	fail   bool            // a transaction over the limits fails; otherwise it is only logged
+	warned map[string]bool // functions already logged; used by the committer only
 }
 
 func (b *bounds) over(c txCost) bool {
 	return c.bytes > b.most.bytes || c.writes > b.most.writes || c.steps > b.most.steps
 }
 
-// checkBounds checks a transaction that has run. Where large ones fail it returns ErrTooMuch, with
-// the numbers and the caller.
+// checkBounds checks the cost of a transaction that has run. Over the limits it returns ErrTooMuch
+// with the numbers and the caller if such transactions fail; otherwise it logs each function once.
 func (db *DB) checkBounds(w *write, c txCost) error {
 	if !db.bounds.over(c) {
 		return nil
@@ -97,36 +98,35 @@ func (db *DB) checkBounds(w *write, c txCost) error {
 	return nil
 }
 
-// Large tells whether the transaction has done a third of what it may at most, so that one that
-// does many things ends and leaves the rest to another.
+// Large reports whether the transaction has used more than a third of any limit. A function that
+// handles many items stops then and leaves the rest to another transaction.
 func (tx *Tx) Large() bool {
 	most := tx.db.bounds.most
 	return 3*tx.bytes > most.bytes || 3*tx.writes > most.writes || 3*tx.steps > most.steps
 }
 
-// Over tells whether the transaction has done more than it may, so that one that does many things
-// or none refuses.
+// Over reports whether the transaction exceeds any limit. A function that must do all of its work
+// or none checks it, to refuse the work itself.
 func (tx *Tx) Over() bool {
 	return tx.db.bounds.over(txCost{bytes: tx.bytes, writes: tx.writes, steps: tx.steps})
 }
 
-// callers gives the functions that have called Update, or what calls UpdateFor, the innermost
-// first.
+// callers returns the call stack above Update or UpdateFor, the innermost function first.
 func callers() []uintptr {
 	pcs := make([]uintptr, 24)
 	return pcs[:runtime.Callers(4, pcs)]
 }
 
-// caller names the transaction's function and, where they are known, the next four that asked for
-// it.
+// caller names the transaction's function and, if they were recorded, up to four of its callers,
+// the innermost first.
 func (w *write) caller() string {
 	const module = "github.com/mailstead/mailstead/"
 	name := func(s string) string { return strings.TrimPrefix(s, module) }
-	out := []string{name(runtime.FuncForPC(reflect.ValueOf(w.of).Pointer()).Name())}
-	if len(w.from) == 0 {
+	out := []string{name(runtime.FuncForPC(reflect.ValueOf(w.logAs).Pointer()).Name())}
+	if len(w.callers) == 0 {
 		return out[0]
 	}
-	for frames := runtime.CallersFrames(w.from); len(out) < 5; {
+	for frames := runtime.CallersFrames(w.callers); len(out) < 5; {
 		f, more := frames.Next()
 		if f.Function != "" {
 			out = append(out, name(f.Function))
@@ -138,13 +138,14 @@ func (w *write) caller() string {
 	return strings.Join(out, " < ")
 }
 
-// A txReport writes down each transaction that is larger or longer than all before it.
+// A txReport writes a line to a file for each transaction that is larger or slower than all before
+// it.
 type txReport struct {
-	path string // "": nothing is written
+	path string // "": no report is written
 	most map[string]int64
 }
 
-// reportFrom is from where on a transaction is worth writing down; times are in microseconds.
+// reportFrom is the smallest value of each measure that is reported. Times are in microseconds.
 var reportFrom = map[string]int64{"bytes": 16 << 10, "writes": 100, "steps": 500, "function_us": 2_000, "batch_us": 2_000, "commit_us": 2_000}
 
 func newTxReport() txReport {
@@ -155,26 +156,27 @@ func newTxReport() txReport {
 	return txReport{filepath.Join(dir, fmt.Sprintf("%d.tsv", os.Getpid())), map[string]int64{}}
 }
 
-// function notes one transaction.
+// function reports the cost of one transaction.
 func (r *txReport) function(w *write, c txCost) {
 	if r.path == "" {
 		return
 	}
-	r.note("bytes", int64(c.bytes), w.caller)
-	r.note("writes", int64(c.writes), w.caller)
-	r.note("steps", int64(c.steps), w.caller)
-	r.note("function_us", c.took.Microseconds(), w.caller)
+	r.record("bytes", int64(c.bytes), w.caller)
+	r.record("writes", int64(c.writes), w.caller)
+	r.record("steps", int64(c.steps), w.caller)
+	r.record("function_us", c.took.Microseconds(), w.caller)
 }
 
-// note adds a line: what, how much, program, functions.
-func (r *txReport) note(what string, n int64, from func() string) {
+// record appends a line with the measure, its value, the program and the call chain, if the value
+// is the largest so far.
+func (r *txReport) record(what string, n int64, from func() string) {
 	if r.path == "" || n <= max(r.most[what], reportFrom[what]) {
 		return
 	}
 	r.most[what] = n
 	f, err := os.OpenFile(r.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return // a report must not disturb what it reports on
+		return // a failing report must not disturb the server
 	}
 	defer f.Close()
 	fmt.Fprintf(f, "%s\t%d\t%s\t%s\n", what, n, filepath.Base(os.Args[0]), from())

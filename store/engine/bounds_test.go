@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 )
 
-// tooLarge are transactions beyond each of the bounds that loose has.
+// tooLarge has transactions that exceed each of the limits.
 var tooLarge = []struct {
 	name string
 	fn   func(*Tx) error
@@ -63,7 +63,7 @@ func TestLargeTransactionIsToldOfOnceInProduction(t *testing.T) {
 	}
 }
 
-// TestEveryFunctionRunsTwiceInTests: what the first run has written, and what it gave to After, is
+// TestEveryFunctionRunsTwiceInTests: the writes of the first run, and what it passed to After, are
 // undone.
 func TestEveryFunctionRunsTwiceInTests(t *testing.T) {
 	db := openTest(t, Options{})
@@ -84,7 +84,7 @@ func TestEveryFunctionRunsTwiceInTests(t *testing.T) {
 func TestBatchEndsWhenEnoughIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openTest(t, Options{})
-		sizes := map[int]int{} // members by commit
+		sizes := map[int]int{} // number of transactions by commit
 		var fns []func(*Tx) error
 		for i := range 12 {
 			fns = append(fns, func(tx *Tx) error {

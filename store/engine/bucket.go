@@ -11,66 +11,66 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Bucket is a bucket of rows whose keys and form its owner chooses. Each is made once, as a
-// variable of a package.
+// A Bucket is a bucket of rows. The code that declares it chooses the keys and the row format. Each
+// is created once, as a package variable.
 //
-// A row begins with the version of its form, and from RowVersion on a checksum ends it, see package
-// rowform. Versions with a checksum have two bits that no older one has, so that a row does not
-// lose its checksum by one bit. Rows without versions, and other buckets, are their owner's matter.
+// A row begins with its format version and, from RowVersion on, ends with a checksum; see package
+// rowform. A version with a checksum differs in two bits from every older one, so one flipped bit
+// cannot turn its checksum off. Reading the rows of earlier formats is left to the declaring code.
 type Bucket struct {
-	name     string
-	number   int // among all Buckets of the program
-	sum      rowform.Sum
-	rising   bool // see risingFill
-	frees    bool
-	versions []byte // besides RowVersion
+	name       string
+	number     int // index among all Buckets of the program
+	sum        rowform.Sum
+	sequential bool   // see sequentialFill
+	freesSpace bool   // deleting a row frees disk space
+	versions   []byte // accepted besides RowVersion
 }
 
-// risingFill is how full bbolt leaves a page that it splits, of a bucket whose new keys are behind
-// the others of their mailbox, account or webhook. What is left of bbolt's own half stays empty
-// there, since nothing is put in between later.
-const risingFill = 0.95
+// sequentialFill is how full bbolt leaves a page that it splits in a bucket with sequential keys.
+// bbolt's default of one half would waste the rest, because no key is inserted there later.
+const sequentialFill = 0.95
 
-// The versions of rows.
+// Row format versions that many buckets share.
 const (
-	RowVersion = 0x32
-	BareRow    = 1 // without a checksum
+	RowVersion = 0x32 // the current version, with a checksum
+	BareRow    = 1    // an old version without a checksum
 )
 
-// buckets counts what NewBucket has made.
+// buckets counts the calls of NewBucket.
 var buckets int
 
-// NewBucket is for variables of packages: it is not safe for concurrent use. versions are those of
-// its rows besides RowVersion.
+// NewBucket declares a bucket by its name in the database. versions are the row versions that Open
+// accepts besides RowVersion. It is for package variables: it is not safe for concurrent use.
 func NewBucket(name string, versions ...byte) *Bucket {
 	buckets++
 	return &Bucket{name: name, number: buckets - 1, sum: rowform.SumOf(name), versions: versions}
 }
 
-// Rising says that new keys are behind the others of their mailbox or account, and that their rows
-// stay as they are.
-func (b *Bucket) Rising() *Bucket {
-	b.rising = true
+// Sequential declares that each new key sorts after the other keys of its mailbox, account or
+// webhook, and that rows keep their size. bbolt then fills the pages of the bucket.
+func (b *Bucket) Sequential() *Bucket {
+	b.sequential = true
 	return b
 }
 
-// Frees says that a transaction which deletes a row of the bucket frees room on the disk.
-func (b *Bucket) Frees() *Bucket {
-	b.frees = true
+// FreesSpace declares that deleting a row of the bucket frees disk space. A transaction that does
+// so may write when the disk has room for deletions only.
+func (b *Bucket) FreesSpace() *Bucket {
+	b.freesSpace = true
 	return b
 }
 
-// Name is the bucket's name in the database.
+// Name returns the bucket's name in the database.
 func (b *Bucket) Name() string { return b.name }
 
-// Sum makes the checksums of the bucket's rows.
+// Sum returns the function that computes the checksums of the bucket's rows.
 func (b *Bucket) Sum() rowform.Sum { return b.sum }
 
-// Seal appends its checksum to a row.
+// Seal appends the checksum to a row, which begins with its version.
 func (b *Bucket) Seal(key, row []byte) []byte { return b.sum.Seal(key, row) }
 
-// Open verifies a row that begins with a version and gives it without its checksum. The error is
-// ErrDamagedRow or ErrNewer.
+// Open verifies the version and the checksum of a row and returns the row without the checksum. The
+// error is ErrDamagedRow, or ErrNewer for an unknown version.
 func (b *Bucket) Open(key, row []byte) ([]byte, error) {
 	row, err := b.sum.Open(key, row)
 	switch {
@@ -79,67 +79,69 @@ func (b *Bucket) Open(key, row []byte) ([]byte, error) {
 	case len(row) == 0:
 		return nil, ErrDamagedRow
 	case row[0] != RowVersion && !bytes.Contains(b.versions, row[:1]):
-		return nil, fmt.Errorf("version %#x: %w", row[0], ErrNewer)
+		return nil, fmt.Errorf("row version %#x: %w", row[0], ErrNewer)
 	}
 	return row, nil
 }
 
-// OpenAny is Open, and takes rows from before they had checksums.
-func (b *Bucket) OpenAny(key, row []byte) ([]byte, error) {
+// OpenLegacy is Open that also accepts rows without a checksum, of version BareRow.
+func (b *Bucket) OpenLegacy(key, row []byte) ([]byte, error) {
 	if len(row) > 0 && row[0] == BareRow {
 		return row, nil
 	}
 	return b.Open(key, row)
 }
 
-// An openBucket is what a transaction keeps of a Bucket that it has used.
+// An openBucket caches what a transaction needs of a Bucket that it has used.
 type openBucket struct {
 	b       *bolt.Bucket
-	c       *bolt.Cursor // that rows were read with
+	c       *bolt.Cursor // used by GetRow from the second row on; nil before
 	hasRead bool
 }
 
-// open gives what the transaction keeps of a bucket.
-func (tx *Tx) open(i *Bucket) *openBucket {
+// open returns the transaction's cached state of a bucket.
+func (tx *Tx) open(bucket *Bucket) *openBucket {
 	if tx.opened == nil {
 		tx.opened = make([]openBucket, buckets)
 	}
-	o := &tx.opened[i.number]
+	o := &tx.opened[bucket.number]
 	if o.b == nil {
-		o.b = tx.bucket(i.name)
-		if tx.writable && i.rising && o.b != nil {
-			o.b.FillPercent = risingFill
+		o.b = tx.bucket(bucket.name)
+		if tx.writable && bucket.sequential && o.b != nil {
+			o.b.FillPercent = sequentialFill
 		}
 	}
 	return o
 }
 
-// Bucket is bbolt's bucket; nil if the database has none of the name.
-func (tx *Tx) Bucket(i *Bucket) *bolt.Bucket { return tx.open(i).b }
+// Bucket returns the bbolt bucket; nil if the database does not have it.
+func (tx *Tx) Bucket(bucket *Bucket) *bolt.Bucket { return tx.open(bucket).b }
 
-// Cursor gives a cursor of its own. What it reads counts only if its owner calls Step.
-func (tx *Tx) Cursor(i *Bucket) *bolt.Cursor { return tx.open(i).b.Cursor() }
+// Cursor returns a new cursor on the bucket. The caller counts its steps with Step.
+func (tx *Tx) Cursor(bucket *Bucket) *bolt.Cursor { return tx.open(bucket).b.Cursor() }
 
-// Sequence is the number that a bucket counts.
-func (tx *Tx) Sequence(i *Bucket) uint64 { return tx.open(i).b.Sequence() }
+// Sequence returns the current sequence number of the bucket; 0 if none was drawn yet.
+func (tx *Tx) Sequence(bucket *Bucket) uint64 { return tx.open(bucket).b.Sequence() }
 
-// SetSequence sets the sequence of a bucket, which says more about it than its rows do.
-func (tx *Tx) SetSequence(i *Bucket, n uint64) error {
+// SetSequence sets the sequence number of the bucket. Use it where the number stores a fact of its
+// own, such as the version of a derived bucket.
+func (tx *Tx) SetSequence(bucket *Bucket, n uint64) error {
 	if !tx.writable {
 		return ErrReadOnly
 	}
 	tx.writes++
-	tx.noted.Sequence(i.name, n)
-	return tx.Bucket(i).SetSequence(n)
+	tx.entryChanges.Sequence(bucket.name, n)
+	return tx.Bucket(bucket).SetSequence(n)
 }
 
-// Next counts up the sequence of a bucket, from 1.
-func (tx *Tx) Next(i *Bucket) (uint64, error) { return tx.nextSequence(i.name) }
+// Next increments the sequence number of the bucket and returns it; the first is 1.
+func (tx *Tx) Next(bucket *Bucket) (uint64, error) { return tx.nextSequence(bucket.name) }
 
-// GetRow gives the row of the key, nil if there is none.
-func (tx *Tx) GetRow(i *Bucket, key []byte) []byte {
-	o := tx.open(i)
-	if o.c == nil { // Bucket.Get makes one each time, which takes less memory where one row is read
+// GetRow returns the row of the key; nil if there is none. The row is valid until the transaction
+// ends or writes.
+func (tx *Tx) GetRow(bucket *Bucket, key []byte) []byte {
+	o := tx.open(bucket)
+	if o.c == nil { // For a single row, Bucket.Get takes less memory than a cursor that is kept.
 		if !o.hasRead {
 			o.hasRead = true
 			return o.b.Get(key)
@@ -153,92 +155,95 @@ func (tx *Tx) GetRow(i *Bucket, key []byte) []byte {
 	return row
 }
 
-// PutRow keeps row until the transaction ends: it must not be changed afterwards.
-func (tx *Tx) PutRow(i *Bucket, key, row []byte) error {
+// PutRow writes a row. The caller must not change row until the transaction has ended.
+func (tx *Tx) PutRow(bucket *Bucket, key, row []byte) error {
 	if !tx.writable {
 		return ErrReadOnly
 	}
 	tx.writes++
 	tx.bytes += len(key) + len(row)
-	tx.noted.Put(i.name, key, row)
-	if err := tx.Bucket(i).Put(key, row); err != nil {
-		return fmt.Errorf("put in %s: %w", i.name, err)
+	tx.entryChanges.Put(bucket.name, key, row)
+	if err := tx.Bucket(bucket).Put(key, row); err != nil {
+		return fmt.Errorf("write row to bucket %s: %w", bucket.name, err)
 	}
 	return nil
 }
 
-// DeleteRow deletes the row of the key, which need not be there.
-func (tx *Tx) DeleteRow(i *Bucket, key []byte) error {
+// DeleteRow deletes the row of the key. A missing row is no error.
+func (tx *Tx) DeleteRow(bucket *Bucket, key []byte) error {
 	if !tx.writable {
 		return ErrReadOnly
 	}
 	tx.writes++
 	tx.bytes += len(key)
-	tx.noted.Delete(i.name, key)
-	if err := tx.Bucket(i).Delete(key); err != nil {
-		return fmt.Errorf("delete in %s: %w", i.name, err)
+	tx.entryChanges.Delete(bucket.name, key)
+	if err := tx.Bucket(bucket).Delete(key); err != nil {
+		return fmt.Errorf("delete row of bucket %s: %w", bucket.name, err)
 	}
-	tx.frees = tx.frees || i.frees
+	tx.mayUseReserve = tx.mayUseReserve || bucket.freesSpace
 	return nil
 }
 
-// HasRow tells whether there is a row, which may be empty.
-func (tx *Tx) HasRow(i *Bucket, key []byte) bool {
-	k, _ := tx.Seek(i, key)
+// HasRow reports whether the key has a row. The row may be empty.
+func (tx *Tx) HasRow(bucket *Bucket, key []byte) bool {
+	k, _ := tx.Seek(bucket, key)
 	return bytes.Equal(k, key)
 }
 
-// Seek gives the first row whose key is not before key.
-func (tx *Tx) Seek(i *Bucket, key []byte) (k, row []byte) { return tx.seek(tx.Bucket(i), key) }
+// Seek returns the first key at or after key, with its row; nil if there is none.
+func (tx *Tx) Seek(bucket *Bucket, key []byte) (k, row []byte) {
+	return tx.seek(tx.Bucket(bucket), key)
+}
 
-// EmptyBucket drops all rows of a bucket at once; its sequence goes on.
-func (tx *Tx) EmptyBucket(i *Bucket) error {
+// EmptyBucket deletes all rows of a bucket at once and keeps its sequence number.
+func (tx *Tx) EmptyBucket(bucket *Bucket) error {
 	if !tx.writable {
 		return ErrReadOnly
 	}
 	tx.writes++
-	tx.frees = true
-	name, last := []byte(i.name), tx.Bucket(i).Sequence()
-	*tx.open(i) = openBucket{}
-	tx.noted.Empty(i.name)
+	tx.mayUseReserve = true
+	name, last := []byte(bucket.name), tx.Bucket(bucket).Sequence()
+	*tx.open(bucket) = openBucket{}
+	tx.entryChanges.Empty(bucket.name)
 	if err := tx.b.DeleteBucket(name); err != nil {
-		return fmt.Errorf("empty %s: %w", name, err)
+		return fmt.Errorf("delete bucket %s: %w", name, err)
 	}
 	b, err := tx.b.CreateBucket(name)
 	if err != nil {
-		return fmt.Errorf("make bucket %s: %w", name, err)
+		return fmt.Errorf("recreate bucket %s: %w", name, err)
 	}
 	return b.SetSequence(last)
 }
 
-// Ascend walks a bucket upwards from the first key that is not before from. Whoever walks may write
-// to the bucket.
-func (tx *Tx) Ascend(i *Bucket, from []byte) iter.Seq2[[]byte, []byte] {
-	return tx.ascend(tx.Bucket(i), from)
+// Ascend iterates over the rows of a bucket in key order, from the first key at or after from. The
+// loop body may write to the bucket.
+func (tx *Tx) Ascend(bucket *Bucket, from []byte) iter.Seq2[[]byte, []byte] {
+	return tx.ascend(tx.Bucket(bucket), from)
 }
 
-// Descend walks a bucket downwards, from the last key under the prefix to the first. Whoever walks
-// may write to the bucket.
-func (tx *Tx) Descend(i *Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
-	return tx.descend(tx.Bucket(i), prefix, nil)
+// Descend iterates over the rows whose keys have the prefix, from the last to the first. The loop
+// body may write to the bucket.
+func (tx *Tx) Descend(bucket *Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
+	return tx.descend(tx.Bucket(bucket), prefix, nil)
 }
 
-// A Walk finds ascending keys of a bucket with one cursor, which steps on where the next key is
-// near and searches where it is far.
+// A Walk looks up ascending keys of a bucket with one cursor. It steps forward while the next key
+// is near and seeks where it is far.
 type Walk struct {
 	tx   *Tx
 	c    *bolt.Cursor
-	k, v []byte // where the cursor is
-	over bool   // it is behind the last key
+	k, v []byte // the row at the cursor; nil before the first Get
+	over bool   // the cursor is past the last key
 }
 
-// nearby is how many steps of a cursor cost about as much as a search.
+// nearby is how many cursor steps cost about as much as one seek.
 const nearby = 8
 
-// Walk begins a walk.
-func (tx *Tx) Walk(i *Bucket) *Walk { return &Walk{tx: tx, c: tx.Cursor(i)} }
+// Walk returns a Walk at the start of the bucket.
+func (tx *Tx) Walk(bucket *Bucket) *Walk { return &Walk{tx: tx, c: tx.Cursor(bucket)} }
 
-// Get gives the row of the key, nil if there is none.
+// Get returns the row of the key; nil if there is none. Each key must be at or after the key of the
+// call before.
 func (w *Walk) Get(key []byte) []byte {
 	for steps := 0; !w.over; steps++ {
 		if w.k != nil {
@@ -260,4 +265,5 @@ func (w *Walk) Get(key []byte) []byte {
 	return nil
 }
 
+// ErrReadOnly is returned by every write in a transaction of View.
 var ErrReadOnly = errors.New("write in a read transaction")

@@ -10,7 +10,8 @@ import (
 	"testing/synctest"
 )
 
-// heard observes a database; each text is a transaction, as "table account id" with commas between.
+// heard records what OnCommit receives: one text per transaction, its changes as "table account id"
+// with commas between.
 type heard struct {
 	mu  sync.Mutex
 	all []string
@@ -30,7 +31,7 @@ func hear(db *DB) *heard {
 	return h
 }
 
-// is checks what was heard since it was last called.
+// is checks what was heard since its last call.
 func (h *heard) is(t *testing.T, want ...string) {
 	t.Helper()
 	h.mu.Lock()
@@ -71,8 +72,7 @@ func TestWhatCannotBeCommittedIsNotTold(t *testing.T) {
 	h.is(t)
 }
 
-// TestNothingIsNotedForNobody holds what every write costs while nobody listens: a look at one
-// pointer.
+// TestNothingIsNotedForNobody: while OnCommit has no function, a write costs one look at a pointer.
 func TestNothingIsNotedForNobody(t *testing.T) {
 	db := openTest(t, Options{})
 	tx, err := db.Begin()

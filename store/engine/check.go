@@ -7,11 +7,11 @@ import (
 	"github.com/mailstead/mailstead/store/entry"
 )
 
-// Report is told of each fault that a check finds.
+// A Report receives each fault that a check finds, with the arguments of fmt.Errorf.
 type Report func(format string, args ...any)
 
-// Check reports every row that cannot be read or is stored under another id, every record that an
-// index lacks, and every index entry that no record explains.
+// Check reports every record that cannot be decoded or is stored under a wrong id, every index
+// entry that is missing, and every index entry that belongs to no record.
 func (t *AnyTable) Check(in Transaction, report Report) {
 	tx := in.engine()
 	indexes := t.indexes
@@ -23,7 +23,7 @@ func (t *AnyTable) Check(in Transaction, report Report) {
 			continue
 		}
 		if id := t.id(rec); id != string(k) {
-			report("%s %s: stored under %s", t.name, id, k)
+			report("%s %s: its row is stored under the id %s", t.name, id, k)
 		}
 		for i, key := range t.indexKeys(rec) {
 			if key == "" {
@@ -31,18 +31,18 @@ func (t *AnyTable) Check(in Transaction, report Report) {
 			}
 			want[i]++
 			if id := tx.bucket(indexes[i].name).Get([]byte(key)); string(id) != string(k) {
-				report("%s %s: index %s lacks it", t.name, k, indexes[i].name)
+				report("%s %s: index %s has no entry for it", t.name, k, indexes[i].name)
 			}
 		}
 	}
 	for i, x := range indexes {
 		if have := tx.bucket(x.name).Stats().KeyN; have != want[i] {
-			report("index %s has %d entries, its table explains %d", x.name, have, want[i])
+			report("index %s has %d entries, but the records of its table need %d", x.name, have, want[i])
 		}
 	}
 }
 
-// CheckEntries reports every entry that is kept and cannot be read.
+// CheckEntries reports every kept entry that cannot be decoded.
 func (tx *Tx) CheckEntries(report Report) {
 	for k, v := range tx.ascend(tx.bucket(EntryBucket), nil) {
 		if string(k) == lastEntryKey {
@@ -57,7 +57,7 @@ func (tx *Tx) CheckEntries(report Report) {
 	}
 }
 
-// CheckShared reports shared records that somebody has changed.
+// CheckShared reports cached records that a reader has changed in memory, though they are shared.
 func (db *DB) CheckShared(report Report) {
 	for i := range db.records.slots {
 		known := db.records.slots[i].Load()

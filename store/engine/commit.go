@@ -17,30 +17,31 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// maxBatch bounds how many transactions one commit carries.
+// maxBatch is how many transactions one commit carries at most.
 const maxBatch = 1024
 
-// A write is one caller's transaction on its way through the committer.
+// A write is a call of Update that the committer runs.
 type write struct {
-	fn    func(*Tx) error
-	of    any // the function that it is named for: fn, or what fn calls
-	done  chan error
-	err   error // of fn, kept until what it may have read of its neighbours is on disk
-	after []func()
-	from  []uintptr // who called Update, where that is asked for
+	fn      func(*Tx) error
+	logAs   any        // the function that logs name: fn, or what fn calls
+	done    chan error // receives the result of Update
+	err     error      // result of fn; sent after the commit, since fn may have read writes of its batch
+	after   []func()
+	callers []uintptr // call stack of Update; nil unless it is logged
 
-	changes []Change
-	numbers bool   // it has written what entries have
-	number  uint64 // of its commit, where an entry is kept of that
+	changes    []Change // row changes for OnCommit
+	hasChanges bool     // fn wrote to rows that an entry records
+	number     uint64   // number of its commit; 0 if no entry was kept
 }
 
-// failure remembers the first error after which nothing may be acknowledged.
+// failure holds the first error after which no write may be acknowledged.
 type failure struct{ err atomic.Pointer[error] }
 
-// set tells whether err is the first.
+// set stores err unless an earlier error is stored, and reports whether it did.
 func (f *failure) set(err error) bool { return f.err.CompareAndSwap(nil, &err) }
 
-// Fail ends the writing for good, and says so once. It returns what Failed does from then on.
+// Fail stops all writes until the process restarts, and logs the first err. It returns the error of
+// the first call, which Failed returns from then on.
 func (db *DB) Fail(err error) error {
 	if db.failure.set(err) {
 		db.log.Error("the disk refused or lost what was written; the store takes no more writes until the server is restarted", "error", err)
@@ -67,21 +68,21 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
 
-// Update runs fn in a transaction and returns once everything that it wrote, and what Start's sync
-// brings there, is on disk. If fn returns an error nothing is written and Update returns that
-// error. fn shares its commit with whoever else waits, may run more than once, and must not wait
-// for anything.
+// Update runs fn in a write transaction and returns once its writes are on disk, with everything
+// that the sync function of Start covers. If fn returns an error, nothing is written and Update
+// returns that error. Concurrent calls share a commit. fn may run more than once and must not
+// block.
 func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateFor(fn, fn) }
 
-// UpdateFor is Update where fn only calls `of`: the log names that one where the transaction is too
-// large.
+// UpdateFor is Update for an fn that only wraps the function `of`: logs of large transactions name
+// `of`.
 func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
 	if err := db.failure.get(); err != nil {
 		return err
 	}
-	w := &write{fn: fn, of: of, done: make(chan error, 1)}
+	w := &write{fn: fn, logAs: of, done: make(chan error, 1)}
 	if db.bounds.fail || db.report.path != "" {
-		w.from = callers()
+		w.callers = callers()
 	}
 	select {
 	case db.writes <- w:
@@ -93,14 +94,14 @@ func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
 	if errors.As(err, &p) {
 		panic(p)
 	}
-	if err == nil && w.numbers && w.number != 0 {
+	if err == nil && w.hasChanges && w.number != 0 {
 		return db.waitStored(w.number)
 	}
-	return db.damage.note(err)
+	return db.damage.count(err)
 }
 
-// View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every
-// old page alive.
+// View runs fn on a snapshot. fn must not write to a network peer: bbolt cannot reuse old pages
+// while a snapshot is open.
 func (db *DB) View(fn func(*Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer db.CatchDamage(&err)
@@ -114,10 +115,10 @@ func (db *DB) View(fn func(*Tx) error) (err error) {
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
-	return db.damage.note(err)
+	return db.damage.count(err)
 }
 
-// Failed says why the database takes no more writes; nil while it does.
+// Failed returns the error that stopped all writes; nil if there was none.
 func (db *DB) Failed() error { return db.failure.get() }
 
 func (db *DB) commitLoop() {
@@ -128,7 +129,7 @@ func (db *DB) commitLoop() {
 			close(db.committed)
 			return
 		}
-		go db.commitLoop() // a transaction function has ended this goroutine
+		go db.commitLoop() // a transaction function ended this goroutine
 	}()
 	for {
 		select {
@@ -142,7 +143,8 @@ func (db *DB) commitLoop() {
 	}
 }
 
-// collectBatch takes whatever waits by now. No timer: while one commit syncs, the next batch forms.
+// collectBatch returns first and all writes that are queued now, up to maxBatch. It needs no timer:
+// the next batch queues up while a commit syncs.
 func (db *DB) collectBatch(first *write) []*write {
 	batch := []*write{first}
 	for len(batch) < maxBatch {
@@ -156,11 +158,11 @@ func (db *DB) collectBatch(first *write) []*write {
 	return batch
 }
 
-// commit answers every member of the batch.
+// commit runs the batch in one or more commits and answers each write.
 func (db *DB) commit(batch []*write) {
 	unanswered := batch
 	defer func() {
-		answer(unanswered, ErrEnded) // none are left, unless a function has ended the goroutine
+		answer(unanswered, ErrEnded) // empty, unless a function ended the goroutine
 	}()
 	if db.runTwice {
 		db.dryRun(batch)
@@ -170,12 +172,12 @@ func (db *DB) commit(batch []*write) {
 	}
 }
 
-// dryRun runs every function of the batch by itself and undoes it.
+// dryRun runs each function of the batch once by itself and rolls it back.
 func (db *DB) dryRun(batch []*write) {
 	for _, w := range batch {
 		b, err := db.bolt.Begin(true)
 		if err != nil {
-			return // the batch itself will say so
+			return // beginning the real transaction will report it
 		}
 		func() {
 			defer rollback(b)
@@ -184,9 +186,9 @@ func (db *DB) dryRun(batch []*write) {
 	}
 }
 
-// commitSome commits the batch up to the first member that has written and then failed, or until it
-// has written enough for one commit, answers those, and returns the members behind it. Running
-// nobody more than twice, it takes time in proportion to the batch whatever fails in it.
+// commitSome commits the writes of the batch up to the first that wrote something and then failed,
+// or until one commit has enough bytes. It answers those writes and returns the ones after them. No
+// function runs more than twice, so the time stays proportional to the batch whatever fails in it.
 func (db *DB) commitSome(batch []*write) (rest []*write) {
 	if err := db.failure.get(); err != nil {
 		answer(batch, err)
@@ -199,7 +201,7 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 	good, failed := batch, []*write(nil)
 	var tx *bolt.Tx
 	var cost txCost
-	var noted *entry.Changes
+	var entryChanges *entry.Changes
 	for {
 		var err error
 		tx, err = db.bolt.Begin(true)
@@ -210,8 +212,8 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 		}
 		var n int
 		var stopped bool
-		noted = &entry.Changes{Keep: db.entries.last != nil}
-		n, cost, stopped = db.run(tx, good, noted)
+		entryChanges = &entry.Changes{Keep: db.entries.last != nil}
+		n, cost, stopped = db.run(tx, good, entryChanges)
 		if !stopped {
 			good, rest = good[:n], append(slices.Clone(good[n:]), rest...)
 			break
@@ -221,17 +223,17 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 		rest = append(slices.Clone(good[n+1:]), rest...)
 		good = good[:n]
 	}
-	err := db.finish(tx, cost.writes, noted, <-synced)
+	err := db.finish(tx, cost.writes, entryChanges, <-synced)
 	if len(good) > 0 {
-		db.report.note("batch_us", cost.took.Microseconds(), good[0].caller)
-		db.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
+		db.report.record("batch_us", cost.took.Microseconds(), good[0].caller)
+		db.report.record("commit_us", time.Since(began).Microseconds(), good[0].caller)
 	}
 	if err == nil {
-		if db.told != nil {
-			db.told(time.Since(began))
+		if db.onCommitted != nil {
+			db.onCommitted(time.Since(began))
 		}
 		for _, w := range good {
-			w.number = noted.Number
+			w.number = entryChanges.Number
 		}
 		db.reportChanges(good)
 	}
@@ -241,10 +243,10 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 	return rest
 }
 
-// run runs the functions of the batch in one transaction, up to the first that fails after it has
-// written: then stopped is true. It ends early when enough is written for one commit. It returns
-// how many functions were right, and what they cost.
-func (db *DB) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, cost txCost, stopped bool) {
+// run runs the functions of the batch in one transaction. It stops with stopped set at the first
+// that fails after it has written something, and without it once there are enough bytes for one
+// commit. It returns how many functions ran before that, and their total cost.
+func (db *DB) run(b *bolt.Tx, batch []*write, entryChanges *entry.Changes) (n int, cost txCost, stopped bool) {
 	ended := false
 	defer func() {
 		if !ended {
@@ -254,10 +256,10 @@ func (db *DB) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, cost
 	for n < len(batch) && cost.bytes < batchBytes {
 		w := batch[n]
 		began := time.Now()
-		tx := &Tx{b: b, db: db, writable: true, noted: noted}
-		before := noted.N
+		tx := &Tx{b: b, db: db, writable: true, entryChanges: entryChanges}
+		before := entryChanges.N
 		w.err = db.runOne(tx, w.fn)
-		w.numbers = noted.N > before
+		w.hasChanges = entryChanges.N > before
 		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
 		db.report.function(w, one)
 		if err := db.checkBounds(w, one); err != nil && w.err == nil {
@@ -298,8 +300,9 @@ func (db *DB) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	return tx.err
 }
 
-// finish commits what the functions wrote, once the message bytes that it may refer to are on disk.
-func (db *DB) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced error) error {
+// finish commits what the functions wrote. synced is the result of syncing the message bytes that
+// their rows may refer to. If that failed, or if there are no writes, finish rolls back.
+func (db *DB) finish(tx *bolt.Tx, writes int, entryChanges *entry.Changes, synced error) error {
 	if synced != nil {
 		rollback(tx)
 		return db.Fail(synced)
@@ -309,7 +312,7 @@ func (db *DB) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced error
 		rollback(tx)
 		return nil
 	}
-	if err := db.commitPages(tx, noted); err != nil {
+	if err := db.commitPages(tx, entryChanges); err != nil {
 		return err
 	}
 	db.freelistMissing = db.bolt.NoFreelistSync
@@ -317,13 +320,13 @@ func (db *DB) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced error
 	return nil
 }
 
-// allocationsKept is of how many pages bbolt may know which transaction has allocated them: 4 MiB
-// of memory. See boltfile.Allocations.
+// allocationsKept is for how many pages bbolt may remember the transaction that allocated them: 4
+// MiB of memory. See boltfile.Allocations.
 const allocationsKept = 100_000
 
-// commitPages commits, which may meet damaged pages beside those that the functions have read. What
-// bbolt then has in memory is half done, so that it takes no more writes.
-func (db *DB) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
+// commitPages commits. bbolt may then read damaged pages that no function has read. After such a
+// fault its memory is inconsistent, so the database takes no more writes.
+func (db *DB) commitPages(tx *bolt.Tx, entryChanges *entry.Changes) (err error) {
 	defer func() {
 		if errors.Is(err, ErrDatabase) {
 			rollback(tx)
@@ -332,11 +335,11 @@ func (db *DB) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
 	}()
 	defer db.CatchDamage(&err)
 	numbered := func() {}
-	if noted.N > 0 {
-		numbered, err = db.number(tx, noted)
+	if entryChanges.N > 0 {
+		numbered, err = db.number(tx, entryChanges)
 		if err != nil {
 			rollback(tx)
-			return fmt.Errorf("number the commit: %w", err)
+			return fmt.Errorf("assign the commit number: %w", err)
 		}
 	}
 	db.keepFreelist()
@@ -349,12 +352,12 @@ func (db *DB) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
 	return nil
 }
 
-// rollback cannot fail on a transaction that is open; its error says only that it was not.
+// rollback ignores the error: a rollback fails only if the transaction has already ended.
 func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
 
-// commitFailed tells a full disk, which refused the write of a page and after which bbolt has
-// rolled back and may go on, from everything else: when a sync has failed, for want of room too,
-// nobody knows what the disk holds.
+// commitFailed returns ErrFull if a full disk refused to write a page: bbolt has then rolled back
+// and can go on. Every other error stops all writes. That includes a sync that fails for lack of
+// space, since the content of the disk is then unknown.
 func (db *DB) commitFailed(err error) error {
 	var refused *fs.PathError
 	if errors.As(err, &refused) && segment.IsFull(err) {
@@ -363,8 +366,8 @@ func (db *DB) commitFailed(err error) error {
 	return db.Fail(err)
 }
 
-// answer ends the members' waiting: with err, if the commit failed, else with what their functions
-// returned.
+// answer sends each write its result: err if the commit failed, otherwise what its function
+// returned. It first runs the After functions of those that succeeded.
 func answer(batch []*write, err error) {
 	for _, w := range batch {
 		var p *panicked
@@ -383,23 +386,23 @@ func answer(batch []*write, err error) {
 }
 
 // bbolt keeps the list of its free pages in memory. Without a copy in the file, Open has to verify
-// all pages and to write one, and bbolt walks the whole database after each commit that the system
-// refused. A copy costs 8 bytes a free page at each commit, so it is written while the list is
-// short, and always by Close. bbolt looks at NoFreelistSync in Commit alone, which the committer
-// calls: so it may be switched from one commit to the next. A commit that leaves the copy out says
-// so in its meta page.
+// all pages and write the list, and bbolt walks the whole database after each commit that the
+// operating system refused. A copy costs 8 bytes per free page at each commit, so the committer
+// writes it only while the list is short, and Close always does. bbolt reads NoFreelistSync in
+// Commit only, which only the committer calls, so it may change between commits. A commit without
+// the list says so in its meta page.
 
-// FreelistMost is how many free pages a list that is written at each commit may have: 8 KiB, two
+// FreelistMost is the largest number of free pages whose list is written at each commit: 8 KiB, two
 // pages.
 const FreelistMost = 1000
 
-// keepFreelist decides, before a commit, whether the list of free pages goes with it.
+// keepFreelist decides before a commit whether it writes the list of free pages.
 func (db *DB) keepFreelist() {
 	stats := db.bolt.Stats()
 	db.bolt.NoFreelistSync = stats.FreePageN+stats.PendingPageN > FreelistMost
 }
 
-// closeFreelist writes the list of free pages if the last commit has not.
+// closeFreelist writes the list of free pages if the last commit did not.
 func (db *DB) closeFreelist() {
 	if !db.freelistMissing || db.failure.get() != nil {
 		return
@@ -415,15 +418,15 @@ func (db *DB) closeFreelist() {
 	}
 }
 
-// The disk is not written to its end: a commit that the system refuses half-way costs more than one
-// that is not begun, and whoever frees room needs some. From the reserve on, new messages are
-// refused, and every transaction that does not free anything, however small: people are told that
-// changes are refused, and none is to pass. Refusals are ErrFull.
+// The disk is never filled completely: a commit that the operating system refuses half-way costs
+// more than one that is not begun, and deletions need some space themselves. Once only the reserve
+// is left, new messages are refused, and so is every transaction that frees nothing, however small:
+// people are told that changes are refused, so none may succeed. The error is ErrFull.
 
-// errReserve is why the store refuses what the disk might still take.
+// errReserve is returned for writes that would use the reserve of the disk.
 var errReserve = fmt.Errorf("%w: what is left is for deletions", ErrFull)
 
-// RoomForMessage tells whether a new message may be written.
+// RoomForMessage returns nil if there is room for a new message, otherwise ErrFull.
 func (db *DB) RoomForMessage() error {
 	if db.room.Short() {
 		return errReserve
@@ -431,44 +434,44 @@ func (db *DB) RoomForMessage() error {
 	return nil
 }
 
-// roomForTx tells whether a transaction may be committed.
+// roomForTx returns nil if the transaction may be committed, otherwise ErrFull.
 func (db *DB) roomForTx(tx *Tx) error {
-	if tx.writes == 0 || tx.frees {
+	if tx.writes == 0 || tx.mayUseReserve {
 		return nil
 	}
 	return db.RoomForMessage()
 }
 
-// MayUseReserve lets the transaction write where the disk has room for deletions only. It is for
-// what deletions depend on, such as the queue of jobs. A transaction that deletes records or
-// messages needs no permission.
-func (tx *Tx) MayUseReserve() { tx.frees = true }
+// MayUseReserve lets the transaction write when the disk has room for deletions only. It is for
+// writes that deletions depend on, such as the job queue. A transaction that deletes records or
+// messages does not need it.
+func (tx *Tx) MayUseReserve() { tx.mayUseReserve = true }
 
-// A Disk is the disk that a database is on.
+// A Disk describes the file system that the database is on.
 type Disk struct {
 	Free, Total int64 // bytes
-	Full        bool  // new messages are refused, since what is left is for deletions
+	Full        bool  // new messages are refused: the space left is reserved for deletions
 }
 
-// Disk looks at the disk.
+// Disk returns the free and total space of the file system.
 func (db *DB) Disk() (d Disk, err error) {
 	d.Free, d.Total, err = db.room.Free(db.dir)
 	d.Full = db.room.Short()
 	return d, err
 }
 
-// A Change names a row of an account that a committed transaction has written or deleted.
+// A Change identifies a row of an account that a committed transaction wrote or deleted.
 type Change struct {
-	Table   string // the table's Name, or another one that its owner has chosen
-	Account string // whose row it is
-	User    string // which person's, of a row that is not for everybody in the account; else ""
-	ID      string // of the row
+	Table   string // the table's Name, or another name that the caller of RecordChange chose
+	Account string // id of the account that owns the row
+	User    string // id of the person that the row belongs to; "" if it is for everybody in the account
+	ID      string // id of the row
 }
 
-// OnCommit has fn told, from now on, what each transaction has changed once it is on disk; another
-// fn takes the place of this one, and nil ends it. fn runs in the committer: it must be short, must
-// not call the store and must not keep the slice. Of a transaction that ran before nothing is told,
-// though it may not be on disk yet: an empty Update waits for it.
+// OnCommit makes fn receive the changes of each transaction once they are on disk. A later call
+// replaces fn; nil removes it. fn runs in the committer: it must be short, must not call the store
+// and must not keep the slice. fn does not receive the changes of transactions that ran before
+// OnCommit, though some may not be on disk yet: an empty Update waits for them.
 func (db *DB) OnCommit(fn func([]Change)) {
 	if fn == nil {
 		db.onCommit.Store(nil)
@@ -477,10 +480,11 @@ func (db *DB) OnCommit(fn func([]Change)) {
 	db.onCommit.Store(&fn)
 }
 
-// Observed tells whether anybody wants to know of changes.
+// Observed reports whether OnCommit has set a function.
 func (tx *Tx) Observed() bool { return tx.db.onCommit.Load() != nil }
 
-// RecordChange keeps a change, but not twice in a row.
+// RecordChange adds a change for OnCommit. It ignores a change without an account, and one equal to
+// the last.
 func (tx *Tx) RecordChange(c Change) {
 	n := len(tx.changes)
 	if c.Account == "" || n > 0 && tx.changes[n-1] == c {
@@ -489,7 +493,7 @@ func (tx *Tx) RecordChange(c Change) {
 	tx.changes = append(tx.changes, c)
 }
 
-// reportChanges tells who asked by OnCommit what the batch, which is on disk, has changed.
+// reportChanges calls the function of OnCommit with the changes of a batch that is on disk.
 func (db *DB) reportChanges(batch []*write) {
 	fn := db.onCommit.Load()
 	if fn == nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/mailstead/mailstead/store/diskroom"
 )
 
-// batch makes the committer take all functions in one batch and in this order, and returns what
-// Update answered to each. A panic is answered as an error.
+// batch makes the committer take all functions in one batch, in this order, and returns the results
+// of their calls of Update. A panic is returned as an error.
 func batch(t *testing.T, db *DB, fns ...func(*Tx) error) []error {
 	t.Helper()
 	errs := make([]error, len(fns))
@@ -332,7 +332,7 @@ func fillPages(t testing.TB, db *DB, n int) {
 			return nil
 		})
 	}
-	for range 3 { // which gives the pages free that the last ones left
+	for range 3 { // which frees the pages that the last ones left
 		update(t, db, func(tx *Tx) error { return putAccount(tx, 1) })
 	}
 }
@@ -373,9 +373,9 @@ func TestLongFreeListIsWrittenByClose(t *testing.T) {
 	}
 }
 
-// TestFreeListSwitchesSafely has the list be written at some commits and not at others, amid
-// deletions, a reader and kills. Every database is checked; bbolt's own check finds pages that are
-// lost or used twice.
+// TestFreeListSwitchesSafely writes the list of free pages at some commits and not at others,
+// between deletions, a reader and kills. Every database is checked; bbolt's own check finds pages
+// that are lost or used twice.
 func TestFreeListSwitchesSafely(t *testing.T) {
 	oneAtATime(t)
 	db := openTest(t, Options{})

@@ -19,15 +19,16 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// bbolt takes its pages for sound: on a damaged one it panics, or reads memory that is not there.
-// Whoever reads lets such a fault become a panic (debug.SetPanicOnFault) and that an error.
+// bbolt does not check the pages that it reads: on a damaged page it panics or reads unmapped
+// memory. Every reader turns such a memory fault into a panic (debug.SetPanicOnFault) and the panic
+// into an error.
 
-// ErrDatabase is returned where a page of the database is not what was written. What stands on
-// other pages can be read.
+// ErrDatabase is returned when a page of the database is damaged. Rows on other pages can still be
+// read.
 var ErrDatabase = errors.New("the database is damaged")
 
-// CatchDamage is deferred where the database is read: a panic over a damaged page becomes *err,
-// every other panic goes on.
+// CatchDamage is deferred around code that reads the database: it turns a panic over a damaged page
+// into *err and lets every other panic continue.
 func (db *DB) CatchDamage(err *error) {
 	if v := recover(); v != nil {
 		*err = db.Damage(v)
@@ -37,23 +38,23 @@ func (db *DB) CatchDamage(err *error) {
 	}
 }
 
-// Damage is for whoever recovers from a panic in a transaction: its error is ErrDatabase if v,
-// which recover gave, is over a damaged page, and nil for every other panic. The function that
-// recovers calls it.
+// Damage takes the value v that recover returned from a transaction. If a damaged page caused the
+// panic, Damage counts it and returns ErrDatabase, otherwise nil. Call it in the function that
+// calls recover.
 func (db *DB) Damage(v any) error {
 	if !isDamage(v) {
 		return nil
 	}
-	return db.damage.note(Damaged(db.dir, v))
+	return db.damage.count(Damaged(db.dir, v))
 }
 
-// Damaged makes ErrDatabase of what recover gave, or of an error, for the store in dir.
+// Damaged returns ErrDatabase for the store in dir. v is the cause: a recovered panic or an error.
 func Damaged(dir string, v any) error {
 	return fmt.Errorf("%w: stop the server and run mailstead check --data %s: %v", ErrDatabase, dir, v)
 }
 
-// isDamage tells whether a panic, of which the calling function has recovered, is over a damaged
-// page: a fault of memory, or one that bbolt raised.
+// isDamage reports whether a damaged page caused a panic: v is a memory fault, or bbolt raised it.
+// The calling function must be the one that recovered v, since the stack is examined.
 func isDamage(v any) bool {
 	if fault, ok := v.(interface{ Addr() uintptr }); ok && fault != nil {
 		return true
@@ -75,7 +76,7 @@ func isDamage(v any) bool {
 	}
 }
 
-// openDatabase is bolt.Open of a file that may be damaged.
+// openDatabase is bolt.Open for a file that may be damaged.
 func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -90,15 +91,15 @@ func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
 	return db, err
 }
 
-// damageMet counts what was read and is not what was written, since the database was opened.
-type damageMet struct {
+// damageCount counts the damage errors since the database was opened.
+type damageCount struct {
 	mu    sync.Mutex
 	times int
 	last  error
 }
 
-// note counts an error that is over damage, and gives it back; it passes on every other error.
-func (d *damageMet) note(err error) error {
+// count counts err if it reports damage, and returns err in any case.
+func (d *damageCount) count(err error) error {
 	if errors.Is(err, segment.ErrDamaged) || errors.Is(err, ErrDamagedRow) || errors.Is(err, ErrDatabase) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -108,30 +109,30 @@ func (d *damageMet) note(err error) error {
 	return err
 }
 
-// NoteDamage counts an error that is over damage, and gives it back, as it does every other one.
-func (db *DB) NoteDamage(err error) error { return db.damage.note(err) }
+// NoteDamage counts err if it reports damage, and returns err in any case.
+func (db *DB) NoteDamage(err error) error { return db.damage.count(err) }
 
-// DamageMet says how often something was read that is not what was written, since the database was
-// opened, and what it was the last time.
+// DamageMet returns how often reading found damage since the database was opened, and the last such
+// error; nil if there was none.
 func (db *DB) DamageMet() (times int, last error) {
 	db.damage.mu.Lock()
 	defer db.damage.mu.Unlock()
 	return db.damage.times, db.damage.last
 }
 
-// The pages of a database in use are verified again and again: on a damaged one keys may not be
-// found that are there, and nobody would know. pagesEvery is how long at least passes between two
-// rounds; a large database waits for pagesShare times as long as a round takes. One snapshot serves
-// for pagesAtOnce.
+// The pages of an open database are verified again and again: with a damaged page, existing keys
+// may not be found, and nobody would notice. pagesEvery is the shortest time between two rounds.
+// For a large database it is pagesShare times the duration of a round. One snapshot is used for
+// pagesAtOnce pages.
 const (
 	pagesEvery  = 5 * time.Second
 	pagesShare  = 200
 	pagesAtOnce = 500
 )
 
-// WatchPages verifies the pages of the database, round after round, until ctx ends. It returns
-// ErrDatabase as soon as it finds a damaged one. The order of keys is verified, not what stands in
-// rows: they have checksums.
+// WatchPages verifies the pages of the database in rounds until ctx ends or the database is closed.
+// It returns ErrDatabase as soon as it finds a damaged page. It verifies the order of keys, not the
+// content of rows: they have checksums.
 func (db *DB) WatchPages(ctx context.Context) error {
 	f, err := os.Open(db.path)
 	if err != nil {
@@ -155,16 +156,17 @@ func (db *DB) WatchPages(ctx context.Context) error {
 	}
 }
 
-// verifyPages verifies the pages of one bucket after the other, a few in each snapshot: bbolt uses
-// no page again that an open snapshot can see, so that the file of a busy server grows fast
-// meanwhile. It rests between snapshots, and returns nil when ctx ends or the store is closed.
+// verifyPages verifies the pages of one bucket after the other, pagesAtOnce in each snapshot: bbolt
+// does not reuse pages that an open snapshot can see, so a long snapshot would let the file of a
+// busy server grow. It rests between snapshots, and returns nil when ctx ends or the database is
+// closed.
 func (db *DB) verifyPages(ctx context.Context, f *os.File) error {
 	var pace Pacer
 	for _, bucket := range db.buckets {
 		for more, from := true, []byte(nil); more; more = from != nil {
 			err := db.bolt.View(func(b *bolt.Tx) error {
 				var wrong []error
-				// Read as a file: bbolt would fall over a damaged page, or walk in circles.
+				// Read the file directly: on a damaged page bbolt would panic or loop forever.
 				from, wrong = boltfile.CheckBucket(f, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(db.bolt.Info().PageSize), from, pagesAtOnce)
 				if len(wrong) > 0 {
 					return Damaged(db.dir, errors.Join(wrong...))
@@ -190,8 +192,8 @@ func (db *DB) verifyPages(ctx context.Context, f *os.File) error {
 	return nil
 }
 
-// CheckPages verifies the pages of the database in a file, which no process may have open. Where it
-// finds damage, Open may fail or not return, so it goes before Open.
+// CheckPages verifies the pages of a database file that no process has open. Call it before Open,
+// which may fail or hang on a damaged file.
 func CheckPages(path string) error {
 	db, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
 	if err != nil {

@@ -1,17 +1,17 @@
-// Package engine is what the records of a store are kept by: a bbolt database with one committer,
-// transactions that are bounded, tables with indexes, and the list of what each commit changed. It
-// does not know a single record, nor what rows mean, nor where the bytes of messages are.
+// Package engine is the database layer of the store: a bbolt database with one committer, bounded
+// transactions, tables with indexes, and a log of what each commit changed. It does not know any
+// record type, what rows mean, or where the bytes of messages are.
 //
 //	db.go        Open, Start, Close
-//	commit.go    Update and View; the committer, which carries many transactions in one commit
-//	bounds.go    what one transaction may be, and who made a larger one
-//	tx.go        a transaction; walks through a bucket while it changes
+//	commit.go    Update and View; the committer, which puts many transactions into one commit
+//	bounds.go    the limits of one transaction, and who exceeded them
+//	tx.go        a transaction; iterating over a bucket while it changes
 //	bucket.go    buckets of rows with a checksum
-//	table.go     tables of records with their indexes, and the records that are kept decoded
-//	reseal.go    secrets in records that are sealed anew
-//	entries.go   what each commit changed, for who keeps a copy of the store
-//	damage.go    a database that is not what was written, and how it is noticed
-//	pacer.go     how work that may wait keeps out of the way
+//	table.go     tables of records with their indexes, and the cache of decoded records
+//	reseal.go    re-encrypting the secrets in records
+//	entries.go   entries: what each commit changed, for code that keeps a copy of the store
+//	damage.go    detecting damaged pages
+//	pacer.go     how background work yields to the rest of the process
 package engine
 
 import (
@@ -43,53 +43,54 @@ var (
 	ErrInUse = errors.New("the store is in use by another process")
 	// ErrClosed is returned by Update once Close has begun.
 	ErrClosed = errors.New("the store is closed")
-	// ErrFailed is returned by every write after the disk has refused a sync: what it then holds is
-	// not known, so nothing more is acknowledged until the process starts again.
+	// ErrFailed is returned by every write after the disk refused a sync. What the disk holds is
+	// then unknown, so no write is acknowledged until the process restarts.
 	ErrFailed = errors.New("the store takes no writes since the disk refused one; restart after mending the disk")
-	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes
-	// may succeed.
+	// ErrFull is returned when the disk has no room for a write. Nothing was changed, and later
+	// writes may succeed.
 	ErrFull = segment.ErrFull
-	// ErrDamagedRow is returned for a row of the database that is not what was written there.
+	// ErrDamagedRow is returned for a row that differs from what was written.
 	ErrDamagedRow = rowform.ErrDamaged
-	// ErrNewer is returned for a row that a newer version has written.
+	// ErrNewer is returned for a row that a newer version of the program wrote.
 	ErrNewer = rowform.ErrNewer
-	// ErrTooMuch is returned for a transaction over Options.Most, where FailLarge is set.
+	// ErrTooMuch is returned for a transaction over the limits of Options if FailLarge is set.
 	ErrTooMuch = errors.New("the transaction is too large")
 )
 
-// Options say how a database is opened and used. Log, Now and Room are given always.
+// Options configure a database. Log, Now and Room are required.
 type Options struct {
-	Log         *slog.Logger             // told of repairs
-	Now         func() time.Time         // the time of records and entries
-	LockTimeout time.Duration            // how long to wait for another process to leave the database
-	CheckPages  bool                     // verify the pages before anything reads them
-	NoSync      bool                     // leave everything to the operating system's cache
-	Committed   func(took time.Duration) // told of each commit, with its sync; nil: nobody is
+	Log         *slog.Logger             // repairs and failures
+	Now         func() time.Time         // clock for records and entries
+	LockTimeout time.Duration            // how long to wait while another process has the database open
+	CheckPages  bool                     // verify all pages before the database is used
+	NoSync      bool                     // do not sync: a power cut may lose commits
+	Committed   func(took time.Duration) // gets the duration of each commit, with its sync; may be nil
 
-	// Buckets are the names of all that the database has, for WatchPages. New keys of the rising
-	// ones are behind the others, and their rows stay as they are.
-	Buckets []string
-	Rising  map[string]bool
+	// Buckets are the names of all buckets, for WatchPages. Sequential holds the names of tables
+	// and indexes whose new keys sort after the others and whose rows keep their size.
+	Buckets    []string
+	Sequential map[string]bool
 
-	// What one transaction may be; MaxBytes and so on where 0.
+	// The limits of one transaction: bytes of keys and values, writes, cursor steps. 0: the
+	// default.
 	MaxBytes, MaxWrites, MaxSteps int
-	FailLarge                     bool // one over that fails; else the log is told
-	RunTwice                      bool // functions of Update run once more, before, and that is undone
+	FailLarge                     bool // a transaction over the limits fails; otherwise it is only logged
+	RunTwice                      bool // for tests: run each function of Update twice and roll the first run back
 
-	EntriesMost int64 // bytes of entries that are kept, with their messages; 1 GiB where 0
-	// Room says how many bytes of the disk that dir is on are free, and how many it has.
+	EntriesMost int64 // limit on the bytes of kept entries and their messages; 0: 1 GiB
+	// Room returns the free and total bytes of the file system that dir is on.
 	Room func(dir string) (free, total int64, err error)
 }
 
-// A DB is one open database. It is safe for concurrent use.
+// A DB is an open database. It is safe for concurrent use.
 type DB struct {
-	dir  string
-	path string
-	bolt *bolt.DB
-	log  *slog.Logger
-	now  func() time.Time
-	told func(time.Duration) // see Options.Committed
-	sync func() error        // see Start
+	dir         string
+	path        string
+	bolt        *bolt.DB
+	log         *slog.Logger
+	now         func() time.Time
+	onCommitted func(time.Duration) // see Options.Committed
+	sync        func() error        // parameter of Start
 
 	writes    chan *write
 	closing   chan struct{}
@@ -98,28 +99,27 @@ type DB struct {
 	closeErr  error
 	committed chan struct{} // closed when the committer has ended; nil before Start
 	failure   failure
-	damage    damageMet
+	damage    damageCount
 	records   records
 	onCommit  atomic.Pointer[func([]Change)]
-	reseal    atomic.Pointer[Reseal] // see ResealWrites
-	mmapTrim  boltfile.MmapTrim      // the committer's
+	reseal    atomic.Pointer[Reseal] // set by ResealWrites; nil before
+	mmapTrim  boltfile.MmapTrim      // used by the committer only
 	bounds    bounds
-	report    txReport // the committer's
+	report    txReport // used by the committer only
 	room      diskroom.Room
-	// forgetAllocations is the committer's, see boltfile.Allocations.
+	// forgetAllocations is used by the committer only; see boltfile.Allocations.
 	forgetAllocations func(most int)
 
-	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
-	checkedPages    bool // Open has verified the pages of the database
+	freelistMissing bool // the file lacks the list of free pages; used by the committer, then by Close
+	checkedPages    bool // Open has verified all pages
 	runTwice        bool
 	buckets         []string
-	rising          map[string]bool
+	sequential      map[string]bool
 	entries         entryKeeper
 }
 
-// Open opens the database in a file, and makes it if there is none. It takes no writes but those of
-// Setup until Start. It returns ErrInUse while another process has it open, and ErrDatabase where
-// damage keeps it from being read.
+// Open opens the database file, or creates it. Until Start, only Setup can write. Open returns
+// ErrInUse while another process has the file open, and ErrDatabase if damage prevents reading it.
 func Open(path string, o Options) (*DB, error) {
 	b, without, err := openBolt(path, o)
 	if err != nil {
@@ -132,7 +132,7 @@ func Open(path string, o Options) (*DB, error) {
 	}
 	most := txCost{bytes: cmp.Or(o.MaxBytes, maxTxBytes), writes: cmp.Or(o.MaxWrites, maxTxWrites), steps: cmp.Or(o.MaxSteps, maxTxSteps)}
 	return &DB{
-		dir: filepath.Dir(path), path: path, bolt: b, log: o.Log, now: o.Now, told: o.Committed,
+		dir: filepath.Dir(path), path: path, bolt: b, log: o.Log, now: o.Now, onCommitted: o.Committed,
 		writes:          make(chan *write),
 		closing:         make(chan struct{}),
 		records:         newRecords(),
@@ -140,17 +140,17 @@ func Open(path string, o Options) (*DB, error) {
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
 		buckets:         o.Buckets,
-		rising:          o.Rising,
-		entries:         entryKeeper{most: cmp.Or(o.EntriesMost, entriesMost), added: make(chan struct{}, 1), more: make(chan struct{}), ended: make(chan struct{})},
+		sequential:      o.Sequential,
+		entries:         entryKeeper{most: cmp.Or(o.EntriesMost, entriesMost), added: make(chan struct{}, 1), storedChanged: make(chan struct{}), waitsEnded: make(chan struct{})},
 		room:            diskroom.Room{Dir: filepath.Dir(path), Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 		checkedPages:    o.CheckPages, forgetAllocations: forget,
 	}, nil
 }
 
-// OpenApart opens the database in a file for who works over it while no process uses it: only View,
-// or also Setup, which does not sync what it writes. It returns what Open does.
-func OpenApart(path string, readOnly bool, now func() time.Time, log *slog.Logger) (*DB, error) {
+// OpenOffline opens a database file for offline work while no server uses it, for View and, unless
+// readOnly, Setup. Setup does not sync its writes; call Sync. The errors are those of Open.
+func OpenOffline(path string, readOnly bool, now func() time.Time, log *slog.Logger) (*DB, error) {
 	b, err := openDatabase(path, &bolt.Options{ReadOnly: readOnly, Timeout: 5 * time.Second, NoSync: !readOnly})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -158,8 +158,9 @@ func OpenApart(path string, readOnly bool, now func() time.Time, log *slog.Logge
 	return &DB{dir: filepath.Dir(path), path: path, bolt: b, log: log, now: now, records: newRecords(), closing: make(chan struct{})}, nil
 }
 
-// Start finds what entries are kept, and takes writes from then on. Before each commit it calls
-// sync: what that brings to the disk, the rows of the commit may refer to.
+// Start reads the state of the kept entries and starts the committer, which accepts writes from
+// then on. Each commit first calls sync, which must bring the message bytes to disk that rows of
+// the commit refer to.
 func (db *DB) Start(sync func() error) error {
 	if err := db.openEntries(); err != nil {
 		return err
@@ -170,14 +171,14 @@ func (db *DB) Start(sync func() error) error {
 	return nil
 }
 
-// WriteFreelist has what Setup writes include the list of free pages.
+// WriteFreelist makes commits of Setup include the list of free pages.
 func (db *DB) WriteFreelist() {
 	db.freelistMissing = false
 	db.bolt.NoFreelistSync = false
 }
 
-// Setup runs fn in a transaction of its own, past the committer and its bounds: it is for what is
-// done to a database before it is used. What it writes is in no entry.
+// Setup runs fn in a transaction without the committer and its limits. It prepares a database
+// before Start, or changes it offline. No entry records its writes.
 func (db *DB) Setup(fn func(*Tx) error) error {
 	return db.bolt.Update(func(b *bolt.Tx) error {
 		tx := &Tx{b: b, db: db, writable: true}
@@ -185,7 +186,7 @@ func (db *DB) Setup(fn func(*Tx) error) error {
 	})
 }
 
-// Begin begins a snapshot, which lasts until bbolt's transaction of it is rolled back.
+// Begin returns a snapshot. The caller must end it by rolling back the bbolt transaction, see Bolt.
 func (db *DB) Begin() (*Tx, error) {
 	b, err := db.bolt.Begin(false)
 	if err != nil {
@@ -194,11 +195,11 @@ func (db *DB) Begin() (*Tx, error) {
 	return &Tx{b: b, db: db}, nil
 }
 
-// Sync brings what Setup has written to the disk.
+// Sync writes to disk what Setup has changed.
 func (db *DB) Sync() error { return db.bolt.Sync() }
 
-// Stop ends the committer once the writes that it has taken are on disk. Update returns ErrClosed
-// from then on; the file stays open and locked until Close. It is safe to call twice.
+// Stop ends the committer once the writes that it has accepted are on disk. From then on Update
+// returns ErrClosed. The file stays open and locked until Close. It is safe to call twice.
 func (db *DB) Stop() {
 	db.stopOnce.Do(func() {
 		close(db.closing)
@@ -209,15 +210,15 @@ func (db *DB) Stop() {
 	})
 }
 
-// Close stops the committer, closes the file and gives up its lock. It is safe to call twice, and
-// waits for views.
+// Close calls Stop, waits for views, closes the file and releases its lock. It is safe to call
+// twice.
 func (db *DB) Close() error {
 	db.Stop()
 	db.closeOnce.Do(func() { db.closeErr = db.bolt.Close() })
 	return db.closeErr
 }
 
-// openBolt opens the database, and says whether it was found without the list of its free pages.
+// openBolt opens the database file. without reports whether the file lacks the list of free pages.
 func openBolt(path string, o Options) (db *bolt.DB, without bool, err error) {
 	without, err = prepareDatabase(path, o)
 	if err != nil {
@@ -225,8 +226,8 @@ func openBolt(path string, o Options) (db *bolt.DB, without bool, err error) {
 	}
 	b := &bolt.Options{Timeout: o.LockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
 	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
-		// Growing the map needs every reader to leave, and nobody may begin to read meanwhile. So
-		// the map is larger than the file will be when the server is started the next time.
+		// To enlarge the memory map, bbolt waits for all readers and blocks new ones. So the map is
+		// made larger than the file will get before the next start.
 		b.InitialMmapSize = 16 << 30
 		if info, err := os.Stat(path); err == nil {
 			b.InitialMmapSize = max(b.InitialMmapSize, int(4*info.Size()))
@@ -239,9 +240,9 @@ func openBolt(path string, o Options) (db *bolt.DB, without bool, err error) {
 	return db, without, nil
 }
 
-// prepareDatabase does what comes before bbolt opens a database for writing: it verifies the pages
-// if it is asked to, and writes the list of free pages where that is missing. without tells that it
-// is missing still.
+// prepareDatabase prepares a file for bbolt to open for writing. It verifies the pages if
+// Options.CheckPages is set, and writes the list of free pages if the file lacks it. without
+// reports whether the list is still missing.
 func prepareDatabase(path string, o Options) (without bool, err error) {
 	without, err = boltfile.LacksFreelist(path)
 	if err != nil {
@@ -250,8 +251,8 @@ func prepareDatabase(path string, o Options) (without bool, err error) {
 	if info, err := os.Stat(path); !without && !o.CheckPages || err != nil || info.Size() == 0 {
 		return without, nil
 	}
-	// No process has it open for writing meanwhile: bbolt locks the file. Another start that has
-	// this lock too writes the same list to the same place.
+	// This read lock keeps out processes that open the file for writing. Another start that holds
+	// the lock too writes the same list to the same place.
 	lock, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: o.LockTimeout})
 	if err != nil {
 		return false, fmt.Errorf("open %s: %w", path, err)
@@ -266,7 +267,7 @@ func prepareDatabase(path string, o Options) (without bool, err error) {
 	if len(damage) > 0 {
 		return false, Damaged(filepath.Dir(path), errors.Join(damage...))
 	}
-	if err != nil { // bbolt can do without
+	if err != nil { // bbolt can open the file without the list
 		o.Log.Warn("the list of free pages was not written; this start takes longer", "error", err)
 	}
 	return without && err != nil, nil

@@ -72,7 +72,7 @@ var (
 	EventsByAccount = Events.Index("account", func(e *Event) string { return e.AccountID })
 
 	testRows    = NewBucket("rows")
-	freeingRows = NewBucket("freeing").Frees()
+	freeingRows = NewBucket("freeing").FreesSpace()
 )
 
 var (
@@ -166,7 +166,7 @@ func openUnchecked(t testing.TB, dir string, o Options) *DB {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	o.Now, o.Rising = time.Now, testRising
+	o.Now, o.Sequential = time.Now, testRising
 	if o.Room == nil {
 		o.Room = diskroom.Free
 	}

@@ -18,25 +18,26 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// Commits are numbered from 1 without gaps: the number of the last one is the sequence of
-// EntryBucket. Where entries are kept, each commit writes what it changes as a row of that bucket,
-// so that nothing is synced twice and none can be missing, and its nonce and time as the row
-// lastEntryKey. Rows are deleted once they are stored elsewhere. The bytes of new messages stand in
-// the segments; they join the row when the entry is read.
+// Commits are numbered from 1 without gaps; the sequence of EntryBucket is the number of the last
+// one. If entries are kept, each commit also writes its changes as a row of that bucket, so it
+// needs no second sync and no entry can be missing. It writes its nonce and time to the row
+// lastEntryKey. An entry is deleted once it is stored elsewhere. The bytes of new messages are in
+// the segments; a reader of the entry adds them.
 const (
 	EntryBucket  = "entry"
 	lastEntryKey = "last"
-	entriesMost  = 1 << 30 // bytes of entries that are kept, with their messages, where Options say nothing
+	entriesMost  = 1 << 30 // default limit on the bytes of kept entries and their messages
 )
 
-// ErrGap is returned by Entries and Apply where the entry that comes next is not there. What copies
-// the store begins anew with all of it.
+// ErrGap is returned by Entries and Apply when the next entry is missing. A copy of the store must
+// then start over with a full copy.
 var ErrGap = errors.New("entries are missing")
 
-// An Entry is what one commit changed.
+// An Entry records the changes of one commit.
 type Entry = entry.Entry
 
-// A lastEntry is what is known of the last commit where entries are kept.
+// A lastEntry holds the nonce and the time of the last commit. It exists only while entries are
+// kept.
 type lastEntry struct {
 	nonce entry.Nonce
 	at    time.Time
@@ -53,8 +54,8 @@ func (e *lastEntry) row() []byte {
 	return rowform.SumOf(EntryBucket).Seal([]byte(lastEntryKey), row)
 }
 
-// lastEntryIn reads what is known of the last commit; nil where entries are not kept, and where the
-// row is damaged: copies of the store then begin anew.
+// lastEntryIn returns the nonce and the time of the last commit. It returns nil if entries are not
+// kept or the row is damaged: copies of the store then start over.
 func lastEntryIn(b *bolt.Bucket) *lastEntry {
 	row, err := rowform.SumOf(EntryBucket).Open([]byte(lastEntryKey), b.Get([]byte(lastEntryKey)))
 	if err != nil || len(row) != len(entry.Nonce{})+8 {
@@ -63,63 +64,64 @@ func lastEntryIn(b *bolt.Bucket) *lastEntry {
 	return &lastEntry{entry.Nonce(row[:16]), time.UnixMilli(int64(binary.BigEndian.Uint64(row[16:]))).UTC()}
 }
 
-// droppedEntries is what lastEntryKey holds where all entries were dropped since nobody took them.
+// droppedEntries returns the row of lastEntryKey after all entries were dropped because nothing had
+// fetched them.
 func droppedEntries() []byte { return rowform.SumOf(EntryBucket).Seal([]byte(lastEntryKey), nil) }
 
 func areEntriesDropped(b *bolt.Bucket) bool {
 	return bytes.Equal(b.Get([]byte(lastEntryKey)), droppedEntries())
 }
 
-// entryKeeper is what the committer remembers of the entries that are kept.
+// entryKeeper is the committer's state of the kept entries.
 type entryKeeper struct {
-	last  *lastEntry   // nil where none are kept
-	bytes atomic.Int64 // of those that are kept, with their messages
-	most  int64
-	added chan struct{} // holds a value when there may be new ones
+	last  *lastEntry    // nil if entries are not kept
+	bytes atomic.Int64  // size of the kept entries with their messages
+	most  int64         // limit of bytes: beyond it all entries are dropped
+	added chan struct{} // holds a value when there may be new entries
 
-	required atomic.Bool // Update waits until its entry is stored elsewhere
-	mu       sync.Mutex
-	stored   uint64        // up to which number they are
-	more     chan struct{} // closed when that rises
-	ended    chan struct{} // closed by EndWaits
-	endOnce  sync.Once
+	required      atomic.Bool // Update waits until its entry is stored elsewhere
+	mu            sync.Mutex
+	stored        uint64        // the last entry number that is stored elsewhere
+	storedChanged chan struct{} // closed and replaced when stored increases
+	waitsEnded    chan struct{} // closed by EndWaits
+	endOnce       sync.Once
 }
 
-// RequireStored has Update wait, from now on or no more, until EntriesStored says that its entry is
-// stored elsewhere. It does not wait while no entries are kept.
+// RequireStored turns waiting on or off: while it is on, Update returns only after EntriesStored
+// has confirmed its entry. Update does not wait while no entries are kept.
 func (db *DB) RequireStored(on bool) { db.entries.required.Store(on) }
 
-// EndWaits has every Update that waits for RequireStored, now or later, return ErrClosed: what it
-// wrote is on disk here, but is not acknowledged. It is for a server that stops while the place of
-// its backups cannot be reached.
-func (db *DB) EndWaits() { db.entries.endOnce.Do(func() { close(db.entries.ended) }) }
+// EndWaits makes every Update that waits because of RequireStored, now or later, return ErrClosed.
+// Its writes are on the local disk but are not acknowledged. A server calls it to stop while the
+// place of its backups cannot be reached.
+func (db *DB) EndWaits() { db.entries.endOnce.Do(func() { close(db.entries.waitsEnded) }) }
 
-// EntriesStored says that the entries up to a number are stored elsewhere.
+// EntriesStored confirms that the entries up to number upTo are stored elsewhere.
 func (db *DB) EntriesStored(upTo uint64) {
 	k := &db.entries
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if upTo > k.stored {
 		k.stored = upTo
-		close(k.more)
-		k.more = make(chan struct{})
+		close(k.storedChanged)
+		k.storedChanged = make(chan struct{})
 	}
 }
 
-// waitStored waits until the entry of a commit, which is on disk, is stored elsewhere too, if that
-// is required.
+// waitStored waits until the entry of a commit on disk is stored elsewhere too, if RequireStored is
+// on. It returns ErrClosed if waiting ends before.
 func (db *DB) waitStored(number uint64) error {
 	k := &db.entries
 	for k.required.Load() {
 		k.mu.Lock()
-		stored, more := k.stored, k.more
+		stored, more := k.stored, k.storedChanged
 		k.mu.Unlock()
 		if stored >= number {
 			break
 		}
 		select {
 		case <-more:
-		case <-k.ended:
+		case <-k.waitsEnded:
 			return ErrClosed
 		case <-db.closing:
 			return ErrClosed
@@ -128,9 +130,9 @@ func (db *DB) waitStored(number uint64) error {
 	return nil
 }
 
-// KeepEntries keeps what each commit changes from now on, until DropEntries drops it; where that is
-// so already it changes nothing. From 1 GiB of entries on all of them are dropped, and no more are
-// kept.
+// KeepEntries starts keeping an entry for each commit, until ForgetEntries. It does nothing if
+// entries are already kept. When the entries exceed Options.EntriesMost bytes, all are dropped and
+// no more are kept.
 func (db *DB) KeepEntries() error {
 	var last *lastEntry
 	err := db.Update(func(tx *Tx) error {
@@ -147,7 +149,7 @@ func (db *DB) KeepEntries() error {
 		tx.After(func() { db.entries.last = last })
 		return b.Put([]byte(lastEntryKey), last.row())
 	})
-	if errors.Is(err, ErrGap) { // some are left that were to be dropped
+	if errors.Is(err, ErrGap) { // entries are left that should have been dropped
 		if err = db.ForgetEntries(); err == nil {
 			return db.KeepEntries()
 		}
@@ -155,11 +157,11 @@ func (db *DB) KeepEntries() error {
 	return err
 }
 
-// ForgetEntries drops all entries and keeps no more.
+// ForgetEntries deletes all entries and stops keeping new ones.
 func (db *DB) ForgetEntries() error {
 	err := db.Update(func(tx *Tx) error {
 		tx.writes++
-		tx.frees = true
+		tx.mayUseReserve = true
 		tx.After(func() { db.entries.last = nil })
 		return tx.bucket(EntryBucket).Delete([]byte(lastEntryKey))
 	})
@@ -169,12 +171,12 @@ func (db *DB) ForgetEntries() error {
 	return db.DropEntries(1<<64 - 1)
 }
 
-// EntriesAdded gives a channel that holds a value when there may be new entries. It is for one
-// reader.
+// EntriesAdded returns a channel that holds a value when there may be new entries. It is for a
+// single reader.
 func (db *DB) EntriesAdded() <-chan struct{} { return db.entries.added }
 
-// KeptEntries says how many bytes the entries take that are kept, with their messages, and whether
-// any are.
+// KeptEntries returns the size in bytes of the kept entries with their messages, and whether
+// entries are kept at all.
 func (db *DB) KeptEntries() (size int64, kept bool, err error) {
 	err = db.View(func(tx *Tx) error {
 		kept = lastEntryIn(tx.bucket(EntryBucket)) != nil
@@ -183,8 +185,8 @@ func (db *DB) KeptEntries() (size int64, kept bool, err error) {
 	return db.entries.bytes.Load(), kept, err
 }
 
-// EntriesDropped tells whether no entries are kept since there were too many: then KeepEntries has
-// not been called again. After ForgetEntries it is false.
+// EntriesDropped reports whether entries were dropped because they grew too large and KeepEntries
+// was not called since. After ForgetEntries it is false.
 func (db *DB) EntriesDropped() (is bool, err error) {
 	err = db.View(func(tx *Tx) error {
 		is = areEntriesDropped(tx.bucket(EntryBucket))
@@ -193,7 +195,7 @@ func (db *DB) EntriesDropped() (is bool, err error) {
 	return is, err
 }
 
-// openEntries finds what entries are kept.
+// openEntries loads the state of the kept entries from the database.
 func (db *DB) openEntries() error {
 	return db.bolt.View(func(tx *bolt.Tx) error {
 		var size int64
@@ -202,7 +204,7 @@ func (db *DB) openEntries() error {
 		for k, v := c.First(); len(k) == 8; k, v = c.Next() {
 			e, err := entry.FromRow(binary.BigEndian.Uint64(k), v)
 			if err != nil {
-				return fmt.Errorf("entry %x: %w", k, err)
+				return fmt.Errorf("read entry %x: %w", k, err)
 			}
 			size += e.Size()
 		}
@@ -212,8 +214,8 @@ func (db *DB) openEntries() error {
 	})
 }
 
-// number counts the commit up, and keeps what it changed as an entry, if entries are kept. done is
-// to be called when that is on disk.
+// number assigns the next number to the commit and, if entries are kept, writes its entry. The
+// caller must call done once the commit is on disk.
 func (db *DB) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 	entries := b.Bucket([]byte(EntryBucket))
 	number, err := entries.NextSequence()
@@ -232,7 +234,7 @@ func (db *DB) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 		}, entries.Put([]byte(lastEntryKey), droppedEntries())
 	}
 	now := db.now()
-	if before := db.entries.last.at; now.Before(before) { // the clock was set back; times of entries never fall
+	if before := db.entries.last.at; now.Before(before) { // times of entries never decrease
 		now = before
 	}
 	last := newLastEntry(now)
@@ -253,7 +255,7 @@ func (db *DB) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 	}, errors.Join(entries.Put(binary.BigEndian.AppendUint64(nil, number), row), entries.Put([]byte(lastEntryKey), last.row()))
 }
 
-// Number is the number of the last commit that is on disk.
+// Number returns the number of the last commit that is on disk.
 func (db *DB) Number() (n uint64, err error) {
 	err = db.Update(func(tx *Tx) error {
 		n = tx.Number()
@@ -262,7 +264,7 @@ func (db *DB) Number() (n uint64, err error) {
 	return n, err
 }
 
-// OldestEntry is the number of the oldest entry that is kept; 0 if none is.
+// OldestEntry returns the number of the oldest kept entry; 0 if there is none.
 func (db *DB) OldestEntry() (n uint64, err error) {
 	err = db.View(func(tx *Tx) error {
 		if k, _ := tx.bucket(EntryBucket).Cursor().First(); len(k) == 8 {
@@ -273,8 +275,8 @@ func (db *DB) OldestEntry() (n uint64, err error) {
 	return n, err
 }
 
-// NonceOf gives the nonce of the entry of a number, which is that of the last commit or of one
-// whose successor is kept; else the error is ErrGap.
+// NonceOf returns the nonce of an entry. It is known for the last commit and for every commit whose
+// next entry is kept; otherwise the error is ErrGap.
 func (db *DB) NonceOf(number uint64) (nonce entry.Nonce, err error) {
 	err = db.View(func(tx *Tx) error {
 		b := tx.bucket(EntryBucket)
@@ -288,7 +290,7 @@ func (db *DB) NonceOf(number uint64) (nonce entry.Nonce, err error) {
 		}
 		e, err := entry.FromRow(number+1, row)
 		if err != nil {
-			return fmt.Errorf("entry %d: %w", number+1, err)
+			return fmt.Errorf("read entry %d: %w", number+1, err)
 		}
 		nonce = e.Previous
 		return nil
@@ -296,13 +298,14 @@ func (db *DB) NonceOf(number uint64) (nonce entry.Nonce, err error) {
 	return nonce, err
 }
 
-// Number is the number of the last commit.
+// Number returns the number of the last commit that the transaction sees.
 func (tx *Tx) Number() uint64 { return tx.bucket(EntryBucket).Sequence() }
 
-// Entries gives the entries after a number, up to about so many bytes, but at least one if there is
-// one, without the bytes of their messages. It returns ErrGap if the next is not kept.
+// Entries returns the entries after a number, without the bytes of their messages. It stops once
+// the list has `most` bytes, but returns at least one entry if there is one. It returns ErrGap if
+// the next entry is not kept.
 func (db *DB) Entries(after uint64, most int) (list []*Entry, err error) {
-	// Update, not View: a view may see a commit before it is on disk.
+	// Update, not View, which may see a commit before it is on disk.
 	err = db.Update(func(tx *Tx) error {
 		list = nil
 		next, size := after+1, int64(0)
@@ -312,7 +315,7 @@ func (db *DB) Entries(after uint64, most int) (list []*Entry, err error) {
 			}
 			e, err := entry.FromRow(next, bytes.Clone(v))
 			if err != nil {
-				return fmt.Errorf("entry %d: %w", next, err)
+				return fmt.Errorf("read entry %d: %w", next, err)
 			}
 			list = append(list, e)
 			size += e.Size()
@@ -326,7 +329,8 @@ func (db *DB) Entries(after uint64, most int) (list []*Entry, err error) {
 	return list, err
 }
 
-// DropEntries deletes the entries up to a number, which are stored elsewhere or wanted no more.
+// DropEntries deletes the entries up to number upTo, once they are stored elsewhere or no longer
+// needed.
 func (db *DB) DropEntries(upTo uint64) error {
 	const atOnce = 500
 	for {
@@ -346,7 +350,7 @@ func (db *DB) DropEntries(upTo uint64) error {
 			}
 			for _, k := range keys {
 				tx.writes++
-				tx.frees = true
+				tx.mayUseReserve = true
 				if err := b.Delete(k); err != nil {
 					return err
 				}
@@ -364,7 +368,8 @@ func (db *DB) DropEntries(upTo uint64) error {
 	}
 }
 
-// OldestEntryTime is when the oldest entry that is kept was made; false if none is.
+// OldestEntryTime returns when the oldest kept entry was written; false if there is none. The time
+// is zero if the entry cannot be decoded.
 func (tx *Tx) OldestEntryTime() (time.Time, bool) {
 	k, v := tx.bucket(EntryBucket).Cursor().First()
 	if len(k) != 8 {
@@ -377,9 +382,9 @@ func (tx *Tx) OldestEntryTime() (time.Time, bool) {
 	return e.Time, true
 }
 
-// Apply makes the changes of the entry that comes next: a database at N becomes what the one that
-// made the entry was at N+1. An entry that was applied before changes nothing, and one that does
-// not come next is ErrGap.
+// Apply makes the changes of entry N+1 to a database at commit N, which then equals the source of
+// the entry at N+1. An entry that is already applied changes nothing. Any other entry returns
+// ErrGap.
 func (db *DB) Apply(e *Entry) error {
 	return db.Update(func(tx *Tx) error {
 		b := tx.bucket(EntryBucket)
@@ -388,7 +393,7 @@ func (db *DB) Apply(e *Entry) error {
 			return nil
 		}
 		if have+1 != e.Number || last != nil && last.nonce != e.Previous {
-			return fmt.Errorf("entry %d after %d: %w", e.Number, have, ErrGap)
+			return fmt.Errorf("apply entry %d to a database at commit %d: %w", e.Number, have, ErrGap)
 		}
 		tx.writes++
 		if err := e.Apply(tx.b); err != nil {
@@ -401,7 +406,8 @@ func (db *DB) Apply(e *Entry) error {
 	})
 }
 
-// LastEntry gives the nonce and the time of the last commit; false where entries are not kept.
+// LastEntry returns the nonce and the time of the last commit; kept is false if entries are not
+// kept.
 func (tx *Tx) LastEntry() (nonce entry.Nonce, at time.Time, kept bool) {
 	last := lastEntryIn(tx.bucket(EntryBucket))
 	if last == nil {
@@ -410,11 +416,12 @@ func (tx *Tx) LastEntry() (nonce entry.Nonce, at time.Time, kept bool) {
 	return last.nonce, last.at, true
 }
 
-// EndEntries has none be kept from a transaction of Setup on: copies of the database begin anew.
+// EndEntries stops keeping entries, in a transaction of Setup. Copies of the database must then
+// start over.
 func (tx *Tx) EndEntries() error { return tx.bucket(EntryBucket).Delete([]byte(lastEntryKey)) }
 
-// Digest gives a SHA-256 of each bucket, of its sequence and its rows. That of the entries is left
-// out but for its sequence, the number of the last commit.
+// Digest returns the SHA-256 of each bucket's sequence and rows, by bucket name. For EntryBucket it
+// covers only the sequence, the number of the last commit.
 func (tx *Tx) Digest() (map[string][sha256.Size]byte, error) {
 	out := map[string][sha256.Size]byte{}
 	err := tx.b.ForEach(func(name []byte, b *bolt.Bucket) error {

@@ -7,27 +7,30 @@ import (
 	"time"
 )
 
-// How long background work works between two rests, how long a rest is at least and at most, as
-// shares of that, and what of a processor others take who are busy.
+// paceWork is how long background work runs between two rests. A short rest takes the share
+// shortRest of the time worked. If the rest of the process used more than the share busyShare of
+// one processor during it, the rest is extended to longRest times the time worked.
 const (
 	paceWork  = 20 * time.Millisecond
-	paceShort = 1.0 / 8
-	paceLong  = 4
-	paceBusy  = 1.0 / 4
-	// paceMost is what of one step counts, which may have waited for a slow disk, in turns of work.
-	paceMost = 10
+	shortRest = 1.0 / 8
+	longRest  = 4
+	busyShare = 1.0 / 4
+	// maxTurns caps the time worked, in units of paceWork: one step may have waited long for a slow
+	// disk.
+	maxTurns = 10
 )
 
-// A Pacer keeps work that may wait, such as compaction and backups, out of the way of what the
-// process does for others: it has a fifth of the time while they are busy, and nearly all of
-// it while they are not. The zero value is ready for one goroutine, and a nil Pacer never rests.
+// A Pacer slows down work that is not urgent, such as compaction and backups, while the process is
+// busy: the work then gets a fifth of the time, and otherwise nearly all of it. The zero value is
+// ready for one goroutine. A nil Pacer never rests.
 type Pacer struct {
-	Work  time.Duration // between two rests; 0: 20 ms
+	Work  time.Duration // time of work between two rests; 0: 20 ms
 	began time.Time
 }
 
-// Rest is called between steps of the work. It rests when that is due: first shortly, to see
-// whether the process is busy though this work rests, and if so longer. The error is that of ctx.
+// Rest is called between steps of the work and sleeps when a rest is due. It sleeps shortly at
+// first, to measure whether the process is busy without this work, and longer if it is. It returns
+// the error of ctx.
 func (p *Pacer) Rest(ctx context.Context) error {
 	if p == nil {
 		return ctx.Err()
@@ -36,14 +39,14 @@ func (p *Pacer) Rest(ctx context.Context) error {
 		p.began = time.Now()
 	}
 	work := cmp.Or(p.Work, paceWork)
-	worked := min(time.Since(p.began), paceMost*work)
+	worked := min(time.Since(p.began), maxTurns*work)
 	if worked < work {
 		return ctx.Err()
 	}
 	before, rested := processorTime(), time.Now()
-	err := sleep(ctx, time.Duration(paceShort*float64(worked)))
-	if others := processorTime() - before; err == nil && float64(others) > paceBusy*float64(time.Since(rested)) {
-		err = sleep(ctx, paceLong*worked-time.Since(rested))
+	err := sleep(ctx, time.Duration(shortRest*float64(worked)))
+	if others := processorTime() - before; err == nil && float64(others) > busyShare*float64(time.Since(rested)) {
+		err = sleep(ctx, longRest*worked-time.Since(rested))
 	}
 	p.began = time.Now()
 	return err
@@ -58,7 +61,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// processorTime is what this process has used, in all threads.
+// processorTime returns the CPU time that this process has used in all threads.
 func processorTime() time.Duration {
 	var use syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &use) != nil {

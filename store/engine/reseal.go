@@ -2,18 +2,19 @@ package engine
 
 import "bytes"
 
-// Some fields of records are sealed by the service, under a key that the store does not know. What
-// follows has them sealed anew when that key changes.
+// The service encrypts ("seals") some fields of records with a key that the store does not know.
+// This file re-encrypts them when the key changes.
 
-// A Reseal gives what is to stand in the place of a sealed secret: the secret sealed anew, or
-// `sealed` where that is as it should be.
+// A Reseal returns the secret sealed under the current key, or sealed itself if it already is.
+// place names the kind of secret.
 type Reseal func(place string, sealed []byte) []byte
 
-// EachSecret is told of the fields of a record that are sealed.
+// EachSecret is called with each sealed field of a record.
 type EachSecret func(place string, secret *[]byte)
 
-// Sealed says where the secrets of a record are. `secrets` is given a copy of the record, and
-// copies what that refers to before it tells of a field there.
+// Sealed declares where the secrets of a record are. `secrets` gets a copy of the record and calls
+// each for every sealed field. The copy is shallow: it must copy whatever the record refers to
+// before it passes a field there.
 func (t *Table[T]) Sealed(secrets func(rec *T, each EachSecret)) *Table[T] {
 	t.resealed = func(rec any, reseal Reseal) (any, bool) {
 		out := *rec.(*T)
@@ -23,10 +24,10 @@ func (t *Table[T]) Sealed(secrets func(rec *T, each EachSecret)) *Table[T] {
 	return t
 }
 
-// resealEach puts secrets through reseal, and tells whether any changed. Those that are alike stay
-// alike: a certificate's next key is told from the one in use by that.
+// resealEach replaces each secret by the result of reseal, and reports whether any changed. Equal
+// secrets stay equal, since other code compares them: a certificate's next key with the one in use.
 func resealEach(secrets func(EachSecret), reseal Reseal) (changed bool) {
-	var done []Secret // as they were
+	var done []Secret // the original secrets; fresh holds their replacements
 	var fresh [][]byte
 	secrets(func(place string, secret *[]byte) {
 		if len(*secret) == 0 {
@@ -46,18 +47,18 @@ func resealEach(secrets func(EachSecret), reseal Reseal) (changed bool) {
 	return changed
 }
 
-// A Secret is sealed for its place.
+// A Secret is a sealed field of a record.
 type Secret struct {
-	Place  string
-	Sealed []byte
+	Place  string // kind of the secret, as Reseal gets it
+	Sealed []byte // the encrypted bytes
 }
 
-// ResealWrites has the secrets of every record that is put from now on go through reseal: somebody
-// may have sealed or read one before the key was changed, and put it after all others were sealed
-// anew.
+// ResealWrites makes every later Put pass the secrets of its record through reseal. A caller may
+// have sealed or read a secret before the key changed, and write it after all rows were resealed.
 func (db *DB) ResealWrites(reseal Reseal) { db.reseal.Store(&reseal) }
 
-// SomeSecrets gives the secrets of the first records, as many as `most` or a record's more.
+// SomeSecrets returns secrets of the first records. It stops after the record with which there are
+// at least `most`.
 func (t *AnyTable) SomeSecrets(in Transaction, most int) (list []Secret) {
 	tx := in.engine()
 	t.walk(tx, "", func(rec any) bool {
@@ -70,15 +71,15 @@ func (t *AnyTable) SomeSecrets(in Transaction, most int) (list []Secret) {
 	return list
 }
 
-// Resealed says how far ResealRows has come.
+// Resealed is the progress of ResealRows.
 type Resealed struct {
-	Looked, Changed int    // records
-	Last            string // the id of the last record that was looked at
-	More            bool   // there are records behind it
+	Looked, Changed int    // numbers of records
+	Last            string // id of the last record examined
+	More            bool   // there are records after Last
 }
 
-// ResealRows has the secrets of records behind an id go through reseal, and writes those that this
-// changes: it looks at up to so many. Nobody is told of these changes.
+// ResealRows passes the secrets of the records after an id through reseal, and writes the records
+// that changed. It examines at most `most` records. These changes are not reported to OnCommit.
 func (t *AnyTable) ResealRows(in Transaction, after string, most int, reseal Reseal) (found Resealed, err error) {
 	tx := in.engine()
 	found.Last = after

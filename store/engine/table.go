@@ -10,29 +10,28 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Table keeps the records of one type under their ids, and every index of them with each change.
-// Its methods do what those of AnyTable do, for records of that type: what stands in AnyTable is in
-// the program once, not for each type.
+// A Table stores the records of one type by id and keeps all their indexes up to date. Its methods
+// wrap those of AnyTable, so that the code of AnyTable is compiled once, not for each type.
 type Table[T any] struct{ AnyTable }
 
-// An Index finds records of a table by something else than their id. Its keys are what key answers,
-// followed, unless the index is unique, by the id; a record for which key answers "" is not in it.
-// Keys of changing length that others may begin with end in "\x00".
+// An Index finds records of a table by another key than the id. The function passed to Table.Index
+// or Table.Unique returns the key; in an index that is not unique the id is appended. A record with
+// the key "" is not in the index. If one key can be the prefix of another, keys must end in "\x00".
 type Index[T any] struct{ AnyIndex }
 
-// An AnyTable is a Table whose records have the type any: each is a *T.
+// An AnyTable is a Table without the record type: its records have the type any and hold a *T.
 type AnyTable struct {
 	name    string
 	id      func(rec any) string
 	rows    rowform.Records
 	indexes []*AnyIndex
-	change  func(tx *Tx, rec any) Change // nil: nobody is told
-	// resealed gives a copy of the record with its secrets sealed anew, and tells whether any
-	// changed; see sealed. It is nil where there are no secrets.
+	change  func(tx *Tx, rec any) Change // nil: OnCommit gets no changes of the table
+	// resealed returns a copy of the record with its secrets resealed, and whether any changed. It
+	// is nil for a table without secrets; see Sealed.
 	resealed func(rec any, reseal Reseal) (any, bool)
 }
 
-// An AnyIndex is an Index of an AnyTable.
+// An AnyIndex is an Index without the record type.
 type AnyIndex struct {
 	name   string
 	unique bool
@@ -40,8 +39,8 @@ type AnyIndex struct {
 	key    func(rec any) string
 }
 
-// NewTable is for variables of packages: it makes the table of a name, whose records have the ids
-// that id gives.
+// NewTable declares a table by its bucket's name. id returns the id of a record. It is for package
+// variables.
 func NewTable[T any](name string, id func(*T) string) *Table[T] {
 	return &Table[T]{AnyTable{
 		name: name,
@@ -50,118 +49,119 @@ func NewTable[T any](name string, id func(*T) string) *Table[T] {
 	}}
 }
 
-// Any gives what all tables have.
+// Any returns the table without its record type.
 func (t *AnyTable) Any() *AnyTable { return t }
 
-// Binary has the table keep its records as their fields, not as JSON, which takes a fifth of the
-// time.
+// Binary makes the table store records in a binary form of their fields, not as JSON. Decoding
+// takes a fifth of the time.
 func (t *Table[T]) Binary(fields func(*T, *rowform.Coder)) *Table[T] {
 	t.rows.Fields = func(rec any, c *rowform.Coder) { fields(rec.(*T), c) }
 	return t
 }
 
-// Index adds an index, whose keys end in the id.
+// Index adds an index in which several records may have the same key.
 func (t *Table[T]) Index(name string, key func(*T) string) *Index[T] {
 	x := &Index[T]{AnyIndex{name: t.name + "." + name, table: &t.AnyTable, key: func(rec any) string { return key(rec.(*T)) }}}
 	t.indexes = append(t.indexes, &x.AnyIndex)
 	return x
 }
 
-// Unique adds an index in which a key has one record at most.
+// Unique adds an index in which each key has at most one record.
 func (t *Table[T]) Unique(name string, key func(*T) string) *Index[T] {
 	x := t.Index(name, key)
 	x.unique = true
 	return x
 }
 
-// Watched has OnCommit tell of the table's rows. change answers whose a row is and which; one
-// without an Account is not told of.
+// Watched makes OnCommit receive the changes of the table's rows. change identifies the row and its
+// owner; a Change without an Account is not reported.
 func (t *Table[T]) Watched(change func(*Tx, *T) Change) *Table[T] {
 	t.change = func(tx *Tx, rec any) Change { return change(tx, rec.(*T)) }
 	return t
 }
 
-// as gives the record its type; nil where there is none.
+// as converts a record to its type; nil stays nil.
 func as[T any](rec any, err error) (*T, error) {
 	typed, _ := rec.(*T)
 	return typed, err
 }
 
-// Get returns the record of the id, or ErrNotFound.
+// Get returns the record with the id, or ErrNotFound. The caller may change it.
 func (t *Table[T]) Get(tx Transaction, id string) (*T, error) {
 	return as[T](orNotFound(t.find(tx.engine(), id)))
 }
 
-// Find returns the record of the id, or nil without an error if there is none.
+// Find returns the record with the id, or nil without an error if there is none.
 func (t *Table[T]) Find(tx Transaction, id string) (*T, error) { return as[T](t.find(tx.engine(), id)) }
 
-// Read is Get for those who only look: the record is shared with others, and neither it nor what it
-// refers to may be changed.
+// Read is Get for callers that only read: the record is shared, and neither it nor what it refers
+// to may be changed.
 func (t *Table[T]) Read(tx Transaction, id string) (*T, error) {
 	return as[T](orNotFound(t.findShared(tx.engine(), []byte(id))))
 }
 
-// FindShared is Find for those who only look: the record is shared as that of Read is.
+// FindShared is Find for callers that only read; the record is shared, as that of Read.
 func (t *Table[T]) FindShared(tx Transaction, id string) (*T, error) {
 	return as[T](t.findShared(tx.engine(), []byte(id)))
 }
 
-// Put writes the record and its index entries. It returns ErrExists, having written nothing, when
-// another record has the value of a unique index.
+// Put writes the record and its index entries. If another record has the same key in a unique
+// index, it returns ErrExists and writes nothing.
 func (t *Table[T]) Put(tx Transaction, rec *T) error { return t.put(tx.engine(), rec) }
 
-// All walks the table in the order of ids.
+// All iterates over the records of the table in the order of ids.
 func (t *Table[T]) All(tx Transaction) iter.Seq[*T] { return t.After(tx, "") }
 
-// After walks the records behind the id `after`, which need not be there, in the order of ids.
+// After iterates over the records with ids greater than `after`, in the order of ids. `after` need
+// not exist.
 func (t *Table[T]) After(tx Transaction, after string) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		t.walk(tx.engine(), after, func(rec any) bool { return yield(rec.(*T)) })
 	}
 }
 
-// Get returns the record with the key of a unique index, or ErrNotFound.
+// Get returns the record with the key in a unique index, or ErrNotFound.
 func (x *Index[T]) Get(tx Transaction, key string) (*T, error) {
 	return as[T](orNotFound(x.find(tx.engine(), key)))
 }
 
-// Find returns the record with the key of a unique index, or nil without an error if there is none.
-// An entry whose record is missing is damage: the error is then ErrNotFound.
+// Find returns the record with the key in a unique index, or nil without an error if there is none.
+// An index entry whose record is missing is damage: the error is then ErrNotFound.
 func (x *Index[T]) Find(tx Transaction, key string) (*T, error) {
 	return as[T](x.find(tx.engine(), key))
 }
 
-// Read is Get for those who only look; see Table.Read.
+// Read is Get for callers that only read; see Table.Read.
 func (x *Index[T]) Read(tx Transaction, key string) (*T, error) {
 	return as[T](orNotFound(x.findShared(tx.engine(), key)))
 }
 
-// FindShared is Find for those who only look; see Table.FindShared.
+// FindShared is Find for callers that only read; see Table.FindShared.
 func (x *Index[T]) FindShared(tx Transaction, key string) (*T, error) {
 	return as[T](x.findShared(tx.engine(), key))
 }
 
-// Asc walks the records under the prefix upwards, from the first one whose key is after `after`
-// ("": from the start). It yields each entry's key, which is where the next page goes on, and its
-// record.
+// Asc iterates in ascending order over the index entries with the prefix, from the first key
+// greater than `after` ("": from the start). It yields the entry's key, from which the next page
+// continues, and the record.
 func (x *Index[T]) Asc(tx Transaction, prefix, after string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		x.asc(tx.engine(), prefix, after, func(key string, rec any) bool { return yield(key, rec.(*T)) })
 	}
 }
 
-// Desc walks the records under the prefix downwards, newest first where keys rise with time, from
-// the last one whose key is before `before` ("": from the end).
+// Desc iterates in descending order over the index entries with the prefix, from the last key less
+// than `before` ("": from the end). It yields the entry's key and the record.
 func (x *Index[T]) Desc(tx Transaction, prefix, before string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		x.desc(tx.engine(), prefix, before, func(key string, rec any) bool { return yield(key, rec.(*T)) })
 	}
 }
 
-// DescSome is Index.Desc for those who want few of many records. It verifies every row, and asks
-// wanted about its bytes, which wanted must not keep or change. Where it answers false, the record
-// is not decoded, and nil is yielded. The bytes have every text of the record as it is, except for
-// characters that JSON escapes.
+// DescSome is Index.Desc for callers that want few of many records. It verifies each row and passes
+// its bytes to wanted, which must not keep or change them. If wanted returns false, the record is
+// not decoded and DescSome yields nil. The bytes contain every text of the record literally, except
+// for characters that JSON escapes.
 func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		x.descSome(tx.engine(), prefix, before, wanted, func(key string, rec any) bool {
@@ -171,10 +171,10 @@ func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted 
 	}
 }
 
-// Name is what the table is called in a Change.
+// Name returns the name of the table's bucket, which a Change has as its Table.
 func (t *AnyTable) Name() string { return t.name }
 
-// Form says how the table's rows are written.
+// Form returns the encoding of the table's rows.
 func (t *AnyTable) Form() *rowform.Records { return &t.rows }
 
 func (t *AnyTable) find(tx *Tx, id string) (any, error) {
@@ -185,42 +185,44 @@ func (t *AnyTable) find(tx *Tx, id string) (any, error) {
 	return t.Decode([]byte(id), data)
 }
 
-// ID gives the id of a record.
+// ID returns the id of a record.
 func (t *AnyTable) ID(rec any) string { return t.id(rec) }
 
-// Indexes are the table's.
+// Indexes returns the indexes of the table.
 func (t *AnyTable) Indexes() []*AnyIndex { return t.indexes }
 
-// HasSecrets tells whether records of the table have sealed fields.
+// HasSecrets reports whether records of the table have sealed fields.
 func (t *AnyTable) HasSecrets() bool { return t.resealed != nil }
 
-// Name is the name of the index's bucket.
+// Name returns the name of the index's bucket.
 func (x *AnyIndex) Name() string { return x.name }
 
-// WalkRows walks the rows behind the id `after`, undecoded, in the order of ids.
+// WalkRows calls each with the encoded rows after the id `after`, in the order of ids, until it
+// returns false.
 func (t *AnyTable) WalkRows(in Transaction, after string, each func(id, row []byte) bool) {
 	in.engine().walkBehind(t.name, after, each)
 }
 
-// Row gives the row of an id; nil if there is none.
+// Row returns the encoded row of an id; nil if there is none.
 func (t *AnyTable) Row(in Transaction, id string) []byte {
 	return in.engine().bucket(t.name).Get([]byte(id))
 }
 
-// NextNumber counts up the sequence of the table, from 1.
+// NextNumber increments the sequence number of the table and returns it; the first is 1.
 func (t *AnyTable) NextNumber(in Transaction) (uint64, error) {
 	return in.engine().nextSequence(t.name)
 }
 
-// What follows writes rows or entries alone, for those who make a database anew or migrate one.
+// The methods that follow write rows or index entries alone. They are for code that rebuilds or
+// migrates a database.
 
-// AddEntries writes the index entries of a row. Where another record has the value of a unique
-// index, it writes nothing and returns ErrExists.
+// AddEntries writes the index entries of a row. If another record has the same key in a unique
+// index, it returns ErrExists and writes nothing. It skips a row that cannot be decoded.
 func (t *AnyTable) AddEntries(in Transaction, id, row []byte) error {
 	tx := in.engine()
 	rec, err := t.Decode(id, row)
 	if err != nil {
-		return nil // of a newer form
+		return nil // of a newer format
 	}
 	keys := t.indexKeys(rec)
 	for i, x := range t.indexes {
@@ -244,14 +246,14 @@ func (t *AnyTable) PutRow(in Transaction, rec any) error {
 	return t.putRow(in.engine(), t.id(rec), rec)
 }
 
-// Add writes the entry of a record.
+// Add writes the index entry of a record, if it has one.
 func (x *AnyIndex) Add(in Transaction, rec any) error {
 	id := x.table.id(rec)
 	return x.move(in.engine(), "", x.entry(rec, id), id)
 }
 
-// Fill writes the entries of so many records behind the one of an id. It gives where to go on; nil
-// at the end.
+// Fill writes the index entries of the next `rows` records after the id from. It returns the id to
+// continue from; nil when all are done.
 func (x *AnyIndex) Fill(in Transaction, from []byte, rows int) (next []byte, err error) {
 	more := false
 	x.table.walk(in.engine(), string(from), func(rec any) bool {
@@ -268,7 +270,7 @@ func (x *AnyIndex) Fill(in Transaction, from []byte, rows int) (next []byte, err
 	return next, nil
 }
 
-// orNotFound makes ErrNotFound of what find and findShared return where there is no record.
+// orNotFound turns a nil record without an error into ErrNotFound.
 func orNotFound(rec any, err error) (any, error) {
 	if rec == nil && err == nil {
 		return nil, ErrNotFound
@@ -276,7 +278,7 @@ func orNotFound(rec any, err error) (any, error) {
 	return rec, err
 }
 
-// indexKeys gives the key of a record's entry in each index; "" where it has none.
+// indexKeys returns the key of the record's entry in each index; "" where it has none.
 func (t *AnyTable) indexKeys(rec any) []string {
 	list, id := make([]string, 0, len(t.indexes)), t.id(rec)
 	for _, x := range t.indexes {
@@ -285,7 +287,7 @@ func (t *AnyTable) indexKeys(rec any) []string {
 	return list
 }
 
-// Decode reads a row. The error is ErrDamagedRow or ErrNewer, and names the record.
+// Decode decodes a row. The error is ErrDamagedRow or ErrNewer, and names the record.
 func (t *AnyTable) Decode(id, data []byte) (any, error) {
 	rec, err := t.rows.Record(id, data)
 	if err != nil {
@@ -294,7 +296,7 @@ func (t *AnyTable) Decode(id, data []byte) (any, error) {
 	return rec, nil
 }
 
-// putRow writes the record alone, not its index entries.
+// putRow writes the record's row, but not its index entries.
 func (t *AnyTable) putRow(tx *Tx, id string, rec any) error {
 	row, err := t.rows.Row([]byte(id), rec)
 	if err != nil {
@@ -329,7 +331,7 @@ func (t *AnyTable) put(tx *Tx, rec any) error {
 	return nil
 }
 
-// Delete removes the record and its index entries. Deleting what is not there is no error.
+// Delete deletes the record and its index entries. A missing record is no error.
 func (t *AnyTable) Delete(in Transaction, id string) error {
 	tx := in.engine()
 	old, err := t.findShared(tx, []byte(id))
@@ -344,12 +346,12 @@ func (t *AnyTable) Delete(in Transaction, id string) error {
 	if err := tx.delete(t.name, []byte(id)); err != nil {
 		return err
 	}
-	tx.frees = true
+	tx.mayUseReserve = true
 	t.recordChange(tx, old)
 	return nil
 }
 
-// recordChange remembers that a row was written or deleted, if somebody wants to know.
+// recordChange records that a row was written or deleted, if OnCommit has a function.
 func (t *AnyTable) recordChange(tx *Tx, rec any) {
 	if t.change == nil || !tx.Observed() {
 		return
@@ -369,7 +371,7 @@ func (t *AnyTable) walk(tx *Tx, after string, each func(rec any) bool) {
 	})
 }
 
-// entry gives the key of a record's entry; "" if it has none.
+// entry returns the key of the record's index entry; "" if it has none.
 func (x *AnyIndex) entry(rec any, id string) string {
 	if rec == nil {
 		return ""
@@ -381,7 +383,7 @@ func (x *AnyIndex) entry(rec any, id string) string {
 	return key + id
 }
 
-// taken tells whether another record than that of the id has the key of a unique index.
+// taken reports whether a record other than the one with the id has the key of a unique index.
 func (x *AnyIndex) taken(tx *Tx, key, id string) bool {
 	if key == "" {
 		return false
@@ -390,7 +392,7 @@ func (x *AnyIndex) taken(tx *Tx, key, id string) bool {
 	return holder != nil && string(holder) != id
 }
 
-// move takes a record's entry to another key. "" is none.
+// move replaces the index entry at key from by one at key to. "" means that there is no entry.
 func (x *AnyIndex) move(tx *Tx, from, to, id string) error {
 	if from == to {
 		return nil
@@ -414,14 +416,14 @@ func (x *AnyIndex) find(tx *Tx, key string) (any, error) {
 	return orNotFound(x.table.find(tx, string(id)))
 }
 
-// Has tells whether any record is under the prefix.
+// Has reports whether any entry has the prefix.
 func (x *AnyIndex) Has(in Transaction, prefix string) bool {
 	tx := in.engine()
 	k, _ := tx.seek(tx.bucket(x.name), []byte(prefix))
 	return k != nil && bytes.HasPrefix(k, []byte(prefix))
 }
 
-// Count counts the entries under the prefix, up to limit (0: all of them).
+// Count counts the entries with the prefix, up to limit (0: all of them).
 func (x *AnyIndex) Count(tx Transaction, prefix string, limit int) int {
 	n := 0
 	for range x.Keys(tx, prefix, "") {
@@ -432,8 +434,9 @@ func (x *AnyIndex) Count(tx Transaction, prefix string, limit int) int {
 	return n
 }
 
-// Keys walks the entries under the prefix upwards, from the first one that is after the key `after`
-// ("": from the start), and yields each entry's key and id without reading the record.
+// Keys iterates in ascending order over the entries with the prefix, from the first key greater
+// than `after` ("": from the start). It yields the key and the record's id without reading the
+// record.
 func (x *AnyIndex) Keys(tx Transaction, prefix, after string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		x.walkUp(tx.engine(), prefix, after, yield)
@@ -452,18 +455,18 @@ func (x *AnyIndex) walkUp(tx *Tx, prefix, after string, each func(key, id string
 }
 
 func (x *AnyIndex) asc(tx *Tx, prefix, after string, each func(key string, rec any) bool) {
-	x.walkUp(tx, prefix, after, func(k, id string) bool { return x.tell(tx, k, id, each) })
+	x.walkUp(tx, prefix, after, func(k, id string) bool { return x.yieldRecord(tx, k, id, each) })
 }
 
 func (x *AnyIndex) desc(tx *Tx, prefix, before string, each func(key string, rec any) bool) {
-	x.walkDown(tx, prefix, before, func(k, id []byte) bool { return x.tell(tx, string(k), string(id), each) })
+	x.walkDown(tx, prefix, before, func(k, id []byte) bool { return x.yieldRecord(tx, string(k), string(id), each) })
 }
 
-// tell reads the record of an entry and gives it to each.
-func (x *AnyIndex) tell(tx *Tx, key, id string, each func(key string, rec any) bool) bool {
+// yieldRecord passes the record of an entry to each.
+func (x *AnyIndex) yieldRecord(tx *Tx, key, id string, each func(key string, rec any) bool) bool {
 	rec, err := orNotFound(x.table.find(tx, id))
 	if err != nil {
-		tx.Fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
+		tx.Fail(fmt.Errorf("index %s: record %s: %w", x.name, id, err))
 		return false
 	}
 	return each(key, rec)
@@ -481,22 +484,22 @@ func (x *AnyIndex) descSome(tx *Tx, prefix, before string, wanted func(row []byt
 	x.walkRowsDown(tx, prefix, before, func(k, id, row []byte) bool {
 		rec, err := x.decodeIf(id, row, wanted)
 		if err != nil {
-			tx.Fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
+			tx.Fail(fmt.Errorf("index %s: record %s: %w", x.name, id, err))
 		}
 		return err == nil && each(string(k), rec)
 	})
 }
 
-// walkRowsDown is walkDown with the rows of the table; nil for one that it lacks.
+// walkRowsDown is walkDown that also passes the record's row; nil if the table lacks it.
 func (x *AnyIndex) walkRowsDown(tx *Tx, prefix, before string, each func(key, id, row []byte) bool) {
 	rows := tx.bucket(x.table.name).Cursor()
-	var at, row []byte // where rows is
+	var at, row []byte // the position of rows
 	writes := tx.writes
 	x.walkDown(tx, prefix, before, func(k, id []byte) bool {
-		if writes != tx.writes { // they move what a bbolt cursor points at
+		if writes != tx.writes { // a write moves bbolt cursors
 			at, writes = nil, tx.writes
 		}
-		// The ids mostly fall as the keys do, so that the row is the one before, or near it.
+		// Ids mostly decrease as keys do, so the row is usually the one before, or near it.
 		for steps := 0; at != nil && steps < nearby && bytes.Compare(at, id) > 0; steps++ {
 			at, row = rows.Prev()
 		}
@@ -510,7 +513,7 @@ func (x *AnyIndex) walkRowsDown(tx *Tx, prefix, before string, each func(key, id
 	})
 }
 
-// decodeIf decodes the row of an id, if it is wanted.
+// decodeIf decodes the row of an id if wanted accepts it; otherwise it returns nil.
 func (x *AnyIndex) decodeIf(id, row []byte, wanted func(row []byte) bool) (any, error) {
 	if row == nil {
 		return nil, ErrNotFound
@@ -525,12 +528,13 @@ func (x *AnyIndex) decodeIf(id, row []byte, wanted func(row []byte) bool) (any, 
 	return x.table.Decode(id, row)
 }
 
-// RecordSlots bounds how many decoded records are kept: one for each slot that ids fall into.
+// RecordSlots is the number of slots for decoded records. An id is hashed to a slot, which holds
+// one record.
 const RecordSlots = 4096
 
-// records keeps decoded records, so that those which every message needs are not parsed for each of
-// them. A record counts only where the id and the bytes that the transaction sees are those that it
-// was decoded from: no write has to tell.
+// records caches decoded records, so that those needed for every message are not decoded each time.
+// A cached record is used only if the row that the transaction sees equals the row it was decoded
+// from, so writes need not invalidate it.
 type records struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[decodedRecord]
@@ -540,19 +544,19 @@ type decodedRecord struct {
 	table *AnyTable
 	id    string
 	raw   []byte
-	rec   any // *T of the table; nobody changes it
+	rec   any // *T of the table; read-only
 }
 
 func newRecords() records {
 	return records{maphash.MakeSeed(), make([]atomic.Pointer[decodedRecord], RecordSlots)}
 }
 
-// slot is where the record of an id, which begins with the kind of its record, is kept.
+// slot returns the slot of an id. Ids of different tables differ in their prefix.
 func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
 	return &r.slots[maphash.Bytes(r.seed, id)%RecordSlots]
 }
 
-// find gives the record that was decoded from a row; nil if it is not kept.
+// find returns the cached record if it was decoded from this row; otherwise nil.
 func (r *records) find(t *AnyTable, id, row []byte) any {
 	known := r.slot(id).Load()
 	if known == nil || known.table != t || known.id != string(id) || !bytes.Equal(known.raw, row) {
@@ -561,7 +565,7 @@ func (r *records) find(t *AnyTable, id, row []byte) any {
 	return known.rec
 }
 
-// keep keeps what a row was decoded to. bbolt owns id and row.
+// keep caches the record that a row was decoded to. It copies id and row, which bbolt owns.
 func (r *records) keep(t *AnyTable, id, row []byte, rec any) {
 	r.slot(id).Store(&decodedRecord{t, string(id), bytes.Clone(row), rec})
 }

@@ -275,8 +275,8 @@ func TestWalkersMayWrite(t *testing.T) {
 	})
 }
 
-// TestDescSomeIsDesc: DescSome walks as Desc does, and decodes what is wanted, wherever the ids
-// are.
+// TestDescSomeIsDesc: DescSome iterates as Desc does, and decodes the wanted records, in any order
+// of ids.
 func TestDescSomeIsDesc(t *testing.T) {
 	db := openTest(t, Options{MaxWrites: 20_000})
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -409,13 +409,13 @@ func TestAfterIsTheFirstKeyBehindAPrefix(t *testing.T) {
 	for prefix, want := range map[string][]byte{
 		"a": []byte("b"), "a\xff": []byte("b"), "\xff\xff": nil, "": nil, "a\x00": []byte("a\x01"),
 	} {
-		if got := Behind([]byte(prefix)); !bytes.Equal(got, want) {
+		if got := PrefixEnd([]byte(prefix)); !bytes.Equal(got, want) {
 			t.Errorf("after %q: %q, want %q", prefix, got, want)
 		}
 	}
 }
 
-// TestReadSharesWhatIsStored follows a record through changes, a rollback and its end.
+// TestReadSharesWhatIsStored follows a record through changes, a rollback and its deletion.
 func TestReadSharesWhatIsStored(t *testing.T) {
 	db := openTest(t, Options{})
 	put := func(tx *Tx, name string) error {
@@ -463,7 +463,7 @@ func TestReadSharesWhatIsStored(t *testing.T) {
 	}
 }
 
-// TestCheckFindsChangedSharedRecords lets a reader break its promise.
+// TestCheckFindsChangedSharedRecords changes a shared record, which readers must not do.
 func TestCheckFindsChangedSharedRecords(t *testing.T) {
 	db := openUnchecked(t, t.TempDir(), strict(Options{}))
 	defer db.Close()

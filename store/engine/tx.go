@@ -13,23 +13,23 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A Tx is one transaction: a snapshot for View, the only writer for Update. It must not outlive its
-// function.
+// A Tx is one transaction: a snapshot in View, the only writer in Update. It must not be used after
+// its function has returned.
 type Tx struct {
-	b        *bolt.Tx
-	db       *DB
-	writable bool
-	writes   int  // counted, so that an error is known to need undoing, and a walk to find its place again
-	bytes    int  // of the keys and values written
-	steps    int  // of cursors
-	frees    bool // may use the reserve of the disk
-	err      error
-	after    []func()
-	ends     []func() error  // what it writes when its function has returned
-	cause    context.Context // see For
-	changes  []Change
-	noted    *entry.Changes // of the commit; nil where nothing is committed
-	opened   []openBucket   // by Bucket
+	b             *bolt.Tx
+	db            *DB
+	writable      bool
+	writes        int  // if > 0, an error needs a rollback; when it increases, cursors must seek again
+	bytes         int  // length of the keys and values written
+	steps         int  // cursor steps
+	mayUseReserve bool // it deletes something, so it may use the reserve of the disk
+	err           error
+	after         []func()
+	ends          []func() error  // functions of AtEnd
+	cause         context.Context // context of For
+	changes       []Change
+	entryChanges  *entry.Changes // changes for the commit's entry; nil if nothing is committed
+	opened        []openBucket   // indexed by Bucket.number
 }
 
 // A Transaction is a Tx, or a type that embeds one.
@@ -37,48 +37,49 @@ type Transaction interface{ engine() *Tx }
 
 func (tx *Tx) engine() *Tx { return tx }
 
-// Bolt is bbolt's transaction, for those who make, drop or read whole buckets.
+// Bolt returns the bbolt transaction, for code that creates, drops or reads whole buckets.
 func Bolt(tx Transaction) *bolt.Tx { return tx.engine().b }
 
-// Now is the time of the database's clock.
+// Now returns the time of the database's clock.
 func (tx *Tx) Now() time.Time { return tx.db.now() }
 
-// After runs fn once the transaction is on disk, in the committer: it must be short and must not
-// call the store.
+// After makes fn run once the transaction is on disk. fn runs in the committer: it must be short
+// and must not call the store.
 func (tx *Tx) After(fn func()) { tx.after = append(tx.after, fn) }
 
-// AtEnd runs fn when the transaction's function has returned without an error: what it writes is
-// part of the transaction.
+// AtEnd makes fn run when the transaction's function has returned without an error. What fn writes
+// is part of the transaction.
 func (tx *Tx) AtEnd(fn func() error) { tx.ends = append(tx.ends, fn) }
 
-// For says what causes the writes that follow: the request, message or job that ctx is of. nil:
-// nothing that is known. It does not end the transaction when ctx ends.
+// For sets the cause of the writes that follow: the request, message or job of ctx. nil means that
+// the cause is unknown. The transaction does not end when ctx ends.
 func (tx *Tx) For(ctx context.Context) { tx.cause = ctx }
 
-// ForNobody has what is written from now on have no cause.
+// ForNobody removes the cause for the writes that follow.
 func (tx *Tx) ForNobody() { tx.cause = nil }
 
-// Cause is the context of the last For; nil: there was none.
+// Cause returns the context of the last For; nil if there is none.
 func (tx *Tx) Cause() context.Context { return tx.cause }
 
-// Fail remembers the first damage that an iterator met, since an iterator has no error to return.
+// Fail stores the first damage that an iterator found, since an iterator cannot return an error.
+// The transaction then fails with it.
 func (tx *Tx) Fail(err error) {
 	if tx.err == nil {
 		tx.err = err
 	}
 }
 
-// Err is what Fail has remembered.
+// Err returns the error that Fail has stored; nil if there is none.
 func (tx *Tx) Err() error { return tx.err }
 
-// Writes counts what the transaction has written: a cursor has to find its place again where that
-// has risen.
+// Writes counts the writes of the transaction. A cursor must seek again after the count has
+// increased.
 func (tx *Tx) Writes() int { return tx.writes }
 
-// Step counts one step of a cursor that the transaction does not move itself.
+// Step counts one step of a cursor that the caller moves itself.
 func (tx *Tx) Step() { tx.steps++ }
 
-// seek is one step of a cursor to the first key of the bucket that is not before key.
+// seek returns the first key of the bucket at or after key, and counts one cursor step.
 func (tx *Tx) seek(b *bolt.Bucket, key []byte) (k, v []byte) {
 	tx.steps++
 	return b.Cursor().Seek(key)
@@ -92,13 +93,13 @@ func (tx *Tx) put(bucket string, key, value []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key) + len(value)
-	tx.noted.Put(bucket, key, value)
+	tx.entryChanges.Put(bucket, key, value)
 	b := tx.bucket(bucket)
-	if tx.db.rising[bucket] {
-		b.FillPercent = risingFill
+	if tx.db.sequential[bucket] {
+		b.FillPercent = sequentialFill
 	}
 	if err := b.Put(key, value); err != nil {
-		return fmt.Errorf("put in %s: %w", bucket, err)
+		return fmt.Errorf("write row to bucket %s: %w", bucket, err)
 	}
 	return nil
 }
@@ -109,27 +110,26 @@ func (tx *Tx) delete(bucket string, key []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key)
-	tx.noted.Delete(bucket, key)
+	tx.entryChanges.Delete(bucket, key)
 	if err := tx.bucket(bucket).Delete(key); err != nil {
-		return fmt.Errorf("delete in %s: %w", bucket, err)
+		return fmt.Errorf("delete row of bucket %s: %w", bucket, err)
 	}
 	return nil
 }
 
-// nextSequence counts up the sequence of a bucket, from 1.
+// nextSequence increments the sequence number of a bucket and returns it; the first is 1.
 func (tx *Tx) nextSequence(bucket string) (uint64, error) {
 	if !tx.writable {
 		return 0, ErrReadOnly
 	}
 	tx.writes++
 	n, err := tx.bucket(bucket).NextSequence()
-	tx.noted.Sequence(bucket, n)
+	tx.entryChanges.Sequence(bucket, n)
 	return n, err
 }
 
-// ascend walks a bucket upwards from the first key that is not before from. Whoever walks may write
-// to the bucket: the walk then finds its place again by the key, since writes move what a bbolt
-// cursor points at.
+// ascend iterates over a bucket in key order, from the first key at or after from. The loop body
+// may write to the bucket: ascend then seeks the key again, since writes move bbolt cursors.
 func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		c := b.Cursor()
@@ -153,7 +153,8 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// walkBehind walks a bucket upwards from behind a key, which need not be there; "" is before all.
+// walkBehind calls each with the rows whose keys are greater than `after`, in key order, until it
+// returns false. `after` need not exist; "" starts at the first key.
 func (tx *Tx) walkBehind(bucket, after string, each func(k, v []byte) bool) {
 	for k, v := range tx.ascend(tx.bucket(bucket), []byte(after)) {
 		if after != "" && string(k) == after {
@@ -165,13 +166,12 @@ func (tx *Tx) walkBehind(bucket, after string, each func(k, v []byte) bool) {
 	}
 }
 
-// descend walks a bucket downwards, from the last key under the prefix, or from the last one before
-// `before` if that is not empty, to the first key under the prefix. Whoever walks may write to the
-// bucket.
+// descend iterates over the keys with the prefix in descending order, from the last one less than
+// `before`, or from the last one if before is empty. The loop body may write to the bucket.
 func (tx *Tx) descend(b *bolt.Bucket, prefix, before []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		if len(before) == 0 {
-			before = Behind(prefix)
+			before = PrefixEnd(prefix)
 		}
 		c := b.Cursor()
 		for k, v := SeekBefore(c, before); k != nil && bytes.HasPrefix(k, prefix); {
@@ -189,7 +189,8 @@ func (tx *Tx) descend(b *bolt.Bucket, prefix, before []byte) iter.Seq2[[]byte, [
 	}
 }
 
-// SeekBefore moves c to the last key before end; nil stands for the end of the bucket.
+// SeekBefore moves c to the last key less than end, or to the last key of the bucket if end is nil.
+// k is nil if there is no such key.
 func SeekBefore(c *bolt.Cursor, end []byte) (k, v []byte) {
 	if end != nil {
 		k, _ = c.Seek(end)
@@ -197,8 +198,7 @@ func SeekBefore(c *bolt.Cursor, end []byte) (k, v []byte) {
 			return Prev(c, k)
 		}
 	}
-	// bbolt's Last never returns from a bucket whose pages this transaction has emptied, all of
-	// them.
+	// bbolt's Last never returns if this transaction has emptied all pages of the bucket.
 	k, _ = c.First()
 	if k == nil {
 		return nil, nil
@@ -206,8 +206,9 @@ func SeekBefore(c *bolt.Cursor, end []byte) (k, v []byte) {
 	return c.Last()
 }
 
-// Prev moves c, which is at the key `at`, to the key before it. A page that this transaction has
-// emptied looks to bbolt's Prev like the start of the bucket; behind it the walk goes on.
+// Prev moves c from the key `at` to the key before it; k is nil if there is none. bbolt's Prev
+// stops at a page that this transaction has emptied, as if the bucket began there; Prev goes on
+// past it.
 func Prev(c *bolt.Cursor, at []byte) (k, v []byte) {
 	k, v = c.Prev()
 	if k != nil || !c.Bucket().Writable() {
@@ -222,8 +223,8 @@ func Prev(c *bolt.Cursor, at []byte) (k, v []byte) {
 	return k, v
 }
 
-// Behind is the first key that is after every key of the prefix; nil if there is none.
-func Behind(prefix []byte) []byte {
+// PrefixEnd returns the first key that sorts after every key with the prefix; nil if there is none.
+func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {
 			end := bytes.Clone(prefix[:i+1])
@@ -234,13 +235,13 @@ func Behind(prefix []byte) []byte {
 	return nil
 }
 
-// NoteMessage notes in the commit's entry that the bytes at ref come with it.
-func (tx *Tx) NoteMessage(ref segment.Ref) { tx.noted.Message(ref) }
+// NoteMessage records in the commit's entry that the message bytes at ref belong to it.
+func (tx *Tx) NoteMessage(ref segment.Ref) { tx.entryChanges.Message(ref) }
 
-// Named is bbolt's bucket of a name; nil if there is none.
-func Named(tx Transaction, name string) *bolt.Bucket { return tx.engine().bucket(name) }
+// NamedBucket returns the bbolt bucket with the name; nil if there is none.
+func NamedBucket(tx Transaction, name string) *bolt.Bucket { return tx.engine().bucket(name) }
 
-// AscendNamed is Tx.Ascend in the bucket of a name.
+// AscendNamed is Tx.Ascend for the bucket with the name.
 func AscendNamed(tx Transaction, name string, from []byte) iter.Seq2[[]byte, []byte] {
 	return tx.engine().ascend(tx.engine().bucket(name), from)
 }

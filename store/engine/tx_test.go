@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// TestRowsAreReadAsTheTransactionWroteThem: the cursors that a transaction keeps follow what it
-// puts and deletes, and a bucket that is made anew.
+// TestRowsAreReadAsTheTransactionWroteThem: the cursors that a transaction keeps see its own writes
+// and deletions, and a bucket that was emptied.
 func TestRowsAreReadAsTheTransactionWroteThem(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			db := openTest(t, Options{MaxWrites: 100_000, NoSync: true})
 			rnd := rand.New(rand.NewPCG(seed, 3))
-			stored := map[string]string{} // what the transactions until now have left
+			stored := map[string]string{} // what earlier transactions have left
 			for round := range 6 {
 				undone := errors.New("undone")
 				rows := map[string]string{}
@@ -51,7 +51,7 @@ func TestRowsAreReadAsTheTransactionWroteThem(t *testing.T) {
 
 const rowsOfTest = 4000
 
-// changeRows reads, puts and deletes rows of several pages in any order, and now and then drops
+// changeRows reads, writes and deletes rows of several pages in random order, and sometimes deletes
 // them all.
 func changeRows(t *testing.T, tx *Tx, rnd *rand.Rand, rows map[string]string) error {
 	t.Helper()

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// TestNothingIsNotedForNobody holds what every write to an INBOX costs while nobody listens: a look
-// at one pointer.
+// TestNothingIsNotedForNobody: while OnCommit has no function, a write to an INBOX costs one look
+// at a pointer.
 func TestNothingIsNotedForNobody(t *testing.T) {
 	db, err := engine.Open(filepath.Join(t.TempDir(), "test.db"), engine.Options{Log: slog.Default(), Now: time.Now, NoSync: true})
 	if err != nil {
@@ -22,7 +22,7 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = engine.Bolt(e).Rollback() }()
-	tx := &Tx{Tx: e} // it would need the index to note something
+	tx := &Tx{Tx: e} // without an index, which recording a change would need
 	if n := testing.AllocsPerRun(100, func() { tx.recordInboxChange(1) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -8,43 +8,44 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// The UIDs of messages that have left a folder are kept for clients that come back (RFC 7162), in
-// one row for each transaction and folder. Everything that has left since a row's floor is in the
-// rows up to it: a row that is deleted raises the floor of the next one that is written.
+// The UIDs of removed messages are kept for clients that were offline (RFC 7162), in one row per
+// transaction and folder. The rows up to a given row hold all removals since that row's floor. When
+// a row is deleted, the next row that is written gets a higher floor.
 //
-// A row also tells the gaps of its folder. Where the folder has another number of them now,
-// something else has removed messages, such as a program from before there were these rows: they
-// are incomplete then, and the next row begins anew.
+// A row also records the number of gaps of its folder. If the folder now has another number,
+// something else has removed messages, such as a program version without these rows. The rows are
+// then incomplete, and the next row starts over.
 
 const (
-	ExpungedMost = 10_000 // UIDs of a folder, where the options say nothing
-	expungedDays = 30
-	expungedTrim = 8 // rows that go with each new one, besides as many as it has UIDs
+	ExpungedMost = 10_000 // default limit of UIDs kept per folder
+	expungedDays = 30     // rows older than this are deleted
+	expungedTrim = 8      // old rows deleted with each new one, besides one per UID in it
 )
 
-// An expungedNote is what one transaction has removed from a folder.
-type expungedNote struct {
+// An folderRemovals is what the transaction has removed from one folder.
+type folderRemovals struct {
 	mailbox, folder uint32
-	was             mailrow.FolderCounts // before
-	modSeq          uint64               // after
+	was             mailrow.FolderCounts // counters before the first removal
+	modSeq          uint64               // mod-sequence of the last removal
 	uids            []uint32
 }
 
-// noteExpunged has the UID of a message that is removed written at the end of the transaction. was
-// is what the folder counted before.
-func (tx *Tx) noteExpunged(m *mailrow.Message, was mailrow.FolderCounts, modSeq uint64) {
-	i := slices.IndexFunc(tx.expunged, func(n expungedNote) bool { return n.folder == m.Folder && n.mailbox == m.Mailbox })
+// recordExpunged records a removed UID, which the end of the transaction writes to a row. was holds
+// the counters of the folder before the removal.
+func (tx *Tx) recordExpunged(m *mailrow.Message, was mailrow.FolderCounts, modSeq uint64) {
+	i := slices.IndexFunc(tx.expunged, func(n folderRemovals) bool { return n.folder == m.Folder && n.mailbox == m.Mailbox })
 	if i < 0 {
 		i = len(tx.expunged)
 		if i == 0 {
 			tx.AtEnd(tx.writeExpunged)
 		}
-		tx.expunged = append(tx.expunged, expungedNote{mailbox: m.Mailbox, folder: m.Folder, was: was})
+		tx.expunged = append(tx.expunged, folderRemovals{mailbox: m.Mailbox, folder: m.Folder, was: was})
 	}
 	n := &tx.expunged[i]
 	n.uids, n.modSeq = append(n.uids, m.UID), modSeq
 }
 
+// writeExpunged writes the rows of all folders that the transaction has removed messages from.
 func (tx *Tx) writeExpunged() error {
 	for i := range tx.expunged {
 		if err := tx.putExpunged(&tx.expunged[i]); err != nil {
@@ -54,12 +55,12 @@ func (tx *Tx) writeExpunged() error {
 	return nil
 }
 
-// putExpunged writes the row of a folder for what the transaction has removed, and deletes rows
-// that are old or too many: about as many as it writes.
-func (tx *Tx) putExpunged(n *expungedNote) error {
+// putExpunged writes the row for one folder, and deletes rows that are too old or too many: about
+// as many as the new row has UIDs.
+func (tx *Tx) putExpunged(n *folderRemovals) error {
 	key := mailrow.ExpungedKey(n.mailbox, n.folder, n.modSeq)
 	if tx.GetRow(mailrow.BucketFolder, key[:8]) == nil {
-		return nil // it was deleted after its messages
+		return nil // the folder was deleted after its messages
 	}
 	r := &mailrow.ExpungedRow{ModSeq: n.modSeq, Day: int(mailrow.Day(tx.Now())), Gaps: n.was.Gaps() + uint32(len(n.uids))}
 	slices.Sort(n.uids)
@@ -98,7 +99,7 @@ func (tx *Tx) putExpunged(n *expungedNote) error {
 	return tx.PutRow(mailrow.BucketExpunged, key, r.Row(key))
 }
 
-// lastExpunged gives the newest row of a folder; nil if there is none.
+// lastExpunged returns the newest row of a folder; nil if there is none.
 func (tx *Tx) lastExpunged(folder []byte) (*mailrow.ExpungedRow, error) {
 	for k, row := range tx.Descend(mailrow.BucketExpunged, folder) {
 		r := new(mailrow.ExpungedRow)
@@ -107,15 +108,15 @@ func (tx *Tx) lastExpunged(folder []byte) (*mailrow.ExpungedRow, error) {
 	return nil, nil
 }
 
-// Expunged gives the UIDs of the messages that have left the folder since a mod-sequence, in the
-// order in which they went. It gives at most 10 000, or what the options say. known is false where
-// it is not known which they are: that is too long ago, or nobody has noted it.
+// Expunged returns the UIDs that were removed from the folder after the mod-sequence since, in the
+// order of removal: at most Index.Expunged of them. known is false if the list would be incomplete:
+// since is too old, or the removals were not recorded.
 func (tx *Tx) Expunged(f *mailrow.Folder, since uint64) (gone []mailrow.UIDRange, known bool, err error) {
 	now := mailrow.FolderCounts{UIDNext: f.UIDNext, Messages: f.Messages}
 	key := mailrow.FolderKey(f.Mailbox, f.ID)
 	last, err := tx.lastExpunged(key[:])
 	switch {
-	case err != nil || since > f.ModSeq: // the client knows a later state, from before the store was restored
+	case err != nil || since > f.ModSeq: // since comes from before the store was restored from a backup
 		return nil, false, nil
 	case last == nil:
 		return nil, now.Gaps() == 0, nil
@@ -135,9 +136,9 @@ func (tx *Tx) Expunged(f *mailrow.Folder, since uint64) (gone []mailrow.UIDRange
 	return gone, true, nil
 }
 
-// OldExpunged looks at up to `look` folders behind the one of the key after, nil at first, and
-// gives the keys of those that nothing has left for over 30 days, and where to go on; next is nil
-// at the end.
+// OldExpunged examines up to `look` folders after the one with the key after (nil: from the first).
+// It returns the keys of folders without removals in the last 30 days, and in next the key to
+// continue after; nil at the end.
 func (tx *Tx) OldExpunged(after []byte, look int) (old [][]byte, next []byte, err error) {
 	from := []byte{}
 	for ; look > 0; look-- {
@@ -160,14 +161,14 @@ func (tx *Tx) OldExpunged(after []byte, look int) (old [][]byte, next []byte, er
 	return old, after, nil
 }
 
-// DropOldExpunged deletes up to so many rows of a folder that OldExpunged has given, unless
-// something has left it since.
+// DropOldExpunged deletes up to `rows` rows of a folder that OldExpunged returned, unless a message
+// was removed from it since. done is false if rows remain.
 func (tx *Tx) DropOldExpunged(folder []byte, rows int) (done bool, err error) {
 	last, err := tx.lastExpunged(folder)
 	if err != nil || last == nil || int(mailrow.Day(tx.Now()))-last.Day <= expungedDays {
 		return true, err
 	}
-	// The newest goes first: without it, nobody takes the others for all that has left.
+	// Delete the newest first: without it, the other rows are not taken for complete.
 	for k := range tx.Descend(mailrow.BucketExpunged, folder) {
 		if rows--; rows < 0 {
 			return false, nil
@@ -179,7 +180,7 @@ func (tx *Tx) DropOldExpunged(folder []byte, rows int) (done bool, err error) {
 	return true, nil
 }
 
-// dropExpunged deletes up to so many rows of a folder.
+// dropExpunged deletes up to `rows` rows of a folder. done is false if rows remain.
 func (tx *Tx) dropExpunged(f *mailrow.Folder, rows int) (done bool, err error) {
 	key := mailrow.FolderKey(f.Mailbox, f.ID)
 	for k := range tx.Ascend(mailrow.BucketExpunged, key[:]) {

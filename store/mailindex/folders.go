@@ -16,24 +16,23 @@ import (
 )
 
 const (
-	MaxFolderName = 1000 // bytes
-	dropTodos     = 1000 // rows of what is to be indexed that one transaction deletes with a mailbox
-	dropGone      = 1000 // rows of removed messages that one transaction deletes with a folder
+	MaxFolderName     = 1000 // bytes
+	todoRowsPerTx     = 1000 // text-todo rows that one transaction deletes with a mailbox or folder
+	expungedRowsPerTx = 1000 // expunged rows that one transaction deletes with a folder
 )
 
 var (
-	// ErrInbox is returned for a rename or deletion of INBOX, which every mailbox keeps.
+	// ErrInbox is returned for renaming or deleting INBOX, which every mailbox must have.
 	ErrInbox = errors.New("INBOX stays")
-	// ErrFolderName is returned for an empty folder name and for one over 1000 bytes.
+	// ErrFolderName is returned for a folder name that is empty or longer than MaxFolderName bytes.
 	ErrFolderName = errors.New("not a folder name")
-	// ErrFolderFull is returned by an insertion into a folder that has given out all of its 2³² - 1
-	// UIDs.
+	// ErrFolderFull is returned when a folder has used all of its 2³² - 1 UIDs.
 	ErrFolderFull = errors.New("the folder has no UIDs left")
 )
 
-// CreateFolder makes a folder of f's Mailbox, Name, SpecialUse and Subscribed, and sets the rest of
-// f. A folder named INBOX, in any case, has the id InboxID. The error is ErrExists where the
-// mailbox has the name.
+// CreateFolder creates a folder from f's Mailbox, Name, SpecialUse and Subscribed, and sets the
+// other fields of f. The folder named INBOX, in any case, gets the id InboxID. The error is
+// ErrExists if the mailbox has a folder of that name.
 func (tx *Tx) CreateFolder(f *mailrow.Folder) error {
 	if f.Name == "" || len(f.Name) > MaxFolderName {
 		return ErrFolderName
@@ -67,7 +66,7 @@ func (tx *Tx) CreateFolder(f *mailrow.Folder) error {
 	return PutFolder(tx, f)
 }
 
-// NumberFolder gives a folder its number.
+// NumberFolder assigns f.Num: the mailbox's number for INBOX, a new number otherwise.
 func NumberFolder(tx *Tx, f *mailrow.Folder) error {
 	f.Num = f.Mailbox
 	if f.ID == mailrow.InboxID {
@@ -81,13 +80,13 @@ func NumberFolder(tx *Tx, f *mailrow.Folder) error {
 	return PutFolderNum(tx, f)
 }
 
-// PutFolderNum notes which folder has a number.
+// PutFolderNum writes the row that maps f.Num to the folder.
 func PutFolderNum(tx *Tx, f *mailrow.Folder) error {
 	key, at := binary.BigEndian.AppendUint32(nil, f.Num), mailrow.FolderKey(f.Mailbox, f.ID)
 	return tx.PutRow(mailrow.BucketFolderNum, key, at[:])
 }
 
-// FolderOfNum gives the mailbox and the id of the folder of a number; zeros if there is none.
+// FolderOfNum returns the mailbox and the id of the folder with the number; zeros if there is none.
 func (tx *Tx) FolderOfNum(num uint32) (mailbox, id uint32) {
 	if num < mailrow.FirstFolderNum {
 		return num, mailrow.InboxID
@@ -99,7 +98,7 @@ func (tx *Tx) FolderOfNum(num uint32) (mailbox, id uint32) {
 	return binary.BigEndian.Uint32(at), binary.BigEndian.Uint32(at[4:])
 }
 
-// PutFolder writes a folder and its name.
+// PutFolder writes the rows of a folder and of its name.
 func PutFolder(tx *Tx, f *mailrow.Folder) error {
 	key := mailrow.FolderKey(f.Mailbox, f.ID)
 	if err := tx.PutRow(mailrow.BucketFolder, key[:], f.Row()); err != nil {
@@ -108,7 +107,7 @@ func PutFolder(tx *Tx, f *mailrow.Folder) error {
 	return tx.PutRow(mailrow.BucketFolderName, mailrow.FolderNameKey(f.Mailbox, f.Name), key[4:])
 }
 
-// Folders gives all folders of a mailbox, INBOX first, then in the order in which they were made.
+// Folders returns all folders of a mailbox, INBOX first, then in the order of their creation.
 func (tx *Tx) Folders(mailbox uint32) ([]*mailrow.Folder, error) {
 	var folders []*mailrow.Folder
 	from := mailrow.FolderKey(mailbox, 0)
@@ -118,14 +117,14 @@ func (tx *Tx) Folders(mailbox uint32) ([]*mailrow.Folder, error) {
 		}
 		f := new(mailrow.Folder)
 		if err := f.Decode(k, row); err != nil {
-			return nil, fmt.Errorf("folder %x: %w", k, err)
+			return nil, fmt.Errorf("read folder %x: %w", k, err)
 		}
 		folders = append(folders, f)
 	}
 	return folders, nil
 }
 
-// Folder returns the folder of the id, or ErrNotFound.
+// Folder returns the folder with the id, or ErrNotFound.
 func (tx *Tx) Folder(mailbox, id uint32) (*mailrow.Folder, error) {
 	key := mailrow.FolderKey(mailbox, id)
 	row := tx.GetRow(mailrow.BucketFolder, key[:])
@@ -139,8 +138,7 @@ func (tx *Tx) Folder(mailbox, id uint32) (*mailrow.Folder, error) {
 	return f, nil
 }
 
-// FolderByName returns the folder of the name, or ErrNotFound. INBOX is found in any case, other
-// names as they were given.
+// FolderByName returns the folder with the name, or ErrNotFound. Only INBOX is found in any case.
 func (tx *Tx) FolderByName(mailbox uint32, name string) (*mailrow.Folder, error) {
 	id := tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(mailbox, name))
 	if len(id) != 4 {
@@ -149,9 +147,10 @@ func (tx *Tx) FolderByName(mailbox uint32, name string) (*mailrow.Folder, error)
 	return tx.Folder(mailbox, binary.BigEndian.Uint32(id))
 }
 
-// RenameFolder gives the folder another name and what f says of its subscription; its messages,
-// UIDs and UIDVALIDITY stay. It returns ErrInbox for INBOX and ErrExists when the mailbox has the
-// name. Folders below it by name are the caller's to rename. It makes three writes.
+// RenameFolder renames a folder and sets its subscription to f.Subscribed. Its messages, UIDs and
+// UIDVALIDITY stay. It sets f to the stored folder. It returns ErrInbox for INBOX and ErrExists if
+// the mailbox has a folder of that name. It does not rename folders below it in the hierarchy. It
+// makes three writes.
 func (tx *Tx) RenameFolder(f *mailrow.Folder, name string) error {
 	if name == "" || len(name) > MaxFolderName {
 		return ErrFolderName
@@ -177,7 +176,8 @@ func (tx *Tx) RenameFolder(f *mailrow.Folder, name string) error {
 	return PutFolder(tx, f)
 }
 
-// SetSubscribed sets whether the folder is in LSUB's list.
+// SetSubscribed sets whether the folder is subscribed, as IMAP's LSUB lists, and sets f to the
+// stored folder.
 func (tx *Tx) SetSubscribed(f *mailrow.Folder, subscribed bool) error {
 	now, err := tx.Folder(f.Mailbox, f.ID)
 	if err != nil {
@@ -192,7 +192,8 @@ func (tx *Tx) SetSubscribed(f *mailrow.Folder, subscribed bool) error {
 	return PutFolder(tx, f)
 }
 
-// AdoptUIDs gives an empty folder the UIDVALIDITY of another server; UIDs begin again at 1.
+// AdoptUIDs gives an empty folder the UIDVALIDITY of another server. UIDs start at 1 again. The
+// error is ErrExists if the folder has messages.
 func (tx *Tx) AdoptUIDs(mailbox, folder, validity uint32) error {
 	f, err := tx.Folder(mailbox, folder)
 	if err != nil {
@@ -213,8 +214,8 @@ func (tx *Tx) AdoptUIDs(mailbox, folder, validity uint32) error {
 	return PutFolder(tx, f)
 }
 
-// DeleteFolder deletes up to limit messages of the folder, and the folder with the last of them:
-// call it again, in other transactions, until it is done. limit is at least 1. It returns ErrInbox
+// DeleteFolder deletes up to limit messages of the folder, and the folder itself with the last of
+// them. Call it in new transactions until done is true. limit is at least 1. It returns ErrInbox
 // for INBOX.
 func (tx *Tx) DeleteFolder(mailbox, id uint32, limit int) (done bool, err error) {
 	if id == mailrow.InboxID {
@@ -228,16 +229,15 @@ func (tx *Tx) DeleteFolder(mailbox, id uint32, limit int) (done bool, err error)
 	return done, err
 }
 
-// emptyFolder deletes up to limit messages of the folder, and the folder once it has none. It says
-// how many of limit are left. A message of another account than the given one ends it, unless that
-// is 0.
+// emptyFolder deletes up to limit messages of the folder, and the folder once it is empty. left is
+// what remains of limit. If account is not 0, a message of another account is an error.
 func (tx *Tx) emptyFolder(f *mailrow.Folder, account uint32, limit int) (done bool, left int, err error) {
 	for m := range tx.Messages(f.Mailbox, f.ID, 1, math.MaxUint32) {
 		if limit <= 0 {
 			return false, 0, nil
 		}
 		if account != 0 && m.Account != account {
-			return false, 0, fmt.Errorf("mailbox %d is of account %d, not %d", f.Mailbox, m.Account, account)
+			return false, 0, fmt.Errorf("mailbox %d has a message of account %d, not of %d", f.Mailbox, m.Account, account)
 		}
 		if err := tx.remove(&m, false); err != nil {
 			return false, 0, err
@@ -247,11 +247,11 @@ func (tx *Tx) emptyFolder(f *mailrow.Folder, account uint32, limit int) (done bo
 	if tx.Err() != nil {
 		return false, 0, tx.Err()
 	}
-	if done, err := tx.dropExpunged(f, dropGone); err != nil || !done {
+	if done, err := tx.dropExpunged(f, expungedRowsPerTx); err != nil || !done {
 		return false, 0, err
 	}
 	if account != 0 && f.ID != mailrow.InboxID {
-		if done, err := tx.dropTextTodos(account, f.Num, dropTodos); err != nil || !done {
+		if done, err := tx.dropTextTodos(account, f.Num, todoRowsPerTx); err != nil || !done {
 			return false, 0, err
 		}
 	}
@@ -268,8 +268,8 @@ func (tx *Tx) emptyFolder(f *mailrow.Folder, account uint32, limit int) (done bo
 }
 
 // DropMailbox deletes up to limit messages of the account's mailbox, and its folders with the last
-// of them: call it again, in other transactions, until it is done. limit is at least 1. Dropping
-// what is not there is done at once.
+// of them. Call it in new transactions until done is true. limit is at least 1. For a mailbox that
+// does not exist, done is true at once.
 func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err error) {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {
@@ -281,7 +281,7 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 			return false, err
 		}
 	}
-	done, err = tx.dropTextTodos(account, mailbox, dropTodos)
+	done, err = tx.dropTextTodos(account, mailbox, todoRowsPerTx)
 	if err != nil || !done {
 		return false, err
 	}
@@ -293,20 +293,20 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 	return true, tx.DeleteRow(mailrow.BucketMailbox, key[:])
 }
 
-// Usage is what an account or a mailbox holds.
+// Usage counts the messages of an account or a mailbox.
 type Usage struct {
 	Messages int64 // in all folders
-	Bytes    int64 // of their messages, headers included; a message in two folders counts twice
-	Unseen   int64 // messages of INBOX that are not seen; 0 in what AccountUsage gives
+	Bytes    int64 // size of all messages, headers included; a message in two folders counts twice
+	Unseen   int64 // unseen messages of INBOX; always 0 from AccountUsage
 }
 
-// mailboxRow returns the row of a mailbox, or ErrNotFound if it has never had a folder.
+// MailboxCounts returns the counters of a mailbox, or ErrNotFound if it never had a folder.
 func MailboxCounts(tx *Tx, mailbox uint32) (r mailrow.MailboxCounts, err error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
 	row := tx.GetRow(mailrow.BucketMailbox, key[:])
 	if row == nil {
-		return r, fmt.Errorf("folders of mailbox %d: %w", mailbox, engine.ErrNotFound)
+		return r, fmt.Errorf("counters of mailbox %d: %w", mailbox, engine.ErrNotFound)
 	}
 	if err := r.Decode(key[:], row); err != nil {
 		return r, fmt.Errorf("counters of mailbox %d: %w", mailbox, err)
@@ -314,13 +314,14 @@ func MailboxCounts(tx *Tx, mailbox uint32) (r mailrow.MailboxCounts, err error) 
 	return r, nil
 }
 
+// PutMailboxCounts writes the counters of a mailbox.
 func PutMailboxCounts(tx *Tx, mailbox uint32, r mailrow.MailboxCounts) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
 	return tx.PutRow(mailrow.BucketMailbox, key[:], r.Row(key[:]))
 }
 
-// MailboxUsage gives what a mailbox holds; zeros for one without folders.
+// MailboxUsage returns the usage of a mailbox; zeros if it has no folders.
 func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
 	box, err := MailboxCounts(tx, mailbox)
 	if errors.Is(err, engine.ErrNotFound) {
@@ -339,13 +340,13 @@ func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
 	return u, err
 }
 
-// An account row: messages 8 | bytes 8 | received ms 8 of what arrived last, where anything has.
+// An account row: messages 8 | bytes 8 | received ms 8 of the last arrival, if there was one.
 const (
 	accountRowSize    = 16
 	accountRowArrived = 24
 )
 
-// AccountUsage gives what all mailboxes of an account hold; zeros for one without messages.
+// AccountUsage returns the usage of all mailboxes of an account; zeros if it has no messages.
 func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
@@ -362,6 +363,7 @@ func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 	}, nil
 }
 
+// AddAccountUsage adds messages and bytes, which may be negative, to the usage of an account.
 func AddAccountUsage(tx *Tx, account uint32, messages, bytes int64) error {
 	u, err := tx.AccountUsage(account)
 	if err != nil {
@@ -375,8 +377,8 @@ func AddAccountUsage(tx *Tx, account uint32, messages, bytes int64) error {
 	return tx.putAccount(account, u, last)
 }
 
-// putAccount writes an account row. One without messages stays where mail has arrived, so that what
-// arrives next is later.
+// putAccount writes an account row. If mail has ever arrived, the row stays even without messages:
+// the next arrival must be later.
 func (tx *Tx) putAccount(account uint32, u Usage, last time.Time) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
@@ -392,7 +394,8 @@ func (tx *Tx) putAccount(account uint32, u Usage, last time.Time) error {
 	return tx.PutRow(mailrow.BucketAccount, key[:], row)
 }
 
-// LastArrived is when the newest message of an account arrived, zero if none has; see Arrive.
+// LastArrived returns the time of the last arrival in an account, see Arrive; zero if there was
+// none.
 func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
@@ -406,9 +409,9 @@ func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("counters of account %d: %w", account, engine.ErrDamagedRow)
 }
 
-// Arrive gives the time of a message that arrives in an account: now, and later than `after` and
-// than that of each message that arrived before, whatever the clock does. So whoever has seen all
-// up to one of these times misses nothing by looking only behind it.
+// Arrive returns the time for a message that arrives in an account, and stores it. It is now, but
+// later than `after` and than every earlier arrival, whatever the clock does. A reader that has
+// seen all messages up to one of these times misses none by continuing after it.
 func (tx *Tx) Arrive(account uint32, after time.Time) (time.Time, error) {
 	u, err := tx.AccountUsage(account)
 	if err != nil {
@@ -428,15 +431,16 @@ func (tx *Tx) Arrive(account uint32, after time.Time) (time.Time, error) {
 	return at, tx.putAccount(account, u, at)
 }
 
-// counters are those that every change to a message of a folder moves.
+// counters are the counters that a change to a message of a folder updates.
 type counters struct {
 	mailbox, folder uint32
-	num             uint32 // of the folder
-	row             []byte // of the folder, without its checksum
-	in              mailrow.FolderCounts
+	num             uint32 // number of the folder
+	row             []byte // row of the folder, without its checksum
+	counts          mailrow.FolderCounts
 	box             mailrow.MailboxCounts
 }
 
+// counters reads the counters of a folder and its mailbox.
 func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	c.mailbox, c.folder = mailbox, folder
 	key := mailrow.FolderKey(mailbox, folder)
@@ -444,7 +448,7 @@ func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	if c.row == nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, engine.ErrNotFound)
 	}
-	c.row, err = c.in.Get(key[:], c.row)
+	c.row, err = c.counts.Get(key[:], c.row)
 	if err != nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
 	}
@@ -460,25 +464,26 @@ func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	return c, err
 }
 
-// change counts one change to the mailbox, and gives its MODSEQ.
+// change increments the mod-sequence of the mailbox and returns it.
 func (c *counters) change() uint64 {
 	c.box.ModSeq++
-	c.in.ModSeq = c.box.ModSeq
+	c.counts.ModSeq = c.box.ModSeq
 	return c.box.ModSeq
 }
 
-// add counts a message in, or, with sign -1, out.
+// add adds a message to the counts, or removes it if sign is -1.
 func (c *counters) add(m *mailrow.Message, sign int) {
 	size := int64(sign) * int64(m.Blob.Length)
-	c.in.Messages += uint32(sign)
-	c.in.Bytes += size
+	c.counts.Messages += uint32(sign)
+	c.counts.Bytes += size
 	c.box.Messages += int64(sign)
 	c.box.Bytes += size
 	if m.Flags&mailrow.FlagSeen == 0 {
-		c.in.Unseen += uint32(sign)
+		c.counts.Unseen += uint32(sign)
 	}
 }
 
+// putCounters writes the counters, and records a change of the INBOX for OnCommit.
 func (tx *Tx) putCounters(c *counters) error {
 	if c.folder == mailrow.InboxID {
 		tx.recordInboxChange(c.mailbox)
@@ -486,44 +491,45 @@ func (tx *Tx) putCounters(c *counters) error {
 	key := mailrow.FolderKey(c.mailbox, c.folder)
 	row := append(make([]byte, 0, len(c.row)+rowform.SumSize), c.row...)
 	row[0] = engine.RowVersion
-	c.in.Put(row)
+	c.counts.Put(row)
 	if err := tx.PutRow(mailrow.BucketFolder, key[:], mailrow.BucketFolder.Seal(key[:], row)); err != nil {
 		return err
 	}
 	return PutMailboxCounts(tx, c.mailbox, c.box)
 }
 
-// InboxName is the Table of a Change of messages in the INBOX of a mailbox, whose id its ID is.
-const InboxName = "inbox"
+// InboxName is the Table of a Change for the messages in a mailbox's INBOX. The ID of the Change is
+// the mailbox's id.
+const InboxTable = "inbox"
 
-// recordInboxChange remembers that messages in the INBOX of a mailbox have changed. One that is
-// being dropped has no record any more, and nobody who would look at it.
+// recordInboxChange records that messages in the INBOX of a mailbox changed. It does nothing for a
+// mailbox that is being deleted, which has no record any more.
 func (tx *Tx) recordInboxChange(mailbox uint32) {
 	if mailbox == tx.inboxRecorded || !tx.Observed() {
 		return
 	}
 	if account, id := tx.index.InboxOf(tx.Tx, mailbox); id != "" {
 		tx.inboxRecorded = mailbox
-		tx.RecordChange(engine.Change{Table: InboxName, Account: account, ID: id})
+		tx.RecordChange(engine.Change{Table: InboxTable, Account: account, ID: id})
 	}
 }
 
-// Subscriptions are how the names that a mailbox is subscribed to although it has no folders of
-// them were kept, as one record; IMAP keeps such names (RFC 3501 section 6.3.6). Today each is a
-// row of bktSubscribed, and a record becomes rows when one of its mailbox's names changes.
+// Subscriptions is the old form of a mailbox's subscriptions to names without a folder: one record
+// for all names. IMAP keeps such names (RFC 3501 section 6.3.6). Today each name is a row of
+// BucketSubscribed. A record is converted to rows when a subscription of its mailbox changes.
 type Subscriptions struct {
 	Mailbox uint32 // number
 	Names   []string
 }
 
-// SubscribedNames keeps what has not become rows yet, by SubscriptionsID.
+// SubscribedNames is the table of the Subscriptions that were not converted yet.
 var SubscribedNames = engine.NewTable("subscribed_names", func(s *Subscriptions) string { return SubscriptionsID(s.Mailbox) })
 
-// SubscriptionsID is the id of a mailbox's Subscriptions.
+// SubscriptionsID returns the id of a mailbox's Subscriptions.
 func SubscriptionsID(mailbox uint32) string { return strconv.FormatUint(uint64(mailbox), 10) }
 
-// Subscribed gives the names that the mailbox is subscribed to and has no folders of, in their
-// order.
+// Subscribed returns the names that the mailbox is subscribed to though it may have no such
+// folders, sorted.
 func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
 	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
 	if err != nil {
@@ -543,7 +549,7 @@ func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// SetNameSubscribed keeps or forgets the subscription of a name.
+// SetNameSubscribed adds or removes the subscription to a name.
 func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) error {
 	if err := tx.MoveSubscriptions(mailbox); err != nil {
 		return err
@@ -558,7 +564,8 @@ func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) er
 	return nil
 }
 
-// MoveSubscriptions makes rows of a record of before, which had a thousand names at most.
+// MoveSubscriptions converts the mailbox's Subscriptions, which have at most a thousand names, to
+// rows.
 func (tx *Tx) MoveSubscriptions(mailbox uint32) error {
 	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
 	if old == nil || err != nil {
@@ -572,7 +579,7 @@ func (tx *Tx) MoveSubscriptions(mailbox uint32) error {
 	return SubscribedNames.Delete(tx, SubscriptionsID(mailbox))
 }
 
-// dropSubscriptions forgets all names of a mailbox.
+// dropSubscriptions deletes all subscriptions of a mailbox to names.
 func (tx *Tx) dropSubscriptions(mailbox uint32) error {
 	names, err := tx.Subscribed(mailbox)
 	if err != nil {
@@ -586,15 +593,16 @@ func (tx *Tx) dropSubscriptions(mailbox uint32) error {
 	return nil
 }
 
+// subscribedKey returns the key of a name in BucketSubscribed.
 func subscribedKey(mailbox uint32, name string) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(name)), mailbox), name...)
 }
 
-// CountMessages counts those in all mailboxes.
+// CountMessages returns the number of messages in all mailboxes.
 func CountMessages(tx *Tx) (n int64, err error) {
 	for k, v := range tx.Ascend(mailrow.BucketAccount, nil) {
 		if len(v) != accountRowSize && len(v) != accountRowArrived {
-			return 0, fmt.Errorf("counts of account %x: %w", k, engine.ErrDamagedRow)
+			return 0, fmt.Errorf("counters of account %x: %w", k, engine.ErrDamagedRow)
 		}
 		n += int64(binary.BigEndian.Uint64(v))
 	}

@@ -13,25 +13,25 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Marks are what the inbox indexes know of a message.
+// Marks are the flags and bits of a message as the list buckets store them.
 type Marks struct {
 	Flags mailrow.Flags
 	Bits  mailrow.Bits
 }
 
-// An InboxQuery selects messages of INBOX folders, or of some folders.
+// An InboxQuery selects messages in the INBOX folders of an account, or in given folders.
 type InboxQuery struct {
-	Account  uint32           // of the INBOX of all its mailboxes; not looked at where Folders are given
-	Folders  []uint32         // the numbers of these folders only, if there are any: at most some hundred, each once
-	Before   mailrow.InboxPos // only what is older than this place; zero: from the newest
-	From, To time.Time        // received from From until before To; zero: open
+	Account  uint32           // search the INBOX of all its mailboxes; ignored if Folders is not empty
+	Folders  []uint32         // numbers of the folders to select instead: at most a few hundred, each once
+	Before   mailrow.InboxPos // only messages before this position, that is older ones; zero: from the newest
+	From, To time.Time        // received from From until before To; zero: no limit
 
-	Seen, Attachments, Warmup, Flagged *bool // nil: either
+	Seen, Attachments, Warmup, Flagged *bool // nil: no filter
 }
 
-// Inbox walks the messages that q selects, newest first: by Received, then UID, then the number of
-// the folder. It reads the index alone. The position that it yields is the Before of the next
-// page.
+// Inbox iterates over the messages that q selects, newest first, in the reverse order of
+// ComparePos. It reads the list buckets only. The last position that it yields is the Before of the
+// next page. The loop body may write.
 func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[mailrow.InboxPos, Marks] {
 	return func(yield func(mailrow.InboxPos, Marks) bool) {
 		w := WalkInbox(tx, q)
@@ -48,26 +48,28 @@ func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[mailrow.InboxPos, Marks] {
 	}
 }
 
-// An InboxWalk merges the classes that a query selects, of the account or of each folder.
+// An InboxWalk iterates over the messages of a query. It merges the lists of all classes that the
+// query selects, for the account or for each folder.
 type InboxWalk struct {
 	tx    *Tx
-	from  []byte // the lowest place
-	Heads []inboxHead
-	Pos   mailrow.InboxPos
-	Marks Marks
-	end   [32]byte // a key that is being made
+	from  []byte           // the lowest place in the query
+	Heads []inboxHead      // one per list
+	Pos   mailrow.InboxPos // of the message that Next has found
+	Marks Marks            // of the same message
+	end   [32]byte         // buffer for keys
 }
 
-// An inboxHead is the newest message of a class that the walk has not had.
+// An inboxHead is the newest message of one list that the walk has not returned yet.
 type inboxHead struct {
-	num    uint32 // of the folder of all its messages; 0: keys tell
-	prefix []byte
+	num    uint32 // the list's folder; 0: a list of several INBOX folders, whose keys have the number
+	prefix []byte // account or folder number, and class
 	c      *bolt.Cursor
 	key    []byte
-	place  []byte // the end of key; nil: there are no more
+	place  []byte // end of key; nil: the list has no more messages
 	value  []byte
 }
 
+// WalkInbox returns a walk before the newest message that q selects.
 func WalkInbox(tx *Tx, q InboxQuery) *InboxWalk {
 	w := &InboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))}
 	mask, want := q.class()
@@ -90,7 +92,8 @@ func WalkInbox(tx *Tx, q InboxQuery) *InboxWalk {
 	return w
 }
 
-// seek has the walk go on before the place `before`, see bound; nil: at the newest message.
+// seek moves the walk to the newest message before the place `before`, see bound; nil: to the
+// newest message.
 func (w *InboxWalk) seek(before []byte) {
 	for i := range w.Heads {
 		h := &w.Heads[i]
@@ -99,7 +102,7 @@ func (w *InboxWalk) seek(before []byte) {
 	}
 }
 
-// Skip is seek for a place that is not newer than the walk is. It tells how many heads have moved.
+// Skip is seek for a place at or before the walk's position. It returns how many heads have moved.
 func (w *InboxWalk) Skip(before []byte) (moved int) {
 	for i := range w.Heads {
 		h := &w.Heads[i]
@@ -117,12 +120,12 @@ func (w *InboxWalk) Skip(before []byte) (moved int) {
 	return moved
 }
 
-// bound appends the key that is behind all of the head's messages that are before a place. The
-// place is a whole one, its beginning, or one with a byte more, which is behind the place itself;
-// nil is behind all.
+// bound appends to end the key below which all messages of the list are before a place. The place
+// is complete, or only its first bytes, or it has one more byte and then includes the message at
+// the place itself. For nil it returns the key after all messages of the list.
 func (h *inboxHead) bound(end, before []byte) []byte {
 	if before == nil {
-		return engine.Behind(h.prefix)
+		return engine.PrefixEnd(h.prefix)
 	}
 	end = append(end, h.prefix...)
 	if h.num == 0 || len(before) < mailrow.PlaceSize {
@@ -131,11 +134,12 @@ func (h *inboxHead) bound(end, before []byte) []byte {
 	end = append(end, before[:mailrow.PlaceOfSize]...)
 	num := binary.BigEndian.Uint32(before[mailrow.PlaceOfSize:])
 	if h.num < num || h.num == num && len(before) > mailrow.PlaceSize {
-		end = append(end, 0) // the message there is before the place
+		end = append(end, 0) // the message with this time and UID is before the place
 	}
 	return end
 }
 
+// set makes the row k, v the head of its list, or ends the list if the row does not belong to it.
 func (w *InboxWalk) set(h *inboxHead, k, v []byte) {
 	h.place = nil
 	w.tx.Step()
@@ -153,7 +157,7 @@ func (w *InboxWalk) set(h *inboxHead, k, v []byte) {
 	h.key, h.place, h.value = k, k[len(h.prefix):], v
 }
 
-// Next sets pos and marks to the newest message that is left; false if there is none.
+// Next sets Pos and Marks to the next message, the newest that is left; false if there is none.
 func (w *InboxWalk) Next() bool {
 	var newest *inboxHead
 	for i := range w.Heads {
@@ -174,8 +178,8 @@ func (w *InboxWalk) Next() bool {
 	return true
 }
 
-// before is the place that the walk stays before: the lower one of q.Before and q.To; nil if both
-// are open.
+// before returns the place that the walk stays below: the lower one of q.Before and q.To; nil if
+// both are zero.
 func (q *InboxQuery) before() []byte {
 	var at, to []byte
 	if q.Before != (mailrow.InboxPos{}) {
@@ -191,8 +195,9 @@ func (q *InboxQuery) before() []byte {
 	return at
 }
 
-// Selects tells whether the query finds the message, which the text index gave, and which is in one
-// of its folders or, without them, in an INBOX of its account.
+// Selects reports whether the query selects a message that comes from the text index. The caller
+// has checked that it is in one of the query's folders or, without them, in an INBOX of the
+// account.
 func (q *InboxQuery) Selects(m *mailrow.Message) bool {
 	mask, want := q.class()
 	place := mailrow.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}.Place()
@@ -201,9 +206,9 @@ func (q *InboxQuery) Selects(m *mailrow.Message) bool {
 		(before == nil || bytes.Compare(place[:], before) < 0)
 }
 
-// Received walks messages that were received after a time, the oldest first: those of the INBOX of
-// all mailboxes of an account, unless it is 0, and those of folders by their numbers. It reads the
-// indexes alone, and of each only what is behind that time.
+// Received iterates over messages received after a time, oldest first: those in the INBOX of all
+// mailboxes of an account, unless account is 0, and those in the folders with the numbers. It reads
+// the list buckets only, and of them only the rows after that time.
 func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.Seq[mailrow.InboxPos] {
 	return func(yield func(mailrow.InboxPos) bool) {
 		first := binary.BigEndian.AppendUint64(nil, uint64(max(after.UnixMilli()+1, 0)))
@@ -259,7 +264,7 @@ func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.S
 	}
 }
 
-// class gives which marks matter, and what they must be.
+// class returns the bits of the class that q filters by, and their wanted values.
 func (q *InboxQuery) class() (mask, want byte) {
 	add := func(choice *bool, bit byte) {
 		if choice == nil {

@@ -1,7 +1,7 @@
-// Package mailindex is the message index of a store: the folders of mailboxes, the messages in
-// them, the lists by which they are shown, their threads, the UIDs that have left a folder, and who
-// refers to the bytes of a message. Every change keeps all of them, and the counters, in step in
-// one transaction. It does not know whose mailboxes these are, nor where the bytes are.
+// Package mailindex is the message index of a store: the folders of mailboxes, their messages, the
+// lists that show them, threads, the UIDs removed from a folder, and references to the bytes of
+// messages. Each change updates all of them, and the counters, in one transaction. The package does
+// not know who owns a mailbox, or where the bytes are.
 package mailindex
 
 import (
@@ -12,27 +12,28 @@ import (
 // An Index is the message index of one database. It is safe for concurrent use.
 type Index struct {
 	DB       *engine.DB
-	Leases   *segment.Leases // the blobs that may be referred to although nothing refers to them yet
-	Expunged int             // how many UIDs of removed messages are kept of a folder; ExpungedMost is usual
-	// InboxOf returns the ids of a mailbox and of its account; "" for one that has no record.
+	Leases   *segment.Leases // leases on blobs that have no reference yet
+	Expunged int             // how many removed UIDs are kept per folder; the default is ExpungedMost
+	// InboxOf returns the id of the mailbox with a number and of its account; "" if it has no
+	// record.
 	InboxOf func(tx *engine.Tx, mailbox uint32) (account, id string)
-	// TextWake gets a value when there may be messages to index; it has room for one.
+	// TextWake receives a value when there may be messages to index. Its capacity is one.
 	TextWake chan struct{}
 }
 
-// A Tx is a transaction of the database that reads and changes the index. It must not outlive its
-// function.
+// A Tx is a transaction that reads and changes the index. It must not be used after its function
+// has returned.
 type Tx struct {
 	*engine.Tx
 	index         *Index
-	inboxRecorded uint32         // the mailbox whose INBOX was recorded last
-	expunged      []expungedNote // by folder
+	inboxRecorded uint32           // mailbox whose INBOX change was recorded last
+	expunged      []folderRemovals // removals by folder, written at the end
 }
 
-// In returns the index as a transaction sees it.
+// In returns a Tx for the index in the engine's transaction.
 func (x *Index) In(tx *engine.Tx) Tx { return Tx{Tx: tx, index: x} }
 
-// Update is engine.DB.Update for transactions that change the index alone.
+// Update is engine.DB.Update for transactions that use only the index.
 func (x *Index) Update(fn func(*Tx) error) error {
 	return x.DB.UpdateFor(fn, func(in *engine.Tx) error {
 		tx := x.In(in)
@@ -40,7 +41,7 @@ func (x *Index) Update(fn func(*Tx) error) error {
 	})
 }
 
-// View is engine.DB.View for transactions that read the index alone.
+// View is engine.DB.View for transactions that use only the index.
 func (x *Index) View(fn func(*Tx) error) error {
 	return x.DB.View(func(in *engine.Tx) error {
 		tx := x.In(in)

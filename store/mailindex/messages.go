@@ -14,21 +14,21 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// ErrKeywords is returned for an empty keyword, for one over 255 bytes, and for more than 128 of
-// them.
+// ErrKeywords is returned for more than MaxKeywords keywords, and for one that is empty or longer
+// than MaxKeyword bytes.
 var ErrKeywords = errors.New("not keywords that a message can have")
 
-// AddMessage puts a message into a folder that is there. Account, Mailbox, Folder, Blob, Received
-// (zero: now), Flags, Keywords and Bits are given; UID and ModSeq are set. The blob must be one
-// that Append has returned and no transaction has referred to yet, or one that another message or
-// submission refers to in this transaction; else the error is ErrNotFound.
+// AddMessage inserts a message into an existing folder. The caller sets Account, Mailbox, Folder,
+// Blob, Received (zero: now), Flags, Keywords and Bits; AddMessage sets UID, ModSeq and Saved. A
+// nil meta is empty. The blob must have a lease, as after appending it, or be referenced by another
+// message or record; otherwise the error is ErrNotFound.
 func (tx *Tx) AddMessage(m *mailrow.Message, meta *mailrow.Meta) error {
 	m.UID = 0
 	return tx.add(m, meta)
 }
 
-// AddMessageAt is AddMessage for a message whose UID, that of another server, is given with m. It
-// returns ErrExists where the folder has one of the UID.
+// AddMessageAt is AddMessage with the UID that m has, from another server. It returns ErrExists if
+// the folder has a message with that UID.
 func (tx *Tx) AddMessageAt(m *mailrow.Message, meta *mailrow.Meta) error {
 	if m.UID == 0 || m.UID == math.MaxUint32 {
 		return ErrFolderFull
@@ -40,6 +40,7 @@ func (tx *Tx) AddMessageAt(m *mailrow.Message, meta *mailrow.Meta) error {
 	return tx.add(m, meta)
 }
 
+// add checks and completes m and inserts it.
 func (tx *Tx) add(m *mailrow.Message, meta *mailrow.Meta) error {
 	if !validKeywords(m.Keywords) {
 		return ErrKeywords
@@ -58,9 +59,9 @@ func (tx *Tx) add(m *mailrow.Message, meta *mailrow.Meta) error {
 	return tx.insert(m, row)
 }
 
-// MetaRow gives the meta row, without its checksum, of a message with the bytes at blob. A long
-// structure is put where all that have those bytes share it; it goes with the last reference to
-// them.
+// MetaRow encodes the meta row, without its checksum, of a message with the bytes at blob. It
+// writes a structure over MaxOwnStructure to BucketStructure, where all messages with those bytes
+// share it. The last reference to the bytes deletes it.
 func MetaRow(tx *Tx, blob mailrow.BlobRef, meta *mailrow.Meta) ([]byte, error) {
 	if len(meta.Structure) <= mailrow.MaxOwnStructure {
 		return meta.Row(engine.RowVersion), nil
@@ -76,14 +77,15 @@ func MetaRow(tx *Tx, blob mailrow.BlobRef, meta *mailrow.Meta) ([]byte, error) {
 	return rest.Row(mailrow.MetaShared), nil
 }
 
-// PutStructure keeps the structure of the blob with the prefix.
+// PutStructure writes the structure of the blob with the key BlobPrefix.
 func PutStructure(tx *Tx, blob, structure []byte) error {
 	row := append(append(make([]byte, 0, 1+len(structure)+rowform.SumSize), engine.RowVersion), structure...)
 	return tx.PutRow(mailrow.BucketStructure, blob, mailrow.BucketStructure.Seal(blob, row))
 }
 
-// Structure gives the structure of the blob with the prefix, nil if there is none. Rows from before
-// they had checksums are it alone, and begin with a version of the caller's below 0x10.
+// Structure returns the structure of the blob with the key BlobPrefix; nil if there is none. Old
+// rows are the structure alone, without a checksum: they begin with its own version, which is below
+// 0x10.
 func Structure(tx *Tx, blob []byte) ([]byte, error) {
 	row := tx.GetRow(mailrow.BucketStructure, blob)
 	if row == nil || len(row) > 0 && row[0] < 0x10 {
@@ -96,7 +98,8 @@ func Structure(tx *Tx, blob []byte) ([]byte, error) {
 	return row[1:], nil
 }
 
-// insert puts m, whose ModSeq and, if it is 0, UID it sets, and its meta row, which it seals.
+// insert inserts m with its meta row, which has no checksum yet. It sets ModSeq, and the UID if
+// that is 0.
 func (tx *Tx) insert(m *mailrow.Message, meta []byte) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
@@ -111,17 +114,17 @@ func (tx *Tx) insert(m *mailrow.Message, meta []byte) error {
 	return tx.putCounters(&c)
 }
 
-// insertCounted is insert without the rows of what is counted.
+// insertCounted is insert, but leaves writing the counters to the caller.
 func (tx *Tx) insertCounted(c *counters, m *mailrow.Message, meta []byte) error {
-	if c.in.UIDNext == math.MaxUint32 {
+	if c.counts.UIDNext == math.MaxUint32 {
 		return ErrFolderFull
 	}
 	if m.UID == 0 {
-		m.UID = c.in.UIDNext
+		m.UID = c.counts.UIDNext
 	}
-	rises := m.UID >= c.in.UIDNext
+	rises := m.UID >= c.counts.UIDNext
 	m.ModSeq, m.Saved = c.change(), mailrow.Storable(tx.Now())
-	c.in.UIDNext = max(c.in.UIDNext, m.UID+1)
+	c.counts.UIDNext = max(c.counts.UIDNext, m.UID+1)
 	c.add(m, 1)
 	if err := AddRef(tx, m.Blob, mailrow.MessageOwner(m)); err != nil {
 		return err
@@ -136,7 +139,7 @@ func (tx *Tx) insertCounted(c *counters, m *mailrow.Message, meta []byte) error 
 	return MarkUnindexed(tx, m, c.num, rises)
 }
 
-// putMessage writes the row of a message of the folder with a number, and its entries in lists.
+// putMessage writes the row of a message and its list entries. num is the number of its folder.
 func (tx *Tx) putMessage(m *mailrow.Message, num uint32) error {
 	key := m.Key()
 	if err := tx.PutRow(mailrow.BucketMessage, key[:], m.Row()); err != nil {
@@ -145,8 +148,8 @@ func (tx *Tx) putMessage(m *mailrow.Message, num uint32) error {
 	return ListMessage(tx, m, num)
 }
 
-// list writes the entries of a message in lists: that of its folder, and, if it is in INBOX, the
-// account's.
+// ListMessage writes the list entries of a message: in the list of its folder and, if that is
+// INBOX, in the account's. num is the number of the folder.
 func ListMessage(tx *Tx, m *mailrow.Message, num uint32) error {
 	marks := []byte{byte(m.Flags), byte(m.Bits)}
 	byFolder := mailrow.InboxOfKey(m, num)
@@ -159,13 +162,14 @@ func ListMessage(tx *Tx, m *mailrow.Message, num uint32) error {
 	return tx.PutRow(mailrow.BucketInboxOf, byFolder[:], marks)
 }
 
+// validKeywords reports whether a message may have the keywords.
 func validKeywords(keywords []string) bool {
 	return len(keywords) <= mailrow.MaxKeywords && !slices.ContainsFunc(keywords, func(k string) bool {
 		return k == "" || len(k) > mailrow.MaxKeyword
 	})
 }
 
-// Message returns one message, or ErrNotFound.
+// Message returns a message, or ErrNotFound.
 func (tx *Tx) Message(mailbox, folder, uid uint32) (*mailrow.Message, error) {
 	key := mailrow.MessageKey(mailbox, folder, uid)
 	row := tx.GetRow(mailrow.BucketMessage, key[:])
@@ -179,24 +183,25 @@ func (tx *Tx) Message(mailbox, folder, uid uint32) (*mailrow.Message, error) {
 	return m, nil
 }
 
-// Meta returns what was found in a message, or ErrNotFound.
+// Meta returns the metadata of a message, or ErrNotFound.
 func (tx *Tx) Meta(mailbox, folder, uid uint32) (*mailrow.Meta, error) {
 	meta := new(mailrow.Meta)
 	err := tx.meta(meta, mailbox, folder, uid, nil)
 	if err != nil {
 		return nil, err
 	}
-	meta.Structure = bytes.Clone(meta.Structure) // bbolt owns what it gave
+	meta.Structure = bytes.Clone(meta.Structure) // bbolt owns the row
 	return meta, nil
 }
 
-// ReadMeta is Meta of m, into meta. The structure is valid only until the transaction writes or
-// ends.
+// ReadMeta is Meta that decodes into meta. Its structure is valid only until the transaction writes
+// or ends.
 func (tx *Tx) ReadMeta(meta *mailrow.Meta, m *mailrow.Message) error {
 	return tx.meta(meta, m.Mailbox, m.Folder, m.UID, m)
 }
 
-// meta reads the meta row of a message, whose message row is read if it is needed and not given.
+// meta reads the meta row of a message. m is the message, if the caller has it; nil: it is read if
+// needed.
 func (tx *Tx) meta(meta *mailrow.Meta, mailbox, folder, uid uint32, m *mailrow.Message) error {
 	key := mailrow.MessageKey(mailbox, folder, uid)
 	row := tx.GetRow(mailrow.BucketMeta, key[:])
@@ -227,8 +232,8 @@ func (tx *Tx) meta(meta *mailrow.Meta, mailbox, folder, uid uint32, m *mailrow.M
 	return nil
 }
 
-// Messages walks the messages of a folder whose UIDs are from `from` to `to`, both inclusive,
-// upwards. Whoever walks may change and delete messages of the folder.
+// Messages iterates over the messages of a folder with UIDs from `from` to `to`, both inclusive, in
+// ascending order. The loop body may change and delete messages of the folder.
 func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[mailrow.Message] {
 	return func(yield func(mailrow.Message) bool) {
 		first, last := mailrow.MessageKey(mailbox, folder, from), mailrow.MessageKey(mailbox, folder, to)
@@ -238,7 +243,7 @@ func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[mailrow.Messag
 				return
 			}
 			if err := m.Decode(k, row); err != nil {
-				tx.Fail(fmt.Errorf("message %x: %w", k, err))
+				tx.Fail(fmt.Errorf("read message %x: %w", k, err))
 				return
 			}
 			if !yield(m) {
@@ -248,9 +253,9 @@ func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[mailrow.Messag
 	}
 }
 
-// EachMessage calls fn with those of the messages with these ascending UIDs that are there, and
-// with the structure of each, if it is wanted, until fn answers false. m and structure are valid
-// only until fn returns. Nothing may write to the folder meanwhile.
+// EachMessage calls fn for each existing message of a folder with these UIDs, which must be
+// ascending, until fn returns false. If structures is true, fn also gets the message's structure. m
+// and structure are valid only during the call. Nothing may write to the folder meanwhile.
 func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool, fn func(m *mailrow.Message, structure []byte) bool) error {
 	if len(uids) == 0 {
 		return nil
@@ -266,7 +271,7 @@ func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool
 			continue
 		}
 		if err := m.Decode(key[:], row); err != nil {
-			return fmt.Errorf("message %x: %w", key, err)
+			return fmt.Errorf("read message %x: %w", key, err)
 		}
 		if structures {
 			var err error
@@ -282,7 +287,7 @@ func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool
 	return nil
 }
 
-// structureOf gives the structure of a message, in place, from its meta row.
+// structureOf returns the structure of a message from its meta row, without copying it.
 func (tx *Tx) structureOf(m *mailrow.Message, key, meta []byte) ([]byte, error) {
 	if meta == nil {
 		return nil, engine.ErrNotFound
@@ -304,7 +309,7 @@ func (tx *Tx) structureOf(m *mailrow.Message, key, meta []byte) ([]byte, error) 
 }
 
 // SetFlags replaces the flags and keywords of a message, and sets m to what is then stored. ModSeq
-// rises if that is a change. It returns ErrNotFound if the message is gone.
+// increases only if they change. It returns ErrNotFound if the message is gone.
 func (tx *Tx) SetFlags(m *mailrow.Message, flags mailrow.Flags, keywords []string) error {
 	if !validKeywords(keywords) {
 		return ErrKeywords
@@ -321,18 +326,18 @@ func (tx *Tx) SetFlags(m *mailrow.Message, flags mailrow.Flags, keywords []strin
 	return tx.rewrite(now, m)
 }
 
-// SetAnsweredBy keeps who answered a message. Clients do not see it, so ModSeq stays.
+// SetAnsweredBy stores who answered a message. ModSeq stays, since IMAP clients do not see it.
 func (tx *Tx) SetAnsweredBy(m *mailrow.Message, by string) error {
 	return tx.changeMeta(m, func(meta *mailrow.Meta) { meta.AnsweredBy = by })
 }
 
-// SetDrafted keeps that a message has lain in the folder of drafts. It returns ErrNotFound if the
-// message is gone.
+// SetDrafted records that a message was in the drafts folder. It returns ErrNotFound if the message
+// is gone.
 func (tx *Tx) SetDrafted(m *mailrow.Message) error {
 	return tx.changeMeta(m, func(meta *mailrow.Meta) { meta.Drafted = "1" })
 }
 
-// changeMeta changes the texts of what is kept with a message.
+// changeMeta applies change to the meta of a message. change must not touch the structure.
 func (tx *Tx) changeMeta(m *mailrow.Message, change func(*mailrow.Meta)) error {
 	key := m.Key()
 	row := tx.GetRow(mailrow.BucketMeta, key[:])
@@ -352,8 +357,8 @@ func (tx *Tx) changeMeta(m *mailrow.Message, change func(*mailrow.Meta)) error {
 	return tx.PutRow(mailrow.BucketMeta, key[:], mailrow.BucketMeta.Seal(key[:], meta.Row(version)))
 }
 
-// SetBits replaces the bits of a message, and sets m to what is then stored. ModSeq rises if that
-// is a change. It returns ErrNotFound if the message is gone.
+// SetBits replaces the bits of a message, and sets m to what is then stored. ModSeq increases only
+// if they change. It returns ErrNotFound if the message is gone.
 func (tx *Tx) SetBits(m *mailrow.Message, bits mailrow.Bits) error {
 	now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
@@ -367,8 +372,8 @@ func (tx *Tx) SetBits(m *mailrow.Message, bits mailrow.Bits) error {
 	return tx.rewrite(now, m)
 }
 
-// SetTaught replaces which of BitTaughtSpam and BitTaughtHam a message has, and sets m to what is
-// then stored. Clients do not see them, so ModSeq stays.
+// SetTaught sets BitTaughtSpam and BitTaughtHam of a message as in taught, and sets m to what is
+// then stored. ModSeq stays, since IMAP clients do not see them.
 func (tx *Tx) SetTaught(m *mailrow.Message, taught mailrow.Bits) error {
 	now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
@@ -387,8 +392,7 @@ func (tx *Tx) SetTaught(m *mailrow.Message, taught mailrow.Bits) error {
 	return tx.putMessage(m, c.num)
 }
 
-// rewrite puts m, whose ModSeq it sets, in the place of old, which differs in flags, keywords and
-// bits only.
+// rewrite replaces old by m and sets m.ModSeq. They differ only in flags, keywords and bits.
 func (tx *Tx) rewrite(old, m *mailrow.Message) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
@@ -408,7 +412,7 @@ func (tx *Tx) rewrite(old, m *mailrow.Message) error {
 	return tx.putCounters(&c)
 }
 
-// unlist deletes what list wrote.
+// unlist deletes the entries that ListMessage wrote.
 func (tx *Tx) unlist(m *mailrow.Message, num uint32) error {
 	byFolder := mailrow.InboxOfKey(m, num)
 	if m.Folder == mailrow.InboxID {
@@ -420,7 +424,7 @@ func (tx *Tx) unlist(m *mailrow.Message, num uint32) error {
 	return tx.DeleteRow(mailrow.BucketInboxOf, byFolder[:])
 }
 
-// DeleteMessage deletes a message. It returns ErrNotFound if it is gone.
+// DeleteMessage deletes a message. It returns ErrNotFound if the message is gone.
 func (tx *Tx) DeleteMessage(mailbox, folder, uid uint32) error {
 	m, err := tx.Message(mailbox, folder, uid)
 	if err != nil {
@@ -429,18 +433,19 @@ func (tx *Tx) DeleteMessage(mailbox, folder, uid uint32) error {
 	return tx.remove(m, true)
 }
 
-// remove deletes the rows, index entries and reference of a message as it is stored, and counts it
-// out. Clients that come back are told of it if the folder stays.
+// remove deletes the rows, list entries and reference of a stored message, and updates the
+// counters. If stays is true, the folder is kept, and the UID is recorded for clients that were
+// offline.
 func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
 	}
-	was := c.in
+	was := c.counts
 	c.change()
 	c.add(m, -1)
 	if stays {
-		tx.noteExpunged(m, was, c.in.ModSeq)
+		tx.recordExpunged(m, was, c.counts.ModSeq)
 	}
 	key := m.Key()
 	if err := tx.DeleteRow(mailrow.BucketMessage, key[:]); err != nil {
@@ -455,7 +460,7 @@ func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
 	if err := MarkTextGone(tx, m, c.num); err != nil {
 		return err
 	}
-	// A reference that is missing is damage for Check to tell, not a reason to keep the message.
+	// Check reports a missing reference; it is no reason to keep the message.
 	if err := DropRef(tx, m.Blob, mailrow.MessageOwner(m)); err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return err
 	}
@@ -465,8 +470,8 @@ func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
 	return tx.putCounters(&c)
 }
 
-// CopyMessage copies a message, as it is stored now, into another folder of its mailbox, or the
-// same, and returns the copy. Its bytes are shared. It returns ErrNotFound if the message or the
+// CopyMessage copies a message, as it is stored now, into a folder of its mailbox, which may be its
+// own. It returns the copy, which shares the bytes. It returns ErrNotFound if the message or the
 // folder is gone.
 func (tx *Tx) CopyMessage(m *mailrow.Message, folder uint32) (*mailrow.Message, error) {
 	copies, err := tx.CopyMessages([]*mailrow.Message{m}, folder, 0)
@@ -476,8 +481,8 @@ func (tx *Tx) CopyMessage(m *mailrow.Message, folder uint32) (*mailrow.Message, 
 	return copies[0], nil
 }
 
-// CopyMessages is CopyMessage for messages of one mailbox. The copies have these bits besides.
-// After an error, the transaction has to fail.
+// CopyMessages is CopyMessage for messages of one mailbox. It adds bits to the copies. After an
+// error the transaction must fail.
 func (tx *Tx) CopyMessages(list []*mailrow.Message, folder uint32, bits mailrow.Bits) (copies []*mailrow.Message, err error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -510,7 +515,7 @@ func (tx *Tx) CopyMessages(list []*mailrow.Message, folder uint32, bits mailrow.
 	return copies, tx.putCounters(&c)
 }
 
-// metaForCopy gives a message's row of bktMeta without its checksum.
+// metaForCopy returns the meta row of a message for its copy, without the checksum.
 func (tx *Tx) metaForCopy(m *mailrow.Message) ([]byte, error) {
 	key := m.Key()
 	stored := tx.GetRow(mailrow.BucketMeta, key[:])
@@ -521,12 +526,12 @@ func (tx *Tx) metaForCopy(m *mailrow.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if row[0] == engine.RowVersion && len(row) > mailrow.MaxOwnStructure { // from before long ones were shared
+	if row[0] == engine.RowVersion && len(row) > mailrow.MaxOwnStructure { // an old row
 		var whole mailrow.Meta
 		if _, err := whole.Decode(key[:], stored); err != nil {
 			return nil, err
 		}
 		return MetaRow(tx, m.Blob, &whole)
 	}
-	return append(make([]byte, 0, len(row)+rowform.SumSize), row...), nil // bbolt owns what it gave
+	return append(make([]byte, 0, len(row)+rowform.SumSize), row...), nil // bbolt owns the row
 }

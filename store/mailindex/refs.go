@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// FindRef gives the first reference to the bytes at a place, with its head and length; found is
-// false if there is none.
+// FindRef returns the complete BlobRef, with head and length, of the bytes at the segment and
+// offset of at, from the first reference to them. found is false if there is none.
 func FindRef(tx *Tx, at mailrow.BlobRef) (ref mailrow.BlobRef, found bool, err error) {
 	prefix := mailrow.BlobPrefix(at)
 	k, row := tx.Seek(mailrow.BucketRef, prefix[:])
@@ -21,8 +21,8 @@ func FindRef(tx *Tx, at mailrow.BlobRef) (ref mailrow.BlobRef, found bool, err e
 	return ref, err == nil, err
 }
 
-// AddRef notes that owner needs the blob. One that nothing refers to and that has no lease may be
-// gone at any time.
+// AddRef adds a reference from owner to the blob. The error is ErrNotFound if the blob has neither
+// a reference nor a lease: such bytes may be deleted at any time.
 func AddRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
 	known, found, err := FindRef(tx, ref)
 	if err != nil {
@@ -45,7 +45,8 @@ func AddRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
 	return tx.PutRow(mailrow.BucketRef, append(prefix[:], owner...), mailrow.RefRow(ref))
 }
 
-// DropRef takes back a reference; with the last one the blob's bytes are dead.
+// DropRef deletes a reference. After the last one the blob's bytes are no longer live. The error is
+// ErrNotFound if there is no such reference.
 func DropRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
 	prefix := mailrow.BlobPrefix(ref)
 	key := append(prefix[:], owner...)
@@ -66,7 +67,7 @@ func DropRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
 	return AddLiveBytes(tx, ref.Segment, -ref.Size())
 }
 
-// live gives the bytes of a segment's records that are referred to.
+// LiveBytes returns the size of the records of a segment that have references.
 func LiveBytes(tx *Tx, segment uint32) (int64, error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], segment)
@@ -80,6 +81,7 @@ func LiveBytes(tx *Tx, segment uint32) (int64, error) {
 	return int64(binary.BigEndian.Uint64(row)), nil
 }
 
+// AddLiveBytes adds size, which may be negative, to the live bytes of a segment.
 func AddLiveBytes(tx *Tx, segment uint32, size int64) error {
 	live, err := LiveBytes(tx, segment)
 	if err != nil {
@@ -93,7 +95,7 @@ func AddLiveBytes(tx *Tx, segment uint32, size int64) error {
 	return tx.PutRow(mailrow.BucketLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
 }
 
-// Owners gives all that refer to a blob.
+// Owners returns the owners of all references to a blob.
 func Owners(tx *Tx, ref mailrow.BlobRef) (owners [][]byte, err error) {
 	prefix := mailrow.BlobPrefix(ref)
 	for k, row := range tx.Ascend(mailrow.BucketRef, prefix[:]) {
@@ -111,10 +113,10 @@ func Owners(tx *Tx, ref mailrow.BlobRef) (owners [][]byte, err error) {
 	return owners, nil
 }
 
-// OwnerMessage returns the message that an owner stands for.
+// OwnerMessage returns the message that an owner of kind OwnerMessage identifies.
 func OwnerMessage(tx *Tx, owner []byte) (*mailrow.Message, error) {
 	if len(owner) != 13 || owner[0] != mailrow.OwnerMessage {
-		return nil, fmt.Errorf("owner %q of a blob: %w", owner, engine.ErrDamagedRow)
+		return nil, fmt.Errorf("blob owner %q is no message: %w", owner, engine.ErrDamagedRow)
 	}
 	return tx.Message(binary.BigEndian.Uint32(owner[1:]), binary.BigEndian.Uint32(owner[5:]), binary.BigEndian.Uint32(owner[9:]))
 }

@@ -13,15 +13,17 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// A TextTodo says which messages of a folder are not in the text index: those from UID on, or, if
-// it is Single, the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave
-// it: what was read under another one, which an external mailbox may get meanwhile, is not done.
+// A TextTodo says that messages of a folder are not in the text index yet: all with a UID from UID
+// on or, if Single is set, the one with that UID. Validity is the folder's UIDVALIDITY when
+// TextWork read the messages; 0 otherwise. If it has changed since, as it may in an external
+// mailbox, the messages are not done.
 type TextTodo struct {
-	Account, Num, UID uint32 // Num is the folder's
+	Account, Num, UID uint32 // Num is the number of the folder
 	Single            bool
 	Validity          uint32
 }
 
+// Key returns the key in BucketTextTodo.
 func (t TextTodo) Key() []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 12), t.Account)
 	b = binary.BigEndian.AppendUint32(b, t.Num)
@@ -38,8 +40,8 @@ func (t TextTodo) row() []byte {
 	return binary.BigEndian.AppendUint32(nil, t.UID)
 }
 
-// MarkUnindexed notes that the message, of the folder with a number, has to be indexed; rises says
-// that its UID is higher than any before it.
+// MarkUnindexed records that a message must be indexed. num is the number of its folder. rises
+// reports that its UID is higher than all before it.
 func MarkUnindexed(tx *Tx, m *mailrow.Message, num uint32, rises bool) error {
 	t := TextTodo{Account: m.Account, Num: num, UID: m.UID, Single: !rises}
 	key := t.Key()
@@ -57,15 +59,15 @@ func MarkUnindexed(tx *Tx, m *mailrow.Message, num uint32, rises bool) error {
 	return tx.PutRow(mailrow.BucketTextTodo, key, t.row())
 }
 
-// IsUnindexed tells whether a message is not in the text index.
+// IsUnindexed reports whether a message is not in the text index yet.
 func IsUnindexed(tx *Tx, account, num, uid uint32) bool {
 	row := tx.GetRow(mailrow.BucketTextTodo, TextTodo{Account: account, Num: num}.Key())
 	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
 		tx.HasRow(mailrow.BucketTextTodo, TextTodo{Account: account, Num: num, UID: uid, Single: true}.Key())
 }
 
-// dropTextTodos deletes up to limit rows of a folder, of which that of an external mailbox may have
-// as many as messages.
+// dropTextTodos deletes up to limit rows of a folder. The folder of an external mailbox may have
+// one per message. done is false if rows remain.
 func (tx *Tx) dropTextTodos(account, num uint32, limit int) (done bool, err error) {
 	prefix := TextTodo{Account: account, Num: num}.Key()
 	for k := range tx.Ascend(mailrow.BucketTextTodo, prefix) {
@@ -82,7 +84,7 @@ func (tx *Tx) dropTextTodos(account, num uint32, limit int) (done bool, err erro
 	return true, nil
 }
 
-// MarkTextGone notes that the message is deleted, for its run.
+// MarkTextGone records for the text index that the message is deleted.
 func MarkTextGone(tx *Tx, m *mailrow.Message, num uint32) error {
 	place := mailrow.InboxPos{Received: m.Received, UID: m.UID, Num: num}.Place()
 	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+mailrow.PlaceSize), m.Account), place[:]...)
@@ -90,7 +92,7 @@ func MarkTextGone(tx *Tx, m *mailrow.Message, num uint32) error {
 	return tx.PutRow(mailrow.BucketTextGone, key, mailrow.BucketTextGone.Seal(key, row))
 }
 
-// TextTodos walks what is to be indexed, of one account or, if that is 0, of all.
+// TextTodos iterates over the work of the text index for one account or, if account is 0, for all.
 func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 	return func(yield func(TextTodo) bool) {
 		var prefix []byte
@@ -108,7 +110,7 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 			case len(k) == 8 && len(v) == 4:
 				t.UID = binary.BigEndian.Uint32(v)
 			default:
-				tx.Fail(fmt.Errorf("what is to be indexed %x: %w", k, engine.ErrDamagedRow))
+				tx.Fail(fmt.Errorf("text-index todo %x: %w", k, engine.ErrDamagedRow))
 				return
 			}
 			if !yield(t) {
@@ -118,8 +120,8 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 	}
 }
 
-// TextWaiting walks the messages that are not in the text index, of the INBOX of all mailboxes of
-// an account or, if there are any, of the folders with these numbers.
+// TextWaiting iterates over the messages that are not in the text index yet: those in the folders
+// with these numbers or, if there are none, in the INBOX of all mailboxes of the account.
 func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[mailrow.Message] {
 	return func(yield func(mailrow.Message) bool) {
 		var from TextTodo
@@ -130,7 +132,7 @@ func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[mailrow.Mes
 			if !t.Single {
 				from = t
 			} else if from.Num == t.Num && t.UID >= from.UID {
-				continue // it was among those from `from` on
+				continue // already yielded with those from `from` on
 			}
 			if !tx.textWaiting(t, yield) {
 				return
@@ -139,6 +141,7 @@ func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[mailrow.Mes
 	}
 }
 
+// textWaiting yields the messages of one TextTodo. It returns false if yield did.
 func (tx *Tx) textWaiting(t TextTodo, yield func(mailrow.Message) bool) bool {
 	last := uint32(math.MaxUint32)
 	if t.Single {
@@ -154,14 +157,15 @@ func (tx *Tx) textWaiting(t TextTodo, yield func(mailrow.Message) bool) bool {
 	return true
 }
 
-// TextFolder gives the folder that something is to be done in, or ErrNotFound.
+// TextFolder returns the folder of a TextTodo, or ErrNotFound.
 func TextFolder(tx *Tx, t TextTodo) (*mailrow.Folder, error) {
 	mailbox, folder := tx.FolderOfNum(t.Num)
 	return tx.Folder(mailbox, folder)
 }
 
-// TextDone notes that what t tells of is in the index: the one message, or those of the folder
-// before t.UID.
+// TextDone records that messages are now in the text index: the one of t if t.Single is set,
+// otherwise those of the folder with UIDs below t.UID. It does nothing if the folder's UIDVALIDITY
+// is no longer t.Validity.
 func (tx *Tx) TextDone(t TextTodo) error {
 	f, err := TextFolder(tx, t)
 	if err == nil && t.Validity != 0 && t.Validity != f.UIDValidity {
@@ -179,9 +183,8 @@ func (tx *Tx) TextDone(t TextTodo) error {
 	return tx.PutRow(mailrow.BucketTextTodo, t.Key(), t.row())
 }
 
-// MarkAllUnindexed notes that everything is to be indexed in the folders behind the key after,
-// which it looks at up to limit (0: all of them). It gives the key to go on behind; nil: there are
-// no more.
+// MarkAllUnindexed records that all messages of a folder must be indexed, for up to limit folders
+// (0: all) after the key after. It returns the key to continue after; nil at the end.
 func MarkAllUnindexed(tx *Tx, after []byte, limit int) (next []byte, err error) {
 	looked := 0
 	for k, row := range tx.Ascend(mailrow.BucketFolder, after) {
@@ -194,7 +197,7 @@ func MarkAllUnindexed(tx *Tx, after []byte, limit int) (next []byte, err error) 
 		next = bytes.Clone(k)
 		var f mailrow.Folder
 		if err := f.Decode(k, row); err != nil {
-			return nil, fmt.Errorf("folder %x: %w", k, err)
+			return nil, fmt.Errorf("read folder %x: %w", k, err)
 		}
 		if f.Num == 0 || f.Messages == 0 {
 			continue

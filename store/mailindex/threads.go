@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	threadTouched   = 30  // days after which the day of the last message is written anew
-	threadSteps     = 64  // that finding a thread takes at most
-	ThreadMembers   = 500 // joined threads of one
-	threadMergeMost = 20  // joined threads with which one is joined to another
+	touchAfterDays  = 30  // a row's day is updated only after this many days
+	maxThreadSteps  = 64  // limit of steps from a message id to the root of its thread
+	ThreadMembers   = 500 // limit of threads joined into one
+	maxThreadsMoved = 20  // limit of threads moved when one is joined to another, itself included
 )
 
-// SubjectKept is how long subjects are kept, by which an answer that names no message is put to its
-// thread.
+// SubjectKept is how long subjects are kept. They assign a reply that names no earlier message to
+// its thread.
 const SubjectKept = 28 * 24 * time.Hour
 
-// ThreadKept is how long a row of a thread is kept after the last message that had to do with it. A
-// thread is named by its first message, so that a late answer which names that one gets the same
-// name; what is forgotten is which other names lead there.
+// ThreadKept is how long a row of a thread is kept after the last message that referred to it. A
+// thread is named by its first message, so a late reply to that message gets the same name. Only
+// the other message ids of the thread are forgotten.
 const ThreadKept = 2 * 365 * 24 * time.Hour
 
-// Threads are a forest of message ids: rows point from one to an older one. An id without a row
-// stands for itself and is nobody's elder. A root points to itself, so that whoever is put below
-// another later is known to have been one: messages carry its name, and those are found by the
-// notes of which roots went below which.
+// Threads are a forest of message ids: each row points from an id to an older one. An id without a
+// row is its own thread, and no other id points to it. A root points to itself. This records that
+// it was a root if it is joined to another thread later: messages stored under its name are then
+// found by the rows of BucketThreadJoined, which say which roots were joined to which.
 
-// Thread gives the thread that a message id belongs to; known is false for one that no thread has
-// had to do with.
+// Thread returns the root of the thread that a message id belongs to. known is false if the id has
+// no row.
 func (tx *Tx) Thread(account uint32, n mailrow.ThreadNode) (root mailrow.ThreadNode, known bool, err error) {
-	for range threadSteps {
+	for range maxThreadSteps {
 		up, _, found, err := ThreadRow(tx, mailrow.ThreadKey(account, n))
 		if !found || err != nil {
 			return n, known, err
@@ -46,11 +46,11 @@ func (tx *Tx) Thread(account uint32, n mailrow.ThreadNode) (root mailrow.ThreadN
 		}
 		n = up
 	}
-	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, engine.ErrDamagedRow)
+	return n, false, fmt.Errorf("thread %x: its rows point to each other in a circle: %w", n, engine.ErrDamagedRow)
 }
 
-// ThreadRow reads the row of a key; seen is the day when a message last had to do with it, 0 in
-// rows from before that was noted.
+// ThreadRow reads a row of BucketThread. seen is the day of the last message that referred to the
+// id; 0 in old rows, which do not record it.
 func ThreadRow(tx *Tx, key []byte) (up mailrow.ThreadNode, seen uint16, found bool, err error) {
 	row := tx.GetRow(mailrow.BucketThread, key)
 	if len(row) == 0 {
@@ -60,16 +60,16 @@ func ThreadRow(tx *Tx, key []byte) (up mailrow.ThreadNode, seen uint16, found bo
 	return up, seen, err == nil, err
 }
 
-// TouchThread notes that a message had to do with a message id, so that its rows are kept on. It
-// does nothing for an id that is not known.
+// TouchThread records that a message referred to a message id today, so that the rows up to its
+// root are kept. It does nothing for an id without a row.
 func (tx *Tx) TouchThread(account uint32, n mailrow.ThreadNode) error {
 	today := mailrow.Day(tx.Now())
-	for range threadSteps {
+	for range maxThreadSteps {
 		up, seen, found, err := ThreadRow(tx, mailrow.ThreadKey(account, n))
 		if !found || err != nil {
 			return err
 		}
-		if seen+threadTouched <= today {
+		if seen+touchAfterDays <= today {
 			if err := PutThread(tx, account, n, up); err != nil {
 				return err
 			}
@@ -82,10 +82,9 @@ func (tx *Tx) TouchThread(account uint32, n mailrow.ThreadNode) error {
 	return nil
 }
 
-// JoinThread puts a message id, and with it its thread if it has one, into the thread of root. A
-// thread that more than threadMergeMost others were joined to stays one of its own, and so does one
-// that would be the threadMembers-th of root's: whoever ties more of them than people do wants to
-// make us work.
+// JoinThread joins a message id, and its thread if it has one, to the thread of root. A thread to
+// which maxThreadsMoved or more others were joined is not joined to another, nor is one that would
+// make root's have more than ThreadMembers: nobody's mail is like that, except to make us work.
 func (tx *Tx) JoinThread(account uint32, root, n mailrow.ThreadNode) error {
 	top, known, err := tx.Thread(account, root)
 	if err != nil {
@@ -113,12 +112,11 @@ func (tx *Tx) JoinThread(account uint32, root, n mailrow.ThreadNode) error {
 	return tx.TouchThread(account, n)
 }
 
-// mergeThreads puts a thread below another one, and so all that were joined to it before: what
-// follows from one to the next would else take as many steps as there are threads that were tied
-// one by one.
+// mergeThreads joins the thread below to the thread top, and moves the threads that were joined to
+// below directly to top. Otherwise a chain of threads would need as many steps as it has threads.
 func (tx *Tx) mergeThreads(account uint32, top, below mailrow.ThreadNode) error {
-	names, err := tx.threadNames(account, below, threadMergeMost+1)
-	if err != nil || len(names) > threadMergeMost {
+	names, err := tx.threadNames(account, below, maxThreadsMoved+1)
+	if err != nil || len(names) > maxThreadsMoved {
 		return err
 	}
 	members, err := tx.threadNames(account, top, ThreadMembers)
@@ -145,14 +143,16 @@ func (tx *Tx) mergeThreads(account uint32, top, below mailrow.ThreadNode) error 
 	return nil
 }
 
+// PutThread writes the row of n, which points to up, with the day of today.
 func PutThread(tx *Tx, account uint32, n, up mailrow.ThreadNode) error {
 	key := mailrow.ThreadKey(account, n)
 	row := append(append(make([]byte, 0, 1+mailrow.ThreadNodeSize+2+rowform.SumSize), engine.RowVersion), up[:]...)
 	return tx.PutRow(mailrow.BucketThread, key, mailrow.BucketThread.Seal(key, binary.BigEndian.AppendUint16(row, mailrow.Day(tx.Now()))))
 }
 
-// OldThreads looks at up to `look` rows of threads behind the key after, nil at first, and gives
-// the keys of those that are to be dropped, and where to go on; next is nil at the end.
+// OldThreads examines up to `look` rows of BucketThread after the key after (nil: from the first).
+// It returns the keys of those that DropThreads should handle, and in next the key to continue
+// after; nil at the end.
 func (tx *Tx) OldThreads(after []byte, look int) (old [][]byte, next []byte, err error) {
 	for k := range tx.Ascend(mailrow.BucketThread, after) {
 		if bytes.Equal(k, after) {
@@ -177,9 +177,8 @@ func (tx *Tx) threadIsOld(seen uint16) bool {
 	return seen < mailrow.Day(tx.Now().Add(-ThreadKept))
 }
 
-// DropThreads deletes rows that OldThreads gave, with the note of one that was joined, unless a
-// message had to do with them since. Rows of which nobody knows how old they are become as old as
-// of today.
+// DropThreads deletes rows that OldThreads returned, with their rows in BucketThreadJoined, unless
+// a message has referred to them since. A row of unknown age gets the day of today instead.
 func (tx *Tx) DropThreads(keys [][]byte) error {
 	for _, key := range keys {
 		up, seen, found, err := ThreadRow(tx, key)
@@ -202,6 +201,7 @@ func (tx *Tx) DropThreads(keys [][]byte) error {
 	return nil
 }
 
+// dropThread deletes the row of n, which points to up, and that of its join.
 func (tx *Tx) dropThread(account uint32, n, up mailrow.ThreadNode) error {
 	joined := mailrow.ThreadKey(account, up, n)
 	if tx.Bucket(mailrow.BucketThreadJoined).Get(joined) != nil {
@@ -212,12 +212,13 @@ func (tx *Tx) dropThread(account uint32, n, up mailrow.ThreadNode) error {
 	return tx.DeleteRow(mailrow.BucketThread, mailrow.ThreadKey(account, n))
 }
 
-// ThreadNames gives the names under which messages of the thread of n may be stored, that of the
-// thread first: all, but of threads from before there was a bound.
+// ThreadNames returns the names under which messages of the thread of n may be stored, the root
+// first. It returns at most ThreadMembers; only threads from before that limit have more.
 func (tx *Tx) ThreadNames(account uint32, n mailrow.ThreadNode) ([]mailrow.ThreadNode, error) {
 	return tx.threadNames(account, n, ThreadMembers)
 }
 
+// threadNames is ThreadNames with a limit.
 func (tx *Tx) threadNames(account uint32, n mailrow.ThreadNode, most int) ([]mailrow.ThreadNode, error) {
 	root, _, err := tx.Thread(account, n)
 	if err != nil {
@@ -236,8 +237,8 @@ func (tx *Tx) threadNames(account uint32, n mailrow.ThreadNode, most int) ([]mai
 	return names, nil
 }
 
-// PutSubject notes that a message of the thread came at a time with a subject between two people.
-// What is older than SubjectKept is not noted.
+// PutSubject records the subject of a message, between two correspondents, with its thread. It does
+// nothing if the message's time is more than SubjectKept away.
 func (tx *Tx) PutSubject(account uint32, key mailrow.SubjectKey, at time.Time, thread mailrow.ThreadNode) error {
 	if age := tx.Now().Sub(at); age > SubjectKept || age < -SubjectKept {
 		return nil
@@ -246,8 +247,8 @@ func (tx *Tx) PutSubject(account uint32, key mailrow.SubjectKey, at time.Time, t
 	return tx.PutRow(mailrow.BucketSubject, k, mailrow.BucketSubject.Seal(k, row))
 }
 
-// FindSubject gives the thread of the newest message with the subject between two people, of the
-// last SubjectKept.
+// FindSubject returns the thread of the newest message with the subject between two correspondents
+// within the last SubjectKept.
 func (tx *Tx) FindSubject(account uint32, key mailrow.SubjectKey) (thread mailrow.ThreadNode, found bool, err error) {
 	today := mailrow.Day(tx.Now())
 	for d := today; d+uint16(SubjectKept/(24*time.Hour)) >= today && d > 0; d-- {
@@ -262,7 +263,7 @@ func (tx *Tx) FindSubject(account uint32, key mailrow.SubjectKey) (thread mailro
 	return thread, false, nil
 }
 
-// PruneSubjects deletes up to limit subjects that are too old, and says how many that were.
+// PruneSubjects deletes up to limit subjects older than SubjectKept, and returns how many.
 func (tx *Tx) PruneSubjects(limit int) (n int, err error) {
 	first := binary.BigEndian.AppendUint16(nil, mailrow.Day(tx.Now().Add(-SubjectKept)))
 	for k := range tx.Ascend(mailrow.BucketSubject, nil) {

@@ -7,25 +7,30 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// An ExpungedRow is one row of bktExpunged: version 1 | day 2 | gaps uvarint | modseq less floor
-// uvarint | UIDs, ascending ranges, each: 2 × what is between it and the one before, + 1 for more
-// than one UID, uvarint | then UIDs less 2 uvarint | crc32c 4.
+// An ExpungedRow is a row of BucketExpunged: UIDs that one transaction removed from a folder. Its
+// form, with sizes in bytes: version 1 | day 2 | gaps uvarint | modseq minus floor uvarint | UID
+// ranges in ascending order | crc32c 4. A range is twice the number of UIDs between it and the
+// range before it, plus 1 if it has more than one UID, as a uvarint; then, if it has, its number of
+// UIDs minus 2 as a uvarint.
 type ExpungedRow struct {
-	ModSeq uint64 // of the last removal; the row's key ends in it
-	Floor  uint64
-	Day    int
-	Gaps   uint32 // of the folder, after them
-	UIDs   []UIDRange
+	ModSeq uint64     // mod-sequence of the last removal; the row's key ends in it
+	Floor  uint64     // the rows up to this one have all removals after this mod-sequence
+	Day    int        // day of the removal, see Day
+	Gaps   uint32     // gaps of the folder after the removal, see FolderCounts.Gaps
+	UIDs   []UIDRange // in ascending order
 }
 
-// A UIDRange is the UIDs from First to Last, both inclusive.
+// A UIDRange is the range of UIDs from First to Last, both inclusive.
 type UIDRange struct{ First, Last uint32 }
 
+// ExpungedKey returns the key of a row in BucketExpunged. The rows of a folder are in the order of
+// their mod-sequences.
 func ExpungedKey(mailbox, folder uint32, modSeq uint64) []byte {
 	key := FolderKey(mailbox, folder)
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 16), key[:]...), modSeq)
 }
 
+// Row encodes the row for its key, with the checksum.
 func (r *ExpungedRow) Row(key []byte) []byte {
 	b := append(make([]byte, 0, 3+5+10+6*len(r.UIDs)+rowform.SumSize), engine.RowVersion)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.Day))
@@ -39,11 +44,12 @@ func (r *ExpungedRow) Row(key []byte) []byte {
 		} else {
 			b = binary.AppendUvarint(b, skip)
 		}
-		next = uint64(u.Last) + 2 // one UID at least is between ranges
+		next = uint64(u.Last) + 2 // ranges have at least one UID between them
 	}
 	return BucketExpunged.Seal(key, b)
 }
 
+// Decode verifies and decodes a row.
 func (r *ExpungedRow) Decode(key, row []byte) error {
 	b, err := BucketExpunged.Open(key, row)
 	if err != nil {
@@ -85,7 +91,7 @@ func (r *ExpungedRow) Decode(key, row []byte) error {
 	return nil
 }
 
-// Count is how many UIDs the row has.
+// Count returns the number of UIDs in the row.
 func (r *ExpungedRow) Count() (n uint32) {
 	for _, u := range r.UIDs {
 		n += u.Last - u.First + 1

@@ -1,6 +1,8 @@
-// Package mailrow is the rows and keys of the message index: messages, what was found in them,
-// folders, the counters of mailboxes, places in lists, and who refers to the bytes of a message. It
-// says how each is written down; it does not know when a row is written, nor what follows from one.
+// Package mailrow encodes the rows and keys of the message index: messages, their metadata,
+// folders, the counters of mailboxes, entries of message lists, threads, and references to the
+// bytes of messages. It does not know when a row is written, or which rows change together.
+//
+// Comments on row forms give the size of each field in bytes. Numbers are big-endian.
 package mailrow
 
 import (
@@ -17,18 +19,18 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// The buckets of the message index. store's doc.go draws their keys and values.
+// The buckets of the message index. doc.go of package store describes their keys and rows.
 var (
-	BucketMessage      = engine.NewBucket("msg").Rising().Frees()
-	BucketMeta         = engine.NewBucket("msg_meta", MetaShared).Rising()
+	BucketMessage      = engine.NewBucket("msg").Sequential().FreesSpace()
+	BucketMeta         = engine.NewBucket("msg_meta", MetaShared).Sequential()
 	BucketInbox        = engine.NewBucket("inbox_class")
 	BucketInboxOf      = engine.NewBucket("inbox_mbx_class")
-	BucketFolder       = engine.NewBucket("folder").Frees()
+	BucketFolder       = engine.NewBucket("folder").FreesSpace()
 	BucketFolderName   = engine.NewBucket("folder_name")
 	BucketFolderNum    = engine.NewBucket("folder_num")
 	BucketMailbox      = engine.NewBucket("mailbox_count")
 	BucketAccount      = engine.NewBucket("account_count")
-	BucketRef          = engine.NewBucket("blob_ref").Rising().Frees()
+	BucketRef          = engine.NewBucket("blob_ref").Sequential().FreesSpace()
 	BucketLive         = engine.NewBucket("blob_live")
 	BucketThread       = engine.NewBucket("thread")
 	BucketThreadJoined = engine.NewBucket("thread_joined")
@@ -37,24 +39,24 @@ var (
 	BucketStructure    = engine.NewBucket("blob_structure")
 	BucketSpamToken    = engine.NewBucket("spam_token")
 	BucketTextTodo     = engine.NewBucket("text_todo")
-	BucketTextRun      = engine.NewBucket("text_run").Frees()
+	BucketTextRun      = engine.NewBucket("text_run").FreesSpace()
 	BucketTextPlace    = engine.NewBucket("text_place")
 	BucketTextWord     = engine.NewBucket("text_word")
 	BucketTextGone     = engine.NewBucket("text_gone")
-	BucketExpunged     = engine.NewBucket("expunged").Rising()
+	BucketExpunged     = engine.NewBucket("expunged").Sequential()
 )
 
-// Buckets are all of them.
+// Buckets lists all buckets of the message index.
 var Buckets = []*engine.Bucket{
 	BucketMessage, BucketMeta, BucketInbox, BucketInboxOf, BucketFolder, BucketFolderName, BucketFolderNum, BucketMailbox, BucketAccount,
 	BucketRef, BucketLive, BucketThread, BucketThreadJoined, BucketSubject, BucketSubscribed, BucketStructure, BucketSpamToken, BucketExpunged,
 	BucketTextTodo, BucketTextRun, BucketTextPlace, BucketTextWord, BucketTextGone,
 }
 
-// Flags are the system flags of RFC 3501 section 2.3.2 that are kept with a message.
+// Flags are the system flags (RFC 3501 section 2.3.2) that are stored with a message.
 type Flags uint8
 
-// The flags that IMAP clients set.
+// The system flags: \Seen, \Answered, \Flagged, \Deleted, \Draft.
 const (
 	FlagSeen Flags = 1 << iota
 	FlagAnswered
@@ -63,67 +65,70 @@ const (
 	FlagDraft
 )
 
-// Bits are what was found out about a message when it came; IMAP does not change them.
+// Bits are facts about a message that IMAP clients cannot change.
 type Bits uint8
 
-// What lists filter by and show without reading the message.
+// The bits. Lists filter by them and show them without reading the message.
 const (
-	BitAttachments Bits = 1 << iota
-	BitWarmup
-	BitAutoReply
-	BitBounce
-	BitTaughtSpam // the classifier of spam has counted it as spam
-	BitTaughtHam  // the same, as wanted mail; both: as an example of that, chosen by the classifier
-	BitMoved      // somebody has moved or copied it to where it lies, rather than a rule
+	BitAttachments Bits = 1 << iota // has attachments
+	BitWarmup                       // warmup mail
+	BitAutoReply                    // automatic reply
+	BitBounce                       // bounce message
+	BitTaughtSpam                   // the spam classifier has learned it as spam
+	BitTaughtHam                    // learned as wanted mail; with BitTaughtSpam: as an example of it that the classifier chose
+	BitMoved                        // a person, not a rule, moved or copied it to its folder
 )
 
-// A Message is one message in one folder of a mailbox. It gets its UID when it comes into the
-// folder. Its bytes are Blob, of Blob.Length bytes in a segment; a copy in another folder is a
-// Message of its own with the same bytes. What was found in them when they came is its Meta.
-// Afterwards only flags, keywords and bits change, each time under a higher ModSeq. A message that
-// is moved is deleted here and written there, under a new UID; an expunged row stays for IMAP
-// clients that were away.
+// A Message is one message in one folder of a mailbox. Inserting it into the folder assigns its
+// UID. Its bytes are at Blob in a segment. A copy in another folder is a separate Message that
+// shares the bytes. Its Meta holds what parsing found on arrival. Later only flags, keywords and
+// bits change, and each change raises ModSeq. Moving a message deletes it in one folder and inserts
+// it in the other under a new UID. The UIDs of deleted messages are kept for IMAP clients that were
+// offline, see ExpungedRow.
 type Message struct {
-	Account, Mailbox uint32 // numbers
+	Account, Mailbox uint32 // numbers of the account and the mailbox
 	Folder, UID      uint32
 	Blob             BlobRef
-	Received         time.Time // UTC, whole milliseconds; IMAP's INTERNALDATE
-	Saved            time.Time // the same: when it came into its folder (RFC 8514)
+	Received         time.Time // UTC, in whole milliseconds; IMAP's INTERNALDATE
+	Saved            time.Time // when it was inserted into its folder (RFC 8514); UTC, in whole milliseconds
 	Flags            Flags
 	Keywords         []string
 	Bits             Bits
-	ModSeq           uint64 // RFC 7162: rises with every change in the mailbox
+	ModSeq           uint64 // RFC 7162 mod-sequence: each change in the mailbox has a higher one
 
-	Num uint32 // of its folder, see Folder; only where the text index gave the message
+	Num uint32 // number of its folder, see Folder.Num; set only on messages from the text index
 }
 
-// A Meta is written once, with its message.
+// A Meta holds what is known about a message besides the fields of its Message, most of it found on
+// arrival. The texts that the caller encodes are opaque to the store.
 type Meta struct {
-	Structure         []byte // the parsed message, in a form of the caller's
+	Structure         []byte // the parsed MIME structure, encoded by the caller
 	Preview           string
 	ThreadID          string
 	OriginalMessageID string
 	ReturnPath        string
 	SPF, DKIM, DMARC  string
-	Recipient         string // that the envelope named; "" is the mailbox's own address
-	Bcc               string // who got a blind copy of a message that the mailbox sent, one a line
-	AnsweredBy        string // who answered it, in a form of the caller's
-	Spam              string // what the classifier of spam said when it came, in a form of the caller's
-	Arrived           string // that it arrived, and from whom for sure, in a form of the caller's; "": it was put there
-	Words             string // whose words it has, if that is sure, in a form of the caller's
-	Drafted           string // not "": it has lain in the folder of drafts
-	Judged            string // what the editions of DMARC say of it, in a form of the caller's
+	Recipient         string // recipient address in the envelope; "": the mailbox's own address
+	Bcc               string // recipients of the blind copy of a message that the mailbox sent, one per line
+	AnsweredBy        string // who answered it, encoded by the caller
+	Spam              string // verdict of the spam classifier on arrival, encoded by the caller
+	Arrived           string // verified sender, if any, encoded by the caller; "": it did not arrive by mail
+	Origin            string // origin of its text, if verified, encoded by the caller
+	Drafted           string // not "": it was in the drafts folder once
+	Judged            string // DMARC results by version of the standard, encoded by the caller
 }
 
 // A message row: version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8 | blob 16 |
-// keywords, each length 1 and text | 0 and saved ms 8, where that is not received | crc32c 4.
+// keywords, each a length 1 and its text | 0 and saved ms 8, if that differs from received | crc32c
+// 4.
 const (
-	MessageRowSize = 39
+	MessageRowSize = 39 // bytes of a row without keywords, saved time and checksum
 	savedSize      = 9
-	MaxKeywords    = 128
-	MaxKeyword     = 255
+	MaxKeywords    = 128 // keywords of one message
+	MaxKeyword     = 255 // bytes of one keyword
 )
 
+// MessageKey returns the key of a message in BucketMessage and BucketMeta.
 func MessageKey(mailbox, folder, uid uint32) (key [12]byte) {
 	binary.BigEndian.PutUint32(key[0:], mailbox)
 	binary.BigEndian.PutUint32(key[4:], folder)
@@ -131,8 +136,10 @@ func MessageKey(mailbox, folder, uid uint32) (key [12]byte) {
 	return key
 }
 
+// Key returns the key of the message in BucketMessage and BucketMeta.
 func (m *Message) Key() [12]byte { return MessageKey(m.Mailbox, m.Folder, m.UID) }
 
+// Row encodes the message, with the checksum. The key holds the mailbox, the folder and the UID.
 func (m *Message) Row() []byte {
 	size := MessageRowSize + savedSize + rowform.SumSize
 	for _, k := range m.Keywords {
@@ -155,9 +162,9 @@ func (m *Message) Row() []byte {
 	return BucketMessage.Seal(key[:], b)
 }
 
-// Decode fills m from a key of 12 bytes and its row.
+// Decode verifies a row and decodes it with its key of 12 bytes into m.
 func (m *Message) Decode(key, row []byte) error {
-	row, err := BucketMessage.OpenAny(key, row)
+	row, err := BucketMessage.OpenLegacy(key, row)
 	if err != nil {
 		return err
 	}
@@ -195,28 +202,31 @@ func (m *Message) Decode(key, row []byte) error {
 	return nil
 }
 
-// A meta row: version 1 | structure and texts, each length uvarint and bytes | crc32c 4. The later
-// texts follow as far as they are not empty; rows from before these were kept have none. In version
-// metaShared the structure is empty and stands in bktStructure, once for all messages that have the
-// same bytes.
+// A meta row: version 1 | structure and texts, each a length uvarint and its bytes | crc32c 4. The
+// texts of laterTexts end with the last that is not empty; older rows have none of them. In version
+// MetaShared the structure is empty: it is in BucketStructure, once for all messages with the same
+// bytes.
 const (
-	MetaShared     = 0x33
-	bareMetaShared = 2 // without a checksum
+	MetaShared     = 0x33 // version of a row whose structure is in BucketStructure
+	bareMetaShared = 2    // without a checksum
 )
 
-// MaxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand
-// people has more, and may be in a thousand mailboxes.
+// MaxOwnStructure is the largest structure, in bytes, that is stored in the meta row itself. The
+// structure of a message to a thousand people is longer, and the message may be in a thousand
+// mailboxes.
 const MaxOwnStructure = 2 << 10
 
+// texts returns the texts that every meta row has, in their order.
 func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
 }
 
+// laterTexts returns the texts that were added to the form later, in their order.
 func (m *Meta) laterTexts() [8]*string {
-	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived, &m.Words, &m.Drafted, &m.Judged}
+	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived, &m.Origin, &m.Drafted, &m.Judged}
 }
 
-// Row gives the row without its checksum.
+// Row encodes the meta as a row of the version, without a checksum.
 func (m *Meta) Row(version byte) []byte {
 	texts, later := m.texts(), m.laterTexts()
 	last := len(later)
@@ -244,7 +254,8 @@ func (m *Meta) Row(version byte) []byte {
 	return b
 }
 
-// OpenMeta verifies a meta row, and gives it without its checksum as row makes it today.
+// OpenMeta verifies a meta row of any version and returns it in the form of Meta.Row, without the
+// checksum.
 func OpenMeta(key, row []byte) ([]byte, error) {
 	if len(row) == 0 || row[0] != engine.BareRow && row[0] != bareMetaShared {
 		return BucketMeta.Open(key, row)
@@ -257,8 +268,8 @@ func OpenMeta(key, row []byte) ([]byte, error) {
 	return now, nil
 }
 
-// Decode fills m from a row, of which it keeps the structure alone; that of a shared row is not in
-// it.
+// Decode verifies a row and decodes it into m. m.Structure refers to memory of row; the texts are
+// copies. If shared is true, m.Structure is nil and the structure is in BucketStructure.
 func (m *Meta) Decode(key, row []byte) (shared bool, err error) {
 	row, err = OpenMeta(key, row)
 	if err != nil {
@@ -273,7 +284,7 @@ func (m *Meta) Decode(key, row []byte) (shared bool, err error) {
 	if len(structure) > 0 {
 		m.Structure = structure
 	}
-	all := string(rest) // shared by the texts: one allocation for seven
+	all := string(rest) // one allocation for all texts
 	for _, text := range m.texts() {
 		var field []byte
 		field, rest, err = CutField(rest)
@@ -290,7 +301,7 @@ func (m *Meta) Decode(key, row []byte) (shared bool, err error) {
 		var field []byte
 		field, rest, err = CutField(rest)
 		if err != nil || len(field) == 0 && len(rest) == 0 {
-			return false, engine.ErrDamagedRow // the last one is never empty
+			return false, engine.ErrDamagedRow // the last text is never empty
 		}
 		end := len(all) - len(rest)
 		*text = all[end-len(field) : end]
@@ -301,23 +312,26 @@ func (m *Meta) Decode(key, row []byte) (shared bool, err error) {
 	return shared, nil
 }
 
-// An InboxPos is a place in the order of lists: Received, then UID, then Num, the folder's number.
+// An InboxPos is a position in the order of message lists: by Received, then UID, then Num, the
+// number of the folder. The zero value means no position.
 type InboxPos struct {
 	Received time.Time
 	UID      uint32
 	Num      uint32
 }
 
-// A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class
-// lie side by side, so that a list reads what passes its filter and nothing else.
+// The bits of a message's class. The class is one byte in the keys of the list buckets and holds
+// the marks that lists filter by. Messages of one class are adjacent, so a list reads only what
+// passes its filter.
 const (
 	ClassSeen = 1 << iota
 	ClassAttachments
 	ClassWarmup
 	ClassFlagged
-	Classes
+	Classes // number of classes
 )
 
+// Class returns the message's class, a combination of the Class bits.
 func (m *Message) Class() (c byte) {
 	if m.Flags&FlagSeen != 0 {
 		c |= ClassSeen
@@ -334,6 +348,7 @@ func (m *Message) Class() (c byte) {
 	return c
 }
 
+// InboxKey returns the key in BucketInbox of a message in INBOX: account, class and place.
 func InboxKey(m *Message) (key [21]byte) {
 	binary.BigEndian.PutUint32(key[0:], m.Account)
 	key[4] = m.Class()
@@ -343,6 +358,8 @@ func InboxKey(m *Message) (key [21]byte) {
 	return key
 }
 
+// InboxOfKey returns the key in BucketInboxOf of a message in the folder with the number num: num,
+// class and place.
 func InboxOfKey(m *Message, num uint32) (key [17]byte) {
 	binary.BigEndian.PutUint32(key[0:], num)
 	key[4] = m.Class()
@@ -351,13 +368,14 @@ func InboxOfKey(m *Message, num uint32) (key [17]byte) {
 	return key
 }
 
-// places are the order of inboxes in keys: received ms 8, uid 4, mailbox 4 where the keys are of
-// several mailboxes.
+// The sizes of a place, the end of a list key, which sorts as InboxPos does: received ms 8 | uid 4
+// | folder number 4. In BucketInboxOf, the place has no folder number.
 const (
 	PlaceSize   = postings.PlaceSize
 	PlaceOfSize = 12
 )
 
+// Place encodes the position as a place of PlaceSize bytes.
 func (p InboxPos) Place() (b [PlaceSize]byte) {
 	binary.BigEndian.PutUint64(b[0:], KeyCeil(p.Received))
 	binary.BigEndian.PutUint32(b[8:], p.UID)
@@ -365,11 +383,13 @@ func (p InboxPos) Place() (b [PlaceSize]byte) {
 	return b
 }
 
-// ComparePos compares by the order of inboxes.
+// ComparePos compares two positions in the order of message lists, oldest first.
 func ComparePos(a, b InboxPos) int {
 	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
 
+// ParsePlace decodes a place. num is the number of the folder, for a place that does not contain
+// it.
 func ParsePlace(b []byte, num uint32) InboxPos {
 	if len(b) == PlaceSize {
 		num = binary.BigEndian.Uint32(b[12:])
@@ -377,43 +397,44 @@ func ParsePlace(b []byte, num uint32) InboxPos {
 	return InboxPos{MsTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), num}
 }
 
-// KeyCeil is the first millisecond that is not before t, as keys have it; 0 for the zero time.
+// KeyCeil returns t in milliseconds since 1970, rounded up; 0 for times before 1970.
 func KeyCeil(t time.Time) uint64 {
 	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
 }
 
-// InboxID is the folder id of INBOX in every mailbox.
+// InboxID is the folder id of INBOX in each mailbox.
 const InboxID = 1
 
+// InboxName is the folder name of INBOX.
 const InboxName = "INBOX"
 
-// A Folder is one folder of a mailbox as IMAP sees it, INBOX among them.
+// A Folder is one folder of a mailbox in IMAP's sense, including INBOX.
 type Folder struct {
-	Mailbox     uint32 // the mailbox's number
-	ID          uint32 // from 1 in each mailbox, never used again
-	Num         uint32 // among all folders: of INBOX the mailbox's number, of others from firstFolderNum on
+	Mailbox     uint32 // number of the mailbox
+	ID          uint32 // from 1 in each mailbox, never reused
+	Num         uint32 // unique among all folders: INBOX has its mailbox's, others have FirstFolderNum or more
 	Name        string // UTF-8, at most 1000 bytes
 	SpecialUse  string // RFC 6154 attribute such as \Sent, or ""
 	Subscribed  bool
-	UIDValidity uint32 // RFC 3501 section 2.3.1.1; rises within a mailbox, so that a name that comes again has another one
-	UIDNext     uint32
+	UIDValidity uint32 // RFC 3501 section 2.3.1.1; a folder created again under an old name has a higher one
+	UIDNext     uint32 // UID of the next message
 	ModSeq      uint64 // RFC 7162 HIGHESTMODSEQ
 	Messages    uint32
 	Unseen      uint32 // messages without FlagSeen
-	Bytes       int64
+	Bytes       int64  // total size of the messages
 }
 
-// FirstFolderNum is the first number of a folder that is not INBOX. Numbers of mailboxes are below
-// it.
+// FirstFolderNum is the lowest folder number of folders other than INBOX. Mailbox numbers, which
+// INBOX uses, are lower.
 const FirstFolderNum = 1 << 31
 
-// A folder row: version 1 | subscribed 1 | validity 4 | counters 28 | name, special use, each
-// length uvarint and text | number 4, but for INBOX | crc32c 4. Stores of format 5 and before have
-// no numbers.
+// A folder row: version 1 | subscribed 1 | UIDVALIDITY 4 | counters 28 | name and special use, each
+// a length uvarint and its text | folder number 4, except for INBOX | crc32c 4. Folders of stores
+// up to format 5 have no number. folderRowHead is the size before the name.
 const folderRowHead = 34
 
-// FolderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
-// unseen 4 | bytes 8.
+// FolderCounts are the fields of a folder that change with its messages. In the row: uidnext 4 |
+// modseq 8 | messages 4 | unseen 4 | bytes 8.
 type FolderCounts struct {
 	UIDNext  uint32
 	ModSeq   uint64
@@ -422,6 +443,7 @@ type FolderCounts struct {
 	Bytes    int64
 }
 
+// Put writes the counters into an encoded folder row.
 func (c *FolderCounts) Put(row []byte) {
 	binary.BigEndian.PutUint32(row[6:], c.UIDNext)
 	binary.BigEndian.PutUint64(row[10:], c.ModSeq)
@@ -430,13 +452,13 @@ func (c *FolderCounts) Put(row []byte) {
 	binary.BigEndian.PutUint64(row[26:], uint64(c.Bytes))
 }
 
-// Gaps are the UIDs below UIDNEXT of which there is no message. A removal adds one; a new message
-// adds none.
+// Gaps returns the number of UIDs below UIDNext without a message. Removing a message adds one gap;
+// inserting one adds none.
 func (c *FolderCounts) Gaps() uint32 { return c.UIDNext - 1 - c.Messages }
 
-// Get reads a row, which it gives without its checksum.
+// Get verifies a folder row, reads its counters and returns the row without the checksum.
 func (c *FolderCounts) Get(key, row []byte) ([]byte, error) {
-	row, err := BucketFolder.OpenAny(key, row)
+	row, err := BucketFolder.OpenLegacy(key, row)
 	if err != nil {
 		return nil, err
 	}
@@ -451,12 +473,14 @@ func (c *FolderCounts) Get(key, row []byte) ([]byte, error) {
 	return row, nil
 }
 
+// FolderKey returns the key of a folder in BucketFolder.
 func FolderKey(mailbox, id uint32) (key [8]byte) {
 	binary.BigEndian.PutUint32(key[0:], mailbox)
 	binary.BigEndian.PutUint32(key[4:], id)
 	return key
 }
 
+// Row encodes the folder, with the checksum. The key holds the mailbox and the id.
 func (f *Folder) Row() []byte {
 	b := make([]byte, folderRowHead, folderRowHead+8+len(f.Name)+len(f.SpecialUse)+rowform.SumSize)
 	b[0] = engine.RowVersion
@@ -477,6 +501,7 @@ func (f *Folder) Row() []byte {
 	return BucketFolder.Seal(key[:], b)
 }
 
+// Decode verifies a row and decodes it with its key into f.
 func (f *Folder) Decode(key, row []byte) error {
 	var c FolderCounts
 	row, err := c.Get(key, row)
@@ -512,8 +537,9 @@ func (f *Folder) Decode(key, row []byte) error {
 	return nil
 }
 
-// folderNum is the number of a folder: that at the end of its row, or INBOX's; 0 in stores from
-// before there were any.
+// folderNum returns the folder number from rest, the end of a folder row. For INBOX it is the
+// mailbox's number. It is 0 in stores from before folders had numbers; ok is false if the row is
+// damaged.
 func folderNum(key, rest []byte) (num uint32, ok bool) {
 	if binary.BigEndian.Uint32(key[4:]) == InboxID {
 		return binary.BigEndian.Uint32(key), len(rest) == 0
@@ -524,7 +550,8 @@ func folderNum(key, rest []byte) (num uint32, ok bool) {
 	return num, len(rest) == 0 || num >= FirstFolderNum
 }
 
-// folderName is the key of a name: INBOX is the same in any case (RFC 3501 section 5.1).
+// FolderNameKey returns the key of a folder name in BucketFolderName. INBOX has one key in any case
+// (RFC 3501 section 5.1).
 func FolderNameKey(mailbox uint32, name string) []byte {
 	if strings.EqualFold(name, InboxName) {
 		name = InboxName
@@ -532,18 +559,19 @@ func FolderNameKey(mailbox uint32, name string) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(name)), mailbox), name...)
 }
 
-// mailboxRow is what changes in a mailbox with its messages: version 1 | next folder 4 | validity 4
-// | modseq 8 | messages 8 | bytes 8 | crc32c 4.
+// MailboxCounts are the counters of a mailbox, a row of BucketMailbox: version 1 | next folder 4 |
+// validity 4 | modseq 8 | messages 8 | bytes 8 | crc32c 4.
 type MailboxCounts struct {
-	NextFolder uint32 // id of the next folder
-	Validity   uint32 // the newest UIDVALIDITY
-	ModSeq     uint64 // of the newest change
-	Messages   int64
-	Bytes      int64
+	NextFolder uint32 // id of the next folder that is created
+	Validity   uint32 // highest UIDVALIDITY given to a folder
+	ModSeq     uint64 // mod-sequence of the last change
+	Messages   int64  // in all folders
+	Bytes      int64  // total size of the messages
 }
 
 const mailboxRowSize = 33
 
+// Row encodes the counters for their key, with the checksum.
 func (r *MailboxCounts) Row(key []byte) []byte {
 	b := append(make([]byte, 0, mailboxRowSize+rowform.SumSize), engine.RowVersion)
 	b = binary.BigEndian.AppendUint32(b, r.NextFolder)
@@ -553,8 +581,9 @@ func (r *MailboxCounts) Row(key []byte) []byte {
 	return BucketMailbox.Seal(key, binary.BigEndian.AppendUint64(b, uint64(r.Bytes)))
 }
 
+// Decode verifies a row and decodes it into r.
 func (r *MailboxCounts) Decode(key, b []byte) error {
-	b, err := BucketMailbox.OpenAny(key, b)
+	b, err := BucketMailbox.OpenLegacy(key, b)
 	if err != nil {
 		return err
 	}
@@ -569,14 +598,14 @@ func (r *MailboxCounts) Decode(key, b []byte) error {
 	return nil
 }
 
-// A BlobRef says where a message's bytes are; a Blob is those bytes, opened.
+// A BlobRef locates the bytes of a message in a segment. A Blob reads those bytes.
 type (
 	BlobRef = segment.Ref
 	Blob    = segment.Blob
 )
 
-// Kinds of owners of a blob, the first byte of an owner: a message by its key, the others by their
-// ids.
+// Kinds of blob owners, the first byte of an owner. The key of the message follows for
+// OwnerMessage, the id of the record for the others.
 const (
 	OwnerMessage    = 'm'
 	OwnerSubmission = 's'
@@ -588,25 +617,27 @@ const (
 	OwnerApproval   = 'p'
 )
 
+// MessageOwner returns the owner for a reference of the message to its blob.
 func MessageOwner(m *Message) []byte {
 	key := m.Key()
 	return append([]byte{OwnerMessage}, key[:]...)
 }
 
-// BlobPrefix is what all keys of references to the blob begin with.
+// BlobPrefix returns the prefix of the blob's keys in BucketRef; an owner follows. It is also the
+// blob's key in BucketStructure.
 func BlobPrefix(ref BlobRef) (key [8]byte) {
 	binary.BigEndian.PutUint32(key[0:], ref.Segment)
 	binary.BigEndian.PutUint32(key[4:], ref.Offset)
 	return key
 }
 
-// RefRow is the part of a reference that its key does not have.
+// RefRow encodes the row of a reference in BucketRef: the head and length of the blob.
 func RefRow(ref BlobRef) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 8), ref.Head)
 	return binary.BigEndian.AppendUint32(b, ref.Length)
 }
 
-// DecodeRef reads a reference and its owner from a key and a row.
+// DecodeRef decodes the blob and its owner from a key and row of BucketRef.
 func DecodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	if len(key) < 9 || len(row) != 8 {
 		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, engine.ErrDamagedRow)
@@ -619,7 +650,8 @@ func DecodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	}, key[8:], nil
 }
 
-// CutField cuts a length and as many bytes from the front of b.
+// CutField returns the bytes of a field at the front of b, which a uvarint length precedes, and the
+// bytes after it.
 func CutField(b []byte) (field, rest []byte, err error) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > uint64(len(b)-used) {
@@ -628,8 +660,8 @@ func CutField(b []byte) (field, rest []byte, err error) {
 	return b[used : used+int(n)], b[used+int(n):], nil
 }
 
-// MsTime undoes UnixMilli as rows and keys have it.
+// MsTime returns the UTC time of ms milliseconds since 1970.
 func MsTime(ms uint64) time.Time { return time.UnixMilli(int64(ms)).UTC() }
 
-// keyTime is t as rows and keys can hold it: in whole milliseconds since 1970.
+// Storable returns t as rows and keys can hold it: in whole milliseconds, not before 1970.
 func Storable(t time.Time) time.Time { return MsTime(uint64(max(t.UnixMilli(), 0))) }

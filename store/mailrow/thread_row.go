@@ -8,15 +8,18 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
+// The sizes in bytes of a ThreadNode and a SubjectKey.
 const (
 	ThreadNodeSize = 13
 	SubjectKeySize = 8
 )
 
-// A ThreadNode stands for a message id in the threads of an account, and for the thread that begins
-// with it.
+// A ThreadNode is a hash of a message id. It identifies the message in the threads of an account,
+// and also the thread whose first message it is.
 type ThreadNode [ThreadNodeSize]byte
 
+// ThreadKey returns a key of BucketThread (one node) or BucketThreadJoined (the thread's node and
+// the joined node), or a prefix of one.
 func ThreadKey(account uint32, nodes ...ThreadNode) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(nodes)*ThreadNodeSize), account)
 	for _, n := range nodes {
@@ -25,18 +28,19 @@ func ThreadKey(account uint32, nodes ...ThreadNode) []byte {
 	return b
 }
 
-// A SubjectKey stands for a subject between two people.
+// A SubjectKey is a hash of a subject and two correspondents.
 type SubjectKey [SubjectKeySize]byte
 
-// Day is the number of a day since 1970, as keys have it.
+// Day returns the number of days from 1970 to t, as rows and keys store it; 0 for times before.
 func Day(t time.Time) uint16 { return uint16(max(t.Unix()/86400, 0)) }
 
+// SubjectRowKey returns the key of a subject in BucketSubject.
 func SubjectRowKey(day uint16, account uint32, key SubjectKey) []byte {
 	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+4+SubjectKeySize), day)
 	return append(binary.BigEndian.AppendUint32(b, account), key[:]...)
 }
 
-// SubjectThread reads a row of bktSubject.
+// SubjectThread verifies a row of BucketSubject and returns its thread.
 func SubjectThread(key, row []byte) (thread ThreadNode, err error) {
 	if len(row) == ThreadNodeSize { // without a checksum
 		return ThreadNode(row), nil
@@ -51,8 +55,9 @@ func SubjectThread(key, row []byte) (thread ThreadNode, err error) {
 	return ThreadNode(row[1:]), nil
 }
 
-// ParseThread reads a row of the bucket of threads: what the id of the key was joined to, and the
-// day when a message last had to do with it, 0 in rows from before that was noted.
+// ParseThread verifies a row of BucketThread. up is the node that the key's node was joined to.
+// seen is the day of the last message that referred to the node; 0 in old rows, which do not record
+// it.
 func ParseThread(key, row []byte) (up ThreadNode, seen uint16, err error) {
 	if len(row) != ThreadNodeSize && len(row) != ThreadNodeSize+2 { // else it is without a checksum
 		row, err = BucketThread.Open(key, row)

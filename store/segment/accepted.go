@@ -9,19 +9,19 @@ import (
 	"sync"
 )
 
-// A Position is a place in the order in which records are appended: every record that is appended
-// after End has given a position is at that position or behind it.
+// A Position is a place in the order in which records are appended: a record appended after a call
+// of End is at or after the position that End returned.
 type Position struct{ Segment, Offset uint32 }
 
-// Compare orders positions.
+// Compare returns -1, 0 or 1, by the order of positions.
 func (p Position) Compare(other Position) int {
 	return Ref{Segment: p.Segment, Offset: p.Offset}.Compare(Ref{Segment: other.Segment, Offset: other.Offset})
 }
 
-// Position is where the record stands.
+// Position returns the position of the record.
 func (r Ref) Position() Position { return Position{r.Segment, r.Offset} }
 
-// End is the position behind all records.
+// End returns the position after all records.
 func (s *Store) End() Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +31,8 @@ func (s *Store) End() Position {
 	return Position{s.active.number, uint32(s.end)}
 }
 
-// Accepted calls fn for each whole record from a position on that AppendAccepted has appended, in
-// the order of their positions. Damage is reported to the log.
+// Accepted calls fn with each intact record at or after from that AppendAccepted has appended, and
+// its envelope, in the order of positions. It logs damage and goes on.
 func (s *Store) Accepted(from Position, fn func(Ref, []byte) error) error {
 	for _, info := range s.List() {
 		if info.Number < from.Segment {
@@ -52,10 +52,11 @@ func (s *Store) Accepted(from Position, fn func(Ref, []byte) error) error {
 	return nil
 }
 
+// acceptedIn is Accepted for one segment, from the offset start.
 func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) error {
 	sf, err := s.files.acquire(info.Number)
 	if errors.Is(err, ErrDamaged) {
-		s.log.Error("message segment cannot be read; mail that was accepted last may be in it", "segment", s.files.path(info.Number), "error", err)
+		s.log.Error("message segment cannot be read; recently accepted mail may be in it", "segment", s.files.path(info.Number), "error", err)
 		return nil
 	}
 	if err != nil {
@@ -64,13 +65,13 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 	defer s.files.release(sf)
 	w := newScanner(sf.f, info.Size, sf.head.mark)
 	for off := start; off < info.Size; {
-		rec, err := w.head(off) // bodies of others are not read
+		rec, err := w.head(off) // the bodies of other records are not read
 		if err == nil && rec.flags&flagAccepted != 0 {
 			rec, err = w.record(off)
 		}
 		if err == nil {
 			if rec.flags&flagAccepted != 0 {
-				env := slices.Clone(w.env) // that of the next record takes its place
+				env := slices.Clone(w.env) // the scanner reuses w.env for the next record
 				if err := fn(Ref{info.Number, uint32(off), rec.head, uint32(rec.body)}, env); err != nil {
 					return err
 				}
@@ -88,27 +89,28 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 		if unused, err := w.zero(off, next); err != nil {
 			return err
 		} else if !unused {
-			s.log.Error("damage among the messages that were accepted last", "segment", sf.f.Name(), "offset", off, "bytes", next-off)
+			s.log.Error("damage in a message segment, among recently accepted messages", "segment", sf.f.Name(), "offset", off, "bytes", next-off)
 		}
 		off = next
 	}
 	return nil
 }
 
-// Unfiled are the records that were accepted and of which nothing is made yet.
+// Unfiled tracks the accepted records that are not filed yet: nothing in the database refers to
+// their messages. It is safe for concurrent use.
 type Unfiled struct {
 	mu    sync.Mutex
 	next  int
-	least map[int]Position // where each of them is, or may be from; by token
+	least map[int]Position // by token: the record's position, or a lower bound before Appended
 	token map[Position]int
 }
 
-// NewUnfiled returns an Unfiled without records.
+// NewUnfiled returns an Unfiled that tracks no records.
 func NewUnfiled() *Unfiled {
 	return &Unfiled{least: map[int]Position{}, token: map[Position]int{}}
 }
 
-// Begin announces a record that will be appended at a position or behind it.
+// Begin starts tracking a record that will be appended at or after from.
 func (u *Unfiled) Begin(from Position) (token int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -117,7 +119,7 @@ func (u *Unfiled) Begin(from Position) (token int) {
 	return u.next
 }
 
-// Appended says where the record is.
+// Appended sets the position of the record.
 func (u *Unfiled) Appended(token int, at Position) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -125,14 +127,14 @@ func (u *Unfiled) Appended(token int, at Position) {
 	u.token[at] = token
 }
 
-// Abandon forgets a record that was not appended.
+// Abandon stops tracking a record that could not be appended.
 func (u *Unfiled) Abandon(token int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.least, token)
 }
 
-// Filed forgets the record at a position.
+// Filed stops tracking the record at a position.
 func (u *Unfiled) Filed(at Position) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -140,8 +142,7 @@ func (u *Unfiled) Filed(at Position) {
 	delete(u.token, at)
 }
 
-// First is the position from which on there may be records that are not filed; end if there are
-// none.
+// First returns a position at or before all unfiled records; end if there are none.
 func (u *Unfiled) First(end Position) Position {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,26 +155,27 @@ func (u *Unfiled) First(end Position) Position {
 	return first
 }
 
-// Len is how many there are.
+// Len returns the number of unfiled records.
 func (u *Unfiled) Len() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.least)
 }
 
-// A FiledMark says which accepted records are filed: all that are before From, and Done.
+// A FiledMark says which accepted records are filed: all before From, and those in Done. The zero
+// value means none.
 type FiledMark struct {
 	From Position
-	Done []Position // ascending, none before From
+	Done []Position // ascending; none is before From
 }
 
-// Has tells whether the record at a position is filed.
+// Has reports whether the record at a position is filed.
 func (m *FiledMark) Has(at Position) bool {
 	_, done := slices.BinarySearchFunc(m.Done, at, Position.Compare)
 	return done || at.Compare(m.From) < 0
 }
 
-// Add notes that the records at some positions are filed; from says before which all are.
+// Add records that the records at these positions are filed, and that all before from are.
 func (m *FiledMark) Add(from Position, at []Position) {
 	if from.Compare(m.From) > 0 {
 		m.From = from
@@ -185,7 +187,7 @@ func (m *FiledMark) Add(from Position, at []Position) {
 
 const markVersion = 1
 
-// Row gives the mark as bytes: version 1 | from: segment 4, offset 4 | each of Done the same.
+// Row encodes the mark: version 1 | From: segment 4, offset 4 | the same for each of Done.
 func (m *FiledMark) Row() []byte {
 	out := append(make([]byte, 0, 9+8*len(m.Done)), markVersion)
 	for _, p := range append([]Position{m.From}, m.Done...) {
@@ -194,17 +196,17 @@ func (m *FiledMark) Row() []byte {
 	return out
 }
 
-// ParseMark reads what Row gave; of nothing it makes the mark of a store in which nothing was
-// accepted.
+// ParseMark decodes a mark that Row has encoded. An empty row is the zero mark. The error is
+// ErrNewer or ErrDamaged.
 func ParseMark(row []byte) (m FiledMark, err error) {
 	if len(row) == 0 {
 		return m, nil
 	}
 	if row[0] != markVersion {
-		return m, fmt.Errorf("mark of what is filed: %w", ErrNewer)
+		return m, fmt.Errorf("decode the mark of filed messages: %w", ErrNewer)
 	}
 	if len(row) < 9 || len(row)%8 != 1 {
-		return m, fmt.Errorf("mark of what is filed: %w", ErrDamaged)
+		return m, fmt.Errorf("decode the mark of filed messages: %w", ErrDamaged)
 	}
 	for at := row[1:]; len(at) > 0; at = at[8:] {
 		p := Position{binary.BigEndian.Uint32(at), binary.BigEndian.Uint32(at[4:])}

@@ -17,57 +17,58 @@ import (
 
 const (
 	defaultSize = 64 << 20
-	chunkSize   = 256 << 10 // messages are copied in pieces of this size
-	aheadSize   = 256 << 10 // zeros written before the records that replace them
+	chunkSize   = 256 << 10 // large messages are copied in pieces of this size
+	aheadSize   = 256 << 10 // zeros are written this far ahead of the records
 )
 
-// Options are the choices of Open; the zero value is right for a store.
+// Options configure Open. The zero value has the defaults.
 type Options struct {
-	Size int64        // bytes at which the next segment begins, at most 4 GiB - 1; 64 MiB if 0
-	Log  *slog.Logger // told about what recovery cut or found damaged; silent if nil
-	Disk Disk         // the operating system's if nil
+	Size int64        // size in bytes after which a new segment begins, at most 4 GiB - 1; 0: 64 MiB
+	Log  *slog.Logger // logs what recovery cut off or found damaged; nil: no log
+	Disk Disk         // nil: the operating system's
 
-	// LastUsed gives the newest segment that anything refers to, up to the segment `most`, and
-	// where the last record of it that is referred to ends. It is 0 where there is none; nil if
-	// nothing refers to anything.
+	// LastUsed returns the newest segment, not after segment `most`, that anything refers to, and
+	// the end of the last record in it that is referred to. It returns 0 if there is none. nil
+	// means that nothing is referred to.
 	LastUsed func(most uint32) (segment uint32, end int64, err error)
 }
 
-// A Store keeps message bytes in append-only files, the segments. A segment is written to until it
-// is full, and never after that. Compaction copies what is still referred to into newer segments,
-// and then the old file is deleted; its number is not used again. Records are written one after the
-// other under a lock, so that a crash can tear only the end of the newest file; a message over an
-// eighth of a segment is written to a file of its own, outside the lock, so that it holds no other
-// up. All methods may be called concurrently.
+// A Store stores messages in append-only files, the segments. A segment is appended to until it is
+// full and never changes after that. Compaction copies the records that are still referred to into
+// newer segments and deletes the old file; segment numbers are never reused. Records are appended
+// one at a time under a lock, so a crash can tear only the end of the newest file. A message larger
+// than an eighth of a segment gets a segment of its own, written outside the lock, so that it does
+// not delay others. All methods are safe for concurrent use.
 type Store struct {
-	size  int64
-	log   *slog.Logger
-	disk  Disk
-	used  func(most uint32) (segment uint32, end int64, err error)
-	lost  []error // see Lost
-	files *fileSet
-	sound soundRefs
-	zeros []byte
+	size int64
+	log  *slog.Logger
+	disk Disk
+	// Options.LastUsed
+	used     func(most uint32) (segment uint32, end int64, err error)
+	lost     []error // see Lost
+	files    *fileSet
+	verified verifiedRefs
+	zeros    []byte
 
-	writers sync.Pool // of *recordWriter
+	writers sync.Pool // pool of *recordWriter
 	failed  atomic.Pointer[error]
 
 	syncing sync.Mutex // one sync at a time; taken before mu
 
-	mu      sync.Mutex
-	active  *segmentFile // nil until the first append to an empty directory
-	end     int64        // where the next record goes in active
-	zeroed  int64        // active is filled with zeros up to here
-	next    uint32       // number of the next file
-	seq     uint64       // sequence of the next record
-	written uint64       // appends to active files so far
-	follows bool         // it takes records of another store, see WriteRecord
-	synced  uint64       // how many of them are on disk
+	mu        sync.Mutex
+	active    *segmentFile // the segment that is appended to; nil until the first append to an empty directory
+	end       int64        // offset of the next record in active
+	zeroed    int64        // active is filled with zeros up to this offset
+	next      uint32       // number of the next segment
+	seq       uint64       // sequence number of the next record
+	written   uint64       // number of appends to active segments so far
+	isReplica bool         // a replica: only WriteRecord may write
+	synced    uint64       // how many of written are on disk
 }
 
-// Open opens the segments of the data directory dir; they are in dir/segments, which is made if it
-// is missing. The newest segment is scanned: an unfinished record at its end is cut and reported to
-// the log. Others are trusted until Verify reads them. One process may have a directory open.
+// Open opens the segments of the data directory dir, in dir/segments, which it creates if missing.
+// It scans the newest segment, and cuts off and logs an unfinished record at its end. It does not
+// read the others; see Verify. Only one process may have a directory open.
 func Open(dir string, o Options) (*Store, error) {
 	dir = filepath.Join(dir, "segments")
 	s := &Store{
@@ -93,7 +94,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := makeDir(dir, s.disk); err != nil {
 		return nil, err
 	}
-	if err := s.files.find(); err != nil {
+	if err := s.files.load(); err != nil {
 		return nil, err
 	}
 	if err := s.resume(); err != nil {
@@ -103,6 +104,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
+// failure returns the error that stopped all writes; nil if there was none.
 func (s *Store) failure() error {
 	if err := s.failed.Load(); err != nil {
 		return *err
@@ -110,26 +112,27 @@ func (s *Store) failure() error {
 	return nil
 }
 
-// Lost says what the disk had lost, when the segments were opened, of messages that something
-// refers to; nil if nothing.
+// Lost returns an error if the disk had lost messages that something refers to when the segments
+// were opened; nil otherwise.
 func (s *Store) Lost() error { return errors.Join(s.lost...) }
 
-// fail ends all appends and syncs for good. The first cause stays.
+// fail stops all appends and syncs until the store is opened again. It returns the error of the
+// first call.
 func (s *Store) fail(cause error) error {
 	err := fmt.Errorf("%w: %w", ErrFailed, cause)
 	s.failed.CompareAndSwap(nil, &err)
 	return s.failure()
 }
 
-// A Body is the bytes of a message that is to be stored: a Spool, a part of one, or a Blob.
+// A Body provides the bytes of a message to store: a Spool, a part of one, or a Blob.
 type Body interface {
 	io.ReaderAt
 	Size() int64
 }
 
-// Append stores one message with its envelope, at most 64 KiB that mean nothing to this code. It is
-// on disk after the next Sync, or at once if it has a segment of its own. An error, a full disk for
-// one, leaves nothing behind and later appends may succeed, unless it is ErrFailed.
+// Append stores a message with its envelope, at most 64 KiB of opaque bytes. The message is on disk
+// after the next Sync, or at once if it has a segment of its own. After an error, such as a full
+// disk, nothing is stored and later appends may succeed, unless the error is ErrFailed.
 func (s *Store) Append(env []byte, body Body) (Ref, error) {
 	if spool, ok := body.(*Spool); ok && spool.err != nil {
 		return Ref{}, spool.err
@@ -137,8 +140,8 @@ func (s *Store) Append(env []byte, body Body) (Ref, error) {
 	return s.appendFrom(env, record{body: body.Size()}, body)
 }
 
-// AppendAccepted is Append for a message that is acknowledged, after the next Sync, before anything
-// refers to it. After a crash Accepted gives it.
+// AppendAccepted is Append for a message that is acknowledged after the next Sync, before anything
+// refers to it. After a crash, Accepted finds it.
 func (s *Store) AppendAccepted(env []byte, body *Spool) (Ref, error) {
 	if body.err != nil {
 		return Ref{}, body.err
@@ -146,15 +149,15 @@ func (s *Store) AppendAccepted(env []byte, body *Spool) (Ref, error) {
 	return s.appendFrom(env, record{body: body.Size(), flags: flagAccepted}, body)
 }
 
-// Copy appends the record at ref once more, verified on the way, with its envelope and its
-// sequence: after a crash both copies have the same sequence.
+// Copy appends the record at ref again, with its envelope and sequence number, and verifies it.
+// After a crash, two records with the same sequence number are copies of one message.
 func (s *Store) Copy(ref Ref) (Ref, error) {
 	blob, head, err := s.openHead(ref)
 	if err != nil {
 		return Ref{}, err
 	}
 	defer blob.Close()
-	blob.rec.flags = 0 // whatever was to be made of it refers to it
+	blob.rec.flags = 0 // a reference exists, so the copy is not an accepted record to file
 	copied, err := s.appendFrom(head[recordHead:], blob.rec, blob)
 	if err != nil {
 		return Ref{}, fmt.Errorf("copy record: %w", err)
@@ -162,8 +165,8 @@ func (s *Store) Copy(ref Ref) (Ref, error) {
 	return copied, nil
 }
 
-// appendFrom appends a record; its sequence and its body's checksum are filled in if the sequence
-// is 0, else the checksum is verified.
+// appendFrom appends a record. If its sequence number is 0, it assigns one and computes the body's
+// checksum; otherwise it verifies the checksum.
 func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error) {
 	switch {
 	case len(env) > maxEnvelope:
@@ -173,7 +176,7 @@ func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error
 	}
 	s.mu.Lock()
 	err := s.failure()
-	if err == nil && s.follows {
+	if err == nil && s.isReplica {
 		err = ErrFollows
 	}
 	s.mu.Unlock()
@@ -183,7 +186,7 @@ func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error
 	w := s.writers.Get().(*recordWriter)
 	defer s.writers.Put(w)
 	defer w.drop()
-	if err := w.fill(env, rec, body); err != nil {
+	if err := w.prepare(env, rec, body); err != nil {
 		return Ref{}, err
 	}
 	if w.rec.size() > s.size/8 {
@@ -192,6 +195,7 @@ func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error
 	return s.appendActive(w)
 }
 
+// appendActive appends a record to the active segment.
 func (s *Store) appendActive(w *recordWriter) (Ref, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,16 +226,16 @@ func (s *Store) appendActive(w *recordWriter) (Ref, error) {
 	return ref, nil
 }
 
-// retract takes back what a failed write has left behind the last record. Should even that fail,
-// the next record replaces it.
+// retract truncates the file to its last record after a failed write. If that fails too, the next
+// record overwrites the rest.
 func (s *Store) retract(cause error) error {
 	s.zeroed = s.end
 	return errors.Join(fmt.Errorf("append to segment %08x: %w", s.active.number, cause), s.active.f.Truncate(s.end))
 }
 
-// zeroAhead fills the file with zeros ahead of the records: a sync of bytes within the file's
-// length needs no journal commit, which halves its time on ext4. Without room for them on the disk,
-// records simply lengthen the file.
+// zeroAhead writes zeros after the records if the file has none there: a sync that does not change
+// the file's length needs no journal commit, which halves its time on ext4. If the disk has no
+// room, records extend the file instead.
 func (s *Store) zeroAhead() {
 	ahead := min(s.end+aheadSize, s.size)
 	if s.end <= s.zeroed || ahead <= s.end {
@@ -246,8 +250,8 @@ func (s *Store) zeroAhead() {
 	}
 }
 
-// makeRoom begins a new segment if there is none or the active one has no room for n bytes. The old
-// one is on disk before, so that only the newest can be torn.
+// makeRoom starts a new segment if there is none or the active one has no room for n bytes. It
+// first syncs the old one, so that only the newest can be torn.
 func (s *Store) makeRoom(n int64) error {
 	if s.active != nil && s.end+n <= s.size {
 		return nil
@@ -270,7 +274,7 @@ func (s *Store) makeRoom(n int64) error {
 	return nil
 }
 
-// seal puts the active segment on disk, without the zeros behind its last record.
+// seal cuts the zeros after the last record from the active segment and syncs it.
 func (s *Store) seal() error {
 	if s.zeroed > s.end {
 		if err := s.active.f.Truncate(s.end); err != nil {
@@ -287,7 +291,7 @@ func (s *Store) seal() error {
 	return nil
 }
 
-// appendSingle writes a large message to a file of its own, which is on disk when it is done.
+// appendSingle writes a large message to a segment of its own and syncs it.
 func (s *Store) appendSingle(w *recordWriter) (Ref, error) {
 	s.mu.Lock()
 	number := s.next
@@ -305,8 +309,8 @@ func (s *Store) appendSingle(w *recordWriter) (Ref, error) {
 	return w.ref(number, fileHead), nil
 }
 
-// create makes a segment file, with the record of w if that is not nil, and gives it its name when
-// it is whole and on disk. The caller has its first use.
+// create creates a segment file, with the record of w unless w is nil. The file gets its name when
+// it is complete and on disk. The caller must release the segment.
 func (s *Store) create(head header, w *recordWriter) (*segmentFile, error) {
 	rand.Read(head.mark[:])
 	path := s.files.path(head.number)
@@ -334,6 +338,7 @@ func (s *Store) create(head header, w *recordWriter) (*segmentFile, error) {
 	return s.files.add(f, head, size), nil
 }
 
+// writeFile writes and syncs a segment file under a temporary name.
 func (s *Store) writeFile(path string, head header, w *recordWriter) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -341,7 +346,7 @@ func (s *Store) writeFile(path string, head header, w *recordWriter) error {
 	}
 	defer f.Close()
 	if _, err := s.disk.WriteAt(f, head.appendTo(nil), 0); err != nil {
-		return fmt.Errorf("begin segment %08x: %w", head.number, err)
+		return fmt.Errorf("write header of segment %08x: %w", head.number, err)
 	}
 	killpoint.At("segment.file_begun")
 	if w != nil {
@@ -355,6 +360,7 @@ func (s *Store) writeFile(path string, head header, w *recordWriter) error {
 	return nil
 }
 
+// removeTemp removes an unfinished file, if it exists.
 func removeTemp(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -362,9 +368,9 @@ func removeTemp(path string) error {
 	return nil
 }
 
-// Sync puts on disk every append that returned before the call. Concurrent calls share a sync:
-// those that wait for one in progress need a single further one, whatever is appended meanwhile.
-// When it fails, the segments have failed for good.
+// Sync writes to disk all appends that returned before the call. Concurrent calls share a sync: all
+// that wait for one in progress need one more sync at most. After an error the store is failed, see
+// ErrFailed.
 func (s *Store) Sync() error {
 	s.mu.Lock()
 	mine := s.written
@@ -393,7 +399,7 @@ func (s *Store) Sync() error {
 	return s.failure()
 }
 
-// Close syncs and closes. Blobs that are open stay readable until they are closed.
+// Close syncs and closes the store. Open blobs stay readable until they are closed.
 func (s *Store) Close() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -411,7 +417,7 @@ func (s *Store) Close() error {
 		s.active = nil
 	}
 	s.files.close()
-	closed := fmt.Errorf("message segments: %w", os.ErrClosed)
+	closed := fmt.Errorf("message segments are closed: %w", os.ErrClosed)
 	s.failed.Store(&closed)
 	return err
 }

@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// A store that follows another one has the same segments: each record stands at the same offset of
-// a file with the same number and mark. What the other one wrote and never referred to is missing
-// there, as zeros.
+// A store can follow another one, as its replica. It has the same segments: each record is at the
+// same offset of a file with the same number and mark. Records that nothing ever referred to are
+// missing in the replica and read as zeros.
 
-// HeaderSize is how many bytes a segment file begins with.
+// HeaderSize is the size of a segment file's header in bytes.
 const HeaderSize = fileHead
 
-// A File is one segment that is being copied. It must be closed.
+// A File is a segment file, open for copying. The caller must close it.
 type File struct {
-	*io.SectionReader // its bytes: of the active one those that were there when it was opened
+	*io.SectionReader // the content; of the active segment, what it had when it was opened
 	Mark              [8]byte
 	store             *Store
 	sf                *segmentFile
 }
 
-// OpenFile opens a segment. Where there is none the error is fs.ErrNotExist.
+// OpenFile opens a segment. The error is fs.ErrNotExist if it does not exist.
 func (s *Store) OpenFile(number uint32) (*File, error) {
 	sf, err := s.files.acquire(number)
 	if err != nil {
@@ -34,18 +34,18 @@ func (s *Store) OpenFile(number uint32) (*File, error) {
 	return &File{io.NewSectionReader(sf.f, 0, sf.size.Load()), sf.head.mark, s, sf}, nil
 }
 
-// Close lets the segment go.
+// Close releases the segment.
 func (f *File) Close() error {
 	f.store.files.release(f.sf)
 	return nil
 }
 
-// FileName is the name of a segment's file in its directory, "segments".
+// FileName returns the name of a segment's file in the directory "segments".
 func FileName(number uint32) string { return fmt.Sprintf("%08x%s", number, fileSuffix) }
 
-// ReadRecord reads the whole record at ref, verified, and the header of the file that it stands in.
-// Where the record is not what was stored the error is ErrDamaged, where there is no such segment
-// fs.ErrNotExist.
+// ReadRecord returns the whole record at ref, verified, and the header of its file. The error is
+// ErrDamaged if the record differs from what was stored, and fs.ErrNotExist if the segment does not
+// exist.
 func (s *Store) ReadRecord(ref Ref) (head [HeaderSize]byte, raw []byte, err error) {
 	blob, first, err := s.openHead(ref)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Store) ReadRecord(ref Ref) (head [HeaderSize]byte, raw []byte, err erro
 	}
 	defer blob.Close()
 	if err := blob.verify(); err != nil {
-		return head, nil, fmt.Errorf("message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
+		return head, nil, fmt.Errorf("read message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
 	}
 	raw = make([]byte, ref.Size())
 	copy(raw, first)
@@ -64,21 +64,21 @@ func (s *Store) ReadRecord(ref Ref) (head [HeaderSize]byte, raw []byte, err erro
 	return head, raw, nil
 }
 
-// WriteRecord puts a record of another store where it stands there: ref says where, head is the
-// header of its file. It is on disk when WriteRecord returns. Writing what is there already changes
-// nothing, and a file with another header is refused. A store that takes records of another one
-// appends none of its own until it is opened again.
+// WriteRecord writes a record of another store to the same place: ref is its place, head the header
+// of its file. The record is on disk when WriteRecord returns. Writing an existing record again
+// changes nothing. A file with another header is refused with ErrDamaged. After WriteRecord,
+// appends return ErrFollows until the store is opened again.
 func (s *Store) WriteRecord(head [HeaderSize]byte, ref Ref, record io.ReaderAt) error {
 	h, err := parseHeader(head[:])
 	if err == nil && h.number != ref.Segment {
-		err = fmt.Errorf("a header of segment %08x: %w", h.number, ErrDamaged)
+		err = fmt.Errorf("its header is of segment %08x: %w", h.number, ErrDamaged)
 	}
 	if err != nil {
-		return fmt.Errorf("record of segment %08x: %w", ref.Segment, err)
+		return fmt.Errorf("copy record to segment %08x: %w", ref.Segment, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.follows = true
+	s.isReplica = true
 	path := s.files.path(ref.Segment)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -92,13 +92,13 @@ func (s *Store) WriteRecord(head [HeaderSize]byte, ref Ref, record io.ReaderAt) 
 		return err
 	case n == 0 || bytes.Equal(there, make([]byte, HeaderSize)): // new, or cut off by a crash
 		if _, err := s.disk.WriteAt(f, head[:], 0); err != nil {
-			return fmt.Errorf("begin segment %08x: %w", ref.Segment, err)
+			return fmt.Errorf("write header of segment %08x: %w", ref.Segment, err)
 		}
 		if err := s.disk.SyncDir(s.files.dir); err != nil {
 			return s.fail(err)
 		}
 	case !bytes.Equal(there, head[:]):
-		return fmt.Errorf("segment %08x is of another store: %w", ref.Segment, ErrDamaged)
+		return fmt.Errorf("the file of segment %08x is of another store: %w", ref.Segment, ErrDamaged)
 	}
 	if err := s.writeAll(f, record, int64(ref.Offset), ref.Size()); err != nil {
 		return fmt.Errorf("write to segment %08x: %w", ref.Segment, err)
@@ -111,6 +111,7 @@ func (s *Store) WriteRecord(head [HeaderSize]byte, ref Ref, record io.ReaderAt) 
 	return nil
 }
 
+// writeAll copies size bytes to the file at off.
 func (s *Store) writeAll(f *os.File, from io.ReaderAt, off, size int64) error {
 	buf := make([]byte, min(size, chunkSize))
 	for done := int64(0); done < size; done += int64(len(buf)) {
@@ -125,7 +126,7 @@ func (s *Store) writeAll(f *os.File, from io.ReaderAt, off, size int64) error {
 	return nil
 }
 
-// grow makes a segment known, and what stands in it up to size readable.
+// grow adds a segment if it is new, and makes it readable up to size.
 func (s *fileSet) grow(number uint32, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,15 +138,15 @@ func (s *fileSet) grow(number uint32, size int64) {
 	sf.size.Store(max(sf.size.Load(), size))
 }
 
-// Files lists the segments of a data directory that no process has open: those that do not change
-// any more, and those to which the next process may append.
+// Files returns the numbers of the segments in a data directory that no process has open. The full
+// ones do not change any more. The next process may append to, or repair, the open ones.
 func Files(dir string) (full, open []uint32, err error) {
 	set := &fileSet{dir: filepath.Join(dir, "segments")}
 	list, err := os.ReadDir(set.dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	newest := -1 // in full, of those that take messages one after the other
+	newest := -1 // index in full of the newest segment that may take more messages; -1: none
 	for _, e := range list {
 		name, found := strings.CutSuffix(e.Name(), fileSuffix)
 		number, valid := parseNumber(name)
@@ -159,7 +160,7 @@ func Files(dir string) (full, open []uint32, err error) {
 		head, err := readHeader(f)
 		f.Close()
 		if err != nil {
-			open = append(open, number) // whoever opens it decides
+			open = append(open, number) // its header is damaged: the process that opens the store decides
 			continue
 		}
 		full = append(full, number)
@@ -174,8 +175,8 @@ func Files(dir string) (full, open []uint32, err error) {
 	return full, open, nil
 }
 
-// Sum gives what the record at ref says of itself: the lengths, its sequence and its checksum, all
-// of which a copy of the file keeps. dir is the data directory.
+// Sum returns the part of the record head at ref that identifies the record: its lengths, sequence
+// number and body checksum. It is the same in each copy of the file. dir is the data directory.
 func Sum(dir string, ref Ref) ([]byte, error) {
 	f, err := os.Open(filepath.Join(dir, "segments", FileName(ref.Segment)))
 	if err != nil {
@@ -184,17 +185,17 @@ func Sum(dir string, ref Ref) ([]byte, error) {
 	defer f.Close()
 	head := make([]byte, recordHead)
 	if _, err := f.ReadAt(head, int64(ref.Offset)); err != nil {
-		return nil, fmt.Errorf("message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
+		return nil, fmt.Errorf("read message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
 	}
 	return head[12:36], nil
 }
 
-// VerifyFile reads every record of a segment's file. The error, ErrDamaged, says where bytes are no
-// whole record; zeros are unused space.
+// VerifyFile reads all records of a segment file. It returns an ErrDamaged error with the place of
+// bytes that are not part of an intact record. Zeros are unused space.
 func VerifyFile(f io.ReaderAt, size int64) error {
 	head, err := readHeader(f)
 	if err == nil && head.number == 0 {
-		err = fmt.Errorf("file header: %w", ErrDamaged)
+		err = fmt.Errorf("segment file header: %w", ErrDamaged)
 	}
 	if err != nil {
 		return err
@@ -207,7 +208,7 @@ func VerifyFile(f io.ReaderAt, size int64) error {
 	for _, r := range damage.Ranges {
 		zero, err := w.zero(r.Offset, r.Offset+r.Length)
 		if err == nil && !zero {
-			err = fmt.Errorf("segment %08x, %d bytes at %d: %w", head.number, r.Length, r.Offset, ErrDamaged)
+			err = fmt.Errorf("segment %08x: %d bytes at offset %d: %w", head.number, r.Length, r.Offset, ErrDamaged)
 		}
 		if err != nil {
 			return err

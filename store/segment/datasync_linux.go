@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datasync puts the file's bytes and length on disk, without its times.
+// datasync writes the file's content and length to disk, but not its times.
 func datasync(f *os.File) error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))

@@ -4,5 +4,5 @@ package segment
 
 import "os"
 
-// datasync puts the file's bytes and length on disk.
+// datasync writes the file's content and length to disk.
 func datasync(f *os.File) error { return f.Sync() }

@@ -140,7 +140,7 @@ func TestFailedDirectorySyncAtRemove(t *testing.T) {
 	}
 }
 
-// syncHook is a disk that runs before at the start of each sync of a file.
+// syncHook is a disk that calls before at the start of each sync of a file.
 type syncHook struct {
 	Disk
 	before func(f *os.File)

@@ -18,21 +18,22 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// A Disk is the file operations that a full or dying disk makes fail; tests replace them.
+// A Disk has the file operations that fail on a full or broken disk. Tests replace it.
 type Disk interface {
 	WriteAt(f *os.File, p []byte, off int64) (int, error)
-	Datasync(f *os.File) error // puts the file's bytes and length on disk
-	SyncDir(dir string) error  // puts a directory's entries on disk
+	Datasync(f *os.File) error // writes the file's content and length to disk
+	SyncDir(dir string) error  // writes the directory's entries to disk
 }
 
-// osDisk is the operating system's.
+// osDisk is the operating system's Disk.
 type osDisk struct{}
 
 func (osDisk) WriteAt(f *os.File, p []byte, off int64) (int, error) { return f.WriteAt(p, off) }
 
 func (osDisk) Datasync(f *os.File) error { return datasync(f) }
 
-// SyncDir does nothing on Windows, which cannot open directories for it, and journals them itself.
+// SyncDir does nothing on Windows, which cannot open directories for syncing and journals their
+// entries itself.
 func (osDisk) SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -44,10 +45,10 @@ func (osDisk) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// An UnsyncedDisk is the operating system's, without a sync.
+// An UnsyncedDisk is the operating system's Disk without syncs.
 type UnsyncedDisk struct{}
 
-// WriteAt writes to the file.
+// WriteAt writes p to the file at off.
 func (UnsyncedDisk) WriteAt(f *os.File, p []byte, off int64) (int, error) { return f.WriteAt(p, off) }
 
 // Datasync does nothing.
@@ -56,7 +57,7 @@ func (UnsyncedDisk) Datasync(*os.File) error { return nil }
 // SyncDir does nothing.
 func (UnsyncedDisk) SyncDir(string) error { return nil }
 
-// makeDir makes dir if it is missing, and puts its name on disk.
+// makeDir creates dir if it is missing, and syncs its parent directory.
 func makeDir(dir string, disk Disk) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -67,28 +68,29 @@ func makeDir(dir string, disk Disk) error {
 	return disk.SyncDir(filepath.Dir(dir))
 }
 
-// maxIdle bounds the file descriptors that are kept open for the next reader.
+// maxIdle is how many files without users stay open for the next reader.
 const maxIdle = 64
 
-// A segmentFile is one segment, opened while someone uses it and for a while longer.
+// A segmentFile is one segment. Its file is open while the segment has users, and for some time
+// after.
 type segmentFile struct {
 	number uint32
-	size   atomic.Int64 // bytes that readers may see
+	size   atomic.Int64 // readers may read up to this size
 
-	// Guarded by fileSet.mu; f and head do not change while refs > 0.
-	f    *os.File
-	head header
-	refs int
-	gone bool // unlinked: closed with its last reader
+	// Guarded by fileSet.mu. f and head do not change while refs > 0.
+	f        *os.File
+	head     header
+	refs     int  // number of users
+	unlinked bool // unlinked: the last user closes it
 }
 
-// A fileSet knows every segment of a directory and shares their open files.
+// A fileSet holds all segments of a directory and shares their open files.
 type fileSet struct {
 	dir string
 
 	mu    sync.Mutex
 	known map[uint32]*segmentFile
-	idle  []*segmentFile // open without users, longest first
+	idle  []*segmentFile // open without users, the longest idle first
 }
 
 const (
@@ -96,12 +98,13 @@ const (
 	tempSuffix = ".tmp"
 )
 
+// path returns the path of a segment's file.
 func (s *fileSet) path(number uint32) string {
 	return filepath.Join(s.dir, FileName(number))
 }
 
-// find makes the segments in the directory known and removes those that were not finished.
-func (s *fileSet) find() error {
+// load adds the segments in the directory, and removes unfinished files.
+func (s *fileSet) load() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
@@ -114,6 +117,7 @@ func (s *fileSet) find() error {
 	return nil
 }
 
+// findOne handles one directory entry.
 func (s *fileSet) findOne(e fs.DirEntry) error {
 	name, temp := strings.CutSuffix(e.Name(), tempSuffix)
 	if temp {
@@ -137,13 +141,13 @@ func (s *fileSet) findOne(e fs.DirEntry) error {
 	return nil
 }
 
-// parseNumber reads the 8 hexadecimal digits of a segment's name.
+// parseNumber parses the name of a segment file without its suffix: 8 hexadecimal digits.
 func parseNumber(name string) (uint32, bool) {
 	number, err := strconv.ParseUint(name, 16, 32)
 	return uint32(number), err == nil && number != 0 && name == fmt.Sprintf("%08x", number)
 }
 
-// acquire opens a segment for reading or shares its open file; release must follow.
+// acquire opens a segment for reading, or adds a user to its open file. The caller must release it.
 func (s *fileSet) acquire(number uint32) (*segmentFile, error) { return s.open(number, os.O_RDONLY) }
 
 func (s *fileSet) open(number uint32, flag int) (*segmentFile, error) {
@@ -162,6 +166,7 @@ func (s *fileSet) open(number uint32, flag int) (*segmentFile, error) {
 	return sf, nil
 }
 
+// openLocked opens the file of a segment. The caller holds mu.
 func (s *fileSet) openLocked(sf *segmentFile, flag int) error {
 	f, err := os.OpenFile(s.path(sf.number), flag, 0)
 	if err != nil {
@@ -176,8 +181,8 @@ func (s *fileSet) openLocked(sf *segmentFile, flag int) error {
 	return nil
 }
 
-// readHeader reads a file's header. If that is damaged, the mark is taken from the first record,
-// if that is whole; number is then 0.
+// readHeader reads the header of a file. If it is damaged but the first record is intact, the
+// result has the record's mark and the number 0.
 func readHeader(f io.ReaderAt) (header, error) {
 	var b [fileHead + recordHead]byte
 	n, err := f.ReadAt(b[:], 0)
@@ -200,7 +205,7 @@ func readHeader(f io.ReaderAt) (header, error) {
 	return header{mark: mark}, nil
 }
 
-// hold takes one more use of a segment that is in use.
+// hold adds a user to a segment that has one.
 func (s *fileSet) hold(sf *segmentFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,14 +219,15 @@ func (s *fileSet) holdLocked(sf *segmentFile) {
 	sf.refs++
 }
 
+// release removes a user, and closes the file if necessary.
 func (s *fileSet) release(sf *segmentFile) {
 	if f := s.unhold(sf); f != nil {
 		f.Close()
 	}
 }
 
-// unhold ends one use and gives the file that is to be closed for it: closing the last use of an
-// unlinked segment frees its blocks, which is too slow for the lock.
+// unhold removes a user. It returns the file that the caller must close; nil if none. Closing an
+// unlinked file frees its blocks, which is too slow to do under the lock.
 func (s *fileSet) unhold(sf *segmentFile) *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +235,7 @@ func (s *fileSet) unhold(sf *segmentFile) *os.File {
 	switch {
 	case sf.refs > 0:
 		return nil
-	case sf.gone:
+	case sf.unlinked:
 		return sf.f
 	}
 	s.idle = append(s.idle, sf)
@@ -242,7 +248,7 @@ func (s *fileSet) unhold(sf *segmentFile) *os.File {
 	return f
 }
 
-// add makes a new file known. The caller holds its first use.
+// add adds a new segment with one user, the caller.
 func (s *fileSet) add(f *os.File, head header, size int64) *segmentFile {
 	sf := &segmentFile{number: head.number, f: f, head: head, refs: 1}
 	sf.size.Store(size)
@@ -252,7 +258,7 @@ func (s *fileSet) add(f *os.File, head header, size int64) *segmentFile {
 	return sf
 }
 
-// unlink removes a segment's name; its bytes go with its last reader.
+// unlink deletes the file of a segment. Its space is freed when the last user has released it.
 func (s *fileSet) unlink(number uint32) error {
 	s.mu.Lock()
 	sf := s.known[number]
@@ -272,15 +278,17 @@ func (s *fileSet) unlink(number uint32) error {
 	return nil
 }
 
+// forgetLocked marks a segment as gone, and closes its file if it has no users. The caller holds
+// mu.
 func (s *fileSet) forgetLocked(sf *segmentFile) {
-	sf.gone = true
+	sf.unlinked = true
 	if sf.refs == 0 && sf.f != nil {
 		s.idle = slices.DeleteFunc(s.idle, func(other *segmentFile) bool { return other == sf })
 		sf.f.Close()
 	}
 }
 
-// close forgets every segment; files in use are closed by their last user.
+// close forgets all segments. The last user of each file closes it.
 func (s *fileSet) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +298,7 @@ func (s *fileSet) close() {
 	clear(s.known)
 }
 
-// numbers gives the numbers of all segments, ascending.
+// numbers returns the numbers of all segments, ascending.
 func (s *fileSet) numbers() []uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,14 +310,14 @@ func (s *fileSet) numbers() []uint32 {
 	return out
 }
 
-// An Info is one segment as List gives it.
+// An Info describes a segment.
 type Info struct {
 	Number uint32
 	Size   int64 // bytes, file header included
-	Active bool  // takes the next message; cannot be removed
+	Active bool  // the active segment, which takes the next message and cannot be removed
 }
 
-// List gives all segments, ascending by number.
+// List returns all segments, ascending by number.
 func (s *Store) List() []Info {
 	s.mu.Lock()
 	active := s.active
@@ -324,7 +332,7 @@ func (s *Store) List() []Info {
 	return out
 }
 
-// Remove unlinks a segment; readers that hold it go on reading. The active one is refused with
+// Remove deletes a segment. Readers that have it open continue. The error for the active segment is
 // ErrActive.
 func (s *Store) Remove(number uint32) error {
 	s.mu.Lock()

@@ -1,6 +1,5 @@
-// Package segment keeps the bytes of messages in append-only files, and those of one that is
-// arriving in a spool. It does not know what a message says, who refers to it, or when nobody does
-// any more.
+// Package segment stores the bytes of messages in append-only files, the segments, and those of a
+// message that is arriving in a spool. It does not know what a message says, or what refers to it.
 //
 // The layout of a segment file, integers big-endian:
 //
@@ -9,12 +8,12 @@
 //	record: mark 8 | version 1 | encoding 1 | flags 1 | 0 | head length 4 | body length 8 | sequence 8
 //	        | body crc32c 4 | head crc32c 4 | envelope | body
 //
-// Flag 1 of a record: the message was accepted before anything referred to it; its envelope says
-// what is to be made of it, see Accepted. A copy of the record has no such flag.
+// Flag 1 of a record: the message was accepted before anything referred to it, and its envelope
+// says how to file it, see Accepted. A copy of the record does not have the flag.
 //
-// The head is everything before the body. Its checksum covers the body's checksum, so that together
-// they cover the whole record, and a head can be trusted without reading the body. The mark is 64
-// random bits of the file: a search for records behind damage looks for it, and no message can
+// The head is everything before the body. Its checksum covers the body's checksum, so the two cover
+// the whole record, and a head can be trusted without reading the body. The mark is 64 random bits
+// of the file. After damage, a scan searches for the mark to find the next record. A message cannot
 // contain a forged record, since its sender cannot know the mark.
 package segment
 
@@ -37,42 +36,42 @@ const (
 	maxHead     = recordHead + maxEnvelope
 	maxBody     = math.MaxUint32
 
-	flagSingle   = 1 // one large message, complete and on disk since the file has its name
-	flagAccepted = 1 // of a record
-	encodingRaw  = 0 // encoding: the body is the message's bytes
+	flagSingle   = 1 // file flag: the segment has one large message, and is complete since it has its name
+	flagAccepted = 1 // record flag, see Accepted
+	encodingRaw  = 0 // encoding: the body is the message itself
 )
 
 var (
 	// ErrFailed is returned by every append and sync after a sync has failed: what the disk holds
 	// is then unknown.
 	ErrFailed = errors.New("message segments failed a sync and take no more messages")
-	// ErrDamaged is returned where the bytes at a reference or in a range are not a whole
-	// record.
+	// ErrDamaged is returned when the bytes at a reference or in a range are not an intact record.
 	ErrDamaged = errors.New("damaged record")
-	// ErrNewer is returned for a file or record that this version cannot read.
+	// ErrNewer is returned for a file or record in a newer format, which this version cannot read.
 	ErrNewer = errors.New("written by a newer version")
-	// ErrEnvelope is returned by Append for an envelope over 64 KiB.
+	// ErrEnvelope is returned by Append for an envelope larger than 64 KiB.
 	ErrEnvelope = errors.New("envelope is larger than 64 KiB")
-	// ErrActive is returned by Remove for the segment that takes the next message.
+	// ErrActive is returned by Remove for the active segment, which takes the next message.
 	ErrActive = errors.New("segment is in use for new messages")
-	// ErrFollows is returned by Append of a store that takes records of another one.
+	// ErrFollows is returned by Append in a store to which WriteRecord has copied records of
+	// another.
 	ErrFollows = errors.New("the segments follow another store and take no messages of their own")
-	// ErrRef is returned for bytes that are not a Ref.
+	// ErrRef is returned by ParseRef for bytes that are too short.
 	ErrRef = errors.New("malformed blob reference")
-	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by
-	// every later Write.
+	// ErrTooLarge is returned by Spool.Write, now and later, once the message would exceed its
+	// limit, and by Append for a message over 4 GiB - 1.
 	ErrTooLarge = errors.New("message is too large")
 	// ErrFull is returned when the disk has no room for a write.
 	ErrFull = errors.New("the disk is full")
 )
 
-// IsFull tells whether the system refused a write for want of room.
+// IsFull reports whether the operating system refused a write because the disk or a quota is full.
 func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Ref says where a message's bytes are: the record at Offset of a segment, with Head bytes of
-// header and envelope before Length bytes of message. The zero Ref refers to nothing.
+// A Ref locates a stored message: the record at Offset of a segment has Head bytes of header and
+// envelope, then Length bytes of message. The zero Ref refers to nothing.
 type Ref struct {
 	Segment uint32
 	Offset  uint32
@@ -82,19 +81,18 @@ type Ref struct {
 
 const refSize = 16
 
-// IsZero says whether the reference refers to nothing.
+// IsZero reports whether r refers to nothing.
 func (r Ref) IsZero() bool { return r == Ref{} }
 
-// Size is the bytes that the whole record takes in its segment; the live share of a segment is
-// counted in these.
+// Size returns the size of the whole record in its segment, in bytes.
 func (r Ref) Size() int64 { return int64(r.Head) + int64(r.Length) }
 
-// Compare orders references by their places.
+// Compare returns -1, 0 or 1. It orders references by segment, then offset.
 func (r Ref) Compare(other Ref) int {
 	return cmp.Or(cmp.Compare(r.Segment, other.Segment), cmp.Compare(r.Offset, other.Offset), cmp.Compare(r.Head, other.Head), cmp.Compare(r.Length, other.Length))
 }
 
-// AppendTo appends the 16 bytes of the reference to b.
+// AppendTo appends the 16-byte encoding of the reference to b.
 func (r Ref) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, r.Segment)
 	b = binary.BigEndian.AppendUint32(b, r.Offset)
@@ -102,7 +100,7 @@ func (r Ref) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, r.Length)
 }
 
-// ParseRef reads a reference from the first 16 bytes of b.
+// ParseRef decodes a reference from the first 16 bytes of b. The error is ErrRef.
 func ParseRef(b []byte) (Ref, error) {
 	if len(b) < refSize {
 		return Ref{}, ErrRef
@@ -115,16 +113,18 @@ func ParseRef(b []byte) (Ref, error) {
 	}, nil
 }
 
+// A fileMark is the random mark of a segment file, which each of its records repeats.
 type fileMark [8]byte
 
-// header is the start of a segment file.
+// A header is the decoded header of a segment file.
 type header struct {
 	number   uint32
-	single   bool
-	firstSeq uint64
+	single   bool   // the segment has one large message only
+	firstSeq uint64 // sequence number of its first record
 	mark     fileMark
 }
 
+// appendTo appends the encoded header to b.
 func (h header) appendTo(b []byte) []byte {
 	start := len(b)
 	var flags byte
@@ -139,12 +139,13 @@ func (h header) appendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
+// parseHeader decodes and verifies a header. The error is ErrDamaged or ErrNewer.
 func parseHeader(b []byte) (header, error) {
 	if len(b) < fileHead || string(b[:8]) != magic {
-		return header{}, fmt.Errorf("file header: %w", ErrDamaged)
+		return header{}, fmt.Errorf("segment file header: %w", ErrDamaged)
 	}
 	if crc32.Checksum(b[:fileHead-4], castagnoli) != binary.BigEndian.Uint32(b[fileHead-4:]) {
-		return header{}, fmt.Errorf("file header checksum: %w", ErrDamaged)
+		return header{}, fmt.Errorf("segment file header checksum: %w", ErrDamaged)
 	}
 	if b[8] != version || b[9]&^flagSingle != 0 {
 		return header{}, ErrNewer
@@ -158,19 +159,20 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// record is the fixed part of a record's head.
+// A record is the decoded fixed part of a record's head.
 type record struct {
 	encoding byte
 	flags    byte
-	head     uint32
-	body     int64
+	head     uint32 // length of the fixed part and the envelope
+	body     int64  // length of the body
 	seq      uint64
 	bodySum  uint32
 }
 
+// size returns the length of the whole record.
 func (r record) size() int64 { return int64(r.head) + r.body }
 
-// seal writes the fixed part into the first bytes of head, whose envelope is already in place.
+// seal encodes the fixed part into the first bytes of head, which already contains the envelope.
 func (r record) seal(mark fileMark, head []byte) {
 	copy(head, mark[:])
 	head[8], head[9], head[10], head[11] = version, r.encoding, r.flags, 0
@@ -181,13 +183,14 @@ func (r record) seal(mark fileMark, head []byte) {
 	binary.BigEndian.PutUint32(head[36:], headSum(head))
 }
 
+// headSum computes the checksum over a head, except for the checksum itself.
 func headSum(head []byte) uint32 {
 	sum := crc32.Update(0, castagnoli, head[:36])
 	return crc32.Update(sum, castagnoli, head[recordHead:])
 }
 
-// parseRecord reads the fixed part at the start of b; the record's checksum is verified by
-// verifyHead, once its length is known.
+// parseRecord decodes the fixed part at the start of b. It checks the mark and the lengths;
+// verifyHead checks the rest once the whole head is read.
 func parseRecord(mark fileMark, b []byte) (record, error) {
 	if len(b) < recordHead || fileMark(b[:8]) != mark {
 		return record{}, fmt.Errorf("record head: %w", ErrDamaged)
@@ -208,13 +211,13 @@ func parseRecord(mark fileMark, b []byte) (record, error) {
 }
 
 // verifyHead verifies the checksum over a whole head, fixed part and envelope, and that this
-// version can read it.
+// version can read the record.
 func verifyHead(head []byte) error {
 	if headSum(head) != binary.BigEndian.Uint32(head[36:]) {
 		return fmt.Errorf("record head checksum: %w", ErrDamaged)
 	}
 	if head[8] != version || head[9] != encodingRaw || head[10]&^flagAccepted != 0 {
-		return fmt.Errorf("record: %w", ErrNewer)
+		return fmt.Errorf("record format: %w", ErrNewer)
 	}
 	return nil
 }

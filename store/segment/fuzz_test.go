@@ -14,7 +14,7 @@ func FuzzSegmentFile(f *testing.F) {
 	head := header{number: 1, firstSeq: 1, mark: fileMark{'m', 'a', 'r', 'k'}}
 	d := &recordWriter{}
 	record := func(env, body string) []byte {
-		if err := d.fill([]byte(env), record{body: int64(len(body))}, bytes.NewReader([]byte(body))); err != nil {
+		if err := d.prepare([]byte(env), record{body: int64(len(body))}, bytes.NewReader([]byte(body))); err != nil {
 			f.Fatal(err)
 		}
 		d.rec.seal(head.mark, d.buf[:d.rec.head])

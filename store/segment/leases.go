@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// Leases are the blobs that were appended and that nothing refers to for certain yet. Compaction
-// leaves their segments alone.
+// Leases are blobs that were appended and may get a reference, but have none yet. Compaction keeps
+// the segments of such blobs. It is safe for concurrent use.
 type Leases struct {
 	mu       sync.Mutex
 	held     map[Ref]struct{}
-	segments map[uint32]int             // how many are held in each
-	appends  map[chan struct{}]struct{} // that are under way; closed when they end
+	segments map[uint32]int             // number of leases in each segment
+	appends  map[chan struct{}]struct{} // appends in progress; closed when they end
 }
 
-// NewLeases returns Leases that hold nothing.
+// NewLeases returns Leases without a blob.
 func NewLeases() *Leases {
 	return &Leases{held: map[Ref]struct{}{}, segments: map[uint32]int{}, appends: map[chan struct{}]struct{}{}}
 }
 
-// BeginAppend announces an append whose blob will be added before done is called.
+// BeginAppend records that an append is in progress. The caller adds the blob, then calls done.
 func (l *Leases) BeginAppend() (done func()) {
 	ended := make(chan struct{})
 	l.mu.Lock()
@@ -33,8 +33,9 @@ func (l *Leases) BeginAppend() (done func()) {
 	}
 }
 
-// WaitAppends waits until every append that has begun has ended, so that in segments that were full
-// before all blobs are held, referred to, or dead.
+// WaitAppends waits until all appends in progress have ended. After that, each blob in a segment
+// that was full before the call has a lease or a reference, or is dead. It returns the error of ctx
+// if that ends before.
 func (l *Leases) WaitAppends(ctx context.Context) error {
 	l.mu.Lock()
 	var running []chan struct{}
@@ -52,7 +53,7 @@ func (l *Leases) WaitAppends(ctx context.Context) error {
 	return nil
 }
 
-// Add holds the blob.
+// Add adds a lease on the blob.
 func (l *Leases) Add(ref Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +61,7 @@ func (l *Leases) Add(ref Ref) {
 	l.segments[ref.Segment]++
 }
 
-// Release gives the blob up, if it is held.
+// Release ends the lease on the blob, if there is one.
 func (l *Leases) Release(ref Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +74,7 @@ func (l *Leases) Release(ref Ref) {
 	}
 }
 
-// Has tells whether the blob is held.
+// Has reports whether the blob has a lease.
 func (l *Leases) Has(ref Ref) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,14 +82,14 @@ func (l *Leases) Has(ref Ref) bool {
 	return held
 }
 
-// InSegment tells whether a blob of the segment is held.
+// InSegment reports whether any blob of the segment has a lease.
 func (l *Leases) InSegment(segment uint32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.segments[segment] > 0
 }
 
-// Len is how many blobs are held.
+// Len returns the number of leases.
 func (l *Leases) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

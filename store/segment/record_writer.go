@@ -9,17 +9,17 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// A recordWriter is a record on its way into a file: its head and the first piece of its body in
-// memory, the rest where it comes from.
+// A recordWriter writes a record to a file. It holds the head and the first piece of the body in
+// memory, and reads the rest of the body while writing.
 type recordWriter struct {
 	rec  record
-	buf  []byte
+	buf  []byte // head and first piece of the body
 	body io.ReaderAt
 }
 
-// fill takes in a record. A new one, with sequence 0, gets its body's checksum; that of a copied
-// one is verified.
-func (w *recordWriter) fill(env []byte, rec record, body io.ReaderAt) error {
+// prepare prepares a record. It computes the body's checksum. If the record is a copy, that is, its
+// sequence number is not 0, the checksum must equal the record's.
+func (w *recordWriter) prepare(env []byte, rec record, body io.ReaderAt) error {
 	rec.head = uint32(recordHead + len(env))
 	w.body = body
 	n := int(rec.head) + int(min(rec.body, chunkSize))
@@ -40,10 +40,10 @@ func (w *recordWriter) fill(env []byte, rec record, body io.ReaderAt) error {
 	return readFull(body, w.buf[rec.head:], 0)
 }
 
-// drop lets go of the body.
+// drop releases the body.
 func (w *recordWriter) drop() { w.body = nil }
 
-// writeTo writes the record, sealed with the file's mark, at off.
+// writeTo writes the record to the file at off, with the file's mark.
 func (w *recordWriter) writeTo(disk Disk, sf *segmentFile, off int64) error {
 	w.rec.seal(sf.head.mark, w.buf[:w.rec.head])
 	if _, err := disk.WriteAt(sf.f, w.buf, off); err != nil {
@@ -63,12 +63,13 @@ func (w *recordWriter) writeTo(disk Disk, sf *segmentFile, off int64) error {
 	return nil
 }
 
+// ref returns the reference to the record at off of a segment.
 func (w *recordWriter) ref(segment uint32, off int64) Ref {
 	return Ref{Segment: segment, Offset: uint32(off), Head: w.rec.head, Length: uint32(w.rec.body)}
 }
 
-// checksum computes the checksum of the first size bytes of r, in pieces of buf. Up to one piece is
-// then in buf.
+// checksum returns the checksum of the first size bytes of r. It reads them in pieces into buf,
+// which then holds the last piece.
 func checksum(r io.ReaderAt, buf []byte, size int64) (uint32, error) {
 	var sum uint32
 	for off := int64(0); off < size; off += int64(len(buf)) {
@@ -81,6 +82,7 @@ func checksum(r io.ReaderAt, buf []byte, size int64) (uint32, error) {
 	return sum, nil
 }
 
+// readFull fills p from r at off. The error at the end of r is io.ErrUnexpectedEOF.
 func readFull(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
 	if n == len(p) {

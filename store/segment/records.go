@@ -2,19 +2,19 @@ package segment
 
 import "errors"
 
-// A Found is a record that a walk over a segment met.
+// A Found is a record that Records has found.
 type Found struct {
 	Ref      Ref
-	Sequence uint64 // a copy of a record has its sequence
-	Accepted bool
-	Envelope []byte // valid during the call only
+	Sequence uint64 // the copies of a record have the same number
+	Accepted bool   // appended by AppendAccepted
+	Envelope []byte // valid only during the call
 }
 
-// Records calls fn for each record of a segment whose head is whole, in the order of the file.
-// Bodies are not verified. Damage, and what a newer version has written, is passed by.
+// Records calls fn with each record of a segment that has an intact head, in the order of the file.
+// It does not verify bodies. It skips damage and records in a newer format.
 func (s *Store) Records(segment uint32, fn func(Found) error) error {
 	sf, err := s.files.acquire(segment)
-	if errors.Is(err, ErrDamaged) { // a file whose header says nothing has no records that can be told
+	if errors.Is(err, ErrDamaged) { // without an intact header no record can be recognised
 		return nil
 	}
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) Records(segment uint32, fn func(Found) error) error {
 	return nil
 }
 
-// Envelope gives the envelope of the record at ref.
+// Envelope returns the envelope of the record at ref.
 func (s *Store) Envelope(ref Ref) ([]byte, error) {
 	blob, head, err := s.openHead(ref)
 	if err != nil {

@@ -100,7 +100,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		segs := &Store{files: &fileSet{dir: b.segDir(), known: map[uint32]*segmentFile{}}}
-		if err := segs.files.find(); err != nil {
+		if err := segs.files.load(); err != nil {
 			t.Fatal(err)
 		}
 		var found []Ref
@@ -291,7 +291,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	b.mustPut(t, nil, []byte("one"))
 	sf := b.active
 	d := &recordWriter{}
-	if err := d.fill(nil, record{encoding: 9, body: 3}, strings.NewReader("new")); err != nil {
+	if err := d.prepare(nil, record{encoding: 9, body: 3}, strings.NewReader("new")); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.writeTo(b.disk, sf, b.end); err != nil {

@@ -11,21 +11,23 @@ import (
 	"slices"
 )
 
-// A byteRange is bytes of a segment that are not part of any whole record.
+// A byteRange is a range of a segment that is not part of an intact record.
 type byteRange struct {
 	Offset, Length int64
 }
 
-const maxRanges = 100 // damaged ranges that are noted; the rest are counted
+const maxRanges = 100 // limit of damaged ranges in a report; more are only counted
 
-// A damageReport is the damage that a walk over a segment met. Records outside the ranges are whole
-// and have been given. Bytes in a range to which no reference points were never acknowledged.
+// A damageReport lists the damage found by a scan of a segment. The scan has found all records
+// outside the ranges intact. If no reference points into a range, its bytes were never
+// acknowledged.
 type damageReport struct {
 	Segment uint32
-	Ranges  []byteRange // ascending, at most 100
-	More    int         // further ranges
+	Ranges  []byteRange // ascending, at most maxRanges
+	More    int         // number of further ranges
 }
 
+// add adds a range, which may continue the last one.
 func (d *damageReport) add(off, length int64) {
 	if n := len(d.Ranges); n > 0 && d.More == 0 && d.Ranges[n-1].Offset+d.Ranges[n-1].Length == off {
 		d.Ranges[n-1].Length += length
@@ -38,22 +40,22 @@ func (d *damageReport) add(off, length int64) {
 	d.Ranges = append(d.Ranges, byteRange{off, length})
 }
 
-// A scanner reads a segment file from its start to its end through a window.
+// A scanner reads the records of a segment file through a buffer.
 type scanner struct {
 	r    io.ReaderAt
 	size int64
 	mark fileMark
-	env  []byte // of the record that was read last
+	env  []byte // envelope of the last head that was read
 	buf  []byte
-	at   int64 // of buf in the file
+	at   int64 // offset of buf in the file
 }
 
 func newScanner(r io.ReaderAt, size int64, mark fileMark) *scanner {
 	return &scanner{r: r, size: size, mark: mark, buf: make([]byte, 0, chunkSize)}
 }
 
-// window gives the n bytes at off, fewer at the end of the file, valid until the next call. n is at
-// most chunkSize.
+// window returns the n bytes at off, or fewer at the end of the file. They are valid until the next
+// call. n is at most chunkSize.
 func (w *scanner) window(off int64, n int) ([]byte, error) {
 	n = int(min(int64(n), w.size-off))
 	if off < w.at || off+int64(n) > w.at+int64(len(w.buf)) {
@@ -67,8 +69,8 @@ func (w *scanner) window(off int64, n int) ([]byte, error) {
 	return w.buf[off-w.at:][:n], nil
 }
 
-// walk calls fn for every whole record and adds the ranges between them to damage. It returns the
-// end of the last whole record. Zeros at the end of the file are unused space.
+// walk calls fn for each intact record and adds the ranges between them to damage. It returns the
+// end of the last intact record. Zeros at the end of the file are unused space, not damage.
 func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) error) (int64, error) {
 	off, end := int64(fileHead), int64(fileHead)
 	for off < w.size {
@@ -100,8 +102,8 @@ func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) erro
 	return end, nil
 }
 
-// record reads and verifies the record at off. With ErrDamaged the record is the zero one unless
-// its head is whole.
+// record reads and verifies the record at off. With ErrDamaged, the result is the zero record
+// unless its head is intact.
 func (w *scanner) record(off int64) (record, error) {
 	rec, err := w.head(off)
 	if err != nil {
@@ -122,8 +124,8 @@ func (w *scanner) record(off int64) (record, error) {
 	return rec, nil
 }
 
-// head reads and verifies the head at off, and that the record ends within the file. It leaves the
-// envelope in env.
+// head reads and verifies the head at off, and checks that the record ends within the file. It
+// leaves the envelope in env.
 func (w *scanner) head(off int64) (record, error) {
 	fixed, err := w.window(off, recordHead)
 	if err != nil {
@@ -134,7 +136,7 @@ func (w *scanner) head(off int64) (record, error) {
 		return record{}, err
 	}
 	if off+rec.size() > w.size {
-		return record{}, fmt.Errorf("record beyond the end: %w", ErrDamaged)
+		return record{}, fmt.Errorf("record extends beyond the end of the file: %w", ErrDamaged)
 	}
 	head, err := w.window(off, int(rec.head))
 	if err != nil {
@@ -147,8 +149,8 @@ func (w *scanner) head(off int64) (record, error) {
 	return rec, nil
 }
 
-// skip finds where the walk goes on behind damage at off: behind the record if its head is whole,
-// else at the next head that is whole.
+// skip returns where the scan continues after damage at off: after the record if rec, its head, is
+// intact, otherwise at the next intact head.
 func (w *scanner) skip(off int64, rec record) (int64, error) {
 	if rec.head != 0 {
 		return off + rec.size(), nil
@@ -173,7 +175,7 @@ func (w *scanner) skip(off int64, rec record) (int64, error) {
 	return w.size, nil
 }
 
-// zero says whether the bytes from off to end are all zero.
+// zero reports whether all bytes from off to end are zero.
 func (w *scanner) zero(off, end int64) (bool, error) {
 	for off < end {
 		piece, err := w.window(off, int(min(chunkSize, end-off)))
@@ -188,14 +190,15 @@ func (w *scanner) zero(off, end int64) (bool, error) {
 	return true, nil
 }
 
-// resume finds the next number and sequence, and makes the newest segment the active one again.
-// Files of single messages are passed by: they are whole, and their header has their sequence.
+// resume finds the next segment number and sequence number, and makes the newest segment active
+// again. It does not scan segments with a single message: they are complete, and their header has
+// the sequence number.
 func (s *Store) resume() error {
 	numbers := s.files.numbers()
 	if len(numbers) > 0 {
 		s.next = numbers[len(numbers)-1] + 1
 	}
-	lost, err := s.findMissing() // sequences that may have been given to records that cannot be read
+	lost, err := s.findMissing() // sequence numbers that records which cannot be read may have
 	if err != nil {
 		return err
 	}
@@ -220,7 +223,7 @@ func (s *Store) resume() error {
 		if found {
 			break
 		}
-		if len(s.lost) > before { // new messages begin a segment of their own
+		if len(s.lost) > before { // do not append to a segment that has lost messages
 			lost += uint64(s.size) / recordHead
 			break
 		}
@@ -229,22 +232,22 @@ func (s *Store) resume() error {
 	return nil
 }
 
-// findMissing looks for messages in segments behind the last file. Their numbers are not used
-// again: what refers to them would find others' messages. It gives how many sequences they may have
-// had.
+// findMissing checks whether references point to segments after the last file. It reports their
+// messages as lost and skips the numbers of those segments: old references must not find new
+// messages. It returns how many sequence numbers they may have used.
 func (s *Store) findMissing() (sequences uint64, err error) {
 	used, last, err := s.lastUsed(math.MaxUint32)
 	if err != nil || used < s.next {
 		return 0, err
 	}
-	s.reportLost(nil, "the disk has lost whole segments of messages; what refers to them finds nothing, and their numbers are not used again",
+	s.reportLost(nil, "the disk has lost whole segments of messages; references to them find nothing, and their numbers are not reused",
 		"first", fmt.Sprintf("%08x", s.next), "last", fmt.Sprintf("%08x", used))
-	Store := uint64(used-s.next) + 1
+	missing := uint64(used-s.next) + 1
 	s.next = used + 1
-	return Store * uint64(max(s.size, last)) / recordHead, nil
+	return missing * uint64(max(s.size, last)) / recordHead, nil
 }
 
-// lastUsed is Options.LastUsed, if there is one.
+// lastUsed calls Options.LastUsed, if it is set.
 func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	if s.used == nil {
 		return 0, 0, nil
@@ -252,7 +255,7 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	return s.used(most)
 }
 
-// reportLost tells of messages that are gone though they were acknowledged.
+// reportLost logs and records that acknowledged messages are gone, unless err is set.
 func (s *Store) reportLost(err error, text string, args ...any) {
 	if err == nil {
 		s.log.Error(text, args...)
@@ -260,8 +263,8 @@ func (s *Store) reportLost(err error, text string, args ...any) {
 	}
 }
 
-// resumeFrom takes in what a segment says about the next sequence, and makes it the active one if
-// it can be.
+// resumeFrom updates the next sequence number from a segment. It makes the segment active and
+// returns true, if it can be appended to.
 func (s *Store) resumeFrom(sf *segmentFile) (bool, error) {
 	if sf.head.single {
 		s.seq = max(s.seq, sf.head.firstSeq+1)
@@ -284,7 +287,7 @@ func (s *Store) resumeFrom(sf *segmentFile) (bool, error) {
 			continue
 		}
 		if zero, err := w.zero(r.Offset, r.Offset+r.Length); err == nil && zero {
-			continue // what the store that it follows had written there was never referred to
+			continue // a replica has zeros for records that nothing referred to
 		}
 		s.log.Error("damage in a message segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
 	}
@@ -292,13 +295,14 @@ func (s *Store) resumeFrom(sf *segmentFile) (bool, error) {
 		return false, nil
 	}
 	if used, last, err := s.lastUsed(sf.number); err != nil || used == sf.number && last > end {
-		s.reportLost(err, "the disk has lost messages that it had said were kept; what refers to them finds nothing, and their place is not used again",
+		s.reportLost(err, "the disk has lost messages that were synced; references to them find nothing, and their place is not reused",
 			"segment", sf.f.Name(), "kept", end, "used", last)
 		return false, err
 	}
 	return true, s.resumeAt(sf, end)
 }
 
+// resumeAt makes the segment active, cut off at end.
 func (s *Store) resumeAt(sf *segmentFile, end int64) error {
 	if end < sf.size.Load() {
 		if err := sf.f.Truncate(end); err != nil {

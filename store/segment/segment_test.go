@@ -101,7 +101,7 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return p
 }
 
-// twinRecord is what a bench should hold.
+// twinRecord is a record that a bench should hold.
 type twinRecord struct {
 	env, body []byte
 	seq       uint64
@@ -395,7 +395,7 @@ func writeAndRead(t *testing.T, b *bench, seed uint64) {
 	}
 }
 
-// slowSyncs is a disk whose syncs begin, tell so, and wait.
+// slowSyncs is a disk whose syncs report that they have begun, and then wait.
 type slowSyncs struct {
 	osDisk
 	begun, end chan struct{}
@@ -431,7 +431,7 @@ func TestSyncIsShared(t *testing.T) {
 		<-disk.begun
 		disk.end <- struct{}{}
 	}
-	go one() // the first append makes a file, which is synced before it has its name
+	go one() // the first append creates a file, which is synced before it gets its name
 	put()
 	begin()
 	<-disk.begun
@@ -456,5 +456,5 @@ func TestSyncIsShared(t *testing.T) {
 			disk.end <- struct{}{}
 		}
 	}
-	go one() // of Close, since the last append is not on disk
+	go one() // the sync of Close: the last append is not on disk yet
 }

@@ -14,19 +14,19 @@ import (
 
 const (
 	spoolChunk  = 16 << 10
-	spoolChunks = 16 // 256 KiB in memory for each message that is arriving
+	spoolChunks = 16 // limit of memory per spool: 256 KiB
 	spoolPrefix = "spool-"
 )
 
-// Spools make a Spool for each message, which share buffers and a directory for what exceeds them.
+// Spools create spools, which share buffers and a directory for their temporary files.
 type Spools struct {
 	dir     string
 	chunks  sync.Pool // of *[spoolChunk]byte
 	writeAt func(f *os.File, p []byte, off int64) (int, error)
 }
 
-// OpenSpools makes dir/spool of the data directory dir if it is missing, and removes what a crash
-// has left there.
+// OpenSpools returns Spools with the directory dir/spool in the data directory dir. It creates the
+// directory if missing, and removes files that a crash has left in it.
 func OpenSpools(dir string) (*Spools, error) {
 	dir = filepath.Join(dir, "spool")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -49,28 +49,29 @@ func OpenSpools(dir string) (*Spools, error) {
 	return s, nil
 }
 
-// New gives an empty Spool for a message of at most limit bytes. It must be closed.
+// New returns an empty Spool for a message of at most limit bytes. The caller must close it.
 func (s *Spools) New(limit int64) *Spool { return &Spool{home: s, limit: limit} }
 
-// Spool holds one message while it arrives: up to 256 KiB in memory, the rest in a temporary file
-// without a name. One goroutine writes; when writing has ended, any number may read until Close.
+// A Spool holds a message while it arrives: up to 256 KiB in memory, the rest in a temporary file,
+// unlinked where possible. One goroutine may write. When it has finished, any number may read until
+// Close.
 type Spool struct {
 	home  *Spools
 	limit int64
-	head  []byte
+	head  []byte // bytes added by Prepend
 
 	file    *os.File
-	name    string // of the file, where it could not be unlinked while open
-	flushed int64  // bytes of the body in file; those behind it are in chunks
+	name    string // name of the file, if it could not be unlinked while open; otherwise ""
+	flushed int64  // length of the body in file; the bytes after it are in chunks
 	chunks  []*[spoolChunk]byte
-	inChunk int64 // bytes of the body in chunks
+	inChunk int64 // length of the body in chunks
 
-	err error
+	err error // first error of writing; os.ErrClosed after Close
 }
 
-// Write appends to the message. When p does not fit under the maximum, nothing of p is taken and
-// ErrTooLarge is returned; after any error every later Write returns the same error, and the Spool
-// cannot be stored. On a full disk the error is ErrFull.
+// Write appends p to the message. If the message would exceed its limit, Write takes nothing of p
+// and returns ErrTooLarge. After an error, each later Write returns the same error and the spool
+// cannot be stored. The error for a full disk is ErrFull.
 func (s *Spool) Write(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
@@ -92,8 +93,9 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return taken, nil
 }
 
-// ReadFrom reads a message to its end without a buffer between. Of more than the maximum it keeps
-// what fits, and returns ErrTooLarge as Write does. An error of r does not end the Spool.
+// ReadFrom appends the content of r without an intermediate buffer. If it exceeds the limit, it
+// keeps what fits and returns ErrTooLarge; each later Write does too. After an error of r, writing
+// may continue.
 func (s *Spool) ReadFrom(r io.Reader) (n int64, err error) {
 	for s.err == nil {
 		left := s.limit - s.flushed - s.inChunk
@@ -140,6 +142,7 @@ func (s *Spool) grow() error {
 	return s.flush()
 }
 
+// flush moves the chunks to the file.
 func (s *Spool) flush() error {
 	if s.file == nil {
 		f, err := os.CreateTemp(s.home.dir, spoolPrefix)
@@ -163,24 +166,25 @@ func (s *Spool) flush() error {
 	return nil
 }
 
+// spoolFailed wraps an error of the temporary file, with ErrFull for a full disk.
 func spoolFailed(err error) error {
 	if IsFull(err) {
-		return fmt.Errorf("spool message: %w: %w", ErrFull, err)
+		return fmt.Errorf("write spool file: %w: %w", ErrFull, err)
 	}
-	return fmt.Errorf("spool message: %w", err)
+	return fmt.Errorf("write spool file: %w", err)
 }
 
-// Prepend puts p, whole header fields with their line ends, before the message and before what
-// earlier calls have put there. It does not count against the maximum. p is copied.
+// Prepend inserts p, complete header fields with their line ends, before the message and earlier
+// prepended fields. p does not count toward the limit and is copied.
 func (s *Spool) Prepend(p []byte) {
 	head := make([]byte, 0, len(p)+len(s.head))
 	s.head = append(append(head, p...), s.head...)
 }
 
-// Size is the message's length in bytes, what was prepended included.
+// Size returns the length of the message in bytes, including prepended fields.
 func (s *Spool) Size() int64 { return int64(len(s.head)) + s.flushed + s.inChunk }
 
-// ReadAt reads from the message, what was prepended included, as io.ReaderAt asks.
+// ReadAt implements io.ReaderAt for the message, including prepended fields.
 func (s *Spool) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read spool at %d: negative offset", off)
@@ -205,7 +209,7 @@ func (s *Spool) readPiece(p []byte, off int64) (int, error) {
 	if off < s.flushed {
 		n, err := s.file.ReadAt(p[:min(int64(len(p)), s.flushed-off)], off)
 		if err != nil {
-			return n, fmt.Errorf("read spool: %w", err)
+			return n, fmt.Errorf("read spool file: %w", err)
 		}
 		return n, nil
 	}
@@ -221,10 +225,10 @@ func (s *Spool) readPiece(p []byte, off int64) (int, error) {
 	return copy(p, s.chunks[i][off%spoolChunk:filled]), nil
 }
 
-// Reader reads the whole message from its start; each call gives a reader of its own.
+// Reader returns a new reader of the whole message.
 func (s *Spool) Reader() io.Reader { return io.NewSectionReader(s, 0, s.Size()) }
 
-// Close frees the buffers and the file. Closing again does nothing.
+// Close frees the buffers and the file. It is safe to call twice.
 func (s *Spool) Close() error {
 	if s.err == os.ErrClosed {
 		return nil

@@ -2,25 +2,25 @@ package segment
 
 import "fmt"
 
-// dirty says whether an append is not known to be on disk yet.
+// dirty reports whether an append may not be on disk yet.
 func (s *Store) dirty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written != s.synced
 }
 
-// Error names the first range.
+// Error describes the first range.
 func (d *damageReport) Error() string {
 	first := d.Ranges[0]
 	return fmt.Sprintf("segment %08x: %d damaged ranges, the first of %d bytes at %d", d.Segment, len(d.Ranges)+d.More, first.Length, first.Offset)
 }
 
-// Unwrap gives ErrDamaged.
+// Unwrap returns ErrDamaged.
 func (d *damageReport) Unwrap() error { return ErrDamaged }
 
-// each walks the records of a segment in the order of the file and verifies all of each before it
-// calls fn, up to what was appended when it began. env is valid during the call only. It ends with
-// fn's first error. Damage is skipped and given at the end as *damageReport.
+// each verifies the records of a segment and calls fn with them in the order of the file, up to
+// those appended when it began. env is valid only during the call. It stops at fn's first error. It
+// skips damage and returns it at the end as a *damageReport.
 func (s *Store) each(segment uint32, fn func(ref Ref, seq uint64, env []byte) error) error {
 	sf, err := s.files.acquire(segment)
 	if err != nil {

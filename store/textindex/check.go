@@ -11,34 +11,36 @@ import (
 	"github.com/mailstead/mailstead/store/postings"
 )
 
-// A Check verifies the text index: the form of its runs, and that each message is in one of them.
+// A Check verifies the text index: the format of its runs, and that each message is in exactly one
+// of them unless it is still to be indexed.
 type Check struct {
 	tx     *mailindex.Tx
 	report engine.Report
 
-	seed       maphash.Seed
-	want, have messageSum
-	again      map[string]bool // messages with a note that one of their place is gone, which runs may have twice
+	seed         maphash.Seed
+	want, have   messageSum      // the messages that should be in the index, and those that are
+	reusedPlaces map[string]bool // counted messages with a row in BucketTextGone: another run may have the place too
 }
 
-// A messageSum stands for a set of messages.
+// A messageSum is the number of a set of messages and the sum of their hashes, to compare sets.
 type messageSum struct {
 	n   int
 	sum uint64
 }
 
+// add adds a message to a sum.
 func (c *Check) add(to *messageSum, account uint32, place []byte) {
 	to.n++
 	to.sum += maphash.Bytes(c.seed, append(binary.BigEndian.AppendUint32(nil, account), place...))
 }
 
-// NewCheck begins a check, which reports each fault. Message is to be called for every message, and
-// Runs after that.
+// NewCheck returns a check that passes each fault to report. Call Message for every message, then
+// Runs.
 func NewCheck(tx *mailindex.Tx, report engine.Report) *Check {
-	return &Check{tx: tx, report: report, seed: maphash.MakeSeed(), again: map[string]bool{}}
+	return &Check{tx: tx, report: report, seed: maphash.MakeSeed(), reusedPlaces: map[string]bool{}}
 }
 
-// Message counts a message of the folder whose number is num.
+// Message adds a message that the store has. num is the number of its folder.
 func (c *Check) Message(m *mailrow.Message, num uint32) {
 	if mailindex.IsUnindexed(c.tx, m.Account, num, m.UID) {
 		return
@@ -47,26 +49,26 @@ func (c *Check) Message(m *mailrow.Message, num uint32) {
 	c.add(&c.want, m.Account, place[:])
 }
 
-// countPlace counts a message that a run has.
+// countPlace adds a message that a run has, or reports that nothing records its deletion.
 func (c *Check) countPlace(r *textRun, place []byte) {
 	key := append(binary.BigEndian.AppendUint32(nil, r.account), place...)
 	noted := c.tx.GetRow(mailrow.BucketTextGone, key) != nil
 	at := mailrow.ParsePlace(place, 0)
 	switch {
-	case !isThere(c.tx, r.account, place):
+	case !messageExists(c.tx, r.account, place):
 		if !noted {
-			c.report("run %d of the text index: nothing says that message %d of folder %08x is gone", r.id, at.UID, at.Num)
+			c.report("run %d of the text index: nothing says that message %d of folder %08x is deleted", r.id, at.UID, at.Num)
 		}
 		return
-	case noted && c.again[string(key)], noted && mailindex.IsUnindexed(c.tx, r.account, at.Num, at.UID):
-		return // another message was in its place before
+	case noted && c.reusedPlaces[string(key)], noted && mailindex.IsUnindexed(c.tx, r.account, at.Num, at.UID):
+		return // the run has a deleted message that had the same place
 	case noted:
-		c.again[string(key)] = true
+		c.reusedPlaces[string(key)] = true
 	}
 	c.add(&c.have, r.account, place)
 }
 
-// Runs verifies every run, and that the runs have the messages that were counted.
+// Runs verifies every run, and that the runs have the same messages as the calls of Message.
 func (c *Check) Runs() {
 	for k, v := range c.tx.Ascend(mailrow.BucketTextGone, nil) {
 		if _, err := textGoneAt(k, v); err != nil {
@@ -85,18 +87,18 @@ func (c *Check) Runs() {
 		places, words = places+p, words+w
 	}
 	if c.want != c.have {
-		c.report("%d messages should be in the text index, it has %d or others", c.want.n, c.have.n)
+		c.report("%d messages should be in the text index; it has %d, or other messages", c.want.n, c.have.n)
 	}
 	for bucket, rows := range map[*engine.Bucket]int{mailrow.BucketTextPlace: places, mailrow.BucketTextWord: words} {
 		if have := c.tx.Bucket(bucket).Stats().KeyN; have != rows {
-			c.report("%s has %d rows, the runs explain %d", bucket.Name(), have, rows)
+			c.report("%s has %d rows, but the runs need %d", bucket.Name(), have, rows)
 		}
 	}
 }
 
-// checkRun gives how many rows a run has.
+// checkRun verifies a run and returns how many rows it has.
 func (c *Check) checkRun(r *textRun) (places, words int) {
-	if r.state != textReady { // what an interrupted merge has left
+	if r.state != textReady { // left by an interrupted merge
 		key := r.key()
 		return c.countRows(mailrow.BucketTextPlace, key[:]), c.countRows(mailrow.BucketTextWord, key[:])
 	}
@@ -106,7 +108,7 @@ func (c *Check) checkRun(r *textRun) (places, words int) {
 		return 0, 0
 	}
 	if all[0] != r.newest || all[len(all)-1] != r.oldest {
-		c.report("run %d of the text index does not say of which time its messages are", r.id)
+		c.report("run %d of the text index has the wrong newest or oldest message", r.id)
 	}
 	for i, place := range all {
 		if i > 0 && bytes.Compare(place[:], all[i-1][:]) >= 0 {
@@ -127,7 +129,7 @@ func (c *Check) countRows(bucket *engine.Bucket, prefix []byte) (n int) {
 	return n
 }
 
-// checkWords gives how many blocks of words a run has.
+// checkWords verifies the words of a run and returns how many blocks they have.
 func (c *Check) checkWords(r *textRun) (blocks int) {
 	prefix := r.key()
 	var last []byte
@@ -140,7 +142,7 @@ func (c *Check) checkWords(r *textRun) (blocks int) {
 		blocks++
 		words, err := openWords(k, v)
 		if err != nil {
-			c.report("run %d: %w", r.id, err)
+			c.report("run %d of the text index: %w", r.id, err)
 			last, whole = append(last[:0], k[12:]...), false
 			continue
 		}
@@ -165,7 +167,7 @@ func (c *Check) checkWords(r *textRun) (blocks int) {
 			last = append(last[:0], block.Entry().Word...)
 		}
 		if !bytes.Equal(last, k[12:]) {
-			c.report("run %d of the text index: words up to %q end with %q", r.id, k[12:], last)
+			c.report("run %d of the text index: the block of words up to %q ends with %q", r.id, k[12:], last)
 		}
 	}
 	if whole && size != r.bytes {

@@ -1,9 +1,9 @@
-// Package textindex finds messages by their words: an index that is written some time after the
-// messages came, merged while it grows, and purged of what is deleted. What the words of a message
-// are, its caller says.
+// Package textindex finds messages by their words. The index is written some time after messages
+// arrive, merged as it grows, and purged of deleted messages. The caller decides what the words of
+// a message are.
 package textindex
 
 import "github.com/mailstead/mailstead/store/mailindex"
 
-// An Index is the text index of one database. One call at a time writes it.
+// An Index is the text index of one database. Only one call at a time may write it.
 type Index struct{ *mailindex.Index }

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	textRunDocs  = 30_000
-	textRunBytes = 8 << 20   // of blocks; a run that has reached this or half of textRunDocs stays as it is
-	fan          = 8         // runs of one size that become one
-	textPiece    = 256 << 10 // bytes that one transaction of a merge writes, so that others wait for a moment only
-	textDropRows = 500       // that one transaction deletes
+	textRunDocs  = 30_000    // limit on the messages of a run
+	textRunBytes = 8 << 20   // limit on the bytes of a run's blocks; a run at half of a limit is not merged
+	mergeWidth   = 8         // number of runs of similar size that are merged into one
+	textPiece    = 256 << 10 // bytes that one transaction writes: few, so that others wait only briefly
+	textDropRows = 500       // rows that one transaction deletes
 )
 
-// Tidy merges the runs of an account, or of all if that is 0, of which there are too many, and
-// deletes what merges that did not come to their end have left. A Reset that did not is done
-// again. One call at a time, and no AddText beside it.
+// Tidy merges the runs of an account, or of all if account is 0, until no size has too many, and
+// deletes what interrupted merges have left. If a Reset was interrupted, it runs Reset instead.
+// Only one call at a time, and no Write or Purge meanwhile.
 func (s *Index) Tidy(ctx context.Context, account uint32) error {
 	for {
 		var runs []textRun
@@ -50,19 +50,19 @@ func (s *Index) Tidy(ctx context.Context, account uint32) error {
 				}
 			}
 		}
-		group := textGroup(runs)
+		group := pickMergeGroup(runs)
 		if len(group) == 0 {
 			return nil
 		}
-		if err := s.mergeText(ctx, group, nil); err != nil {
+		if err := s.replaceRuns(ctx, group, nil); err != nil {
 			return err
 		}
 	}
 }
 
-// textGroup picks runs of one account and about one size that are to become one; none if there are
-// few.
-func textGroup(runs []textRun) []textRun {
+// pickMergeGroup returns runs of one account and similar size to merge; nil if there are not
+// enough.
+func pickMergeGroup(runs []textRun) []textRun {
 	type size struct {
 		account uint32
 		level   int
@@ -74,15 +74,15 @@ func textGroup(runs []textRun) []textRun {
 		}
 		at := size{r.account, bits.Len(uint(r.docs)) / 3}
 		groups[at] = append(groups[at], r)
-		if len(groups[at]) == fan {
-			return textGroupFits(groups[at])
+		if len(groups[at]) == mergeWidth {
+			return firstThatFit(groups[at])
 		}
 	}
 	return nil
 }
 
-// textGroupFits gives as many of the first runs as one run can take, which are two at least.
-func textGroupFits(runs []textRun) []textRun {
+// firstThatFit returns the longest prefix of runs that one run can hold: at least two.
+func firstThatFit(runs []textRun) []textRun {
 	docs, size := 0, int64(0)
 	for i, r := range runs {
 		docs += r.docs
@@ -94,17 +94,18 @@ func textGroupFits(runs []textRun) []textRun {
 	return runs
 }
 
-// mergeText makes one run of several, without the messages that are gone and those of drop.
-func (s *Index) mergeText(ctx context.Context, old []textRun, drop map[textPlace]bool) error {
+// replaceRuns replaces runs by one new run. It leaves out messages that no longer exist and the
+// places in drop.
+func (s *Index) replaceRuns(ctx context.Context, old []textRun, drop map[textPlace]bool) error {
 	var d *textRunData
 	err := s.View(func(tx *mailindex.Tx) (err error) {
-		d, err = mergedText(tx, old, drop)
+		d, err = readMerged(tx, old, drop)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	run, err := s.writeText(ctx, d)
+	run, err := s.writeRun(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -134,19 +135,20 @@ func (s *Index) mergeText(ctx context.Context, old []textRun, drop map[textPlace
 	return nil
 }
 
-// writeText writes the rows of a run, which is not searched yet; nil if it has no messages.
-func (s *Index) writeText(ctx context.Context, d *textRunData) (run *textRun, err error) {
+// writeRun writes a run in state textBuilding, in several transactions. It returns nil if the run
+// has no messages.
+func (s *Index) writeRun(ctx context.Context, d *textRunData) (run *textRun, err error) {
 	if len(d.places) == 0 {
 		return nil, nil
 	}
 	err = s.Update(func(tx *mailindex.Tx) error {
-		run, err = d.start(tx, textBuilding)
+		run, err = d.createRun(tx, textBuilding)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	rows := d.all(run)
+	rows := d.rows(run)
 	for len(rows) > 0 {
 		killpoint.At("text.merge")
 		if err := ctx.Err(); err != nil {
@@ -165,7 +167,7 @@ func (s *Index) writeText(ctx context.Context, d *textRunData) (run *textRun, er
 	return run, nil
 }
 
-// dropTextRun deletes a run that is not searched any more.
+// dropTextRun deletes a run that is no longer searched.
 func (s *Index) dropTextRun(ctx context.Context, r *textRun) error {
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {
@@ -183,8 +185,8 @@ func (s *Index) dropTextRun(ctx context.Context, r *textRun) error {
 	return nil
 }
 
-// mergedText reads the runs and gives what they come to together.
-func mergedText(tx *mailindex.Tx, runs []textRun, drop map[textPlace]bool) (*textRunData, error) {
+// readMerged returns the merged content of runs, without writing it.
+func readMerged(tx *mailindex.Tx, runs []textRun, drop map[textPlace]bool) (*textRunData, error) {
 	d := &textRunData{account: runs[0].account}
 	var parts []*postings.Part
 	for i := range runs {
@@ -196,7 +198,7 @@ func mergedText(tx *mailindex.Tx, runs []textRun, drop map[textPlace]bool) (*tex
 	}
 	var err error
 	d.places, d.blocks, d.size, err = postings.Merge(parts, func(place textPlace) bool {
-		return !drop[place] && isThere(tx, d.account, place[:])
+		return !drop[place] && messageExists(tx, d.account, place[:])
 	})
 	if err != nil {
 		return nil, fmt.Errorf("merge runs of the text index: %w", err)
@@ -204,8 +206,8 @@ func mergedText(tx *mailindex.Tx, runs []textRun, drop map[textPlace]bool) (*tex
 	return d, nil
 }
 
-// isThere tells whether the message of a place is there.
-func isThere(tx *mailindex.Tx, account uint32, place []byte) bool {
+// messageExists reports whether the account has a message at the place.
+func messageExists(tx *mailindex.Tx, account uint32, place []byte) bool {
 	at := mailrow.ParsePlace(place, 0)
 	mailbox, folder := tx.FolderOfNum(at.Num)
 	key := mailrow.MessageKey(mailbox, folder, at.UID)
@@ -214,12 +216,12 @@ func isThere(tx *mailindex.Tx, account uint32, place []byte) bool {
 }
 
 const (
-	textGoneFor  = 24 * time.Hour
-	textGoneMost = 100_000 // deleted messages that are looked at at a time
+	textGoneFor  = 24 * time.Hour // a run is rewritten when a message in it has been deleted for this long
+	textGoneMost = 100_000        // limit on the deleted messages examined at a time
 )
 
-// Purge makes runs anew of which an eighth of the messages is gone, or one has been for a day.
-// One call at a time, and no AddText or Tidy beside it.
+// Purge rewrites runs in which an eighth of the messages is deleted, or one has been deleted for a
+// day. Only one call at a time, and no Write or Tidy meanwhile.
 func (s *Index) Purge(ctx context.Context) error {
 	var accounts []uint32
 	err := s.View(func(tx *mailindex.Tx) error {
@@ -242,7 +244,7 @@ func (s *Index) Purge(ctx context.Context) error {
 	return err
 }
 
-// purgeText is Purge of one account.
+// purgeText is Purge for one account.
 func (s *Index) purgeText(ctx context.Context, account uint32) error {
 	p := textPurge{drop: map[uint64]map[textPlace]bool{}}
 	err := s.View(func(tx *mailindex.Tx) (err error) {
@@ -260,21 +262,22 @@ func (s *Index) purgeText(ctx context.Context, account uint32) error {
 		return err
 	}
 	for _, r := range p.stale {
-		if err := s.mergeText(ctx, []textRun{r}, p.drop[r.id]); err != nil {
+		if err := s.replaceRuns(ctx, []textRun{r}, p.drop[r.id]); err != nil {
 			return err
 		}
 	}
 	return s.deleteTextGone(ctx, account, p.gone)
 }
 
-// A textPurge finds the runs of an account that are to be made anew.
+// A textPurge finds the runs of an account that must be rewritten.
 type textPurge struct {
-	gone  map[textPlace]time.Time // what was deleted; in the end what no run will have any more
-	stale []textRun
-	drop  map[uint64]map[textPlace]bool // by run, what it must not keep although another message has its place now
+	gone  map[textPlace]time.Time       // deleted messages; in the end, those that no run will have
+	stale []textRun                     // runs to rewrite
+	drop  map[uint64]map[textPlace]bool // by run: places to leave out, even if a message is there again
 }
 
-// findStale goes through the runs, the newest first: that is the one to keep what several have.
+// findStale examines the runs, the newest first. If several have a place where a message exists,
+// the newest run keeps it.
 func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) error {
 	before := tx.Now().Add(-textGoneFor)
 	again := map[textPlace]bool{}
@@ -294,8 +297,8 @@ func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) 
 			if !gone {
 				continue
 			}
-			if !again[place] && isThere(tx, account, place[:]) {
-				again[place] = true // there is a message in the place again, and this is the first run that has it
+			if !again[place] && messageExists(tx, account, place[:]) {
+				again[place] = true // the first run that has the existing message at this place
 				continue
 			}
 			dead, drop[place] = append(dead, place), true
@@ -311,7 +314,8 @@ func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) 
 	for _, place := range kept {
 		delete(p.gone, place)
 	}
-	// The notes of places whose messages of now are not indexed stay: a run may have them twice.
+	// Keep the row of a place whose present message is not indexed yet: two runs may have the place
+	// later.
 	for place := range p.gone {
 		if at := mailrow.ParsePlace(place[:], 0); mailindex.IsUnindexed(tx, account, at.Num, at.UID) {
 			delete(p.gone, place)
@@ -320,6 +324,8 @@ func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) 
 	return nil
 }
 
+// textGoneOf returns the deleted messages of an account, up to textGoneMost, and when they were
+// deleted.
 func textGoneOf(tx *mailindex.Tx, account uint32) (map[textPlace]time.Time, error) {
 	gone := map[textPlace]time.Time{}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
@@ -336,10 +342,10 @@ func textGoneOf(tx *mailindex.Tx, account uint32) (map[textPlace]time.Time, erro
 	return gone, nil
 }
 
-// textGoneAt reads when a message was deleted.
+// textGoneAt returns when a message was deleted, from its row in BucketTextGone.
 func textGoneAt(key, row []byte) (at time.Time, err error) {
-	if len(row) != 8 { // else it is from before there were checksums
-		row, err = ofText(mailrow.BucketTextGone.Open(key, row))
+	if len(row) != 8 { // old rows have no checksum
+		row, err = asTextDamage(mailrow.BucketTextGone.Open(key, row))
 		if err == nil {
 			row = row[1:]
 		}
@@ -348,12 +354,12 @@ func textGoneAt(key, row []byte) (at time.Time, err error) {
 		err = ErrDamaged
 	}
 	if err != nil {
-		return at, fmt.Errorf("deleted message %x of the text index: %w", key, err)
+		return at, fmt.Errorf("read deletion row %x of the text index: %w", key, err)
 	}
 	return time.Unix(int64(binary.BigEndian.Uint64(row)), 0), nil
 }
 
-// deleteTextGone deletes the notes of messages that no run has any more.
+// deleteTextGone deletes the rows of deleted messages that are in no run.
 func (s *Index) deleteTextGone(ctx context.Context, account uint32, gone map[textPlace]time.Time) error {
 	var keys [][]byte
 	for place := range gone {

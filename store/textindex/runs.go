@@ -15,20 +15,20 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A textPlace is where a message is in the order of inboxes.
+// A textPlace is a message's position in the order of message lists, see mailrow.InboxPos.
 type textPlace = postings.Place
 
-// A textRun is the row of a run.
+// A textRun is the row of a run in BucketTextRun.
 type textRun struct {
 	account        uint32
 	id             uint64
 	state          byte
-	docs           int
-	bytes          int64     // of its blocks
-	newest, oldest textPlace // of its messages
+	docs           int       // number of messages
+	bytes          int64     // total size of its blocks of words
+	newest, oldest textPlace // places of its newest and oldest message
 }
 
-// What a run may be; only a ready one is searched.
+// The states of a run. Only a ready run is searched.
 const (
 	textBuilding = iota // its rows are being written
 	textReady
@@ -38,12 +38,14 @@ const (
 // A run row: version 1 | state 1 | docs 4 | bytes 8 | newest place 16 | oldest place 16 | crc32c 4.
 const textRunRowSize = 46
 
+// key returns the key of the run, which is also the prefix of the keys of its other rows.
 func (r *textRun) key() (key [12]byte) {
 	binary.BigEndian.PutUint32(key[0:], r.account)
 	binary.BigEndian.PutUint64(key[4:], r.id)
 	return key
 }
 
+// row encodes the run, with the checksum.
 func (r *textRun) row() []byte {
 	b := append(make([]byte, 0, textRunRowSize+rowform.SumSize), engine.RowVersion, r.state)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.docs))
@@ -53,16 +55,17 @@ func (r *textRun) row() []byte {
 	return mailrow.BucketTextRun.Seal(key[:], append(b, r.oldest[:]...))
 }
 
-// ofText is what open answers of a row of the text index, which is made anew where it is damaged.
-func ofText(row []byte, err error) ([]byte, error) {
+// asTextDamage replaces ErrDamagedRow by ErrDamaged: a damaged text index can be rebuilt.
+func asTextDamage(row []byte, err error) ([]byte, error) {
 	if errors.Is(err, engine.ErrDamagedRow) {
 		err = ErrDamaged
 	}
 	return row, err
 }
 
+// decode verifies a row and decodes it.
 func (r *textRun) decode(key, row []byte) error {
-	row, err := ofText(mailrow.BucketTextRun.OpenAny(key, row))
+	row, err := asTextDamage(mailrow.BucketTextRun.OpenLegacy(key, row))
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ func (r *textRun) decode(key, row []byte) error {
 	return nil
 }
 
-// textRuns gives the runs of an account, or of all accounts if that is 0, oldest first.
+// textRuns returns the runs of an account, or of all accounts if account is 0, oldest first.
 func textRuns(tx *mailindex.Tx, account uint32) (runs []textRun, err error) {
 	var prefix []byte
 	if account != 0 {
@@ -92,29 +95,31 @@ func textRuns(tx *mailindex.Tx, account uint32) (runs []textRun, err error) {
 		}
 		var r textRun
 		if err := r.decode(k, row); err != nil {
-			return nil, fmt.Errorf("run %x of the text index: %w", k, err)
+			return nil, fmt.Errorf("read run %x of the text index: %w", k, err)
 		}
 		runs = append(runs, r)
 	}
 	return runs, nil
 }
 
+// putTextRun writes the row of a run.
 func putTextRun(tx *mailindex.Tx, r *textRun) error {
 	key := r.key()
 	return tx.PutRow(mailrow.BucketTextRun, key[:], r.row())
 }
 
-// textPlaces is how many places one row has, which fill a page.
+// textPlaces is the number of places in one row, which then fills a page.
 const textPlaces = 250
 
-// textPlacesFrom gives the places of the messages of a run from a multiple of textPlaces on.
+// textPlacesFrom returns the places of the messages of a run from the given number on, a multiple
+// of textPlaces.
 func textPlacesFrom(tx *mailindex.Tx, run *textRun, number int) ([]byte, error) {
 	of := run.key()
 	key := binary.BigEndian.AppendUint32(of[:], uint32(number))
 	row, err := tx.GetRow(mailrow.BucketTextPlace, key), error(nil)
 	want := min(run.docs-number, textPlaces) * mailrow.PlaceSize
-	if len(row) != want { // else it is from before there were checksums
-		row, err = ofText(mailrow.BucketTextPlace.Open(key, row))
+	if len(row) != want { // old rows have no checksum
+		row, err = asTextDamage(mailrow.BucketTextPlace.Open(key, row))
 		if err == nil {
 			row = row[1:]
 		}
@@ -123,12 +128,12 @@ func textPlacesFrom(tx *mailindex.Tx, run *textRun, number int) ([]byte, error) 
 		err = ErrDamaged
 	}
 	if err != nil {
-		return nil, fmt.Errorf("messages %d of run %x of the text index: %w", number, of, err)
+		return nil, fmt.Errorf("read places from %d of run %x of the text index: %w", number, of, err)
 	}
 	return row, nil
 }
 
-// allPlaces gives the places of all messages of a run.
+// allPlaces returns the places of all messages of a run, newest first.
 func allPlaces(tx *mailindex.Tx, run *textRun) ([]textPlace, error) {
 	places := make([]textPlace, 0, run.docs)
 	for n := 0; n < run.docs; n += textPlaces {
@@ -143,35 +148,36 @@ func allPlaces(tx *mailindex.Tx, run *textRun) ([]textPlace, error) {
 	return places, nil
 }
 
-// textRunData is a run that is to be written.
+// textRunData is the content of a run that is not written yet.
 type textRunData struct {
 	account uint32
 	places  []textPlace // newest first
 	blocks  []postings.Block
-	size    int64
+	size    int64 // total size of the blocks
 }
 
-// A textRow is one row of a run, with its bucket.
+// A textRow is one row of a run.
 type textRow struct {
 	bucket     *engine.Bucket
 	key, value []byte
 }
 
-// openWords verifies a block of words. A block from before there were checksums begins with how
-// many bytes its first word shares with none, so with less than a version.
+// openWords verifies a block of words. Old blocks have no checksum: they begin with the length of
+// the prefix that the first word shares with the word before, so with 0, which is lower than any
+// version.
 func openWords(key, row []byte) ([]byte, error) {
 	if len(row) == 0 || row[0] < 0x10 {
 		return row, nil
 	}
-	row, err := ofText(mailrow.BucketTextWord.Open(key, row))
+	row, err := asTextDamage(mailrow.BucketTextWord.Open(key, row))
 	if err != nil {
-		return nil, fmt.Errorf("words of the text index up to %q: %w", key[min(len(key), 12):], err)
+		return nil, fmt.Errorf("read words of the text index up to %q: %w", key[min(len(key), 12):], err)
 	}
 	return row[1:], nil
 }
 
-// start gives the run a number and its row.
-func (d *textRunData) start(tx *mailindex.Tx, state byte) (*textRun, error) {
+// createRun assigns the run an id and writes its row with the state.
+func (d *textRunData) createRun(tx *mailindex.Tx, state byte) (*textRun, error) {
 	id, err := tx.Next(mailrow.BucketTextRun)
 	if err != nil {
 		return nil, err
@@ -183,8 +189,8 @@ func (d *textRunData) start(tx *mailindex.Tx, state byte) (*textRun, error) {
 	return r, putTextRun(tx, r)
 }
 
-// all gives the rows that a run has besides its own, each bucket in its order.
-func (d *textRunData) all(r *textRun) (rows []textRow) {
+// rows returns the rows of places and words of a run, by bucket and in the order of keys.
+func (d *textRunData) rows(r *textRun) (rows []textRow) {
 	key := r.key()
 	for n := 0; n < len(d.places); n += textPlaces {
 		b := []byte{engine.RowVersion}
@@ -201,9 +207,10 @@ func (d *textRunData) all(r *textRun) (rows []textRow) {
 	return rows
 }
 
+// putTextRows writes rows of a run.
 func putTextRows(tx *mailindex.Tx, rows []textRow) error {
 	for _, row := range rows {
-		tx.Bucket(row.bucket).FillPercent = 1 // a run's rows come in their order and stay as they are
+		tx.Bucket(row.bucket).FillPercent = 1 // rows come in key order and never change
 		if err := tx.PutRow(row.bucket, row.key, row.value); err != nil {
 			return err
 		}
@@ -211,7 +218,8 @@ func putTextRows(tx *mailindex.Tx, rows []textRow) error {
 	return nil
 }
 
-// dropTextRows deletes up to limit rows of a run, and its own row with the last of them.
+// dropTextRows deletes up to limit rows of a run, and the run's own row with the last of them. done
+// is false if rows remain.
 func dropTextRows(tx *mailindex.Tx, r *textRun, limit int) (done bool, err error) {
 	prefix := r.key()
 	for _, bucket := range []*engine.Bucket{mailrow.BucketTextPlace, mailrow.BucketTextWord} {
@@ -230,26 +238,26 @@ func dropTextRows(tx *mailindex.Tx, r *textRun, limit int) (done bool, err error
 	return true, tx.DeleteRow(mailrow.BucketTextRun, prefix[:])
 }
 
-// ErrOrder is returned for messages of a batch that do not come newest first, or are too many.
-var ErrOrder = errors.New("messages of a text batch come newest first, at most 30000")
+// ErrOrder is returned for a batch whose messages are not newest first, or are more than 30000.
+var ErrOrder = errors.New("messages of a text batch must be newest first, and at most 30000")
 
-// A Batch gathers the words of messages in INBOX folders of one account, which become
-// searchable together.
+// A Batch collects the words of messages of one account, which become searchable together.
 type Batch struct {
 	account uint32
 	places  []textPlace
+	// index of each word in numbers
 	index   map[string]int
-	numbers [][]uint16 // of the messages that have each word
+	numbers [][]uint16 // by word: the numbers of the messages that have it
 	err     error
 }
 
-// NewBatch begins a batch.
+// NewBatch returns an empty batch for messages of an account.
 func NewBatch(account uint32) *Batch {
 	return &Batch{account: account, index: map[string]int{}}
 }
 
-// Message says which message the words that follow are of. Messages come newest first, in the order
-// of InboxPos.
+// Message adds a message; the calls of Word that follow add its words. Messages must come newest
+// first, in the reverse order of mailrow.ComparePos.
 func (b *Batch) Message(at mailrow.InboxPos) {
 	place := at.Place()
 	if n := len(b.places); n == textRunDocs || n > 0 && bytes.Compare(place[:], b.places[n-1][:]) >= 0 {
@@ -259,8 +267,7 @@ func (b *Batch) Message(at mailrow.InboxPos) {
 	b.places = append(b.places, place)
 }
 
-// Word adds a word of the message, of which the first 255 bytes count. It may come as often as it
-// likes.
+// Word adds a word of the last message, cut to 255 bytes. Repeated words are ignored.
 func (b *Batch) Word(word []byte) {
 	if len(b.places) == 0 || len(word) == 0 {
 		return
@@ -278,10 +285,10 @@ func (b *Batch) Word(word []byte) {
 	}
 }
 
-// Len is how many messages the batch has.
+// Len returns the number of messages in the batch.
 func (b *Batch) Len() int { return len(b.places) }
 
-// run does what can be done before the transaction.
+// run encodes the batch, outside the transaction.
 func (b *Batch) run() *textRunData {
 	words := slices.AppendSeq(make([]string, 0, len(b.index)), maps.Keys(b.index))
 	slices.Sort(words)
@@ -294,10 +301,10 @@ func (b *Batch) run() *textRunData {
 	return d
 }
 
-// A Prepared batch can be written.
+// A Prepared is an encoded batch.
 type Prepared struct{ *textRunData }
 
-// Prepare does what can be done before the transaction. The error is ErrOrder.
+// Prepare encodes the batch, so that the transaction of Write is short. The error is ErrOrder.
 func (b *Batch) Prepare() (Prepared, error) {
 	if b.err != nil {
 		return Prepared{}, b.err
@@ -305,20 +312,20 @@ func (b *Batch) Prepare() (Prepared, error) {
 	return Prepared{b.run()}, nil
 }
 
-// Write makes the messages of the batch searchable.
+// Write writes the batch as a run. Its messages are searchable once tx is committed.
 func (p Prepared) Write(tx *mailindex.Tx) error {
 	if len(p.places) == 0 {
 		return nil
 	}
-	run, err := p.start(tx, textReady)
+	run, err := p.createRun(tx, textReady)
 	if err != nil {
 		return err
 	}
-	return putTextRows(tx, p.all(run))
+	return putTextRows(tx, p.rows(run))
 }
 
-// DropAccount deletes the runs of an account, about so many rows of them. It must not run beside
-// what writes the index.
+// DropAccount deletes up to about `rows` rows of an account's runs. Call it in new transactions
+// until done is true. No other call may write the index meanwhile.
 func DropAccount(tx *mailindex.Tx, account uint32, rows int) (done bool, err error) {
 	runs, err := textRuns(tx, account)
 	if len(runs) == 0 || err != nil {
@@ -328,7 +335,7 @@ func DropAccount(tx *mailindex.Tx, account uint32, rows int) (done bool, err err
 		if runs[i].state == textDropping {
 			continue
 		}
-		runs[i].state = textDropping // or a run would miss some of its rows
+		runs[i].state = textDropping // a search must not use a run that lacks rows
 		if err := putTextRun(tx, &runs[i]); err != nil {
 			return false, err
 		}

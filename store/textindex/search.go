@@ -12,23 +12,24 @@ import (
 	"github.com/mailstead/mailstead/store/postings"
 )
 
-// A Term is a word that messages have, or, with Prefix, how a word of theirs begins.
+// A Term matches messages that have the word or, if Prefix is set, a word that begins with it.
 type Term struct {
 	Word   string
 	Prefix bool
 }
 
-// textWords walks the words of a run in their order.
+// textWords iterates over the words of a run in byte order.
 type textWords struct {
 	prefix [12]byte
 	c      *bolt.Cursor
 	k, v   []byte
 	block  postings.BlockReader
-	err    error // of the block's row
+	err    error // error of opening the current block
 	cost   int   // bytes read
 }
 
-// textWords begins at the block that has from, or the first word after it.
+// wordsFrom starts at the block with the word from, or with the first word after it. nil is the
+// first block.
 func wordsFrom(tx *mailindex.Tx, run *textRun, from []byte) *textWords {
 	w := &textWords{prefix: run.key(), c: tx.Bucket(mailrow.BucketTextWord).Cursor()}
 	w.k, w.v = w.c.Seek(append(w.prefix[:], from...))
@@ -36,7 +37,7 @@ func wordsFrom(tx *mailindex.Tx, run *textRun, from []byte) *textWords {
 	return w
 }
 
-// open begins the block that the cursor is at.
+// open opens the block at the cursor.
 func (w *textWords) open() {
 	if !bytes.HasPrefix(w.k, w.prefix[:]) {
 		w.k = nil
@@ -49,7 +50,7 @@ func (w *textWords) open() {
 	w.cost += len(w.v)
 }
 
-// Next moves to the next word; false behind the last.
+// Next moves to the next word; false after the last.
 func (w *textWords) Next() (bool, error) {
 	for w.k != nil {
 		if w.err != nil {
@@ -57,7 +58,7 @@ func (w *textWords) Next() (bool, error) {
 		}
 		more, err := w.block.Next()
 		if err != nil {
-			return false, fmt.Errorf("block %x of the text index: %w", w.k, err)
+			return false, fmt.Errorf("read block %x of the text index: %w", w.k, err)
 		}
 		if more {
 			return true, nil
@@ -68,26 +69,27 @@ func (w *textWords) Next() (bool, error) {
 	return false, nil
 }
 
-// Entry is the word that Next has moved to.
+// Entry returns the current word with its messages. It is valid until Next.
 func (w *textWords) Entry() *postings.Entry { return w.block.Entry() }
 
-// An Search walks the messages that an InboxQuery selects and that have words, newest first.
+// A Search iterates over the messages that an InboxQuery selects and that match words, newest
+// first.
 type Search struct {
 	tx    *mailindex.Tx
-	terms [][]Term
+	terms [][]Term // each list must match; a list matches if one of its terms does
 	walk  *mailindex.InboxWalk
-	open  bool // walk has a message
+	open  bool // walk is at a message
 	runs  []searchRun
-	cost  int
-	most  int
-	cut   bool
-	at    mailrow.InboxPos // of the inbox's messages the last that was looked at
+	cost  int              // what the search has cost, in bytes of the index read
+	most  int              // limit of cost
+	cut   bool             // the search has stopped at the limit
+	at    mailrow.InboxPos // the last list position examined
 }
 
-// NewSearch begins a search in the text index for messages of q that have, for each list of
-// terms, one of the list; q.Account is given always. It takes time for about cost bytes of the
-// index. Messages that TextWaiting tells of are not found, or by the words of others that were in
-// their places.
+// NewSearch returns a search for messages of q that match, for each list in terms, at least one
+// term of the list. q.Account is required. The search stops once it has cost about as much time as
+// reading `cost` bytes of the index. It does not find messages that TextWaiting yields, or finds
+// them by the words of an earlier message in the same place.
 func NewSearch(tx *mailindex.Tx, q mailindex.InboxQuery, terms [][]Term, cost int) (*Search, error) {
 	runs, err := textRuns(tx, q.Account)
 	if err != nil {
@@ -104,8 +106,8 @@ func NewSearch(tx *mailindex.Tx, q mailindex.InboxQuery, terms [][]Term, cost in
 	return s, nil
 }
 
-// Next gives the next message. Behind the last one, and where the search has cost what it may, ok
-// is false.
+// Next returns the next message. ok is false after the last one, and when the limit of cost is
+// reached.
 func (s *Search) Next() (at mailrow.InboxPos, marks mailindex.Marks, ok bool, err error) {
 	for s.open {
 		if s.cost > s.most && s.at != (mailrow.InboxPos{}) {
@@ -128,19 +130,19 @@ func (s *Search) Next() (at mailrow.InboxPos, marks mailindex.Marks, ok bool, er
 	return mailrow.InboxPos{}, mailindex.Marks{}, false, nil
 }
 
-// Cut tells whether the search ended because it had cost what it may, and the place that is the
-// Before of the query that goes on.
+// Cut reports whether the search stopped at the limit of cost. The position is then the Before of
+// the query that continues it.
 func (s *Search) Cut() (mailrow.InboxPos, bool) { return s.at, s.cut }
 
-// skipTo moves the inbox to the newest message that is not newer than the place.
+// skipTo moves the list to the newest message at or before the place.
 func (s *Search) skipTo(place textPlace) {
-	moved := s.walk.Skip(append(place[:], 0)) // the place itself counts
+	moved := s.walk.Skip(append(place[:], 0)) // the extra byte includes the place itself
 	s.open = s.walk.Next()
-	s.cost += 100 + 30*moved + len(s.walk.Heads) // what it takes, as bytes of the index
+	s.cost += 100 + 30*moved + len(s.walk.Heads) // estimated time, in bytes of the index
 }
 
-// candidate gives the newest message of all runs that has the words and is not newer than the
-// place.
+// candidate returns the place of the newest message in all runs that matches and is not newer than
+// the place `most`.
 func (s *Search) candidate(most textPlace) (found bool, best textPlace, err error) {
 	for i := range s.runs {
 		r := &s.runs[i]
@@ -149,7 +151,7 @@ func (s *Search) candidate(most textPlace) (found bool, best textPlace, err erro
 			continue
 		}
 		if bytes.Compare(r.oldest[:], most[:]) > 0 {
-			r.done = true // and from now on, since places only get older
+			r.done = true // the places asked for only get older
 			continue
 		}
 		if r.set == nil {
@@ -170,14 +172,14 @@ func (s *Search) candidate(most textPlace) (found bool, best textPlace, err erro
 	return found, best, nil
 }
 
-// cutBefore ends the search, if it has cost what it may, before a run is looked at all of whose
-// messages are older than the place: what is newer than they has been looked at.
+// cutBefore reports whether the search stops at the limit of cost before it examines a run whose
+// messages are all older than the place. All messages newer than that run were examined.
 func (s *Search) cutBefore(r *searchRun, most textPlace) bool {
 	if s.cost <= s.most {
 		return false
 	}
 	at := mailrow.ParsePlace(r.newest[:], 0)
-	at.UID, at.Num = at.UID+1, 0 // what comes behind has the run's newest message
+	at.UID, at.Num = at.UID+1, 0 // just above the run's newest message
 	if mailrow.ComparePos(at, mailrow.ParsePlace(most[:], 0)) > 0 {
 		return false
 	}
@@ -188,24 +190,25 @@ func (s *Search) cutBefore(r *searchRun, most textPlace) bool {
 	return true
 }
 
-// A searchRun is a run and what a search has found in it.
+// A searchRun is a run and the matches that a search has found in it.
 type searchRun struct {
 	textRun
-	set    postings.Set // messages that have the words; nil: not looked up yet
-	done   bool         // there are no more
-	begun  bool
+	set   postings.Set // numbers of the matching messages; nil: not evaluated yet
+	done  bool         // there are no more matches
+	begun bool         // number and place are set
+	// number of the current match
 	number uint32
 	place  textPlace // of number
 
-	row   []byte // places from first on
+	row   []byte // row of places, from number first on
 	first int
-	rows  map[int][]byte // places that were read, by the number of the first
+	rows  map[int][]byte // cache of rows of places, by the number of the first
 }
 
-// keptRows is how many rows of places are kept in a search, each of which has been verified.
+// keptRows is how many rows of places a searchRun caches. They were verified when read.
 const keptRows = 64
 
-// evaluate looks up which messages of the run have the words.
+// evaluate finds the messages of the run that match all terms.
 func (s *Search) evaluate(r *searchRun) error {
 	r.set = postings.NewSet(r.docs)
 	words, err := s.findWords(r)
@@ -245,11 +248,11 @@ func (s *Search) evaluate(r *searchRun) error {
 	return nil
 }
 
-// isWord tells whether a list of terms is one whole word.
+// isWord reports whether a list of terms is one whole word.
 func isWord(list []Term) bool { return len(list) == 1 && !list[0].Prefix }
 
-// findWords finds the words that all messages must have, the rarest first. A run that lacks one is
-// done.
+// findWords finds the words that all messages must have, the rarest first. If the run lacks one,
+// the run is done.
 func (s *Search) findWords(r *searchRun) (found []postings.Entry, err error) {
 	for _, list := range s.terms {
 		if !isWord(list) {
@@ -272,13 +275,13 @@ func (s *Search) findWords(r *searchRun) (found []postings.Entry, err error) {
 	return found, nil
 }
 
-// What reading the index costs besides its bytes, in bytes of it that take as long.
+// The time of an index access beyond its bytes, as the number of bytes that take as long.
 const (
 	textSeekCost  = 500
 	textEntryCost = 20
 )
 
-// seek moves to the first word that is not before the given one; false if there is none.
+// seek moves to the first word at or after the given one; false if there is none.
 func (w *textWords) seek(word []byte) (bool, error) {
 	for {
 		more, err := w.Next()
@@ -288,7 +291,7 @@ func (w *textWords) seek(word []byte) (bool, error) {
 	}
 }
 
-// addTerm adds the messages of a run that have the term.
+// addTerm adds to the set the messages of a run that match the term.
 func addTerm(tx *mailindex.Tx, r *textRun, term Term, to postings.Set) (cost int, err error) {
 	word := []byte(term.Word)
 	w := wordsFrom(tx, r, word)
@@ -308,7 +311,7 @@ func addTerm(tx *mailindex.Tx, r *textRun, term Term, to postings.Set) (cost int
 	return w.cost, err
 }
 
-// skip moves to the newest message that is not newer than the place.
+// skip moves to the newest match that is not newer than the place `most`.
 func (r *searchRun) skip(tx *mailindex.Tx, most textPlace) error {
 	if r.done || r.begun && bytes.Compare(r.place[:], most[:]) <= 0 {
 		return nil
@@ -330,13 +333,14 @@ func (r *searchRun) skip(tx *mailindex.Tx, most textPlace) error {
 	return nil
 }
 
-// numberOf gives the number of the newest message that is not newer than the place.
+// numberOf returns the number of the newest message that is not newer than the place; r.docs if
+// there is none.
 func (r *searchRun) numberOf(tx *mailindex.Tx, most []byte) (n int, err error) {
 	from := 0
 	if r.begun {
 		from = int(r.number)
 	}
-	// Most often it is the next one, or not far from here.
+	// It is usually the next message, or one nearby.
 	ahead, end := 1, r.docs
 	for r.begun && from+ahead < r.docs {
 		place, err := r.placeOf(tx, from+ahead)
@@ -360,7 +364,7 @@ func (r *searchRun) numberOf(tx *mailindex.Tx, most []byte) (n int, err error) {
 	return n, err
 }
 
-// placeOf gives the place of a message of the run.
+// placeOf returns the place of the message with the number.
 func (r *searchRun) placeOf(tx *mailindex.Tx, number int) ([]byte, error) {
 	if first := number - number%textPlaces; r.row == nil || first != r.first {
 		row, ok := r.rows[first]

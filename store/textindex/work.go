@@ -11,43 +11,40 @@ import (
 	"github.com/mailstead/mailstead/store/postings"
 )
 
-// The text index finds messages by their words. It consists of runs, each of
-// which has the words of some messages of one account and does not change any more: a run numbers
-// its messages, newest first, and keeps for each word the numbers of those that have it, which
-// takes one byte or less for most. Few messages make a small run; small ones are merged into larger
-// ones, so that there are few. A search looks at the runs by time, newest first, and at each as a
-// whole.
+// The text index finds messages by their words. It consists of runs. A run holds the words of some
+// messages of one account and never changes. It numbers its messages, newest first, and stores for
+// each word the numbers of the messages that have it, mostly in one byte or less per message. New
+// messages form small runs, which are merged into larger ones to keep their number low. A search
+// examines the runs from newest to oldest, and each as a whole.
 //
-// What the words of a message are, the caller says, some time after the message came: text_todo
-// knows per mailbox from which UID on none have been given, and which messages with lower UIDs came
-// later (those of external mailboxes do), and changes in the message's own transaction. So nothing
-// is ever missed, and a store that has no index yet is one in which everything is to do.
+// The caller provides the words of a message some time after it arrives. BucketTextTodo records per
+// folder the UID from which messages are not indexed yet, and single messages with lower UIDs that
+// were added later, as in external mailboxes. It changes in the transaction that adds the message,
+// so no message is missed. In a store without an index, all messages are to be indexed.
 //
-// A deleted message is found no more, since a search looks whether it is there. Its words stay
-// until its run is made anew, because many of its messages are gone, or because one has been for a
-// day (text_gone).
+// A search checks whether a message still exists, so it does not find deleted ones. Their words
+// stay until the run is rewritten: when many of its messages are deleted, or one has been for a day
+// (BucketTextGone).
 
-// ErrDamaged is returned for rows of the text index that cannot have been written; Reset
-// helps.
+// ErrDamaged is returned for damaged rows of the text index. Reset rebuilds the index.
 var ErrDamaged = postings.ErrDamaged
 
-// A Work is some messages that are to be indexed together, newest first, and what that leaves
-// to do.
+// A Work is a set of messages to index together. Once they are indexed, the caller passes each
+// element of Done to TextDone.
 type Work struct {
-	Messages []mailrow.Message
-	Done     []mailindex.TextTodo
-	More     bool // there are others
+	Messages []mailrow.Message    // newest first
+	Done     []mailindex.TextTodo // what TextDone must record
+	More     bool                 // the account has other messages to index
 }
 
-// Limits bound a Work: its messages, those of one folder, and the bytes of them, each
-// counted up to a bound.
+// Limits bound a Work.
 type Limits struct {
-	Most, Each int
-	Bytes      int64
-	Message    int64 // what a message counts at most
+	Most, Each int   // most messages in all, and of one folder
+	Bytes      int64 // stop after this many bytes of messages
+	Message    int64 // the most that one message counts toward Bytes
 }
 
-// PickWork picks what of an account is indexed next.
+// PickWork returns the messages of an account to index next.
 func PickWork(tx *mailindex.Tx, account uint32, l Limits) (*Work, error) {
 	p := textPicker{tx: tx, limits: l}
 	for t := range tx.TextTodos(account) {
@@ -72,24 +69,26 @@ func PickWork(tx *mailindex.Tx, account uint32, l Limits) (*Work, error) {
 	return &p.work, tx.Err()
 }
 
-// A textPicker picks messages of one folder after the other.
+// A textPicker collects the messages of a Work, one folder after the other.
 type textPicker struct {
 	tx       *mailindex.Tx
 	limits   Limits
 	work     Work
-	bytes    int64
-	each     int
-	from     mailindex.TextTodo // of the folder, what is to do from a UID on
-	to       uint32             // up to where, exclusive, that is picked
+	bytes    int64              // counted toward Limits.Bytes
+	each     int                // messages of the current folder
+	from     mailindex.TextTodo // the todo of the folder that starts at a UID
+	to       uint32             // its messages with UIDs below this are picked
 	validity uint32             // UIDVALIDITY of the folder
-	finished bool               // the limits are reached
+	finished bool               // a limit for all folders is reached
 }
 
+// full reports whether the current folder may have no more messages.
 func (p *textPicker) full() bool {
 	p.finished = p.finished || len(p.work.Messages) >= p.limits.Most || p.bytes >= p.limits.Bytes
 	return p.finished || p.each >= p.limits.Each
 }
 
+// add adds a message of the folder with the number num.
 func (p *textPicker) add(m mailrow.Message, num uint32) {
 	m.Num = num
 	p.work.Messages = append(p.work.Messages, m)
@@ -97,16 +96,18 @@ func (p *textPicker) add(m mailrow.Message, num uint32) {
 	p.each++
 }
 
+// done adds what TextDone must record.
 func (p *textPicker) done(t mailindex.TextTodo) {
 	t.Validity = p.validity
 	p.work.Done = append(p.work.Done, t)
 }
 
+// pick picks the messages of a todo as far as the limits allow.
 func (p *textPicker) pick(t mailindex.TextTodo) error {
 	switch {
 	case !t.Single:
 		return p.pickFrom(t)
-	case t.UID >= p.from.UID: // it is among those from `from` on
+	case t.UID >= p.from.UID: // included in the todo `from`
 		if t.UID < p.to {
 			p.done(t)
 		}
@@ -123,7 +124,7 @@ func (p *textPicker) pick(t mailindex.TextTodo) error {
 	return nil
 }
 
-// pickFrom picks messages from a UID on.
+// pickFrom picks messages from t.UID on.
 func (p *textPicker) pickFrom(t mailindex.TextTodo) error {
 	p.from, p.to = t, t.UID
 	mailbox, folder := p.tx.FolderOfNum(t.Num)
@@ -149,19 +150,19 @@ func (p *textPicker) pickFrom(t mailindex.TextTodo) error {
 	return nil
 }
 
-// UnindexedFolders is how many folders one transaction of Reset looks at.
+// UnindexedFolders is how many folders one transaction of Reset examines.
 const UnindexedFolders = 3000
 
-// Resetting is the sequence of bktTextTodo from Reset's first transaction to its last, by
-// which Tidy knows one that did not come to its end.
+// Resetting is the sequence number of BucketTextTodo while Reset runs. Tidy finds it after an
+// interrupted Reset.
 const Resetting = 1
 
-// Reset forgets the text index, so that all of it is to be made anew: at first it notes all
-// mail as not indexed, which searches look at message by message, some folders in each transaction,
-// then it drops the index. One call at a time, and neither AddText nor Tidy beside it.
+// Reset deletes the text index so that it is built again. It first marks all messages as not
+// indexed, some folders per transaction; searches then read these messages one by one. Then it
+// deletes the index. Only one call at a time, and no Write, Tidy or Purge meanwhile.
 func (s *Index) Reset() error {
 	err := s.Update(func(tx *mailindex.Tx) error {
-		if err := tx.EmptyBucket(mailrow.BucketTextTodo); err != nil { // its rows may be what is damaged
+		if err := tx.EmptyBucket(mailrow.BucketTextTodo); err != nil { // its rows may be damaged
 			return err
 		}
 		return tx.SetSequence(mailrow.BucketTextTodo, Resetting)
