@@ -524,11 +524,11 @@ func TestCheckFindsDamagedText(t *testing.T) {
 		"run row":     {flip(mailrow.BucketTextRun, 0), "damaged row"},
 		"run docs":    {flip(mailrow.BucketTextRun, 5), "damaged row"},
 		"run bytes":   {change(mailrow.BucketTextRun, 13), "counts"},
-		"run newest":  {change(mailrow.BucketTextRun, 29), "of which time"},
+		"run newest":  {change(mailrow.BucketTextRun, 29), "wrong newest or oldest"},
 		"places gone": {drop(mailrow.BucketTextPlace), "damaged row"},
 		"place":       {change(mailrow.BucketTextPlace, 12), "nothing says that message"},
 		"words gone":  {drop(mailrow.BucketTextWord), "counts"},
-		"word":        {change(mailrow.BucketTextWord, 3), "end with"},
+		"word":        {change(mailrow.BucketTextWord, 3), "ends with"},
 		"number":      {flip(mailrow.BucketTextWord, -1), "damaged row"},
 		"todo":        {drop(mailrow.BucketTextTodo), "should be in the text index"},
 		"todo too far": {func(tx *Tx) error {
