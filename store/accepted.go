@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A message from outside is acknowledged once its record is on disk: one sync. What is to be made
-// of it, rows, events and jobs, follows in a later transaction, which also says in bucketAccepted
-// that it is filed. After a crash Open finds the records that are not.
+// A message from outside is acknowledged once its record is on disk, after one sync. A later
+// transaction writes its rows, events and jobs, and marks it as filed in bucketAccepted. After a
+// crash, Open finds the records that are not marked as filed.
 var bucketAccepted = engine.NewBucket("accepted")
 
 const filedKey = "filed"
@@ -23,11 +23,11 @@ type Accepted struct {
 	Envelope []byte
 }
 
-// AppendAccepted writes a message with its envelope, as Append does, and puts it on disk: it may be
-// acknowledged then. The caller makes of it what the envelope says, in a transaction that calls
-// Filed; if the process ends before, Unfiled gives it to the next one.
+// AppendAccepted writes a message with its envelope, as Append does, and syncs it to disk, so that
+// it may be acknowledged. The caller then does what the envelope says, in a transaction that calls
+// Filed. If the process ends before that, Unfiled of the next process returns the message.
 func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
-	if err := s.mayAppend(); err != nil {
+	if err := s.checkAppend(); err != nil {
 		return BlobRef{}, err
 	}
 	done := s.leases.BeginAppend()
@@ -48,7 +48,8 @@ func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
 	return ref, nil
 }
 
-// Filed notes that of accepted messages everything is made, with this transaction at the latest.
+// Filed marks accepted messages as filed: all their rows, events and jobs are written by this
+// transaction or an earlier one.
 func (tx *Tx) Filed(refs ...BlobRef) error {
 	mark, err := filedMark(engine.Bolt(tx))
 	if err != nil {
@@ -58,7 +59,7 @@ func (tx *Tx) Filed(refs ...BlobRef) error {
 	for _, ref := range refs {
 		at = append(at, ref.Position())
 	}
-	// These are still unfiled: they are forgotten once this is on disk.
+	// These messages count as unfiled until this transaction is on disk.
 	mark.Add(tx.s.unfiled.First(tx.s.seg.End()), at)
 	tx.After(func() {
 		for _, p := range at {
@@ -69,30 +70,31 @@ func (tx *Tx) Filed(refs ...BlobRef) error {
 	return tx.PutRow(bucketAccepted, []byte(filedKey), bucketAccepted.Sum().Seal([]byte(filedKey), mark.Row()))
 }
 
-// filedMark reads what is filed.
+// filedMark reads the mark of filed messages.
 func filedMark(b *bolt.Tx) (segment.FiledMark, error) {
 	return parseFiled(b.Bucket([]byte(bucketAccepted.Name())).Get([]byte(filedKey)))
 }
 
-// parseFiled reads the row of what is filed. One from before it had a checksum is 8n+1 bytes.
+// parseFiled parses the row of the mark of filed messages. A row from before it had a checksum is
+// 8n+1 bytes.
 func parseFiled(row []byte) (m segment.FiledMark, err error) {
 	if len(row)%8 != 1 && row != nil {
 		row, err = bucketAccepted.Sum().Open([]byte(filedKey), row)
 		if err != nil {
-			return m, fmt.Errorf("mark of what is filed: %w", err)
+			return m, fmt.Errorf("mark of filed messages: %w", err)
 		}
 	}
 	return segment.ParseMark(row)
 }
 
-// Unfiled gives the messages that were acknowledged and not filed when the store was opened, in the
-// order in which they came. They keep their bytes until they are filed.
+// Unfiled returns the messages that were acknowledged but not filed when the store was opened, in
+// the order in which they came. Their bytes are kept until they are filed.
 func (s *Store) Unfiled() []Accepted { return s.left }
 
-// UnfiledCount is how many messages are acknowledged and not filed.
+// UnfiledCount returns the number of messages that are acknowledged but not filed.
 func (s *Store) UnfiledCount() int { return s.unfiled.Len() }
 
-// openAccepted finds what was acknowledged and is not filed.
+// openAccepted finds the messages that were acknowledged but not filed.
 func (s *Store) openAccepted() error {
 	var mark segment.FiledMark
 	err := s.db.View(func(tx *engine.Tx) (err error) {
@@ -112,12 +114,13 @@ func (s *Store) openAccepted() error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("look for accepted messages: %w", err)
+		return fmt.Errorf("read accepted messages: %w", err)
 	}
 	return nil
 }
 
-// beginAccepted notes in a store that has accepted nothing yet that there is nothing to find.
+// beginAccepted writes the first mark of filed messages, at the end of the segments, unless there
+// is a mark already.
 func (s *Store) beginAccepted(b *bolt.Tx) error {
 	bucket := b.Bucket([]byte(bucketAccepted.Name()))
 	if bucket.Get([]byte(filedKey)) != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// An Account is one tenant: everything that it owns is found under its id.
+// An Account is one tenant: all its records are found under its id.
 type Account struct {
 	ID             string // acc_…
 	Num            uint32 // short form for message keys, from 1
@@ -18,8 +18,8 @@ type Account struct {
 	DeleteJob      string `json:",omitempty"` // the job that deletes it
 	UniversalInbox bool
 	WarmupPhrases  []string
-	SyncedAt       time.Time // of the newest refresh of every mailbox
-	HeldToldAt     time.Time `json:",omitzero"` // when owner and admins were last told of what is held for approval
+	SyncedAt       time.Time // the newest refresh of all its mailboxes
+	HeldToldAt     time.Time `json:",omitzero"` // when its owner and admins were last notified of messages held for approval
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
@@ -27,8 +27,8 @@ type Account struct {
 // States of an account.
 const (
 	AccountActive    = "active"
-	AccountSuspended = "suspended" // by the operator: it may do nothing, and its zones are served on
-	AccountDeleting  = "deleting"  // by the operator: it may do nothing any more
+	AccountSuspended = "suspended" // by the operator: it may do nothing, but its zones are still served
+	AccountDeleting  = "deleting"  // by the operator: it may do nothing any more, and a job deletes it
 )
 
 // Plans of an account.
@@ -37,10 +37,11 @@ const (
 	AccountPlanEnterprise = "enterprise" // with higher limits on requests
 )
 
-// MayAct tells whether an account may do anything: ask, read, send and take mail, tell and report.
+// MayAct reports whether an account may do anything: call the API, read, send and receive mail, or
+// send notifications and reports.
 func (a *Account) MayAct() bool { return a.Status != AccountSuspended && !a.Gone() }
 
-// Gone tells whether the account is being deleted.
+// Gone reports whether the account is being deleted.
 func (a *Account) Gone() bool { return a.Status == AccountDeleting }
 
 // Accounts keeps every account of the installation.
@@ -50,7 +51,7 @@ var (
 	AccountByNum = Accounts.Unique("num", func(a *Account) string { return NumKey(a.Num) })
 )
 
-// NextAccountNum gives the next short account number.
+// NextAccountNum returns the next short account number.
 func (tx *Tx) NextAccountNum() (uint32, error) {
 	n, err := Accounts.NextNumber(tx)
 	return uint32(n), err
@@ -63,24 +64,24 @@ type User struct {
 	Email        string // lower-case
 	FirstName    string
 	LastName     string
-	MailboxID    string `json:",omitempty"` // whose person it is; "": a team user
+	MailboxID    string `json:",omitempty"` // the mailbox that this person owns; "": a team user
 	Role         string // one of the UserRole… constants
 	Status       string // one of the User… constants
 	PasswordHash string // argon2id, PHC form; "" while none is set
-	// PasswordGiven says that a token or an invitation set the password, and its user has not
-	// chosen one since. It is false of records from before it was kept: nobody knows, and whoever
-	// has worked with a password until then is let work on.
+	// PasswordGiven says that a token or an invitation set the password, and the user has not
+	// chosen a new one since. It is false in records older than this field, since it is not known
+	// there; those users may go on working with their password.
 	PasswordGiven bool     `json:",omitempty"`
-	Limited       bool     `json:",omitempty"` // a member who sees some mailboxes alone: Mailboxes
-	Mailboxes     []string `json:",omitempty"` // ids, some perhaps of mailboxes that are gone
+	Limited       bool     `json:",omitempty"` // a member who sees only the mailboxes in Mailboxes
+	Mailboxes     []string `json:",omitempty"` // ids; some of these mailboxes may be gone
 	InvitedBy     string   // a user id, or ""
-	ResetHash     string   // SHA-256 of the token that sets a new password, hex; "" while there is none
+	ResetHash     string   // SHA-256 of the token that sets a new password, hex; "" if there is none
 	ResetExpires  time.Time
-	Forgot        *Forgot   `json:",omitempty"` // nil: nobody has asked for a new password
+	Forgot        *Forgot   `json:",omitempty"` // nil: no link to a new password was requested
 	TOTP          *TOTP     `json:",omitempty"` // nil: there is no second factor
 	Passkeys      []Passkey `json:",omitempty"`
 	LastLoginAt   time.Time
-	Seen          []SeenNetwork `json:",omitempty"` // where the user has signed in from, newest first
+	Seen          []SeenNetwork `json:",omitempty"` // networks that the user has signed in from, newest first
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
 }
@@ -91,28 +92,28 @@ const (
 	UserActive  = "active"
 )
 
-// Roles of a user, each with what the next one may and more.
+// Roles of a user. Each may do all that the next one may, and more.
 const (
-	UserRoleOwner  = "owner"  // the one to whom the account belongs
+	UserRoleOwner  = "owner"  // owns the account
 	UserRoleAdmin  = "admin"  // manages the team and its tokens, but for owners and other admins
 	UserRoleMember = "member" // works with domains and mail
-	// UserRoleMailbox is of whoever has a mailbox and sees nothing else.
+	// UserRoleMailbox is the role of a mailbox's owner, who sees nothing but that mailbox.
 	UserRoleMailbox = "mailbox"
 )
 
-// A Forgot is a link that was sent by mail to somebody who forgot a password.
+// A Forgot is a password reset link that was sent by mail.
 type Forgot struct {
 	Hash    string // SHA-256 of its token, hex
 	Expires time.Time
 }
 
-// A TOTP is a second factor by the clock (RFC 6238), and what stands in for it.
+// A TOTP is a time-based one-time password as second factor (RFC 6238), with its recovery codes.
 type TOTP struct {
 	Sealed    []byte    // the shared secret, sealed
-	Confirmed bool      // a first code has shown that the user has it too; until then it guards nothing
-	LastStep  int64     // of the last code that was taken, so that none is taken twice
-	Recovery  [][]byte  // HMAC of each recovery code that is left
-	CreatedAt time.Time // of the secret
+	Confirmed bool      // the user has entered a first code; until then the factor is not asked for
+	LastStep  int64     // time step of the last code that was accepted, so that no code is accepted twice
+	Recovery  [][]byte  // HMAC of each unused recovery code
+	CreatedAt time.Time // when the secret was made
 }
 
 // A Passkey is a WebAuthn credential.
@@ -124,13 +125,13 @@ type Passkey struct {
 	LastUsedAt time.Time
 }
 
-// Users keeps the team users of every account, and the people of mailboxes, of whom there is a
-// record from their first sign-in on: it has their second factor and passkeys, and the mailbox has
-// their password.
+// Users keeps the team users of every account and the owners of mailboxes. The record of a mailbox
+// owner exists from the first sign-in on. It holds the second factor and the passkeys; the password
+// is in the mailbox.
 var (
 	Users = engine.NewTable("user", func(u *User) string { return u.ID }).
 		Watched(func(_ *engine.Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} }).Sealed((*User).secrets)
-	// UserByEmail finds team users alone, and so does UsersByAccount.
+	// UserByEmail and UsersByAccount find only team users.
 	UserByEmail = Users.Unique("email", func(u *User) string {
 		if u.MailboxID != "" {
 			return ""
@@ -155,36 +156,37 @@ func forgotHash(u *User) string {
 	return u.Forgot.Hash
 }
 
-// A Token is what a program shows to the API or to MCP, or a browser as its cookie: then it is a
-// session. It acts for its user, with no more than the user's role and its own permissions; it may
-// be limited to some mailboxes, and to a Policy. Only the SHA-256 of its value is kept. It ends
-// when it expires, is revoked, or with its user.
+// A Token authenticates a program at the API or MCP, or a browser by its cookie: then it is a
+// session. It acts for its user, with at most the user's role and its own permissions. It may be
+// limited to some mailboxes and by a Policy. Only the SHA-256 of its value is kept. It ends when it
+// expires, when it is revoked, or with its user.
 type Token struct {
 	ID            string // tok_…
 	AccountID     string
-	UserID        string // whom it acts for
-	CredentialID  string `json:",omitempty"` // of the mailbox that it came with; "": it came by itself
+	UserID        string // the user that it acts for
+	CredentialID  string `json:",omitempty"` // of the app password that was made with it; "": none was
 	Name          string
 	Hash          string // SHA-256 of the whole token, hex
 	Prefix        string // first 12 characters of the token
 	Permissions   []string
 	Kind          string // one of the TokenKind… constants
 	CreatedAt     time.Time
-	ExpiresAt     time.Time // zero: never; of a grant: when its refresh token ends
+	ExpiresAt     time.Time // zero: never; of a grant: when its refresh token expires
 	LastUsedAt    time.Time
 	LastUsedIP    string
-	PasswordGiven bool      `json:",omitempty"` // of a session: it was begun with a password that is given, see User
+	PasswordGiven bool      `json:",omitempty"` // of a session: its password was set by a token or invitation, see User.PasswordGiven
 	UserAgent     string    `json:",omitempty"` // of a session: the browser that signed in
-	RevokedAt     time.Time // kept for a while after revocation, so that its use can be told apart
+	RevokedAt     time.Time // kept for a while after revocation, so that its use can be recognised
 
-	Mailboxes []string `json:",omitempty"` // ids that it is limited to; none: it sees what its user sees
-	OwnWords  bool     `json:",omitempty"` // what it sends counts as the account's own words
+	Mailboxes []string `json:",omitempty"` // ids that it is limited to; none: it sees all that its user sees
+	OwnWords  bool     `json:",omitempty"` // its messages count as the account's own words
 	Policy    Policy   `json:",omitzero"`
-	Reading   *Reading `json:",omitempty"` // nil: it has read nothing that counts
+	Reading   *Reading `json:",omitempty"` // nil: it has read nothing that taints
 	Grant     *Grant   `json:",omitempty"` // of a TokenKindOAuth
 }
 
-// Bound tells whether a token may change nobody's access, and nothing that happens by itself.
+// Bound reports whether a token is barred from changing anybody's access and anything that runs
+// automatically.
 func (t *Token) Bound() bool {
 	return len(t.Mailboxes) > 0 || t.Kind == TokenKindOAuth || !t.Policy.IsDefault()
 }
@@ -192,9 +194,9 @@ func (t *Token) Bound() bool {
 // Kinds of a token.
 const (
 	TokenKindAPI     = "api"
-	TokenKindMCP     = "mcp"     // for a model's client
-	TokenKindOAuth   = "oauth"   // a grant that a person gave a client, for /mcp alone
-	TokenKindSession = "session" // of the dashboard; the only kind that a browser has
+	TokenKindMCP     = "mcp"     // for the client of a model
+	TokenKindOAuth   = "oauth"   // a grant by a person to a client, for /mcp only
+	TokenKindSession = "session" // of the dashboard; the only kind that a browser holds
 )
 
 // Tokens keeps the tokens of every account, revoked ones too.
@@ -205,8 +207,8 @@ var (
 	TokensByAccount = Tokens.Index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.Index("user", func(t *Token) string { return t.UserID })
 	SessionsByTime  = Tokens.Index("session", sessionTime)
-	// TokensLimited holds those that are limited to mailboxes and not revoked: under the mailbox,
-	// or under the account if there are several.
+	// TokensLimited holds the tokens that are limited to mailboxes and not revoked: under the
+	// mailbox, or under the account if there are several mailboxes.
 	TokensLimited = Tokens.Index("limited", func(t *Token) string {
 		switch {
 		case len(t.Mailboxes) == 0 || !t.RevokedAt.IsZero():
@@ -216,8 +218,8 @@ var (
 		}
 		return t.AccountID
 	})
-	// TokensTainting holds those of an account that reading taints, that are limited to no mailbox
-	// and are not revoked.
+	// TokensTainting holds the tokens of an account that reading taints, that are not limited to
+	// mailboxes and not revoked.
 	TokensTainting = Tokens.Index("tainting", func(t *Token) string {
 		if !t.Policy.Taint || len(t.Mailboxes) > 0 || !t.RevokedAt.IsZero() {
 			return ""
@@ -228,8 +230,8 @@ var (
 	TokenByFamily = Tokens.Unique("family", grantFamily)
 )
 
-// TokensOfMailbox gives the tokens of an account that are limited to a mailbox, or to several of
-// which it is one.
+// TokensOfMailbox returns the tokens of an account that are limited to this mailbox, or to several
+// mailboxes including it.
 func TokensOfMailbox(tx *Tx, accountID, mailboxID string) (list []*Token) {
 	for _, t := range TokensLimited.Asc(tx, mailboxID, "") {
 		list = append(list, t)
@@ -242,7 +244,7 @@ func TokensOfMailbox(tx *Tx, accountID, mailboxID string) (list []*Token) {
 	return list
 }
 
-// sessionTime is the key of dashboard sessions by their beginning, for pruning.
+// sessionTime is the key of a dashboard session by its creation time, for pruning.
 func sessionTime(t *Token) string {
 	if t.Kind != TokenKindSession {
 		return ""
@@ -260,13 +262,14 @@ type DayStat struct {
 	Complained int64
 }
 
-// DayStats keeps them under account id and date, so that an account's days are neighbours.
+// DayStats keeps the day counts under account id and date, so that the days of an account are
+// adjacent.
 var (
 	DayStats          = engine.NewTable("daystat", func(d *DayStat) string { return d.AccountID + d.Date })
 	DayStatsByAccount = DayStats.Index("account", func(d *DayStat) string { return d.AccountID })
 )
 
-// An Idempotency is the remembered answer to a POST that carried an Idempotency-Key.
+// An Idempotency is the stored response to a POST that carried an Idempotency-Key.
 type Idempotency struct {
 	ID          string // SHA-256 of token, method, path and key, hex
 	BodyHash    string // SHA-256 of the request body, hex
@@ -278,7 +281,7 @@ type Idempotency struct {
 	CreatedAt   time.Time
 }
 
-// Idempotencies keeps them for 24 hours; the time index is for pruning.
+// Idempotencies keeps the responses for 24 hours; the time index is for pruning.
 var (
 	Idempotencies     = engine.NewTable("idempotency", func(i *Idempotency) string { return i.ID }).Sealed((*Idempotency).secrets)
 	IdempotencyByTime = Idempotencies.Index("time", func(i *Idempotency) string { return TimeKey(i.CreatedAt) })
@@ -290,16 +293,16 @@ type MasterKey struct {
 	ID          string // MasterKeyID
 	Fingerprint string
 	Since       time.Time
-	Next        string    `json:",omitempty"` // the fingerprint of the key that takes over; "" while none does
-	Resealed    int       `json:",omitempty"` // how many records were sealed under that one so far
-	Past        []PastKey `json:",omitempty"` // newest first; while a key takes over, also the one of now
+	Next        string    `json:",omitempty"` // the fingerprint of the key that replaces it; "" if none does
+	Resealed    int       `json:",omitempty"` // how many records were sealed under the new key so far
+	Past        []PastKey `json:",omitempty"` // newest first; during a replacement, the current key is among them
 }
 
-// A PastKey is what is kept of a master key from which another one took over.
+// A PastKey is a record of a master key that was replaced.
 type PastKey struct {
 	Fingerprint string
-	MacRoot     []byte // what authenticates links and addresses of its time, sealed under the master key
-	Number      uint64 `json:",omitempty"` // of the commit behind which nothing is sealed under it; 0: there is something still
+	MacRoot     []byte // root key of the MACs of links and addresses from its time, sealed under the master key
+	Number      uint64 `json:",omitempty"` // of the last commit that has values sealed under it; 0: there are such values still
 }
 
 // MasterKeyID is the id of the one record of MasterKeys.
@@ -308,19 +311,19 @@ const MasterKeyID = "master"
 // MasterKeys has one record, from the first start on.
 var MasterKeys = engine.NewTable("master_key", func(k *MasterKey) string { return k.ID })
 
-// An Alert is a check of the host that is not ok.
+// An Alert is a health check of the host whose status is not ok.
 type Alert struct {
 	ID      string // see AlertID
 	Code    string
 	Subject string
-	Status  string    // that was told last; "" as long as nobody was told
+	Status  string    // the status that was last notified; "" if nobody was notified yet
 	Since   time.Time // when it was first seen
 }
 
-// AlertID is the id of an alert about a subject.
+// AlertID returns the id of an alert about a subject.
 func AlertID(code, subject string) string { return code + " " + subject }
 
-// Alerts has what is not ok.
+// Alerts keeps the health checks that are not ok.
 var Alerts = engine.NewTable("alert", func(a *Alert) string { return a.ID })
 
 // A SandboxClock says how far the clock of a sandbox was advanced.
@@ -332,5 +335,5 @@ type SandboxClock struct {
 // SandboxClockID is the id of the one record of SandboxClocks.
 const SandboxClockID = "clock"
 
-// SandboxClocks has one record, once a clock was advanced.
+// SandboxClocks has one record, once the clock was advanced.
 var SandboxClocks = engine.NewTable("sandbox_clock", func(c *SandboxClock) string { return c.ID })

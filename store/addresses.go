@@ -7,18 +7,18 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// An Address is one that mail comes to, and that no mailbox has as its own: an alias of a mailbox,
-// or the address of a group.
+// An Address is an alias of a mailbox or the address of a group. The own address of a mailbox is
+// not one.
 type Address struct {
 	DomainID  string
 	Email     string // lower-case
 	AccountID string
-	MailboxID string // "": it is a group's
+	MailboxID string // "": it belongs to a group
 	GroupID   string // "": it is an alias
 }
 
-// Addresses keeps them. An address that a mailbox has as its own is not in it: who adds one looks
-// in MailboxByAddress too.
+// Addresses keeps the aliases and group addresses. The own addresses of mailboxes are not in it:
+// before adding an address, look in MailboxByAddress too.
 var (
 	Addresses = engine.NewTable("address", func(a *Address) string { return AddressKey(a.DomainID, a.Email) }).
 			Watched(func(_ *engine.Tx, a *Address) Change { return Change{Account: a.AccountID, ID: a.Email} })
@@ -26,8 +26,8 @@ var (
 	AddressesByDomain  = Addresses.Index("domain", func(a *Address) string { return a.DomainID })
 )
 
-// FindAddress gives the alias or group of an address: of the domain whose claim of the name is
-// proven; nil if there is none. Others share it.
+// FindAddress returns the alias or group with an address, in the domain whose claim of the name is
+// proven, or nil if there is none. The record is shared: it must not be changed.
 func FindAddress(tx *Tx, email string) (*Address, error) {
 	return Addresses.FindShared(tx, addressKey(tx, email))
 }
@@ -39,7 +39,7 @@ type Group struct {
 	DomainID  string
 	Email     string // lower-case
 	Name      string
-	SendAs    bool // its members may send as the group
+	SendAs    bool // its members may send from the group's address
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -51,17 +51,17 @@ var (
 	GroupsByAccount = Groups.Index("account", func(g *Group) string { return g.AccountID })
 )
 
-// A GroupMember is a mailbox, another group or an address elsewhere that is in a group.
+// A GroupMember is a member of a group: a mailbox, another group or an external address.
 type GroupMember struct {
 	GroupID   string
 	Place     int // in the list of members, from 0
 	AccountID string
-	MailboxID string // "": it is no mailbox
-	MemberID  string // of a group; "": it is none
-	Email     string // of an address elsewhere; "": it is a mailbox or a group
+	MailboxID string // "": it is not a mailbox
+	MemberID  string // id of a group; "": it is not a group
+	Email     string // external address; "": it is a mailbox or a group
 }
 
-// GroupMembers keeps them, each group's in their order.
+// GroupMembers keeps the members of each group in their order.
 var (
 	GroupMembers     = engine.NewTable("group_member", func(m *GroupMember) string { return MemberID(m.GroupID, m.Place) })
 	MembersOfGroup   = GroupMembers.Index("group", func(m *GroupMember) string { return m.GroupID })
@@ -69,10 +69,10 @@ var (
 	MembersByGroup   = GroupMembers.Index("member", func(m *GroupMember) string { return m.MemberID })
 )
 
-// MemberID is the id of a member of a group, by its place there.
+// MemberID returns the id of the member at a place in a group.
 func MemberID(groupID string, place int) string { return fmt.Sprintf("%s%05d", groupID, place) }
 
-// AddressTaken tells whether a mailbox, an alias or a group of a domain has an address.
+// AddressTaken reports whether a mailbox, an alias or a group of a domain has this address.
 func AddressTaken(tx *Tx, domainID, email string) bool {
 	key := []byte(AddressKey(domainID, email))
 	return engine.NamedBucket(tx, MailboxByAddress.Name()).Get(key) != nil || engine.NamedBucket(tx, Addresses.Name()).Get(key) != nil

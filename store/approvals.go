@@ -6,21 +6,21 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// An Approval is a message that a person is to approve or reject, kept until 30 days after that was
-// decided.
+// An Approval is a message that a person is asked to approve or reject. It is kept until 30 days
+// after the decision.
 type Approval struct {
 	ID           string // apr_…
 	AccountID    string
 	SubmissionID string
-	MailboxID    string `json:",omitzero"` // that sends it; "": a domain's credential does
+	MailboxID    string `json:",omitzero"` // the sending mailbox; "": a domain's credential sends it
 	DomainID     string // of the Submission
 	Status       string // one of the Approval… constants
-	Reason       string // why it was held, as the service names it
+	Reason       string // why it was held, as a reason code of the service
 	Via          string // one of the ApprovalVia… constants
-	TokenID      string `json:",omitzero"` // of the token or credential that sent it; "": none did
+	TokenID      string `json:",omitzero"` // of the token or credential that sent it; "": neither did
 	TokenName    string `json:",omitzero"`
 
-	// What a person approves. The recipients are those of the envelope, each in one of the lists.
+	// What a person approves. Each recipient of the envelope is in exactly one of the lists.
 	Sender      string
 	To          []string `json:",omitempty"` // named in To
 	Cc          []string `json:",omitempty"` // named in Cc
@@ -32,16 +32,16 @@ type Approval struct {
 	MessageID   string // with brackets
 	Blob        BlobRef
 
-	// Its rows of the sending log are those of its Submission behind the id BeforeRows, up to
-	// LastRow.
+	// Its rows in the sending log are the rows of its Submission with ids after BeforeRows, up to
+	// and including LastRow.
 	BeforeRows string
 	LastRow    string
 
-	JobID         string `json:",omitzero"` // has it expire; "": it is decided
+	JobID         string `json:",omitzero"` // the job that lets it expire; "": it is decided
 	CreatedAt     time.Time
 	ExpiresAt     time.Time
 	DecidedAt     time.Time `json:",omitzero"`
-	DecidedBy     string    `json:",omitzero"` // a user's id; "": the server did
+	DecidedBy     string    `json:",omitzero"` // a user's id; "": the server decided
 	DecidedByName string    `json:",omitzero"`
 	Note          string    `json:",omitzero"`
 }
@@ -54,21 +54,21 @@ const (
 	ApprovalExpired  = "expired" // nobody decided in time
 )
 
-// How a message came that was held for approval.
+// How a message that is held for approval was submitted.
 const (
 	ApprovalViaAPI  = "api"
 	ApprovalViaMCP  = "mcp"
 	ApprovalViaSMTP = "smtp"
-	ApprovalViaRule = "rule" // or an automatic answer, or the address that a mailbox forwards to
+	ApprovalViaRule = "rule" // a rule, an automatic reply, or the forwarding address of a mailbox
 )
 
-// Approvals keeps them; Check counts their blobs among the references.
+// Approvals keeps the messages held for approval; Check counts their blobs among the references.
 var (
 	Approvals = engine.NewTable("approval", func(a *Approval) string { return a.ID }).
 			Watched(func(_ *engine.Tx, a *Approval) Change { return Change{Account: a.AccountID, ID: a.ID} })
 	ApprovalsByAccount = Approvals.Index("account", func(a *Approval) string { return a.AccountID })
 	ApprovalsByStatus  = Approvals.Index("status", func(a *Approval) string { return ApprovalStatusKey(a.AccountID, a.Status) })
-	// ApprovalsDecided has those that are decided, the first one first.
+	// ApprovalsDecided holds the decided approvals, the earliest decision first.
 	ApprovalsDecided = Approvals.Index("decided", func(a *Approval) string {
 		if a.DecidedAt.IsZero() {
 			return ""
@@ -77,5 +77,5 @@ var (
 	})
 )
 
-// ApprovalStatusKey is the key of an account's approvals of a status.
+// ApprovalStatusKey returns the key of an account's approvals with a status.
 func ApprovalStatusKey(accountID, status string) string { return accountID + status + "\x00" }

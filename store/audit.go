@@ -7,30 +7,30 @@ import (
 )
 
 // An Audit is one row of an account's audit log: a change that took effect, a read of a secret, or
-// a log-in to the dashboard. It holds names only, never what a field was set to.
+// a log-in to the dashboard. It holds the names of fields, never their values.
 type Audit struct {
 	ID        string // aud_…
-	AccountID string // whose log it is in
+	AccountID string // the account that the log belongs to
 	Action    string // an operation, login, login_failed, or a command of the operator
 	Actor     AuditActor
 	Via       string      // api mcp dashboard command
 	IP        string      `json:",omitempty"`
-	Target    AuditTarget `json:",omitzero"` // zero: nothing, or several things
+	Target    AuditTarget `json:",omitzero"` // zero: no target, or several
 	Fields    []string    `json:",omitempty"`
-	Count     int         // how many things or attempts the row stands for
+	Count     int         // the number of objects or attempts that the row stands for
 	RequestID string      `json:",omitempty"`
-	CreatedAt time.Time   // the time in the id
-	Minute    time.Time   `json:",omitzero"` // of failed log-ins alone: the minute that they were in
+	CreatedAt time.Time   // the same time as in the id
+	Minute    time.Time   `json:",omitzero"` // only for failed log-ins: the minute in which they happened
 }
 
-// An AuditActor is who did it.
+// An AuditActor is the person, program or system that acted.
 type AuditActor struct {
 	Type string // one of the AuditActor… constants
 	ID   string `json:",omitempty"`
 	Name string
 }
 
-// An AuditTarget is what it was done to.
+// An AuditTarget is the object that was acted on.
 type AuditTarget struct {
 	Type, ID, Name string
 }
@@ -44,7 +44,7 @@ const (
 	AuditActorSystem   = "system"
 )
 
-// Audits keeps the audit logs of every account. Of failed log-ins there is one row for each minute,
+// Audits keeps the audit logs of every account. Failed log-ins have one row for each minute,
 // account and IP address.
 var (
 	Audits          = engine.NewTable("audit", func(a *Audit) string { return a.ID })
@@ -57,7 +57,7 @@ var (
 	})
 )
 
-// FailedLoginKey is the key of FailedLogins.
+// FailedLoginKey returns a key of FailedLogins.
 func FailedLoginKey(minute time.Time, accountID, ip string) string {
 	return TimeKey(minute) + accountID + "\x00" + ip
 }

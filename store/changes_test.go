@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// heard observes a store; each text is a transaction, as "table account id" with commas between.
+// heard records the changes that an observer of a store gets; each text is a transaction, as "table
+// account id" separated by commas.
 type heard struct {
 	mu  sync.Mutex
 	all []string
@@ -29,7 +30,7 @@ func hear(s *Store) *heard {
 	return h
 }
 
-// is checks what was heard since it was last called.
+// is compares the changes since its last call with the wanted ones.
 func (h *heard) is(t *testing.T, want ...string) {
 	t.Helper()
 	h.mu.Lock()
@@ -40,8 +41,8 @@ func (h *heard) is(t *testing.T, want ...string) {
 	h.all = nil
 }
 
-// TestChangesNameWhomTheyConcern goes through the rows that are not told of by their id alone, and
-// those that are not told of at all.
+// TestChangesNameWhomTheyConcern covers the rows whose Change has more than an id, and those that
+// publish no Change.
 func TestChangesNameWhomTheyConcern(t *testing.T) {
 	s := openTest(t, Options{})
 	h := hear(s)
@@ -108,8 +109,8 @@ func TestChangesOfTheInboxNameItsMailbox(t *testing.T) {
 	h.is(t, "inbox acc_1 eu_1, mailbox acc_1 eu_1")
 }
 
-// TestNothingIsNotedForNobody: what was written while nobody listened is not told of to who listens
-// before it is on disk.
+// TestNothingIsNotedForNobody: a transaction that was written while nobody observed is not passed
+// to an observer that is added before the transaction is on disk.
 func TestNothingIsNotedForNobody(t *testing.T) {
 	s := openTest(t, Options{})
 	addMailbox(t, s, 1)

@@ -16,10 +16,11 @@ import (
 	"github.com/mailstead/mailstead/store/textindex"
 )
 
-// maxProblems bounds what Check lists.
+// maxProblems is the number of problems that Check names.
 const maxProblems = 100
 
-// problems are what a check has found to be wrong, the first of them by name.
+// problems collects the problems that a check finds: the first maxProblems as errors, the others as
+// a count.
 type problems struct {
 	errs []error
 	more int
@@ -33,7 +34,7 @@ func (p *problems) add(format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf(format, args...))
 }
 
-// each runs a part of the check. A panic over damage is one more problem.
+// each runs one part of the check. A panic, which damaged pages cause, is recorded as a problem.
 func (p *problems) each(part string, check func()) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -50,11 +51,11 @@ func (p *problems) join() error {
 	return errors.Join(p.errs...)
 }
 
-// Check is CheckRows and CheckMessages.
+// Check runs CheckRows and CheckMessages.
 func (s *Store) Check() error { return errors.Join(s.CheckRows(), s.CheckMessages(nil)) }
 
-// CheckRows verifies every table, index, counter and reference in one snapshot. nil means that all
-// is well; of faults it names the first hundred.
+// CheckRows verifies every table, index, counter and reference in one snapshot. It returns nil if
+// there are no problems; it names the first hundred.
 func (s *Store) CheckRows() error {
 	if err := s.compact.lock(context.Background()); err != nil {
 		return err
@@ -69,9 +70,9 @@ func (s *Store) CheckRows() error {
 				if string(name) == bucketRebuild.Name() {
 					p.add("%w", errRebuilding)
 				} else if !slices.Contains(known, string(name)) {
-					p.add("bucket %q is not of this version, or its name is damaged", name)
-				} else if n := engine.Bolt(tx).Bucket(name).Sequence(); n > mostSequence(string(name)) {
-					p.add("the sequence of bucket %s is %d", name, n)
+					p.add("bucket %q is unknown to this version, or its name is damaged", name)
+				} else if n := engine.Bolt(tx).Bucket(name).Sequence(); n > maxSequence(string(name)) {
+					p.add("the sequence of bucket %s is too high: %d", name, n)
 				}
 			}
 		})
@@ -86,8 +87,9 @@ func (s *Store) CheckRows() error {
 	return errors.Join(p.join(), err)
 }
 
-// CheckMessages reads the bytes of every message, while others write and compaction waits. progress
-// is told of the bytes of segments that are done; it may be nil.
+// CheckMessages reads the bytes of every message. Others may write meanwhile; compaction waits.
+// progress is called with the number of bytes in the segments that are done and in all; it may be
+// nil.
 func (s *Store) CheckMessages(progress func(done, all int64)) error {
 	if err := s.compact.lock(context.Background()); err != nil {
 		return err
@@ -98,8 +100,9 @@ func (s *Store) CheckMessages(progress func(done, all int64)) error {
 	return errors.Join(p.join(), err)
 }
 
-// mostSequence is how high the sequence of a bucket may be; those that count have no bound.
-func mostSequence(bucket string) uint64 {
+// maxSequence returns the highest allowed sequence of a bucket; sequences that are counters have
+// no bound.
+func maxSequence(bucket string) uint64 {
 	switch bucket {
 	case Accounts.Name(), Mailboxes.Name():
 		return math.MaxUint32
@@ -115,7 +118,7 @@ func mostSequence(bucket string) uint64 {
 	return 0
 }
 
-// checkEntries verifies the entries that are kept, and the rows that say what the store is.
+// checkEntries verifies the entries that are kept, and the rows of the bucket meta.
 func (tx *Tx) checkEntries(p *problems) {
 	tx.CheckEntries(p.add)
 	b := engine.Bolt(tx)
@@ -127,7 +130,7 @@ func (tx *Tx) checkEntries(p *problems) {
 	}
 }
 
-// A messageCheck holds what is counted while the message index is checked.
+// A messageCheck holds the counts that are made while the message index is checked.
 type messageCheck struct {
 	*problems
 	tx       *Tx
@@ -139,14 +142,14 @@ type messageCheck struct {
 	text     *textindex.Check
 }
 
-// checkMessages verifies the message index in time and reads in proportion to it, and in memory to
-// the accounts: every row is looked up from the row that it goes with, and each bucket has as many
-// rows as were looked up.
+// checkMessages verifies the message index. Its time and its reads are proportional to the size of
+// the index, its memory to the number of accounts: every row is looked up from the row that it
+// belongs to, and each bucket must have as many rows as were looked up.
 func (tx *Tx) checkMessages(p *problems) {
 	c := &messageCheck{problems: p, tx: tx, accounts: map[uint32]Usage{}, text: textindex.NewCheck(&tx.Tx, p.add)}
 	p.each("list of messages to index", func() {
 		for range tx.TextTodos(0) {
-			continue // it reports damaged rows
+			continue // the iterator reports damaged rows
 		}
 	})
 	p.each("mailboxes, folders and messages", c.checkMailboxes)
@@ -199,7 +202,7 @@ func (c *messageCheck) checkMailboxes() {
 	}
 }
 
-// checkMailbox compares a mailbox's row with what its folders add up to.
+// checkMailbox compares a mailbox's row with the sums over its folders.
 func (c *messageCheck) checkMailbox(mailbox uint32, sum mailrow.MailboxCounts) {
 	if mailbox == 0 {
 		return
@@ -210,10 +213,10 @@ func (c *messageCheck) checkMailbox(mailbox uint32, sum mailrow.MailboxCounts) {
 		return
 	}
 	if box.Messages != sum.Messages || box.Bytes != sum.Bytes {
-		c.add("mailbox %d counts %d messages of %d bytes, its folders %d of %d", mailbox, box.Messages, box.Bytes, sum.Messages, sum.Bytes)
+		c.add("mailbox %d counts %d messages of %d bytes; its folders have %d of %d bytes together", mailbox, box.Messages, box.Bytes, sum.Messages, sum.Bytes)
 	}
 	if box.NextFolder < sum.NextFolder || box.Validity < sum.Validity || box.ModSeq < sum.ModSeq {
-		c.add("mailbox %d: its counters of folders, UIDVALIDITY and MODSEQ are behind its folders", mailbox)
+		c.add("mailbox %d: its counters of folders, UIDVALIDITY and MODSEQ are lower than those of its folders", mailbox)
 	}
 }
 
@@ -226,7 +229,7 @@ func (c *messageCheck) checkFolder(f *Folder) {
 	if f.ID != InboxID {
 		c.numbered++
 		if mailbox, id := c.tx.FolderOfNum(f.Num); f.Num < mailrow.FirstFolderNum || mailbox != f.Mailbox || id != f.ID {
-			c.add("folder %d of mailbox %d: its number %08x is not its own", f.ID, f.Mailbox, f.Num)
+			c.add("folder %d of mailbox %d: its number %08x is invalid or leads to another folder", f.ID, f.Mailbox, f.Num)
 		}
 	}
 	var sum mailrow.FolderCounts
@@ -256,29 +259,29 @@ func (c *messageCheck) checkFolder(f *Folder) {
 	}
 }
 
-// checkMessage looks up what goes with a message.
+// checkMessage looks up the rows that belong to a message.
 func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 	wrong := func(format string, args ...any) {
 		c.add("message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, fmt.Errorf(format, args...))
 	}
 	if m.UID == 0 || m.UID >= f.UIDNext {
-		wrong("its folder's next UID is %d", f.UIDNext)
+		wrong("its UID is not below its folder's next UID %d", f.UIDNext)
 	}
 	if m.ModSeq > f.ModSeq {
-		wrong("MODSEQ %d, its folder's is %d", m.ModSeq, f.ModSeq)
+		wrong("its MODSEQ %d is above its folder's %d", m.ModSeq, f.ModSeq)
 	}
 	if _, err := c.tx.Meta(m.Mailbox, m.Folder, m.UID); err != nil {
 		wrong("%w", err)
 	}
 	prefix := mailrow.BlobPrefix(m.Blob)
 	if string(c.tx.GetRow(mailrow.BucketRef, append(prefix[:], mailrow.MessageOwner(m)...))) != string(mailrow.RefRow(m.Blob)) {
-		wrong("its blob at %d in segment %08x is not noted as referred to", m.Blob.Offset, m.Blob.Segment)
+		wrong("its blob at %d in segment %08x lacks its reference", m.Blob.Offset, m.Blob.Segment)
 	}
 	c.text.Message(m, f.Num)
 	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
 	byFolder := mailrow.InboxOfKey(m, f.Num)
 	if string(c.tx.GetRow(mailrow.BucketInboxOf, byFolder[:])) != marks {
-		wrong("the list of its folder lacks it or has other flags")
+		wrong("it is missing in the list of its folder, or has other flags there")
 	}
 	if m.Folder != InboxID {
 		return
@@ -286,11 +289,11 @@ func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 	c.inbox++
 	byAccount := mailrow.InboxKey(m)
 	if string(c.tx.GetRow(mailrow.BucketInbox, byAccount[:])) != marks {
-		wrong("the account's inbox lacks it or has other flags")
+		wrong("it is missing in the account's inbox, or has other flags there")
 	}
 }
 
-// checkAccounts compares the accounts' counters with what their messages add up to.
+// checkAccounts compares the accounts' counters with the sums over their messages.
 func (c *messageCheck) checkAccounts() {
 	for k := range c.tx.Ascend(mailrow.BucketAccount, nil) {
 		if len(k) != 4 {
@@ -298,7 +301,7 @@ func (c *messageCheck) checkAccounts() {
 			continue
 		}
 		if account := binary.BigEndian.Uint32(k); c.accounts[account] == (Usage{}) {
-			c.accounts[account] = Usage{} // counted, though no message is its
+			c.accounts[account] = Usage{} // it has counters, but no messages
 		}
 	}
 	for account, sum := range c.accounts {
@@ -308,13 +311,13 @@ func (c *messageCheck) checkAccounts() {
 			continue
 		}
 		if u != sum {
-			c.add("account %d counts %d messages of %d bytes, it has %d of %d", account, u.Messages, u.Bytes, sum.Messages, sum.Bytes)
+			c.add("account %d counts %d messages of %d bytes; it has %d of %d bytes", account, u.Messages, u.Bytes, sum.Messages, sum.Bytes)
 		}
 	}
 }
 
-// checkSizes compares how many rows buckets have with how many were looked up: one more is an
-// orphan.
+// checkSizes compares the number of rows in a bucket with the number of rows that were looked up:
+// an additional row belongs to nothing.
 func (c *messageCheck) checkSizes() {
 	for _, want := range []struct {
 		bucket *engine.Bucket
@@ -323,12 +326,12 @@ func (c *messageCheck) checkSizes() {
 		{mailrow.BucketMessage, c.messages}, {mailrow.BucketMeta, c.messages}, {mailrow.BucketInbox, c.inbox}, {mailrow.BucketInboxOf, c.messages}, {mailrow.BucketFolderName, c.folders}, {mailrow.BucketFolderNum, c.numbered},
 	} {
 		if have := c.tx.Bucket(want.bucket).Stats().KeyN; have != want.rows {
-			c.add("%s has %d rows, the folders and messages explain %d", want.bucket.Name(), have, want.rows)
+			c.add("bucket %s has %d rows, the folders and messages need %d", want.bucket.Name(), have, want.rows)
 		}
 	}
 }
 
-// checkBlobs verifies who refers to each blob, and each segment's live bytes.
+// checkBlobs verifies the references to each blob, and the live bytes of each segment.
 func (c *messageCheck) checkBlobs() {
 	var last BlobRef
 	live := map[uint32]int64{}
@@ -350,7 +353,7 @@ func (c *messageCheck) checkBlobs() {
 		if len(k) != 8 {
 			c.add("structure of a blob %x: %w", k, ErrDamagedRow)
 		} else if r, _ := c.tx.Bucket(mailrow.BucketRef).Cursor().Seek(k); !bytes.HasPrefix(r, k) {
-			c.add("structure of the blob at %x, which nothing refers to", k)
+			c.add("structure row %x: no row refers to its blob", k)
 		}
 		if _, err := mailindex.Structure(&c.tx.Tx, k); err != nil {
 			c.add("%w", err)
@@ -362,7 +365,7 @@ func (c *messageCheck) checkBlobs() {
 	}
 	for segment, sum := range live {
 		if !there[segment] {
-			c.add("segment %08x is missing, and with it %d bytes of messages", segment, sum)
+			c.add("segment %08x is missing, which has %d bytes of messages", segment, sum)
 		}
 	}
 	for k := range c.tx.Ascend(mailrow.BucketLive, nil) {
@@ -375,12 +378,12 @@ func (c *messageCheck) checkBlobs() {
 	}
 	for segment, sum := range live {
 		if have, err := mailindex.LiveBytes(&c.tx.Tx, segment); err != nil || have != sum {
-			c.add("segment %08x counts %d live bytes, it has %d", segment, have, sum)
+			c.add("segment %08x counts %d live bytes; its references have %d", segment, have, sum)
 		}
 	}
 }
 
-// checkOwner verifies that who is noted to refer to a blob does.
+// checkOwner verifies that the owner in a reference has this blob.
 func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	var points BlobRef
 	switch owner[0] {
@@ -442,13 +445,12 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 		points = m.Blob
 	}
 	if points != ref {
-		c.add("owner %q is noted for the blob at %d in segment %08x, and points to %d in %08x",
+		c.add("owner %q has a reference to the blob at %d in segment %08x, but points to %d in %08x",
 			owner, ref.Offset, ref.Segment, points.Offset, points.Segment)
 	}
 }
 
-// checkSubmissions verifies that the blob of every record that has one is
-// noted as referred to.
+// checkSubmissions verifies that there is a reference to the blob of every record that has one.
 func (c *messageCheck) checkSubmissions() {
 	for sub := range Submissions.All(c.tx) {
 		c.checkReferenced("submission", mailrow.OwnerSubmission, sub.ID, sub.Blob)
@@ -480,13 +482,13 @@ func (c *messageCheck) checkReferenced(what string, kind byte, id string, blob B
 	prefix := mailrow.BlobPrefix(blob)
 	key := append(append(prefix[:], kind), id...)
 	if string(c.tx.GetRow(mailrow.BucketRef, key)) != string(mailrow.RefRow(blob)) {
-		c.add("%s %s: its blob at %d in segment %08x is not noted as referred to", what, id, blob.Offset, blob.Segment)
+		c.add("%s %s: its blob at %d in segment %08x lacks its reference", what, id, blob.Offset, blob.Segment)
 	}
 }
 
-// verifyBlobs reads every blob that is referred to, some at a time, so that no snapshot lasts as
-// long as that takes. Compaction waits meanwhile: what is referred to at one time can be read a
-// little later.
+// verifyBlobs reads every blob that is referred to. It lists a few at a time, each list in a
+// snapshot of its own, so that no snapshot lasts as long as all the reading. Compaction must be
+// locked out, so that the listed blobs can still be read a little later.
 func (s *Store) verifyBlobs(p *problems, progress func(done, all int64)) error {
 	var done, all int64
 	for _, info := range s.seg.List() {
@@ -516,7 +518,7 @@ func (s *Store) verifyBlobs(p *problems, progress func(done, all int64)) error {
 	return nil
 }
 
-// ownersText says what has a blob.
+// ownersText names the messages and records that have a blob.
 func (s *Store) ownersText(ref BlobRef) string {
 	var texts []string
 	err := s.View(func(tx *Tx) error {
@@ -545,10 +547,10 @@ func (s *Store) ownersText(ref BlobRef) string {
 	return strings.Join(texts, ", ")
 }
 
-// ownerKinds are the owners of blobs that are records, by the first byte of what is noted.
+// ownerKinds names the kind of record that owns a blob, by the first byte of the owner.
 var ownerKinds = map[byte]string{mailrow.OwnerSubmission: "submission", mailrow.OwnerReport: "report", mailrow.OwnerCopy: "remote copy", mailrow.OwnerArrival: "arrival", mailrow.OwnerBatch: "batch", mailrow.OwnerLesson: "lesson", mailrow.OwnerApproval: "approval"}
 
-// checkThreads verifies that every thread is found and every note of a joined one true.
+// checkThreads verifies that every thread is found, and that every row of a joined thread is right.
 func (c *messageCheck) checkThreads() {
 	for k := range c.tx.Ascend(mailrow.BucketThread, nil) {
 		if len(k) != 4+mailrow.ThreadNodeSize {
@@ -566,7 +568,7 @@ func (c *messageCheck) checkThreads() {
 		}
 		account, top, below := binary.BigEndian.Uint32(k), ThreadNode(k[4:4+mailrow.ThreadNodeSize]), ThreadNode(k[4+mailrow.ThreadNodeSize:])
 		if up, _, found, err := mailindex.ThreadRow(&c.tx.Tx, mailrow.ThreadKey(account, below)); err != nil || !found || up != top {
-			c.add("thread %x is noted as joined to %x, and is not", below, top)
+			c.add("thread %x has a row as joined to %x, but is not joined to it", below, top)
 		}
 	}
 	for k, v := range c.tx.Ascend(mailrow.BucketSubject, nil) {
@@ -581,7 +583,7 @@ func (c *messageCheck) checkThreads() {
 	}
 }
 
-// checkExpunged verifies what is kept of messages that have left.
+// checkExpunged verifies the rows of expunged messages.
 func (c *messageCheck) checkExpunged() {
 	for k, row := range c.tx.Ascend(mailrow.BucketExpunged, nil) {
 		var r mailrow.ExpungedRow
@@ -593,7 +595,7 @@ func (c *messageCheck) checkExpunged() {
 		if err != nil {
 			c.add("expunged messages %x: %w", k, err)
 		} else if r.ModSeq > f.ModSeq {
-			c.add("expunged messages %x: their folder's MODSEQ is %d", k, f.ModSeq)
+			c.add("expunged messages %x: their MODSEQ is above their folder's %d", k, f.ModSeq)
 		}
 	}
 }

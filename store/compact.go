@@ -14,30 +14,29 @@ import (
 )
 
 const (
-	compactBlobs = 128     // moved in one transaction
-	compactBytes = 2 << 20 // copied for one transaction, so that no other write waits long for the sync
+	compactBlobs = 128     // blobs moved in one transaction
+	compactBytes = 2 << 20 // bytes copied for one transaction, so that no other write waits long for the sync
 )
 
-// Compact frees the room of messages that are gone. It first notes up to where the segments have
-// what is filed, so that the next Open has little to read even after a crash. Then it copies what
-// is live out of segments that are less than half live, and removes segments that have been dead
-// for Options.Grace. It may run beside everything else, end at any point, and be called as often as
-// one likes. A segment with damage is kept and told of in the error; the others are compacted all
-// the same.
+// Compact frees the disk space of deleted messages. It first records the end of the filed messages,
+// so that the next Open has little to read even after a crash. Then it removes segments that have
+// been dead for Options.Grace, and copies the live blobs out of segments that are less than half
+// live. It may run beside everything else, end at any point, and be called at any time. A segment
+// with damage is kept and reported in the error; the others are still compacted.
 func (s *Store) Compact(ctx context.Context) error {
 	if err := s.compact.lock(ctx); err != nil {
 		return err
 	}
 	defer s.compact.unlock()
 	var errs []error
-	if err := s.noteEnd(); err != nil {
-		errs = append(errs, fmt.Errorf("note the end of the messages: %w", err))
+	if err := s.recordFiledEnd(); err != nil {
+		errs = append(errs, fmt.Errorf("record the end of the filed messages: %w", err))
 	}
 	full, err := s.fullSegments(ctx)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	// The dead ones first: the copies may need their room.
+	// Dead segments are removed first: the copies may need their space.
 	for _, step := range []func(context.Context, segment.Info) error{s.removeDead, s.moveLive} {
 		for _, info := range full {
 			if err := ctx.Err(); err != nil {
@@ -51,29 +50,29 @@ func (s *Store) Compact(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// fullSegments gives the segments that take no more messages and of which every blob has a lease,
-// referred to, or dead.
+// fullSegments returns the segments that take no more messages. Every blob in them has a lease, is
+// referred to, or is dead.
 func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 	full := s.seg.List()
 	if err := s.leases.WaitAppends(ctx); err != nil {
 		return nil, err
 	}
 	err := s.View(func(tx *Tx) error {
-		kept := tx.Bucket(mailrow.BucketLive).Sequence() // see keepFoundSegments
+		kept := tx.Bucket(mailrow.BucketLive).Sequence() // see keepExistingSegments
 		full = slices.DeleteFunc(full, func(i segment.Info) bool { return i.Active || uint64(i.Number) <= kept })
 		return nil
 	})
 	return full, err
 }
 
-// removeDead removes a segment that has been dead for the time of grace. What is dead stays so,
-// since nothing can refer to a blob that is neither leased nor referred to.
+// removeDead removes a segment that has been dead for the grace period. A dead segment stays dead,
+// since nothing can start to refer to a blob that is neither leased nor referred to.
 func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 	if s.leases.InSegment(info.Number) {
 		return nil
 	}
 	var live int64
-	var oldest time.Time // the oldest one that is kept, which may need the bytes
+	var oldest time.Time // time of the oldest entry that is kept: a backup of it may need the bytes
 	var kept bool
 	// Update, not View: a view may see a commit before it is on disk.
 	err := s.Update(func(tx *Tx) (err error) {
@@ -142,7 +141,8 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 	return errors.Join(append(errs, s.removeDead(ctx, info))...)
 }
 
-// liveBlobs gives the next blobs of a segment that are referred to, from an offset on.
+// liveBlobs returns the next blobs of a segment that are referred to, from an offset on: at most
+// compactBlobs, of little more than compactBytes.
 func (s *Store) liveBlobs(segment, from uint32) (blobs []BlobRef, err error) {
 	err = s.View(func(tx *Tx) error {
 		var size int64
@@ -166,11 +166,11 @@ func (s *Store) liveBlobs(segment, from uint32) (blobs []BlobRef, err error) {
 	return blobs, err
 }
 
-// A blobMove is a blob's old place and its new one.
+// A blobMove is the old and the new place of a blob.
 type blobMove struct{ from, to BlobRef }
 
-// moveBlobs copies the blobs and then, in one transaction, makes all that refers to them refer to
-// the copies. Damaged blobs stay where they are, and are told of.
+// moveBlobs copies the blobs and then, in one transaction, changes all references to them to the
+// copies. Damaged blobs stay where they are and are reported in the error.
 func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	var errs []error
 	var moves []blobMove
@@ -206,7 +206,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// copyBlob appends a copy of a blob. It has a lease.
+// copyBlob appends a copy of a blob and leases the copy.
 func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	done := s.leases.BeginAppend()
 	defer done()
@@ -218,8 +218,8 @@ func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	return to, nil
 }
 
-// repoint moves every reference to a blob, and what it stands for, to its copy. A blob that has
-// died meanwhile has none.
+// repoint moves the references to a blob, and the row of its structure, to its copy. If no row
+// refers to the blob any more, it does nothing.
 func (tx *Tx) repoint(move blobMove) error {
 	owners, err := mailindex.Owners(&tx.Tx, move.from)
 	if err != nil || len(owners) == 0 {
@@ -247,8 +247,8 @@ func (tx *Tx) repoint(move blobMove) error {
 	return nil
 }
 
-// repointOwner moves the pointer of a message or of a record that has a blob. One that is gone or
-// points elsewhere is damage that Check tells of.
+// repointOwner changes the blob in a message or a record to the copy. If the message or record is
+// gone or has another blob, that is damage, which Check reports.
 func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 	switch owner[0] {
 	case mailrow.OwnerSubmission:

@@ -63,7 +63,7 @@ func hasSegment(s *Store, number uint32) bool {
 	return slices.ContainsFunc(s.seg.List(), func(i segment.Info) bool { return i.Number == number })
 }
 
-// current reads a message as it is now.
+// current reads the current row of a message.
 func current(t testing.TB, s *Store, m *Message) *Message {
 	t.Helper()
 	var now *Message
@@ -320,15 +320,15 @@ func TestCompactionBesideEverythingElse(t *testing.T) {
 }
 
 // crash copies the directory between two commits, while segments change, and opens the copy. All
-// that was acknowledged must be whole there.
+// acknowledged messages must be complete there.
 func crash(t *testing.T, s *Store, acknowledged []*Message) {
 	t.Helper()
 	dir := t.TempDir()
 	update(t, s, func(*Tx) error {
 		return copyFile(filepath.Join(dir, "mailstead.db"), filepath.Join(s.dir, "mailstead.db"))
 	})
-	// The segments are copied later: what was appended since then is garbage to the copy, and what
-	// was removed it must not need.
+	// The segments are copied later: messages appended since then are garbage to the copy, and it
+	// must not need removed segments.
 	names, err := filepath.Glob(filepath.Join(s.dir, "segments", "*"))
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,11 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// NoContents is the digest of nothing.
+// NoContents is the SHA-256 of no bytes, in hex: the digest of an empty table.
 const NoContents = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// WrittenBy gives the version of the program that has opened the store in dir last with a new
-// format; "" where that is not known. No process may have the store open.
+// WrittenBy returns the version of the program that last brought the store in dir to a new format,
+// or "" if that is not known. No process may have the store open.
 func WrittenBy(dir string) (program string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
 	db, err := engine.OpenOffline(path, true, time.Now, slog.Default())
@@ -37,10 +37,10 @@ func WrittenBy(dir string) (program string, err error) {
 	return program, errors.Join(err, db.Close())
 }
 
-// Contents gives a digest of what the store in dir holds, which no process may write to: of the
-// records of each table, by its name, and of "folders" and "messages" (UIDs, flags, MODSEQs, dates,
-// bytes). It reads stores of older formats as they are and changes nothing, so that a store can be
-// compared with what it was before it was migrated.
+// Contents returns digests of the contents of the store in dir, which no process may write to: one
+// of the records of each table, under the table's name, and those of "folders" and "messages"
+// (UIDs, flags, MODSEQs, dates, bytes). It reads stores of older formats as they are and changes
+// nothing, so that a store can be compared before and after a migration.
 func Contents(dir string) (digests map[string]string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
 	db, err := engine.OpenOffline(path, true, time.Now, slog.Default())
@@ -71,8 +71,8 @@ func Contents(dir string) (digests map[string]string, err error) {
 	return digests, errors.Join(err, db.Close())
 }
 
-// writeRecords writes the records in the order of ids, each as JSON without what is zero, so that a
-// field that is new changes nothing.
+// writeRecords writes the records in the order of their ids, each as JSON without zero fields, so
+// that a newly added field changes nothing.
 func writeRecords(tx *Tx, t *engine.AnyTable, w io.Writer) error {
 	out := json.NewEncoder(w)
 	for k, row := range engine.AscendNamed(tx, t.Name(), nil) {
@@ -94,7 +94,7 @@ func writeFolders(tx *Tx, w io.Writer) error {
 		if err := f.Decode(k, row); err != nil {
 			return fmt.Errorf("folder %x: %w", k, err)
 		}
-		f.Num = 0 // which folders have from format 6 on, and which nobody sees
+		f.Num = 0 // only folders from format 6 on have it, and no user sees it
 		if err := out.Encode(f); err != nil {
 			return err
 		}

@@ -6,45 +6,45 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// A Credential is a password beside that of a mailbox, for one device or program (an app password),
-// or one by which a program sends as any address of a domain. The password is shown once, when it
-// is made. It ends when it expires, is deleted, or with its mailbox or domain; log-ins with it end
-// then too.
+// A Credential is an additional password: either an app password of a mailbox, for one device or
+// program, or one with which a program sends from any address of a domain. The password is shown
+// once, when it is made. A credential ends when it expires, when it is deleted, or with its mailbox
+// or domain; sessions that logged in with it end then too.
 type Credential struct {
 	ID         string // cred_…
 	AccountID  string
-	MailboxID  string // "": it is a domain's
-	DomainID   string // "": it is a mailbox's
+	MailboxID  string // "": it belongs to a domain
+	DomainID   string // "": it belongs to a mailbox
 	Name       string
 	Protocols  []string // some of the Protocol… constants
 	Networks   []string `json:",omitempty"` // CIDR; none: from everywhere
-	Hash       string   // SHA-256 of the password, hex: it is long and random
-	Salt       []byte   // of SCRAM, of a domain's; a mailbox's shares that of the mailbox
-	SCRAM      []byte   // its keys, sealed
-	TokenID    string   `json:",omitempty"` // of the token that came with it
-	CreatedBy  string   // a user id, or that of the mailbox
+	Hash       string   // SHA-256 of the password, hex; enough, since the password is long and random
+	Salt       []byte   // SCRAM salt of a domain's credential; a mailbox's credential uses the salt of the mailbox
+	SCRAM      []byte   // SCRAM keys, sealed
+	TokenID    string   `json:",omitempty"` // of the token that was made with it
+	CreatedBy  string   // id of a user or of the mailbox
 	CreatedAt  time.Time
 	ExpiresAt  time.Time `json:",omitzero"`
 	LastUsedAt time.Time `json:",omitzero"`
 	LastUsedIP string    `json:",omitempty"`
-	OwnWords   bool      `json:",omitempty"` // of a domain's: what it sends counts as the account's own words
+	OwnWords   bool      `json:",omitempty"` // of a domain's credential: its messages count as the account's own words
 	Policy     Policy    `json:",omitzero"`
-	Reading    *Reading  `json:",omitempty"` // nil: nothing that counts was read with it
+	Reading    *Reading  `json:",omitempty"` // nil: nothing that taints was read with it
 }
 
-// Expired tells whether the time of a credential is over.
+// Expired reports whether the credential has expired.
 func (c *Credential) Expired(now time.Time) bool {
 	return !c.ExpiresAt.IsZero() && !now.Before(c.ExpiresAt)
 }
 
-// What a credential is for.
+// Protocols that a credential is valid for.
 const (
 	ProtocolIMAP = "imap"
 	ProtocolSMTP = "smtp"
 	ProtocolAPI  = "api"
 )
 
-// Credentials keeps them.
+// Credentials keeps the credentials of every account.
 var (
 	Credentials = engine.NewTable("credential", func(c *Credential) string { return c.ID }).
 			Watched(func(_ *engine.Tx, c *Credential) Change { return Change{Account: c.AccountID, ID: c.ID} }).Sealed((*Credential).secrets)
@@ -53,7 +53,7 @@ var (
 	CredentialsByDomain  = Credentials.Index("domain", func(c *Credential) string { return c.DomainID })
 )
 
-// CredentialPlace is what the SCRAM keys of a credential are sealed for.
+// CredentialPlace is the context that the SCRAM keys of a credential are sealed for.
 func CredentialPlace(id string) string { return "credential " + id }
 
 func (c *Credential) secrets(each engine.EachSecret) { each(CredentialPlace(c.ID), &c.SCRAM) }

@@ -9,27 +9,27 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// What has become of the claim that a Domain is to its name.
+// States of a Domain's claim of its name.
 const (
-	ClaimProven  = ""        // the name is this account's alone; so is that of a domain from before there were claims
-	ClaimOpen    = "open"    // to be proven; others may claim the name too
+	ClaimProven  = ""        // the name is this account's alone; also of domains from before there were claims
+	ClaimOpen    = "open"    // not proven yet; other accounts may claim the name too
 	ClaimLost    = "lost"    // another account has proven its claim
-	ClaimExpired = "expired" // nothing proved it in time
+	ClaimExpired = "expired" // it was not proven in time
 )
 
 // A Domain is a mail domain of an account, and the account's claim of the name. It is connected or
-// bought; a job sets it up (keys, zone, delegation, checks) while Status says how far that has
-// come; when it is complete it is checked by the clock; in the end a job deletes it with all that
-// it has. Several accounts may claim a name, each once. A claim is open until something proves it:
-// then it is proven, and the others are lost. What proves a claim is in docs/claims.md.
+// bought. A job sets it up (keys, zone, delegation, checks), and Status says how far the setup is.
+// A complete domain is checked periodically. A job deletes it with all that belongs to it. Several
+// accounts may claim a name, each once. A claim is open until it is proven; then the claims of the
+// other accounts are lost. docs/claims.md says how a claim is proven.
 type Domain struct {
 	ID           string // dom_…
 	AccountID    string
 	Name         string // ASCII, lower-case
 	Claim        string // one of the Claim… constants
 	ClaimedAt    time.Time
-	ProvenAt     time.Time // zero: not proven, or before there were claims
-	ProvenBy     string    // one of the DomainProvenBy… constants; "" before there were claims
+	ProvenAt     time.Time // zero: not proven, or from before there were claims
+	ProvenBy     string    // one of the DomainProvenBy… constants; "" from before there were claims
 	Status       string    // one of DomainPending to DomainDeleting
 	StatusDetail string
 	ErrorCode    string
@@ -40,36 +40,36 @@ type Domain struct {
 	ExpiresAt    time.Time
 	AutoRenew    bool
 	NSStatus     string    // one of the DomainNS… constants
-	NSAwaited    time.Time // since when its setup waits for its delegation; zero: it does not
+	NSAwaited    time.Time // since when its setup waits for the delegation; zero: it does not wait
 	DNSStatus    string    // one of the DomainDNS… constants
 
-	DKIM         []DKIMKey // what signs outgoing mail; the RSA key comes first
-	DMARC        string    // the override; "" for the default policy
+	DKIM         []DKIMKey // keys that sign outgoing mail; the RSA key comes first
+	DMARC        string    // the policy that overrides the default; "" for the default
 	DMARCAt      time.Time
 	RedirectURL  string
 	RedirectCode int // 301, 302
 	RedirectPath bool
 	Forward      string // forward_address
 	CatchAll     string
-	SendingMode  string // one of the DomainSending… constants, or "" for what the installation does
-	Relay        string // the name of the relay that its mail goes through; "" for the first one
-	ListUnsub    bool   // what it sends offers to unsubscribe (RFC 8058)
+	SendingMode  string // one of the DomainSending… constants, or "" for the installation's default
+	Relay        string // the name of the relay for its mail; "" for the first relay
+	ListUnsub    bool   // its messages offer one-click unsubscription (RFC 8058)
 	Tags         []string
 	Notes        string
 	JobID        string // the newest job about it
-	CreatedTold  bool   // domain.created has fired
+	CreatedTold  bool   // the event domain.created was sent
 
 	EdgeToken   []byte            // the edge provider's API token, sealed
-	EdgeRecords map[string]string // what we made at the edge provider: its ID of a record, and the record's purpose
-	DNSSEC      *DNSSECKey        // what signs the zone that we serve; nil: it is not signed
-	Challenges  []DNSChallenge    // texts for certificate authorities that are in the zone now
+	EdgeRecords map[string]string // the records that we made at the edge provider: its id of a record, and the record's purpose
+	DNSSEC      *DNSSECKey        // the key that signs the zone that we serve; nil: the zone is not signed
+	Challenges  []DNSChallenge    // texts for certificate authorities that are now in the zone
 
 	Checks        []DNSCheck // of the newest look-up
 	CheckedAt     time.Time  // of the newest look-up that was answered
-	NextCheckAt   time.Time  // of the next one by the clock; zero: none is planned
-	BadChecks     int        // in a row
+	NextCheckAt   time.Time  // of the next periodic check; zero: none is planned
+	BadChecks     int        // failed checks in a row
 	FailingSince  time.Time
-	FailureTold   bool // domain.dns_failed has fired in this episode
+	FailureTold   bool // the event domain.dns_failed was sent in this episode
 	CurrentNS     []string
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
@@ -77,75 +77,75 @@ type Domain struct {
 	ZoneChangedAt time.Time // when the records last changed, for the SOA serial
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
-	Counting      *Counting      `json:",omitempty"` // since somebody resumed it
-	TLSPolicy     string         `json:",omitempty"` // what its mail goes out over: required, or "" for what there is
+	Counting      *Counting      `json:",omitempty"` // set since somebody resumed its sending
+	TLSPolicy     string         `json:",omitempty"` // required, or "" for opportunistic TLS
 
-	SendsElsewhere []SendingPlace `json:",omitempty"` // beside this server
+	SendsElsewhere []SendingPlace `json:",omitempty"` // servers other than this one that send its mail
 }
 
-// A SendingPlace is where mail of a domain comes from that another server sends for its owner.
+// A SendingPlace is another server that sends mail of a domain for its owner.
 type SendingPlace struct {
-	Host     string `json:",omitempty"` // name, whose addresses it has; "": Network says which
+	Host     string `json:",omitempty"` // name of the host, whose addresses count; "": Network has them
 	Network  string `json:",omitempty"` // in CIDR form
 	Selector string // of the DKIM key that signs there
 }
 
-// TLSRequired is the TLSPolicy of a domain whose mail goes only to hosts with a valid certificate.
+// TLSRequired is the TLSPolicy of a domain that sends mail only to hosts with a valid certificate.
 const TLSRequired = "required"
 
 // States of a domain.
 const (
-	DomainPending    = "pending"             // a job waits to set it up
+	DomainPending    = "pending"             // a job to set it up is queued
 	DomainPendingNS  = "pending_ns"          // its owner must change the nameservers
 	DomainPendingDNS = "pending_dns_records" // its owner must publish records
-	DomainInProgress = "in_progress"         // a job sets it up
+	DomainInProgress = "in_progress"         // a job is setting it up
 	DomainComplete   = "complete"
 	DomainError      = "error"    // its setup or its claim has failed
-	DomainDeleting   = "deleting" // a job deletes it
+	DomainDeleting   = "deleting" // a job is deleting it
 )
 
 // Who serves a domain's DNS.
 const (
 	DomainProviderBuiltin    = "builtin"    // this server
-	DomainProviderCloudflare = "cloudflare" // which is told what to serve, by an API token of the owner's
+	DomainProviderCloudflare = "cloudflare" // Cloudflare; we write the records with an API token of the owner
 	DomainProviderManual     = "manual"     // somebody else; the owner enters the records there
-	DomainProviderExternal   = "external"   // somebody else, and the mail is elsewhere too
+	DomainProviderExternal   = "external"   // somebody else, and the mailboxes are on another server too
 )
 
 // Where a domain comes from.
 const (
-	DomainSourceConnected  = "connected"  // its owner has it from somewhere else
+	DomainSourceConnected  = "connected"  // its owner got it elsewhere
 	DomainSourceRegistered = "registered" // it was bought here
 )
 
-// Where a domain's nameservers stand.
+// States of a domain's nameservers.
 const (
 	DomainNSPending     = "pending"
 	DomainNSVerified    = "verified"     // they are this server's
-	DomainNSLost        = "lost"         // they were this server's once
+	DomainNSLost        = "lost"         // they were this server's before
 	DomainNSNotRequired = "not_required" // somebody else serves its DNS
 )
 
-// How far a domain's records have come.
+// States of a domain's DNS records.
 const (
 	DomainDNSPending     = "pending"
-	DomainDNSPropagating = "propagating" // some are found
+	DomainDNSPropagating = "propagating" // some were found
 	DomainDNSComplete    = "complete"
 	DomainDNSFailed      = "failed"
 )
 
-// What has proven a domain's claim of its name.
+// How a domain's claim of its name was proven.
 const (
 	DomainProvenByPurchase   = "registered" // the name was bought here
-	DomainProvenByCloudflare = "cloudflare" // the token edits its zone
+	DomainProvenByCloudflare = "cloudflare" // the API token can edit the zone
 	DomainProvenByDKIM       = "dkim"       // the published record holds this claim's key
-	DomainProvenByLogin      = "login"      // to a mailbox of it elsewhere
+	DomainProvenByLogin      = "login"      // log-in to a mailbox of the domain on another server
 	DomainProvenByTXT        = "txt"        // a TXT record with the claim's text
-	DomainProvenByDelegation = "delegation" // to this server, of a name that nobody else claims
+	DomainProvenByDelegation = "delegation" // delegation to this server, while nobody else claims the name
 	DomainProvenByOperator   = "operator"
 )
 
-// How a domain's mail goes out.
+// How a domain's mail is sent.
 const (
 	DomainSendingDirect = "direct" // to the MX hosts of its recipients
 	DomainSendingRelay  = "relay"  // through a relay
@@ -153,28 +153,28 @@ const (
 
 // What the parent's DS records say of a signed zone.
 const (
-	DNSSECUnpublished = "unpublished" // there are none: the zone counts as unsigned
+	DNSSECUnpublished = "unpublished" // there are no DS records: the zone counts as unsigned
 	DNSSECSecure      = "secure"
-	DNSSECBogus       = "bogus" // they name other keys only: resolvers that validate take no answer
+	DNSSECBogus       = "bogus" // they name only other keys: validating resolvers accept no answer
 )
 
-// Hosted tells whether the mail of a domain is here and live: mail from outside and from other
-// domains here goes into its mailboxes, and what they send goes out in its name.
+// Hosted reports whether the mail of a domain is delivered here: mail from outside and from other
+// domains here goes into its mailboxes, and they send in its name.
 func (d *Domain) Hosted() bool {
 	return d.Claim == ClaimProven && d.Status == DomainComplete && d.DNSProvider != DomainProviderExternal
 }
 
-// MaySend tells whether mailboxes of a domain may send. Those of an external one send through its
-// own server, which knows whose the name is, so that its claim does not matter.
+// MaySend reports whether the mailboxes of a domain may send. Mailboxes of an external domain send
+// through its own server, which knows who owns the name, so that the claim does not matter.
 func (d *Domain) MaySend() bool {
 	return d.Status == DomainComplete && (d.DNSProvider == DomainProviderExternal || d.Claim == ClaimProven)
 }
 
-// ClaimEnded tells whether a domain's claim was lost or has expired.
+// ClaimEnded reports whether a domain's claim was lost or has expired.
 func (d *Domain) ClaimEnded() bool { return d.Claim == ClaimLost || d.Claim == ClaimExpired }
 
-// RedirectsWWW tells whether the redirect of a domain is one of its www too. One to its own www
-// leaves that name to the owner's web site.
+// RedirectsWWW reports whether the redirect of a domain covers its www name too. If the redirect
+// leads to the www name, that name is left to the owner's web site.
 func (d *Domain) RedirectsWWW() bool {
 	if d.RedirectURL == "" {
 		return false
@@ -183,8 +183,7 @@ func (d *Domain) RedirectsWWW() bool {
 	return err != nil || !strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "www."+d.Name)
 }
 
-// Gone tells whether a domain is being deleted: it is not there for anybody but the job that
-// deletes it.
+// Gone reports whether a domain is being deleted: only the job that deletes it may see it.
 func (d *Domain) Gone() bool { return d.Status == DomainDeleting }
 
 // A DKIMKey is one signing key; the private half is sealed.
@@ -202,17 +201,17 @@ type DNSSECKey struct {
 	Status string // one of the DNSSEC… constants; "" before the DS records have been looked up
 }
 
-// A DNSChallenge is a text that proves to a certificate authority who holds a domain (RFC 8555
-// section 8.4).
+// A DNSChallenge is a text in the DNS that proves control of a domain to a certificate authority
+// (RFC 8555 section 8.4).
 type DNSChallenge struct {
 	Name  string // FQDN, lower-case, no trailing dot
 	Value string
 }
 
-// A DNSCheck is what one look-up of a wanted record found.
+// A DNSCheck is the result of looking up one wanted record.
 type DNSCheck struct {
 	Purpose, Type, Host, Expected, Actual, Error string
-	Offer                                        string // what to publish in place of Expected, so that others' senders stay
+	Offer                                        string // what to publish in place of Expected, so that the owner's other senders still pass
 	Priority                                     uint16
 	Critical, Verified                           bool
 }
@@ -233,28 +232,28 @@ var (
 	// DomainOfAccount finds an account's claim of a name by OwnKey.
 	DomainOfAccount  = Domains.Unique("own", func(d *Domain) string { return OwnKey(d.AccountID, d.Name) })
 	DomainsByAccount = Domains.Index("account", func(d *Domain) string { return d.AccountID })
-	// DomainsOpen holds the claims that are to be proven.
+	// DomainsOpen holds the claims that are not proven yet.
 	DomainsOpen = Domains.Index("open", func(d *Domain) string {
 		if d.Claim != ClaimOpen {
 			return ""
 		}
 		return d.AccountID
 	})
-	// DomainsUnder holds each domain under its labels from the right, each with a dot behind it, so
-	// that a domain and all that lie below it are neighbours; see TreeKey.
+	// DomainsUnder holds each domain under its labels from the right, each followed by a dot, so
+	// that a domain and all domains below it are adjacent; see TreeKey.
 	DomainsUnder = Domains.Index("under", func(d *Domain) string { return TreeKey(d.Name) + "\x00" })
 )
 
 const claimIndex = "claim"
 
-// ClaimsKey is the prefix of DomainsByName under which the claims of a name are.
+// ClaimsKey returns the prefix of the claims of a name in DomainsByName.
 func ClaimsKey(name string) string { return name + "\x00" }
 
-// OwnKey is the key of DomainOfAccount.
+// OwnKey returns a key of DomainOfAccount.
 func OwnKey(accountID, name string) string { return accountID + "\x00" + name }
 
-// publicMail are domains in which anybody gets a mailbox, so that a log-in to one says nothing
-// about the domain.
+// publicMail lists domains in which anybody can get a mailbox, so that a log-in to a mailbox proves
+// nothing about the domain.
 var publicMail = strings.Fields(`
 	gmail.com googlemail.com outlook.com hotmail.com hotmail.co.uk hotmail.de hotmail.fr hotmail.it live.com live.co.uk live.de live.fr
 	msn.com yahoo.com yahoo.co.uk yahoo.de yahoo.fr yahoo.it yahoo.es yahoo.co.in yahoo.co.jp yahoo.com.br ymail.com rocketmail.com
@@ -265,11 +264,11 @@ var publicMail = strings.Fields(`
 	qq.com foxmail.com 163.com 126.com sina.com naver.com daum.net hanmail.net rediffmail.com
 	comcast.net verizon.net att.net sbcglobal.net bellsouth.net cox.net btinternet.com sky.com virginmedia.com ntlworld.com bluewin.ch`)
 
-// PublicMail tells whether the mailboxes of a domain are anybody's.
+// PublicMail reports whether anybody can get a mailbox in a domain.
 func PublicMail(domain string) bool { return slices.Contains(publicMail, domain) }
 
-// TreeKey is a name with its labels in reverse, "com.example." for example.com: the prefix of
-// DomainsUnder under which the name and all below it are.
+// TreeKey returns a name with its labels reversed, "com.example." for example.com. It is the prefix
+// in DomainsUnder of the name and all names below it.
 func TreeKey(name string) string {
 	labels := strings.Split(name, ".")
 	slices.Reverse(labels)
@@ -293,8 +292,8 @@ type CustomRecord struct {
 // States of a custom record at Cloudflare.
 const (
 	CustomRecordActive  = "active"
-	CustomRecordPending = "pending" // it is to be written there
-	CustomRecordError   = "error"   // it was refused there
+	CustomRecordPending = "pending" // not written there yet
+	CustomRecordError   = "error"   // Cloudflare refused it
 )
 
 // CustomRecords keeps the records that owners added.
@@ -309,18 +308,19 @@ var (
 // ZoneBaseID is the id of the one ZoneBase.
 const ZoneBaseID = "zones"
 
-// A ZoneBase is the version of what all zones have in common, such as the addresses of this host.
+// A ZoneBase is the version of the records that all zones share, such as the addresses of this
+// host.
 type ZoneBase struct {
 	ID        string
-	Digest    string    // of what they have in common
-	Changes   uint32    // how often that has changed: each moves the serial of every zone on
-	ChangedAt time.Time // when it last did
+	Digest    string    // of the shared records
+	Changes   uint32    // how often they have changed: each change raises the serial of every zone
+	ChangedAt time.Time // when they last changed
 }
 
-// ZoneBases holds the one ZoneBase, once there is one.
+// ZoneBases holds the one ZoneBase, once it is made.
 var ZoneBases = engine.NewTable("zone_base", func(b *ZoneBase) string { return b.ID })
 
-// accountOfDomain is the account that a domain belongs to; "" where it is gone.
+// accountOfDomain returns the account that a domain belongs to, or "" if the domain is gone.
 func accountOfDomain(tx *engine.Tx, id string) string {
 	d, err := Domains.Read(tx, id)
 	if err != nil {
@@ -329,21 +329,21 @@ func accountOfDomain(tx *engine.Tx, id string) string {
 	return d.AccountID
 }
 
-// A Purchase is the intent to buy a domain, and what came of it. It is written before the registrar
-// is asked, and stays when the domain is deleted, so that nothing is bought twice.
+// A Purchase is the intent to buy a domain, and its outcome. It is written before the registrar is
+// called, and stays when the domain is deleted, so that nothing is bought twice.
 type Purchase struct {
 	ID          string // pur_…; the key of the order
-	AccountID   string // "": it was deleted
+	AccountID   string // "": the account was deleted
 	Domain      string // name
 	Registrar   string
 	Years       int
-	MaxPrice    int64 // cents, of all years
+	MaxPrice    int64 // cents, for all years
 	AutoRenew   bool
 	State       string // one of the Purchase… constants
 	RefusedCode string
 	RefusedWhy  string
 	TriedAt     time.Time
-	Price       int64 // cents, paid; 0 where the registrar does not say
+	Price       int64 // cents, paid; 0 if the registrar does not say
 	CreatedAt   time.Time
 	BoughtAt    time.Time
 	ExpiresAt   time.Time
@@ -351,17 +351,17 @@ type Purchase struct {
 
 // States of a purchase.
 const (
-	PurchaseIntended = "intended" // the registrar has not been asked to sell
-	PurchaseOrdering = "ordering" // it has been asked at TriedAt; what it did is not known
+	PurchaseIntended = "intended" // the registrar has not been called
+	PurchaseOrdering = "ordering" // the registrar was called at TriedAt; the outcome is not known
 	PurchaseBought   = "bought"
 	PurchaseRefused  = "refused" // nothing was bought, and nothing will be
 )
 
-// Stays tells whether a purchase is kept when its account is deleted, since money was paid or may
-// have been.
+// Stays reports whether a purchase is kept when its account is deleted, because money was paid or
+// may have been paid.
 func (p *Purchase) Stays() bool { return p.State == PurchaseBought || p.State == PurchaseOrdering }
 
-// Purchases keeps them; of those that are not refused there is one for a name.
+// Purchases keeps the purchases. A name has at most one that is not refused.
 var (
 	Purchases        = engine.NewTable("purchase", func(p *Purchase) string { return p.ID })
 	PurchaseOfDomain = Purchases.Unique("domain", func(p *Purchase) string {
@@ -383,55 +383,55 @@ type PretendDomain struct {
 	ExpiresAt    time.Time
 }
 
-// PretendDomains are the books of the sandbox registrar.
+// PretendDomains keeps the domains that the sandbox registrar has sold.
 var PretendDomains = engine.NewTable("pretend_domain", func(d *PretendDomain) string { return d.Name })
 
 // HostCertificate is the id of the certificate of this host's own name.
 const HostCertificate = "host"
 
-// A Certificate is the TLS certificate of one set of names, and what is known of getting the next.
+// A Certificate is the TLS certificate of one set of names, with the state of its renewal.
 type Certificate struct {
-	ID        string   // host, or the id of the domain that the names are of
-	Directory string   // of the authority that all else here is about
-	Names     []string // that the certificate is for; none while there is none
+	ID        string   // HostCertificate, or the id of the domain that the names belong to
+	Directory string   // of the authority that the other fields refer to
+	Names     []string // names in the certificate; none if there is no certificate yet
 	Chain     [][]byte // DER, the leaf first
 	Key       []byte   // PKCS#8, sealed
 	NotBefore time.Time
 	NotAfter  time.Time
 	RenewAt   time.Time
 
-	NextKey    []byte    // of the certificate after this one, PKCS#8, sealed; host only
-	NextDigest []byte    // SHA-256 of its public half (SubjectPublicKeyInfo)
-	NextSince  time.Time // it is in the DNS
+	NextKey    []byte    // key of the next certificate, PKCS#8, sealed; host only
+	NextDigest []byte    // SHA-256 of the public half of NextKey (SubjectPublicKeyInfo)
+	NextSince  time.Time // since when NextDigest is in the DNS
 
 	Order    CertificateOrder
-	Refused  map[string]Refusal // names that the authority did not take, by name
-	Failures int                // attempts in a row that came to nothing
-	Error    string             // of the newest of them
-	NextTry  time.Time          // after it; zero: whenever there is a need
+	Refused  map[string]Refusal // names that the authority refused
+	Failures int                // failed attempts in a row
+	Error    string             // of the newest failed attempt
+	NextTry  time.Time          // earliest time of the next attempt; zero: as soon as one is needed
 	TriedAt  time.Time
 }
 
-// A CertificateOrder is one that was begun at the authority and has no end yet; it has no URL if
-// there is none.
+// A CertificateOrder is an order at the authority that is not finished; its URL is "" if there is
+// none.
 type CertificateOrder struct {
 	URL     string
 	Names   []string
-	Key     []byte // of the certificate, PKCS#8, sealed
+	Key     []byte // for the certificate, PKCS#8, sealed
 	BegunAt time.Time
 }
 
-// A Refusal is a name that a certificate authority did not take.
+// A Refusal says that a certificate authority refused a name, and how often.
 type Refusal struct {
 	Why   string
 	Times int // in a row
 	At    time.Time
 }
 
-// Certificates keeps them.
+// Certificates keeps the certificates of the host and of domains.
 var Certificates = engine.NewTable("certificate", func(c *Certificate) string { return c.ID }).Sealed((*Certificate).secrets)
 
-// A CertificateAccount is ours at a certificate authority.
+// A CertificateAccount is our account at a certificate authority.
 type CertificateAccount struct {
 	Directory string // URL of the authority's directory
 	Key       []byte // PKCS#8, sealed
@@ -439,6 +439,6 @@ type CertificateAccount struct {
 	CreatedAt time.Time
 }
 
-// CertificateAccounts keeps them under the authority's directory.
+// CertificateAccounts keeps our accounts under the URL of the authority's directory.
 var CertificateAccounts = engine.NewTable("certificate_account", func(a *CertificateAccount) string { return a.Directory }).
 	Sealed((*CertificateAccount).secrets)

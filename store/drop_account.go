@@ -14,14 +14,15 @@ import (
 
 // An AccountRow names a record of an account.
 type AccountRow struct {
-	Table string // its Name
+	Table string // name of the table
 	ID    string
-	table int // in tables
+	table int // index in tables
 }
 
-// AccountRows finds records of an account, up to `most`, in tables other than those of accounts,
-// domains and mailboxes, whose deletion is more than that of a row. It looks at up to `steps`
-// records from `from` on, which is nil at first, and gives where to go on; nil at the end.
+// AccountRows finds records of an account, at most `most`, in all tables but those of accounts,
+// domains and mailboxes, which are not deleted by deleting a row. It examines at most `steps`
+// records, starting at `from`, which is nil at first. It returns where to continue, or nil at the
+// end.
 func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows []AccountRow, next []byte) {
 	first, after := 0, ""
 	if len(from) > 0 {
@@ -40,15 +41,16 @@ func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows 
 	return rows, nil
 }
 
-// DropAccountRow deletes a record that AccountRows has found, with what it needs of the segments.
-// One that is gone, or belongs to another account by now, stays as it is.
+// DropAccountRow deletes a record that AccountRows has found, and its reference to a blob. It does
+// nothing if the record is gone or now belongs to another account.
 func (tx *Tx) DropAccountRow(accountID string, row AccountRow) error {
 	return dropOwned(tx, tables[row.table], row.ID, accountID)
 }
 
-// DropAccountIndex deletes what is kept of an account by its number, about so many rows, once its
-// messages are gone: the text index, conversations, tokens of spam and counts. It must not run
-// beside TidyText, PurgeText or AddText, which write what they have read before.
+// DropAccountIndex deletes the rows under an account's number once its messages are gone: the text
+// index, conversations, tokens of spam and counts. It deletes about `rows` rows in one call and
+// reports whether it is done. It must not run beside TidyText, PurgeText or AddText, which write
+// rows from what they have read before.
 func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) {
 	dropped, err := textindex.DropAccount(&tx.Tx, account, rows)
 	if !dropped || err != nil {
@@ -71,8 +73,8 @@ func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) 
 	return tx.dropSubjects(account, rows)
 }
 
-// dropSubjects deletes the subjects of an account's threads, up to so many. Their keys begin with
-// the day, of which there are few.
+// dropSubjects deletes at most `rows` subjects of an account's threads and reports whether it is
+// done. It looks under each day, since the keys begin with the day; there are few days.
 func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
 	for day, more := uint16(0), true; more; day++ {
 		more = false
@@ -96,7 +98,8 @@ func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
 	return true, nil
 }
 
-// accountField gives the field of a record that names its account; -1 if it has none.
+// accountField returns the index of the field that names a record's account, or -1 if there is
+// none.
 func accountField(rec any) int {
 	switch rec.(type) {
 	case *Account, *Domain, *Mailbox:
@@ -110,7 +113,8 @@ func accountField(rec any) int {
 
 func accountOf(rec any, field int) string { return reflect.ValueOf(rec).Elem().Field(field).String() }
 
-// owners walks the records behind an id, with the account of each, where the table's have one.
+// owners iterates over the records with ids after `after`, with the account of each. It yields
+// nothing if the table's records have no account.
 func owners(tx *Tx, t *engine.AnyTable, after string) iter.Seq2[string, string] {
 	return func(yield func(id, account string) bool) {
 		field := -1

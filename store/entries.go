@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// Entries gives the entries after a number, up to about so many bytes, but at least one if there is
-// one, with the bytes of their messages of up to entry.MaxMessage. It returns ErrGap if the next is
+// Entries returns the entries after a number, up to about `most` bytes, but at least one if there
+// is any. Messages of up to entry.MaxMessage are included. It returns ErrGap if the next entry is
 // not kept.
 func (s *Store) Entries(after uint64, most int) ([]*Entry, error) {
 	list, err := s.db.Entries(after, most)
@@ -23,10 +23,10 @@ func (s *Store) Entries(after uint64, most int) ([]*Entry, error) {
 	return list, nil
 }
 
-// Apply makes the changes of the entry that comes next: a store at N becomes what the store that
-// made the entry was at N+1. An entry that was applied before changes nothing, and one that does
-// not come next is ErrGap. The messages that are not part of the entry must have been written
-// before. A store that applies entries takes no messages of its own until it is opened again.
+// Apply applies the next entry: this store, at number N, becomes what the store that made the entry
+// was at N+1. An entry that was applied before changes nothing; an entry that is not the next one
+// returns ErrGap. Messages that are not part of the entry must be written first. A store that
+// applies entries takes no messages of its own until it is opened again.
 func (s *Store) Apply(e *Entry) error {
 	if err := e.WriteMessages(s.seg); err != nil {
 		return err
@@ -35,13 +35,13 @@ func (s *Store) Apply(e *Entry) error {
 	return s.db.Apply(e)
 }
 
-// WriteMessage writes the record of a message that is not part of its entry; ref says where it
-// stood, and head is the header of its segment's file.
+// WriteMessage writes the record of a message that is not part of its entry to its place ref. head
+// is the header of the segment's file.
 func (s *Store) WriteMessage(head [segment.HeaderSize]byte, ref BlobRef, record io.ReaderAt) error {
 	return s.seg.WriteRecord(head, ref, record)
 }
 
-// ReadMessage gives the record of a message, verified, and the header of its segment's file.
+// ReadMessage returns the record of a message, verified, and the header of its segment's file.
 func (s *Store) ReadMessage(ref BlobRef) (head [segment.HeaderSize]byte, record []byte, err error) {
 	return s.seg.ReadRecord(ref)
 }

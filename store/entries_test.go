@@ -109,7 +109,8 @@ func openKeeping(t *testing.T, dir string, o Options) *Store {
 	return s
 }
 
-// killed gives the store as it is after the end of its process: what the files hold now.
+// killed returns the store as it is after its process was killed: the current contents of the
+// files.
 func killed(t *testing.T, s *Store, dir string, o Options) (*Store, string) {
 	t.Helper()
 	after := t.TempDir()
@@ -120,7 +121,7 @@ func killed(t *testing.T, s *Store, dir string, o Options) (*Store, string) {
 	return openDir(t, after, o), after
 }
 
-// follow applies the next entries, one of them twice, and drops what was applied; more is false if
+// follow applies the next entries, one of them twice, and drops the applied ones; more is false if
 // there was none.
 func follow(t *testing.T, from, to *Store, most int) (more bool) {
 	t.Helper()

@@ -16,16 +16,16 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// A removal is one that the twin of TestExpungedAgreesWithTwin remembers.
+// A removal is a removed UID that the twin remembers.
 type removal struct {
 	modSeq uint64
 	uid    uint32
 	at     time.Time
 }
 
-// TestExpungedAgreesWithTwin removes messages at random, over restarts, and asks what has left
-// since earlier states. What a store answers is exact; it may not know only what is long ago, what
-// came before too many others, and what a program removed that notes nothing.
+// TestExpungedAgreesWithTwin removes messages at random, over restarts, and asks which UIDs were
+// removed since earlier states. The answers of a store are exact. It may only not know what is long
+// ago, what came before too many others, and what an old program removed without a record.
 func TestExpungedAgreesWithTwin(t *testing.T) {
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("MAILSTEAD_SEED"), "7162"), 10, 64)
 	if err != nil {

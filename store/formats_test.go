@@ -22,7 +22,7 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// oldStore unpacks a store that a program from before rows had checksums has written.
+// oldStore unpacks a store written by a program from before rows had checksums.
 func oldStore(t *testing.T) (dir string) {
 	t.Helper()
 	files, err := zip.OpenReader("testdata/before_formats.zip")
@@ -37,8 +37,8 @@ func oldStore(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestStoreOfBeforeFormats opens an old store: every row is read as it was written, and so again
-// when each has been written anew.
+// TestStoreOfBeforeFormats opens an old store: every row is read as it was written, also after each
+// was rewritten.
 func TestStoreOfBeforeFormats(t *testing.T) {
 	dir := oldStore(t)
 	wantJob := &Job{
@@ -359,8 +359,8 @@ func TestNewerStoreIsRefused(t *testing.T) {
 	}
 }
 
-// TestOlderStoreIsAskedAbout: an older store that may not be migrated stays as it was, and a store
-// of today's format is not asked about.
+// TestOlderStoreIsAskedAbout: MayMigrate is called for an older store, which stays unchanged if it
+// returns an error. It is not called for a store of the current format.
 func TestOlderStoreIsAskedAbout(t *testing.T) {
 	dir := oldStore(t)
 	before := readRows(t, filepath.Join(dir, DatabaseFile))

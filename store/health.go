@@ -7,14 +7,14 @@ import (
 	"github.com/mailstead/mailstead/store/mailindex"
 )
 
-// Holdings is how much a store has.
+// Holdings are the sizes of a store.
 type Holdings struct {
-	Bytes    int64 // of its files
-	Database int64 // of these, those of the database
+	Bytes    int64 // of all its files
+	Database int64 // of the database file; part of Bytes
 	Messages int64 // in all mailboxes
 }
 
-// Holdings counts what the store has.
+// Holdings measures the store's files and counts its messages.
 func (s *Store) Holdings() (h Holdings, err error) {
 	info, err := os.Stat(filepath.Join(s.dir, DatabaseFile))
 	if err != nil {

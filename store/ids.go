@@ -10,14 +10,14 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// idSource makes ULIDs that rise even within one millisecond.
+// An idSource makes ULIDs that rise even within one millisecond.
 type idSource struct {
 	mu      sync.Mutex
 	entropy *ulid.MonotonicEntropy
 	last    uint64
 }
 
-// next makes a ULID of the time, in lower case. A clock that steps back does not make ids fall.
+// next returns a ULID of the time, in lower case. If the clock steps back, the ids still rise.
 func (s *idSource) next(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *idSource) next(now time.Time) string {
 	}
 	ms := max(ulid.Timestamp(now), s.last)
 	id, err := ulid.New(ms, s.entropy)
-	if err != nil { // the entropy of this millisecond is used up
+	if err != nil { //  the random part cannot be raised any more in this millisecond
 		ms++
 		id = ulid.MustNew(ms, s.entropy)
 	}
@@ -34,14 +34,14 @@ func (s *idSource) next(now time.Time) string {
 	return strings.ToLower(id.String())
 }
 
-// begin has ids be above those that were made up to a time.
+// begin makes all further ids sort after ids that were made up to this time.
 func (s *idSource) begin(newest time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = max(s.last, ulid.Timestamp(newest)+1)
 }
 
-// IsID tells whether text has the form of an id of the prefix.
+// IsID reports whether text has the form of an id with the prefix.
 func IsID(prefix, text string) bool {
 	rest, ok := strings.CutPrefix(text, prefix+"_")
 	if !ok || len(rest) != ulid.EncodedSize || rest != strings.ToLower(rest) {
@@ -51,17 +51,17 @@ func IsID(prefix, text string) bool {
 	return err == nil
 }
 
-// FirstID is before every id of the prefix that is made at the time, in whole milliseconds, or
-// later.
-// For a time outside of the years 1970 to 10888 it is before all.
+// FirstID returns an id that sorts before every id with the prefix that is made at the time, in
+// whole milliseconds, or later. For a time outside of the years 1970 to 10888 it sorts before all
+// ids.
 func FirstID(prefix string, at time.Time) string {
 	var id ulid.ULID
-	_ = id.SetTime(ulid.Timestamp(at)) // which leaves it zero where it fails
+	_ = id.SetTime(ulid.Timestamp(at)) // SetTime leaves the id zero if it fails
 	return prefix + "_" + strings.ToLower(id.String())
 }
 
-// IDTime is when an id was made, in whole milliseconds; ok is false for what NewID cannot have
-// made.
+// IDTime returns the time at which an id was made, in whole milliseconds; ok is false if NewID
+// cannot have made the id.
 func IDTime(id string) (at time.Time, ok bool) {
 	_, text, found := strings.Cut(id, "_")
 	if !found || len(text) != ulid.EncodedSize {
@@ -74,12 +74,13 @@ func IDTime(id string) (at time.Time, ok bool) {
 	return ulid.Time(u.Time()).UTC(), true
 }
 
-// TimeKey is a time in milliseconds as eight bytes that sort as the times do.
+// TimeKey returns a time in milliseconds as eight bytes that sort in the order of time.
 func TimeKey(t time.Time) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(max(t.UnixMilli(), 0))))
 }
 
-// KeyTime undoes TimeKey. It takes the first eight bytes.
+// KeyTime is the inverse of TimeKey. It parses the first eight bytes; the time is zero if there are
+// fewer.
 func KeyTime(key string) time.Time {
 	if len(key) < 8 {
 		return time.Time{}
@@ -87,5 +88,5 @@ func KeyTime(key string) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(key)))).UTC()
 }
 
-// NumKey is the key of AccountByNum and MailboxByNum.
+// NumKey returns a key of AccountByNum and MailboxByNum.
 func NumKey(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }

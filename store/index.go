@@ -10,7 +10,7 @@ func newIndex(db *engine.DB, leases *segment.Leases, expunged int) *mailindex.In
 	return &mailindex.Index{DB: db, Leases: leases, Expunged: expunged, InboxOf: inboxOf, TextWake: make(chan struct{}, 1)}
 }
 
-// inboxOf gives the account and the id of a mailbox; "" where it has no record any more.
+// inboxOf returns the account and the id of a mailbox, or "" if the mailbox has no record any more.
 func inboxOf(tx *engine.Tx, mailbox uint32) (account, id string) {
 	mb, err := MailboxByNum.Read(tx, NumKey(mailbox))
 	if err != nil {

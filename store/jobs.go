@@ -8,32 +8,32 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Job is one piece of work that the queue does, now or later. It is added in the transaction that
-// makes it necessary, so that neither is there without the other. A worker claims it once it is
-// Due; the claim ends by itself, so that a job whose process has ended is claimed again. An attempt
-// that fails is made again later, up to Max times. What an attempt has to write, it writes in the
-// transaction that ends it.
+// A Job is one piece of work in the queue, to be done now or later. It is added in the transaction
+// that makes it necessary, so that both are committed or neither. A worker claims it once it is
+// Due. A claim expires, so that a job is claimed again if its process has ended. A failed attempt
+// is repeated later, up to Max times. An attempt writes its results in the transaction that ends
+// it.
 type Job struct {
 	ID        string          `json:",omitzero"` // job_…
-	AccountID string          `json:",omitzero"` // "" for the installation's own
+	AccountID string          `json:",omitzero"` // "" for jobs of the installation itself
 	Kind      string          `json:",omitzero"`
-	Key       string          `json:",omitzero"` // folds waiting duplicates of one kind; "" folds nothing
-	Lane      string          `json:",omitzero"` // jobs of one lane run a bounded number at a time; "" is unbounded
+	Key       string          `json:",omitzero"` // unique among the queued jobs of one kind; "" allows duplicates
+	Lane      string          `json:",omitzero"` // a bounded number of jobs of one lane run at a time; "" is unbounded
 	Args      json.RawMessage `json:",omitempty"`
 	State     string          `json:",omitzero"` // one of the Job… constants
-	Due       time.Time       `json:",omitzero"` // when it may be claimed; while it runs, when its claim ends
-	WakeAt    time.Time       `json:",omitzero"` // while it runs: the time that somebody asked it to be due at
-	Cancel    bool            `json:",omitzero"` // while it runs: somebody asked for its end
-	Attempt   int             `json:",omitzero"` // claims so far; tells a claim from the ones before it
-	Max       int             `json:",omitzero"` // attempts before it is given up; 0 = no limit
-	Jitter    uint16          `json:",omitzero"` // drawn once, so that its waits rise: 65536ths
+	Due       time.Time       `json:",omitzero"` // when it may be claimed; while it runs, when its claim expires
+	WakeAt    time.Time       `json:",omitzero"` // while it runs: the next due time that somebody has requested
+	Cancel    bool            `json:",omitzero"` // while it runs: somebody has requested its cancellation
+	Attempt   int             `json:",omitzero"` // claims so far; distinguishes a claim from earlier ones
+	Max       int             `json:",omitzero"` // attempts before it fails for good; 0: no limit
+	Jitter    uint16          `json:",omitzero"` // random, drawn once so that its delays rise: in 65536ths
 	Err       string          `json:",omitzero"` // of the newest attempt
 	ErrCode   string          `json:",omitzero"`
 	Detail    string          `json:",omitzero"` // status_detail
 	Result    json.RawMessage `json:",omitempty"`
 	Steps     []JobStep       `json:",omitempty"`
 	Completed int             `json:",omitzero"` // progress
-	Total     int             `json:",omitzero"` // progress; 0 = none shown
+	Total     int             `json:",omitzero"` // progress; 0: none is shown
 	Visible   bool            `json:",omitzero"`
 	Resource  JobResource     `json:",omitzero"`
 	CreatedBy string          `json:",omitzero"` // a user id, or ""
@@ -41,8 +41,8 @@ type Job struct {
 	StartedAt time.Time       `json:",omitzero"` // of the first attempt
 	UpdatedAt time.Time       `json:",omitzero"`
 	EndedAt   time.Time       `json:",omitzero"`
-	Crashes   int             `json:",omitzero"` // how often in a row the process has ended while it ran
-	ParkedAt  time.Time       `json:",omitzero"` // since when it is parked for that, until Due; zero: it is not
+	Crashes   int             `json:",omitzero"` // how often in a row the process has ended while the job ran
+	ParkedAt  time.Time       `json:",omitzero"` // since when it is parked because of Crashes, until Due; zero: it is not parked
 }
 
 // States of a job.
@@ -50,8 +50,8 @@ const (
 	JobQueued    = "queued"
 	JobRunning   = "in_progress"
 	JobCompleted = "completed"
-	JobError     = "error"     // given up
-	JobCancelled = "cancelled" // somebody asked for its end
+	JobError     = "error"     // failed for good
+	JobCancelled = "cancelled" // somebody cancelled it
 )
 
 // A JobStep is one named part of a job.
@@ -65,7 +65,7 @@ type JobStep struct {
 // JobStepSkipped is the status of a step that was not needed.
 const JobStepSkipped = "skipped"
 
-// A JobResource is the thing that a job is about.
+// A JobResource is the object that a job is about.
 type JobResource struct {
 	Type string `json:",omitzero"`
 	ID   string `json:",omitzero"`
@@ -114,20 +114,20 @@ func (s *JobStep) fields(c *rowform.Coder) {
 	c.Time(&s.At)
 }
 
-// Where jobs stand whatever their lanes are: those that run, and those that are parked.
+// Special lanes of jobs that run and of jobs that are parked; they replace the job's own lane.
 const (
 	RunningLane = "r"
 	ParkedLane  = "p"
 )
 
-// Ended tells whether nothing will happen to the job any more.
+// Ended reports whether the job has reached a final state.
 func (j *Job) Ended() bool { return j.State != JobQueued && j.State != JobRunning }
 
-// Parked tells whether the job waits aside, since the process has ended each time that it ran.
+// Parked reports whether the job is set aside because the process has ended each time it ran.
 func (j *Job) Parked() bool { return j.State == JobQueued && !j.ParkedAt.IsZero() }
 
-// laneKey is where a job waits: in its lane, with others of its kind if it has none, or among the
-// running or the parked.
+// laneKey returns the lane of a job in the indexes: RunningLane, ParkedLane, its own lane, or that
+// of its kind if it has no lane. It is "" for an ended job.
 func (j *Job) laneKey() string {
 	switch {
 	case j.Ended():
@@ -142,13 +142,13 @@ func (j *Job) laneKey() string {
 	return LaneKey(j.Lane)
 }
 
-// LaneKey is how JobsByLane begins with what waits in a lane, before its "\x00".
+// LaneKey returns how the keys of JobsByLane begin for queued jobs of a lane, before the "\x00".
 func LaneKey(lane string) string { return "l" + lane }
 
-// JobKey is the key of JobByKey.
+// JobKey returns a key of JobByKey.
 func JobKey(kind, key string) string { return kind + "\x00" + key }
 
-// jobChange tells of jobs that people started.
+// jobChange publishes changes of visible jobs, which people started.
 func jobChange(_ *engine.Tx, j *Job) Change {
 	if !j.Visible {
 		return Change{}
@@ -156,20 +156,20 @@ func jobChange(_ *engine.Tx, j *Job) Change {
 	return Change{Account: j.AccountID, ID: j.ID}
 }
 
-// Jobs keeps waiting, running and ended jobs.
+// Jobs keeps queued, running and ended jobs.
 var (
 	Jobs = engine.NewTable("job", func(j *Job) string { return j.ID }).
 		Binary((*Job).fields).Watched(jobChange).Sealed((*Job).secrets)
-	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane
-	// does, see DueLane.
+	// JobsDue holds queued and running jobs by due time; each key also has the lane as in
+	// JobsByLane, see DueLane.
 	JobsDue = Jobs.Index("due", func(j *Job) string {
 		if j.Ended() {
 			return ""
 		}
 		return TimeKey(j.Due) + j.laneKey() + "\x00"
 	})
-	// JobsByLane holds the same by lane, "\x00" and due, so that the first of a lane is found at
-	// once.
+	// JobsByLane holds the same jobs by lane, "\x00" and due time, so that the first job of a lane
+	// is found at once.
 	JobsByLane = Jobs.Index("lane", func(j *Job) string {
 		if j.Ended() {
 			return ""
@@ -196,5 +196,5 @@ var (
 	})
 )
 
-// DueLane is the lane in a key of JobsDue that belongs to the job with the id.
+// DueLane returns the lane in a key of JobsDue; id is the id of the key's job.
 func DueLane(key, id string) string { return key[8 : len(key)-len(id)-1] }

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// lyingDisk makes a store with messages and gives what a disk has kept of it that has lost some of
-// the segments' bytes, though it had said they were on it.
+// lyingDisk makes a store with messages and returns its directory in the state after a disk has
+// lost some of the segments' bytes that it had reported as synced.
 func lyingDisk(t *testing.T, size int64, bodies []string, lose func(segments string)) (dir string, refs []BlobRef) {
 	t.Helper()
 	s := openTest(t, Options{SegmentSize: size})
@@ -26,8 +26,8 @@ func lyingDisk(t *testing.T, size int64, bodies []string, lose func(segments str
 	return dir, refs
 }
 
-// reopenLost opens such a store, adds a message and gives its place. What is lost is told of, and
-// no place of it is used.
+// reopenLost opens such a store, adds a message and returns its place. The loss is reported, and no
+// lost place is used again.
 func reopenLost(t *testing.T, dir string, refs []BlobRef, kept []int) BlobRef {
 	t.Helper()
 	var log bytes.Buffer

@@ -9,58 +9,57 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Mailbox is one address that takes and sends mail; the API calls it an email user.
+// A Mailbox is one address that receives and sends mail; the API calls it an email user.
 type Mailbox struct {
 	ID             string // eu_…
-	Num            uint32 // short form for message keys, from 1, never used again
+	Num            uint32 // short form for message keys, from 1, never reused
 	AccountID      string
 	AccountNum     uint32
 	DomainID       string
 	Email          string // lower-case
 	Name           string
 	Status         string // one of MailboxPending to MailboxDeleting
-	Ready          bool   // its domain was complete once, and email_user.created has fired
+	Ready          bool   // its domain was complete once, and the event email_user.created was sent
 	JobID          string // the job that deletes it
-	ErrorCode      string `json:",omitempty"` // "" in rows of older releases, which have the text alone
-	ErrorText      string // why the newest look at an external mailbox failed
+	ErrorCode      string `json:",omitempty"` // "" in rows of older releases, which have only the text
+	ErrorText      string // why the newest connection to an external mailbox failed
 	Type           string // one of the MailboxType… constants
 	PasswordHash   string // argon2id, PHC form
-	PasswordSealed []byte // the same password under the master key, for export; nil: its holder set it
+	PasswordSealed []byte // the password, sealed under the master key, for exports; nil: the mailbox's owner set it
 	Footer         string
 	DailySendLimit *int
 	ForwardTo      string
-	ForwardOnly    bool   `json:",omitempty"` // what goes to ForwardTo is not kept here
-	Relay          string // the name of the relay that its mail goes through; "" for what its domain does
+	ForwardOnly    bool   `json:",omitempty"` // mail that is forwarded to ForwardTo is not kept here
+	Relay          string // the name of the relay for its mail; "" for that of its domain
 	QuotaBytes     *int64
 	External       *External
 	LastSyncAt     time.Time
 	LastLoginAt    time.Time
-	Seen           []SeenNetwork `json:",omitempty"` // where it was logged in to from, newest first
+	Seen           []SeenNetwork `json:",omitempty"` // networks of log-ins, newest first
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 
 	PasswordAt time.Time `json:",omitzero"`  // when the password was last changed
-	Salt       []byte    `json:",omitempty"` // of SCRAM, for its password and its credentials
-	SCRAM      []byte    `json:",omitempty"` // the password's keys, sealed; nil: they are made when somebody logs in
+	Salt       []byte    `json:",omitempty"` // SCRAM salt of its password and its credentials
+	SCRAM      []byte    `json:",omitempty"` // SCRAM keys of the password, sealed; nil: they are made at the next log-in
 	Signature  string    `json:",omitempty"`
 	Recovery   *Recovery `json:",omitempty"` // nil: it has no recovery address
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
-	Counting      *Counting      `json:",omitempty"` // since somebody resumed it
+	Counting      *Counting      `json:",omitempty"` // set since somebody resumed its sending
 
-	SendPolicy Policy    `json:",omitzero"` // of all that is sent from it
+	SendPolicy Policy    `json:",omitzero"` // for everything that is sent from it
 	ExpiresAt  time.Time `json:",omitzero"` // when it is deleted; zero: never
 }
 
-// A Recovery is the address elsewhere that a link goes to when the holder has forgotten the
-// password.
+// A Recovery is an external address for password reset links of a mailbox.
 type Recovery struct {
 	Email     string
-	Confirmed bool        // its holder has opened the link that was sent there
-	Hash      string      `json:",omitempty"` // SHA-256 of the token of that link, hex
-	Expires   time.Time   `json:",omitzero"`  // of that link
-	Asked     []time.Time `json:",omitempty"` // when that was sent, of the last day
-	Mailed    []time.Time `json:",omitempty"` // when links that set a password were sent, of the last day
+	Confirmed bool        // its owner has opened the confirmation link that was sent there
+	Hash      string      `json:",omitempty"` // SHA-256 of the token in the confirmation link, hex
+	Expires   time.Time   `json:",omitzero"`  // of the confirmation link
+	Asked     []time.Time `json:",omitempty"` // when confirmation links were sent in the last day
+	Mailed    []time.Time `json:",omitempty"` // when password reset links were sent in the last day
 }
 
 // States of a mailbox.
@@ -68,57 +67,56 @@ const (
 	MailboxPending   = "pending" // until its domain is complete
 	MailboxActive    = "active"
 	MailboxSuspended = "suspended" // by its account
-	MailboxError     = "error"     // external: its server refuses the log-in, so nothing looks there by itself
-	MailboxDeleting  = "deleting"  // a job deletes it
+	MailboxError     = "error"     // external: its server refuses the log-in, so it is not fetched periodically
+	MailboxDeleting  = "deleting"  // a job is deleting it
 )
 
 // Types of a mailbox.
 const (
 	MailboxTypeHosted   = "hosted"
-	MailboxTypeExternal = "external" // its mail lives at another server
+	MailboxTypeExternal = "external" // its mail is on another server
 )
 
-// MayLogIn tells whether a mailbox may be logged in to, as far as it is for the mailbox to say.
+// MayLogIn reports whether the state of a mailbox allows log-ins.
 func (m *Mailbox) MayLogIn() bool { return m.Status == MailboxActive }
 
-// MayReceive tells whether mail may be put into a mailbox for an address of it.
+// MayReceive reports whether mail for an address of a mailbox may be delivered to it.
 func (m *Mailbox) MayReceive() bool { return m.Status == MailboxActive }
 
-// MaySend tells whether a mailbox may send, as far as it is for the mailbox to say. An external one
-// needs a server that sends for it.
+// MaySend reports whether the state of a mailbox allows sending. An external mailbox needs an SMTP
+// server too.
 func (m *Mailbox) MaySend() bool {
 	return m.Status == MailboxActive && (m.Type != MailboxTypeExternal || m.External != nil && m.External.SMTP != nil)
 }
 
-// MayFetch tells whether the mail of an external mailbox may be fetched where somebody asks for it.
-// Nothing fetches by itself in MailboxError.
+// MayFetch reports whether the mail of an external mailbox may be fetched on request. In
+// MailboxError it is fetched only on request.
 func (m *Mailbox) MayFetch() bool {
 	return m.External != nil && (m.Status == MailboxActive || m.Status == MailboxError)
 }
 
-// Gone tells whether a mailbox is being deleted: it is not there for anybody but the job that
-// deletes it.
+// Gone reports whether a mailbox is being deleted: only the job that deletes it may see it.
 func (m *Mailbox) Gone() bool { return m.Status == MailboxDeleting }
 
-// HashOnly tells whether a mailbox has nothing of its password but a hash that came from elsewhere,
-// so that log-ins which need more than the password itself cannot be checked (RFC 5802).
+// HashOnly reports whether only an imported hash of the mailbox's password is known, so that SCRAM
+// log-ins cannot be checked (RFC 5802).
 func (m *Mailbox) HashOnly() bool {
 	return m.PasswordHash != "" && m.SCRAM == nil && m.PasswordSealed == nil && m.External == nil
 }
 
-// A SeenNetwork is where somebody has logged in from: an IPv4 address, an IPv6 /64.
+// A SeenNetwork is a network that somebody has logged in from: an IPv4 address or an IPv6 /64.
 type SeenNetwork struct {
 	Network string
 	At      time.Time
 }
 
-// External says where the mail of a mailbox of type external lives.
+// External says on which servers the mail of an external mailbox is.
 type External struct {
 	IMAP Server
 	SMTP *Server
 }
 
-// A Server is a mail server elsewhere and the log-in to it.
+// A Server is another mail server, with the log-in to it.
 type Server struct {
 	Host           string
 	Port           int
@@ -129,7 +127,7 @@ type Server struct {
 
 // How the connection to a server is encrypted.
 const (
-	ServerSecurityTLS      = "tls" // from its beginning
+	ServerSecurityTLS      = "tls" // from the first byte
 	ServerSecuritySTARTTLS = "starttls"
 	ServerSecurityNone     = "none"
 )
@@ -138,23 +136,23 @@ const (
 var (
 	Mailboxes = engine.NewTable("mailbox", func(m *Mailbox) string { return m.ID }).
 			Watched(func(_ *engine.Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} }).Sealed((*Mailbox).secrets)
-	// MailboxByAddress finds a mailbox of a domain by AddressKey. It lacks those that are being
-	// deleted, so that their addresses are free at once.
+	// MailboxByAddress finds a mailbox of a domain by AddressKey. It leaves out mailboxes that are
+	// being deleted, so that their addresses are free at once.
 	MailboxByAddress = Mailboxes.Unique("address", func(m *Mailbox) string {
 		if m.Gone() {
 			return ""
 		}
 		return AddressKey(m.DomainID, m.Email)
 	})
-	// MailboxesPaused are those of a domain that may not send.
+	// MailboxesPaused holds, by domain, the mailboxes that may not send.
 	MailboxesPaused = Mailboxes.Index("paused", func(m *Mailbox) string {
 		if m.SendingPaused == nil {
 			return ""
 		}
 		return m.DomainID
 	})
-	// MailboxByEmail finds the mailbox that an address leads to: of the domain whose claim of the
-	// name is proven.
+	// MailboxByEmail finds the mailbox of an address, in the domain whose claim of the name is
+	// proven.
 	MailboxByEmail     addressFinder
 	MailboxByNum       = Mailboxes.Unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.Index("account", func(m *Mailbox) string { return m.AccountID })
@@ -165,14 +163,14 @@ var (
 		}
 		return m.Recovery.Hash
 	})
-	// MailboxesHashed holds by domain those with nothing but the hash of their password.
+	// MailboxesHashed holds, by domain, the mailboxes of whose password only a hash is known.
 	MailboxesHashed = Mailboxes.Index("hashed", func(m *Mailbox) string {
 		if !m.HashOnly() || m.Gone() {
 			return ""
 		}
 		return m.DomainID
 	})
-	// MailboxesWaiting holds by domain those that are not ready yet.
+	// MailboxesWaiting holds, by domain, the mailboxes that are not ready yet.
 	MailboxesWaiting = Mailboxes.Index("waiting", func(m *Mailbox) string {
 		if m.Ready || m.Gone() {
 			return ""
@@ -181,7 +179,7 @@ var (
 	})
 )
 
-// AddressKey is the key of MailboxByAddress.
+// AddressKey returns a key of MailboxByAddress.
 func AddressKey(domainID, email string) string { return domainID + "\x00" + email }
 
 // An addressFinder finds mailboxes by address alone.
@@ -197,17 +195,17 @@ func (addressFinder) Find(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.Find(tx, addressKey(tx, email))
 }
 
-// FindShared is Find for those who only look; see Table.FindShared.
+// FindShared is Find for callers that do not change the record; see Table.FindShared.
 func (addressFinder) FindShared(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.FindShared(tx, addressKey(tx, email))
 }
 
-// Read is Get for those who only look; see Table.Read.
+// Read is Get for callers that do not change the record; see Table.Read.
 func (addressFinder) Read(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.Read(tx, addressKey(tx, email))
 }
 
-// Of returns the account's own mailbox of the address, whatever has become of its domain's claim,
+// Of returns the account's own mailbox with the address, whatever the state of its domain's claim,
 // or ErrNotFound.
 func (addressFinder) Of(tx *Tx, accountID, email string) (*Mailbox, error) {
 	name := email[strings.LastIndexByte(email, '@')+1:]
@@ -220,7 +218,7 @@ func addressKey(tx *Tx, email string) string {
 	return AddressKey(string(engine.NamedBucket(tx, DomainByName.Name()).Get([]byte(name))), email)
 }
 
-// NextMailboxNum gives the next short mailbox number.
+// NextMailboxNum returns the next short mailbox number.
 func (tx *Tx) NextMailboxNum() (uint32, error) {
 	n, err := Mailboxes.NextNumber(tx)
 	return uint32(n), err
@@ -243,9 +241,9 @@ var (
 	TemplatesByAccount = Templates.Index("account", func(t *Template) string { return t.AccountID })
 )
 
-// A CopyIntent says what an IMAP COPY of several transactions has copied so far. It goes with the
-// last of them; one that is found at a start was cut by a crash, and what it names is to be taken
-// back.
+// A CopyIntent records what an IMAP COPY over several transactions has copied so far. The last
+// transaction deletes it. One that is found at a start was left by a crash: the copies that it
+// names must be deleted.
 type CopyIntent struct {
 	ID      string // cpy_…
 	Mailbox uint32 // number
@@ -253,11 +251,11 @@ type CopyIntent struct {
 	Ranges  [][2]uint32 // UIDs, first and last
 }
 
-// CopyIntents keeps them.
+// CopyIntents keeps the copies that are under way.
 var CopyIntents = engine.NewTable("copy_intent", func(c *CopyIntent) string { return c.ID })
 
-// An Export says which mailboxes a file of credentials holds. The file itself is never kept: it is
-// made while it is sent.
+// An Export says which mailboxes a file of credentials covers. The file itself is never stored: it
+// is made while it is sent.
 type Export struct {
 	ID        string // exp_…
 	AccountID string
@@ -265,16 +263,16 @@ type Export struct {
 	Format    string
 	All       bool // every mailbox of the account
 
-	AppPasswords bool `json:",omitempty"` // each mailbox gets a credential for it
+	AppPasswords bool `json:",omitempty"` // the file gets a new credential for each mailbox
 
 	Domains   []string // ids of domains
 	Mailboxes []byte   // short mailbox numbers, four bytes each, big-endian
-	Link      string   // SHA-256 of the token that fetches the file, hex; "" once that was used, and if there never was one
+	Link      string   // SHA-256 of the token that fetches the file, hex; "" if it was used, or if there was no link
 	CreatedAt time.Time
 	ExpiresAt time.Time // of the link
 }
 
-// Exports keeps them while their links live.
+// Exports keeps the exports until their links expire.
 var (
 	Exports = engine.NewTable("export", func(e *Export) string { return e.ID }).
 		Watched(func(_ *engine.Tx, e *Export) Change { return Change{Account: e.AccountID, User: e.CreatedBy, ID: e.ID} })
@@ -282,21 +280,21 @@ var (
 	ExportsByAccount = Exports.Index("account", func(e *Export) string { return e.AccountID })
 )
 
-// A RemoteBox is how far the INBOX of an external mailbox has been read. UIDs and UIDVALIDITY are
-// the remote server's.
+// A RemoteBox records how far the INBOX of an external mailbox has been read. UIDs and UIDVALIDITY
+// are those of the remote server.
 type RemoteBox struct {
 	MailboxID   string
 	AccountID   string
-	UIDValidity uint32        // 0: what is stored is of another one and is to go
-	Seen        uint32        // messages up to this UID are no news
-	Done        bool          // all that were there at first have been read
+	UIDValidity uint32        // 0: the stored messages are of an older UIDVALIDITY and must be deleted
+	Seen        uint32        // messages up to this UID are not new
+	Done        bool          // all messages that were there at first have been read
 	ModSeq      uint64        // HIGHESTMODSEQ up to which flags are known; 0: none
-	Lost        uint32        // messages that the server counts and does not give
+	Lost        uint32        // messages that the server counts but does not return
 	WalkedAt    time.Time     // when every row was last compared
 	ActiveAt    time.Time     // when new mail was last found
-	Wait        time.Duration // between looks, where the server does not tell by itself
-	Fails       int           // looks in a row that failed
-	Refusals    int           // log-ins in a row that were refused
+	Wait        time.Duration // between polls, if the server does not support IDLE
+	Fails       int           // failed polls in a row
+	Refusals    int           // refused log-ins in a row
 }
 
 // RemoteBoxes keeps the state of external mailboxes.
@@ -305,25 +303,25 @@ var (
 	RemoteBoxesByAccount = RemoteBoxes.Index("account", func(r *RemoteBox) string { return r.AccountID })
 )
 
-// A RemoteCopy is a message that is to be put into a folder on the server of an external mailbox,
+// A RemoteCopy is a message to be appended to a folder on the server of an external mailbox. It is
 // kept until that is done or given up.
 type RemoteCopy struct {
 	ID        string    `json:",omitzero"` // rcp_…
 	AccountID string    `json:",omitzero"`
 	MailboxID string    `json:",omitzero"`
-	MessageID string    `json:",omitzero"` // RFC 5322, with brackets: what is there already is not put there again
-	Sent      bool      `json:",omitzero"` // into the folder of sent mail, as one that was read; else into INBOX
+	MessageID string    `json:",omitzero"` // RFC 5322, with brackets: a message that is there already is not appended again
+	Sent      bool      `json:",omitzero"` // into the folder of sent mail, marked as read; false: into INBOX
 	Blob      BlobRef   `json:",omitzero"`
 	CreatedAt time.Time `json:",omitzero"`
 }
 
-// RemoteCopies keeps them; Check counts their blobs among the references.
+// RemoteCopies keeps the messages to be appended; Check counts their blobs among the references.
 var (
 	RemoteCopies          = engine.NewTable("remote_copy", func(c *RemoteCopy) string { return c.ID })
 	RemoteCopiesByAccount = RemoteCopies.Index("account", func(c *RemoteCopy) string { return c.AccountID })
 )
 
-// An Imported message was brought in from elsewhere. An import that is begun again leaves it out.
+// An Imported records that a message was imported. A repeated import skips it.
 type Imported struct {
 	ID      string // see ImportedID
 	Expires time.Time
@@ -335,12 +333,13 @@ func (i *Imported) fields(c *rowform.Coder) {
 	c.Time(&i.Expires)
 }
 
-// ImportedID is the id of a message that came into a mailbox, from a digest that names it.
+// ImportedID returns the id of an imported message from its mailbox and a digest of the message.
 func ImportedID(mailbox uint32, digest [16]byte) string {
 	return fmt.Sprintf("%08x%x", mailbox, digest)
 }
 
-// ImportedMessages keeps them; ImportedByTime finds those that are forgotten first.
+// ImportedMessages keeps records of imported messages; ImportedByTime finds those that expire
+// first.
 var (
 	ImportedMessages = engine.NewTable("imported", func(i *Imported) string { return i.ID }).Binary((*Imported).fields)
 	ImportedByTime   = ImportedMessages.Index("time", func(i *Imported) string { return TimeKey(i.Expires) })

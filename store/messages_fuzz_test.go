@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// A rowCodec is one form of row: decode of any bytes ends without panic, and what it takes survives
-// being written.
+// A rowCodec is one form of row: decode must not panic on any bytes, and what it accepts must
+// survive encoding.
 type rowCodec interface{ Row() []byte }
 
 func checkCodec[T rowCodec](t *testing.T, row []byte, decode func([]byte) (T, error)) {
@@ -26,8 +26,8 @@ func checkCodec[T rowCodec](t *testing.T, row []byte, decode func([]byte) (T, er
 	}
 }
 
-// sealed gives a row whose checksum is right, so that what is behind it is tried; half of the rows
-// that are not of an old version stay as they are.
+// sealed returns a row with a valid checksum, so that the code behind the check is tested; half of
+// the rows that are not of an old version stay as they are.
 func sealed(i *engine.Bucket, key, row []byte) []byte {
 	if len(row) == 0 || row[0] < 0x10 || len(row)%2 == 0 {
 		return row

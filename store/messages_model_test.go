@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// A twin is the message index as plain maps, to which a store is compared.
+// A twin is the message index as plain maps, which a store is compared with.
 type twin struct {
 	boxes map[uint32]*twinBox // by mailbox
 	subs  map[string]string   // submission id to body
@@ -117,7 +117,7 @@ func (r *modelRun) keywords() (k []string) {
 	return k
 }
 
-// risen notes the MODSEQ of a change, which must be higher than any before it in the mailbox.
+// risen records the MODSEQ of a change, which must be higher than any earlier one in the mailbox.
 func (r *modelRun) risen(mailbox uint32, modSeq uint64) {
 	box := r.w.boxes[mailbox]
 	if modSeq <= box.modSeq {
@@ -235,7 +235,7 @@ func (r *modelRun) add() {
 	}
 }
 
-// keep notes a message that the store has added.
+// keep records a message that the store has added.
 func (r *modelRun) keep(m *Message, body string) {
 	f := r.w.boxes[m.Mailbox].folders[m.Folder]
 	if m.UID != f.uidNext {

@@ -15,43 +15,43 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// The number of the store's format counts up with each change after which an older version would
-// not understand a row, or would lose a part of it. It stands in bucketMeta, in a form that every
-// version reads. Before the rows of an older store are used, the migrations behind its number run,
-// each in transactions of at most migrationRows rows. Each says with its rows how far it is, and
-// the last one the new number: killed anywhere, it goes on where it was.
+// The number of the store's format rises with each change after which an older version would
+// misread a row or lose a part of it. It is in bucketMeta, in a form that every version can read.
+// Before the rows of an older store are used, the migrations after its format run, each in
+// transactions of at most migrationRows rows. Each transaction stores how far the migration is, and
+// the last one the new format. If the process is killed, the migration continues where it was.
 const (
 	storeFormat   = 8
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
-	progressKey   = "migration" // → number 4 | where to go on | crc32c 4; while one runs
+	progressKey   = "migration" //  → number 4 | key to continue at | crc32c 4; only during a migration
 	migrationRows = 5000
 )
 
-// A migration makes a store of the format before it one of the format `to`.
+// A migration brings a store from the format before it to the format `to`.
 type migration struct {
 	to   uint32
 	name string
-	// step does a part, of about so many rows, from a key on, nil at first. It gives where to go
-	// on; nil at the end.
+	// step migrates about `rows` rows, starting at the key `from`, which is nil at first. It
+	// returns the key to continue at, or nil at the end.
 	step func(tx *Tx, from []byte, rows int) (next []byte, err error)
 }
 
-// migrations are in the order of formats; each goes up by one. Format 1 is what prepare makes of a
-// store that has no number.
+// migrations are in the order of formats; each raises the format by one. prepare brings a store
+// without a number to format 1.
 var migrations = []migration{
 	{2, "inboxes by class", (*Tx).sortInbox},
 	{3, "a class for flagged messages", (*Tx).moveFlagged},
-	// Rows without checksums are read as they are, and get one when they are written again.
+	// Rows without checksums are still read, and get a checksum when they are next written.
 	{4, "rows with versions and checksums", nothingToDo},
-	// Older versions would lose what was added to messages that wait.
+	// Older versions would lose the new fields of queued messages.
 	{5, "scheduled and held messages", nothingToDo},
-	// Older versions would lose what was added to mailboxes, too.
+	// Older versions would lose the new fields of mailboxes, too.
 	{6, "lists of all folders", (*Tx).listFolders},
-	// Older versions would lose what tokens and mailboxes may send, and send what is to be
-	// approved.
+	// Older versions would lose the policies of tokens and mailboxes, and send messages that need
+	// approval.
 	{7, "policies and approvals", nothingToDo},
-	// Older versions would lose what was found out about senders and what keys have read.
+	// Older versions would lose the facts about senders and the readings of tokens.
 	{8, "proof of senders, readings of keys and imported passwords", (*Tx).indexTaintingAndHashed},
 }
 
@@ -59,7 +59,7 @@ func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }
 
 func metaSum() rowform.Sum { return rowform.SumOf(bucketMeta) }
 
-// metaRow reads a row of bucketMeta, which may be missing; n is 0 where the row is.
+// metaRow reads a row of bucketMeta. n is 0 if the row or the bucket is missing.
 func metaRow(b *bolt.Tx, key string) (n uint32, rest []byte, err error) {
 	meta := b.Bucket([]byte(bucketMeta))
 	if meta == nil {
@@ -84,8 +84,8 @@ func putMetaRow(b *bolt.Tx, key string, n uint32, rest []byte) error {
 	return b.Bucket([]byte(bucketMeta)).Put([]byte(key), metaSum().Seal([]byte(key), row))
 }
 
-// checkFormat returns ErrNewer for a store that this version cannot read, and asks mayMigrate,
-// which may be nil, about an older one.
+// checkFormat returns ErrNewer for a store that this version cannot read. For an older store it
+// calls mayMigrate, which may be nil, and returns its error.
 func (s *Store) checkFormat(mayMigrate func(from, to uint32) error) error {
 	return s.db.View(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
@@ -108,8 +108,8 @@ func (s *Store) checkFormat(mayMigrate func(from, to uint32) error) error {
 	})
 }
 
-// prepare makes the buckets that are not there yet, and a store of today's format unless the
-// options leave it in that of its entries.
+// prepare creates missing buckets and brings the store to the current format, unless the options
+// leave it unmigrated.
 func (s *Store) prepare(o Options) error {
 	program := o.Program
 	var format uint32
@@ -144,7 +144,8 @@ func (s *Store) prepare(o Options) error {
 	return nil
 }
 
-// begin makes what is missing. A store without a number gets one: a new one today's, an old one 1.
+// begin creates the missing buckets. A store without a format number gets one: a new store the
+// current number, an old store 1.
 func (s *Store) begin(tx *Tx, program string) error {
 	b := engine.Bolt(tx)
 	fresh := b.Bucket([]byte(mailrow.BucketLive.Name())) == nil
@@ -164,7 +165,7 @@ func (s *Store) begin(tx *Tx, program string) error {
 	}
 	if fresh {
 		return errors.Join(putMetaRow(b, formatKey, storeFormat, []byte(program)),
-			b.Bucket([]byte(mailrow.BucketInbox.Name())).SetSequence(inboxForm), s.keepFoundSegments(tx))
+			b.Bucket([]byte(mailrow.BucketInbox.Name())).SetSequence(inboxForm), s.keepExistingSegments(tx))
 	}
 	if withoutClaims {
 		if err := tx.claimDomains(); err != nil {
@@ -179,7 +180,7 @@ func (s *Store) begin(tx *Tx, program string) error {
 	return putMetaRow(b, formatKey, 1, []byte(program))
 }
 
-// migrate does the next part of the migrations, of about so many rows; done where none is left.
+// migrate does the next part of the migrations, of about `rows` rows; done is true if none is left.
 func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error) {
 	b := engine.Bolt(tx)
 	format, _, err := metaRow(b, formatKey)
@@ -193,9 +194,9 @@ func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error)
 	}
 	if to != m.to {
 		from = nil
-		s.log.Info("the store is migrated", "to", m.to, "of", storeFormat, "what", m.name)
+		s.log.Info("migrating the store", "to", m.to, "of", storeFormat, "what", m.name)
 	}
-	// What is written here is in no entry: copies of the store begin anew.
+	// These writes are in no entry: copies of the store must start again with a full copy.
 	if err := tx.EndEntries(); err != nil {
 		return false, err
 	}
@@ -213,7 +214,7 @@ func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error)
 // oldInbox is a bucket that only old stores have.
 const oldInbox = "inbox"
 
-// sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
+// sortInbox fills the inbox indexes of stores whose inbox entries were not sorted by class.
 func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 	if engine.NamedBucket(tx, oldInbox) == nil {
 		return nil, nil
@@ -236,10 +237,10 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 	return nil, errors.Join(engine.Bolt(tx).DeleteBucket([]byte(oldInbox)), engine.Bolt(tx).DeleteBucket([]byte("inbox_mbx")))
 }
 
-// listFolders numbers the folders that are not INBOX, then lists their messages and has them
-// indexed, in stores in which INBOX alone was listed. When messages came into their folders is not
-// known; those in Junk and Trash begin to wait there now. The key to go on at begins with what is
-// done: 0 for folders, 1 for messages.
+// listFolders migrates stores in which only INBOX was listed: it numbers the other folders, then
+// lists their messages and queues them for the text index. It is not known when messages came into
+// their folders; for those in Junk and Trash, the time until they are deleted starts now. The first
+// byte of the key to continue at is 0 during the folders and 1 during the messages.
 func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 	if len(from) == 0 || from[0] == 0 {
 		for k, row := range tx.Ascend(mailrow.BucketFolder, from[min(len(from), 1):]) {
@@ -278,7 +279,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 			}
 			in = *f
 		}
-		if in.SpecialUse == `\Junk` || in.SpecialUse == `\Trash` { // which are emptied of what is long in them
+		if in.SpecialUse == `\Junk` || in.SpecialUse == `\Trash` { //  old messages in these folders are deleted
 			m.Saved = mailrow.Storable(tx.Now())
 			if err := tx.PutRow(mailrow.BucketMessage, bytes.Clone(k), m.Row()); err != nil {
 				return nil, err
@@ -291,9 +292,9 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 	return nil, nil
 }
 
-// indexTaintingAndHashed makes two indexes, the one of mailboxes behind that of tokens.
+// indexTaintingAndHashed fills two indexes, first that of tokens, then that of mailboxes.
 func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err error) {
-	const mailbox = "eu_" // an id begins so
+	const mailbox = "eu_" // mailbox ids begin with it; as key it says that the tokens are done
 	if !bytes.HasPrefix(from, []byte(mailbox)) {
 		next, err = TokensTainting.Fill(tx, from, rows)
 		if next == nil && err == nil {
@@ -304,11 +305,11 @@ func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err er
 	return MailboxesHashed.Fill(tx, from, rows)
 }
 
-// inboxForm is the sequence of the account-wide inbox index where its keys, and those of the
-// mailboxes', tell what is flagged.
+// inboxForm is the sequence of the bucket inbox_class once the keys in both inbox buckets have a
+// class for flagged messages.
 const inboxForm = 1
 
-// moveFlagged gives flagged messages their class, in stores from before there was one.
+// moveFlagged moves flagged messages to their class, in stores from before that class existed.
 func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 	index := tx.Bucket(mailrow.BucketInbox)
 	if index.Sequence() == inboxForm {
@@ -339,10 +340,10 @@ func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 	return nil, index.SetSequence(inboxForm)
 }
 
-// claimDomains turns the domains of a store from before there were claims into claims. Those that
-// are complete, or were bought here, count as proven; external ones only where a log-in to one of
-// their mailboxes has succeeded. The claims of the others begin now. Mailboxes are found by domain
-// and address from then on, since two claims of a name may have the same address.
+// claimDomains turns the domains of a store from before there were claims into claims. Domains that
+// are complete or were bought here count as proven; external domains only if a log-in to one of
+// their mailboxes has succeeded. The claims of the others begin now. It also indexes mailboxes by
+// domain and address, since two claims of a name may have mailboxes with the same address.
 func (tx *Tx) claimDomains() error {
 	b := engine.Bolt(tx)
 	loggedIn := map[string]bool{}

@@ -6,18 +6,18 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// An OAuthClient is a program that has registered itself to be signed in to /mcp (RFC 7591). It has
-// no secret. Programs that are named by a document of their own have no row.
+// An OAuthClient is a program that has registered itself (RFC 7591) in order to sign in to /mcp. It
+// has no secret. Programs that are identified by the URL of a metadata document have no record.
 type OAuthClient struct {
 	ID           string // oac_…
 	Name         string
 	RedirectURIs []string
 	CreatedAt    time.Time
-	UsedAt       time.Time // the last time that it got a token, about a day exact; zero: never
+	UsedAt       time.Time // when it last got a token, to about a day; zero: never
 }
 
-// OAuthClients keeps the clients of every account. OAuthClientsUnused finds those that never got a
-// token.
+// OAuthClients keeps the clients of every account. OAuthClientsUnused finds the clients that never
+// got a token.
 var (
 	OAuthClients       = engine.NewTable("oauth_client", func(c *OAuthClient) string { return c.ID })
 	OAuthClientsUnused = OAuthClients.Index("unused", func(c *OAuthClient) string {
@@ -28,21 +28,21 @@ var (
 	})
 )
 
-// An OAuthRequest is a client's request to act for a team user. It waits for the person's decision,
-// and, once that is yes, for the client to turn its code into a grant.
+// An OAuthRequest is a client's request to act for a team user. It waits for the person's decision.
+// Once it is allowed, it waits for the client to exchange its code for a grant.
 type OAuthRequest struct {
 	ID          string // SHA-256 of the request's value, or of the code, hex
 	AccountID   string
 	UserID      string
-	SessionID   string // that the question was shown in
+	SessionID   string // the session in which the question was shown
 	TokenID     string // of the grant, if it is allowed
-	Allowed     bool   // ID is that of a code
-	ClientID    string // oac_…, or the address of its document
+	Allowed     bool   // the request was allowed, and ID is the hash of a code
+	ClientID    string // oac_…, or the URL of its metadata document
 	ClientName  string
 	RedirectURI string
 	State       string   `json:",omitempty"`
 	Challenge   string   // of RFC 7636, S256
-	Permissions []string // asked for, then granted
+	Permissions []string // requested permissions; once allowed, the granted ones
 	Mailboxes   []string `json:",omitempty"` // see Token
 	Policy      Policy   `json:",omitzero"`
 	ExpiresAt   time.Time
@@ -60,15 +60,15 @@ var (
 	})
 )
 
-// A Grant is what a Token of kind oauth has beside others: the Hash of such a token is that of the
-// access token which holds now, and it ends with its refresh token.
+// A Grant holds what a Token of kind oauth has in addition. The Hash of such a token is that of the
+// current access token, and the token ends with its refresh token.
 type Grant struct {
-	ClientID    string // oac_…, or the address of its document
+	ClientID    string // oac_…, or the URL of its metadata document
 	ClientName  string
-	Code        string    // SHA-256 of the code that it was given for, hex
-	Family      string    // SHA-256 of what all its refresh tokens begin with, hex
-	Refresh     string    // SHA-256 of the refresh token that holds now, hex
-	AccessUntil time.Time // when the access token ends
+	Code        string    // SHA-256 of the code that was exchanged for it, hex
+	Family      string    // SHA-256 of the prefix that all its refresh tokens share, hex
+	Refresh     string    // SHA-256 of the current refresh token, hex
+	AccessUntil time.Time // when the access token expires
 }
 
 func grantCode(t *Token) string {

@@ -21,59 +21,60 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// Options are what a store may be opened with. The zero value is right for production.
+// Options configure a store. The zero value is right for production.
 type Options struct {
 	SegmentSize int64                    // bytes after which a new message segment begins; 64 MiB if 0
-	LockTimeout time.Duration            // how long to wait for another process to leave the store; 5 s if 0
+	LockTimeout time.Duration            // how long to wait for another process to close the store; 5 s if 0
 	Grace       time.Duration            // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
-	Clock       *clock.Clock             // whose time records have; one that shows Now if nil
+	Clock       *clock.Clock             // the source of all times in records; if nil, a clock that shows Now
 	Now         func() time.Time         // time.Now if nil
-	Log         *slog.Logger             // told of repairs; slog.Default if nil
-	Program     string                   // the version of the program, for a later one that cannot read the store
-	Committed   func(took time.Duration) // told of each commit, with its sync; nil: nobody is
+	Log         *slog.Logger             // for repairs and warnings; slog.Default if nil
+	Program     string                   // the version of the program, stored so that an older one can name it in ErrNewer
+	Committed   func(took time.Duration) // called after each commit, with the time it took including its sync; may be nil
 
-	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4
-	// MiB, 5 000 and 20 000 where 0. The log is told of a larger one, or it fails with ErrTooMuch.
+	// Limits of one transaction: bytes of keys and values written, writes, cursor steps; 4 MiB, 5
+	// 000 and 20 000 if 0. A larger transaction is logged, or fails with ErrTooMuch if FailLarge is
+	// set.
 	MaxBytes, MaxWrites, MaxSteps int
-	// Expunged is how many UIDs of removed messages are kept of a folder; 10 000 where 0.
+	// Expunged is how many UIDs of expunged messages are kept for a folder; 10 000 if 0.
 	Expunged int
-	// EntriesMost is how many bytes of entries are kept, with their messages; 1 GiB where 0.
+	// EntriesMost is how many bytes of entries, with their messages, are kept; 1 GiB if 0.
 	EntriesMost int64
 
-	FailLarge bool // on in tests, whatever is given
-	// RunTwice runs every function of Update once more, before: what that run has written is
-	// undone, and what it gave to After is dropped. On in tests, whatever is given.
+	FailLarge bool // always on in tests
+	// RunTwice runs every function of Update twice. The writes of the first run are undone, and its
+	// calls of After are dropped. Always on in tests.
 	RunTwice bool
 
-	// Unsynced leaves everything to the operating system's cache. It is for a store that is being
-	// restored: whoever does that syncs the files when it is whole.
+	// Unsynced writes without syncing. It is for a store that is being restored: the restore syncs
+	// the files when they are complete.
 	Unsynced bool
 
-	// Unmigrated leaves a store of an older format as it is, so that the entries of that format
-	// can be applied to it. Nothing else may be done with it before it is opened without.
+	// Unmigrated leaves a store of an older format as it is, so that entries of that format can be
+	// applied to it. Nothing else may be done with the store until it is opened without Unmigrated.
 	Unmigrated bool
 
-	// MayMigrate is asked about a store of an older format, before anything of it is changed: its
-	// format, and today's. Open returns its error. nil: every older store is migrated.
+	// MayMigrate is called with the format of an older store and the current format, before
+	// anything is changed. Open returns its error. nil: every older store is migrated.
 	MayMigrate func(from, to uint32) error
 
-	// CheckPages has Open verify the pages of the database before anything reads them, as the
-	// function CheckPages does, and return ErrDatabase where one is damaged. It is quicker than
-	// both: where the list of free pages is missing, Open verifies every page anyway.
+	// CheckPages makes Open verify the pages of the database first, as the function CheckPages
+	// does, and return ErrDatabase if one is damaged. This is quicker than calling the function and
+	// then Open: if the list of free pages is missing, Open verifies every page anyway.
 	CheckPages bool
 
-	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
-	// the operating system.
+	// Room returns how many bytes are free on the disk of dir, and the disk's size; if nil, the
+	// operating system says so.
 	Room func(dir string) (free, total int64, err error)
 
-	lenient bool         // FailLarge and RunTwice are as given even in tests
+	lenient bool         // use FailLarge and RunTwice as given, even in tests
 	disk    segment.Disk // the operating system's if nil
 	noSync  bool         // bbolt commits without syncing
 }
 
-// Open opens the store in dir, and makes it if there is none. One of an older format becomes one of
-// today's. It returns ErrInUse while another process has it open, and ErrNewer, having changed
-// nothing, where a newer version has written it.
+// Open opens the store in dir, and creates it if there is none. It migrates a store of an older
+// format. It returns ErrInUse while another process has the store open, and ErrNewer, without
+// changing anything, if a newer version has written it.
 func Open(dir string, o Options) (s *Store, err error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -105,7 +106,8 @@ func Open(dir string, o Options) (s *Store, err error) {
 	return s, nil
 }
 
-// read is what Open needs of the files, which may be damaged.
+// read reads and prepares the files for Open. They may be damaged: it turns a panic over damage
+// into an error.
 func (s *Store) read(o Options) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -157,7 +159,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// openIDs finds the newest id that a table has, so that ids rise where the clock was set back.
+// openIDs finds the newest id in any table, so that new ids are higher even if the clock was set
+// back.
 func (s *Store) openIDs(tx *engine.Tx) error {
 	for _, t := range tables {
 		id, _ := engine.Bolt(tx).Bucket([]byte(t.Name())).Cursor().Last()
@@ -168,8 +171,8 @@ func (s *Store) openIDs(tx *engine.Tx) error {
 	return nil
 }
 
-// openFiles opens what is not in bbolt; the lock on the database keeps other processes away from
-// it.
+// openFiles opens the files other than the database; the lock on the database protects them from
+// other processes.
 func (s *Store) openFiles(o Options) (err error) {
 	s.spools, err = segment.OpenSpools(s.dir)
 	if err != nil {
@@ -182,8 +185,8 @@ func (s *Store) openFiles(o Options) (err error) {
 	return nil
 }
 
-// lastUsed gives the newest segment up to `most` that anything refers to, and where the last record
-// of it that is referred to ends; 0 if there is none.
+// lastUsed returns the newest segment up to number `most` that any row refers to, and where its
+// last referenced record ends. Both are 0 if there is no such segment.
 func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	err = s.db.View(func(tx *engine.Tx) error {
 		refs := engine.Bolt(tx).Bucket([]byte(mailrow.BucketRef.Name()))
@@ -208,9 +211,9 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	return segment, end, err
 }
 
-// keepFoundSegments notes, when a database begins beside segments that are there already, up to
-// which number they go. Their messages are in no row; compaction would take them for dead.
-func (s *Store) keepFoundSegments(tx *Tx) error {
+// keepExistingSegments records the newest segment that exists when a database is new. No row refers
+// to the messages in these segments; otherwise compaction would delete them as dead.
+func (s *Store) keepExistingSegments(tx *Tx) error {
 	segments := s.seg.List()
 	if len(segments) == 0 {
 		return nil
@@ -221,6 +224,6 @@ func (s *Store) keepFoundSegments(tx *Tx) error {
 	return tx.SetSequence(mailrow.BucketLive, uint64(last))
 }
 
-// CheckPages verifies the pages of the database in dir, which no process may have open. Where it
-// finds damage, Open may fail or not return, so it goes before Open and Check.
+// CheckPages verifies the pages of the database in dir, which no process may have open. Call it
+// before Open and Check: on a damaged database, Open may fail or not return.
 func CheckPages(dir string) error { return engine.CheckPages(filepath.Join(dir, DatabaseFile)) }

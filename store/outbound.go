@@ -7,49 +7,49 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Submission is one message on its way out: somebody here sent it, or it is a forward or a
-// report. It is written in one transaction with an Outgoing and a job for each recipient, and has
-// what these share: the bytes, unsigned, and the facts by which each attempt decides. Waiting
-// counts the recipients that are not done; with the last of them the submission is deleted.
+// A Submission is one outgoing message: a user's message, a forward or a report. It is written in
+// one transaction with an Outgoing and a job for each recipient, and holds what these share: the
+// unsigned bytes, and the facts that each attempt needs. Waiting counts the recipients without an
+// outcome; when it reaches 0 the submission is deleted.
 type Submission struct {
 	ID         string    `json:",omitzero"` // sub_…
 	AccountID  string    `json:",omitzero"`
-	MailboxID  string    `json:",omitzero"` // that sent it; "" for what a domain forwards and for reports
-	DomainID   string    `json:",omitzero"` // whose keys sign it and whose sending mode counts
+	MailboxID  string    `json:",omitzero"` // the sending mailbox; "" for forwards of a domain and for reports
+	DomainID   string    `json:",omitzero"` // the domain whose keys sign it and whose sending mode is used
 	MessageID  string    `json:",omitzero"` // RFC 5322, with brackets
 	Sender     string    `json:",omitzero"` // return path; "" for a report
 	Subject    string    `json:",omitzero"`
 	Blob       BlobRef   `json:",omitzero"` // the message, unsigned, with CRLF line ends
-	Forward    bool      `json:",omitzero"` // it arrived here and goes on: not ours to sign, and its sender is rewritten
-	TLSReport  bool      `json:",omitzero"` // a report on failures of TLS, which arrives in spite of them (RFC 8460 section 3)
-	ReportTo   string    `json:",omitzero"` // who is told of failures where that is not the mailbox
+	Forward    bool      `json:",omitzero"` // a forwarded message: we do not sign it as ours, and its sender is rewritten
+	TLSReport  bool      `json:",omitzero"` // a report on TLS failures, which is delivered in spite of them (RFC 8460 section 3)
+	ReportTo   string    `json:",omitzero"` // who is notified of failures, if not the mailbox
 	EightBit   bool      `json:",omitzero"`
 	SMTPUTF8   bool      `json:",omitzero"`
 	EnvelopeID string    `json:",omitzero"` // RFC 3461 ENVID
 	Ret        string    `json:",omitzero"` // RFC 3461 RET
-	Starts     bool      `json:",omitzero"` // a conversation, rather than answering in one, and offers no way out of its list itself
-	Copied     bool      `json:",omitzero"` // to the folder of sent mail of an external mailbox
-	Waiting    int       `json:",omitzero"` // recipients that are not done; the submission goes with the last one
+	Starts     bool      `json:",omitzero"` // it starts a conversation, rather than answering in one, and has no unsubscribe header of its own
+	Copied     bool      `json:",omitzero"` // it is copied to the folder of sent mail of an external mailbox
+	Waiting    int       `json:",omitzero"` // recipients without an outcome
 	CreatedAt  time.Time `json:",omitzero"`
 
 	SendAt      time.Time `json:",omitzero"` // zero: at once
-	FileSent    bool      `json:",omitzero"` // its copy in the folder of sent mail comes with its first attempt
-	Answers     string    `json:",omitzero"` // the Message-ID that it answers, which is marked with that copy
+	FileSent    bool      `json:",omitzero"` // its first attempt also files the copy in the folder of sent mail
+	Answers     string    `json:",omitzero"` // the Message-ID that it answers; the answered message is marked when the copy is filed
 	RequireTLS  bool      `json:",omitzero"` // RFC 8689
 	TLSOptional bool      `json:",omitzero"` // TLS-Required: No (RFC 8689 section 5)
 	Tags        []Tag     `json:",omitempty"`
-	Checked     bool      `json:",omitzero"` // its authors are some whom its sender may send as
+	Checked     bool      `json:",omitzero"` // its sender may send as each of its authors
 	Program     bool      `json:",omitzero"` // it was sent with a domain's credential
-	Bcc         string    `json:",omitzero"` // for the copy that comes later: see Meta.Bcc
-	AnsweredBy  string    `json:",omitzero"` // of what it answers: see Meta.AnsweredBy
-	ListID      string    `json:",omitzero"` // of a forward: the group that it comes from
+	Bcc         string    `json:",omitzero"` // for the copy that is filed later: see Meta.Bcc
+	AnsweredBy  string    `json:",omitzero"` // of the answered message: see Meta.AnsweredBy
+	ListID      string    `json:",omitzero"` // of a forward: the group that it came through
 	ApprovalID  string    `json:",omitzero"` // "": no person had to approve it
-	Tainted     bool      `json:",omitzero"` // whoever sent it had read a stranger's words, see Policy.Taint
-	Required    bool      `json:",omitzero"` // postmaster's mail to the account's owner, suppressed or not
+	Tainted     bool      `json:",omitzero"` // whoever sent it had read strangers' mail, see Policy.Taint
+	Required    bool      `json:",omitzero"` // postmaster's mail to the account's owner, sent even if the address is suppressed
 	OwnWords    bool      `json:",omitzero"` // a person of the account wrote it, or a program that speaks for the account
 }
 
-// A Tag is a name and a value that a sender gave a message, for its own lists.
+// A Tag is a name and a value that a sender gave a message, to find it in lists.
 type Tag struct{ Name, Value string }
 
 func (t *Tag) fields(c *rowform.Coder) {
@@ -98,12 +98,13 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.Bool(&s.OwnWords)
 }
 
-// Submissions keeps them; Check counts their blobs among the references.
+// Submissions keeps the submissions until they are done; Check counts their blobs among the
+// references.
 var Submissions = engine.NewTable("submission", func(s *Submission) string { return s.ID }).Binary((*Submission).fields)
 
-// An Outgoing is the row of one recipient of a submission in the sending log. It begins as queued,
-// scheduled or held. Each attempt adds the answer of the next hop to its Log. Once its Status is a
-// final one there are no more attempts, and the row stays for as long as the log is kept.
+// An Outgoing is the row in the sending log for one recipient of a submission. It begins as queued,
+// scheduled or held. Each attempt adds the reply of the next hop to its Log. Once its Status is
+// final there are no more attempts, and the row stays as long as the log is kept.
 type Outgoing struct {
 	ID                string    `json:",omitzero"` // msg_…
 	SubmissionID      string    `json:",omitzero"`
@@ -127,54 +128,54 @@ type Outgoing struct {
 	DelayTold         bool      `json:",omitzero"`
 	QueuedAt          time.Time `json:",omitzero"`
 	UpdatedAt         time.Time `json:",omitzero"`
-	BouncedAt         time.Time `json:",omitzero"`  // when email.bounced told of it
-	ComplainedAt      time.Time `json:",omitzero"`  // when email.complained did
+	BouncedAt         time.Time `json:",omitzero"`  // when the event email.bounced was sent
+	ComplainedAt      time.Time `json:",omitzero"`  // when the event email.complained was sent
 	Log               []Attempt `json:",omitempty"` // newest last, bounded
 	SendAt            time.Time `json:",omitzero"`  // zero: at once
-	TriedFrom         time.Time `json:",omitzero"`  // when the days begin that it is tried for; zero: when it was queued
+	TriedFrom         time.Time `json:",omitzero"`  // start of the days in which it is tried; zero: QueuedAt
 	HeldAt            time.Time `json:",omitzero"`  // when it was held
-	DelayedAt         time.Time `json:",omitzero"`  // when email.delayed told of it last
-	Counted           bool      `json:",omitzero"`  // in what its sender has sent
+	DelayedAt         time.Time `json:",omitzero"`  // when the event email.delayed was last sent
+	Counted           bool      `json:",omitzero"`  // it is in the counts of its sender
 	RequireTLS        bool      `json:",omitzero"`
 	Tags              []Tag     `json:",omitempty"`
-	Program           bool      `json:",omitzero"` // it was sent with a domain's credential, by no mailbox
+	Program           bool      `json:",omitzero"` // it was sent with a domain's credential, not by a mailbox
 	ApprovalID        string    `json:",omitzero"` // of its submission
-	Tainted           bool      `json:",omitzero"` // as its submission
-	Checked           bool      `json:",omitzero"` // the same: whoever may send as its authors has written its subject
-	// Stop is why it is taken back when the attempt that runs has ended, unless a host took it; "":
-	// it is not.
+	Tainted           bool      `json:",omitzero"` // as in its submission
+	Checked           bool      `json:",omitzero"` // as in its submission: its sender may send as its authors, and has written its subject
+	// Stop is the reason for which it is cancelled after the running attempt, unless a host accepts
+	// it; "": it is not cancelled.
 	Stop     string `json:",omitzero"`
-	OwnWords bool   `json:",omitzero"` // as its submission
+	OwnWords bool   `json:",omitzero"` // as in its submission
 }
 
-// What became of a message for one recipient.
+// Outcomes of a message for one recipient.
 const (
 	OutgoingQueued     = "queued"
-	OutgoingScheduled  = "scheduled"  // waits for the time that its sender gave
-	OutgoingHeld       = "held"       // waits for somebody to release it
+	OutgoingScheduled  = "scheduled"  // until the time that its sender set
+	OutgoingHeld       = "held"       // until somebody releases it
 	OutgoingDeferred   = "deferred"   // tried, and to be tried again
-	OutgoingSent       = "sent"       // taken by an MX host
-	OutgoingDelivered  = "delivered"  // in a mailbox here
-	OutgoingRelayed    = "relayed"    // taken by a relay
-	OutgoingCaptured   = "captured"   // kept back, since this server sends nothing out
-	OutgoingBounced    = "bounced"    // refused for good
-	OutgoingComplained = "complained" // taken, and called spam
-	OutgoingSuppressed = "suppressed" // never tried, since the address is known to be bad or unwilling
-	OutgoingCancelled  = "cancelled"  // taken back by its sender
+	OutgoingSent       = "sent"       // accepted by an MX host
+	OutgoingDelivered  = "delivered"  // delivered to a mailbox here
+	OutgoingRelayed    = "relayed"    // accepted by a relay
+	OutgoingCaptured   = "captured"   // not sent, since this server captures outgoing mail
+	OutgoingBounced    = "bounced"    // refused permanently
+	OutgoingComplained = "complained" // accepted, and then reported as spam
+	OutgoingSuppressed = "suppressed" // never tried, since the address is on the suppression list
+	OutgoingCancelled  = "cancelled"  // cancelled by its sender
 	OutgoingRejected   = "rejected"   // held, and not approved in time
 )
 
-// How a message goes to a recipient.
+// Transports of a message to a recipient.
 const (
 	OutgoingTransportDirect  = "direct"  // to the MX hosts of the recipient's domain
 	OutgoingTransportRelay   = "relay"   // through a relay
 	OutgoingTransportLocal   = "local"   // into a mailbox of this server
 	OutgoingTransportCapture = "capture" // nowhere
 
-	OutgoingTransportSimulator = "simulator" // to a recipient that this server plays
+	OutgoingTransportSimulator = "simulator" // to a recipient that this server simulates
 )
 
-// Waits tells whether the message is still to be handed on.
+// Waits reports whether the message still has to be sent.
 func (o *Outgoing) Waits() bool {
 	switch o.Status {
 	case OutgoingQueued, OutgoingDeferred, OutgoingScheduled, OutgoingHeld:
@@ -183,14 +184,14 @@ func (o *Outgoing) Waits() bool {
 	return false
 }
 
-// AwaitsApproval tells whether the message is held for approval. What somebody is to release has a
-// time when it was held.
+// AwaitsApproval reports whether the message is held for approval. A message that is held for
+// another reason has HeldAt set.
 func (o *Outgoing) AwaitsApproval() bool {
 	return o.Status == OutgoingHeld && o.ApprovalID != "" && o.HeldAt.IsZero()
 }
 
-// Began is when the days begin that a message is tried for: later than it was queued for one that
-// was scheduled, or that somebody had held back.
+// Began returns the start of the days in which a message is tried. It is later than QueuedAt for a
+// message that was scheduled or held.
 func (o *Outgoing) Began() time.Time {
 	if o.TriedFrom.After(o.QueuedAt) {
 		return o.TriedFrom
@@ -198,13 +199,13 @@ func (o *Outgoing) Began() time.Time {
 	return o.QueuedAt
 }
 
-// An Attempt is one try to hand a message on.
+// An Attempt is one attempt to deliver a message.
 type Attempt struct {
 	At       time.Time `json:",omitzero"`
 	Host     string    `json:",omitzero"`
 	IP       string    `json:",omitzero"`
-	TLS      string    `json:",omitzero"` // version and cipher; "" is plain
-	Auth     string    `json:",omitzero"` // what vouched for the host: dane mta-sts certificate; "" is nothing
+	TLS      string    `json:",omitzero"` // version and cipher; "": no TLS
+	Auth     string    `json:",omitzero"` // how the host was authenticated: dane mta-sts certificate; "": not at all
 	Code     int       `json:",omitzero"`
 	Enhanced string    `json:",omitzero"`
 	Reply    string    `json:",omitzero"`
@@ -263,13 +264,13 @@ func (a *Attempt) fields(c *rowform.Coder) {
 	c.String(&a.Reply)
 }
 
-// Outgoings keeps the sending log. Ids rise with time, so that pruning takes the first ones.
+// Outgoings keeps the sending log. Ids rise with time, so that pruning deletes the first rows.
 var (
 	Outgoings = engine.NewTable("outgoing", func(o *Outgoing) string { return o.ID }).
 			Binary((*Outgoing).fields).Watched(func(_ *engine.Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
 	OutgoingsByAccount = Outgoings.Index("account", func(o *Outgoing) string { return o.AccountID })
-	// OutgoingsWaiting are those that are queued or deferred, OutgoingsParked those that are
-	// scheduled or held.
+	// OutgoingsWaiting holds the queued and deferred messages, OutgoingsParked the scheduled and
+	// held ones.
 	OutgoingsWaiting = Outgoings.Index("waiting", func(o *Outgoing) string {
 		if o.Status != OutgoingQueued && o.Status != OutgoingDeferred {
 			return ""
@@ -285,7 +286,7 @@ var (
 	OutgoingsByMessageID = Outgoings.Index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
 )
 
-// A Mapping pairs the Message-ID that a sender gave with the one that a relay minted for one
+// A Mapping pairs the Message-ID that a sender set with the one that a relay assigned for one
 // recipient.
 type Mapping struct {
 	ID            string    `json:",omitzero"` // map_…
@@ -312,14 +313,14 @@ func (m *Mapping) fields(c *rowform.Coder) {
 	c.Time(&m.RelayedAt)
 }
 
-// Mappings keeps them for 90 days.
+// Mappings keeps the mappings for 90 days.
 var (
 	Mappings           = engine.NewTable("mapping", func(m *Mapping) string { return m.ID }).Binary((*Mapping).fields)
 	MappingsByOriginal = Mappings.Index("original", func(m *Mapping) string { return m.AccountID + m.Original + "\x00" })
 	MappingsByProvided = Mappings.Index("provided", func(m *Mapping) string { return m.AccountID + m.Provided + "\x00" })
 )
 
-// A Suppression keeps mail from an address that is known to be bad or unwilling.
+// A Suppression bars mail to an address that has bounced or does not want mail.
 type Suppression struct {
 	AccountID string
 	Email     string
@@ -332,47 +333,47 @@ type Suppression struct {
 const (
 	SuppressionBounce    = "bounce"
 	SuppressionComplaint = "complaint"
-	SuppressionManual    = "manual" // somebody of the account asked for it, or the recipient has unsubscribed
+	SuppressionManual    = "manual" // somebody of the account added it, or the recipient has unsubscribed
 )
 
-// Suppressions keeps one for an account and address.
+// Suppressions keeps one record for an account and address.
 var (
 	Suppressions = engine.NewTable("suppression", func(s *Suppression) string { return s.AccountID + s.Email }).
 			Watched(func(_ *engine.Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
 	SuppressionsByAccount = Suppressions.Index("account", func(s *Suppression) string { return s.AccountID + TimeKey(s.CreatedAt) })
 )
 
-// PendingRcpts are the recipients of a submission that have no row and no job yet, since there are
-// more than one transaction makes.
+// PendingRcpts are the recipients of a submission that have no row and no job yet, because there
+// are too many for one transaction.
 type PendingRcpts struct {
 	SubmissionID string        `json:",omitzero"`
 	Domain       string        `json:",omitzero"` // of the sender
 	To           []PendingRcpt `json:",omitempty"`
 }
 
-// A PendingRcpt is one of them, with what RFC 3461 lets a client say about it.
+// A PendingRcpt is one pending recipient, with its parameters from RFC 3461.
 type PendingRcpt struct {
 	Address string `json:",omitzero"`
 	Notify  string `json:",omitzero"`
 	ORCPT   string `json:",omitzero"`
 }
 
-// PendingRecipients keeps them by their submission.
+// PendingRecipients keeps the pending recipients of submissions, by submission id.
 var PendingRecipients = engine.NewTable("pending_rcpt", func(p *PendingRcpts) string { return p.SubmissionID })
 
-// A TLSPolicy is the MTA-STS policy of a domain elsewhere (RFC 8461), kept for as long as it says.
+// A TLSPolicy is the MTA-STS policy of another domain (RFC 8461), kept as long as its max_age says.
 type TLSPolicy struct {
 	Domain    string        // ASCII
-	ID        string        // of the TXT record that went with it
+	ID        string        // in the TXT record of the policy
 	Mode      string        // enforce testing none
 	MX        []string      // host names, with "*." for any one label
 	MaxAge    time.Duration // as served
 	FetchedAt time.Time
 	ExpiresAt time.Time
-	UsedAt    time.Time // when mail last followed it, to a day
+	UsedAt    time.Time // when mail was last sent under it, to a day
 }
 
-// TLSPolicies keeps one for a domain.
+// TLSPolicies keeps one record for a domain.
 var TLSPolicies = engine.NewTable("tls_policy", func(p *TLSPolicy) string { return p.Domain })
 
 // A TLSCount counts the TLS sessions with a domain's hosts in one day, for a report to it (RFC
@@ -383,7 +384,7 @@ type TLSCount struct {
 	Policies []TLSPolicyCount
 }
 
-// A TLSPolicyCount counts those under one policy.
+// A TLSPolicyCount counts the sessions under one policy.
 type TLSPolicyCount struct {
 	Type       string   // tlsa sts no-policy-found
 	Strings    []string `json:",omitempty"` // as published
@@ -393,14 +394,14 @@ type TLSPolicyCount struct {
 	Failures   []TLSFailureCount `json:",omitempty"` // bounded: Failed may be more than their sum
 }
 
-// A TLSFailureCount counts those that failed alike.
+// A TLSFailureCount counts the sessions that failed in the same way.
 type TLSFailureCount struct {
 	Result, Host, IP, Reason string
 	Sessions                 int64
 }
 
-// TLSCountID is the id of a count.
+// TLSCountID returns the id of a count.
 func TLSCountID(day, domain string) string { return day + " " + domain }
 
-// TLSCounts keeps one for a day and domain, in the order of days.
+// TLSCounts keeps one record for a day and domain, in the order of days.
 var TLSCounts = engine.NewTable("tls_count", func(c *TLSCount) string { return TLSCountID(c.Day, c.Domain) })

@@ -21,26 +21,27 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A damaged database is made anew: the rows that can be read and have their checksum go to a new
-// file, and all that follows from rows is made of them. Entries of indexes that are left in the
-// damaged file tell of messages whose rows are gone; those are made after that, see rowsToMake.
+// RebuildDatabase replaces a damaged database: the rows that can be read and have a valid checksum
+// are copied to a new file, and everything that follows from rows is derived from them. Index
+// entries that survive in the damaged file name messages whose rows are lost; those rows are made
+// later, see RowsToMake.
 
 const (
-	newDatabase     = DatabaseFile + ".new"     // while it is made
-	damagedDatabase = DatabaseFile + ".damaged" // and a number: what it was made of
-	rebuildRows     = 5000                      // of one transaction
+	newDatabase     = DatabaseFile + ".new"     // while it is being made
+	damagedDatabase = DatabaseFile + ".damaged" // and a number: the damaged database
+	rebuildRows     = 5000                      // rows written in one transaction
 )
 
-// A Rebuilt says what RebuildDatabase has found and made.
+// A Rebuilt is the result of RebuildDatabase.
 type Rebuilt struct {
-	Damaged string         // where the database is kept that was damaged
-	Damage  []error        // what could not be read of it
-	Kept    map[string]int // rows by bucket
-	Folders int            // that were made anew, for mail that is in them
-	Lost    []string       // records that indexes name and that are gone
+	Damaged string         // path of the damaged database, which is kept
+	Damage  []error        // what could not be read
+	Kept    map[string]int // number of rows by bucket
+	Folders int            // new folders, made for messages that are in them
+	Lost    []string       // records that indexes name but that are lost
 }
 
-// A source is a bucket whose rows follow from nothing else.
+// A source is a bucket whose rows cannot be derived from others.
 type source struct {
 	sum   rowform.Sum
 	sound func(key, row []byte) error
@@ -57,13 +58,13 @@ type rebuilder struct {
 	indexes   map[string]string // the table of each index
 	sequences map[string]uint64
 	waiting   []newRow
-	bytes     int // of waiting
+	bytes     int // size of waiting
 
 	folders   map[[2]uint32]*folderSum
 	mailboxes map[uint32]*mailrow.MailboxCounts
 	accounts  map[uint32]Usage
 	live      map[uint32]int64
-	last      BlobRef // the newest one that is referred to
+	last      BlobRef // the newest blob that a row refers to
 }
 
 type newRow struct {
@@ -71,13 +72,14 @@ type newRow struct {
 	key, value []byte
 }
 
-// RebuildDatabase makes a new database of what can be read of the one in dir, which no process may
-// have open, and puts it in its place; the damaged one is kept beside it. Killed at any point, it
-// can be run again. What rows can be made of messages is left for whoever opens the store, see
-// RowsToMake. progress is told how far it is; it may be nil.
+// RebuildDatabase makes a new database from what can be read of the one in dir, which no process
+// may have open. It replaces the damaged one, which is kept beside it. If it is killed at any
+// point, it can be run again. Rows that must be made from the bytes of messages are left to the
+// caller that opens the store, see RowsToMake. progress is called with how far it is; it may be
+// nil.
 func RebuildDatabase(dir, program string, progress func(what string, done, all int64)) (*Rebuilt, error) {
 	path := filepath.Join(dir, DatabaseFile)
-	// Nobody opens the store meanwhile: bbolt locks the file.
+	// bbolt locks the file, so that no process opens the store meanwhile.
 	lock, err := engine.OpenOffline(path, true, time.Now, slog.Default())
 	if err != nil {
 		return nil, err
@@ -92,12 +94,12 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 	if err != nil {
 		return nil, err
 	}
-	made := filepath.Join(dir, newDatabase)
-	if err := os.Remove(made); err != nil && !errors.Is(err, os.ErrNotExist) {
+	newPath := filepath.Join(dir, newDatabase)
+	if err := os.Remove(newPath); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	wall := clock.New(nil, 0)
-	db, err := engine.OpenOffline(made, false, func() time.Time { return wholeMillis(wall.Now()) }, slog.Default())
+	db, err := engine.OpenOffline(newPath, false, func() time.Time { return wholeMillis(wall.Now()) }, slog.Default())
 	if err != nil {
 		return nil, err
 	}
@@ -122,13 +124,14 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Rename(made, path); err != nil {
+	if err := os.Rename(newPath, path); err != nil {
 		return nil, err
 	}
 	return r.out, syncDir(dir)
 }
 
-// keepDamaged gives the damaged database a second name, unless an attempt before has done so.
+// keepDamaged gives the damaged database a second name, unless an earlier attempt has done so, and
+// returns that name.
 func keepDamaged(path string, info os.FileInfo) (string, error) {
 	for n := 1; ; n++ {
 		kept := fmt.Sprintf("%s-%d", filepath.Join(filepath.Dir(path), damagedDatabase), n)
@@ -163,7 +166,7 @@ func (r *rebuilder) run(program string) error {
 		return nil
 	})
 	for _, step := range []func() error{
-		r.copyRows, func() error { return r.checkFormat(program) }, r.indexTables, r.indexMessages, r.noteOwners, r.findWitnesses,
+		r.copyRows, func() error { return r.checkFormat(program) }, r.indexTables, r.indexMessages, r.referOwners, r.findLostRows,
 		r.nameFolders, r.countFolders, r.listFolders, r.writeCounts, r.dropLeftovers, r.joinThreads, r.resetText, r.setSequences, r.markFiled,
 	} {
 		if err == nil {
@@ -173,7 +176,7 @@ func (r *rebuilder) run(program string) error {
 	return err
 }
 
-// sources are all buckets whose rows are kept, by name.
+// sources returns all buckets whose rows are copied, by name.
 func sources() map[string]source {
 	all := map[string]source{}
 	add := func(name string, sound func(key, row []byte) error) { all[name] = source{rowform.SumOf(name), sound} }
@@ -227,7 +230,7 @@ func sources() map[string]source {
 		}
 		return nil
 	})
-	add(bucketRebuild.Name(), func(key, row []byte) error { // of an attempt that did not come to its end
+	add(bucketRebuild.Name(), func(key, row []byte) error { //  left by an attempt that did not finish
 		kinds := map[byte][2]int{rebuildMessage: {13, 16}, rebuildMarks: {13, marksSize}, rebuildMissing: {5, 0}}
 		if len(key) == 0 || kinds[key[0]] != [2]int{len(key), len(row)} {
 			return ErrDamagedRow
@@ -251,7 +254,7 @@ func sources() map[string]source {
 	return all
 }
 
-// sound tells whether a row is one of the table's. One of a newer form is kept as it is.
+// sound returns an error if a row cannot belong to the table. A row of a newer form is accepted.
 func sound(t *engine.AnyTable, key, row []byte) error {
 	rec, err := t.Decode(key, row)
 	if errors.Is(err, ErrNewer) {
@@ -263,13 +266,13 @@ func sound(t *engine.AnyTable, key, row []byte) error {
 	return err
 }
 
-// copyRows takes every row that has its checksum. One that is found in another bucket than its own,
-// behind a damaged page, tells by the checksum where it belongs.
+// copyRows copies every row with a valid checksum. After a damaged page, a row may be found in the
+// wrong bucket; then its checksum, which covers the name of its bucket, says where it belongs.
 func (r *rebuilder) copyRows() error {
 	var failed error
 	rows := boltfile.Rows{
 		Bucket: func(name string, sequence uint64) {
-			if sequence <= mostSequence(name) {
+			if sequence <= maxSequence(name) {
 				r.sequences[name] = max(r.sequences[name], sequence)
 			}
 		},
@@ -289,7 +292,8 @@ func (r *rebuilder) copyRows() error {
 	return errors.Join(err, failed, r.flush())
 }
 
-// place says which bucket a row belongs to that was found in one; "" where it is not kept.
+// place returns the bucket that a row belongs to which was found in `bucket`; ok says that it is
+// valid or need not be copied. name is "" for a row that is not copied.
 func (r *rebuilder) place(bucket string, key, value []byte) (name string, ok bool) {
 	at, known := r.sources[bucket]
 	if known && at.sound(key, value) == nil {
@@ -303,7 +307,7 @@ func (r *rebuilder) place(bucket string, key, value []byte) (name string, ok boo
 	return "", !known && bucket != ""
 }
 
-// put has a row written, unless one with its key is there.
+// put queues a row for the new database. flush does not overwrite an existing row.
 func (r *rebuilder) put(bucket string, key, value []byte) error {
 	r.waiting = append(r.waiting, newRow{bucket, bytes.Clone(key), bytes.Clone(value)})
 	r.bytes += len(key) + len(value)
@@ -322,7 +326,7 @@ func (r *rebuilder) flush() error {
 				continue
 			}
 			if err := to.Put(row.key, row.value); err != nil {
-				return fmt.Errorf("put in %s: %w", row.bucket, err)
+				return fmt.Errorf("write row of bucket %s: %w", row.bucket, err)
 			}
 			r.out.Kept[row.bucket]++
 		}
@@ -332,8 +336,8 @@ func (r *rebuilder) flush() error {
 	return err
 }
 
-// each walks a bucket of the new database, in transactions of a bounded number of rows, in which fn
-// may write.
+// each calls fn for every row of a bucket in the new database, in transactions of a bounded number
+// of rows. fn may write.
 func (r *rebuilder) each(bucket string, fn func(tx *Tx, key, value []byte) error) error {
 	var after []byte
 	for more := true; more; {
@@ -350,7 +354,7 @@ func (r *rebuilder) each(bucket string, fn func(tx *Tx, key, value []byte) error
 				}
 				after = bytes.Clone(k)
 				if err := fn(tx, after, bytes.Clone(v)); err != nil {
-					return fmt.Errorf("row %x of %s: %w", k, bucket, err)
+					return fmt.Errorf("row %x of bucket %s: %w", k, bucket, err)
 				}
 			}
 			return nil
@@ -366,7 +370,8 @@ func (r *rebuilder) update(fn func(tx *Tx) error) error {
 	return r.s.setup(fn)
 }
 
-// checkFormat refuses what cannot be made anew without its indexes, and notes today's format.
+// checkFormat returns an error for a format that cannot be rebuilt without its indexes, and stores
+// the current format.
 func (r *rebuilder) checkFormat(program string) error {
 	return r.s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
@@ -383,7 +388,7 @@ func (r *rebuilder) checkFormat(program string) error {
 	})
 }
 
-// indexTables makes the indexes of all tables.
+// indexTables fills the indexes of all tables.
 func (r *rebuilder) indexTables() error {
 	for i, t := range tables {
 		r.progress("indexes", int64(i), int64(len(tables)))
@@ -394,7 +399,7 @@ func (r *rebuilder) indexTables() error {
 			if !errors.Is(err, ErrExists) {
 				return err
 			}
-			r.lost("%s %s, whose place another one has", name, key)
+			r.lost("%s %s, since another record has its value of a unique index", name, key)
 			return t.DropRow(tx, key)
 		})
 		if err != nil {
@@ -404,7 +409,8 @@ func (r *rebuilder) indexTables() error {
 	return nil
 }
 
-// number gives the short number of a record, which the sequence of its bucket counts.
+// number returns the short number of a record, which comes from the sequence of its bucket; 0 if it
+// has none.
 func number(t *engine.AnyTable, key, row []byte) uint64 {
 	rec, err := t.Decode(key, row)
 	if err != nil {
@@ -419,7 +425,7 @@ func number(t *engine.AnyTable, key, row []byte) uint64 {
 	return 0
 }
 
-// lost notes a record that is gone.
+// lost records the name of a lost record, up to maxProblems.
 func (r *rebuilder) lost(format string, args ...any) {
 	switch n := len(r.out.Lost); {
 	case n < maxProblems:
@@ -429,7 +435,7 @@ func (r *rebuilder) lost(format string, args ...any) {
 	}
 }
 
-// indexMessages makes what follows from the rows of messages, and adds them up.
+// indexMessages makes the rows that follow from the rows of messages, and sums the messages up.
 func (r *rebuilder) indexMessages() error {
 	done := int64(0)
 	return r.each(mailrow.BucketMessage.Name(), func(tx *Tx, key, row []byte) error {
@@ -443,7 +449,7 @@ func (r *rebuilder) indexMessages() error {
 		if err := r.refer(tx, m.Blob, mailrow.MessageOwner(&m)); err != nil {
 			return err
 		}
-		if m.Folder == InboxID { // others are listed when their folders have numbers
+		if m.Folder == InboxID { // messages of other folders are listed when their folders have numbers
 			if err := mailindex.ListMessage(&tx.Tx, &m, m.Mailbox); err != nil {
 				return err
 			}
@@ -464,7 +470,7 @@ func (r *rebuilder) indexMessages() error {
 	})
 }
 
-// refer notes that an owner needs the bytes at ref.
+// refer writes the reference of an owner to the bytes at ref, and counts the live bytes.
 func (r *rebuilder) refer(tx *Tx, ref BlobRef, owner []byte) error {
 	_, found, err := mailindex.FindRef(&tx.Tx, ref)
 	if err != nil {
@@ -480,8 +486,8 @@ func (r *rebuilder) refer(tx *Tx, ref BlobRef, owner []byte) error {
 	return tx.PutRow(mailrow.BucketRef, append(prefix[:], owner...), mailrow.RefRow(ref))
 }
 
-// noteOwners makes the references of the records that have messages.
-func (r *rebuilder) noteOwners() error {
+// referOwners writes the references of the records that have blobs.
+func (r *rebuilder) referOwners() error {
 	return r.update(func(tx *Tx) (err error) {
 		note := func(kind byte, id string, blob BlobRef) {
 			if err == nil && !blob.IsZero() {
@@ -513,9 +519,9 @@ func (r *rebuilder) noteOwners() error {
 	})
 }
 
-// findWitnesses reads the damaged database once more, for what its indexes say of rows that are
-// gone. A row that was deleted has no entries: they were deleted with it.
-func (r *rebuilder) findWitnesses() error {
+// findLostRows reads the damaged database once more, for index entries that name lost rows. A
+// deleted row has none: they were deleted with it.
+func (r *rebuilder) findLostRows() error {
 	var found []newRow
 	witness := func(kind byte, key, value []byte) {
 		found = append(found, newRow{bucketRebuild.Name(), append([]byte{kind}, key...), value})
@@ -539,7 +545,7 @@ func (r *rebuilder) findWitnesses() error {
 						witness(rebuildMessage, owner[1:], ref.AppendTo(nil))
 					}
 				case mailrow.BucketInbox.Name(), mailrow.BucketInboxOf.Name():
-					if at, marks := inboxWitness(key, value); at != nil && tx.GetRow(mailrow.BucketMessage, at) == nil {
+					if at, marks := parseInboxEntry(key, value); at != nil && tx.GetRow(mailrow.BucketMessage, at) == nil {
 						witness(rebuildMarks, at, marks)
 					}
 				default:
@@ -577,8 +583,8 @@ func (r *rebuilder) findWitnesses() error {
 	return r.flush()
 }
 
-// withoutDamaged leaves out entries of bktRef that are damaged themselves: a message that is there
-// has the bytes and lacks its entry, so that this one was it.
+// withoutDamaged drops entries of blob_ref that are damaged themselves: if a message in the new
+// database has the same bytes but no entry in the damaged one, the entry was its own.
 func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	entries := map[string]map[string]bool{} // owners in the damaged database, by blob
 	for _, row := range found {
@@ -617,8 +623,8 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	return found, err
 }
 
-// mayBeListed tells whether a message that an entry of bktRef names has its row, or the entry is
-// damaged itself: another message of its folder then has the bytes.
+// mayBeListed reports whether the message that an entry of blob_ref names has its row, or the entry
+// may be damaged itself, because another message of its folder has the bytes.
 func (tx *Tx) mayBeListed(ref BlobRef, key []byte) bool {
 	if tx.GetRow(mailrow.BucketMessage, key) != nil {
 		return true
@@ -632,9 +638,10 @@ func (tx *Tx) mayBeListed(ref BlobRef, key []byte) bool {
 	return err != nil
 }
 
-// inboxWitness gives the key of the message that an entry of an inbox index names, and what it says
-// of it; nil where it is damaged.
-func inboxWitness(key, value []byte) (at, marks []byte) {
+// parseInboxEntry parses an entry of an inbox index. It returns the key of the message in msg, and
+// its account, received time, flags and bits; both are nil if the entry is damaged or not of an
+// INBOX.
+func parseInboxEntry(key, value []byte) (at, marks []byte) {
 	if len(value) != 2 || len(key) != 21 && len(key) != 17 {
 		return nil, nil
 	}
@@ -647,7 +654,7 @@ func inboxWitness(key, value []byte) (at, marks []byte) {
 		account, mailbox = mailbox, binary.BigEndian.Uint32(key[17:])
 	}
 	if mailbox >= mailrow.FirstFolderNum {
-		return nil, nil // of another folder, which the account's list does not confirm
+		return nil, nil // of another folder; the account's list cannot confirm it
 	}
 	place := mailrow.MessageKey(mailbox, InboxID, binary.BigEndian.Uint32(key[13:]))
 	marks = append(binary.BigEndian.AppendUint32(nil, account), key[5:13]...)

@@ -15,10 +15,10 @@ import (
 	"github.com/mailstead/mailstead/store/textindex"
 )
 
-// A folderSum is what the messages of a folder add up to.
+// A folderSum holds the counts over the messages of a folder.
 type folderSum struct {
 	mailrow.FolderCounts
-	lost uint32 // further ones, whose rows are to be made
+	lost uint32 // messages whose rows are to be made, in addition
 }
 
 func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
@@ -29,8 +29,8 @@ func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
 	return r.folders[at]
 }
 
-// nameFolders makes the folders whose rows are gone: their names stand in another bucket, or they
-// get one.
+// nameFolders makes the rows of lost folders. Their names come from the bucket folder_name, or they
+// get a new name.
 func (r *rebuilder) nameFolders() error {
 	var lost []Folder
 	err := r.each(bucketRebuild.Name(), func(tx *Tx, key, name []byte) error {
@@ -48,7 +48,7 @@ func (r *rebuilder) nameFolders() error {
 		for k := range tx.Ascend(mailrow.BucketFolder, nil) {
 			there[[2]uint32{binary.BigEndian.Uint32(k), binary.BigEndian.Uint32(k[4:])}] = true
 		}
-		for k := range tx.Ascend(mailrow.BucketMailbox, nil) { // one that has folders has INBOX
+		for k := range tx.Ascend(mailrow.BucketMailbox, nil) { // a mailbox with folders has an INBOX
 			r.folder(binary.BigEndian.Uint32(k), InboxID)
 		}
 		for at := range there {
@@ -72,7 +72,7 @@ func (r *rebuilder) nameFolders() error {
 			case f.Name == "" || strings.EqualFold(f.Name, mailrow.InboxName) || len(f.Name) > mailindex.MaxFolderName || strings.ToValidUTF8(f.Name, "") != f.Name:
 				f.Name = fmt.Sprintf("Folder %d", f.ID)
 			}
-			// Clients may know another UIDVALIDITY: they read the folder anew.
+			// A new UIDVALIDITY makes clients read the folder again.
 			f.UIDValidity, f.UIDNext, f.Subscribed = uint32(tx.Now().Unix()), 1, true
 			key := mailrow.FolderKey(f.Mailbox, f.ID)
 			if err := tx.PutRow(mailrow.BucketFolder, key[:], f.Row()); err != nil {
@@ -87,8 +87,8 @@ func (r *rebuilder) nameFolders() error {
 	})
 }
 
-// countFolders gives the folders their counters and names. A folder that counted more messages than
-// there are tells that some are missing.
+// countFolders writes the counters and names of folders. If a folder counted more messages than
+// there are, some are missing.
 func (r *rebuilder) countFolders() error {
 	err := r.each(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
 		var f Folder
@@ -135,7 +135,7 @@ func (r *rebuilder) countFolders() error {
 	})
 }
 
-// listFolders gives the folders that are not INBOX their numbers, and lists their messages.
+// listFolders numbers the folders other than INBOX, and lists their messages.
 func (r *rebuilder) listFolders() error {
 	most := uint32(mailrow.FirstFolderNum)
 	err := r.each(mailrow.BucketFolder.Name(), func(_ *Tx, key, row []byte) error {
@@ -181,7 +181,7 @@ func (r *rebuilder) listFolders() error {
 	})
 }
 
-// writeCounts writes what accounts and segments have.
+// writeCounts writes the counts of accounts and the live bytes of segments.
 func (r *rebuilder) writeCounts() error {
 	return r.update(func(tx *Tx) (err error) {
 		for account, u := range r.accounts {
@@ -195,7 +195,7 @@ func (r *rebuilder) writeCounts() error {
 	})
 }
 
-// dropLeftovers deletes what belongs to messages that are gone for good.
+// dropLeftovers deletes the meta rows and structures of messages that are lost for good.
 func (r *rebuilder) dropLeftovers() error {
 	err := r.each(mailrow.BucketMeta.Name(), func(tx *Tx, key, _ []byte) error {
 		if tx.GetRow(mailrow.BucketMessage, key) != nil || tx.Bucket(bucketRebuild).Get(append([]byte{rebuildMessage}, key...)) != nil {
@@ -214,7 +214,8 @@ func (r *rebuilder) dropLeftovers() error {
 	})
 }
 
-// joinThreads notes which threads were joined to which; one whose elder is gone becomes a root.
+// joinThreads writes which threads were joined to which; a thread whose older thread is lost
+// becomes a root.
 func (r *rebuilder) joinThreads() error {
 	return r.each(mailrow.BucketThread.Name(), func(tx *Tx, key, _ []byte) error {
 		up, _, _, err := mailindex.ThreadRow(&tx.Tx, key)
@@ -231,7 +232,7 @@ func (r *rebuilder) joinThreads() error {
 	})
 }
 
-// resetText notes all mail as not indexed.
+// resetText marks all messages as not indexed.
 func (r *rebuilder) resetText() error {
 	var after []byte
 	for more := true; more; more = after != nil {
@@ -246,8 +247,8 @@ func (r *rebuilder) resetText() error {
 	return nil
 }
 
-// setSequences sets what the buckets count. Numbers that cannot be read go on from the newest that
-// is in use. Entries are not kept: the next backup is a full one.
+// setSequences sets the sequences of the buckets. A number that cannot be read continues from the
+// highest one in use. Entries are not kept: the next backup is a full one.
 func (r *rebuilder) setSequences() error {
 	r.sequences[mailrow.BucketInbox.Name()] = inboxForm
 	r.sequences[mailrow.BucketTextTodo.Name()], r.sequences[mailrow.BucketTextRun.Name()] = 0, 0
@@ -255,7 +256,7 @@ func (r *rebuilder) setSequences() error {
 		b := engine.Bolt(tx)
 		for name, n := range r.sequences {
 			at := b.Bucket([]byte(name))
-			if at == nil || n > mostSequence(name) {
+			if at == nil || n > maxSequence(name) {
 				continue
 			}
 			if err := at.SetSequence(n); err != nil {
@@ -266,8 +267,8 @@ func (r *rebuilder) setSequences() error {
 	})
 }
 
-// markFiled says from where on accepted messages may not be filed, if that is gone: behind the
-// newest one that is referred to.
+// markFiled restores a lost mark of filed messages: all accepted messages up to the newest
+// referenced one count as filed.
 func (r *rebuilder) markFiled() error {
 	return r.update(func(tx *Tx) error {
 		if tx.Bucket(bucketAccepted).Get([]byte(filedKey)) != nil {

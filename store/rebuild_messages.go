@@ -13,14 +13,14 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// What RebuildDatabase leaves to be made of messages stands in bucketRebuild, which only a store
-// has whose database is being made anew:
+// bucketRebuild lists the rows that RebuildDatabase leaves to be made from messages. Only a store
+// whose database is being rebuilt has this bucket:
 //
-//	m, key in msg → reference 16            a message whose row is gone
-//	i, key in msg → account 4, received ms 8, flags 1, bits 1   what an inbox index says of it
-//	d, key in msg → reference 16            a message whose meta row is gone
-//	f, key in folder → name                 a folder whose row is gone; RebuildDatabase alone
-//	b, mailbox 4 → nothing                  messages are missing, and nothing tells which
+//	m, key in msg → reference 16            a message whose row is lost
+//	i, key in msg → account 4, received ms 8, flags 1, bits 1   its marks in an inbox index
+//	d, key in msg → reference 16            a message whose meta row is lost
+//	f, key in folder → name                 a folder whose row is lost; only during RebuildDatabase
+//	b, mailbox 4 → nothing                  messages are missing, and it is not known which
 var bucketRebuild = engine.NewBucket("rebuild")
 
 const (
@@ -32,16 +32,16 @@ const (
 	marksSize      = 14
 )
 
-// A RowToMake is a message whose row, or whose meta row alone, is to be made anew of its bytes.
+// A RowToMake is a message whose row, or only whose meta row, must be made from its bytes.
 type RowToMake struct {
 	Message         // Mailbox, Folder, UID and Blob; more if Marked is true
-	Marked    bool  // Received, Flags and Bits are known, and Account if it is not 0
-	MetaAlone bool  // the row is there, and known
-	Kept      *Meta // what is left of its meta row, or nil
+	Marked    bool  // Received, Flags and Bits are known; Account too if it is not 0
+	MetaAlone bool  // the row exists and is valid; only the meta row is missing
+	Kept      *Meta // its old meta row, or nil
 	key       []byte
 }
 
-// RowsToMake gives the next rows to be made, up to a limit.
+// RowsToMake returns the next rows to be made, at most limit.
 func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 	err = s.View(func(tx *Tx) error {
 		rows = nil
@@ -58,7 +58,7 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 			}
 			ref, err := segment.ParseRef(v)
 			if err != nil || len(k) != 13 {
-				return fmt.Errorf("message to be made %x: %w", k, ErrDamagedRow)
+				return fmt.Errorf("row %x of bucket rebuild: %w", k, ErrDamagedRow)
 			}
 			at := k[1:]
 			row := RowToMake{MetaAlone: k[0] == rebuildMeta, key: bytes.Clone(k)}
@@ -69,7 +69,7 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 			}
 			if meta := new(Meta); !row.MetaAlone && tx.GetRow(mailrow.BucketMeta, at) != nil {
 				if _, err := meta.Decode(at, tx.GetRow(mailrow.BucketMeta, at)); err == nil {
-					meta.Structure = bytes.Clone(meta.Structure) // bbolt owns what it gave
+					meta.Structure = bytes.Clone(meta.Structure) // bbolt owns the bytes of a row
 					row.Kept = meta
 				}
 			}
@@ -80,10 +80,10 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 	return rows, err
 }
 
-// RowMade notes that a row is made, or that it cannot be.
+// RowMade records that a row is made, or that it cannot be made.
 func (tx *Tx) RowMade(row *RowToMake) error { return tx.DeleteRow(bucketRebuild, row.key) }
 
-// PutMeta writes the meta row of a message that lacks it.
+// PutMeta writes the meta row of a message that has none.
 func (tx *Tx) PutMeta(m *Message, meta *Meta) error {
 	row, err := mailindex.MetaRow(&tx.Tx, m.Blob, meta)
 	if err != nil {
@@ -93,8 +93,8 @@ func (tx *Tx) PutMeta(m *Message, meta *Meta) error {
 	return tx.PutRow(mailrow.BucketMeta, key[:], mailrow.BucketMeta.Seal(key[:], row))
 }
 
-// MailboxesMissingMessages gives the numbers of mailboxes of which messages are missing, and
-// nothing tells which.
+// MailboxesMissingMessages returns the numbers of mailboxes that lack messages, where nothing says
+// which ones.
 func (s *Store) MailboxesMissingMessages() (missing map[uint32]bool, err error) {
 	err = s.View(func(tx *Tx) error {
 		missing = map[uint32]bool{}
@@ -116,12 +116,12 @@ func (s *Store) MailboxesMissingMessages() (missing map[uint32]bool, err error) 
 // An Unlisted is a record of the segments that no row refers to.
 type Unlisted struct {
 	Blob     BlobRef
-	Newer    bool // it came after all that the database knows of
+	Newer    bool // it was appended after everything that the database refers to
 	Envelope []byte
 }
 
-// Unlisted calls fn for each message in the segments that no row refers to, the oldest first, but
-// for those that are to be filed when the server starts.
+// Unlisted calls fn for each message in the segments that no row refers to, the oldest first. It
+// leaves out messages that are to be filed when the server starts.
 func (s *Store) Unlisted(fn func(Unlisted) error) error {
 	toFile := map[BlobRef]bool{}
 	for _, a := range s.left {
@@ -168,7 +168,7 @@ func (s *Store) Unlisted(fn func(Unlisted) error) error {
 		}
 	}
 	for _, o := range others {
-		if listed[o.seq] { // a copy, or what it was made of
+		if listed[o.seq] { // the original or the copy is referred to, or was passed to fn
 			continue
 		}
 		listed[o.seq] = true
@@ -186,8 +186,8 @@ func (s *Store) Unlisted(fn func(Unlisted) error) error {
 	return nil
 }
 
-// AdoptBlob lets a message be referred to that nothing refers to, as if Append had just returned
-// it. It returns ErrDamaged where its bytes are not what was written.
+// AdoptBlob leases a blob that no row refers to, as if Append had just returned it, so that a row
+// may refer to it. It returns ErrDamaged if its bytes differ from what was written.
 func (s *Store) AdoptBlob(ref BlobRef) error {
 	if err := s.seg.Verify(ref); err != nil {
 		return err
@@ -198,11 +198,11 @@ func (s *Store) AdoptBlob(ref BlobRef) error {
 	return nil
 }
 
-// Envelope gives what Append was given beside the message's bytes.
+// Envelope returns the envelope that Append was given with a message.
 func (s *Store) Envelope(ref BlobRef) ([]byte, error) { return s.seg.Envelope(ref) }
 
-// EndRebuild forgets what was to be made. Where keep is true, compaction leaves alone all messages
-// that are there now: some of them may be what is missing.
+// EndRebuild deletes the list of rows to be made. If keep is true, compaction will keep all
+// messages that exist now: the missing messages may be among them.
 func (s *Store) EndRebuild(keep bool) error {
 	return s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
@@ -219,9 +219,9 @@ func (s *Store) EndRebuild(keep bool) error {
 	})
 }
 
-// noteEnd notes up to where the segments have what is filed, when the store is closed and now and
-// then before. What an older copy of the database does not know of is behind that.
-func (s *Store) noteEnd() error {
+// recordFiledEnd records the end of the filed messages in the segments, when the store is closed
+// and at times before. An older copy of the database lacks only messages after that end.
+func (s *Store) recordFiledEnd() error {
 	if !s.appended.Load() || s.Failed() != nil {
 		return nil
 	}
@@ -238,9 +238,10 @@ func (s *Store) noteEnd() error {
 	return s.Update(func(tx *Tx) error { return tx.Filed() })
 }
 
-// IsRebuilding tells whether a check has found that messages are still to be made anew. What else
-// it found may follow from that.
+// IsRebuilding reports whether a check has found that rows of messages are still to be made. The
+// other problems in err may follow from that.
 func IsRebuilding(err error) bool { return strings.Contains(err.Error(), errRebuilding.Error()) }
 
-// errRebuilding is what Check says of a store whose messages RebuildDatabase has left to be made.
+// errRebuilding is reported by Check for a store that still has rows to be made after
+// RebuildDatabase.
 var errRebuilding = errors.New("the database was made anew, and messages are still to be made: run mailstead check --rebuild again")

@@ -59,8 +59,8 @@ func TestEverySealedFieldIsKnown(t *testing.T) {
 	}
 }
 
-// sealedRecords has one record of each kind, all of whose secrets are sealed by an old key, which
-// is that they say for what they are sealed.
+// sealedRecords returns one record of each kind, with all secrets sealed by an old key. A sealed
+// secret here is a text that names its place.
 func sealedRecords(t *testing.T, s *Store) {
 	t.Helper()
 	old := func(place string) []byte { return []byte("old " + place) }
@@ -94,7 +94,7 @@ func sealedRecords(t *testing.T, s *Store) {
 	})
 }
 
-// numbered seals anew, each time with another result.
+// numbered reseals a secret, each time with another result.
 func numbered() Reseal {
 	n := 0
 	return func(place string, sealed []byte) []byte {

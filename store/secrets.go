@@ -9,43 +9,44 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// Some fields of records are secrets that the service has sealed. The store knows where they are
-// and what each is sealed for, its place; it knows neither the key nor what is in them.
+// Some fields of records are secrets that the service has sealed. The store knows in which fields
+// they are, and the place that each is sealed for: a text that binds it to its record. It knows
+// neither the key nor the secret.
 
-// AccountPlace is what the key of an account at a certificate authority is sealed for.
+// AccountPlace is the place of the key of an account at a certificate authority.
 func AccountPlace(directory string) string { return "acme account " + directory }
 
-// CertificatePlace is what the keys of a set's certificates are sealed for.
+// CertificatePlace is the place of the keys of a certificate.
 func CertificatePlace(set string) string { return "certificate " + set }
 
-// DNSSECPlace is what the zone's key of a domain is sealed for.
+// DNSSECPlace is the place of a domain's zone signing key.
 func DNSSECPlace(domainID string) string { return "dnssec " + domainID }
 
-// DKIMPlace is what the DKIM keys of a domain are sealed for.
+// DKIMPlace is the place of a domain's DKIM keys.
 func DKIMPlace(domainID string) string { return "dkim " + domainID }
 
-// EdgePlace is what the edge provider's token of a domain is sealed for.
+// EdgePlace is the place of a domain's API token for the edge provider.
 func EdgePlace(domainID string) string { return "edge " + domainID }
 
-// MailboxPlace is what the password of a mailbox is sealed for.
+// MailboxPlace is the place of a mailbox's password.
 func MailboxPlace(id string) string { return "mailbox " + id }
 
-// SCRAMPlace is what the SCRAM keys of a mailbox's password are sealed for.
+// SCRAMPlace is the place of the SCRAM keys of a mailbox's password.
 func SCRAMPlace(id string) string { return "mailbox " + id + " scram" }
 
-// ServerPlace is what the password of an external mailbox's server, imap or smtp, is sealed for.
+// ServerPlace is the place of the password for an external mailbox's server; field is imap or smtp.
 func ServerPlace(id, field string) string { return "mailbox " + id + " " + field }
 
-// ReplayPlace is what the kept answer to a request is sealed for.
+// ReplayPlace is the place of a stored response to a request with an Idempotency-Key.
 func ReplayPlace(id string) string { return "replay " + id }
 
-// TOTPPlace is what the second factor of a user is sealed for.
+// TOTPPlace is the place of a user's TOTP secret.
 func TOTPPlace(userID string) string { return userID + " totp" }
 
-// WebhookPlace is what the secrets of a webhook are sealed for.
+// WebhookPlace is the place of a webhook's secrets.
 func WebhookPlace(id string) string { return "webhook " + id }
 
-// secretTables are those whose records have secrets.
+// secretTables are the tables that have records with secrets.
 var secretTables = untypedTables(Mailboxes, Credentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
 
 func (m *Mailbox) secrets(each engine.EachSecret) {
@@ -100,9 +101,9 @@ func (u *User) secrets(each engine.EachSecret) {
 
 func (i *Idempotency) secrets(each engine.EachSecret) { each(ReplayPlace(i.ID), &i.Sealed) }
 
-// secrets are those in the arguments of a job that sets a domain up, the token of the edge provider
-// and the passwords of the mailboxes that it is to make, and of one that imports mail, the password
-// at the server that it comes from.
+// secrets finds the secrets in a job's arguments: for the setup of a domain, the token of the edge
+// provider and the passwords of the new mailboxes; for an import of mail, the password at the other
+// server.
 func (j *Job) secrets(each engine.EachSecret) {
 	if !bytes.Contains(j.Args, []byte(`"edge_token"`)) && !bytes.Contains(j.Args, []byte(`"mailboxes"`)) && !bytes.Contains(j.Args, []byte(`"import_server"`)) {
 		return
@@ -116,10 +117,10 @@ func (j *Job) secrets(each engine.EachSecret) {
 	}
 	var all map[string]json.RawMessage
 	if json.Unmarshal(j.Args, &args) != nil || json.Unmarshal(j.Args, &all) != nil {
-		return // of another kind
+		return // a job of another kind
 	}
 	changed := map[string]any{}
-	told := func(name string, value any) engine.EachSecret {
+	watch := func(name string, value any) engine.EachSecret {
 		return func(place string, secret *[]byte) {
 			before := *secret
 			if each(place, secret); !bytes.Equal(before, *secret) {
@@ -127,12 +128,12 @@ func (j *Job) secrets(each engine.EachSecret) {
 			}
 		}
 	}
-	told("edge_token", &args.EdgeToken)(EdgePlace(args.DomainID), &args.EdgeToken)
+	watch("edge_token", &args.EdgeToken)(EdgePlace(args.DomainID), &args.EdgeToken)
 	if args.Server != nil {
-		told("import_server", &args.Server)(ServerPlace(args.MailboxID, "imap"), &args.Server.PasswordSealed)
+		watch("import_server", &args.Server)(ServerPlace(args.MailboxID, "imap"), &args.Server.PasswordSealed)
 	}
 	for _, m := range args.Mailboxes {
-		m.secrets(told("mailboxes", &args.Mailboxes))
+		m.secrets(watch("mailboxes", &args.Mailboxes))
 	}
 	for name, value := range changed {
 		text, err := json.Marshal(value)
@@ -149,8 +150,8 @@ func (j *Job) secrets(each engine.EachSecret) {
 	}
 }
 
-// Secrets gives some secrets of each table: as many as `most`, or a record more, where there are so
-// many.
+// Secrets returns some secrets of each table: at least `most` if the table has that many, and all
+// of the last record.
 func (tx *Tx) Secrets(most int) (list []Secret) {
 	for _, t := range secretTables {
 		list = append(list, t.SomeSecrets(tx, most)...)
@@ -158,13 +159,13 @@ func (tx *Tx) Secrets(most int) (list []Secret) {
 	return list
 }
 
-// resealAtATime bounds how many records one transaction looks at.
+// resealAtATime is the most records that one transaction examines.
 const resealAtATime = 200
 
-// Reseal has the secrets of some records go through reseal, in the order of tables and ids, and
-// writes the records that this changes. Nobody is told of these changes. It goes on behind `after`,
-// which is "" at first, and gives how many records it has changed, and where to go on: "" behind
-// the last one.
+// Reseal passes the secrets of some records through reseal, in the order of tables and ids, and
+// writes the records that this changes. No Change is published for them. It continues after
+// `after`, which is "" at first. It returns how many records it has changed and where to continue;
+// next is "" after the last record.
 func (tx *Tx) Reseal(after string, reseal Reseal) (records int, next string, err error) {
 	table, id, _ := strings.Cut(after, "\x00")
 	left := resealAtATime

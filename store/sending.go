@@ -9,16 +9,16 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A SendDay counts the recipients that a mailbox, a domain or an account wrote to on one UTC day.
+// A SendDay counts the recipients of a mailbox, a domain or an account on one UTC day.
 type SendDay struct {
 	AccountID  string `json:",omitzero"`
 	Day        string `json:",omitzero"` // YYYY-MM-DD
-	Subject    string `json:",omitzero"` // the ID of the mailbox, the domain or the account
+	Subject    string `json:",omitzero"` // the id of the mailbox, the domain or the account
 	Recipients int    `json:",omitzero"`
-	New        int    `json:",omitzero"` // of these, those elsewhere that were no Contacts of the account
+	New        int    `json:",omitzero"` // of Recipients, the external addresses that were not Contacts of the account
 }
 
-// SendDayID is the ID of a SendDay.
+// SendDayID returns the id of a SendDay.
 func SendDayID(accountID, day, subject string) string { return accountID + day + subject }
 
 func (d *SendDay) fields(c *rowform.Coder) {
@@ -30,7 +30,7 @@ func (d *SendDay) fields(c *rowform.Coder) {
 	rowform.Int(c, &d.New)
 }
 
-// SendDays keeps them until the day after; SendDaysByTime finds those whose time is over.
+// SendDays keeps the counts until the day after; SendDaysByTime finds the expired ones.
 var (
 	SendDays       = engine.NewTable("send_day", func(d *SendDay) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendDay).fields)
 	SendDaysByTime = SendDays.Index("time", func(d *SendDay) string {
@@ -39,24 +39,24 @@ var (
 	})
 )
 
-// A Contact is an address elsewhere that an account wrote to, or that wrote to the account, within
-// ContactKept.
+// A Contact is an external address that an account wrote to, or that wrote to the account, within
+// ContactKept days.
 type Contact struct {
 	AccountID string `json:",omitzero"`
 	Hash      string `json:",omitzero"` // the first 16 bytes of the SHA-256 of the address
 	Day       int    `json:",omitzero"` // of the newest message, counted from 1970-01-01, UTC
 }
 
-// ContactKept is how many days an account remembers a contact.
+// ContactKept is how many days an account keeps a contact.
 const ContactKept = 90
 
-// ContactID is the ID of an account's contact of a lower-case address.
+// ContactID returns the id of an account's contact with a lower-case address.
 func ContactID(accountID, email string) string {
 	sum := sha256.Sum256([]byte(email))
 	return accountID + string(sum[:16])
 }
 
-// DayNumber counts the days from 1970-01-01 to a time, UTC.
+// DayNumber returns the number of days from 1970-01-01 to a time, UTC.
 func DayNumber(t time.Time) int { return int(t.Unix() / (24 * 60 * 60)) }
 
 func (a *Contact) fields(c *rowform.Coder) {
@@ -66,7 +66,7 @@ func (a *Contact) fields(c *rowform.Coder) {
 	rowform.Int(c, &a.Day)
 }
 
-// Contacts keeps them; ContactsByTime finds those whose time is over.
+// Contacts keeps the contacts; ContactsByTime finds the expired ones.
 var (
 	Contacts       = engine.NewTable("contact", func(c *Contact) string { return c.AccountID + c.Hash }).Binary((*Contact).fields)
 	ContactsByTime = Contacts.Index("time", func(c *Contact) string {
@@ -74,7 +74,7 @@ var (
 	})
 )
 
-// SendingPaused says why a mailbox or a domain may not send until somebody resumes it.
+// SendingPaused records why a mailbox or a domain may not send until somebody resumes it.
 type SendingPaused struct {
 	Reason string // one of the Paused… constants
 	At     time.Time
@@ -86,19 +86,19 @@ const (
 	PausedComplaints = "complaints"
 )
 
-// Counting says from when on what came of mail counts against a mailbox or a domain.
+// Counting records from when on bounces and complaints count against a mailbox or a domain.
 type Counting struct {
 	Since time.Time
-	Base  HourCount // what had come of the mail of that hour before
+	Base  HourCount // counts of that hour before Since, which do not count
 }
 
-// An HourCount counts what came of mail in an hour of a day.
+// An HourCount counts the outcomes of messages in one hour of a day.
 type HourCount struct {
 	Hour       int `json:",omitzero"` // UTC
-	Sent       int `json:",omitzero"` // recipients, at their first attempt
-	Deferred   int `json:",omitzero"` // of these, those that had to wait then
-	Bounced    int `json:",omitzero"` // refused for good, at once or later
-	Blocked    int `json:",omitzero"` // of these, those that were refused because of this host or what it sends
+	Sent       int `json:",omitzero"` // recipients after their first attempt
+	Deferred   int `json:",omitzero"` // of Sent, those whose first attempt was deferred
+	Bounced    int `json:",omitzero"` // refused permanently, at once or later
+	Blocked    int `json:",omitzero"` // of Bounced, those refused because of this host's reputation or the content
 	Complained int `json:",omitzero"`
 }
 
@@ -111,14 +111,14 @@ func (h *HourCount) fields(c *rowform.Coder) {
 	rowform.Int(c, &h.Complained)
 }
 
-// A SendCount is what came of mail of one UTC day: of a mailbox, a domain, an account, or of an
-// account at those who receive it.
+// A SendCount holds the outcomes of messages on one UTC day: of a mailbox, a domain, an account, or
+// of an account at one receiving operator.
 type SendCount struct {
 	AccountID string      `json:",omitzero"`
 	Day       string      `json:",omitzero"`  // YYYY-MM-DD
-	Subject   string      `json:",omitzero"`  // the ID of the mailbox, domain or account, or "@" and the operator
-	Domains   []string    `json:",omitempty"` // of an operator: some of those that were written to
-	Hours     []HourCount `json:",omitempty"` // that had any, in order
+	Subject   string      `json:",omitzero"`  // the id of the mailbox, domain or account, or "@" and the operator
+	Domains   []string    `json:",omitempty"` // for an operator: some of the recipient domains
+	Hours     []HourCount `json:",omitempty"` // hours with messages, in order
 }
 
 func (d *SendCount) fields(c *rowform.Coder) {
@@ -132,10 +132,10 @@ func (d *SendCount) fields(c *rowform.Coder) {
 	d.Domains = strings.Fields(domains)
 }
 
-// SendCountDays is how many days counts are kept for.
+// SendCountDays is how many days the counts are kept.
 const SendCountDays = 31
 
-// SendCounts keeps them, those of a day of an account together.
+// SendCounts keeps the counts; those of an account on one day are adjacent.
 var (
 	SendCounts       = engine.NewTable("send_count", func(d *SendCount) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendCount).fields)
 	SendCountsByTime = SendCounts.Index("time", func(d *SendCount) string {
@@ -145,41 +145,41 @@ var (
 	SendCountsByDay = SendCounts.Index("day", func(d *SendCount) string { return d.AccountID + d.Day })
 )
 
-// A SendAlert is an episode of which an account was told, while it lasts.
+// A SendAlert is an alert that an account was notified of. It is kept while it lasts.
 type SendAlert struct {
 	AccountID string
 	Kind      string // limit bounces complaints blocked
 	Scope     string // mailbox domain account
-	Subject   string // the ID of the scope; of blocked the operator
+	Subject   string // the id of the scope; the operator if Kind is blocked
 	At        time.Time
-	Until     time.Time // when it is over by itself
-	Reply     string    `json:",omitempty"` // of a receiver that blocks
+	Until     time.Time // when it expires
+	Reply     string    `json:",omitempty"` // SMTP reply of the receiver that blocks
 	Advice    string    `json:",omitempty"`
 }
 
-// SendAlertID is the ID of an episode.
+// SendAlertID returns the id of an alert.
 func SendAlertID(accountID, kind, scope, subject string) string {
 	return accountID + kind + " " + scope + " " + subject
 }
 
-// SendAlerts keeps them.
+// SendAlerts keeps the alerts that last.
 var (
 	SendAlerts       = engine.NewTable("send_alert", func(a *SendAlert) string { return SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject) })
 	SendAlertsByTime = SendAlerts.Index("time", func(a *SendAlert) string { return TimeKey(a.Until) })
 )
 
-// A Hold keeps what a mailbox has waiting from leaving.
+// A Hold stops the queued messages of a mailbox from being sent.
 type Hold struct {
 	MailboxID string
 	AccountID string
-	At        time.Time // what was queued until then is held
-	Until     time.Time // when what is still held is discarded, if the mailbox is gone by then
+	At        time.Time // messages that were queued until then are held
+	Until     time.Time // when messages that are still held are discarded, if the mailbox is gone by then
 }
 
-// Holds tells whether a row is of the mail that is held.
+// Holds reports whether a message in the sending log is held by h.
 func (h *Hold) Holds(o *Outgoing) bool { return !o.QueuedAt.After(h.At) && o.HeldAt.Before(h.At) }
 
-// Holds keeps one for a mailbox.
+// Holds keeps at most one record for a mailbox.
 var (
 	Holds       = engine.NewTable("hold", func(h *Hold) string { return h.MailboxID })
 	HoldsByTime = Holds.Index("time", func(h *Hold) string { return TimeKey(h.Until) })

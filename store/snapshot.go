@@ -15,22 +15,22 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// DatabaseFile and SegmentDir are what a data directory holds of the store: the database, and the
-// directory of the files that segment.FileName names.
+// DatabaseFile and SegmentDir are the names of the database file and of the directory of segments
+// in a data directory. segment.FileName names the files in SegmentDir.
 const (
 	DatabaseFile = "mailstead.db"
 	SegmentDir   = "segments"
 )
 
-// A Snapshot is the store as it was after one commit, to be copied while the store is used. Until
-// it is closed no segment is removed.
+// A Snapshot is the store as it was after one commit, to be copied while the store is used. No
+// segment is removed until it is closed.
 type Snapshot struct {
 	Number   uint64      // of the commit
-	Nonce    entry.Nonce // of its entry; zero where entries are not kept
-	Time     time.Time   // of the commit; of the snapshot, where entries are not kept
+	Nonce    entry.Nonce // of the commit's entry; zero if entries are not kept
+	Time     time.Time   // of the commit; of the snapshot if entries are not kept
 	Messages int64       // in all mailboxes
-	// Segments are those that hold the messages. The bytes of the active one up to its Size are
-	// enough; the others do not change any more.
+	// Segments are the segments that hold the messages. Of the active one, only the bytes up to its
+	// Size belong to the snapshot; the others no longer change.
 	Segments []segment.Info
 
 	s  *Store
@@ -38,9 +38,9 @@ type Snapshot struct {
 	tx *bolt.Tx // of in
 }
 
-// Snapshot takes a snapshot. It must be closed.
+// Snapshot takes a snapshot of the store. It must be closed.
 func (s *Store) Snapshot() (*Snapshot, error) {
-	// What it shows is then on disk.
+	// After this empty update, all that the snapshot shows is on disk.
 	if err := s.Update(func(*Tx) error { return nil }); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (n *Snapshot) read() (err error) {
 	return err
 }
 
-// DatabaseSize is how many bytes WriteDatabase writes.
+// DatabaseSize returns how many bytes WriteDatabase writes.
 func (n *Snapshot) DatabaseSize() int64 { return n.tx.Size() }
 
 // WriteDatabase writes the database's file.
@@ -80,9 +80,9 @@ func (n *Snapshot) WriteDatabase(w io.Writer) error {
 	return err
 }
 
-// CloseDatabase lets the database go before the snapshot: as long as a snapshot has it, pages that
-// change are not used again, so that the file of a busy server grows quickly. Closing it twice does
-// nothing.
+// CloseDatabase releases the database before the snapshot is closed. As long as the snapshot holds
+// it, changed pages are not reused, so that the file of a busy server grows quickly. A second call
+// does nothing.
 func (n *Snapshot) CloseDatabase() error {
 	if err := n.tx.Rollback(); !errors.Is(err, bolterrors.ErrTxClosed) {
 		return err
@@ -95,7 +95,7 @@ func (n *Snapshot) OpenSegment(number uint32) (*segment.File, error) {
 	return n.s.seg.OpenFile(number)
 }
 
-// Close lets the snapshot go.
+// Close releases the snapshot.
 func (n *Snapshot) Close() error {
 	n.s.compact.removing.Lock()
 	n.s.compact.snapshots--

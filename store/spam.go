@@ -11,42 +11,42 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A SpamModel says of how many messages the classifier of spam of an account was taught.
+// A SpamModel counts the messages that an account's spam classifier was trained with.
 type SpamModel struct {
 	AccountID string
 	Spam      uint32
 	Ham       uint32 // wanted mail
 
-	// Owed says by a mailbox's number for how many messages of spam no example of wanted mail was
-	// found yet.
+	// Owed counts, by mailbox number, the messages of spam that still lack an example of wanted
+	// mail as counterpart.
 	Owed map[uint32]uint32 `json:",omitzero"`
 }
 
-// SpamModels keeps one for each account that has taught its classifier anything.
+// SpamModels keeps one record for each account that has trained its classifier.
 var SpamModels = engine.NewTable("spam_model", func(m *SpamModel) string { return m.AccountID })
 
-// A SpamLesson is a message from which the classifier of spam of an account is to learn, or that it
-// is to forget again.
+// A SpamLesson is a message that an account's spam classifier is to learn or to forget.
 type SpamLesson struct {
 	ID        string // les_…
 	AccountID string
-	Mailbox   uint32 // the number of the message's
+	Mailbox   uint32 // number of the message's mailbox
 	Blob      BlobRef
 	Spam      bool
 	Forget    bool   `json:",omitzero"`
 	SPF       string `json:",omitzero"` // as in the Meta of the message
 	DKIM      string `json:",omitzero"`
 	DMARC     string `json:",omitzero"`
-	Answers   bool   `json:",omitzero"` // it answers one that the account has sent
+	Answers   bool   `json:",omitzero"` // it answers a message that the account has sent
 }
 
-// SpamLessons keeps them until they are learned; Check counts their blobs among the references.
+// SpamLessons keeps the lessons until they are learned; Check counts their blobs among the
+// references.
 var (
 	SpamLessons          = engine.NewTable("spam_lesson", func(l *SpamLesson) string { return l.ID })
 	SpamLessonsByAccount = SpamLessons.Index("account", func(l *SpamLesson) string { return l.AccountID })
 )
 
-// A SpamCount says in how many messages that were taught a token was.
+// A SpamCount says in how many training messages a token occurred.
 type SpamCount struct {
 	Spam, Ham uint16
 	Day       uint16 // since 1970, when it was last counted
@@ -56,7 +56,7 @@ func spamTokenKey(account uint32, token uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(make([]byte, 0, 12), account), token)
 }
 
-// PutSpamToken keeps the counts of a token of an account; one without counts is deleted.
+// PutSpamToken stores the counts of an account's token; if both are 0 it deletes the token.
 func (tx *Tx) PutSpamToken(account uint32, token uint64, c SpamCount) error {
 	key := spamTokenKey(account, token)
 	if c.Spam == 0 && c.Ham == 0 {
@@ -69,7 +69,7 @@ func (tx *Tx) PutSpamToken(account uint32, token uint64, c SpamCount) error {
 	return tx.PutRow(mailrow.BucketSpamToken, key, mailrow.BucketSpamToken.Seal(key, row))
 }
 
-// SpamTokens walks the tokens of an account.
+// SpamTokens iterates over the tokens of an account.
 func (tx *Tx) SpamTokens(account uint32) iter.Seq2[uint64, SpamCount] {
 	return func(yield func(uint64, SpamCount) bool) {
 		prefix := binary.BigEndian.AppendUint32(nil, account)
@@ -89,14 +89,14 @@ func (tx *Tx) SpamTokens(account uint32) iter.Seq2[uint64, SpamCount] {
 	}
 }
 
-// spamTokenRow reads a row of bktSpamToken.
+// spamTokenRow parses a row of the bucket spam_token.
 func spamTokenRow(key, row []byte) (c SpamCount, err error) {
 	row, err = mailrow.BucketSpamToken.Open(key, row)
 	if err == nil && (len(key) != 12 || len(row) != 7) {
 		err = ErrDamagedRow
 	}
 	if err != nil {
-		return c, fmt.Errorf("token of spam %x: %w", key, err)
+		return c, fmt.Errorf("row of spam token %x: %w", key, err)
 	}
 	return SpamCount{binary.BigEndian.Uint16(row[1:]), binary.BigEndian.Uint16(row[3:]), binary.BigEndian.Uint16(row[5:])}, nil
 }

@@ -11,8 +11,8 @@ import (
 
 var errTest = errors.New("the function's own error")
 
-// oneAtATime skips a test that does one thing at a time where the race detector makes it slow: it
-// runs without -short too.
+// oneAtATime skips a single-threaded test that would be slow under the race detector. Such a test
+// also runs without -short.
 func oneAtATime(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -117,14 +117,14 @@ func readTest(t testing.TB, s *Store, ref BlobRef) string {
 	return string(b)
 }
 
-// second is a time of these tests.
+// second returns the time this number of seconds after the start of the tests' clock.
 func second(n int64) time.Time { return time.Unix(1_700_000_000+n, 0).UTC() }
 
 func putAccount(tx *Tx, num uint32) error {
 	return Accounts.Put(tx, &Account{ID: fmt.Sprint("acc_", num), Num: num})
 }
 
-// copyStore is what kill -9 leaves.
+// copyStore copies a store as kill -9 leaves it.
 func copyStore(t *testing.T, s *Store) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "data")

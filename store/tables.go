@@ -5,7 +5,7 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// tables lists every table; what is not here is neither made nor checked.
+// tables lists every table; a table that is not listed is neither created nor checked.
 var tables = untypedTables(
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
@@ -27,8 +27,8 @@ func untypedTables(list ...interface{ Any() *engine.AnyTable }) (out []*engine.A
 	return out
 }
 
-// risingTables are the buckets of logs, whose keys rise and whose rows stay as they are; see
-// engine.sequentialFill.
+// risingTables are the buckets of logs: their keys rise and their rows do not change; see engine's
+// sequentialFill.
 var risingTables = map[string]bool{
 	Events.Name(): true, EventsByAccount.Name(): true, Deliveries.Name(): true, DeliveriesByWebhook.Name(): true, DeliveriesByEvent.Name(): true,
 	OutgoingsByAccount.Name(): true, Audits.Name(): true, AuditsByAccount.Name(): true,

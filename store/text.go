@@ -9,23 +9,23 @@ import (
 
 // The text index, see package textindex.
 type (
-	// A TextTerm is a word that messages have, or, with Prefix, how a word of theirs begins.
+	// A TextTerm is a word in messages or, with Prefix, the beginning of a word.
 	TextTerm = textindex.Term
-	// A TextBatch gathers the words of messages of one account, which become searchable together.
+	// A TextBatch collects the words of messages of one account, which become searchable together.
 	TextBatch = textindex.Batch
-	// A TextWork is some messages that are to be indexed together, and what that leaves to do.
+	// A TextWork is a set of messages to be indexed together, and the queue entries that this
+	// completes.
 	TextWork = textindex.Work
 	// TextLimits bound a TextWork.
 	TextLimits = textindex.Limits
-	// An InboxSearch walks the messages of an InboxQuery that have words, newest first.
+	// An InboxSearch iterates over the messages of an InboxQuery that contain words, newest first.
 	InboxSearch = textindex.Search
 )
 
 var (
-	// ErrTextDamaged is returned for rows of the text index that cannot have been written;
-	// ResetText helps.
+	// ErrTextDamaged is returned for invalid rows of the text index; ResetText repairs it.
 	ErrTextDamaged = textindex.ErrDamaged
-	// ErrTextOrder is returned for messages of a batch that do not come newest first, or are too
+	// ErrTextOrder is returned for messages of a batch that are not added newest first, or are too
 	// many.
 	ErrTextOrder = textindex.ErrOrder
 )
@@ -33,10 +33,11 @@ var (
 // NewTextBatch begins a batch.
 func NewTextBatch(account uint32) *TextBatch { return textindex.NewBatch(account) }
 
-// TextWake gives a value some time after mail has come that is to be indexed.
+// TextWake returns a channel that receives a value some time after a message to be indexed has
+// come.
 func (s *Store) TextWake() <-chan struct{} { return s.index.TextWake }
 
-// TextWork picks what of an account is indexed next.
+// TextWork selects the messages of an account that are indexed next.
 func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 	return textindex.PickWork(&tx.Tx, account, l)
 }
@@ -46,8 +47,8 @@ func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSea
 	return textindex.NewSearch(&tx.Tx, q, terms, cost)
 }
 
-// AddText makes the messages of the batch searchable and notes what that leaves to do. What also
-// writes, if it is not nil, goes with it.
+// AddText makes the messages of the batch searchable and marks the done ones as indexed. also, if
+// it is not nil, runs in the same transaction.
 func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) error {
 	batch, err := b.Prepare()
 	if err != nil {
@@ -74,10 +75,10 @@ func (s *Store) TidyText(ctx context.Context, account uint32) error {
 	return s.textIndex().Tidy(ctx, account)
 }
 
-// PurgeText rewrites runs of which messages are gone, see textindex.Index.Purge.
+// PurgeText rewrites runs that contain deleted messages, see textindex.Index.Purge.
 func (s *Store) PurgeText(ctx context.Context) error { return s.textIndex().Purge(ctx) }
 
-// ResetText forgets the text index, see textindex.Index.Reset.
+// ResetText deletes the text index and queues all messages again, see textindex.Index.Reset.
 func (s *Store) ResetText() error { return s.textIndex().Reset() }
 
 func (s *Store) textIndex() *textindex.Index { return &textindex.Index{Index: s.index} }

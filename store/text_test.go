@@ -122,14 +122,14 @@ func (w *textTwin) purge() {
 	}
 }
 
-// has tells whether one of the words answers one of the terms.
+// has reports whether one of the words matches one of the terms.
 func has(words []string, list []TextTerm) bool {
 	return slices.ContainsFunc(list, func(t TextTerm) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return word == t.Word || t.Prefix && strings.HasPrefix(word, t.Word) })
 	})
 }
 
-// waiting compares what is not indexed.
+// waiting compares the list of messages that are not indexed.
 func (w *textTwin) waiting() {
 	var want, got []InboxPos
 	for at := range w.words {

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Webhook is an endpoint that is told of events.
+// A Webhook is an endpoint that events are sent to.
 type Webhook struct {
 	ID             string // wh_…
 	AccountID      string
@@ -18,10 +18,10 @@ type Webhook struct {
 	Status         string // one of the Webhook… constants
 	DisabledReason string // one of the WebhookDisabled… constants; "" while it is enabled
 	DisabledAt     time.Time
-	Failures       int    // consecutive failed events
+	Failures       int    // events in a row whose delivery failed
 	Secret         []byte // sealed
 	SecretHint     string
-	OldSecret      []byte // sealed; signs too until OldSecretEnds
+	OldSecret      []byte // sealed; also used for signatures until OldSecretEnds
 	OldSecretEnds  time.Time
 	APIVersion     string
 	LastDeliveryAt time.Time
@@ -51,8 +51,8 @@ var (
 )
 
 // An Event is something that happened in an account. It is written in the transaction in which it
-// happened, and kept for 30 days whether or not an endpoint wants it. Endpoints get it by a
-// Delivery each.
+// happened, and kept for 30 days whether or not an endpoint wants it. Each endpoint gets it through
+// Deliveries of its own.
 type Event struct {
 	ID        string // evt_…
 	AccountID string
@@ -70,15 +70,15 @@ func (e *Event) fields(c *rowform.Coder) {
 	c.Bytes((*[]byte)(&e.Data))
 }
 
-// Events keeps them; ids rise with time, so that pruning takes the first ones.
+// Events keeps the events; ids rise with time, so that pruning deletes the first rows.
 var (
 	Events = engine.NewTable("event", func(e *Event) string { return e.ID }).
 		Binary((*Event).fields).Watched(func(_ *engine.Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
 	EventsByAccount = Events.Index("account", func(e *Event) string { return e.AccountID })
 )
 
-// A Delivery is one attempt to bring an Event to the endpoint of a webhook, with what came of it.
-// If the endpoint does not take the event, a later attempt is a Delivery of its own.
+// A Delivery is one attempt to send an Event to the endpoint of a webhook, with its outcome. If the
+// endpoint does not accept the event, a later attempt is another Delivery.
 type Delivery struct {
 	ID         string // dlv_…
 	WebhookID  string
@@ -124,12 +124,12 @@ const (
 	DeliveryFailed  = "failed"
 )
 
-// What had a delivery made.
+// Why a delivery was made.
 const (
 	DeliveryTriggerEvent     = "event"
 	DeliveryTriggerRetry     = "retry"
-	DeliveryTriggerTest      = "test"      // somebody tries the endpoint
-	DeliveryTriggerRedeliver = "redeliver" // somebody asks for it once more
+	DeliveryTriggerTest      = "test"      // somebody tests the endpoint
+	DeliveryTriggerRedeliver = "redeliver" // somebody requested it again
 )
 
 // Deliveries keeps the attempt log for 30 days.

@@ -22,16 +22,17 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// An archive is a tar, compressed and, where there are recipients, encrypted. It has the manifest
-// (without objects), the files of a data directory, and last of all their sums, as sha256sum writes
-// them.
+// An archive is a tar, compressed and, if there are recipients, encrypted. It contains the manifest
+// (without objects), the files of a data directory, and at the end their checksums, in the format
+// of sha256sum.
 const (
 	archiveManifest = "manifest.json"
 	archiveSums     = "SHA256SUMS"
 )
 
-// WriteArchive backs the store up into one file (mode 0600), which appears when it is whole and
-// takes the place of one of the same name. It is read back, unless verify is false.
+// WriteArchive writes a backup of the store to one file (mode 0600). The file appears under its
+// name only when it is complete, and replaces one of the same name. It is read back, unless verify
+// is false.
 func WriteArchive(ctx context.Context, file string, src Source, recipients []age.Recipient, verify bool) (*Result, error) {
 	began := time.Now()
 	snap, files, err := src.snapshot()
@@ -47,7 +48,7 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 	if err != nil {
 		return nil, fmt.Errorf("make %s: %w", file, err)
 	}
-	defer os.Remove(f.Name()) // does nothing once it has its name
+	defer os.Remove(f.Name()) // does nothing once the file is renamed
 	defer f.Close()
 	sum := sha256.New()
 	size := &counter{w: io.MultiWriter(f, sum)}
@@ -63,7 +64,7 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		if !slices.Equal(again.Sum(nil), sum.Sum(nil)) {
-			return nil, fmt.Errorf("%s is not what was written: %w", file, ErrDamaged)
+			return nil, fmt.Errorf("%s differs from what was written: %w", file, ErrDamaged)
 		}
 	}
 	if err := os.Rename(f.Name(), file); err != nil {
@@ -136,9 +137,9 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, files []sourceF
 	return out.Close()
 }
 
-// RestoreArchive makes a store in dir of an archive. dir must be empty, but for what a restore has
-// left that was killed. at is the zero time, or the archive's own. program is the version of the
-// program.
+// RestoreArchive makes a store in dir from an archive. dir must be empty, except for files of a
+// restore that was killed. at is the zero time or the time of the archive; any other time is a
+// *RangeError. program is the version of the program.
 func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identities []age.Identity, program string) (res *Restored, err error) {
 	work := ""
 	defer func() {
@@ -174,7 +175,7 @@ func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identit
 	return res, finishRestore(work, dir, res)
 }
 
-// ListArchive lists the one backup that an archive is.
+// ListArchive returns a listing of the one backup in an archive.
 func ListArchive(file string, identities []age.Identity) (*Listing, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -192,7 +193,7 @@ func ListArchive(file string, identities []age.Identity) (*Listing, error) {
 	return &Listing{Data: []Listed{{m.ID, m.Kind, m.At, m.Number, info.Size()}}, FirstAt: &m.At, LastAt: &m.At}, nil
 }
 
-// VerifyArchive reads an archive, compares each file in it with what was stored, and checks every
+// VerifyArchive reads an archive, compares each file in it with its checksum, and checks every
 // record of its segments.
 func VerifyArchive(ctx context.Context, file string, identities []age.Identity) error {
 	_, err := readArchive(ctx, file, identities, func(*Manifest) error { return nil }, func(name string, r io.Reader) error {
@@ -205,8 +206,8 @@ func VerifyArchive(ctx context.Context, file string, identities []age.Identity) 
 	return err
 }
 
-// readArchive gives the manifest of an archive first, and then its files, of which it compares the
-// sums.
+// readArchive calls begin with the manifest of an archive, then each with every other file. At the
+// end it compares the checksums of all files. An error of begin or each ends it.
 func readArchive(ctx context.Context, file string, identities []age.Identity, begin func(*Manifest) error, each func(name string, r io.Reader) error) (*Manifest, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -225,7 +226,7 @@ func readArchive(ctx context.Context, file string, identities []age.Identity, be
 			return nil, err
 		}
 		h, err := in.Next()
-		if err != nil { // the sums come last: without them it is cut off
+		if err != nil { // the checksums come last: without them the archive is truncated
 			return nil, fmt.Errorf("read %s: %w: %w", file, ErrDamaged, err)
 		}
 		dir, base := path.Split(h.Name)
@@ -244,7 +245,7 @@ func readArchive(ctx context.Context, file string, identities []age.Identity, be
 				err = json.Unmarshal(text, m)
 			}
 			if err != nil || h.Name != archiveManifest {
-				return nil, fmt.Errorf("%s is no backup of Mailstead: %w", file, errors.Join(ErrDamaged, err))
+				return nil, fmt.Errorf("%s is not a backup of Mailstead: %w", file, errors.Join(ErrDamaged, err))
 			}
 			if m.Version > manifestVersion {
 				return nil, fmt.Errorf("%s is of a newer version of Mailstead (%s): use that one", file, m.Program)
@@ -270,12 +271,12 @@ func compareSums(file string, r io.Reader, have map[string]string) error {
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		if have[name] != sum {
-			return fmt.Errorf("%s in %s is not what was stored: %w", name, file, ErrDamaged)
+			return fmt.Errorf("%s in %s differs from what was stored: %w", name, file, ErrDamaged)
 		}
 		delete(have, name)
 	}
 	if len(have) > 0 {
-		return fmt.Errorf("%s has files without a sum: %w", file, ErrDamaged)
+		return fmt.Errorf("%s has files without a checksum: %w", file, ErrDamaged)
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
-// Package backup copies a store in use to a place of objects or into one file, and makes a store of
-// such copies again, as it was at any second that is kept. It does not know what the rows mean, nor
-// when backups are to be made.
+// Package backup copies a running store to an object store or into one file, and restores such a
+// copy to any second that is kept. It does not know what the rows mean, nor when backups are to be
+// made.
 //
-// A place holds these objects. All but the manifests are compressed (zstd) and, where there are
+// A place has these objects. All but the manifests are compressed (zstd) and, if there are
 // recipients, encrypted (age).
 //
 //	manifests/ID              a backup: what it is, and the objects that it needs (JSON)
@@ -17,9 +17,9 @@
 //	messages/SEGMENT-OFFSET-NONCE
 //	                          the record of one message that is too large for its entry, NONCE
 //
-// A full backup stands by itself. An incremental one stands on the one that it names, and has the
-// entries since then. Entries that are sent between backups are objects that no manifest names; the
-// next backup has the same entries in larger objects.
+// A full backup is complete in itself. An incremental one is based on the backup that it names, and
+// has the entries since then. Entries that are sent between backups are objects that no manifest
+// names; the next backup has the same entries in larger objects.
 package backup
 
 import (
@@ -55,14 +55,14 @@ const (
 
 const (
 	manifestVersion = 1
-	partBytes       = 64 << 20 // of the database, or of entries, in one object
+	partBytes       = 64 << 20 // of the database or of entries, in one object
 	batchBytes      = 4 << 20  // of entries in memory
 )
 
 // A Manifest says what one backup is. It is not encrypted.
 type Manifest struct {
 	Version   int       `json:"version"`
-	ID        string    `json:"id"` // rises with the time of the run
+	ID        string    `json:"id"` // its first part is the time of the run, so ids sort by time
 	Kind      string    `json:"kind"`
 	At        time.Time `json:"at"`     // of the last commit in it
 	Number    uint64    `json:"number"` // of that commit
@@ -70,12 +70,12 @@ type Manifest struct {
 	Base      string    `json:"base,omitempty"`
 	Messages  int64     `json:"messages"`
 	Encrypted bool      `json:"encrypted"`
-	Verified  bool      `json:"verified"` // it was read back before this was written
+	Verified  bool      `json:"verified"` // its objects were read back before the manifest was written
 	Program   string    `json:"program"`  // the version of Mailstead
 	Objects   []Stored  `json:"objects"`
 }
 
-// Bytes is the size of all its objects.
+// Bytes returns the size of all its objects.
 func (m *Manifest) Bytes() (n int64) {
 	for _, o := range m.Objects {
 		n += o.Size
@@ -90,31 +90,32 @@ type Stored struct {
 	SHA256 string `json:"sha256"`
 }
 
-// A Source is the installation that is backed up.
+// A Source is the installation to back up.
 type Source struct {
 	Store   *store.Store
-	Files   []string // names of files in its directory that belong to a backup, where they are there; they are read in this order
+	Files   []string // names of files in its directory that are backed up if they exist; they are read in this order
 	Program string   // the version of Mailstead
 	Log     *slog.Logger
 }
 
-// A Target is a place that backups go to. One process at a time backs a store up there.
+// A Target is a place that backups are written to. Only one process at a time may back a store up
+// to it.
 type Target struct {
 	Place      objects.Place
 	Recipients []age.Recipient // none: nothing is encrypted
-	Identities []age.Identity  // what encrypted objects are read with
-	Temp       string          // a directory for what is on its way
-	Guest      bool            // the store keeps its entries for another target
-	Program    string          // the version of the program, which a restored store is told
+	Identities []age.Identity  // for reading encrypted objects
+	Temp       string          // directory for temporary files
+	Guest      bool            // entries are kept for another target, so backups to this one do not delete them
+	Program    string          // version of the program, for the store that Restore opens
 
-	// Progress is told by Restore and Verify how far they are; nil: nobody is.
+	// Progress is called by Restore and Verify with how far they are; may be nil.
 	Progress func(what string, done, all int64)
 
-	sending sync.Mutex // entries are sent by one at a time, and none while a backup begins
+	sending sync.Mutex // held while entries are sent, and while a backup takes its snapshot
 	sent    uint64     // the number of the last entry that was sent; 0: not known
 }
 
-// A Result is what one run has made.
+// A Result is the outcome of one backup.
 type Result struct {
 	ID         string    `json:"id"`
 	Kind       string    `json:"kind"`
@@ -123,37 +124,38 @@ type Result struct {
 	Number     uint64    `json:"number"`
 	Messages   int64     `json:"messages"`
 	Bytes      int64     `json:"bytes"`       // of all objects that it needs
-	BytesAdded int64     `json:"bytes_added"` // by this run
+	BytesAdded int64     `json:"bytes_added"` // new bytes of this run
 	DurationMS int64     `json:"duration_ms"`
 	Verified   bool      `json:"verified"`
-	Reason     string    `json:"reason,omitempty"` // why it is a full one though an incremental one was asked for
+	Reason     string    `json:"reason,omitempty"` // why it is a full backup although an incremental one was requested
 }
 
-// hurryFrom is the size from which a database is copied without rests, since it grows meanwhile.
-const hurryFrom = 1 << 30
+// unpacedFrom is the database size from which the copy is not paced: a snapshot that stays open for
+// long makes the database grow.
+const unpacedFrom = 1 << 30
 
 // databasePacer paces the copy of a snapshot's database.
 func databasePacer(snap *store.Snapshot) *store.Pacer {
-	if snap.DatabaseSize() > hurryFrom {
+	if snap.DatabaseSize() > unpacedFrom {
 		return nil
 	}
 	return &store.Pacer{}
 }
 
-// A run is one backup while it is made.
+// A run is one backup in progress.
 type run struct {
 	*Target
-	src    Source
-	m      *Manifest
-	beside []sourceFile
-	known  map[string]Stored // objects of earlier backups
-	added  []Stored
-	pace   *store.Pacer // nil: without rests
+	src         Source
+	m           *Manifest
+	besideFiles []sourceFile
+	known       map[string]Stored // objects of earlier backups
+	added       []Stored
+	pace        *store.Pacer // nil: not paced
 }
 
-// Run backs the store up: what is new since the newest backup of it, or all of it where full says
-// so or there is none that it can stand on. What it has stored is read back, unless verify is
-// false.
+// Run makes a backup of the store: all that is new since the newest backup that it can be based on,
+// or a full one if full is true or there is no such backup. The stored objects are read back,
+// unless verify is false.
 func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Result, error) {
 	began := time.Now()
 	manifests, err := t.manifests(ctx)
@@ -175,7 +177,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if err != nil {
 		return nil, err
 	}
-	var needed []string // keys
+	var needed []string // fingerprints of master keys
 	if base != nil {
 		needed, err = keysSince(src.Store, base.Number)
 		if err != nil {
@@ -183,8 +185,8 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		}
 	}
 
-	// No entry is sent between the snapshot and those that lead to it, so that sent entries never
-	// reach from before a backup to behind it.
+	// No entries may be sent between taking the snapshot and sending the entries up to it, so that
+	// no sent batch has entries from both before and after a backup.
 	t.sending.Lock()
 	snap, files, err := src.snapshot()
 	if err == nil && t.sent != 0 && t.sent < snap.Number {
@@ -207,7 +209,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 			base, reason = nil, "a master key that was in use since the last backup is not there any more"
 		}
 	}
-	r := &run{Target: t, src: src, beside: files, known: map[string]Stored{}, pace: databasePacer(snap), m: &Manifest{
+	r := &run{Target: t, src: src, besideFiles: files, known: map[string]Stored{}, pace: databasePacer(snap), m: &Manifest{
 		Version: manifestVersion, Kind: Incremental, At: snap.Time, Number: snap.Number, Nonce: hex.EncodeToString(snap.Nonce[:]),
 		Messages: snap.Messages, Encrypted: len(t.Recipients) > 0, Program: src.Program,
 	}}
@@ -215,7 +217,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		r.m.Kind = Full
 	}
 	at := src.Store.Now()
-	if len(manifests) > 0 { // the clock may have been set back, and the newest has the last id
+	if len(manifests) > 0 { // the clock may have been set back, but the newest backup must have the last id
 		if last, ok := madeAt(manifests[len(manifests)-1].ID); ok && !at.After(last) {
 			at = last.Add(time.Millisecond)
 		}
@@ -289,9 +291,9 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	return res, nil
 }
 
-// sweep deletes what runs have left that were killed or failed, so that the place need not have
-// room for it: databases, files and open segments of backups without a manifest. Segments and
-// entries are written over by the next run, and sent entries may stand on them.
+// sweep deletes the databases, files and open segments of backups without a manifest, left by runs
+// that were killed or failed, to free their space. It leaves segments and entries: the next run
+// overwrites them, and later entries may depend on them.
 func (t *Target) sweep(ctx context.Context, log *slog.Logger, manifests []*Manifest) {
 	named := map[string]bool{}
 	for _, m := range manifests {
@@ -305,14 +307,14 @@ func (t *Target) sweep(ctx context.Context, log *slog.Logger, manifests []*Manif
 			err = t.Place.Delete(ctx, o.Name)
 		}
 		if err != nil {
-			log.Warn("what an unfinished backup has left could not be deleted", "target", t.Place.String(), "error", err)
+			log.Warn("the objects of an unfinished backup could not be deleted", "target", t.Place.String(), "error", err)
 			return
 		}
 	}
 }
 
-// base finds the newest backup that the store has gone on from and of which the entries since are
-// kept; nil, and why, if there is none.
+// base returns the newest backup that is in the store's history and since which all entries are
+// kept. If there is none it returns nil and the reason.
 func (t *Target) base(s *store.Store, manifests []*Manifest) (*Manifest, string, error) {
 	if len(manifests) == 0 {
 		return nil, "there is no backup yet", nil
@@ -339,8 +341,8 @@ func (t *Target) base(s *store.Store, manifests []*Manifest) (*Manifest, string,
 	return nil, reason, nil
 }
 
-// segments stores those that are full and are not stored yet; of a full backup also the one that
-// takes new messages.
+// segments stores the full segments that are not stored yet; for a full backup also the active
+// segment.
 func (r *run) segments(ctx context.Context, snap *store.Snapshot) error {
 	for _, info := range snap.Segments {
 		f, err := snap.OpenSegment(info.Number)
@@ -375,8 +377,8 @@ func segmentName(number uint32, mark [8]byte) string {
 	return fmt.Sprintf("segments/%08x-%x", number, mark)
 }
 
-// entries stores those after a number up to the backup's. The bytes of messages in segments that
-// are stored are left out.
+// entries stores the entries after a number, up to the backup's. It leaves out the bytes of
+// messages in stored segments.
 func (r *run) entries(ctx context.Context, after uint64) error {
 	stored := map[uint32]bool{}
 	for _, list := range [][]Stored{r.added, r.m.Objects} {
@@ -404,7 +406,7 @@ func (r *run) entries(ctx context.Context, after uint64) error {
 						break
 					}
 					e.DropMessages(func(ref segment.Ref) bool { return stored[ref.Segment] })
-					if err := r.large(ctx, e, stored); err != nil {
+					if err := r.largeMessages(ctx, e, stored); err != nil {
 						return err
 					}
 					n, err := writeEntry(w, e)
@@ -428,9 +430,9 @@ func (r *run) entries(ctx context.Context, after uint64) error {
 	return nil
 }
 
-// large stores the messages of an entry whose bytes are neither part of it nor in a segment that is
-// stored.
-func (r *run) large(ctx context.Context, e *store.Entry, stored map[uint32]bool) error {
+// largeMessages stores the large messages of an entry: those whose bytes are neither in the entry
+// nor in a stored segment.
+func (r *run) largeMessages(ctx context.Context, e *store.Entry, stored map[uint32]bool) error {
 	for _, ref := range e.Elsewhere() {
 		name := messageName(ref, e.Nonce)
 		if stored[ref.Segment] {
@@ -454,12 +456,12 @@ func messageName(ref segment.Ref, nonce entry.Nonce) string {
 	return fmt.Sprintf("messages/%08x-%08x-%x", ref.Segment, ref.Offset, nonce[:8])
 }
 
-// isLost tells of a message that the disk has lost.
+// isLost reports whether an error means that the bytes of a message are lost.
 func isLost(err error) bool {
 	return errors.Is(err, segment.ErrDamaged) || errors.Is(err, fs.ErrNotExist)
 }
 
-// writeMessage writes the header of a message's segment and its record.
+// writeMessage writes the header of a message's segment and the message's record.
 func writeMessage(w io.Writer, s *store.Store, ref segment.Ref) error {
 	head, record, err := s.ReadMessage(ref)
 	if err != nil {
@@ -482,7 +484,7 @@ func (r *run) database(ctx context.Context, snap *store.Snapshot) error {
 		written <- err
 	}()
 	defer func() {
-		from.Close() // ends the writer, where an error has ended the reader
+		from.Close() // stops the writer after an error of the reader
 		<-written
 	}()
 	for part, left := 0, snap.DatabaseSize(); left > 0; part++ {
@@ -503,7 +505,7 @@ func (r *run) database(ctx context.Context, snap *store.Snapshot) error {
 func (r *run) files(ctx context.Context) error {
 	return r.add(ctx, "files/"+r.m.ID, func(w io.Writer) error {
 		out := tar.NewWriter(w)
-		for _, f := range r.beside {
+		for _, f := range r.besideFiles {
 			if err := out.WriteHeader(&tar.Header{Name: f.name, Mode: 0o600, Size: int64(len(f.data)), Format: tar.FormatPAX}); err != nil {
 				return err
 			}
@@ -515,7 +517,7 @@ func (r *run) files(ctx context.Context) error {
 	})
 }
 
-// add stores what write gives under a name, as part of the backup.
+// add stores an object with what write writes, as part of the backup.
 func (r *run) add(ctx context.Context, name string, write func(io.Writer) error) error {
 	temp, err := r.seal(func(w io.Writer) error {
 		return write(&paced{ctx: ctx, pace: r.pace, to: w})
@@ -526,7 +528,7 @@ func (r *run) add(ctx context.Context, name string, write func(io.Writer) error)
 	return r.store(ctx, name, temp)
 }
 
-// store stores a sealed object, and closes it.
+// store puts a sealed object into the place, records it in the manifest, and closes it.
 func (r *run) store(ctx context.Context, name string, temp *sealed) error {
 	defer temp.Close()
 	if err := r.Place.Put(ctx, name, &paced{ctx: ctx, pace: r.pace, at: temp}, temp.size); err != nil {
@@ -538,7 +540,7 @@ func (r *run) store(ctx context.Context, name string, temp *sealed) error {
 	return nil
 }
 
-// verify reads an object back.
+// verify reads an object back and compares it with its size and checksum.
 func (t *Target) verify(ctx context.Context, o Stored, pace *store.Pacer) error {
 	in, err := t.Place.Open(ctx, o.Name)
 	if err != nil {
@@ -550,12 +552,12 @@ func (t *Target) verify(ctx context.Context, o Stored, pace *store.Pacer) error 
 		return fmt.Errorf("read %s: %w", o.Name, err)
 	}
 	if n != o.Size || hex.EncodeToString(h.Sum(nil)) != o.SHA256 {
-		return fmt.Errorf("%s is not what was stored: %w", o.Name, ErrDamaged)
+		return fmt.Errorf("%s differs from what was stored: %w", o.Name, ErrDamaged)
 	}
 	return nil
 }
 
-// ErrDamaged is returned for what is not what was stored.
+// ErrDamaged is returned for an object or archive that differs from what was stored.
 var ErrDamaged = errors.New("the backup is damaged")
 
 func (t *Target) putManifest(ctx context.Context, m *Manifest) error {
@@ -566,7 +568,7 @@ func (t *Target) putManifest(ctx context.Context, m *Manifest) error {
 	return t.Place.Put(ctx, "manifests/"+m.ID, strings.NewReader(string(text)), int64(len(text)))
 }
 
-// manifests reads all of them, oldest first.
+// manifests reads all manifests, oldest first.
 func (t *Target) manifests(ctx context.Context) (list []*Manifest, err error) {
 	for o, err := range t.Place.List(ctx, "manifests/") {
 		if err != nil {

@@ -710,7 +710,7 @@ func TestBackupsWhenTheClockIsSetBack(t *testing.T) {
 	}
 	s := &Schedule{Target: to, Source: h.source(), Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour}
 	next, full := s.resume(t.Context())
-	next, full = s.within(h.clock, next, full)
+	next, full = s.limitToIntervals(h.clock, next, full)
 	if next.After(h.clock.Add(time.Hour)) || full.After(h.clock.Add(24*time.Hour)) {
 		t.Errorf("at %s the next backup is at %s, the next full one at %s", h.clock, next, full)
 	}

@@ -17,10 +17,11 @@ import (
 	"github.com/mailstead/mailstead/store/entry"
 )
 
-// maxEntry bounds what one entry is believed to have. Those that the store makes are smaller.
+// maxEntry is the largest size of an entry that is accepted, in bytes. The store makes smaller
+// ones.
 const maxEntry = 1 << 30
 
-// A batch is an object of entries.
+// A batch is an object with several entries; its fields are in its name.
 type batch struct {
 	first, last     uint64
 	previous, nonce string // the first 8 bytes of the nonces, in hexadecimal digits
@@ -58,7 +59,8 @@ func parseSegmentName(name string) (number uint32, ok bool) {
 	return uint32(n), ok && err == nil && strings.HasPrefix(name, "segments/")
 }
 
-// writeEntry writes an entry, and its length before it.
+// writeEntry writes the length of an entry and the entry. It returns the number of bytes of the
+// entry.
 func writeEntry(w io.Writer, e *store.Entry) (int64, error) {
 	data := e.Marshal()
 	if _, err := w.Write(binary.AppendUvarint(nil, uint64(len(data)))); err != nil {
@@ -98,7 +100,7 @@ func (t *Target) readEntries(ctx context.Context, name string, fn func(*store.En
 	})
 }
 
-// read gives fn what an object holds.
+// read calls fn with the decrypted and decompressed contents of an object.
 func (t *Target) read(ctx context.Context, name string, fn func(io.Reader) error) error {
 	in, err := t.Place.Open(ctx, name)
 	if err != nil {
@@ -116,8 +118,8 @@ func (t *Target) read(ctx context.Context, name string, fn func(io.Reader) error
 	return nil
 }
 
-// Send sends the entries that are kept and were not sent yet, so that the target has every commit
-// up to now. It does nothing where the store keeps no entries: a backup begins that.
+// Send sends the entries that were not sent yet, so that the target has every commit up to now. It
+// does nothing if the store keeps no entries: keeping entries begins with a backup.
 func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -128,7 +130,7 @@ func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	if t.sent == 0 {
 		sent, err := t.lastSent(ctx, s)
 		if err == nil && sent != 0 {
-			err = t.PutKeys(ctx, s) // while this target was not in use, the master key may have been changed
+			err = t.PutKeys(ctx, s) // the master key may have been changed while this target was not in use
 		}
 		if err != nil || sent == 0 {
 			return err
@@ -138,8 +140,8 @@ func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	return t.sendUpTo(ctx, s, number)
 }
 
-// lastSent finds which entry the target has last, or the one before the oldest that is kept; 0
-// where none is kept.
+// lastSent returns the number of the last entry that the target has, or of the one before the
+// oldest entry that is kept; 0 if none is kept.
 func (t *Target) lastSent(ctx context.Context, s *store.Store) (uint64, error) {
 	oldest, err := s.OldestEntry()
 	if err != nil || oldest == 0 {
@@ -164,7 +166,7 @@ func (t *Target) lastSent(ctx context.Context, s *store.Store) (uint64, error) {
 	return sent, nil
 }
 
-// sendUpTo sends the entries up to a number. The caller has t.sending.
+// sendUpTo sends the entries up to a number. The caller holds t.sending.
 func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) error {
 	for t.sent < number {
 		list, err := s.Entries(t.sent, batchBytes)
@@ -201,7 +203,7 @@ func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) er
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("prepare entries from %d: %w", b.first, err)
+			return fmt.Errorf("write entries from number %d: %w", b.first, err)
 		}
 		killpoint.At("backup.send")
 		if err := errors.Join(t.Place.Put(ctx, b.name(), temp, temp.size), temp.Close()); err != nil {

@@ -18,18 +18,17 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A copy for a rehearsal, or one that is kept when a store is migrated, is a data directory of its
-// own on the same disk. Segments that are full never change, so that both directories share them.
+// A copy for a rehearsal, or one that is kept during a migration, is a data directory of its own on
+// the same disk. Full segments never change, so both directories share them by hard links.
 
-// CopyRunning copies the store, as it is after its last commit, to the directory `to`, which is
-// made.
+// CopyRunning copies the store, as it is after its last commit, to the new directory `to`.
 func CopyRunning(ctx context.Context, src Source, to string) error {
 	snap, files, err := src.snapshot()
 	if err != nil {
 		return err
 	}
 	defer snap.Close()
-	var own int64 // bytes that are copied
+	var own int64 // bytes that cannot be shared
 	for _, info := range snap.Segments {
 		if info.Active {
 			own += info.Size
@@ -66,7 +65,8 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 	return errors.Join(snap.WriteDatabase(&paced{ctx: ctx, pace: databasePacer(snap), to: f}), f.Sync(), f.Close())
 }
 
-// CopyStopped copies the store in a directory that no process has open.
+// CopyStopped copies the store in the directory `from`, which no process has open, and the named
+// files beside it to the new directory `to`.
 func CopyStopped(from, to string, files []string) error {
 	path := filepath.Join(from, store.DatabaseFile)
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: 10 * time.Millisecond})
@@ -76,7 +76,7 @@ func CopyStopped(from, to string, files []string) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
-	defer db.Close() // nobody opens the store meanwhile
+	defer db.Close() // until then no process can open the store
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -113,8 +113,8 @@ func CopyStopped(from, to string, files []string) error {
 	return copyFile(path, filepath.Join(to, store.DatabaseFile), -1)
 }
 
-// beginCopy makes the directory, if the disk has room for so many bytes twice: a migration writes
-// the database anew.
+// beginCopy makes the directory, and returns an error if the disk has less free than twice this
+// size: a migration may write the database a second time.
 func beginCopy(to string, size int64) error {
 	if err := os.MkdirAll(filepath.Join(to, store.SegmentDir), 0o700); err != nil {
 		return err
@@ -130,10 +130,11 @@ func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
 	}
-	return copyFile(from, to, -1) // another disk, or one without links
+	return copyFile(from, to, -1) // another disk, or a file system without hard links
 }
 
-// copyFile copies the first size bytes of a file, or all of them.
+// copyFile copies the first size bytes of a file to a new file and syncs it; a negative size copies
+// all of it.
 func copyFile(from, to string, size int64) error {
 	in, err := os.Open(from)
 	if err != nil {

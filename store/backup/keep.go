@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A Listing says which backups there are, and which times can be restored.
+// A Listing lists the backups, and the first and last time that can be restored.
 type Listing struct {
 	Data    []Listed   `json:"data"`
 	FirstAt *time.Time `json:"first_at"` // null: there is no backup
@@ -53,8 +53,8 @@ func (t *Target) List(ctx context.Context) (*Listing, error) {
 }
 
 // Verify reads all objects of all backups and compares them with what was stored. With an identity,
-// or where nothing is encrypted, it also opens them and checks every record and entry. The error
-// names each object that is wrong.
+// or if nothing is encrypted, it also opens them and checks every record and entry. The error names
+// each damaged object.
 func (t *Target) Verify(ctx context.Context) error {
 	manifests, err := t.manifests(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (t *Target) Verify(ctx context.Context) error {
 			if seen[o.Name] {
 				continue
 			}
-			t.tell("objects of "+m.ID, i, len(m.Objects))
+			t.report("objects of "+m.ID, i, len(m.Objects))
 			seen[o.Name] = true
 			err := t.verify(ctx, o, new(store.Pacer))
 			if err == nil && (!m.Encrypted || len(t.Identities) > 0) {
@@ -81,7 +81,7 @@ func (t *Target) Verify(ctx context.Context) error {
 			}
 		}
 	}
-	for _, kind := range []string{"entries/", "keys/"} { // sent since the last backup
+	for _, kind := range []string{"entries/", "keys/"} { // objects that were sent since the last backup
 		for o, err := range t.Place.List(ctx, kind) {
 			if err != nil {
 				return errors.Join(append(errs, err)...)
@@ -97,7 +97,7 @@ func (t *Target) Verify(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// verifyContent opens an object and checks what it holds.
+// verifyContent opens an object and checks its contents.
 func (t *Target) verifyContent(ctx context.Context, name string) error {
 	kind, _, _ := strings.Cut(name, "/")
 	switch kind {
@@ -125,7 +125,7 @@ func (t *Target) verifyContent(ctx context.Context, name string) error {
 	})
 }
 
-// verifySegment checks every record of a segment. temp is a directory for it meanwhile.
+// verifySegment checks every record of a segment. temp is the directory for a temporary file.
 func verifySegment(r io.Reader, temp string) error {
 	f, err := os.CreateTemp(temp, "verify-")
 	if err != nil {
@@ -142,8 +142,9 @@ func verifySegment(r io.Reader, temp string) error {
 	return segment.VerifyFile(f, size)
 }
 
-// Prune deletes what no time from a moment on needs, and what runs that were killed have left. The
-// newest full backup always stays. No backup may be running; entries are sent before or after it.
+// Prune deletes the objects that are not needed to restore any time since `from`, and those that
+// killed runs have left. The newest full backup always stays. No backup may run at the same time;
+// no entries are sent meanwhile.
 func (t *Target) Prune(ctx context.Context, from time.Time) error {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -151,14 +152,14 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 	if err != nil || len(manifests) == 0 {
 		return err
 	}
-	first := max(0, slices.IndexFunc(manifests, func(m *Manifest) bool { return m.Kind == Full })) // that stays
+	first := max(0, slices.IndexFunc(manifests, func(m *Manifest) bool { return m.Kind == Full })) // the oldest manifest that stays
 	for i, m := range manifests {
 		if m.Kind == Full && !m.At.After(from) {
 			first = i
 		}
 	}
 	keep := map[string]bool{}
-	segments := map[string]bool{} // that are stored, by the digits of their numbers
+	segments := map[string]bool{} // stored segments, by the digits of their numbers
 	for _, m := range manifests[first:] {
 		keep["manifests/"+m.ID] = true
 		for _, o := range m.Objects {
@@ -168,7 +169,7 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 			}
 		}
 	}
-	tails := map[string]bool{} // what entries that were sent since the newest backup stand on
+	tails := map[string]bool{} // batches of entries that were sent since the newest backup
 	chains, err := t.chains(ctx, manifests[first:])
 	if err != nil {
 		return err
@@ -188,7 +189,7 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 		case keep[o.Name], kind == "entries" && tails[o.Name]:
 			continue
 		case isKey && !stored.Before(manifests[first].At):
-			continue // what was sent since then may need it
+			continue // entries that were sent since then may need it
 		case kind == "messages" && !segments[strings.SplitN(strings.TrimPrefix(o.Name, "messages/"), "-", 2)[0]]:
 			continue // its segment is not stored yet
 		case kind != "manifests" && kind != "db" && kind != "files" && kind != "open" && kind != "segments" && kind != "entries" && kind != "messages" && kind != "keys":
@@ -196,7 +197,7 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 		}
 		killpoint.At("backup.prune")
 		if err := t.Place.Delete(ctx, o.Name); err != nil {
-			return fmt.Errorf("prune: %w", err)
+			return fmt.Errorf("delete old backup: %w", err)
 		}
 	}
 	return nil

@@ -19,10 +19,10 @@ import (
 	"github.com/mailstead/mailstead/store/keyfile"
 )
 
-// A master key may be changed between two full backups. So each key is an object too, which is
-// there before the first entry that has secrets under it: whoever changes the key stores it
-// (PutKeys), and each backup the keys that no other has. The store says which keys it needs, by
-// their fingerprints.
+// The master key may be changed between two full backups. So each key is stored as an object too,
+// before the first entry with secrets under it: whoever changes the key stores it with PutKeys, and
+// each backup stores the keys that no earlier one has. The store says by fingerprint which keys it
+// needs.
 
 // A sourceFile is a file beside the store.
 type sourceFile struct {
@@ -30,7 +30,7 @@ type sourceFile struct {
 	data []byte
 }
 
-// read reads the files of a backup that are there.
+// read reads those files of a backup that exist.
 func (s Source) read() (list []sourceFile, err error) {
 	for _, name := range s.Files {
 		data, err := os.ReadFile(filepath.Join(s.Store.Dir(), name))
@@ -45,8 +45,8 @@ func (s Source) read() (list []sourceFile, err error) {
 	return list, nil
 }
 
-// snapshot takes a snapshot of the store, and reads the files beside it. Where one of them changed
-// meanwhile it begins again, so that they have the keys that the snapshot needs.
+// snapshot takes a snapshot of the store, and reads the files beside it. It starts again if a file
+// changed meanwhile, so that the files have the keys that the snapshot needs.
 func (s Source) snapshot() (*store.Snapshot, []sourceFile, error) {
 	for {
 		files, err := s.read()
@@ -67,7 +67,7 @@ func (s Source) snapshot() (*store.Snapshot, []sourceFile, error) {
 	}
 }
 
-// keysIn gives the master keys among files, by their fingerprints.
+// keysIn returns the master keys in the files, by fingerprint.
 func keysIn(files []sourceFile) map[string][]byte {
 	keys := map[string][]byte{}
 	for _, f := range files {
@@ -85,14 +85,14 @@ func keyName(print string, at time.Time) string {
 	return fmt.Sprintf("keys/%s-%x", print, at.UnixMilli())
 }
 
-// parseKeyName gives the fingerprint of the key in an object, and when it was stored.
+// parseKeyName returns the fingerprint of the key in an object, and when it was stored.
 func parseKeyName(name string) (print string, at time.Time, ok bool) {
 	print, digits, ok := strings.Cut(strings.TrimPrefix(name, "keys/"), "-")
 	ms, err := strconv.ParseInt(digits, 16, 64)
 	return print, time.UnixMilli(ms).UTC(), ok && err == nil && strings.HasPrefix(name, "keys/")
 }
 
-// keyObjects lists the objects of keys by fingerprint, the newest of each last.
+// keyObjects returns the names of the key objects by fingerprint, the newest of each last.
 func (t *Target) keyObjects(ctx context.Context) (map[string][]string, error) {
 	names := map[string][]string{}
 	for o, err := range t.Place.List(ctx, "keys/") {
@@ -106,8 +106,8 @@ func (t *Target) keyObjects(ctx context.Context) (map[string][]string, error) {
 	return names, nil
 }
 
-// keysSince gives the fingerprints of the master keys under which anything may have been sealed
-// after a commit; none for a store that knows none.
+// keysSince returns the fingerprints of the master keys under which anything may have been sealed
+// after a commit; none if the store has no record of its key.
 func keysSince(s *store.Store, number uint64) (prints []string, err error) {
 	err = s.View(func(tx *store.Tx) error {
 		known, err := store.MasterKeys.Find(tx, store.MasterKeyID)
@@ -128,10 +128,10 @@ func keysSince(s *store.Store, number uint64) (prints []string, err error) {
 	return prints, err
 }
 
-// keys stores the master keys that no backup before has; a full one stores those of now anew, since
-// it stands by itself.
+// keys stores the master keys that no earlier backup has. A full backup stores the current keys
+// again, since it is complete in itself.
 func (r *run) keys(ctx context.Context) error {
-	for print, master := range keysIn(r.beside) {
+	for print, master := range keysIn(r.besideFiles) {
 		named := false
 		for name := range r.known {
 			of, _, ok := parseKeyName(name)
@@ -151,8 +151,8 @@ func (r *run) keys(ctx context.Context) error {
 	return nil
 }
 
-// PutKeys stores the master keys beside a store that the target lacks: that of now, and the one
-// that takes over. It must have returned before anything is sealed under that one.
+// PutKeys stores those master keys beside a store that the target lacks: the current one and the
+// next one. It must have returned before anything is sealed under the next key.
 func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 	files, err := Source{Store: s, Files: []string{keyfile.NextName, keyfile.Name}}.read()
 	if err != nil {
@@ -203,8 +203,8 @@ func (t *Target) readKey(ctx context.Context, name string) (master []byte, err e
 	return master, err
 }
 
-// restoreKeys puts the master keys that a restored store needs into its directory: those of the
-// full backup, unless the key was changed after that.
+// restoreKeys writes the master keys that a restored store needs into its directory. The full
+// backup has brought them, unless the key was changed after it.
 func (t *Target) restoreKeys(ctx context.Context, st *store.Store, log *slog.Logger) error {
 	var known *store.MasterKey
 	err := st.View(func(tx *store.Tx) (err error) {
@@ -242,7 +242,7 @@ func (t *Target) restoreKeys(ctx context.Context, st *store.Store, log *slog.Log
 			}
 		}
 		if master == nil {
-			log.Error("the backups lack the master key of that time, for which the server will ask", "file", want.name, "fingerprint", want.print, "error", err)
+			log.Error("no backup has the master key of that time; the server needs it to start", "file", want.name, "fingerprint", want.print, "error", err)
 			continue
 		}
 		if err := keyfile.Write(path, master); err != nil {

@@ -19,19 +19,19 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// WorkDir is where a restore works, in the directory that it restores to. It is there until the
-// restore is finished.
+// WorkDir is the directory in which a restore works, inside the directory that it restores to. It
+// exists until the restore is finished.
 const WorkDir = "restore.part"
 
-// A Restored is what a restore has made.
+// A Restored is the result of a restore.
 type Restored struct {
-	At       time.Time `json:"at"`     // of the last commit in it
+	At       time.Time `json:"at"`     // of the last restored commit
 	Number   uint64    `json:"number"` // of that commit
 	Messages int64     `json:"messages"`
 	Bytes    int64     `json:"bytes"` // of the files
 }
 
-// A RangeError says which times can be restored.
+// A RangeError is returned for a time that cannot be restored, with the times that can.
 type RangeError struct {
 	At     time.Time
 	Ranges []TimeRange // ascending
@@ -50,19 +50,19 @@ func (e *RangeError) Error() string {
 
 const rangeTime = "2006-01-02T15:04:05.000Z07:00"
 
-// A TimeRange is times of which each can be restored.
+// A TimeRange is a period of which each time can be restored.
 type TimeRange struct{ First, Last time.Time }
 
-// A chain is a full backup and the entries that follow it.
+// A chain is a full backup and the batches of entries that follow it.
 type chain struct {
 	full    *Manifest
 	batches []string
 	last    time.Time // of the last entry
 }
 
-// chains finds them, the newest full backup last.
+// chains returns a chain for each full backup, the newest last.
 func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, error) {
-	follow := map[string][]batch{} // by number and nonce of what they follow
+	follow := map[string][]batch{} // by number and nonce of the entry before them
 	link := func(number uint64, nonce string) string {
 		return fmt.Sprintf("%d %s", number, nonce[:min(16, len(nonce))])
 	}
@@ -91,14 +91,14 @@ func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, er
 	return list, nil
 }
 
-// tell tells of progress.
-func (t *Target) tell(what string, done, all int) {
+// report reports progress.
+func (t *Target) report(what string, done, all int) {
 	if t.Progress != nil {
 		t.Progress(what, int64(done), int64(all))
 	}
 }
 
-// Ranges says which times can be restored.
+// ranges returns the times that can be restored.
 func (t *Target) ranges(chains []chain) (list []TimeRange) {
 	for _, c := range chains {
 		if n := len(list); n > 0 && !c.full.At.After(list[n-1].Last) {
@@ -112,9 +112,9 @@ func (t *Target) ranges(chains []chain) (list []TimeRange) {
 	return list
 }
 
-// Restore makes a store in dir, as it was at a time; the zero time is the newest. dir must be
-// empty, but for what a restore has left that was killed. Errors are a *RangeError for a time that
-// is not kept, and ErrNoIdentity.
+// Restore makes a store in dir as it was at a time; the zero time means the newest. dir must be
+// empty, except for files of a restore that was killed. It returns a *RangeError for a time that is
+// not kept, and ErrNoIdentity if the backup cannot be decrypted.
 func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (res *Restored, err error) {
 	manifests, err := t.manifests(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 		return nil, err
 	}
 	killpoint.At("restore.fetched")
-	// The entries are of the format of the full backup, and may come before a migration.
+	// The entries have the format of the full backup, which may be older than a migration.
 	st, err := store.Open(work, store.Options{Unsynced: true, Unmigrated: true, Log: log})
 	if err != nil {
 		return nil, err
@@ -163,16 +163,16 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 			f.have[number] = true
 		}
 	}
-	end := errors.New("enough") // of the entries
+	end := errors.New("enough") // ends readEntries
 	for i, name := range c.batches {
-		t.tell("batches of entries", i, len(c.batches))
+		t.report("batches of entries", i, len(c.batches))
 		err = t.readEntries(ctx, name, func(e *store.Entry) error {
 			if !at.IsZero() && e.Time.After(at) {
 				return end
 			}
 			for _, ref := range e.Elsewhere() {
 				if err := f.fetch(ctx, st, e, ref); isLost(err) {
-					log.Error("a message is not in the backup as it was", "error", err)
+					log.Error("a message in the backup is lost or damaged", "error", err)
 					e.Lose(ref)
 				} else if err != nil {
 					return err
@@ -210,7 +210,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	return res, finishRestore(work, dir, res)
 }
 
-// describe fills in what the store says of itself.
+// describe sets the fields of res that the store knows.
 func describe(st *store.Store, res *Restored) error {
 	snap, err := st.Snapshot()
 	if err != nil {
@@ -220,7 +220,8 @@ func describe(st *store.Store, res *Restored) error {
 	return snap.Close()
 }
 
-// beginRestore makes the directory that a restore works in.
+// beginRestore makes the work directory of a restore. It returns an error if dir is not empty,
+// except for what a killed restore has left.
 func beginRestore(dir string) (work string, err error) {
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -233,7 +234,7 @@ func beginRestore(dir string) (work string, err error) {
 			return "", fmt.Errorf("%s is not empty: restore to a directory of its own", dir)
 		}
 	}
-	for _, e := range list { // what was moved is made anew
+	for _, e := range list { // a killed restore has moved these files; they are restored again
 		if e.Name() == WorkDir {
 			continue
 		}
@@ -247,8 +248,8 @@ func beginRestore(dir string) (work string, err error) {
 	return work, os.MkdirAll(filepath.Join(work, store.SegmentDir), 0o700)
 }
 
-// endRestore removes the directory of a restore that has failed, with the keys in it. Once files
-// are moved out of it, it stays, so that the next restore knows whose they are.
+// endRestore removes the work directory of a failed restore, with the keys in it. Once files were
+// moved out of it, it stays, so that the next restore knows that they belong to it.
 func endRestore(work string, failed error) error {
 	if failed == nil || isThere(filepath.Join(work, movingFile)) {
 		return nil
@@ -261,10 +262,10 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// movingFile is in the directory that a restore works in while files are moved out of it.
+// movingFile is a marker in the work directory while files are moved out of it.
 const movingFile = "moving"
 
-// finishRestore syncs the files and puts them into their place, the database last.
+// finishRestore syncs the files and moves them to their final place, the database last.
 func finishRestore(work, dir string, res *Restored) error {
 	err := filepath.WalkDir(work, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
@@ -306,7 +307,7 @@ func finishRestore(work, dir string, res *Restored) error {
 	return errors.Join(os.Remove(marker), os.Remove(work), syncDir(dir))
 }
 
-// syncDir puts the names that a directory has on disk.
+// syncDir syncs the names in a directory to disk.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -315,10 +316,10 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// fetchFull writes the files of a full backup.
+// fetchFull writes the files of a full backup to the work directory.
 func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error {
 	for i, o := range m.Objects {
-		t.tell("objects", i, len(m.Objects))
+		t.report("objects", i, len(m.Objects))
 		kind, rest, _ := strings.Cut(o.Name, "/")
 		path := ""
 		switch kind {
@@ -359,7 +360,7 @@ func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error 
 	return nil
 }
 
-// extract writes the files of a tar, which have no directories, into a directory.
+// extract writes the files of a tar without directories into a directory.
 func extract(in *tar.Reader, dir string) error {
 	for {
 		h, err := in.Next()
@@ -383,18 +384,18 @@ func extract(in *tar.Reader, dir string) error {
 	}
 }
 
-// A fetcher finds messages that are not part of their entries.
+// A fetcher fetches messages that are not part of their entries.
 type fetcher struct {
 	*Target
-	segments map[uint32][]string // objects by number; a store that was restored may have others
-	have     map[uint32]bool     // those that the full backup has brought
+	segments map[uint32][]string // names of objects by segment number; there may be several, since a restored store may use a number again
+	have     map[uint32]bool     // segments that are in the full backup
 
-	open map[string]*os.File // the last few
+	open map[string]*os.File // the most recently fetched segments
 	used []string
 }
 
-// fetch writes the record of a message into the store. Where none of the objects has it, the error
-// is segment.ErrDamaged.
+// fetch writes the record of a message into the store. If no object has it, the error wraps
+// segment.ErrDamaged.
 func (f *fetcher) fetch(ctx context.Context, st *store.Store, e *store.Entry, ref store.BlobRef) error {
 	if f.have[ref.Segment] {
 		return verifyMessage(st, ref)
@@ -445,7 +446,7 @@ func verifyMessage(st *store.Store, ref store.BlobRef) error {
 	return blob.Close()
 }
 
-// segment fetches a segment into a file without a name.
+// segment fetches a segment into an unlinked temporary file. The last four stay open.
 func (f *fetcher) segment(ctx context.Context, name string) (*os.File, error) {
 	if file := f.open[name]; file != nil {
 		return file, nil

@@ -13,44 +13,44 @@ import (
 )
 
 const (
-	sendWait  = 500 * time.Millisecond // entries of so long are sent together
-	retryWait = 10 * time.Second       // after a send that failed
-	keptMost  = 256 << 20              // bytes of entries that are kept before the next backup is made early
+	sendWait  = 500 * time.Millisecond // entries of this period are sent together
+	retryWait = 10 * time.Second       // after a failed send
+	maxKept   = 256 << 20              // bytes of kept entries after which the next backup is made early
 )
 
 // A Schedule sends entries and makes backups of one installation while it runs. The exported fields
-// are set before Run.
+// must be set before Run.
 type Schedule struct {
 	Target           *Target
 	Source           Source
 	Every, FullEvery time.Duration
-	Keep             time.Duration // of which every second can be restored
-	Sync             bool          // nothing is acknowledged before its entry is stored
+	Keep             time.Duration // how far back every second can be restored
+	Sync             bool          // no commit is acknowledged before its entry is stored at the target
 
 	running sync.Mutex // one backup at a time
 
 	mu    sync.Mutex
 	state State
-	begun time.Time // when Run did
+	begun time.Time // when Run began
 }
 
-// A State says how the backups of a schedule are.
+// A State describes the state of a schedule's backups.
 type State struct {
 	Target   string
 	Every    time.Duration
-	LastAt   time.Time // when the last backup was made; zero: none was
-	Verified bool      // that one was read back
-	Late     bool      // it is older than two intervals; where there is none, the server runs for as long
-	Full     bool      // the next backup is a full one, since entries were dropped that it would stand on
+	LastAt   time.Time // when the last backup was made; zero: there is none
+	Verified bool      // the last backup was read back
+	Late     bool      // the last backup is older than two intervals; if there is none, the server has run that long
+	Full     bool      // the next backup is a full one, since entries for an incremental one were dropped
 	Failures int       // backups that failed since the start
 	BackupErr,
-	SendErr error // of the last try to make a backup, and to send entries; nil: it went well
+	SendErr error // of the newest attempts to make a backup and to send entries; nil: successful
 }
 
-// Err is what went wrong last; nil if nothing does.
+// Err returns the errors of the newest attempts; nil if there are none.
 func (s State) Err() error { return errors.Join(s.BackupErr, s.SendErr) }
 
-// State says how the backups are.
+// State returns the state of the backups.
 func (s *Schedule) State() (State, error) {
 	dropped, err := s.Source.Store.EntriesDropped()
 	s.mu.Lock()
@@ -70,15 +70,15 @@ func (s *Schedule) late() bool {
 	return !since.IsZero() && s.Source.Store.Now().After(since.Add(2*s.Every))
 }
 
-// isLate tells whether the last backup is older than two intervals.
+// isLate reports whether the last backup is older than two intervals.
 func (s *Schedule) isLate() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.late()
 }
 
-// made notes how a try to make a backup ended.
-func (s *Schedule) made(at time.Time, verified bool, err error) {
+// recordBackup records the outcome of an attempt to make a backup.
+func (s *Schedule) recordBackup(at time.Time, verified bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.BackupErr = err
@@ -89,16 +89,16 @@ func (s *Schedule) made(at time.Time, verified bool, err error) {
 	}
 }
 
-// sent notes how sending entries ended.
-func (s *Schedule) sent(err error) {
+// recordSend records the outcome of sending entries.
+func (s *Schedule) recordSend(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.SendErr = err
 }
 
-// within brings the times of the next backup and of the next full one to within their intervals:
-// where the clock was set back, nobody waits until it is there again.
-func (s *Schedule) within(now, next, full time.Time) (time.Time, time.Time) {
+// limitToIntervals limits the times of the next backup and of the next full one to their intervals
+// from now, in case the clock was set back.
+func (s *Schedule) limitToIntervals(now, next, full time.Time) (time.Time, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.LastAt, s.begun = earlier(s.state.LastAt, now), earlier(s.begun, now)
@@ -115,14 +115,14 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 		return nil, err
 	}
 	res, err := s.Target.Run(ctx, s.Source, full, verify)
-	s.made(at, verify, err)
+	s.recordBackup(at, verify, err)
 	if err != nil {
 		return nil, err
 	}
 	s.Source.Store.EntriesStored(res.Number)
 	if res.Reason != "" {
 		level := slog.LevelInfo
-		if dropped { // times are lost
+		if dropped { // some times cannot be restored
 			level = slog.LevelWarn
 		}
 		s.Source.Log.Log(ctx, level, "the backup is a full one", "reason", res.Reason)
@@ -133,11 +133,11 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	return res, nil
 }
 
-// Look finds out, where Run has not, which backups there are.
+// Look reads the list of backups for State; Run does so itself.
 func (s *Schedule) Look(ctx context.Context) { s.resume(ctx) }
 
 // Run sends each entry at most a second after its commit, and makes a backup every Every, until ctx
-// ends. What fails is logged and tried again.
+// ends. Failures are logged, and tried again.
 func (s *Schedule) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.begun = s.Source.Store.Now()
@@ -149,8 +149,8 @@ func (s *Schedule) Run(ctx context.Context) error {
 		var err error
 		kept, _, keptErr := s.Source.Store.KeptEntries()
 		now := s.Source.Store.Now()
-		next, full = s.within(now, next, full)
-		if !now.Before(next) || kept > keptMost {
+		next, full = s.limitToIntervals(now, next, full)
+		if !now.Before(next) || kept > maxKept {
 			var res *Result
 			res, err = s.Backup(ctx, !now.Before(full), true)
 			if err == nil {
@@ -164,12 +164,12 @@ func (s *Schedule) Run(ctx context.Context) error {
 			}
 		} else {
 			if err = s.Target.Send(ctx, s.Source.Store); errors.Is(err, store.ErrGap) {
-				err, next = nil, s.Source.Store.Now() // there is too much, or nothing to stand on: a full backup
+				err, next = nil, s.Source.Store.Now() // too many entries, or no backup to build on: make a full backup
 			}
-			s.sent(err)
+			s.recordSend(err)
 		}
 		if err = errors.Join(err, keptErr); err != nil && ctx.Err() == nil {
-			s.Source.Log.Error("the backup is not up to date; it is tried again", "target", s.Target.Place.String(), "error", err)
+			s.Source.Log.Error("the backup is not up to date; trying again", "target", s.Target.Place.String(), "error", err)
 		}
 		if s.isLate() != late {
 			late = !late
@@ -190,7 +190,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 			break
 		}
 	}
-	// What is acknowledged is to be there when the process is gone.
+	// Acknowledged messages should be in the backup when the process has ended.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := s.Target.Send(last, s.Source.Store); err != nil && !errors.Is(err, store.ErrClosed) {
@@ -199,8 +199,8 @@ func (s *Schedule) Run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for at least so long, and then until there are entries to send or a backup is due. It
-// is false when ctx has ended.
+// pause waits for the time least, and then until there are entries to send or a backup is due. It
+// returns false when ctx has ended.
 func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Time) bool {
 	select {
 	case <-ctx.Done():
@@ -225,11 +225,11 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// resume finds when the next backup and the next full one are due.
+// resume returns when the next backup and the next full one are due.
 func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 	manifests, err := s.Target.manifests(ctx)
 	if err != nil {
-		s.made(time.Time{}, false, err)
+		s.recordBackup(time.Time{}, false, err)
 		return s.Source.Store.Now(), s.Source.Store.Now()
 	}
 	for _, m := range manifests {
@@ -237,24 +237,24 @@ func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 		if !ok {
 			continue
 		}
-		s.made(at, m.Verified, nil)
+		s.recordBackup(at, m.Verified, nil)
 		next = at.Add(s.Every)
 		if m.Kind == Full {
 			full = at.Add(s.FullEvery)
 		}
 	}
-	// What changes now is in no backup: the store was restored, or the process before has ended
-	// between dropping entries and the full backup.
+	// New commits are in no entry: the store was restored, or the last process ended between
+	// dropping entries and the full backup.
 	if _, kept, err := s.Source.Store.KeptEntries(); err == nil && !kept {
 		next = s.Source.Store.Now()
 	}
 	return next, full
 }
 
-// idTime is how the id of a backup begins.
+// idTime is the layout of the time at the start of a backup's id.
 const idTime = "20060102T150405.000Z"
 
-// madeAt is the time in the id of a backup.
+// madeAt returns the time in the id of a backup.
 func madeAt(id string) (at time.Time, ok bool) {
 	at, err := time.Parse(idTime, id[:min(len(idTime), len(id))])
 	return at, err == nil

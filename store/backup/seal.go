@@ -16,17 +16,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ErrNoIdentity is returned where something is encrypted and there is no identity for it.
+// ErrNoIdentity is returned for an encrypted backup that none of the identities can decrypt.
 var ErrNoIdentity = errors.New("the backup is encrypted, and none of the given identities opens it: give the age identity file that belongs to one of its recipients (--age-identity FILE)")
 
-// sealed is an object that is ready to be stored, in a file without a name.
+// A sealed is an object that is ready to be stored, in an unlinked temporary file.
 type sealed struct {
 	*os.File
 	size int64
 	sum  string
 }
 
-// seal compresses and encrypts what write gives.
+// seal writes the compressed and encrypted output of write to a temporary file.
 func (t *Target) seal(write func(io.Writer) error) (_ *sealed, err error) {
 	f, err := os.CreateTemp(t.Temp, "backup-")
 	if err != nil {
@@ -63,7 +63,7 @@ func seal(to io.Writer, recipients []age.Recipient, write func(io.Writer) error)
 	return errors.Join(packed.Close(), end())
 }
 
-// A counter counts what goes through it.
+// A counter counts the bytes that are written through it.
 type counter struct {
 	w io.Writer
 	n int64
@@ -75,7 +75,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A paced rests between reads and writes, so that a backup stays out of the way of the mail.
+// A paced reader or writer pauses between reads and writes, so that a backup does not slow the
+// mail.
 type paced struct {
 	ctx  context.Context
 	pace *store.Pacer
@@ -97,13 +98,14 @@ func (p *paced) Write(b []byte) (int, error) {
 	return p.to.Write(b)
 }
 
-// The first bytes of what is encrypted, and of what is compressed.
+// The first bytes of encrypted and of compressed data.
 const (
 	ageMagic  = "age-encryption.org/"
 	zstdMagic = "\x28\xb5\x2f\xfd"
 )
 
-// unseal gives what was sealed. The reader must be closed; from is not.
+// unseal returns a reader of the decrypted and decompressed data. The caller must close it; that
+// does not close from.
 func unseal(from io.Reader, identities []age.Identity) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(from, 64<<10)
 	if begin, _ := in.Peek(len(ageMagic)); string(begin) == ageMagic {

@@ -8,11 +8,11 @@ import (
 	"os"
 )
 
-// readAheadMost bounds how much of a database is read ahead of a walk.
-const readAheadMost = 8 << 30
+// maxReadAhead is the most bytes of a database that are read ahead of a walk over its trees.
+const maxReadAhead = 8 << 30
 
-// LacksFreelist tells whether a database file is without the list of its free pages, as after a
-// crash with a long list. bbolt will then walk over all its trees.
+// LacksFreelist reports whether a database file lacks the list of its free pages, as after a crash
+// with a long list. bbolt then walks over all its trees.
 func LacksFreelist(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -26,9 +26,10 @@ func LacksFreelist(path string) (bool, error) {
 	return found && !meta.HasFreelist(), err
 }
 
-// Prepare is CheckPages of a file that is open for reading and writing, and that nobody else writes
-// to. If it finds no damage and the list of free pages is missing, it writes it, as a commit that
-// changes nothing else. err says that it could not, so that bbolt will walk over all trees again.
+// Prepare runs CheckPages on a file that is open for reading and writing, and that nobody else
+// writes to. If it finds no damage and the list of free pages is missing, it writes the list, as a
+// commit that changes nothing else. err says why that failed; bbolt will then walk over all trees
+// again.
 func Prepare(f *os.File) (damage []error, err error) {
 	meta, found, err := NewestMeta(f)
 	if err != nil {
@@ -41,7 +42,7 @@ func Prepare(f *os.File) (damage []error, err error) {
 	if err != nil {
 		return []error{err}, nil
 	}
-	readAhead(f, min(readAheadMost, meta.Size))
+	readAhead(f, min(maxReadAhead, meta.Size))
 	c := checkPages(f, info.Size(), meta)
 	if len(c.errs) > 0 || meta.HasFreelist() {
 		return c.errs, nil
@@ -49,16 +50,16 @@ func Prepare(f *os.File) (damage []error, err error) {
 	return nil, c.writeFreelist(f, meta)
 }
 
-// A file is what writeFreelist needs of one.
+// A file has the methods that writeFreelist needs.
 type file interface {
 	io.ReaderAt
 	io.WriterAt
 	Sync() error
 }
 
-// writeFreelist writes the list of free pages, which are all that are not used, and then a copy of
-// the newest meta page that says where it is, over the older one. Free pages may be in use by what
-// the older one says, so the newest must be on disk before they are overwritten.
+// writeFreelist writes the list of free pages, which are all unused pages. It then writes a copy of
+// the newest meta page, with the place of the list, over the older meta page. The trees of the
+// older meta page may use free pages, so the newest must be on disk before they are overwritten.
 func (c *pageCheck) writeFreelist(f file, meta Meta) error {
 	page := make([]byte, c.pageSize)
 	if _, err := f.ReadAt(page, int64(meta.page)*c.pageSize); err != nil {
@@ -76,7 +77,7 @@ func (c *pageCheck) writeFreelist(f file, meta Meta) error {
 	}
 	size := uint64(pageHead + 8*(len(free)+1))
 	own := (size + uint64(c.pageSize) - 1) / uint64(c.pageSize)
-	at := c.pages // behind the others, if no free ones follow each other
+	at := c.pages // at the end of the file, if there are not enough adjacent free pages
 	for i := 0; i+int(own) <= len(free); i++ {
 		if free[i+int(own)-1] == free[i]+own-1 {
 			at = free[i]

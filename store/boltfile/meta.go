@@ -1,6 +1,6 @@
-// Package boltfile knows three things of a bbolt database that bbolt does not offer: whether its
-// pages are sound, which of them are free after a crash, and how to give back the memory of its
-// mapped pages. It does not know what the database holds.
+// Package boltfile does three things with a bbolt database that bbolt does not offer: it verifies
+// its pages, finds the free pages after a crash, and releases the memory of its mapped pages. It
+// does not know what the database contains.
 package boltfile
 
 import (
@@ -9,27 +9,27 @@ import (
 	"io"
 )
 
-// noFreelist stands in a meta page for a list that was not written.
+// noFreelist is the value in a meta page if the list of free pages was not written.
 const noFreelist = ^uint64(0)
 
 const metaSize = 64
 
-// A Meta is what we read of a meta page of bbolt's file format, version 2.
+// A Meta holds fields of a meta page in bbolt's file format, version 2.
 type Meta struct {
 	Size     int64  // of the pages in use
-	page     uint64 // where it stands
+	page     uint64 // number of the meta page
 	pageSize int64
 	root     uint64 // page of the bucket of buckets
 	freelist uint64 // page
 	txid     uint64
 }
 
-// HasFreelist tells whether the list of free pages is in the file.
+// HasFreelist reports whether the list of free pages is in the file.
 func (m Meta) HasFreelist() bool { return m.freelist != noFreelist }
 
-// NewestMeta reads the meta page that bbolt will go by; found is false in a file that has none,
-// such as an empty one. The size of the pages may be that of another machine: the second meta page
-// is where the first says, and wherever it may be if the first is damaged.
+// NewestMeta returns the meta page that bbolt will use; found is false if a file has none, as an
+// empty one. The page size may be that of another machine: the first meta page says where the
+// second is. If the first is damaged, the second is looked for at every possible place.
 func NewestMeta(f io.ReaderAt) (newest Meta, found bool, err error) {
 	read := func(id uint64, at int64) error {
 		var page [pageHead + metaSize]byte
@@ -57,8 +57,8 @@ func NewestMeta(f io.ReaderAt) (newest Meta, found bool, err error) {
 	return newest, found, err
 }
 
-// parseMeta reads a meta: magic 4 | version 4 | page size 4 | flags 4 | root 16 | freelist 8 |
-// pages 8 | txid 8 | FNV-1a 8, in the order of bytes of the machine, as bbolt writes them.
+// parseMeta parses a meta: magic 4 | version 4 | page size 4 | flags 4 | root 16 | freelist 8 |
+// pages 8 | txid 8 | FNV-1a 8, in the machine's byte order, as bbolt writes them.
 func parseMeta(b []byte) (Meta, bool) {
 	const magic, version, size = 0xED0CDAED, 2, metaSize
 	order := binary.NativeEndian

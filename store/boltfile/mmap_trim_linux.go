@@ -11,34 +11,33 @@ import (
 )
 
 const (
-	mappedMost       = 96 << 20 // bytes of mapped files that count as this process's memory
+	maxMapped        = 96 << 20 // bytes of mapped files that count as this process's memory
 	mmapTrimInterval = 200 * time.Millisecond
 )
 
-// An MmapTrim keeps the pages of the database that were touched once, as by an import, from
-// counting as this process's memory for ever. The kernel still has them cached for as long as
-// nobody else needs the room.
+// An MmapTrim keeps database pages that were touched once, as by an import, from counting as this
+// process's memory for ever. They stay in the kernel's page cache until the memory is needed.
 type MmapTrim struct{ looked time.Time }
 
-// Trim gives the pages back if there are many. Call it between two commits.
+// Trim releases the mapped pages if there are many. Call it between two commits.
 func (t *MmapTrim) Trim(db *bolt.DB) {
 	now := time.Now()
 	if now.Sub(t.looked) < mmapTrimInterval {
 		return
 	}
 	t.looked = now
-	if mappedBytes() < mappedMost {
+	if mappedBytes() < maxMapped {
 		return
 	}
-	_ = db.View(func(tx *bolt.Tx) error { // keeps the map where it is
+	_ = db.View(func(tx *bolt.Tx) error { // the transaction keeps the mapping in place
 		at, size := db.Info().Data, tx.Size()
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, at, uintptr(size), unix.MADV_DONTNEED) // without it nothing is lost but memory
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, at, uintptr(size), unix.MADV_DONTNEED) // if it fails, only memory is wasted
 		return nil
 	})
 }
 
-// mappedBytes is how much of mapped files is in memory for this process; 0 if the kernel does not
-// tell (proc(5), statm).
+// mappedBytes returns how many bytes of mapped files are in this process's memory, or 0 if the
+// kernel does not say (proc(5), statm).
 func mappedBytes() int {
 	text, err := os.ReadFile("/proc/self/statm")
 	fields := bytes.Fields(text)

@@ -9,11 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// CheckPages verifies what bbolt takes for granted: that the pages of its trees are where they
-// should be, each used once, with their keys in order, and that the list of free pages names the
-// others. bbolt would read beyond a damaged page or not return. The file must not change meanwhile.
-// It says of each damaged page which bucket it is of; values are not looked into, except those of
-// buckets.
+// CheckPages verifies what bbolt relies on: that the pages of its trees are where they should be,
+// each used once, with their keys in order, and that the list of free pages names the others. With
+// damaged pages, bbolt would read out of bounds or not return. The file must not change meanwhile.
+// An error names the bucket of each damaged page. Values are not checked, except those of buckets.
 func CheckPages(f io.ReaderAt, size int64) []error {
 	meta, found, err := NewestMeta(f)
 	if err != nil {
@@ -25,12 +24,12 @@ func CheckPages(f io.ReaderAt, size int64) []error {
 	return checkPages(f, size, meta).errs
 }
 
-// checkPages is CheckPages of a file whose newest meta page is known. Where it finds nothing wrong
-// and there is no list of free pages, those that are not used are free.
+// checkPages is CheckPages for a known newest meta page. If it finds no damage and there is no list
+// of free pages, the pages that are not in c.used are free.
 func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	c := newPageCheck(f, meta.Size, meta.pageSize)
 	if meta.Size > size {
-		c.add("the file has %d bytes, its pages take %d", size, meta.Size)
+		c.add("the file has %d bytes, but its pages need %d", size, meta.Size)
 		return c
 	}
 	for _, at := range []int64{0, meta.pageSize} {
@@ -44,7 +43,7 @@ func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	c.used.add(0)
 	c.used.add(1)
 	c.walk(meta.root, checkers)
-	if meta.HasFreelist() && len(c.errs) == 0 { // else it would be told of once more
+	if meta.HasFreelist() && len(c.errs) == 0 { // else the same damage would be reported twice
 		if page := c.read(meta.freelist, freePages); page != nil {
 			c.freelist(page, meta.freelist, func(id uint64) bool { return !c.used.has(id) })
 		}
@@ -57,17 +56,17 @@ func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	return c
 }
 
-// CheckBucket is CheckPages of a part of the tree of one bucket, and of the tree of all buckets, in
-// a file that a process has open: root is where the latter begins in a snapshot, which must stay
-// open meanwhile, and size what its pages take. It begins at the key `from`, reads about `most`
-// pages, and gives the key where to go on, in any later snapshot; nil at the end. It takes one
-// processor at most.
+// CheckBucket checks a part of one bucket's tree, and the tree of all buckets, as CheckPages does,
+// in a file that a process has open. root is the page of the tree of all buckets in a snapshot,
+// which must stay open meanwhile; size is that of the snapshot's pages. It begins at the key
+// `from`, reads about `most` pages, and returns the key to continue at, in any later snapshot; nil
+// at the end. It runs on one goroutine.
 func CheckBucket(f io.ReaderAt, root uint64, bucket string, size, pageSize int64, from []byte, most int) (next []byte, wrong []error) {
-	// Without a set of those used: a page that is used twice has keys that are out of order.
+	// No set of used pages is needed: a page that is used twice has keys that are out of order.
 	c := &pageCheck{f: f, pageSize: pageSize, pages: uint64(size / pageSize), only: &bucket, start: from, left: most}
 	c.walk(root, 1)
 	if c.next != nil && bytes.Compare(c.next, from) <= 0 {
-		c.add("the tree of %s goes in circles", what(bucket))
+		c.add("the tree of %s has a cycle", treeName(bucket))
 	}
 	return c.next, c.errs
 }
@@ -81,12 +80,12 @@ const (
 	freePages   = "the list of free pages"
 )
 
-// A pageSet is a set of pages that several goroutines add to.
+// A pageSet is a set of pages that several goroutines may add to.
 type pageSet []uint32
 
 func newPageSet(pages uint64) pageSet { return make(pageSet, (pages+31)/32) }
 
-// add tells whether the page was not in the set; a nil one never has it.
+// add adds a page and reports whether it is new in the set; a nil set accepts every page.
 func (s pageSet) add(id uint64) bool {
 	if s == nil {
 		return true
@@ -105,15 +104,15 @@ type pageCheck struct {
 	used     pageSet
 	errs     []error
 
-	only     *string // the bucket to be walked in parts; nil: all, as wholes
+	only     *string // the bucket to check in parts; nil: check all buckets whole
 	start    []byte  // where the part begins
-	left     int     // how many pages may still be read of it
-	next     []byte  // where the next part begins; nil: there is none
-	split    bool    // leave what is below the first page of each bucket's tree in branches
+	left     int     // how many pages of the part may still be read
+	next     []byte  // where the next part begins; nil: the tree is finished
+	split    bool    // collect what is below the first page of each bucket's tree in branches
 	branches []branch
 }
 
-// A branch is a page to walk down from, see tree.
+// A branch is a page to walk down from; the fields are the arguments of tree.
 type branch struct {
 	id       uint64
 	bucket   string
@@ -126,7 +125,7 @@ func newPageCheck(f io.ReaderAt, size, pageSize int64) *pageCheck {
 	return &pageCheck{f: f, pageSize: pageSize, pages: pages, used: newPageSet(pages)}
 }
 
-// walk verifies all trees, in so many goroutines.
+// walk verifies all trees with this number of goroutines.
 func (c *pageCheck) walk(root uint64, workers int) {
 	c.split = workers > 1
 	c.tree(root, "", nil, nil)
@@ -151,21 +150,21 @@ func (c *pageCheck) walk(root uint64, workers int) {
 	}
 }
 
-// checkers is how many goroutines verify a database that is not in use: a disk reads faster where
-// several ask it.
+// checkers is the number of goroutines that verify a database that is not in use: a disk reads
+// faster with several requests at a time.
 const checkers = 8
 
-// errsMost is how many mistakes a check names.
-const errsMost = 100
+// maxErrs is the number of errors that a check keeps.
+const maxErrs = 100
 
 func (c *pageCheck) add(format string, args ...any) {
-	if len(c.errs) < errsMost {
+	if len(c.errs) < maxErrs {
 		c.errs = append(c.errs, fmt.Errorf(format, args...))
 	}
 }
 
-// what names a tree.
-func what(bucket string) string {
+// treeName returns a name of a tree for error texts.
+func treeName(bucket string) string {
 	switch bucket {
 	case "":
 		return "the list of buckets"
@@ -177,14 +176,15 @@ func what(bucket string) string {
 	return fmt.Sprintf("bucket %q", bucket)
 }
 
-// sparePages are pages to be read into. A database in use is verified again and again.
+// sparePages are buffers for pages. They are pooled because a database in use is verified
+// repeatedly.
 var sparePages = sync.Pool{New: func() any { return new([]byte) }}
 
-// read gives a page with those that it runs on into, and marks them as used. It returns nil where
-// the page is damaged. Pages that are no longer used may be given to sparePages.
+// read returns a page with its overflow pages, and marks them as used. It returns nil if the page
+// is damaged. The caller may put a page that it no longer uses into sparePages.
 func (c *pageCheck) read(id uint64, bucket string) []byte {
 	wrong := func(text string) []byte {
-		c.add("page %d of %s %s", id, what(bucket), text)
+		c.add("page %d of %s %s", id, treeName(bucket), text)
 		return nil
 	}
 	if id >= c.pages {
@@ -217,11 +217,11 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 	return page
 }
 
-// tree walks down from a page. Its keys are from `from` on and before `to`, where there is one. The
-// bucket without a name is that of all buckets.
+// tree walks down from a page. Its keys must be at least `from` and less than `to`, if that is not
+// nil. The bucket "" is that of all buckets.
 func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
 	if page := c.read(id, bucket); page != nil {
-		if c.elements(page, id, bucket, from, to); !c.split { // branches have keys of it
+		if c.elements(page, id, bucket, from, to); !c.split { // branches point into the page
 			page = page[:c.pageSize]
 			sparePages.Put(&page)
 		}
@@ -231,8 +231,8 @@ func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
 func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []byte) {
 	order := binary.NativeEndian
 	flags, count := order.Uint16(page[8:]), int(order.Uint16(page[10:]))
-	wrong := func(text string) { c.add("page %d of %s is damaged: %s", id, what(bucket), text) }
-	at := pageHead + elementSize*count // bbolt writes keys and values behind each other, without gaps
+	wrong := func(text string) { c.add("page %d of %s is damaged: %s", id, treeName(bucket), text) }
+	at := pageHead + elementSize*count // bbolt writes keys and values one after another, without gaps
 	if flags != branchPage && flags != leafPage || at > len(page) {
 		wrong("its head is wrong")
 		return
@@ -242,7 +242,7 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 		child      uint64
 		isBucket   bool
 	}
-	var parents []element // those to walk down from
+	var parents []element // elements to walk down from
 	if flags == branchPage {
 		parents = make([]element, 0, count)
 	}
@@ -264,7 +264,7 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 		end := keyEnd + int(valueSize)
 		e := element{key: page[at:keyEnd], value: page[keyEnd:end], child: child, isBucket: kind == 1}
 		if kind > 1 || flags == leafPage && e.isBucket != (bucket == "") {
-			wrong(fmt.Sprintf("row %d is of no known kind", i))
+			wrong(fmt.Sprintf("row %d has an unknown kind", i))
 			return
 		}
 		at = end
@@ -286,7 +286,7 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 			}
 			if c.only != nil && bucket != "" {
 				if end != nil && bytes.Compare(end, c.start) <= 0 {
-					continue // of an earlier part
+					continue // it belongs to an earlier part
 				}
 				if c.left--; c.left < 0 && c.next == nil {
 					c.next = bytes.Clone(e.key)
@@ -306,7 +306,7 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 			if root := order.Uint64(e.value); root != 0 {
 				c.tree(root, string(e.key), nil, nil)
 			} else if inline := e.value[16:]; len(inline) < pageHead || order.Uint16(inline[8:]) != leafPage {
-				wrong(fmt.Sprintf("the rows of bucket %q, which stand in it, are damaged", e.key))
+				wrong(fmt.Sprintf("the rows of bucket %q, which are inline, are damaged", e.key))
 			} else {
 				c.elements(inline, id, string(e.key), nil, nil)
 			}
@@ -314,8 +314,8 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 	}
 }
 
-// freelist reads the list of free pages, which are in order, and marks each as used that may be
-// free.
+// freelist reads the list of free pages, which must be in order, and marks each as used. mayBeFree
+// reports whether a page is allowed in the list.
 func (c *pageCheck) freelist(page []byte, id uint64, mayBeFree func(id uint64) bool) {
 	order := binary.NativeEndian
 	count, ids := uint64(order.Uint16(page[10:])), page[pageHead:]

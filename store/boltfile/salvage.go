@@ -6,24 +6,23 @@ import (
 	"io"
 )
 
-// ErrNoMeta is returned for a file of which both meta pages are damaged: nothing says where its
-// trees begin.
+// ErrNoMeta is returned for a file with two damaged meta pages: nothing says where its trees begin.
 var ErrNoMeta = errors.New("both meta pages are damaged")
 
-// Rows is who takes what Salvage finds.
+// Rows receives what Salvage finds.
 type Rows struct {
-	// Bucket is told of each bucket before its rows.
+	// Bucket is called for each bucket before its rows.
 	Bucket func(name string, sequence uint64)
-	// Row tells whether key and value are a row that it knows. What is on pages to which no tree
-	// leads comes with the bucket "". Where the length of a row is damaged, it is given more than
-	// one guess, until it takes one. It must keep neither key nor value.
+	// Row reports whether key and value are a row that it accepts. Rows on pages that no tree leads
+	// to have the bucket "". If the length of a row is damaged, Row is called with several guesses
+	// until it accepts one. It must not keep key or value.
 	Row func(bucket string, key, value []byte) bool
 }
 
-// Salvage gives all rows that can be read of a database whose pages may be damaged. A page that is
-// damaged is read element by element; what its head says is compared with its elements. Pages to
-// which a damaged one no longer leads are found where the list of free pages tells that they are in
-// use. Salvage believes no row: whoever takes them verifies them. It gives what is damaged.
+// Salvage passes all rows that can be read in a database with damaged pages to `to`. A damaged page
+// is read element by element, and its header is compared with its elements. Pages that only a
+// damaged page led to are found if the list of free pages says that they are in use. Salvage
+// verifies no row: the callbacks must do so. It returns the damage that it found.
 func Salvage(f io.ReaderAt, size int64, to Rows) ([]error, error) {
 	meta, found, err := NewestMeta(f)
 	if err != nil {
@@ -51,13 +50,13 @@ func Salvage(f io.ReaderAt, size int64, to Rows) ([]error, error) {
 	return s.errs, s.failed
 }
 
-// lostPage stands for the bucket of pages to which no tree leads.
+// lostPage is used as the bucket of pages that no tree leads to.
 const lostPage = "\x00lost"
 
-// runMost is how many pages one may run on into, where that is all that its head says.
-const runMost = 4096
+// maxOverflow is the most overflow pages that a page header is trusted with.
+const maxOverflow = 4096
 
-// A salvage is one walk over trees that may be damaged.
+// A salvage is one walk over possibly damaged trees.
 type salvage struct {
 	pageCheck
 	to     Rows
@@ -65,7 +64,7 @@ type salvage struct {
 	failed error
 }
 
-// readFreelist notes which pages are free, if the list is sound.
+// readFreelist records which pages are free, if the list is not damaged.
 func (s *salvage) readFreelist(id uint64) {
 	if id >= s.pages {
 		return
@@ -87,8 +86,8 @@ func (s *salvage) readFreelist(id uint64) {
 	}
 }
 
-// read gives the page at a place with those that it runs on into, and marks them as used; nil where
-// there is none to be read.
+// read returns a page with its overflow pages, and marks them as used; nil if the page is used,
+// free or outside of the file.
 func (s *salvage) read(id uint64) []byte {
 	if s.failed != nil || id >= s.pages || s.used.has(id) || s.free != nil && s.free.has(id) {
 		return nil
@@ -101,13 +100,13 @@ func (s *salvage) read(id uint64) []byte {
 			return nil
 		}
 		said := uint64(binary.NativeEndian.Uint32(page[12:]))
-		if more == 0 && said > 0 && said <= runMost && id+said < s.pages {
+		if more == 0 && said > 0 && said <= maxOverflow && id+said < s.pages {
 			more = said
 			continue
 		}
 		kind, count := shape(page)
 		list, sound := layout(page, kind, count)
-		if last := len(list) - 1; sound && last >= 0 { // how far it does run on
+		if last := len(list) - 1; sound && last >= 0 { // how many overflow pages its elements need
 			more = min(more, uint64(list[last].end)/uint64(s.pageSize))
 		}
 		for n := id; n <= id+more; n++ {
@@ -117,12 +116,12 @@ func (s *salvage) read(id uint64) []byte {
 	}
 }
 
-// tree reads all that a page leads to.
+// tree reads the page and everything below it.
 func (s *salvage) tree(id uint64, bucket string) {
 	page := s.read(id)
 	if page == nil {
 		if s.failed == nil {
-			s.add("page %d of %s is not there, or has another place", id, what(bucket))
+			s.add("page %d of %s is missing, or was reached before", id, treeName(bucket))
 		}
 		return
 	}
@@ -137,9 +136,9 @@ func (s *salvage) elements(page []byte, id uint64, bucket string) {
 	intact := sound && order.Uint64(page) == id && order.Uint16(page[8:]) == kind && int(order.Uint16(page[10:])) == count
 	if kind == branchPage {
 		if !intact && bucket != lostPage {
-			s.add("page %d of %s is damaged; what it leads to was looked for", id, what(bucket))
+			s.add("page %d of %s is damaged; the pages below it were searched", id, treeName(bucket))
 		}
-		if bucket == lostPage { // its children are found as it was
+		if bucket == lostPage { // its children are found on their own, as it was
 			return
 		}
 		for _, e := range list {
@@ -153,7 +152,7 @@ func (s *salvage) elements(page []byte, id uint64, bucket string) {
 		switch {
 		case bucket == "" || bucket == lostPage && e.kind == 1:
 			if len(value) < 16 {
-				s.add("page %d of %s: a bucket that cannot be read", id, what(bucket))
+				s.add("page %d of %s: the root of a bucket cannot be read", id, treeName(bucket))
 				continue
 			}
 			s.bucket(string(name), value, id)
@@ -164,13 +163,13 @@ func (s *salvage) elements(page []byte, id uint64, bucket string) {
 	switch {
 	case bucket == lostPage:
 	case lost > 0:
-		s.add("page %d of %s: %d rows are damaged", id, what(bucket), lost)
+		s.add("page %d of %s: %d rows are damaged", id, treeName(bucket), lost)
 	case !intact:
-		s.add("page %d of %s is damaged; each of its rows was found", id, what(bucket))
+		s.add("page %d of %s is damaged; each of its rows was found", id, treeName(bucket))
 	}
 }
 
-// bucket reads the tree of a bucket, or the rows that stand in it.
+// bucket reads the tree of a bucket, or its inline rows.
 func (s *salvage) bucket(name string, value []byte, id uint64) {
 	order := binary.NativeEndian
 	s.to.Bucket(name, order.Uint64(value[8:]))
@@ -188,14 +187,15 @@ func (s *salvage) bucket(name string, value []byte, id uint64) {
 			}
 		}
 		if lost > 0 {
-			s.add("page %d: %d rows of %s are damaged", id, lost, what(name))
+			s.add("page %d: %d rows of %s are damaged", id, lost, treeName(name))
 		} else if !sound {
-			s.add("page %d: %s is damaged; each of its rows was found", id, what(name))
+			s.add("page %d: %s is damaged; each of its rows was found", id, treeName(name))
 		}
 	}
 }
 
-// row offers a row as its element says, and then as its neighbours say where it is.
+// row offers a row with the sizes in its element, then with sizes that follow from the neighbouring
+// elements, until one is accepted.
 func (s *salvage) row(page []byte, list []placed, i int, bucket string) bool {
 	if bucket == lostPage {
 		bucket = ""
@@ -223,14 +223,14 @@ func (s *salvage) row(page []byte, list []placed, i int, bucket string) bool {
 	return false
 }
 
-// A placed is an element of a page: where its key begins, and how long key and value are.
+// A placed is an element of a page, with the place of its key and the sizes of key and value.
 type placed struct {
 	at, keySize, valueSize, end int
 	child                       uint64
 	kind                        uint32
 }
 
-// cut gives key and value; nothing where they are not on the page.
+// cut returns key and value, or nil if they are not within the page.
 func (e placed) cut(page []byte, keySize, valueSize int) (key, value []byte) {
 	if keySize < 0 || valueSize < 0 || e.at < pageHead || e.at+keySize+valueSize > len(page) {
 		return nil, nil
@@ -238,8 +238,8 @@ func (e placed) cut(page []byte, keySize, valueSize int) (key, value []byte) {
 	return page[e.at : e.at+keySize], page[e.at+keySize : e.at+keySize+valueSize]
 }
 
-// shape gives the kind of a page and how many elements it has: what its head says, or, if its
-// elements are then not where they should be, what they say.
+// shape returns the kind of a page and its number of elements. It uses the page header, or, if the
+// elements do not fit that, what the elements say.
 func shape(page []byte) (kind uint16, count int) {
 	order := binary.NativeEndian
 	saidKind, saidCount := order.Uint16(page[8:]), int(order.Uint16(page[10:]))
@@ -249,7 +249,7 @@ func shape(page []byte) (kind uint16, count int) {
 	}
 	for _, kind := range kinds {
 		counts := []int{saidCount}
-		if at := pageHead; len(page) >= at+elementSize { // the first key stands behind the last element
+		if at := pageHead; len(page) >= at+elementSize { // the first key follows the last element
 			first := order.Uint32(page[at:])
 			if kind == leafPage {
 				first = order.Uint32(page[at+4:])
@@ -270,7 +270,8 @@ func shape(page []byte) (kind uint16, count int) {
 	return kinds[0], min(saidCount, (len(page)-pageHead)/elementSize)
 }
 
-// layout gives the elements of a page; sound tells whether each stands behind the one before it.
+// layout returns the elements of a page; sound reports whether each key follows the value before it
+// without a gap.
 func layout(page []byte, kind uint16, count int) (list []placed, sound bool) {
 	order := binary.NativeEndian
 	want := pageHead + elementSize*count

@@ -1,4 +1,4 @@
-// Package diskroom tells how near a disk is to its end. It does not know who writes to it.
+// Package diskroom watches how much of a disk is free. It does not know who writes to the disk.
 package diskroom
 
 import (
@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// Reserve is how many bytes of a disk are kept for deletions.
+	// Reserve is how many bytes of a disk are reserved for deletions.
 	Reserve      = 64 << 20
-	reserveShare = 20 // of a smaller disk, one part in so many
+	reserveShare = 20 // on a smaller disk, the reserve is the disk's size divided by this
 
-	// Interval is how long a disk that had enough room is not looked at again.
+	// Interval is how long the result of a disk with enough space is reused.
 	Interval = 20 * time.Millisecond
 )
 
-// A Room knows how much of the disk is free. It may be used from any number of goroutines.
+// A Room watches the free space of a disk. It is safe for concurrent use.
 type Room struct {
 	Dir  string
 	Free func(dir string) (free, total int64, err error)
@@ -27,9 +27,10 @@ type Room struct {
 	short  bool
 }
 
-// Short tells whether there is room for deletions alone, since the reserve is reached. It looks at
-// the disk, unless there was enough room a moment ago. Where the system does not tell, there is
-// room. The log is told when the reserve is reached, and when there is room again.
+// Short reports whether the free space has fallen to the reserve, so that only deletions are
+// allowed. It queries the disk, unless there was enough space within the last Interval. If the
+// query fails, it returns false. It logs when the reserve is reached, and when there is space
+// again.
 func (r *Room) Short() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

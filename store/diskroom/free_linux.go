@@ -2,7 +2,7 @@ package diskroom
 
 import "golang.org/x/sys/unix"
 
-// Free says how many bytes of the disk that dir is on are free for us, and how many it has.
+// Free returns how many bytes on the disk of dir are free for this process, and the disk's size.
 func Free(dir string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

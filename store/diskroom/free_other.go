@@ -4,5 +4,5 @@ package diskroom
 
 import "errors"
 
-// Free does not know.
+// Free is not supported on this system.
 func Free(string) (free, total int64, err error) { return 0, 0, errors.ErrUnsupported }

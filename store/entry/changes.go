@@ -1,5 +1,5 @@
-// Package entry keeps what one commit of the store changed, as bytes that another store applies. It
-// does not know what the rows mean, nor where entries are kept.
+// Package entry encodes the changes of one commit of the store as bytes that another store can
+// apply. It does not know what the rows mean, nor where entries are kept.
 //
 // Integers are big-endian; names, keys, values and rows are length uvarint | bytes.
 //
@@ -14,7 +14,7 @@
 //	         | 0 and file header 36 | record, or 1 if it could not be read
 //	       | crc32c 4
 //
-// Flags of a bucket: 1 emptied before the rows were written, 2 its sequence is given.
+// Flags of a bucket: 1 it was emptied before the rows were written, 2 its sequence follows.
 package entry
 
 import (
@@ -36,18 +36,18 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Nonce is what tells an entry from all others, of this store and of its copies.
+// A Nonce identifies an entry among all entries of a store and of its copies.
 type Nonce [16]byte
 
-// Changes is what the transactions of a commit have written, so far as later ones have not written
-// it again. A nil one notes nothing.
+// Changes collects the changes of a commit's transactions; a later change of a row replaces an
+// earlier one. On a nil Changes nothing is recorded.
 type Changes struct {
-	Keep   bool   // else they are only counted
-	N      int    // how many there were
-	Number uint64 // of the entry, once it is on disk
+	Keep   bool   // record the changes, not only their number
+	N      int    // number of changes
+	Number uint64 // of the entry, once the entry is on disk
 
 	buckets  map[string]*bucket
-	messages map[segment.Ref]bool // new ones
+	messages map[segment.Ref]bool // messages first referred to in this commit
 }
 
 type bucket struct {
@@ -61,7 +61,7 @@ type row struct {
 	deleted bool
 }
 
-// in counts a change, and gives the bucket to note it in, or nil.
+// in counts a change, and returns the bucket to record it in, or nil if it is only counted.
 func (c *Changes) in(name string) *bucket {
 	if c == nil {
 		return nil
@@ -81,28 +81,28 @@ func (c *Changes) in(name string) *bucket {
 	return b
 }
 
-// Put notes a row that is written. The value must not change until the commit.
+// Put records a written row. The value must not change until the commit.
 func (c *Changes) Put(bucket string, key, value []byte) {
 	if b := c.in(bucket); b != nil {
 		b.rows[string(key)] = row{value: value}
 	}
 }
 
-// Delete notes a row that is deleted.
+// Delete records a deleted row.
 func (c *Changes) Delete(bucket string, key []byte) {
 	if b := c.in(bucket); b != nil {
 		b.rows[string(key)] = row{deleted: true}
 	}
 }
 
-// Sequence notes what the sequence of a bucket is now.
+// Sequence records the new sequence of a bucket.
 func (c *Changes) Sequence(bucket string, n uint64) {
 	if b := c.in(bucket); b != nil {
 		b.sequence = &n
 	}
 }
 
-// Empty notes that all rows of a bucket are deleted.
+// Empty records that all rows of a bucket are deleted.
 func (c *Changes) Empty(bucket string) {
 	if b := c.in(bucket); b != nil {
 		b.emptied = true
@@ -110,7 +110,7 @@ func (c *Changes) Empty(bucket string) {
 	}
 }
 
-// Message notes a message that is referred to from now on.
+// Message records a message that no earlier commit has referred to.
 func (c *Changes) Message(ref segment.Ref) {
 	if c == nil || !c.Keep {
 		return
@@ -121,7 +121,7 @@ func (c *Changes) Message(ref segment.Ref) {
 	c.messages[ref] = true
 }
 
-// Row gives the row of the entry.
+// Row returns the encoded row of the entry.
 func (c *Changes) Row(at time.Time, nonce, previous Nonce) []byte {
 	messages, size := slices.Collect(maps.Keys(c.messages)), int64(0)
 	sort.Slice(messages, func(i, j int) bool { return messages[i].Compare(messages[j]) < 0 })

@@ -17,36 +17,36 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// MaxMessage is how large a message may be, with its record's head, whose bytes are part of the
-// entry.
+// MaxMessage is the largest size of a message, with the head of its record, whose bytes are part of
+// the entry.
 const MaxMessage = 256 << 10
 
-// ErrDamaged is returned for bytes that are no whole entry.
+// ErrDamaged is returned for bytes that are not a complete entry.
 var ErrDamaged = errors.New("damaged entry")
 
-// An Entry is what one commit changed: the rows of each bucket, and the bytes of its new messages
-// of up to MaxMessage. It has the number of the commit, and names the entry before it by its nonce,
-// so that none can be left out or exchanged. Who keeps a copy of a store applies entries in their
+// An Entry holds the changes of one commit: the rows of each bucket, and the bytes of its new
+// messages of up to MaxMessage. It has the number of the commit and the nonce of the previous
+// entry, so that no entry can be left out or replaced. A copy of a store applies entries in their
 // order.
 type Entry struct {
 	Number   uint64    // of the commit
 	Time     time.Time // of the commit
 	Nonce    Nonce
-	Previous Nonce         // that of the entry before this one
-	Messages []segment.Ref // the new ones, in the order of their places
+	Previous Nonce         // of the entry before this one
+	Messages []segment.Ref // the new messages, sorted by place
 
 	row     []byte
-	size    int64 // of the new messages
+	size    int64 // total size of the new messages
 	buckets map[string]*bucket
-	records map[segment.Ref]record // those that are part of the entry
+	records map[segment.Ref]record // messages that are part of the entry
 }
 
 type record struct {
-	head   [segment.HeaderSize]byte // of the file
-	record []byte                   // nil: it could not be read
+	head   [segment.HeaderSize]byte // header of the segment's file
+	record []byte                   // nil: the message could not be read
 }
 
-// FromRow gives the entry of a row, without the bytes of messages. The row must not change.
+// FromRow decodes the entry in a row, without the bytes of messages. The row must not change.
 func FromRow(number uint64, data []byte) (*Entry, error) {
 	r, err := newReader(data)
 	if err != nil {
@@ -87,11 +87,11 @@ func FromRow(number uint64, data []byte) (*Entry, error) {
 	return e, nil
 }
 
-// Size is how many bytes the entry takes, with all of its new messages.
+// Size returns the size of the entry in bytes, with all of its new messages.
 func (e *Entry) Size() int64 { return int64(len(e.row)) + e.size }
 
-// ReadMessages makes the bytes of the new messages of up to MaxMessage part of the entry. One that
-// is damaged is noted as lost.
+// ReadMessages adds the bytes of the new messages of up to MaxMessage to the entry. A damaged
+// message is recorded as lost.
 func (e *Entry) ReadMessages(from *segment.Store) error {
 	for _, ref := range e.Messages {
 		if ref.Size() > MaxMessage {
@@ -108,16 +108,15 @@ func (e *Entry) ReadMessages(from *segment.Store) error {
 	return nil
 }
 
-// DropMessages takes the bytes out of the entry of each message that stored tells to be kept
-// elsewhere.
+// DropMessages removes the bytes of each message from the entry for which stored returns true.
 func (e *Entry) DropMessages(stored func(segment.Ref) bool) {
 	maps.DeleteFunc(e.records, func(ref segment.Ref, r record) bool { return r.record != nil && stored(ref) })
 }
 
-// Lose notes that a new message cannot be read any more.
+// Lose records that a new message cannot be read any more.
 func (e *Entry) Lose(ref segment.Ref) { e.records[ref] = record{} }
 
-// Elsewhere gives the new messages whose bytes are not part of the entry.
+// Elsewhere returns the new messages whose bytes are not part of the entry.
 func (e *Entry) Elsewhere() (list []segment.Ref) {
 	for _, ref := range e.Messages {
 		if _, here := e.records[ref]; !here {
@@ -127,7 +126,7 @@ func (e *Entry) Elsewhere() (list []segment.Ref) {
 	return list
 }
 
-// Marshal gives the bytes that Parse reads.
+// Marshal encodes the entry for Parse.
 func (e *Entry) Marshal() []byte {
 	out := binary.BigEndian.AppendUint64([]byte{version}, e.Number)
 	out = appendText(out, e.row)
@@ -147,8 +146,8 @@ func (e *Entry) Marshal() []byte {
 	return appendSum(out)
 }
 
-// Parse reads what Marshal gave. Its error is ErrDamaged, or segment.ErrNewer where a newer version
-// has written the entry. The entry refers to data.
+// Parse decodes what Marshal has encoded. The error is ErrDamaged, or segment.ErrNewer if a newer
+// version has written the entry. The entry keeps references to data.
 func Parse(data []byte) (*Entry, error) {
 	r, err := newReader(data)
 	if err != nil {
@@ -176,7 +175,7 @@ func Parse(data []byte) (*Entry, error) {
 	return e, nil
 }
 
-// WriteMessages writes the bytes of the new messages where they stood. Those that are not part of
+// WriteMessages writes the bytes of the new messages to their places. Messages that are not part of
 // the entry must have been written before.
 func (e *Entry) WriteMessages(to *segment.Store) error {
 	for _, ref := range e.Messages {
@@ -184,7 +183,7 @@ func (e *Entry) WriteMessages(to *segment.Store) error {
 		switch {
 		case !here:
 			if err := to.Verify(ref); err != nil {
-				return fmt.Errorf("entry %d: a message that is stored apart from it: %w", e.Number, err)
+				return fmt.Errorf("entry %d: message that is stored separately: %w", e.Number, err)
 			}
 		case one.record != nil:
 			if err := to.WriteRecord(one.head, ref, bytes.NewReader(one.record)); err != nil {
@@ -195,7 +194,7 @@ func (e *Entry) WriteMessages(to *segment.Store) error {
 	return nil
 }
 
-// Apply writes the rows.
+// Apply writes the rows of the entry to a database.
 func (e *Entry) Apply(tx *bolt.Tx) error {
 	for name, b := range e.buckets {
 		if err := b.apply(tx, []byte(name)); err != nil {
@@ -241,7 +240,8 @@ func (c *bucket) apply(tx *bolt.Tx, name []byte) error {
 	return nil
 }
 
-// A reader reads fields from bytes whose checksum was right.
+// A reader decodes fields from bytes with a valid checksum. After an error, bad is true and zeros
+// are returned.
 type reader struct {
 	left []byte
 	bad  bool
@@ -252,7 +252,7 @@ func newReader(data []byte) (*reader, error) {
 		return nil, ErrDamaged
 	}
 	if data[0] != version {
-		return nil, fmt.Errorf("an entry of version %d: %w", data[0], segment.ErrNewer)
+		return nil, fmt.Errorf("entry of version %d: %w", data[0], segment.ErrNewer)
 	}
 	return &reader{left: data[1 : len(data)-4]}, nil
 }
@@ -283,7 +283,7 @@ func (r *reader) uvarint() uint64 {
 
 func (r *reader) text() []byte { return r.take(int(min(r.uvarint(), 1<<40))) }
 
-// count reads how many items follow, each of at least so many bytes.
+// count decodes the number of the following items, each of which has at least `least` bytes.
 func (r *reader) count(least int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.left)/least) {

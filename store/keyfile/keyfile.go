@@ -1,5 +1,5 @@
-// Package keyfile keeps the master key in its file, and the one that takes over while it is
-// changed. It does not know what is sealed under them.
+// Package keyfile reads and writes the files of the master key and, while it is changed, of the
+// next one. It does not know what is sealed under them.
 package keyfile
 
 import (
@@ -17,20 +17,20 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// Name is the file of the master key, in the data directory, and NextName that of the key that
-// takes over while the master key is changed.
+// Name is the file of the master key in the data directory. NextName is the file of the next key
+// while the master key is changed.
 const (
 	Name     = "master.key"
 	NextName = "master.key.next"
 )
 
-// Size is how many bytes a master key has.
+// Size is the size of a master key in bytes.
 const Size = 32
 
-// ErrMalformed is returned for a file that holds no master key.
+// ErrMalformed is returned for a file that does not contain a master key.
 var ErrMalformed = errors.New("it is not a master key")
 
-// Read reads a key file. It returns fs.ErrNotExist where there is none, and ErrMalformed.
+// Read reads a key file. It returns fs.ErrNotExist if there is none, and ErrMalformed.
 func Read(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func Read(path string) ([]byte, error) {
 	return master, nil
 }
 
-// Parse gives the key that a file holds, or ErrMalformed.
+// Parse decodes the contents of a key file. The error is ErrMalformed.
 func Parse(text []byte) ([]byte, error) {
 	master, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
 	if err != nil || len(master) != Size {
@@ -52,18 +52,18 @@ func Parse(text []byte) ([]byte, error) {
 	return master, nil
 }
 
-// Format gives what a file holds of a key. Parse undoes it.
+// Format encodes a key for its file; Parse is the inverse.
 func Format(master []byte) string { return base64.StdEncoding.EncodeToString(master) }
 
-// Make makes a new key and its file, readable by its owner alone.
+// Make makes a new key and its file, readable only by its owner.
 func Make(path string) ([]byte, error) {
 	master := make([]byte, Size)
 	rand.Read(master)
 	return master, Write(path, master)
 }
 
-// Write writes a key file, whole or not at all: it has its name once its bytes are on disk, and
-// that is on disk too when Write returns.
+// Write writes a key file atomically: the file is synced before it gets its name, and the name is
+// synced before Write returns.
 func Write(path string, master []byte) error {
 	draft := path + ".tmp"
 	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -85,7 +85,7 @@ func Write(path string, master []byte) error {
 	return nil
 }
 
-// TakeOver has the key that takes over be the master key of the directory. That of before is gone.
+// TakeOver makes the next key the master key of the directory. The old key is deleted.
 func TakeOver(dir string) error {
 	err := os.Rename(filepath.Join(dir, NextName), filepath.Join(dir, Name))
 	if err == nil {
@@ -97,16 +97,16 @@ func TakeOver(dir string) error {
 	return nil
 }
 
-// Fingerprint names a master key without telling anything of it: 32 hexadecimal digits.
+// Fingerprint returns 32 hexadecimal digits that identify a master key and reveal nothing of it.
 func Fingerprint(master []byte) string {
 	print, err := hkdf.Key(sha256.New, master, nil, "mailstead fingerprint 1", 16)
 	if err != nil {
-		panic(err) // the length that is asked for is right
+		panic(err) // cannot happen: the length is valid
 	}
 	return hex.EncodeToString(print)
 }
 
-// syncDir makes a new directory entry survive a crash.
+// syncDir syncs a directory, so that a new entry in it survives a crash.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -17,10 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// tempPrefix begins the names of files that are being written.
+// tempPrefix is the prefix of the names of files that are being written.
 const tempPrefix = ".new-"
 
-// A directory keeps each object as a file, with the parts of its name as directories.
+// A directory is a Place that keeps each object in a file; the slashes in an object's name separate
+// directories.
 type directory struct{ address, dir string }
 
 func (d *directory) String() string { return d.address }
@@ -40,7 +41,7 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 	if err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
-	_, err = io.Copy(f, &ended{ctx, io.NewSectionReader(r, 0, size)})
+	_, err = io.Copy(f, &ctxReader{ctx, io.NewSectionReader(r, 0, size)})
 	if err == nil {
 		err = f.Sync()
 	}
@@ -52,7 +53,7 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 	if err != nil {
 		return errors.Join(fmt.Errorf("put %s: %w", name, err), os.Remove(f.Name()))
 	}
-	// The file's name, and those of the directories above it that may be new.
+	// Sync the name of the file, and those of the directories above it, which may be new.
 	for ; strings.HasPrefix(dir, d.dir); dir = filepath.Dir(dir) {
 		if err := syncDir(dir); err != nil {
 			return fmt.Errorf("put %s: %w", name, err)
@@ -61,7 +62,7 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 	return nil
 }
 
-// createLocked makes a file to be renamed, with a lock that tells that it is still being written.
+// createLocked makes a temporary file with a lock, which says that the file is still being written.
 func createLocked(dir string) (*os.File, error) {
 	for {
 		f, err := os.CreateTemp(dir, tempPrefix)
@@ -76,8 +77,8 @@ func createLocked(dir string) (*os.File, error) {
 	}
 }
 
-// removeDead removes a file that a Put was writing when its process ended: one that nobody has
-// locked, or that is a day old.
+// removeDead removes a temporary file that was left by a process that ended during a Put: it is not
+// locked, or older than a day.
 func removeDead(path string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -89,13 +90,13 @@ func removeDead(path string) {
 	}
 }
 
-// ended is a reader that ends with its context.
-type ended struct {
+// A ctxReader returns the error of its context once that is cancelled.
+type ctxReader struct {
 	ctx context.Context
 	io.Reader
 }
 
-func (e *ended) Read(p []byte) (int, error) {
+func (e *ctxReader) Read(p []byte) (int, error) {
 	if err := e.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -134,8 +135,8 @@ func (d *directory) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// List reads the directories as it comes to them, and removes what a Put was writing when its
-// process ended.
+// List reads each directory when it gets to it. It also removes temporary files of processes that
+// ended during a Put.
 func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		err := d.walk(ctx, "", prefix, func(o Object) bool { return yield(o, nil) })
@@ -145,7 +146,8 @@ func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, e
 	}
 }
 
-// walk gives the objects below a directory, in the order of their names. Its name ends in a slash.
+// walk passes the objects below a directory to yield, sorted by name. below is the directory's name
+// with a slash at the end.
 func (d *directory) walk(ctx context.Context, below, prefix string, yield func(Object) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err

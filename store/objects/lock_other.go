@@ -4,5 +4,5 @@ package objects
 
 import "os"
 
-// lock is for systems with another sort of locks: nobody has one.
+// lock always returns false on systems without flock.
 func lock(*os.File) bool { return false }

@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// lock takes the lock of a file, which ends with the process; false if another process has it, or
-// the file system has none.
+// lock locks a file until it is closed or the process ends. It returns false if the file is locked
+// already, or the file system has no locks.
 func lock(f *os.File) bool { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil }

@@ -21,29 +21,30 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// S3 says how buckets are reached.
+// S3 configures the access to buckets.
 type S3 struct {
-	Endpoint      string // "https://s3.example.com"; AWS's of the region if ""
+	Endpoint      string // "https://s3.example.com"; if "", AWS in the region
 	Region        string // "us-east-1" if ""
-	Key, Secret   string // if "", they are in a file or in the environment
+	Key, Secret   string // if "", they are read from AccessKeyFile or the environment
 	AccessKeyFile string // two lines: key id, secret; if "", AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
-	PathStyle     *bool  // https://endpoint/bucket/…; nil: where an endpoint is given
+	PathStyle     *bool  // https://endpoint/bucket/…; nil: true if there is an Endpoint
 	RootCAs       *x509.CertPool
 }
 
 const (
-	listMost = 1000 // names in one answer
+	listMost = 1000 // names in one response
 	s3Tries  = 5
-	// idleTime is how long a server may say nothing.
+	// idleTime is how long the client waits for the headers of a response.
 	idleTime = 30 * time.Second
 )
 
-// A bucket keeps objects in an S3-compatible bucket, below a prefix.
+// A bucket is a Place in an S3-compatible bucket, below a prefix.
 type bucket struct {
 	address, name, prefix string
 
-	// What is asked of the client. Only these functions know its type: the linker would keep all of
-	// its hundred methods if a field of a type that an interface holds had it.
+	// The operations of the client that are used. Only these functions know the client's type: if a
+	// field of a type in an interface had that type, the linker would keep all of its hundred
+	// methods.
 	put    func(ctx context.Context, name string, r io.Reader, size int64) error
 	open   func(ctx context.Context, name string) (io.ReadCloser, error)
 	remove func(ctx context.Context, name string) error
@@ -91,7 +92,7 @@ func newBucket(address, name, prefix string, o S3) (*bucket, error) {
 			if err != nil {
 				return nil, err
 			}
-			// The request is made with the first byte that is asked for.
+			// GetObject makes no request before the first read; Stat makes it now.
 			if _, err := o.Stat(); err != nil {
 				return nil, errors.Join(err, o.Close())
 			}
@@ -112,7 +113,7 @@ func newBucket(address, name, prefix string, o S3) (*bucket, error) {
 	}, nil
 }
 
-// accessKey gives the key, or reads it from its file or from the environment.
+// accessKey returns the key in the options, or reads it from its file or from the environment.
 func (o S3) accessKey() (*credentials.Credentials, error) {
 	if o.Key != "" {
 		return credentials.NewStaticV4(o.Key, o.Secret, ""), nil
@@ -131,7 +132,7 @@ func (o S3) accessKey() (*credentials.Credentials, error) {
 	return credentials.NewStaticV4(key, secret, ""), nil
 }
 
-// ReadAccessKey reads a key's id and secret, the two lines of a file.
+// ReadAccessKey reads an access key from a file of two lines: the key's id and its secret.
 func ReadAccessKey(file string) (key, secret string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -193,7 +194,8 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 	}
 }
 
-// failed names the object in an error, and the bucket where that is what is missing.
+// failed adds the name of the object to an error. If the bucket is missing, the error names the
+// bucket.
 func (b *bucket) failed(what, name string, err error) error {
 	if err == nil {
 		return nil

@@ -1,9 +1,9 @@
-// Package postings is the form in which the text index keeps words with the numbers of the messages
-// that have them, and how several such lists become one. It does not know where blocks are stored,
-// what a message is, or what a word means.
+// Package postings encodes the blocks of the text index: words with the numbers of the messages
+// that contain them. It also merges several such lists into one. It does not know where blocks are
+// stored, what a message is, or what a word means.
 //
-// A run numbers its messages, newest first, and has their words in their order. A block is a
-// stretch of these words, each with the numbers of the messages that have it:
+// A run numbers its messages, newest first, and contains their words in sorted order. A block is a
+// range of these words, each with the numbers of the messages that contain it.
 //
 //	shared·16+rest 1 | rest of the word | numbers
 //	0 | shared uvarint | rest uvarint | rest of the word | numbers
@@ -26,28 +26,29 @@ import (
 	"slices"
 )
 
-// MaxWord is how many bytes a word has at most.
+// MaxWord is the largest size of a word in bytes.
 const MaxWord = 255
 
-// blockSize is how many bytes make a block full, so that two go on a page of the database.
+// blockSize is the size in bytes at which a block is full; two blocks fit on a page of the
+// database.
 const blockSize = 1960
 
 // ErrDamaged is returned for bytes that this package cannot have written.
-var ErrDamaged = errors.New("the text index: damaged row")
+var ErrDamaged = errors.New("damaged row of the text index")
 
-// A BlockReader reads the words of a block one after the other. The zero value has none.
+// A BlockReader reads the words of a block one after the other. The zero value has no words.
 type BlockReader struct {
 	rest  []byte
 	entry Entry
 }
 
-// Reset has the reader begin at a block, which must not be changed meanwhile.
+// Reset starts reading a block, which must not be changed meanwhile.
 func (r *BlockReader) Reset(block []byte) { r.rest, r.entry = block, Entry{Word: r.entry.Word[:0]} }
 
-// Entry is the word that Next has read.
+// Entry returns the word that Next has read.
 func (r *BlockReader) Entry() *Entry { return &r.entry }
 
-// Next reads the next word; false at the end. The error is ErrDamaged.
+// Next reads the next word. It returns false at the end. The error is ErrDamaged.
 func (r *BlockReader) Next() (bool, error) {
 	if len(r.rest) == 0 {
 		return false, nil
@@ -68,11 +69,11 @@ func (r *BlockReader) Next() (bool, error) {
 	return true, nil
 }
 
-// packedWord bounds what is packed into the one byte before a word.
+// packedWord bounds the two sizes that are packed into the one byte before a word.
 const packedWord = 15
 
-// cutWordHead cuts off how many bytes of a word are shared with the one before, and how many
-// follow.
+// cutWordHead decodes the head of a word: how many bytes it shares with the word before, and how
+// many bytes follow. rest is what comes after the head.
 func cutWordHead(b []byte) (shared, size uint64, rest []byte, ok bool) {
 	if b[0] != 0 {
 		return uint64(b[0] >> 4), uint64(b[0] & 15), b[1:], true
@@ -89,7 +90,7 @@ func cutWordHead(b []byte) (shared, size uint64, rest []byte, ok bool) {
 	return shared, size, rest[n:], true
 }
 
-// A Block is a stretch of words as it is stored.
+// A Block is an encoded range of words.
 type Block struct {
 	Last []byte // its last word
 	Data []byte
@@ -103,8 +104,8 @@ type BlockWriter struct {
 	blocks []Block
 }
 
-// Add adds a word, of at most MaxWord bytes and behind the one before it, with the numbers of the
-// messages that have it, at least one, which rise.
+// Add adds a word of at most MaxWord bytes, which must sort after the word before it. numbers are
+// the ascending numbers of the messages that contain it; there must be at least one.
 func (w *BlockWriter) Add(word []byte, numbers []uint16) {
 	shared := 0
 	if len(w.block) > 0 {
@@ -136,7 +137,7 @@ func (w *BlockWriter) push(block []byte) {
 	w.size += int64(len(block))
 }
 
-// Finish gives the blocks, and how many bytes they have together.
+// Finish returns the blocks, and their total size in bytes.
 func (w *BlockWriter) Finish() (blocks []Block, size int64) {
 	if len(w.block) > 0 {
 		w.push(slices.Clone(w.block))

@@ -6,34 +6,35 @@ import (
 	"slices"
 )
 
-// PlaceSize is the size of a Place.
+// PlaceSize is the size of a Place in bytes.
 const PlaceSize = 16
 
-// A Place tells where a message stands among those of its account, whatever run has it. Those of a
-// run fall.
+// A Place is the position of a message among those of its account, in whatever run it is. The
+// places in a run descend.
 type Place [PlaceSize]byte
 
-// Words are the words of one run in their order.
+// Words iterates over the words of one run in sorted order.
 type Words interface {
-	Next() (bool, error) // moves to the next word; false behind the last
+	Next() (bool, error) // moves to the next word; false after the last
 	Entry() *Entry       // the word that Next has moved to
 }
 
-// A Part is one run of those that become one.
+// A Part is one of the runs to be merged.
 type Part struct {
 	Words  Words
 	Places []Place // of its messages
 
-	numbers []uint16 // in the new run, of each message of this one; gone if it is in none
+	numbers []uint16 // for each message of this run its number in the new run, or gone
 	more    bool
 }
 
-// gone is the number of a message that the new run does not have.
+// gone stands for a message that is not in the new run.
 const gone = ^uint16(0)
 
-// Merge makes one run of several: the places of its messages, and its blocks, with how many bytes
-// these have together. Messages that keep refuses are left out. Where several parts have one place,
-// the last of them counts. All messages together are fewer than 65 535.
+// Merge merges several runs into one. It returns the places of the messages, the blocks, and the
+// blocks' total size in bytes. Messages for which keep returns false are left out. If several parts
+// have the same place, the last part is used. The parts must have fewer than 65 535 messages
+// together.
 func Merge(parts []*Part, keep func(Place) bool) (places []Place, blocks []Block, size int64, err error) {
 	for _, p := range parts {
 		p.more, err = p.Words.Next()
@@ -62,7 +63,7 @@ func Merge(parts []*Part, keep func(Place) bool) (places []Place, blocks []Block
 	return places, blocks, size, nil
 }
 
-// renumber puts the messages that are kept into their order, and sets the parts' numbers.
+// renumber returns the places of the kept messages in their order, and sets the parts' numbers.
 func renumber(parts []*Part, keep func(Place) bool) (places []Place) {
 	type doc struct {
 		place Place
@@ -92,7 +93,8 @@ func renumber(parts []*Part, keep func(Place) bool) (places []Place) {
 	return places
 }
 
-// mergeWord takes the lowest word off the parts that have it; nil if there is none.
+// mergeWord removes the lowest word from the parts that have it and returns its new numbers; word
+// is nil if no word is left.
 func mergeWord(parts []*Part, docs int) (word []byte, numbers []uint16, err error) {
 	for _, p := range parts {
 		if p.more && (word == nil || bytes.Compare(p.Words.Entry().Word, word) < 0) {
@@ -123,7 +125,7 @@ func mergeWord(parts []*Part, docs int) (word []byte, numbers []uint16, err erro
 	return word, sortNumbers(numbers, docs), nil
 }
 
-// sortNumbers sorts numbers below docs that differ; many by marking them.
+// sortNumbers sorts distinct numbers below docs; if there are many, it does so with a bit set.
 func sortNumbers(numbers []uint16, docs int) []uint16 {
 	if slices.IsSorted(numbers) {
 		return numbers

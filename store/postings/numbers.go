@@ -5,16 +5,16 @@ import (
 	"math/bits"
 )
 
-// A Set is a set of message numbers of a run, as bits.
+// A Set is a bit set of message numbers of a run.
 type Set []uint64
 
-// NewSet makes an empty set of numbers below docs.
+// NewSet returns an empty set for numbers below docs.
 func NewSet(docs int) Set { return make(Set, (docs+63)/64) }
 
 // Add adds a number.
 func (s Set) Add(n uint32) { s[n/64] |= 1 << (n % 64) }
 
-// Intersect leaves the numbers that both sets have, which are of one run.
+// Intersect removes the numbers that are not in o. Both sets must be of one run.
 func (s Set) Intersect(o Set) {
 	for i := range s {
 		s[i] &= o[i]
@@ -31,7 +31,7 @@ func (s Set) Fill(docs int) {
 	}
 }
 
-// Empty tells whether there is no number.
+// Empty reports whether the set is empty.
 func (s Set) Empty() bool {
 	for _, w := range s {
 		if w != 0 {
@@ -41,7 +41,7 @@ func (s Set) Empty() bool {
 	return true
 }
 
-// From gives the lowest number that is not below n; false if there is none.
+// From returns the lowest number that is at least n; false if there is none.
 func (s Set) From(n uint32) (uint32, bool) {
 	for i := int(n / 64); i < len(s); i++ {
 		w := s[i]
@@ -55,17 +55,17 @@ func (s Set) From(n uint32) (uint32, bool) {
 	return 0, false
 }
 
-// The forms of numbers.
+// Encodings of numbers, see the package comment.
 const (
 	formGaps = iota
 	formBitmap
 	formRice
 )
 
-// maxRice bounds the k of Rice's code.
+// maxRice is the largest k of Rice's code.
 const maxRice = 15
 
-// appendNumbers appends the numbers, which rise.
+// appendNumbers appends ascending numbers in the shortest encoding.
 func appendNumbers(b []byte, numbers []uint16) []byte {
 	size, last := 0, -1
 	for _, n := range numbers {
@@ -99,7 +99,7 @@ func appendBitmap(b []byte, numbers []uint16) []byte {
 	return b
 }
 
-// riceSize gives the k that suits the distances, and how many bytes the numbers take with it.
+// riceSize returns a suitable k for the distances, and the size in bytes of the numbers with it.
 func riceSize(numbers []uint16) (k, size int) {
 	mean := (int(numbers[len(numbers)-1]) + 1) / len(numbers)
 	k = min(max(bits.Len(uint(mean*7/10))-1, 0), maxRice)
@@ -132,7 +132,7 @@ func appendRice(b []byte, numbers []uint16, k int) []byte {
 	return b
 }
 
-// flushBits writes the whole bytes of what is held.
+// flushBits appends the complete bytes of the held bits in acc.
 func flushBits(b []byte, acc uint64, held int) ([]byte, uint64, int) {
 	for ; held >= 8; held -= 8 {
 		b = append(b, byte(acc))
@@ -145,17 +145,16 @@ func uvarintSize(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
 // An Entry is one word of a block with the numbers of the messages that have it.
 type Entry struct {
-	Word []byte // until the next one is read
+	Word []byte // valid until the next word is read
 
 	data []byte // numbers
 	form byte
 }
 
-// Size is how many bytes the numbers take in the block, by which rare words are told from frequent
-// ones.
+// Size is the size in bytes of the encoded numbers, an estimate of how frequent the word is.
 func (e *Entry) Size() int { return len(e.data) }
 
-// AddTo adds the numbers to the set, all of them below docs.
+// AddTo adds the numbers to the set. It returns ErrDamaged if one is not below docs.
 func (e *Entry) AddTo(s Set, docs int) error {
 	if e.form != formBitmap {
 		return e.Each(docs, s.Add)
@@ -169,7 +168,8 @@ func (e *Entry) AddTo(s Set, docs int) error {
 	return nil
 }
 
-// Each calls fn with each number, rising, all of them below docs.
+// Each calls fn with each number in ascending order. It returns ErrDamaged if one is not below
+// docs.
 func (e *Entry) Each(docs int, fn func(n uint32)) error {
 	switch e.form {
 	case formBitmap:
@@ -241,8 +241,8 @@ func (r *bitReader) fill() {
 	}
 }
 
-// zeros counts zeros up to a one, which it takes too, or until they are more than most; false where
-// no one is left.
+// zeros counts zeros up to the next one bit, which it consumes, or until there are more than most.
+// It returns false if no one bit is left.
 func (r *bitReader) zeros(most int) (n int, more bool) {
 	for n <= most {
 		r.fill()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Coder writes the fields of a record one after the other, or reads them in the same order: the
-// one function that names them does both, so each field stands once.
+// A Coder encodes the fields of a record one after the other, or decodes them in the same order.
+// One function that lists the fields does both, so that each field is listed once.
 //
 //	number  zigzag varint
 //	bool    0 or 1
@@ -17,16 +17,16 @@ import (
 //	        millisecond follow as uvarint
 //	list    count uvarint | each element: length uvarint | fields
 //
-// The zero value of each is a byte 0. Zero fields at the end, of a record and of an element, are
-// left out, and a field that is not there is zero. So a version that adds a field names it behind
-// all others, and reads the rows from before. A version that changes what a field means counts up
-// the record's version. Both count up the store's format, for an older version would lose the field
-// when it writes the row again. A row with more fields than are known is ErrNewer.
+// The zero value of each is a byte 0. Zero fields at the end of a record or an element are left
+// out, and a missing field is zero. So a version that adds a field lists it after all others, and
+// can read older rows. A version that changes the meaning of a field raises the record's version.
+// Both raise the store's format, because an older version would lose the field when it rewrites the
+// row. A row with more fields than are known is ErrNewer.
 type Coder struct {
 	out []byte
-	end int // where the last field that is not zero ends
+	end int // end of the last nonzero field
 
-	in      string // what is left to read
+	in      string // bytes not decoded yet
 	reading bool
 	err     error
 }
@@ -38,14 +38,14 @@ func (c *Coder) fail(err error) {
 	c.in = ""
 }
 
-// finish ends reading.
+// finish checks after decoding that no bytes are left.
 func (c *Coder) finish() {
 	if c.in != "" {
 		c.fail(fmt.Errorf("%d bytes of unknown fields: %w", len(c.in), ErrNewer))
 	}
 }
 
-// uvarint writes n or reads it; 0 where nothing is left.
+// uvarint encodes n, or decodes and returns a number; that is 0 if nothing is left.
 func (c *Coder) uvarint(n uint64) uint64 {
 	if !c.reading {
 		c.out = binary.AppendUvarint(c.out, n)
@@ -73,7 +73,8 @@ func (c *Coder) uvarint(n uint64) uint64 {
 	return 0
 }
 
-// Version is the first field: the version of the record's fields, from 1.
+// Version codes the first field: the version of the record's fields, from 1. known is the current
+// version.
 func (c *Coder) Version(known uint64) {
 	switch v := c.uvarint(known); {
 	case v == 0:
@@ -83,7 +84,7 @@ func (c *Coder) Version(known uint64) {
 	}
 }
 
-// Int is a number.
+// Int codes a number.
 func Int[T ~int | ~int64 | ~uint16 | ~uint32](c *Coder, n *T) {
 	v := int64(*n)
 	u := c.uvarint(uint64(v<<1) ^ uint64(v>>63))
@@ -97,7 +98,7 @@ func Int[T ~int | ~int64 | ~uint16 | ~uint32](c *Coder, n *T) {
 	}
 }
 
-// Bool is a truth value.
+// Bool codes a truth value.
 func (c *Coder) Bool(b *bool) {
 	n := uint64(0)
 	if *b {
@@ -110,7 +111,7 @@ func (c *Coder) Bool(b *bool) {
 	*b = n == 1
 }
 
-// text reads the length of a text and gives the text.
+// text decodes a length and the text after it.
 func (c *Coder) text() string {
 	n := c.uvarint(0)
 	if n > uint64(len(c.in)) {
@@ -122,7 +123,7 @@ func (c *Coder) text() string {
 	return text
 }
 
-// String is a text. Texts that were read share one piece of memory with all of the record.
+// String codes a text. All decoded texts of a record share one piece of memory.
 func (c *Coder) String(s *string) {
 	if c.reading {
 		*s = c.text()
@@ -134,7 +135,7 @@ func (c *Coder) String(s *string) {
 	}
 }
 
-// Bytes is a text of bytes. An empty one is read as nil.
+// Bytes codes a byte slice. An empty one is decoded as nil.
 func (c *Coder) Bytes(b *[]byte) {
 	if c.reading {
 		*b = nil
@@ -149,12 +150,12 @@ func (c *Coder) Bytes(b *[]byte) {
 	}
 }
 
-// yearOne is when the zero time.Time is, in seconds since 1970.
+// yearOne is the Unix time of the zero time.Time, in seconds.
 const yearOne = -62135596800
 
-var errTime = errors.New("a time outside the years 1 to 9999")
+var errTime = errors.New("the time is outside the years 1 to 9999")
 
-// Time is a time of the years 1 to 9999; it is read as UTC.
+// Time codes a time in the years 1 to 9999; it is decoded as UTC.
 func (c *Coder) Time(t *time.Time) {
 	if !c.reading {
 		u := t.UTC()
@@ -182,8 +183,7 @@ func (c *Coder) Time(t *time.Time) {
 	}
 }
 
-// List is a list of elements with fields of their own, or of one field each. An empty one is read
-// as nil.
+// List codes a list; fields codes the fields of one element. An empty list is decoded as nil.
 func List[T any](c *Coder, list *[]T, fields func(*T, *Coder)) {
 	n := c.uvarint(uint64(len(*list)))
 	if !c.reading {

@@ -1,16 +1,16 @@
-// Package rowform is the outer form of the rows of a database: what form the bytes are in, and a
-// checksum. It does not know what rows mean, nor where they are kept.
+// Package rowform encodes the rows of a database with a form byte and a checksum. It does not know
+// what rows mean, nor where they are kept.
 //
 //	row     form 1 | payload | crc32c 4
 //	form 1  the record as JSON
 //	form 2  the record's fields one after the other: version uvarint | fields, see Coder
 //
-// The checksum is of the bucket's name, a zero, the key, the form and the payload, so that a row in
-// a place that is not its own is found too. It is there in every form, also in those to come: a row
-// is of a newer version only where its checksum is right, and damaged otherwise.
+// The checksum covers the bucket's name, a zero, the key, the form and the payload, so that a row
+// in the wrong place is detected too. Every form has it, future forms too: a row of an unknown form
+// is from a newer version if its checksum is valid, and damaged otherwise.
 //
-// A row that begins with "{" is JSON alone, as all records were before there were forms. It differs
-// from every form that is in use by more than one bit.
+// A row that begins with "{" is plain JSON, as all records were before there were forms. "{"
+// differs from the first byte of every form in use by more than one bit.
 package rowform
 
 import (
@@ -22,13 +22,13 @@ import (
 )
 
 var (
-	// ErrDamaged is returned for a row that no version has written in its place.
+	// ErrDamaged is returned for a row that no version has written at its key.
 	ErrDamaged = errors.New("damaged row")
-	// ErrNewer is returned for what only a newer version can read.
+	// ErrNewer is returned for a row that only a newer version can read.
 	ErrNewer = errors.New("written by a newer version of mailstead")
 )
 
-// SumSize is how many bytes a checksum has.
+// SumSize is the size of a checksum in bytes.
 const SumSize = 4
 
 // The forms of a record.
@@ -39,10 +39,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Sum makes the checksums of one bucket's rows.
+// A Sum computes the checksums of one bucket's rows.
 type Sum uint32
 
-// SumOf gives the Sum of the bucket with the name.
+// SumOf returns the Sum of the bucket with this name.
 func SumOf(bucket string) Sum {
 	return Sum(crc32.Update(crc32.Checksum([]byte(bucket), castagnoli), castagnoli, []byte{0}))
 }
@@ -56,7 +56,7 @@ func (s Sum) Seal(key, row []byte) []byte {
 	return binary.BigEndian.AppendUint32(row, s.of(key, row))
 }
 
-// Open verifies a row and cuts its checksum off. The error is ErrDamaged.
+// Open verifies a row and returns it without its checksum. The error is ErrDamaged.
 func (s Sum) Open(key, row []byte) ([]byte, error) {
 	n := len(row) - SumSize
 	if n < 0 || binary.BigEndian.Uint32(row[n:]) != s.of(key, row[:n]) {
@@ -65,17 +65,16 @@ func (s Sum) Open(key, row []byte) ([]byte, error) {
 	return row[:n:n], nil
 }
 
-// Records reads and writes the rows of a bucket that holds records of one type. New makes one, and
-// gives the pointer to it. Fields says what the record's fields are, for rows in form 2; where it
-// is nil, rows are in form 1. It is not generic, since the program would have it once for each
-// type.
+// Records encodes and decodes the rows of a bucket with records of one type. New returns a pointer
+// to a new record. Fields codes the fields of a record, for rows in form 2; if it is nil, rows are
+// in form 1. Records is not generic, since the program would contain a copy for each type.
 type Records struct {
 	Sum    Sum
 	New    func() any
 	Fields func(rec any, c *Coder)
 }
 
-// Row gives the row of a record.
+// Row returns the row of a record.
 func (r *Records) Row(key []byte, rec any) ([]byte, error) {
 	if r.Fields == nil {
 		text, err := json.Marshal(rec)
@@ -92,7 +91,7 @@ func (r *Records) Row(key []byte, rec any) ([]byte, error) {
 	return r.Sum.Seal(key, c.out[:c.end]), nil
 }
 
-// Record reads a row, of which it keeps nothing. The error is ErrDamaged or ErrNewer.
+// Record decodes a row, and keeps no reference to it. The error is ErrDamaged or ErrNewer.
 func (r *Records) Record(key, row []byte) (any, error) {
 	form, text, err := r.open(key, row)
 	if err != nil {
@@ -108,15 +107,15 @@ func (r *Records) Record(key, row []byte) (any, error) {
 	return rec, c.err
 }
 
-// Payload verifies a row and gives its bytes without form and checksum, which are part of row. They
-// have every text of the record as it is, except for characters that JSON escapes. The error is
-// ErrDamaged or ErrNewer.
+// Payload verifies a row and returns the part of it between form and checksum. All texts of the
+// record are in it verbatim, except for characters that JSON escapes. The error is ErrDamaged or
+// ErrNewer.
 func (r *Records) Payload(key, row []byte) ([]byte, error) {
 	_, text, err := r.open(key, row)
 	return text, err
 }
 
-// open verifies a row and gives its form and its payload.
+// open verifies a row and returns its form and its payload.
 func (r *Records) open(key, row []byte) (form byte, payload []byte, err error) {
 	if len(row) > 0 && row[0] == '{' {
 		return formJSON, row, nil

@@ -1,5 +1,5 @@
-// Package storetest opens stores for tests, and checks each when its test ends.
-// It does not know what a test keeps in them.
+// Package storetest opens stores for tests, and checks each store when its test ends. It does not
+// know what a test keeps in them.
 package storetest
 
 import (
@@ -40,9 +40,9 @@ func open(t testing.TB, dir string, options []store.Options) *store.Store {
 	return s
 }
 
-// Crashed copies the directory of an open store, as a crash would leave it now, and returns the
-// copy. Nothing is written meanwhile: a file copied page by page under its writer may be one that
-// no crash leaves.
+// Crashed copies the directory of an open store, in the state that a crash would leave now, and
+// returns the path of the copy. It blocks writes meanwhile: a file that is copied during a write
+// may be in a state that no crash leaves.
 func Crashed(t testing.TB, s *store.Store) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "data")

@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// recorder is a test whose errors are counted.
+// recorder is a testing.TB that counts errors and collects cleanups.
 type recorder struct {
 	testing.TB
 	errors  int
