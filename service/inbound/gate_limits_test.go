@@ -118,7 +118,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 			t.Errorf("alert %d is lost", n)
 		}
 	}
-	if !strings.Contains(text, "(and 93 more)") || !strings.Contains(text, "no room for 44 more") || log.Count("no room in the letter") != 44 {
+	if !strings.Contains(text, "(and 93 more)") || !strings.Contains(text, "no room for 44 more") || log.Count("the queued message has no space for it") != 44 {
 		t.Errorf("what has no room is not told of:\n%s", text)
 	}
 }
