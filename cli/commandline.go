@@ -15,8 +15,8 @@ import (
 )
 
 // runCommand finds the command that args name, parses its flags and runs it. It replaces
-// (*cli.App).RunContext, which writes help with text/template: a template calls methods by name, so
-// the linker would have to keep every exported method, and the program would be 4 MB larger.
+// (*cli.App).RunContext, which takes flags only before arguments, and calls os.Exit with a code of
+// its own for a command that does not exist.
 func runCommand(ctx context.Context, app *cli.App, args []string) error {
 	cmd := &cli.Command{Name: app.Name, HelpName: app.Name, Usage: app.Usage, Subcommands: app.Commands}
 	c := cli.NewContext(app, nil, &cli.Context{Context: ctx})

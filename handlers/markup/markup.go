@@ -1,7 +1,7 @@
 // Package markup formats HTML and escapes its arguments. It does not know the pages.
 //
-// It replaces html/template, which calls methods by name, so the linker would have to keep every
-// exported method of the program.
+// It is for the reference of the API, which is long and regular; pages with forms are html/template
+// templates.
 package markup
 
 import (
