@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/storetest"
 )
 
 func TestListenersAreBounded(t *testing.T) {
-	fs := newFeeds(new(store.Store))
+	fs := newFeeds(storetest.Open(t))
 	var open []*Feed
 	fill := func(account string, user func(n int) string) (n int) {
 		for {

@@ -106,7 +106,7 @@ var ofMessages = map[string]map[string]string{
 	"Meta": {
 		"Structure": "read from the message anew", "Preview": "read from the message anew", "ThreadID": "read from the message anew", "OriginalMessageID": "of the sending log",
 		"ReturnPath": "an mbox file has it", "SPF": "how it arrived: nothing that is imported has arrived", "DKIM": "how it arrived", "DMARC": "how it arrived", "Judged": "how it arrived",
-		"Recipient": "how it arrived", "Bcc": "of the sending log", "AnsweredBy": "history", "Spam": "how it arrived", "Arrived": "how it arrived", "Words": "how it arrived",
+		"Recipient": "how it arrived", "Bcc": "of the sending log", "AnsweredBy": "history", "Spam": "how it arrived", "Arrived": "how it arrived", "Origin": "how it arrived",
 		"Drafted": "imported messages count as nobody's words",
 	},
 }

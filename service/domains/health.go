@@ -254,12 +254,12 @@ func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") 
 type DNSFailure struct {
 	DomainID     string            `json:"domain_id" words:"ours"`
 	Domain       string            `json:"domain" words:"ours"`
-	Issues       []dnsFailureIssue `json:"issues"`
+	Issues       []failureIssue `json:"issues"`
 	FailingSince core.Time         `json:"failing_since"`
 	CheckedAt    core.Time         `json:"checked_at"`
 }
 
-type dnsFailureIssue struct {
+type failureIssue struct {
 	Code     string  `json:"code" words:"ours" example:"missing"`
 	Purpose  string  `json:"purpose" words:"ours"`
 	Type     string  `json:"type" words:"ours" example:"MX"`
@@ -272,11 +272,11 @@ type dnsFailureIssue struct {
 
 // failuresOf lists the known problems of a domain's DNS. Of records that mail does not need it
 // lists only DMARC.
-func failuresOf(d *store.Domain) []dnsFailureIssue {
-	out := []dnsFailureIssue{}
+func failuresOf(d *store.Domain) []failureIssue {
+	out := []failureIssue{}
 	if d.NSStatus == store.DomainNSLost {
 		actual := strings.Join(d.CurrentNS, ", ")
-		out = append(out, dnsFailureIssue{
+		out = append(out, failureIssue{
 			Code: nsIssue, Purpose: dnsprov.PurposeNS, Type: "NS", Host: "@", Actual: core.OrNull(actual),
 			Message: fmt.Sprintf("%s is no longer delegated to Mailstead. Set Mailstead's nameservers, and only these, at its registrar again.", d.Name),
 		})
@@ -285,7 +285,7 @@ func failuresOf(d *store.Domain) []dnsFailureIssue {
 		if c.Verified || !c.Critical && c.Purpose != dnsprov.PurposeDMARC {
 			continue
 		}
-		out = append(out, dnsFailureIssue{
+		out = append(out, failureIssue{
 			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zones.HostIn(c.Host, d.Name), Expected: expected(c), Actual: core.OrNull(c.Actual),
 			Message: checkMessage(c),
 		})
