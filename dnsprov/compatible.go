@@ -9,11 +9,11 @@ import (
 )
 
 // Compatible returns the wanted records that can be in a zone together with the foreign records
-// there; plan only for those. It leaves out records whose purpose a foreign record already serves,
-// such as an SPF record that also permits our host. It also leaves out optional records whose name
-// a foreign record uses, with their whole group, which is useless in part. The error joins a
-// *Conflict for each foreign record that excludes a required one; an MX at another name excludes
-// none.
+// there. Pass only these to Plan. It leaves out a record whose purpose a foreign record serves
+// already, such as an SPF record that also permits our host. It also leaves out an optional record
+// whose name a foreign record uses, and with it the whole group of the record. The error joins a
+// *Conflict for each foreign record that excludes a required one. A foreign MX at another name is no
+// conflict.
 func Compatible(have, want []Record) ([]Record, error) {
 	var foreign []Record
 	for _, h := range have {

@@ -206,7 +206,8 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// copyBlob appends a copy of a blob and leases the copy.
+// copyBlob appends a copy of a blob to the segments, and leases the copy: it stays until it is
+// released, though nothing refers to it yet.
 func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	done := s.leases.BeginAppend()
 	defer done()

@@ -205,8 +205,8 @@ func (f *fetch) seq(uid uint32) uint32 {
 	return f.last
 }
 
-// message writes the reply for one message with sections. seen are the rows, by UID, on which this
-// command has set \Seen.
+// message writes the FETCH reply of one message, with the sections of its body that were asked for.
+// seen has, by UID, the rows of the messages that this command has marked \Seen.
 func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow) error {
 	ss := f.session
 	root, err := msg.DecodePart(row.Structure)

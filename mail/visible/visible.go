@@ -245,7 +245,7 @@ func visibleMarkup(s string) string {
 	}
 }
 
-// limitEmptyLines limits consecutive empty lines, which are displayed in preformatted text.
+// limitEmptyLines shortens runs of empty lines, since preformatted text shows all of them.
 func limitEmptyLines(s string) string {
 	if !strings.Contains(s, "\n\n\n\n") {
 		return s

@@ -372,7 +372,7 @@ func (r *reading) differs() bool {
 		r.of.policy.TaintLasts() > 0 && r.Taint.Last.Sub(r.before.Taint.Last) >= lastReadPrecision
 }
 
-// put writes the reading of a holder.
+// put stores in the token or the credential what its program has read.
 func (of *held) put(tx *store.Tx, r store.Reading) error {
 	if of.token != nil {
 		t, err := store.Tokens.Get(tx, of.token.ID)

@@ -252,11 +252,11 @@ func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") 
 
 // DNSFailure is the data of domain.dns_failed.
 type DNSFailure struct {
-	DomainID     string            `json:"domain_id" words:"ours"`
-	Domain       string            `json:"domain" words:"ours"`
+	DomainID     string         `json:"domain_id" words:"ours"`
+	Domain       string         `json:"domain" words:"ours"`
 	Issues       []failureIssue `json:"issues"`
-	FailingSince core.Time         `json:"failing_since"`
-	CheckedAt    core.Time         `json:"checked_at"`
+	FailingSince core.Time      `json:"failing_since"`
+	CheckedAt    core.Time      `json:"checked_at"`
 }
 
 type failureIssue struct {

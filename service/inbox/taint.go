@@ -40,8 +40,8 @@ func authorship(meta *store.Meta, from string) agents.Source {
 	return w
 }
 
-// sourceOf returns who wrote a message, and its mailbox, thread and people. thread is the result of
-// threadNow. The result does not depend on the folder, except for Folder and UID.
+// sourceOf returns the author of a message, its mailbox, its thread and the addresses in its header.
+// thread is the result of threadNow. Moving the message changes only Folder and UID of the result.
 func sourceOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Source {
 	if e == nil {
 		e = &msg.EnvelopeView{}

@@ -529,8 +529,8 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 	return c, s.externalCredentials(mb, c)
 }
 
-// externalCredentials sets the login data of an external mailbox. Without a server for sending it
-// uses that of IMAP.
+// externalCredentials sets the servers and logins of an external mailbox. If it has no SMTP server,
+// the IMAP server and its login are given for sending too.
 func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 	e := mb.External
 	imap, err := s.Keys.Open(store.ServerPlace(mb.ID, "imap"), e.IMAP.PasswordSealed)

@@ -18,9 +18,10 @@ import (
 // wait for it.
 const PlacesAtATime = 50
 
-// Enqueue writes a submission with a row and a job for each recipient, in tx. Recipients beyond
-// PlacesAtATime are enqueued by a job soon after; their returned rows are not stored yet. A
-// suppressed recipient gets a row without a job. The blob must be one that may be referenced.
+// Enqueue writes a submission with a row and a job for each recipient, in tx. Beyond PlacesAtATime
+// recipients, the other rows are returned too, but a job stores them in later transactions. A
+// suppressed recipient gets a row without a job. The submission's blob must be leased or referenced
+// already.
 func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
 	now := min(len(to), PlacesAtATime)

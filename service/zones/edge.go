@@ -328,8 +328,8 @@ func (s *Service) awaitCloudflare(ctx context.Context, jobID string) {
 	_, _ = s.Queue.Wait(ctx, jobID)
 }
 
-// ApplyRedirect writes the address records for a redirect at Cloudflare, or deletes them. If other
-// records are in their place it returns an error; all other records are written anyway.
+// ApplyRedirect writes the address records for a redirect at Cloudflare, or deletes them. Where a
+// foreign record occupies one of their names it returns an error, and still writes the others.
 func (s *Service) ApplyRedirect(ctx context.Context, d *store.Domain) error {
 	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) error {
 		if err := w.sync(false); err != nil || len(w.conflicts) == 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// MaxMessage is the largest size of a message, with the head of its record, whose bytes are part of
-// the entry.
+// MaxMessage is the size in bytes, with the head of its record, up to which a message is stored in
+// the entry itself.
 const MaxMessage = 256 << 10
 
 // ErrDamaged is returned for bytes that are not a complete entry.

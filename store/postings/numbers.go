@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// A Set is a bit set of message numbers of a run.
+// A Set is a bit set of the numbers that messages have in one run of the text index.
 type Set []uint64
 
 // NewSet returns an empty set for numbers below docs.

@@ -232,9 +232,9 @@ func (s *Store) resume() error {
 	return nil
 }
 
-// findMissing checks whether references point to segments after the last file. It reports their
-// messages as lost and skips the numbers of those segments: old references must not find new
-// messages. It returns how many sequence numbers they may have used.
+// findMissing checks whether references point to segments after the last file. It reports the
+// messages of those segments as lost, and never uses their numbers again, so that an old reference
+// cannot find a new message. It returns how many sequence numbers those segments may have used.
 func (s *Store) findMissing() (sequences uint64, err error) {
 	used, last, err := s.lastUsed(math.MaxUint32)
 	if err != nil || used < s.next {
