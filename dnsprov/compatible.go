@@ -12,8 +12,8 @@ import (
 // there. Pass only these to Plan. It leaves out a record whose purpose a foreign record serves
 // already, such as an SPF record that also permits our host. It also leaves out an optional record
 // whose name a foreign record uses, and with it the whole group of the record. The error joins a
-// *Conflict for each foreign record that excludes a required one. A foreign MX at another name is no
-// conflict.
+// *Conflict for each foreign record that excludes a required one. A foreign MX at another name is
+// no conflict.
 func Compatible(have, want []Record) ([]Record, error) {
 	var foreign []Record
 	for _, h := range have {

@@ -58,9 +58,9 @@ func Documents() []*Document {
 	}
 }
 
-// PathOf returns the Document.Path that serves the path of a request. A path that no document serves
-// is returned unchanged. Outlook may write its path in capitals and append the address, and a
-// profile of Apple's may have any file name.
+// PathOf returns the Document.Path that serves the path of a request. A path that no document
+// serves is returned unchanged. Outlook may write its path in capitals and append the address, and
+// a profile of Apple's may have any file name.
 func PathOf(asked string) string {
 	lower := strings.ToLower(asked)
 	name, isMail := strings.CutPrefix(asked, "/mail/")

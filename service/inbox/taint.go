@@ -40,8 +40,9 @@ func authorship(meta *store.Meta, from string) agents.Source {
 	return w
 }
 
-// sourceOf returns the author of a message, its mailbox, its thread and the addresses in its header.
-// thread is the result of threadNow. Moving the message changes only Folder and UID of the result.
+// sourceOf returns the author of a message, its mailbox, its thread and the addresses in its
+// header. thread is the result of threadNow. Moving the message changes only Folder and UID of the
+// result.
 func sourceOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Source {
 	if e == nil {
 		e = &msg.EnvelopeView{}
