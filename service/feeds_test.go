@@ -15,12 +15,13 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/storetest"
 )
 
 // listener makes the feeds of a separate store, and opens one feed.
 func listener(t testing.TB) (*service.Feeds, *service.Feed) {
 	t.Helper()
-	fs := service.NewFeeds(new(store.Store))
+	fs := service.NewFeeds(storetest.Open(t))
 	return fs, joinedBy(t, fs, core.Actor{AccountID: "acc_1", UserID: "usr_1", Role: "owner"})
 }
 
@@ -153,7 +154,7 @@ func TestWhatWaitedIsToldOnce(t *testing.T) {
 
 func TestMembersHearNothingOfOthersTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := service.NewFeeds(new(store.Store))
+		fs := service.NewFeeds(storetest.Open(t))
 		heard := map[string]*service.Feed{}
 		for _, role := range []string{"owner", "admin", "member"} {
 			heard[role] = joinedBy(t, fs, core.Actor{AccountID: "acc_1", UserID: "usr_" + role, Role: role})
@@ -324,8 +325,9 @@ func BenchmarkFeeds(b *testing.B) {
 	for n := range changes {
 		told = append(told, jobChanged(fmt.Sprint("acc_", n%accounts), n))
 	}
+	s := storetest.Open(b)
 	for b.Loop() {
-		fs := service.NewFeeds(new(store.Store))
+		fs := service.NewFeeds(s)
 		var open []*service.Feed
 		before := heapInUse()
 		for n := range accounts * service.FeedsOfAccount {
