@@ -40,6 +40,20 @@ type Actor struct {
 	Request     *Request  // for the audit log; nil: the server itself acts
 }
 
+const (
+	RoleMailbox = store.UserRoleMailbox
+	SessionKind = "session"
+	OAuthKind   = store.TokenKindOAuth
+	LocalToken  = "local" // the TokenID of requests over the local socket
+)
+
+// RateUsage is the state of the current rate-limit window.
+type RateUsage struct {
+	Limit     int   `json:"limit" example:"300"` // Requests a minute of the account's plan.
+	Remaining int   `json:"remaining"`
+	Reset     int64 `json:"reset"` // When the window ends, in Unix seconds.
+}
+
 // IsPerson reports whether the actor is a person who is signed in to the dashboard with a password
 // that nobody else has set. It is false for programs and for the operator.
 func (a Actor) IsPerson() bool {

@@ -6,6 +6,7 @@
 // Where things are:
 //   - core.go, config.go: [Core] and [Config], which every room has.
 //   - errors.go: [Error], its codes, and how an error becomes an SMTP reply ([OverSMTP]).
+//     sizes.go: how large messages and requests can be.
 //   - records.go: functions that find a record of one account only ([MailboxOf], [DomainOf]), and
 //     whether an address is suppressed ([IsSuppressed]).
 //   - actor.go: who makes a request ([Actor]). values.go: values of the API ([Time], [Opt]).
@@ -129,6 +130,12 @@ func (s *Core) LoginsEnded(mailbox uint32) {
 // Now returns the time by the store's clock.
 func (s *Core) Now() time.Time { return s.Store.Now() }
 
+// Healthy returns why the store takes no more writes; nil if it does.
+func (s *Core) Healthy() error { return s.Store.Failed() }
+
+// NewRequestID returns a new request id.
+func (s *Core) NewRequestID() string { return s.Store.NewID("req") }
+
 // SendersIPs returns the addresses from which mail is sent, as other hosts see them.
 func (s *Core) SendersIPs() (out []netip.Addr) {
 	from := s.Config.Sending
@@ -203,18 +210,9 @@ func (s *Core) WithoutFields(message *io.SectionReader, prefixes []string) (*Spo
 	return spool, nil
 }
 
-// MaxMessage is the largest message in bytes, in and out.
-const MaxMessage = 36 << 20
-
-// MaxContent is the largest text and decoded attachments, in bytes, of a message made by the API.
-const MaxContent = 25 << 20
-
 // Limits on the memory for large requests, drafts and batches, and for the messages made from them.
 // While one is processed it takes several times its size.
 const (
-	// MaxRequest is the largest request in bytes; files in it are in base64.
-	MaxRequest = 35 << 20
-
 	smallMemory  = 1 << 20     // smaller ones never wait
 	largeWait    = time.Minute // longest time that a request waits
 	heldMemory   = MaxRequest
@@ -253,11 +251,6 @@ func waitForMemory(ctx context.Context, l *limit.Bytes, size int64) (within cont
 		err = tooMany
 	}
 	return within, leave, err
-}
-
-// ContentTooLarge is the error for a message that is larger than MaxContent.
-func ContentTooLarge() error {
-	return Errorf("payload_too_large", "A message can have at most %d MiB of text and attachments. Send a link to large files.", MaxContent>>20)
 }
 
 const (

@@ -114,12 +114,6 @@ func isDiskError(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// Healthy returns why the store takes no more writes; nil if it does.
-func (s *Core) Healthy() error { return s.Store.Failed() }
-
-// NewRequestID returns a new request id.
-func (s *Core) NewRequestID() string { return s.Store.NewID("req") }
-
 // A File is an answer that is not JSON. Size is -1 if it is not known in advance.
 type File struct {
 	Name        string
@@ -184,4 +178,9 @@ func OverStore(err error) error {
 // log and may be nil.
 func MessageTooLarge(cause error) *SMTPError {
 	return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message can have at most %d bytes.", MaxMessage), cause: cause}
+}
+
+// ContentTooLarge is the error for a message that is larger than MaxContent.
+func ContentTooLarge() error {
+	return Errorf("payload_too_large", "A message can have at most %d MiB of text and attachments. Send a link to large files.", MaxContent>>20)
 }

@@ -246,13 +246,6 @@ const (
 	ViaSimulator = "simulator" // to a simulated recipient
 )
 
-const (
-	RoleMailbox = store.UserRoleMailbox
-	SessionKind = "session"
-	OAuthKind   = store.TokenKindOAuth
-	LocalToken  = "local" // the TokenID of requests over the local socket
-)
-
 // NotSuspended returns an error if the user's account is suspended.
 func NotSuspended(tx *store.Tx, u *store.User) error {
 	a, err := store.Accounts.Get(tx, u.AccountID)
@@ -279,13 +272,6 @@ func Bounded(n int) *int {
 		return nil
 	}
 	return &n
-}
-
-// RateUsage is the state of the current rate-limit window.
-type RateUsage struct {
-	Limit     int   `json:"limit" example:"300"` // Requests a minute of the account's plan.
-	Remaining int   `json:"remaining"`
-	Reset     int64 `json:"reset"` // When the window ends, in Unix seconds.
 }
 
 // Count changes the account's statistics of today.

@@ -82,15 +82,6 @@ func (s *Core) masterKey() (known store.MasterKey, err error) {
 	return known, err
 }
 
-// finishTakeOver finishes a change of the key if only its last step is missing.
-func finishTakeOver(dir string, known store.MasterKey) error {
-	next, err := keyfile.Read(filepath.Join(dir, keyfile.NextName))
-	if err != nil || keyfile.Fingerprint(next) != known.Fingerprint {
-		return nil // no change, or one that is not that far: others continue it
-	}
-	return keyfile.TakeOver(dir)
-}
-
 func (s *Core) beginKeyChange(ctx context.Context, known store.MasterKey, share func(context.Context) error) error {
 	killpoint.At("rotate.begin")
 	path := filepath.Join(s.Store.Dir(), keyfile.NextName)
