@@ -8,12 +8,10 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,70 +19,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
-
-// A work is a kind of load for one or several servers.
-type work struct {
-	name    string
-	parts   []string // the names of its parts, if it has several rows
-	servers []string // "mailstead", dovecot, or kinds of sinks
-	needs   string   // another program that it needs; empty: none
-	run     func(b *bench, server string) (measured, error)
-}
-
-// mailsteadWork returns a work for the program alone.
-func mailsteadWork(name string, run func(b *bench) (measured, error)) work {
-	return work{name: name, servers: []string{"mailstead"}, run: func(b *bench, _ string) (measured, error) { return run(b) }}
-}
-
-// rows returns the names of the work's rows for each server.
-func (w work) rows() []string {
-	if len(w.parts) == 0 {
-		return []string{w.name}
-	}
-	var names []string
-	for _, part := range w.parts {
-		names = append(names, w.name+", "+part)
-	}
-	return names
-}
-
-// measured is the result of one run of a work.
-type measured struct {
-	Ops  int           // operations done
-	Wall time.Duration // of the whole run
-	CPU  time.Duration // of the server, user and system
-	Took []time.Duration
-
-	Parts []measured // one for each part of a work with parts; the other fields are empty then
-}
-
-// A row is the result of a work at a server: the medians of all rounds.
-type row struct {
-	Work   string  `json:"work"`
-	Server string  `json:"server"`
-	Rate   float64 `json:"per_second"`
-	CPU    float64 `json:"cpu_ms"` // for one operation
-	P50    float64 `json:"p50_ms"`
-	P99    float64 `json:"p99_ms"`
-	Max    float64 `json:"max_ms"`
-
-	rates, cpus, p50s, p99s, maxima []float64
-}
-
-// A bench holds what all works share.
-type bench struct {
-	server  string        // path of the program
-	dir     string        // where servers keep their data
-	count   float64       // factor on the number of operations
-	limit   time.Duration // of one run of a work
-	verbose bool
-	bodies  map[string][][]byte // messages by size and signature
-	names   *names
-	before  []string // a program (with arguments) that starts each server
-}
 
 // A header says when and where a table was measured.
 type header struct {
@@ -177,14 +113,6 @@ func runnable(all []work) (out []work) {
 	return out
 }
 
-// program returns the path of another program.
-func program(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	return exec.LookPath("/usr/sbin/" + name)
-}
-
 // runAll runs each work at each of its servers, round by round, each in an empty directory.
 func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
 	if b.dir == "" {
@@ -235,48 +163,3 @@ func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
 	}
 	return rows, nil
 }
-
-func (r *row) add(m measured) {
-	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	r.rates = append(r.rates, float64(m.Ops)/m.Wall.Seconds())
-	r.cpus = append(r.cpus, ms(m.CPU)/float64(m.Ops))
-	if slices.Sort(m.Took); len(m.Took) > 0 {
-		r.p50s = append(r.p50s, ms(m.Took[len(m.Took)/2]))
-		r.p99s = append(r.p99s, ms(m.Took[len(m.Took)*99/100]))
-		r.maxima = append(r.maxima, ms(m.Took[len(m.Took)-1]))
-	}
-}
-
-func median(list []float64) float64 {
-	if len(list) == 0 {
-		return 0
-	}
-	slices.Sort(list)
-	return list[len(list)/2]
-}
-
-// printTable prints the rows, each with its ratio to the same work at the other servers.
-func printTable(w io.Writer, rows []*row) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "work\tserver\ta second\tCPU ms\tp50 ms\tp99 ms\tmax ms\tmailstead to it\t")
-	for _, r := range rows {
-		ratio := ""
-		for _, other := range rows {
-			if other.Work == r.Work && other.Server == "mailstead" && r.Server != "mailstead" && r.Rate > 0 {
-				ratio = fmt.Sprintf("%.2f", other.Rate/r.Rate)
-			}
-		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%.3f\t%.2f\t%.2f\t%.1f\t%s\t\n", r.Work, r.Server, formatRate(r.Rate), r.CPU, r.P50, r.P99, r.Max, cmp.Or(ratio, "–"))
-	}
-	return out.Flush()
-}
-
-func formatRate(v float64) string {
-	if v < 10 {
-		return fmt.Sprintf("%.2f", v)
-	}
-	return fmt.Sprintf("%.0f", v)
-}
-
-// times returns how often a work repeats its operation, at least once for each of its workers.
-func (b *bench) times(n, workers int) int { return max(int(float64(n)*b.count), workers) }

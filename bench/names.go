@@ -27,6 +27,9 @@ type names struct {
 
 const sender = "elsewhere.test"
 
+// hosts is how many receiving mail hosts the DNS of the bench has.
+const hosts = 40
+
 func serveNames() (*names, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

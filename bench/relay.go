@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// hosts is how many receiving mail hosts the DNS of the bench has.
-const hosts = 40
-
 // Routes of mail to other servers.
 const (
 	relayed  = "relay"
