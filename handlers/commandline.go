@@ -104,16 +104,6 @@ func splitArguments(o *api.Operation, args string) (path map[string]string, quer
 	return path, query, body, err
 }
 
-// plainText returns a JSON text without its quotes, and any other value as JSON, with whole numbers
-// as in normalizeWholes.
-func plainText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(normalizeWholes(raw))
-}
-
 // isQuery reports whether the request type has a query parameter of that name.
 func isQuery(t reflect.Type, name string) bool {
 	for i := range t.NumField() {

@@ -333,6 +333,16 @@ func normalizeWholes(raw []byte) []byte {
 	return out
 }
 
+// plainText returns a JSON text without its quotes, and any other value as JSON, with whole numbers
+// as in normalizeWholes.
+func plainText(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(normalizeWholes(raw))
+}
+
 // checkNested checks the tags of fields in the objects and lists within a field.
 func (d *decoder) checkNested(v reflect.Value, raw []byte, name string) {
 	for v.Kind() == reflect.Pointer {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"runtime/debug"
@@ -128,23 +127,10 @@ func (a *assistants) checkOrigin(r *http.Request) error {
 		return nil
 	}
 	u, err := url.Parse(origins[0])
-	if err == nil && len(origins) == 1 && (a.isOwnName(u.Hostname()) || u.Host != "" && u.Host == r.Host && isUnnamed(u.Hostname())) {
+	if err == nil && len(origins) == 1 && (a.server.isOwnName(u.Hostname()) || u.Host != "" && u.Host == r.Host && isUnnamed(u.Hostname())) {
 		return nil
 	}
 	return core.Errorf("forbidden_origin", "Requests from pages of %.100q are not allowed. Connect the assistant directly, without a browser's Origin.", origins)
-}
-
-func (a *assistants) isOwnName(host string) bool {
-	c := a.server.svc.Core.Config
-	base, err := url.Parse(c.BaseURL)
-	return host != "" && (strings.EqualFold(host, c.Hostname) || err == nil && !isUnnamed(host) && strings.EqualFold(host, base.Hostname()))
-}
-
-// isUnnamed reports whether a host is an IP address or localhost, which no domain owner can
-// redirect.
-func isUnnamed(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil || strings.EqualFold(host, "localhost")
 }
 
 // read reads the message of a request. It may be as large as the largest body that the token may

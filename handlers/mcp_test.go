@@ -160,7 +160,7 @@ func TestToolsDependOnScopeAndRole(t *testing.T) {
 			}
 		}
 		permitted := 0
-		for _, o := range b.server.assistants.tools {
+		for _, o := range toolsOf(b.server.ops) {
 			if slices.Contains(o.Roles, map[bool]string{true: "member", false: "owner"}[name == "member"]) && (name != "read" || o.Scope == "read") && (name != "member" || slices.Contains(o.Roles, "member")) && (name == "admin" || o.Scope != "admin") {
 				permitted++
 			}
@@ -382,9 +382,11 @@ func TestCallsOfToolsAreCounted(t *testing.T) {
 func TestMessagesThatAreFreeAreBounded(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.now = func() time.Time { return time.Unix(1793871000, 0) }
+	served := newAssistants(b.server)
+	b.server.mcp = served.serve
 	a := b.assistant(b.token)
 	for range freePerMinute {
-		b.server.assistants.otherMessages.add(b.Owner.AccountID, b.server.now())
+		served.otherMessages.add(b.Owner.AccountID, b.server.now())
 	}
 	if _, err := a.session.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Too many messages") {
 		t.Errorf("ListTools: %v", err)
@@ -526,12 +528,12 @@ func TestLargeMailIsSent(t *testing.T) {
 		{"filename": "big.bin", "content": strings.Repeat("QUJD", 1<<20)},
 	}}).is(200)
 	r.has("transport", "capture")
-	takeAll(t, b.server.assistants.bodies)
+	takeAll(t, b.server.bodies)
 }
 
 func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 	b := newSandbox(t, nil)
-	leave := takeAll(t, b.server.assistants.bodies)
+	leave := takeAll(t, b.server.bodies)
 	a := b.assistant(b.token)
 	came := make(chan error, 1)
 	go func() {
@@ -553,7 +555,7 @@ func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 // withOps puts more rows into the table of a server.
 func (b *sandbox) withOps(ops ...api.Operation) {
 	b.server.ops = append(b.server.ops, ops...)
-	b.server.assistants = newAssistants(b.server)
+	b.server.mcp = newAssistants(b.server).serve
 }
 
 func TestPanicOfAToolIsAnError(t *testing.T) {

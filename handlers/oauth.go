@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -18,8 +17,7 @@ import (
 
 // The paths of the OAuth 2.1 sign-in for /mcp.
 const (
-	resourcePath  = "/.well-known/oauth-protected-resource" + mcpPath // RFC 9728 section 3.1
-	serverPath    = "/.well-known/oauth-authorization-server"         // RFC 8414 section 3
+	serverPath    = "/.well-known/oauth-authorization-server" // RFC 8414 section 3
 	registerPath  = "/oauth/register"
 	authorizePath = "/oauth/authorize"
 	tokenPath     = "/oauth/token"
@@ -30,8 +28,6 @@ const (
 const (
 	registerPerHour = 60  // registrations from one network
 	oauthPerMinute  = 600 // requests to the token and revocation endpoints from one network
-	// Interval of the checks whether the grant of a waiting request is still valid.
-	grantCheck      = time.Second
 	maxRegistration = 64 << 10
 	maxOAuthForm    = 16 << 10
 )
@@ -43,31 +39,6 @@ func (s *Server) oauthPaths() map[string]func(*call) {
 		resourcePath: s.describeResource, serverPath: s.describeServer,
 		registerPath: s.registerClient, authorizePath: s.authorizeClient, tokenPath: s.grantToken, revokePath: s.revokeGrant,
 	}
-}
-
-// base returns the URL by which the client reaches this server: in production the configured one;
-// in the sandbox also localhost or an IP address, which no other site can own.
-func (s *Server) base(r *http.Request) string {
-	if s.svc.Core.Config.Sandbox {
-		u, err := url.Parse(origin(r))
-		if err == nil && u.Host == r.Host && (isUnnamed(u.Hostname()) || s.assistants.isOwnName(u.Hostname())) {
-			return origin(r)
-		}
-	}
-	return s.svc.Core.Config.BaseURL
-}
-
-// challenge returns the WWW-Authenticate header, which tells a client without a valid token how to
-// get one (RFC 6750 section 3, RFC 9728 section 5.1).
-func (s *Server) challenge(r *http.Request) string {
-	if strings.TrimSuffix(r.URL.Path, "/") != mcpPath {
-		return `Bearer error="invalid_token"`
-	}
-	metadata := `Bearer resource_metadata="` + s.base(r) + resourcePath + `"`
-	if bearer(r) == "" {
-		return metadata
-	}
-	return metadata + `, error="invalid_token"`
 }
 
 // describeResource sends the metadata of /mcp.
@@ -288,34 +259,6 @@ func (s *Server) revokeGrant(c *call) {
 		err = s.svc.Signin.RevokeGrant(c.r.Context(), s.visitor(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, struct{}{}, err)
-}
-
-// untilRevoked returns a context that is cancelled when the grant of a waiting request is revoked.
-func (s *Server) untilRevoked(ctx context.Context, who core.Actor) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		look := time.NewTicker(grantCheck)
-		defer look.Stop()
-		for s.svc.Accounts.CheckActor(ctx, who) == nil {
-			select {
-			case <-ctx.Done():
-				return
-			case <-look.C:
-			}
-		}
-	}()
-	return ctx, cancel
-}
-
-// checkOwnPage refuses requests from pages of other sites, also those that only read.
-func checkOwnPage(r *http.Request) error {
-	for _, from := range r.Header.Values("Origin") {
-		if !strings.EqualFold(from, origin(r)) {
-			return core.Errorf("cross_origin", "The request came from another site. Use the dashboard's own page.")
-		}
-	}
-	return nil
 }
 
 func (s *Server) askConsent(ctx context.Context, who core.Actor) (*signin.Consent, error) {

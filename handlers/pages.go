@@ -23,6 +23,31 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 )
 
+// dashboard serves the pages of the dashboard. In production nobody can sign in over plain HTTP, so
+// it redirects such requests to HTTPS.
+func (s *Server) dashboard(c *call) {
+	if s.Web == nil {
+		http.NotFound(c.w, c.r)
+		return
+	}
+	if s.toHTTPS(c) {
+		return
+	}
+	s.Web.ServeHTTP(c.w, c.r)
+}
+
+// toHTTPS redirects a request for a page over plain HTTP to HTTPS. It returns false if it has not
+// answered.
+func (s *Server) toHTTPS(c *call) bool {
+	if !s.needsHTTPS() || isSecure(c.r) || c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		return false
+	}
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.Header().Set("Location", s.svc.Core.Config.BaseURL+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
+	c.w.WriteHeader(http.StatusTemporaryRedirect)
+	return true
+}
+
 // explainError returns the error to show on a page, and logs an internal error.
 func (s *Server) explainError(c *call, what string, err error) *core.Error {
 	e := core.Explain(err)

@@ -142,23 +142,3 @@ func (p *Proxies) secure(r *http.Request) bool {
 	_, last, _ := cutLast(lines[len(lines)-1])
 	return strings.EqualFold(last, "https")
 }
-
-// fromProxy adds the client to a request. If the client has too many requests at once, it answers
-// the request and returns ok false.
-func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Request, leave func(), ok bool) {
-	out, leave, ok = s.Proxies.admit(r)
-	if !ok {
-		w.Header().Set("Retry-After", "10")
-		http.Error(w, "too many requests from this address at once: wait until some are answered", http.StatusServiceUnavailable)
-	}
-	return out, leave, ok
-}
-
-// usesOwnName reports whether the request's host is the server's own host name.
-func (s *Server) usesOwnName(r *http.Request) bool {
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return strings.EqualFold(host, s.svc.Core.Config.Hostname)
-}

@@ -31,47 +31,6 @@ type sessionRoute struct {
 	raw       func(*call) // writes the response itself, instead of Operation.Call
 }
 
-// sessionRoutes returns the table, by path and method.
-func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
-	routes := map[string]map[string]*sessionRoute{}
-	for _, row := range []sessionRoute{
-		{Operation: api.Operation{Route: api.POST("/session"), Status: 200, Call: api.With(s.signIn)}, anonymous: true},
-		{Operation: api.Operation{Route: api.GET("/session"), Status: 200, Call: api.Plain(s.svc.Signin.GetSession)}},
-		{Operation: api.Operation{Route: api.GET("/session/here"), Status: 200, Call: api.Plain(s.currentSession)}, anonymous: true, optional: true},
-		{Operation: api.Operation{Action: "logout", Route: api.DELETE("/session"), Status: 200, Call: api.With(s.signOut)}},
-		{Operation: api.Operation{Route: api.GET(streamPath), Status: 200, May: api.May{Scope: "read", Roles: api.People, Bound: api.Clean}}, raw: s.stream, tokens: true},
-		{Operation: api.Operation{Route: api.GET("/session/list"), Status: 200, Call: api.Plain(s.svc.Signin.ListSessions)}},
-		{Operation: api.Operation{Action: "end_session", Route: api.DELETE("/session/list/{id}"), Status: 200, Call: api.With(s.svc.Signin.EndSession)}},
-		{Operation: api.Operation{Action: "update_profile", Route: api.PATCH("/session/profile"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.With(s.svc.Signin.UpdateProfile)}},
-		{Operation: api.Operation{Action: "start_totp", Route: api.POST("/session/totp"), Status: 200, Call: api.With(s.svc.Signin.StartTOTP)}},
-		{Operation: api.Operation{Action: "confirm_totp", Route: api.POST("/session/totp/confirm"), Status: 200, Call: api.With(s.svc.Signin.ConfirmTOTP)}},
-		{Operation: api.Operation{Action: "delete_totp", Route: api.DELETE("/session/totp"), Status: 200, Call: api.With(s.svc.Signin.DropTOTP)}},
-		{Operation: api.Operation{Route: api.POST("/session/passkeys/options"), Status: 200, Call: api.With(s.startPasskey)}},
-		{Operation: api.Operation{Action: "add_passkey", Route: api.POST("/session/passkeys"), Status: 201, Call: api.With(s.addPasskey)}},
-		{Operation: api.Operation{Action: "delete_passkey", Route: api.DELETE("/session/passkeys/{id}"), Status: 200, Call: api.With(s.svc.Signin.DeletePasskey)}},
-		{Operation: api.Operation{Route: api.POST("/session/passkey/options"), Status: 200, Call: api.Plain(s.offerPasskey)}, anonymous: true},
-		{Operation: api.Operation{Route: api.POST("/session/passkey"), Status: 200, Call: api.With(s.usePasskey)}, anonymous: true},
-		{Operation: api.Operation{Route: api.POST("/session/forgot"), Status: 202, Call: api.With(s.forgot)}, anonymous: true},
-		{Operation: api.Operation{Route: api.POST("/session/recover"), Status: 202, Call: api.With(s.recoverMailbox)}, anonymous: true},
-		{Operation: api.Operation{Route: api.POST("/session/recovery"), Status: 200, Call: api.With(s.confirmRecovery)}, anonymous: true},
-		{Operation: api.Operation{Route: api.GET("/session/welcome"), Status: 200, Call: api.With(s.checkWelcome)}, anonymous: true},
-		{Operation: api.Operation{Route: api.POST("/session/welcome"), Status: 200, Call: api.With(s.welcome)}, anonymous: true},
-		{Operation: api.Operation{Route: api.GET(consentPath), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.Plain(s.askConsent)}},
-		{Operation: api.Operation{Action: "allow_client", Route: api.POST(consentPath), Status: 200, May: api.May{Scope: "write", Roles: api.Everyone}, Call: api.With(s.decideConsent)}},
-		{Operation: api.Operation{Route: api.GET(viewPath), May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
-		{Operation: api.Operation{Route: api.Route{Method: "HEAD", Path: viewPath}, May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
-		{Operation: api.Operation{Route: api.GET(heldViewPath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApproval},
-		{Operation: api.Operation{Route: api.GET(heldFilePath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApprovalFile},
-	} {
-		row.Name = row.Method + " " + row.Path
-		if routes[row.Path] == nil {
-			routes[row.Path] = map[string]*sessionRoute{}
-		}
-		routes[row.Path][row.Method] = &row
-	}
-	return routes
-}
-
 // session returns the handler of one path: it checks origin and user, reads the body, calls the
 // service and answers.
 func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
@@ -161,39 +120,6 @@ func (s *Server) limitAnonymous(c *call) error {
 		return rateLimited(now, "Too many requests came from %s. Wait for the next minute.", addr)
 	}
 	return nil
-}
-
-// sameOrigin refuses changing requests that another site made the browser send.
-func sameOrigin(r *http.Request) error {
-	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		return core.Errorf("cross_origin", "The request came from another site. Use the dashboard's own page.").Because(err)
-	}
-	return nil
-}
-
-// cookieName returns the name of the session's cookie on this connection, "" if it must not be sent
-// because the connection is not encrypted.
-func cookieName(r *http.Request, sandbox bool) string {
-	switch {
-	case isSecure(r):
-		return "__Host-mailstead"
-	case sandbox:
-		return "mailstead"
-	}
-	return ""
-}
-
-// cookie returns the value of the session's cookie, "" if the request has none.
-func (s *Server) cookie(r *http.Request) string {
-	name := cookieName(r, s.svc.Core.Config.Sandbox)
-	if name == "" {
-		return ""
-	}
-	found, err := r.Cookie(name)
-	if err != nil {
-		return ""
-	}
-	return found.Value
 }
 
 // setCookie sets the session's cookie in the browser, or removes it if value is "".
@@ -292,14 +218,6 @@ func (s *Server) confirmRecovery(ctx context.Context, _ core.Actor, in signin.Re
 		s.countBadLink(remoteAddr(callOf(ctx).r), err)
 	}
 	return out, err
-}
-
-// origin returns the origin at which the browser shows the dashboard.
-func origin(r *http.Request) string {
-	if isSecure(r) {
-		return "https://" + r.Host
-	}
-	return "http://" + r.Host
 }
 
 func (s *Server) startPasskey(ctx context.Context, who core.Actor, in signin.PasswordIn) (any, error) {

@@ -1,0 +1,90 @@
+package handlers
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
+)
+
+// authenticate finds the actor by the token of the request: in the Authorization header, or else in
+// the cookie of a dashboard session, which another site must not have sent. Assistants cannot use
+// sessions.
+func (s *Server) authenticate(c *call) error {
+	addr := remoteAddr(c.r)
+	if err := s.badTokens.check(addr, s.now()); err != nil {
+		return err
+	}
+	var who core.Actor
+	var err error
+	token := s.cookie(c.r)
+	if token != "" && len(c.r.Header.Values("Authorization")) == 0 && c.r.URL.Path != mcpPath {
+		if err := sameOrigin(c.r); err != nil {
+			return err
+		}
+		who, err = s.svc.Signin.AuthenticateSession(c.r.Context(), token, addr)
+		c.via = core.AuditDashboard
+	} else {
+		token = bearer(c.r)
+		c.via = core.AuditAPI
+		find := s.svc.Accounts.Authenticate
+		if c.r.URL.Path == mcpPath {
+			find = s.svc.Accounts.AuthenticateAssistant
+		}
+		who, err = find(c.r.Context(), token, addr)
+	}
+	if e := new(core.Error); errors.As(err, &e) && code.Status(e.Code) == http.StatusUnauthorized && token != "" {
+		s.badTokens.count(addr, s.now())
+	}
+	c.who = who
+	return err
+}
+
+// bearer returns the bearer token of the request, "" if there is none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// cookieName returns the name of the session's cookie on this connection, "" if it must not be sent
+// because the connection is not encrypted.
+func cookieName(r *http.Request, sandbox bool) string {
+	switch {
+	case isSecure(r):
+		return "__Host-mailstead"
+	case sandbox:
+		return "mailstead"
+	}
+	return ""
+}
+
+// cookie returns the value of the session's cookie, "" if the request has none.
+func (s *Server) cookie(r *http.Request) string {
+	name := cookieName(r, s.svc.Core.Config.Sandbox)
+	if name == "" {
+		return ""
+	}
+	found, err := r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return found.Value
+}
+
+// challenge returns the WWW-Authenticate header, which tells a client without a valid token how to
+// get one (RFC 6750 section 3, RFC 9728 section 5.1).
+func (s *Server) challenge(r *http.Request) string {
+	if strings.TrimSuffix(r.URL.Path, "/") != mcpPath {
+		return `Bearer error="invalid_token"`
+	}
+	metadata := `Bearer resource_metadata="` + s.base(r) + resourcePath + `"`
+	if bearer(r) == "" {
+		return metadata
+	}
+	return metadata + `, error="invalid_token"`
+}

@@ -1,0 +1,53 @@
+package handlers
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
+)
+
+// download sends the file of an export link, which needs no token and works once. HEAD is refused,
+// so that a link checker does not use up the link.
+func (s *Server) download(c *call) {
+	token, addr, ok := s.beginLink(c, exportPath)
+	if !ok {
+		return
+	}
+	f, err := s.svc.Mailboxes.OpenExport(c.r.Context(), token)
+	if err != nil {
+		s.countBadLink(addr, err)
+		s.fail(c, err)
+		return
+	}
+	s.sendFile(c, http.StatusOK, f)
+}
+
+// beginLink begins the response to a link that contains its own token. It returns the token and the
+// client's address. If ok is false, the request has been answered.
+func (s *Server) beginLink(c *call, path string) (token, addr string, ok bool) {
+	token = strings.TrimPrefix(c.r.URL.Path, path)
+	c.r.URL.Path = path + "…" // keeps the token out of logs and responses
+	h := c.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	if c.r.Method != http.MethodGet {
+		s.notAllowed(c, []string{http.MethodGet})
+		return "", "", false
+	}
+	addr = remoteAddr(c.r)
+	if err := s.badTokens.check(addr, s.now()); err != nil {
+		s.fail(c, err)
+		return "", "", false
+	}
+	return token, addr, true
+}
+
+// countBadLink counts an unknown link like a bad token, so that links cannot be guessed.
+func (s *Server) countBadLink(addr string, err error) {
+	if e, ours := core.AsError(err); ours && code.Status(e.Code) == http.StatusNotFound {
+		s.badTokens.count(addr, s.now())
+	}
+}

@@ -1,0 +1,54 @@
+package handlers
+
+import (
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
+	"github.com/mailstead/mailstead/internal/otlp"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// serve makes a call from a request and has answer handle it, with tracing, metrics and panic
+// recovery.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error, answer func(*call)) {
+	counted, began, id := &statusWriter{ResponseWriter: w}, time.Now(), s.requestID(r)
+	ctx := s.svc.Core.Tracer.Continue(core.WithRequest(r.Context(), id), r.Header.Get("traceparent"))
+	ctx, span := s.svc.Core.Tracer.Start(ctx, otlp.Server, "request")
+	c := newCall(ctx, counted, r, id)
+	c.identify = identify
+	w.Header().Set("X-Request-Id", c.id)
+	// Browsers remember the header (RFC 6797).
+	if s.needsHTTPS() && isSecure(r) && s.usesOwnName(r) {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
+	defer func() { s.count(c, counted, span, began) }()
+	defer s.recover(c, counted)
+	answer(c)
+}
+
+// recover logs a panic and answers with status 500. It answers to w, because c.w may be a buffer
+// that is not read any more.
+func (s *Server) recover(c *call, w http.ResponseWriter) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel itself is panicked
+		panic(v)
+	}
+	s.Log.Error("panic in a request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+	c.w = w
+	s.fail(c, core.Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id."))
+}
+
+var clientID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
+
+// requestID returns the client's own request ID if it is valid, else a new one.
+func (s *Server) requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); clientID().MatchString(id) {
+		return id
+	}
+	return s.svc.Core.NewRequestID()
+}

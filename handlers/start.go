@@ -1,0 +1,63 @@
+package handlers
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/handlers/api"
+	"github.com/mailstead/mailstead/handlers/autoconfig"
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// New returns the HTTP server of a service.
+func New(svc *service.Service) *Server {
+	s := &Server{Log: slog.Default(), svc: svc, ops: api.All(svc), now: svc.Core.Now, ending: make(chan struct{})}
+	s.rates = newRates(svc.Core.Config.Limits)
+	s.badTokens = newBadTokens()
+	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
+	s.oauthRate, s.registrations = newRates(core.Limits{}), limit.NewCounter[string](time.Hour)
+	s.hooks = newHooks()
+	s.bodies, s.uploads = &bodies{svc}, make(chan struct{}, maxUploads)
+	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
+	s.description = sync.OnceValue(s.makeDescription)
+	s.mcp = newAssistants(s).serve
+	s.route()
+	s.public = s.publicPaths()
+	return s
+}
+
+// ServeHTTP answers requests from the network.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, leave, ok := s.fromProxy(w, r)
+	if !ok {
+		return
+	}
+	defer leave()
+	dispatch(s.public, w, r)
+}
+
+// fromProxy adds the client to a request. If the client has too many requests at once, it answers
+// the request and returns ok false.
+func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Request, leave func(), ok bool) {
+	out, leave, ok = s.Proxies.admit(r)
+	if !ok {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "too many requests from this address at once: wait until some are answered", http.StatusServiceUnavailable)
+	}
+	return out, leave, ok
+}
+
+// Local returns the handler for the local socket. Its client is the operator, who acts as the owner
+// of the first account, or of the account in the header X-Mailstead-Account.
+func (s *Server) Local() http.Handler {
+	mux := s.paths(func(c *call) error {
+		who, err := s.svc.Accounts.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))
+		c.who, c.via = who, core.AuditCommands
+		return err
+	}, nil)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { dispatch(mux, w, r) })
+}
