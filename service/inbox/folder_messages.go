@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -17,14 +17,10 @@ import (
 type Blob = store.Blob
 
 const (
-	maxUID          = math.MaxUint32
 	maxFolderWords  = 200     // distinct keywords that a Selection lists
 	maxRows         = 500     // messages that one transaction reads
 	maxRowStructure = 4 << 20 // bytes of structures that one transaction reads
 )
-
-// changed notifies the watchers of the mailbox once the transaction is on disk.
-func (s *Service) changed(tx *store.Tx, mailbox uint32) { tx.After(func() { s.Hub.Changed(mailbox) }) }
 
 // A Selection is the state of a folder when it was selected.
 type Selection struct {
@@ -602,4 +598,37 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 		out.From, out.To = append(out.From, m.UID), append(out.To, copies[i].UID)
 	}
 	return nil
+}
+
+// movedBits returns the bits for messages that a caller copies or moves; none for a tainted caller.
+func movedBits(taint *store.Taint) store.Bits {
+	if taint != nil {
+		return 0
+	}
+	return store.BitMoved
+}
+
+// copied updates a copy for its new folder: Drafts marks it as drafted, and the spam classifier
+// learns from it unless the caller is tainted.
+func (s *Service) copied(tx *store.Tx, accountID string, taint *store.Taint, from, to *Folder, m, copied *store.Message) error {
+	if roleOf(to) == roleDrafts {
+		if err := tx.SetDrafted(copied); err != nil {
+			return err
+		}
+	}
+	if taint != nil {
+		return nil // the classifier must not learn from it
+	}
+	return s.learnMove(tx, accountID, from, to, m, copied)
+}
+
+// learnMove lets the account's spam classifier learn from a message that is copied or moved to
+// another folder. The message and its copy both record what it was learned as.
+func (s *Service) learnMove(tx *store.Tx, accountID string, from, to *Folder, m, copied *store.Message) error {
+	move := spam.Move{FromJunk: roleOf(from) == roleJunk, ToJunk: roleOf(to) == roleJunk, ToTrash: roleOf(to) == roleTrash}
+	taught, err := s.spam.Moved(tx, accountID, copied, move)
+	if err != nil {
+		return err
+	}
+	return tx.SetTaught(m, taught)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 	"golang.org/x/sync/errgroup"
 )
@@ -271,39 +270,6 @@ func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *st
 		return nil, err
 	}
 	return copies[0], tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
-}
-
-// movedBits returns the bits for messages that a caller copies or moves; none for a tainted caller.
-func movedBits(taint *store.Taint) store.Bits {
-	if taint != nil {
-		return 0
-	}
-	return store.BitMoved
-}
-
-// copied updates a copy for its new folder: Drafts marks it as drafted, and the spam classifier
-// learns from it unless the caller is tainted.
-func (s *Service) copied(tx *store.Tx, accountID string, taint *store.Taint, from, to *Folder, m, copied *store.Message) error {
-	if roleOf(to) == roleDrafts {
-		if err := tx.SetDrafted(copied); err != nil {
-			return err
-		}
-	}
-	if taint != nil {
-		return nil // the classifier must not learn from it
-	}
-	return s.learnMove(tx, accountID, from, to, m, copied)
-}
-
-// learnMove lets the account's spam classifier learn from a message that is copied or moved to
-// another folder. The message and its copy both record what it was learned as.
-func (s *Service) learnMove(tx *store.Tx, accountID string, from, to *Folder, m, copied *store.Message) error {
-	move := spam.Move{FromJunk: roleOf(from) == roleJunk, ToJunk: roleOf(to) == roleJunk, ToTrash: roleOf(to) == roleTrash}
-	taught, err := s.spam.Moved(tx, accountID, copied, move)
-	if err != nil {
-		return err
-	}
-	return tx.SetTaught(m, taught)
 }
 
 func (s *Service) deleteLocal(who core.Actor, p messagePicker) error {

@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -18,10 +17,6 @@ const (
 	searchRead    = 16 << 20 // bytes of messages that one request reads
 	searchCost    = 8 << 20  // bytes of the text index that one request reads, approximately
 )
-
-// threadWord returns the word under which the text index has a thread: words of texts never contain
-// \x01.
-func threadWord(id string) string { return "\x01" + id }
 
 // An inboxSearch finds the messages of an inboxList that contain words, are by an author, or belong
 // to a thread. It looks up indexed messages in the text index and reads the others. The index does
@@ -115,10 +110,6 @@ func (x *inboxSearch) findWaiting() (few bool, err error) {
 	}
 	newestFirst(x.waiting)
 	return true, nil
-}
-
-func comparePositions(a, b store.InboxPos) int {
-	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
 
 // advance reads the next result of the index.

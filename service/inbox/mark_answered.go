@@ -4,10 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
@@ -15,50 +11,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const (
-	KindRemoteAnswer = "remote_answer"
-
-	maxThreadMessages = 500 // of the newest messages of a thread in one mailbox, how many are read
-)
+const KindRemoteAnswer = "remote_answer"
 
 // An Answered is the place of a message that an outgoing message replies to.
 type Answered struct{ Folder, UID uint32 }
-
-// An Answerer is who answered a message.
-type Answerer struct {
-	Kind string    `json:"kind" enum:"team|mailbox|token"`
-	Name string    `json:"name" words:"ours"`
-	At   core.Time `json:"at"`
-}
-
-// NewAnswerer describes the actor that answers a message: by email address, or by the name of an
-// API token.
-func NewAnswerer(who core.Actor, at time.Time) Answerer {
-	a := Answerer{Kind: "token", Name: who.TokenName, At: core.Time{Time: at}}
-	switch {
-	case who.Role == store.UserRoleMailbox:
-		a.Kind, a.Name = "mailbox", who.Email
-	case who.TokenKind == core.SessionKind || who.TokenName == "":
-		a.Kind, a.Name = "team", who.Email
-	}
-	return a
-}
-
-// Text returns the stored form.
-func (a Answerer) Text() string {
-	return strconv.FormatInt(a.At.UnixMilli(), 10) + " " + a.Kind + " " + a.Name
-}
-
-// parseAnswerer parses the result of Text; nil for "".
-func parseAnswerer(text string) *Answerer {
-	at, rest, _ := strings.Cut(text, " ")
-	ms, err := strconv.ParseInt(at, 10, 64)
-	if err != nil {
-		return nil
-	}
-	kind, name, _ := strings.Cut(rest, " ")
-	return &Answerer{kind, name, core.Time{Time: time.UnixMilli(ms)}}
-}
 
 // FindAnswered returns the messages of the mailbox with the Message-ID id, to which an outgoing
 // message replies: those in every folder but Junk and Trash, or in INBOX alone of an external
@@ -172,12 +128,6 @@ func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) 
 	newestFirst(found)
 	found = slices.Compact(found) // duplicates: the place of an indexed message was reused
 	return found[:min(len(found), maxThreadMessages)], nil
-}
-
-// newestFirst sorts places. It uses sort.Slice, since slices.SortFunc would add its own instance to
-// the binary.
-func newestFirst(places []store.InboxPos) {
-	sort.Slice(places, func(i, j int) bool { return comparePositions(places[j], places[i]) < 0 })
 }
 
 // MarkAnswered marks messages of the mailbox as answered by the message that is sent in this

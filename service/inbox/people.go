@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -139,15 +138,4 @@ func envelopeAt(tx *store.Tx, mb *store.Mailbox, folder, uid uint32) (*msg.Envel
 		return nil, nil, fmt.Errorf("decode structure of message %d of %s: %w", uid, mb.Email, err)
 	}
 	return part.Envelope, meta, nil
-}
-
-// peopleOf returns the distinct addresses of From, Reply-To, To and Cc, normalized.
-func peopleOf(e *msg.Envelope) (people []string) {
-	for _, a := range slices.Concat(e.From, e.ReplyTo, e.To, e.Cc) {
-		email, err := core.NormalizeEmail("to", a.Email())
-		if err == nil && !slices.Contains(people, email) {
-			people = append(people, email)
-		}
-	}
-	return people
 }

@@ -5,15 +5,18 @@
 // Where things are:
 //   - filing.go: a stored message and its row ([Service.Prepare], [Service.File]), what makes a
 //     thread ([ThreadFor]), and when a mailbox is full ([core.QuotaLeft]).
-//   - inbox.go: lists of messages.
+//   - inbox.go: lists of messages. message_view.go: a message as lists show it ([InboxMessage]).
+//     thread_list.go: lists with one row for each thread. positions.go: the order of lists.
 //   - inbox_message.go: one message.
+//   - authorship.go: who wrote a message, and what proves it.
 //   - taint.go: which messages taint a reader, and what such a reader may see and do.
 //   - waiting.go: requests that wait for a message. arrivals.go: how they are woken.
-//   - inbox_changes.go: marks and deletion.
+//   - inbox_changes.go: marks and deletion. moves.go: moves, and the folders of the API.
 //   - inbox_search.go: searches. text_index.go: the index that they use.
 //   - append.go: messages that mail clients append to folders.
-//   - folders.go, folder_messages.go, flags.go: folders, flags, copies and searches for IMAP.
-//   - mark_answered.go: which messages a reply answers.
+//   - folders.go, rename.go, folder_messages.go, flags.go: folders, flags, copies and searches for
+//     IMAP. roles.go: the standard folders.
+//   - mark_answered.go: which messages a reply answers. answerer.go: who answered a message.
 //   - warmup.go: warm-up mail.
 //   - images.go: remote images, fetched for the reader.
 package inbox
@@ -58,6 +61,9 @@ type Service struct {
 	images        *images
 	structures    sync.Pool // of *msg.View
 }
+
+// changed notifies the watchers of the mailbox once the transaction is on disk.
+func (s *Service) changed(tx *store.Tx, mailbox uint32) { tx.After(func() { s.Hub.Changed(mailbox) }) }
 
 // images fetches remote images, a bounded number at a time.
 type images struct {

@@ -302,6 +302,6 @@ func (s *Service) searchTexts(ref store.BlobRef, root *msg.Part) ([]string, erro
 	return msg.SearchTexts(r, root)
 }
 
-func positionOf(m *store.Message) store.InboxPos {
-	return store.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}
-}
+// threadWord returns the word under which the text index has a thread: words of texts never contain
+// \x01.
+func threadWord(id string) string { return "\x01" + id }

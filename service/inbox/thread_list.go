@@ -11,13 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A ThreadSummary summarizes a thread in a list that is grouped by threads: its messages in every
-// folder of the mailbox but Junk and Trash.
-type ThreadSummary struct {
-	Messages int      `json:"messages"`
-	Unread   int      `json:"unread"`
-	From     []string `json:"from" words:"theirs"` // Names of the authors, the earliest first.
-}
+// maxThreadMessages is how many messages of a thread in one mailbox are read, the newest.
+const maxThreadMessages = 500
 
 // threadAuthors is how many authors a summary names, the most recent.
 const threadAuthors = 10

@@ -97,21 +97,6 @@ func (s *Service) WaitForAnyMessage(ctx context.Context, who core.Actor, in Wait
 // EndWaiting makes all waiting and future requests answer at once.
 func (s *Service) EndWaiting() { s.arrivals.end() }
 
-// Meta.Arrived of an arrived message is arrivedProven and the author's proven domain, or
-// arrivedUnverified and the reason why the author is not proven although DMARC passes. A domain
-// without either prefix was written before proofs covered everything that is shown.
-const (
-	arrivedUnverified = "."
-	arrivedProven     = "="
-)
-
-func arrivedText(verified, lacks string) string {
-	if verified == "" {
-		return arrivedUnverified + lacks
-	}
-	return arrivedProven + verified
-}
-
 // A messageWait is a waiting request. It has examined all arrivals until at.
 type messageWait struct {
 	s       *Service

@@ -1,0 +1,46 @@
+package inbox
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// An Answerer is who answered a message.
+type Answerer struct {
+	Kind string    `json:"kind" enum:"team|mailbox|token"`
+	Name string    `json:"name" words:"ours"`
+	At   core.Time `json:"at"`
+}
+
+// NewAnswerer describes the actor that answers a message: by email address, or by the name of an
+// API token.
+func NewAnswerer(who core.Actor, at time.Time) Answerer {
+	a := Answerer{Kind: "token", Name: who.TokenName, At: core.Time{Time: at}}
+	switch {
+	case who.Role == store.UserRoleMailbox:
+		a.Kind, a.Name = "mailbox", who.Email
+	case who.TokenKind == core.SessionKind || who.TokenName == "":
+		a.Kind, a.Name = "team", who.Email
+	}
+	return a
+}
+
+// Text returns the stored form.
+func (a Answerer) Text() string {
+	return strconv.FormatInt(a.At.UnixMilli(), 10) + " " + a.Kind + " " + a.Name
+}
+
+// parseAnswerer parses the result of Text; nil for "".
+func parseAnswerer(text string) *Answerer {
+	at, rest, _ := strings.Cut(text, " ")
+	ms, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return nil
+	}
+	kind, name, _ := strings.Cut(rest, " ")
+	return &Answerer{kind, name, core.Time{Time: time.UnixMilli(ms)}}
+}

@@ -1,0 +1,45 @@
+package inbox
+
+import (
+	"cmp"
+	"encoding/binary"
+	"sort"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+func positionOf(m *store.Message) store.InboxPos {
+	return store.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}
+}
+
+// positionText encodes a position for cursors. Cursors are authenticated, so that inboxPosition
+// need not validate it.
+func positionText(at store.InboxPos) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(at.Received.UnixMilli()))
+	binary.BigEndian.PutUint32(b[8:], at.UID)
+	binary.BigEndian.PutUint32(b[12:], at.Num)
+	return string(b[:])
+}
+
+func inboxPosition(text string) store.InboxPos {
+	b := []byte(text)
+	if len(b) != 16 {
+		return store.InboxPos{}
+	}
+	return store.InboxPos{
+		Received: time.UnixMilli(int64(binary.BigEndian.Uint64(b))).UTC(),
+		UID:      binary.BigEndian.Uint32(b[8:]), Num: binary.BigEndian.Uint32(b[12:]),
+	}
+}
+
+func comparePositions(a, b store.InboxPos) int {
+	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
+}
+
+// newestFirst sorts places. It uses sort.Slice, since slices.SortFunc would add its own instance to
+// the binary.
+func newestFirst(places []store.InboxPos) {
+	sort.Slice(places, func(i, j int) bool { return comparePositions(places[j], places[i]) < 0 })
+}
