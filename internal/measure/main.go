@@ -47,9 +47,15 @@ var flows = []struct {
 }{
 	{"receive", "Service.Receive", extent{131, 22, 72}},
 	{"send_email", "Service.SendEmail", extent{120, 22, 70}},
-	{"delivery attempt", "Service.deliverKind", extent{288, 47, 161}},
+	{"delivery attempt", "Service.deliverKind", extent{288, 46, 160}},
 	{"domain_setup", "Service.setupKind", extent{188, 26, 84}},
 }
+
+// circleBudget is the most files that a circle may have, except in the packages of largerCircles,
+// which have budgets of their own until they have come down to it.
+const circleBudget = 12
+
+var largerCircles = map[string]int{"handlers/imapd": 23}
 
 // extent is the size of a flow.
 type extent struct{ functions, files, changes int }

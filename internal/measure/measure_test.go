@@ -1,9 +1,14 @@
 package main
 
-import "testing"
+import (
+	"cmp"
+	"strings"
+	"testing"
+)
 
-// TestOrder guards the structure of the code: flows stay within their budgets, only errors are
-// assigned in the head of an if, the facade names its rooms, and every field is read.
+// TestOrder guards the structure of the code: flows and circles of files stay within their budgets,
+// only errors are assigned in the head of an if, the facade names its rooms, and every field is
+// read.
 func TestOrder(t *testing.T) {
 	p, err := load()
 	if err != nil {
@@ -16,6 +21,12 @@ func TestOrder(t *testing.T) {
 		}
 		if is.functions > f.budget.functions || is.files > f.budget.files || is.changes > f.budget.changes {
 			t.Errorf("%s goes through %+v, more than its budget %+v: `make measure` says what they count, `go run ./internal/measure -list %q` lists the functions", f.name, is, f.budget, f.name)
+		}
+	}
+	for _, c := range p.packages {
+		folder := strings.TrimPrefix(c.path, module+"/")
+		if n, most := p.largestCircle(c), cmp.Or(largerCircles[folder], circleBudget); n > most {
+			t.Errorf("%d files of %s depend on each other in a circle, more than %d: move what they share into a file that needs none of them", n, folder, most)
 		}
 	}
 	for _, place := range p.hiddenAssignments() {
