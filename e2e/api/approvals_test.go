@@ -129,15 +129,21 @@ func TestApprovalsUnderKills(t *testing.T) {
 					acknowledged[subject] = true
 					break
 				}
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond) // between two tries
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // messages come until the last kill
 		}
 	}()
 	stop, decided := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(decided)
 		for {
+			last := false
+			select {
+			case <-stop:
+				last = true
+			default:
+			}
 			person, _, _ := now()
 			var page struct{ Data []heldMessage }
 			person.ask("GET", "/v1/approvals?status=pending&limit=100", nil, &page)
@@ -148,25 +154,20 @@ func TestApprovalsUnderKills(t *testing.T) {
 					person.ask("POST", "/v1/approvals/"+m.ApprovalID+"/reject", map[string]any{"note": "no"}, nil)
 				}
 			}
-			select {
-			case <-stop:
-				if len(page.Data) == 0 {
-					return
-				}
-			default:
+			if last && len(page.Data) == 0 {
+				return
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // between two looks
 		}
 	}()
 	for range kills {
-		time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond) // the kill comes at any moment
 		starting.Lock()
 		i.Kill()
 		i.Start()
 		starting.Unlock()
 	}
 	<-sent
-	time.Sleep(100 * time.Millisecond)
 	close(stop)
 	<-decided
 

@@ -160,7 +160,7 @@ func TestKillWhileAClaimIsProven(t *testing.T) {
 		}
 		if wait >= 0 {
 			close(held)
-			time.Sleep(wait)
+			time.Sleep(wait) // the kill comes this long after the answer
 		}
 		a.Kill()
 		if wait < 0 {

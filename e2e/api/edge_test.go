@@ -509,7 +509,7 @@ func (k *requestKill) through(over func() bool) {
 			k.Kill()
 			close(k.dead)
 			k.killed = true
-			time.Sleep(20 * time.Millisecond) // the provider does what it was asked for
+			time.Sleep(20 * time.Millisecond) // the provider does what the killed program asked for
 			k.Start()
 		default:
 		}
@@ -720,7 +720,7 @@ func (k *stepKill) waitFor(id string, asked <-chan struct{}) string {
 		if ended := d.Status == "complete" || d.Status == "pending_dns_records"; k.moment.now(d) || ended {
 			return fmt.Sprintf("%s, %d users", d.Status, d.Users)
 		}
-		time.Sleep(time.Millisecond) // the program has work to do meanwhile
+		time.Sleep(time.Millisecond) // between two looks: each costs the program time
 	}
 }
 

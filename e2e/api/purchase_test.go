@@ -98,20 +98,21 @@ func TestChargedAndDropped(t *testing.T) {
 	t.Parallel()
 	f, i := aShop(t)
 	f.ForgetsKeys, f.Oversells = true, true
-	charged := make(chan struct{}, 1)
+	charged, dead := make(chan struct{}, 1), make(chan struct{})
 	f.Meddle = func(call, name string) namecomtest.Fate {
 		switch {
 		case call != "charged":
 			return namecomtest.Well
 		case name == "killed.com":
 			charged <- struct{}{}
-			time.Sleep(200 * time.Millisecond)
+			<-dead
 		}
 		return map[string]namecomtest.Fate{"dropped.com": namecomtest.Drop, "failed.com": namecomtest.Fail, "garbled.com": namecomtest.Garbage}[name]
 	}
 	killed := order(i, "killed.com", 10.99)
 	<-charged
 	i.Kill()
+	close(dead)
 	i.Start()
 	jobs := []setupJob{killed}
 	for _, name := range []string{"dropped.com", "failed.com", "garbled.com"} {
@@ -144,8 +145,8 @@ func TestKillWhileBuying(t *testing.T) {
 	f.Meddle = func(call, _ string) (fate namecomtest.Fate) {
 		if calls.Add(1)%29 == 0 {
 			select {
-			case reached <- struct{}{}: // the kill comes while this call is served
-				time.Sleep(20 * time.Millisecond)
+			case reached <- struct{}{}:
+				time.Sleep(20 * time.Millisecond) // the kill comes while this call is served
 			default:
 			}
 		}

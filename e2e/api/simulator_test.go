@@ -225,7 +225,7 @@ func TestSimulatorUnderKills(t *testing.T) {
 			}
 		}
 		advance(i, 40*time.Second)
-		time.Sleep(time.Duration(random.IntN(25)) * time.Millisecond)
+		time.Sleep(time.Duration(random.IntN(25)) * time.Millisecond) // the kill comes at any moment
 		i.Kill()
 		i.Start()
 	}

@@ -91,7 +91,7 @@ func (f *watchedSMTP) serve(c net.Conn, pipelines bool) {
 		f.mu.Lock()
 		slow := time.Duration((0.5 + f.rand.Float64()) * float64(f.slow))
 		f.mu.Unlock()
-		time.Sleep(slow)
+		time.Sleep(slow) // a slow server
 		fmt.Fprintf(c, "%s\r\n", text)
 	}
 	fmt.Fprintf(c, "220 fake ESMTP\r\n")
@@ -244,7 +244,7 @@ func TestStoppedAccounts(t *testing.T) {
 
 	quiet := func(after string, since time.Time) {
 		t.Helper()
-		time.Sleep(time.Until(since.Add(4 * time.Second)))
+		time.Sleep(time.Until(since.Add(4 * time.Second))) // nothing may come in this time
 		if late := relay.since("other.test", since.Add(seenLate)); len(late) > 0 {
 			t.Errorf("%s: %d commands, the first: %s", after, len(late), late[0])
 		}
@@ -314,7 +314,7 @@ func TestStoppedAccounts(t *testing.T) {
 	for range 3 {
 		i.Kill()
 		i.Start()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // the next kill comes during the deletion
 	}
 	if status := statusOf(i, account.ID); status != "" && status != "deleting" {
 		t.Errorf("the account is %s", status)

@@ -185,7 +185,7 @@ func TestCollectorIsNotWaitedFor(t *testing.T) {
 				t.Errorf("100 requests and messages took %s", took)
 			}
 			i.Until("all are there", func() bool { return len(i.Inbox(ann)) == 100 })
-			time.Sleep(1500 * time.Millisecond) // a first request to the collector has begun
+			time.Sleep(1500 * time.Millisecond) // so that a request to the collector has begun: they begin each second
 			began = time.Now()
 			i.Stop()
 			if took := time.Since(began); took > 8*time.Second {

@@ -117,7 +117,7 @@ func (k *killedBackups) killCommand(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Duration(k.rnd.Int64N(int64(k.takes))))
+	time.Sleep(time.Duration(k.rnd.Int64N(int64(k.takes)))) // the kill comes at any moment of the backup
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 }
@@ -140,7 +140,7 @@ func (k *killedBackups) killServer(t *testing.T, n int) {
 			k.acked = append(k.acked, subject)
 		}
 	})
-	time.Sleep(time.Duration(k.rnd.Int64N(int64(2 * k.takes))))
+	time.Sleep(time.Duration(k.rnd.Int64N(int64(2 * k.takes)))) // the kill comes at any moment
 	k.Kill()
 	work.Wait()
 }

@@ -62,7 +62,7 @@ func TestBackupUnderLoad(t *testing.T) {
 			bring(i, messages/8)
 			// What is acknowledged is filed soon, and not at once.
 			i.Until("all messages are filed", func() bool { return filed(i) == messages/2+3*(messages/8) })
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // so that the clock is past the last entry
 			middle := time.Now().UTC()
 			then := contents(t, rehearse(t, i.Dir).Path)
 			both.Go(func() { bring(i, messages/8) })

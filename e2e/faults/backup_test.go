@@ -125,7 +125,7 @@ age_recipients = [%q]
 		t.Fatal(err)
 	}
 	setFlag(t, c, 2, imap.FlagFlagged)
-	time.Sleep(5 * time.Millisecond)
+	time.Sleep(5 * time.Millisecond) // so that middle is between two entries, which have times in milliseconds
 	middle := time.Now().UTC()
 	time.Sleep(5 * time.Millisecond)
 	setFlag(t, c, 1, imap.FlagDeleted)
@@ -338,7 +338,14 @@ func TestBackupFile(t *testing.T) {
 func TestBackupInStep(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
-	url, key := newBucketThat(t, func() bool { return !away.Load() })
+	var refused atomic.Int64
+	url, key := newBucketThat(t, func() bool {
+		if away.Load() {
+			refused.Add(1)
+			return false
+		}
+		return true
+	})
 	i := rig.Start(t, rig.GenerousLimits+fmt.Sprintf("[s3]\nendpoint = %q\naccess_key_file = %q\n[backup]\nto = 's3://mail/host'\nsync = true\n", url, key))
 	i.AddDomain("example.test")
 	box := i.AddMailbox("ann@example.test", "correct horse")
@@ -378,9 +385,10 @@ func TestBackupInStep(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Errorf("once it was back: %v", err)
 	}
+	refused.Store(0)
 	away.Store(true)
 	go func() { sent <- rig.Transmit(i.Ready.SMTP, "ann@example.test", rig.Letter("fourth")) }()
-	time.Sleep(500 * time.Millisecond)
+	i.Until("the fourth waits for the backup", func() bool { return refused.Load() > 0 })
 	i.Stop() // within 30 seconds
 	if err := <-sent; err == nil {
 		t.Error("acknowledged though it is nowhere else")

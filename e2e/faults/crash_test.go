@@ -126,7 +126,7 @@ func TestKillWhileDeletingADomain(t *testing.T) {
 	i.Want(202, "DELETE", "/v1/domains/"+domain, nil, &job)
 	kills := 0
 	for ; kills < 6; kills++ {
-		time.Sleep(time.Duration(20+30*kills) * time.Millisecond)
+		time.Sleep(time.Duration(20+30*kills) * time.Millisecond) // each kill comes a little later
 		i.Kill()
 		i.Start()
 		if i.Want(200, "GET", "/v1/jobs/"+job.ID, nil, &job); job.Status == "completed" {
@@ -356,7 +356,11 @@ func TestStopUnderLoad(t *testing.T) {
 	}
 	idle := rig.TalkTo(t, i.Ready.SMTP)
 	reader := i.ReadMail("ann@example.test", "correct horse")
-	time.Sleep(500 * time.Millisecond)
+	i.Until("mail comes and goes", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(acked) >= 100
+	})
 	start := time.Now()
 	stopping.Store(true)
 	_ = i.Cmd.Process.Signal(syscall.SIGTERM)
@@ -419,7 +423,7 @@ func TestStopWhilePeersHang(t *testing.T) {
 	if _, err := i.ReadMail("ann@example.test", "correct horse").Idle(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // so that the server has read each half, which no answer shows
 	start := time.Now()
 	i.Stop()
 	if took := time.Since(start); took > 22*time.Second {

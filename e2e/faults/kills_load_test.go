@@ -137,7 +137,7 @@ func (l *killLoad) receive(conn int) {
 			return
 		}
 		l.note(func() { l.arrived[subject] = true })
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the pace of this load
 	}
 }
 
@@ -173,7 +173,7 @@ func (l *killLoad) submit() {
 			return
 		}
 		l.note(func() { l.local[subject], l.relayed[far] = true, true })
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond) // the pace of this load
 	}
 }
 
@@ -189,7 +189,7 @@ func (l *killLoad) send() {
 			return
 		}
 		l.note(func() { l.local[subject], l.relayed[far] = true, true })
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond) // the pace of this load
 	}
 }
 
@@ -259,7 +259,7 @@ func (l *killLoad) change() {
 			l.kept[subject] = where
 			delete(l.open, subject)
 		})
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the pace of this load
 	}
 }
 
@@ -280,7 +280,7 @@ func (l *killLoad) sweep() {
 				return
 			}
 			l.note(func() { l.swept[subject] = "there" })
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond) // the pace of this load
 		}
 		s, err := c.Select("INBOX", nil).Wait()
 		if err != nil || s.NumMessages == 0 {
@@ -325,13 +325,13 @@ func (l *killLoad) backUp(copies bool) {
 			}
 			return
 		}
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // the pace of this load
 	}
 }
 
 // deleteDomain deletes a domain with its mailboxes.
 func (l *killLoad) deleteDomain() {
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // the other loads have begun
 	switch status := l.call("DELETE", "/v1/domains/"+l.doomed, nil); status {
 	case 202:
 		l.note(func() { l.deleted = true })

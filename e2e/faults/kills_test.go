@@ -249,7 +249,7 @@ func (w *killWorld) prepare(t *testing.T) {
 					}
 				}
 			}
-			time.Sleep(1300 * time.Millisecond)
+			time.Sleep(1300 * time.Millisecond) // so that the next mail is indexed in a run of its own
 		}
 		i.Stop()
 	})

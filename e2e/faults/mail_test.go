@@ -188,7 +188,7 @@ func TestTooManyOfEverything(t *testing.T) {
 					if _, err := io.WriteString(c, "x"); err != nil || k > 100 {
 						return
 					}
-					time.Sleep(50 * time.Millisecond)
+					time.Sleep(50 * time.Millisecond) // a slow client
 				}
 			}()
 		}

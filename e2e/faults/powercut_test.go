@@ -281,7 +281,7 @@ func TestPowerCut(t *testing.T) {
 					subjects[m[1]] = subject
 					mu.Unlock()
 				}
-				time.Sleep(time.Duration(n%20) * time.Millisecond)
+				time.Sleep(time.Duration(n%20) * time.Millisecond) // commits of different sizes
 			}
 		})
 	}
@@ -295,10 +295,10 @@ func TestPowerCut(t *testing.T) {
 			recipients[out.MessageID] = to
 			mu.Unlock()
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // the pace of this load
 	}
 	load.Wait()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // the first attempts to deliver are in the trace too
 	i.Stop()
 	i.Wrapper = nil
 

@@ -220,7 +220,7 @@ func TestManyHostsThatStall(t *testing.T) {
 		}
 		i.Want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": to, "subject": "s", "text": "hello"}, nil)
 	}
-	time.Sleep(500 * time.Millisecond) // the workers have their hands full
+	time.Sleep(500 * time.Millisecond) // so that every worker waits for one of them
 	start := time.Now()
 	i.Want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": "bob@example.test", "subject": "near", "text": "hello"}, nil)
 	i.Until("local mail has arrived and was told of", func() bool {

@@ -102,7 +102,7 @@ func TestPortsStayOpen(t *testing.T) {
 		want = append([]string{subject}, want...)
 		go send(subject)
 		go ask()
-		time.Sleep(50 * time.Millisecond) // both are on their way
+		time.Sleep(50 * time.Millisecond) // so that both come before the server, and wait in its sockets
 		start()
 		if err := <-sent; err != nil {
 			t.Fatalf("round %d: %v", round, err)

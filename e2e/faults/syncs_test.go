@@ -84,10 +84,10 @@ func TestNothingIsAcknowledgedBeforeItsSync(t *testing.T) {
 	c := i.ReadMail("ann@example.test", "correct horse")
 	traced := func(do func()) string {
 		t.Helper()
-		time.Sleep(300 * time.Millisecond) // what was begun before ends
+		time.Sleep(300 * time.Millisecond) // so that the work begun before has ended
 		tr := trace(i, strace)
 		do()
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // so that its work after the answer is in the trace
 		if err := tr.cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}

@@ -298,7 +298,7 @@ func TestExternalChanges(t *testing.T) {
 	if now := a.newest(u); !slices.Equal(now, old) {
 		t.Error("the cache changed without the server")
 	}
-	time.Sleep(time.Second) // a UIDVALIDITY is a time
+	time.Sleep(time.Second) // Dovecot's UIDVALIDITY is a time in seconds, and the new one must differ
 	a.remote.Renumber(a.users)
 	a.Want(200, "POST", path+"/refresh", nil, nil)
 	a.Until("the new UIDVALIDITY is taken over", func() bool {
@@ -374,7 +374,7 @@ func TestExternalLogin(t *testing.T) {
 	a.Want(200, "POST", "/v1/account/universal-inbox", map[string]any{"enabled": false}, nil)
 	a.Until("nobody idles", func() bool { return a.idle() == 0 })
 	a.remote.Put("late", "unseen", 2, 700)
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // it would be fetched in this time
 	if a.find("late", "unseen") != nil {
 		t.Error("mail was fetched while the universal inbox is off")
 	}

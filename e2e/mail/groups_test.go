@@ -77,13 +77,13 @@ func TestGroupUnderKills(t *testing.T) {
 				if err == nil {
 					break
 				}
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond) // between two tries
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // messages come until the last kill
 		}
 	}()
 	for range kills {
-		time.Sleep(time.Duration(50+random.IntN(500)) * time.Millisecond)
+		time.Sleep(time.Duration(50+random.IntN(500)) * time.Millisecond) // the kill comes at any moment
 		i.Kill()
 		starting.Lock()
 		i.Start()

@@ -315,7 +315,7 @@ func TestImportIsKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(200+random.IntN(800)) * time.Millisecond)
+		time.Sleep(time.Duration(200+random.IntN(800)) * time.Millisecond) // the kill comes at any moment
 		i.Kill()
 		_ = cmd.Wait() // it may have been done
 		i.Start()

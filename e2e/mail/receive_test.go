@@ -315,7 +315,7 @@ func TestManyRecipients(t *testing.T) {
 			count.Add(1)
 		}
 	})
-	time.Sleep(5 * time.Second) // what they wait on this machine anyway
+	time.Sleep(5 * time.Second) // measures how long they wait on this machine anyway
 	alone, aloneCount := time.Duration(longest.Swap(0)), count.Swap(0)
 	memory := 0
 	others.Go(func() {
@@ -362,7 +362,7 @@ func TestManyRecipients(t *testing.T) {
 			t.Fatal(err)
 		}
 		want[subject] = true
-		time.Sleep(time.Duration(n) * 7 * time.Millisecond)
+		time.Sleep(time.Duration(n) * 7 * time.Millisecond) // each kill comes a little later
 		i.Kill()
 		i.Start()
 		world.Delegate(i.Ready.DNS)

@@ -65,13 +65,13 @@ func TestRulesUnderKills(t *testing.T) {
 					acknowledged[subject] = true
 					break
 				}
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond) // between two tries
 			}
-			time.Sleep(30 * time.Millisecond)
+			time.Sleep(30 * time.Millisecond) // messages come until the last kill
 		}
 	}()
 	for range kills {
-		time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond) // the kill comes at any moment
 		i.Kill()
 		starting.Lock()
 		i.Start()
@@ -206,7 +206,7 @@ func TestServersThatAnswerEachOther(t *testing.T) {
 	}
 	servers[0].Until("the first has answered", func() bool { return len(sent(0)) == 2 })
 	servers[1].Until("the answer is there", func() bool { return len(servers[1].Inbox(boxes[1])) == 2 })
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // a needless answer would come in this time
 	if a, b := len(sent(0)), len(sent(1)); a != 2 || b != 3 {
 		t.Errorf("sent by the first %v, by the other %v", sent(0), sent(1))
 	}

@@ -168,7 +168,7 @@ func TestThief(t *testing.T) {
 		i.Want(200, "GET", "/v1/email-users/"+ann, nil, &mb)
 		return mb.SendingPaused != nil && mb.SendingPaused.Reason == "bounces"
 	})
-	time.Sleep(time.Second) // for what is on its way
+	time.Sleep(time.Second) // too many would be tried in this time
 	tried := mx.tried.Load()
 	if tried > 50+64+10 { // what was on its way when it was paused is at most 64 messages
 		t.Errorf("%d were tried", tried)

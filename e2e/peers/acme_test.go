@@ -145,7 +145,7 @@ func TestCertificatesByACME(t *testing.T) {
 			t.Errorf("after a restart %s shows %v", name, cert)
 		}
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // a needless order would be made in this time
 	if n := p.issued(); n != issued {
 		t.Errorf("the restart cost %d certificates", n-issued)
 	}
@@ -250,7 +250,7 @@ func TestCertificateOutlivesKills(t *testing.T) {
 	world.Set(t, "garden.test", "NS", "ns1.acme.test.", "ns2.acme.test.")
 	redirect(i, i.AddDomain("garden.test"), "https://example.org")
 	for n := range 6 {
-		time.Sleep(time.Duration(n) * 120 * time.Millisecond)
+		time.Sleep(time.Duration(n) * 120 * time.Millisecond) // each kill comes a little later
 		i.Kill()
 		i.Start()
 		world.Delegate(i.Ready.DNS)

@@ -401,7 +401,7 @@ func TestPostfixBothWays(t *testing.T) {
 		}
 	}
 	t.Logf("%d messages in %s", 2*half, time.Since(start).Round(time.Millisecond))
-	time.Sleep(500 * time.Millisecond) // for what comes twice
+	time.Sleep(500 * time.Millisecond) // a second copy would come in this time
 	for _, r := range w.Inbox(w.ann) {
 		in[r.Subject]++
 	}

@@ -81,7 +81,7 @@ func TestLargeCosts(t *testing.T) {
 	start() // what filled the store was another program
 	l.Stop()
 	costs.CleanStart = start()
-	time.Sleep(length)
+	time.Sleep(length) // memory is measured at rest
 	costs.Memory = l.sample().anonymous
 	text := s.letter(rand.New(rand.NewPCG(l.seed, 0)))
 	if err := rig.Transmit(l.Ready.SMTP, s.address(0), "Subject: market\r\n\r\n"+text); err != nil {

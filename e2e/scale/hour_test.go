@@ -160,7 +160,7 @@ func (l *load) takeEvent(w http.ResponseWriter, r *http.Request) {
 	slow := len(l.told)%50 == 0
 	l.mu.Unlock()
 	if slow {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // a slow endpoint
 	}
 	if !taken {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -378,7 +378,7 @@ func (l *load) visit(n int) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // it idles
 	if err := errors.Join(idle.Close(), idle.Wait()); err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func TestLargeLists(t *testing.T) {
 		times = rig.NumberFrom(t, "MAILSTEAD_TIMES", 300)
 	}
 	if times > 3 {
-		time.Sleep(5 * time.Second) // a start has work for a moment
+		time.Sleep(5 * time.Second) // so that the work of the start is not measured
 	}
 	all := s.timeLists(i, times)
 	for _, l := range all {

@@ -66,7 +66,7 @@ func TestLargeLoad(t *testing.T) {
 	l.mailIn(ctx, s, text)
 	for n := range l.users { // one after the other, since few log-ins at a time are verified
 		l.all.Go(func() {
-			time.Sleep(time.Duration(n) * 150 * time.Millisecond)
+			time.Sleep(time.Duration(n) * 150 * time.Millisecond) // log-ins come one after the other
 			l.note("idle", 0, l.watch(ctx, s.address(n), n%10 == 0))
 		})
 	}

@@ -132,13 +132,13 @@ func TestScheduledForTheSameMinute(t *testing.T) {
 	}
 
 	// While they leave, the API answers; in the middle the server is killed.
-	time.Sleep(time.Until(due))
+	time.Sleep(time.Until(due)) // the schedule is tested
 	var latencies []time.Duration
 	ask := func() {
 		at := time.Now()
 		i.Want(200, "GET", "/v1/email-users/"+ann, nil, nil)
 		latencies = append(latencies, time.Since(at))
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the pace of this load
 	}
 	limit := time.Now().Add(2*time.Minute + time.Duration(total)*5*time.Millisecond)
 	for len(relay.mails()) < total/2 && time.Now().Before(limit) {
