@@ -177,7 +177,7 @@ func addListeners(c *core.Config, s *config.Settings, l *listen.Listeners) {
 		c.IMAPBeside = listen.PortOf(l.IMAP)
 	}
 	if s.Sandbox() && c.SMTPSecurity == "none" && c.IMAPSecurity == "none" {
-		c.ClientHost = localHost(cmp.Or(listen.AddrOf(l.IMAP), listen.AddrOf(l.Submission)))
+		c.ClientHost = reachableHost(cmp.Or(listen.AddrOf(l.IMAP), listen.AddrOf(l.Submission)))
 	}
 	c.HTTPS, c.HTTPSPort = l.HTTPTLS != nil, listen.PortOf(l.HTTPTLS)
 	c.BaseURL = "http://" + listen.AddrOf(l.HTTP)
@@ -196,8 +196,9 @@ func addListeners(c *core.Config, s *config.Settings, l *listen.Listeners) {
 	}
 }
 
-// localHost returns the host for programs on this machine to reach a listener; "" if addr is empty.
-func localHost(addr string) string {
+// reachableHost returns the host for programs on this machine to reach a listener; "" if addr is
+// empty.
+func reachableHost(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return ""

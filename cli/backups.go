@@ -113,7 +113,7 @@ func checkPlace(from string) error {
 		return nil
 	}
 	if strings.Contains(from, "://") {
-		return config.Mistake(fmt.Errorf("%q is not a place of backups; write s3://BUCKET/PREFIX, or the path of a directory or a file", from))
+		return config.Mistake(fmt.Errorf("backups cannot be at %q; write s3://BUCKET/PREFIX, or the path of a directory or a file", from))
 	}
 	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
 		return config.Mistake(fmt.Errorf("there are no backups at %s: no file or directory has that name; give the right --from", from))

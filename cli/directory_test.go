@@ -263,7 +263,7 @@ func TestWrongPlacesAreToldInSentences(t *testing.T) {
 		{"name the place of the backups with --from", "backup list"},
 		{"name the place of the backups with --from", "backup verify"},
 		{"there are no backups at " + files + "/x", "backup list --from " + files + "/x"},
-		{`"ftp://x" is not a place of backups`, "backup list --from ftp://x"},
+		{`backups cannot be at "ftp://x"`, "backup list --from ftp://x"},
 		{"there are no backups at " + files + "/x", "restore --data " + bare + " --from " + files + "/x"},
 	} {
 		args := strings.Fields(c.line)

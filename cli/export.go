@@ -150,7 +150,7 @@ func (x *exporter) exportMailbox(address string) error {
 		return fmt.Errorf("%s is not empty: export to another directory", dir)
 	}
 	var folders []transfer.ExportFolder
-	page, err := x.ask(url.Values{"mailbox": {address}, "begins": {x.format}})
+	page, err := x.request(url.Values{"mailbox": {address}, "begins": {x.format}})
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (x *exporter) exportMailbox(address string) error {
 			return err
 		}
 		for from, more := uint32(1), true; more; {
-			page, err := x.ask(url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}})
+			page, err := x.request(url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}})
 			if err != nil {
 				return errors.Join(err, w.close())
 			}
@@ -211,8 +211,8 @@ func (x *exporter) exportMailbox(address string) error {
 	return nil
 }
 
-// ask requests the folders, messages or password hash of a mailbox.
-func (x *exporter) ask(what url.Values) ([]byte, error) {
+// request gets the folders, messages or password hash of a mailbox.
+func (x *exporter) request(what url.Values) ([]byte, error) {
 	what.Set("account", x.accountID)
 	r, err := http.NewRequestWithContext(x.ctx, http.MethodGet, operator.ExportPath+"?"+what.Encode(), http.NoBody)
 	if err != nil {
@@ -339,7 +339,7 @@ func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
 	if !x.o.secrets {
 		return nil
 	}
-	text, err = x.ask(url.Values{"mailbox": {email}, "hash": {"true"}})
+	text, err = x.request(url.Values{"mailbox": {email}, "hash": {"true"}})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func readCSV(path, header, more string, row func(line int, fields []string, bad 
 			err = fmt.Errorf("it has %d columns, and the header %d", len(fields), columns)
 		}
 		if parse := (*csv.ParseError)(nil); errors.As(err, &parse) {
-			err = fmt.Errorf("it is no line of a CSV file: %w", parse.Err)
+			err = fmt.Errorf("it is not a valid line of a CSV file: %w", parse.Err)
 		}
 		row(line, fields, err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // A progressLine shows the progress of a long command in one line of a terminal, which it rewrites.
-// It shows nothing if standard error is no terminal, and with --json.
+// It shows nothing if standard error is not a terminal, and with --json.
 type progressLine struct {
 	out   io.Writer // nil: show nothing
 	mu    sync.Mutex

@@ -128,8 +128,8 @@ func (r *rehearsal) rehearse(ctx context.Context) error {
 	if err := r.migrate(r.Path); err != nil {
 		return err
 	}
-	passed := operator.PassedRehearsal{Version: r.ToVersion, At: time.Now().UTC(), DigestsEqual: r.DigestsEqual, FromFormat: r.formats[0], ToFormat: r.formats[1]}
-	return passed.Save(r.dir)
+	record := operator.RehearsalRecord{Version: r.ToVersion, At: time.Now().UTC(), DigestsEqual: r.DigestsEqual, FromFormat: r.formats[0], ToFormat: r.formats[1]}
+	return record.Save(r.dir)
 }
 
 // migrate migrates the store in a directory, checks it, and compares the content before and after.

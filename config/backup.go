@@ -28,7 +28,7 @@ func (s *S3) check() error {
 	return nil
 }
 
-// Or returns the settings with those of other in place of unset ones.
+// Or returns the settings. Each setting that is unset is taken from other.
 func (s S3) Or(other S3) S3 {
 	return S3{
 		cmp.Or(s.Endpoint, other.Endpoint), cmp.Or(s.Region, other.Region), cmp.Or(s.AccessKeyFile, other.AccessKeyFile),

@@ -21,7 +21,7 @@ func RootCAs(file string) (*x509.CertPool, error) {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, Error{fmt.Errorf("--ca-file %s holds no certificate in PEM form", file)}
+		return nil, Error{fmt.Errorf("--ca-file %s contains no certificate in PEM form", file)}
 	}
 	return pool, nil
 }

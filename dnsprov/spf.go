@@ -8,10 +8,10 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// authorizes reports whether an SPF record lets our host send. It must pass, before any other
-// verdict on them, either the domain's MX, which is our host, or each address in our own record w,
-// and the addresses of the name itself if w passes these. Whatever else the record allows is the
-// owner's choice.
+// authorizes reports whether an SPF record lets our host send. w is the record that we want. The
+// existing record must pass our host before it says anything else about it: by the domain's MX,
+// which is our host, or by each address in w. If w passes the addresses of the name itself, the
+// record must pass these too. Everything else in the record is the owner's choice.
 func authorizes(there string, w Record) bool {
 	record := spf.Parse(there)
 	if !record.WellFormed {

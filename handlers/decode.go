@@ -101,7 +101,8 @@ func (d *decoder) failed() error {
 	return e
 }
 
-// readObject splits the body into its fields. It ignores the body if the request type is no struct.
+// readObject splits the body into its fields. It ignores the body if the request type is not a
+// struct.
 func (d *decoder) readObject(t reflect.Type) error {
 	d.known = map[string]reflect.Type{}
 	if len(d.body) == 0 || t.Kind() != reflect.Struct {

@@ -23,7 +23,7 @@ const (
 	auditKept = 400 * 24 * time.Hour
 	endedKept = 90 * 24 * time.Hour // tokens after their expiry, and refused purchases
 
-	revokedKept = 7 * 24 * time.Hour // tokens after they were revoked: until then the error says why they are refused
+	revokedKept = 7 * 24 * time.Hour // a token is kept this long after it was revoked, so that the error can say why it is refused
 	pruneRows   = 5000               // rows read in one transaction
 )
 

@@ -53,7 +53,7 @@ var (
 	CredentialsByDomain  = Credentials.Index("domain", func(c *Credential) string { return c.DomainID })
 )
 
-// CredentialPlace is the context that the SCRAM keys of a credential are sealed for.
-func CredentialPlace(id string) string { return "credential " + id }
+// CredentialBinding is the context that the SCRAM keys of a credential are sealed for.
+func CredentialBinding(id string) string { return "credential " + id }
 
-func (c *Credential) secrets(each engine.EachSecret) { each(CredentialPlace(c.ID), &c.SCRAM) }
+func (c *Credential) secrets(each engine.EachSecret) { each(CredentialBinding(c.ID), &c.SCRAM) }

@@ -148,8 +148,8 @@ func LaneKey(lane string) string { return "l" + lane }
 // JobKey returns a key of JobByKey.
 func JobKey(kind, key string) string { return kind + "\x00" + key }
 
-// jobChange publishes changes of visible jobs, which people started.
-func jobChange(_ *engine.Tx, j *Job) Change {
+// visibleJobChange publishes changes of visible jobs, which people started.
+func visibleJobChange(_ *engine.Tx, j *Job) Change {
 	if !j.Visible {
 		return Change{}
 	}
@@ -159,7 +159,7 @@ func jobChange(_ *engine.Tx, j *Job) Change {
 // Jobs keeps queued, running and ended jobs.
 var (
 	Jobs = engine.NewTable("job", func(j *Job) string { return j.ID }).
-		Binary((*Job).fields).Watched(jobChange).Sealed((*Job).secrets)
+		Binary((*Job).fields).Watched(visibleJobChange).Sealed((*Job).secrets)
 	// JobsDue holds queued and running jobs by due time; each key also has the lane as in
 	// JobsByLane, see DueLane.
 	JobsDue = Jobs.Index("due", func(j *Job) string {

@@ -230,7 +230,7 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 		if m.Folder != InboxID {
 			continue
 		}
-		if err := mailindex.ListMessage(&tx.Tx, &m, m.Mailbox); err != nil {
+		if err := mailindex.AddToLists(&tx.Tx, &m, m.Mailbox); err != nil {
 			return nil, err
 		}
 	}
@@ -285,7 +285,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 				return nil, err
 			}
 		}
-		if err := errors.Join(mailindex.ListMessage(&tx.Tx, &m, in.Num), mailindex.MarkUnindexed(&tx.Tx, &m, in.Num, true)); err != nil {
+		if err := errors.Join(mailindex.AddToLists(&tx.Tx, &m, in.Num), mailindex.MarkUnindexed(&tx.Tx, &m, in.Num, true)); err != nil {
 			return nil, err
 		}
 	}
@@ -332,7 +332,7 @@ func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 		byAccount, byMailbox := mailrow.InboxKey(m), mailrow.InboxOfKey(m, m.Mailbox)
 		byAccount[4] &^= mailrow.ClassFlagged
 		byMailbox[4] &^= mailrow.ClassFlagged
-		err := errors.Join(tx.DeleteRow(mailrow.BucketInbox, byAccount[:]), tx.DeleteRow(mailrow.BucketInboxOf, byMailbox[:]), mailindex.ListMessage(&tx.Tx, m, m.Mailbox))
+		err := errors.Join(tx.DeleteRow(mailrow.BucketInbox, byAccount[:]), tx.DeleteRow(mailrow.BucketInboxOf, byMailbox[:]), mailindex.AddToLists(&tx.Tx, m, m.Mailbox))
 		if err != nil {
 			return nil, err
 		}

@@ -292,8 +292,8 @@ func (r *rebuilder) copyRows() error {
 	return errors.Join(err, failed, r.flush())
 }
 
-// place returns the bucket that a row belongs to which was found in `bucket`; ok says that it is
-// valid or need not be copied. name is "" for a row that is not copied.
+// place finds the bucket to which a row belongs that was read in `bucket`. name is "" if the row is
+// not to be copied. ok reports that the row is valid, or that it need not be copied.
 func (r *rebuilder) place(bucket string, key, value []byte) (name string, ok bool) {
 	at, known := r.sources[bucket]
 	if known && at.sound(key, value) == nil {
@@ -450,7 +450,7 @@ func (r *rebuilder) indexMessages() error {
 			return err
 		}
 		if m.Folder == InboxID { // messages of other folders are listed when their folders have numbers
-			if err := mailindex.ListMessage(&tx.Tx, &m, m.Mailbox); err != nil {
+			if err := mailindex.AddToLists(&tx.Tx, &m, m.Mailbox); err != nil {
 				return err
 			}
 		}
@@ -623,8 +623,9 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	return found, err
 }
 
-// mayBeListed reports whether the message that an entry of blob_ref names has its row, or the entry
-// may be damaged itself, because another message of its folder has the bytes.
+// mayBeListed reports whether an entry of blob_ref may be left as it is. Either the message that it
+// names has its row; or the entry may be damaged itself, since another message of the same folder
+// has the bytes.
 func (tx *Tx) mayBeListed(ref BlobRef, key []byte) bool {
 	if tx.GetRow(mailrow.BucketMessage, key) != nil {
 		return true

@@ -177,7 +177,7 @@ func (r *rebuilder) listFolders() error {
 		if err != nil {
 			return err
 		}
-		return mailindex.ListMessage(&tx.Tx, &m, f.Num)
+		return mailindex.AddToLists(&tx.Tx, &m, f.Num)
 	})
 }
 

@@ -134,8 +134,8 @@ func TestRecordsAreSealedAnew(t *testing.T) {
 			t.Errorf("%d secrets: %v", len(list), list)
 		}
 		for _, secret := range list {
-			if !strings.HasPrefix(string(secret.Sealed), "new "+secret.Place+" ") {
-				t.Errorf("%s: %s", secret.Place, secret.Sealed)
+			if !strings.HasPrefix(string(secret.Sealed), "new "+secret.Binding+" ") {
+				t.Errorf("%s: %s", secret.Binding, secret.Sealed)
 			}
 		}
 		c, err := Certificates.Get(tx, "host")

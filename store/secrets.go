@@ -9,97 +9,98 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// Some fields of records are secrets that the service has sealed. The store knows in which fields
-// they are, and the place that each is sealed for: a text that binds it to its record. It knows
-// neither the key nor the secret.
+// Some fields of records are secrets that the service has sealed. The store knows which fields
+// these are, and the binding of each: a text that ties the sealed secret to its record (the
+// associated data of the encryption). The store does not know the key or the secret.
 
-// AccountPlace is the place of the key of an account at a certificate authority.
-func AccountPlace(directory string) string { return "acme account " + directory }
+// AccountBinding is the binding of the key of an account at a certificate authority.
+func AccountBinding(directory string) string { return "acme account " + directory }
 
-// CertificatePlace is the place of the keys of a certificate.
-func CertificatePlace(set string) string { return "certificate " + set }
+// CertificateBinding is the binding of the keys of a certificate.
+func CertificateBinding(set string) string { return "certificate " + set }
 
-// DNSSECPlace is the place of a domain's zone signing key.
-func DNSSECPlace(domainID string) string { return "dnssec " + domainID }
+// DNSSECBinding is the binding of a domain's zone signing key.
+func DNSSECBinding(domainID string) string { return "dnssec " + domainID }
 
-// DKIMPlace is the place of a domain's DKIM keys.
-func DKIMPlace(domainID string) string { return "dkim " + domainID }
+// DKIMBinding is the binding of a domain's DKIM keys.
+func DKIMBinding(domainID string) string { return "dkim " + domainID }
 
-// EdgePlace is the place of a domain's API token for the edge provider.
-func EdgePlace(domainID string) string { return "edge " + domainID }
+// EdgeBinding is the binding of a domain's API token for the edge provider.
+func EdgeBinding(domainID string) string { return "edge " + domainID }
 
-// MailboxPlace is the place of a mailbox's password.
-func MailboxPlace(id string) string { return "mailbox " + id }
+// MailboxBinding is the binding of a mailbox's password.
+func MailboxBinding(id string) string { return "mailbox " + id }
 
-// SCRAMPlace is the place of the SCRAM keys of a mailbox's password.
-func SCRAMPlace(id string) string { return "mailbox " + id + " scram" }
+// SCRAMBinding is the binding of the SCRAM keys of a mailbox's password.
+func SCRAMBinding(id string) string { return "mailbox " + id + " scram" }
 
-// ServerPlace is the place of the password for an external mailbox's server; field is imap or smtp.
-func ServerPlace(id, field string) string { return "mailbox " + id + " " + field }
+// ServerBinding is the binding of the password for an external mailbox's server; field is imap or
+// smtp.
+func ServerBinding(id, field string) string { return "mailbox " + id + " " + field }
 
-// ReplayPlace is the place of a stored response to a request with an Idempotency-Key.
-func ReplayPlace(id string) string { return "replay " + id }
+// ReplayBinding is the binding of a stored response to a request with an Idempotency-Key.
+func ReplayBinding(id string) string { return "replay " + id }
 
-// TOTPPlace is the place of a user's TOTP secret.
-func TOTPPlace(userID string) string { return userID + " totp" }
+// TOTPBinding is the binding of a user's TOTP secret.
+func TOTPBinding(userID string) string { return userID + " totp" }
 
-// WebhookPlace is the place of a webhook's secrets.
-func WebhookPlace(id string) string { return "webhook " + id }
+// WebhookBinding is the binding of a webhook's secrets.
+func WebhookBinding(id string) string { return "webhook " + id }
 
 // secretTables are the tables that have records with secrets.
 var secretTables = untypedTables(Mailboxes, Credentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
 
 func (m *Mailbox) secrets(each engine.EachSecret) {
-	each(MailboxPlace(m.ID), &m.PasswordSealed)
-	each(SCRAMPlace(m.ID), &m.SCRAM)
+	each(MailboxBinding(m.ID), &m.PasswordSealed)
+	each(SCRAMBinding(m.ID), &m.SCRAM)
 	if m.External == nil {
 		return
 	}
 	external := *m.External
 	m.External = &external
-	each(ServerPlace(m.ID, "imap"), &external.IMAP.PasswordSealed)
+	each(ServerBinding(m.ID, "imap"), &external.IMAP.PasswordSealed)
 	if external.SMTP != nil {
 		smtp := *external.SMTP
 		external.SMTP = &smtp
-		each(ServerPlace(m.ID, "smtp"), &smtp.PasswordSealed)
+		each(ServerBinding(m.ID, "smtp"), &smtp.PasswordSealed)
 	}
 }
 
 func (d *Domain) secrets(each engine.EachSecret) {
-	each(EdgePlace(d.ID), &d.EdgeToken)
+	each(EdgeBinding(d.ID), &d.EdgeToken)
 	d.DKIM = slices.Clone(d.DKIM)
 	for i := range d.DKIM {
-		each(DKIMPlace(d.ID), &d.DKIM[i].Sealed)
+		each(DKIMBinding(d.ID), &d.DKIM[i].Sealed)
 	}
 	if d.DNSSEC != nil {
 		key := *d.DNSSEC
 		d.DNSSEC = &key
-		each(DNSSECPlace(d.ID), &key.Sealed)
+		each(DNSSECBinding(d.ID), &key.Sealed)
 	}
 }
 
 func (w *Webhook) secrets(each engine.EachSecret) {
-	each(WebhookPlace(w.ID), &w.Secret)
-	each(WebhookPlace(w.ID), &w.OldSecret)
+	each(WebhookBinding(w.ID), &w.Secret)
+	each(WebhookBinding(w.ID), &w.OldSecret)
 }
 
 func (c *Certificate) secrets(each engine.EachSecret) {
-	each(CertificatePlace(c.ID), &c.Key)
-	each(CertificatePlace(c.ID), &c.NextKey)
-	each(CertificatePlace(c.ID), &c.Order.Key)
+	each(CertificateBinding(c.ID), &c.Key)
+	each(CertificateBinding(c.ID), &c.NextKey)
+	each(CertificateBinding(c.ID), &c.Order.Key)
 }
 
-func (a *CertificateAccount) secrets(each engine.EachSecret) { each(AccountPlace(a.Directory), &a.Key) }
+func (a *CertificateAccount) secrets(each engine.EachSecret) { each(AccountBinding(a.Directory), &a.Key) }
 
 func (u *User) secrets(each engine.EachSecret) {
 	if u.TOTP != nil {
 		totp := *u.TOTP
 		u.TOTP = &totp
-		each(TOTPPlace(u.ID), &totp.Sealed)
+		each(TOTPBinding(u.ID), &totp.Sealed)
 	}
 }
 
-func (i *Idempotency) secrets(each engine.EachSecret) { each(ReplayPlace(i.ID), &i.Sealed) }
+func (i *Idempotency) secrets(each engine.EachSecret) { each(ReplayBinding(i.ID), &i.Sealed) }
 
 // secrets finds the secrets in a job's arguments: for the setup of a domain, the token of the edge
 // provider and the passwords of the new mailboxes; for an import of mail, the password at the other
@@ -121,16 +122,16 @@ func (j *Job) secrets(each engine.EachSecret) {
 	}
 	changed := map[string]any{}
 	watch := func(name string, value any) engine.EachSecret {
-		return func(place string, secret *[]byte) {
+		return func(binding string, secret *[]byte) {
 			before := *secret
-			if each(place, secret); !bytes.Equal(before, *secret) {
+			if each(binding, secret); !bytes.Equal(before, *secret) {
 				changed[name] = value
 			}
 		}
 	}
-	watch("edge_token", &args.EdgeToken)(EdgePlace(args.DomainID), &args.EdgeToken)
+	watch("edge_token", &args.EdgeToken)(EdgeBinding(args.DomainID), &args.EdgeToken)
 	if args.Server != nil {
-		watch("import_server", &args.Server)(ServerPlace(args.MailboxID, "imap"), &args.Server.PasswordSealed)
+		watch("import_server", &args.Server)(ServerBinding(args.MailboxID, "imap"), &args.Server.PasswordSealed)
 	}
 	for _, m := range args.Mailboxes {
 		m.secrets(watch("mailboxes", &args.Mailboxes))

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrTimestamp is returned by Verify if the timestamp is no integer, or is more than 300
+	// ErrTimestamp is returned by Verify if the timestamp is not an integer, or is more than 300
 	// seconds from now.
 	ErrTimestamp = errors.New("timestamp is missing, malformed or more than 300 seconds from now")
 	// ErrSignature is returned by Verify if no v1= value of the header is valid for the secret,

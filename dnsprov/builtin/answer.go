@@ -57,7 +57,7 @@ type reply struct {
 	m      *dns.Msg
 	qtype  uint16
 	proven bool   // the query asks for signatures
-	closer string // the name whose absence must be proven because a wildcard answers; "" if none does
+	closer string // if a wildcard answers: the name that must be proven absent; otherwise ""
 	err    error  // the first error in making a signature or proof
 }
 
@@ -130,7 +130,7 @@ func (r *reply) found(name string, n *node, asked string) bool {
 	}
 	set := n.set(r.qtype)
 	switch {
-	case signed && r.qtype == dns.TypeNSEC: // a name without records of its own also has an NSEC, as the proof that it has none
+	case signed && r.qtype == dns.TypeNSEC: // a name without records of its own has an NSEC too, which proves that it has none
 		set = r.z.ownNSEC(name, n)
 	case set != nil:
 	case r.qtype == dns.TypeANY && r.proven: // the made-up HINFO of RFC 8482 could not be proven, since the NSEC does not list it

@@ -98,10 +98,10 @@ func (z *Zone) absent(name string) (*rrset, error) {
 // denialOf makes the NSEC that spans from just before a name to just after all names below it (RFC
 // 4471 section 3.1).
 func (z *Zone) denialOf(name [][]byte) *rrset {
-	before := nearlyBefore(name)
+	before := shortPredecessor(name)
 	var space [maxKey]byte
 	if last := z.chain.last(orderKey(space[:0], nameText(name))); last != nil && bytes.Compare(orderKey(nil, last.name()), orderKey(nil, nameText(before))) > 0 {
-		before = rightBefore(name)
+		before = immediatePredecessor(name)
 	}
 	return z.nsec(nameText(before), nameText(z.nameAfter(name)))
 }
@@ -192,9 +192,9 @@ func decrementLast(label []byte) []byte {
 	return label
 }
 
-// nearlyBefore returns a short name just before a name, and after any name that people would
+// shortPredecessor returns a short name just before a name, and after any name that people would
 // choose.
-func nearlyBefore(name [][]byte) [][]byte {
+func shortPredecessor(name [][]byte) [][]byte {
 	label := name[0]
 	switch {
 	case label[len(label)-1] != 0:
@@ -213,8 +213,8 @@ func nearlyBefore(name [][]byte) [][]byte {
 	return name
 }
 
-// rightBefore returns the last possible name before a name (RFC 4471 section 3.1.1).
-func rightBefore(name [][]byte) [][]byte {
+// immediatePredecessor returns the last possible name before a name (RFC 4471 section 3.1.1).
+func immediatePredecessor(name [][]byte) [][]byte {
 	label := name[0]
 	switch {
 	case label[len(label)-1] != 0:

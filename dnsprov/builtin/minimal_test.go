@@ -182,7 +182,7 @@ func FuzzAround(f *testing.F) {
 		name := append([][]byte{lower(a)[:min(len(lower(a)), 63)]}, wireName(z.apex)...)
 		other := nameText(append([][]byte{lower(b)[:min(len(lower(b)), 63)]}, wireName(z.apex)...))
 		at := nameText(name)
-		for _, before := range [][][]byte{nearlyBefore(name), rightBefore(name)} {
+		for _, before := range [][][]byte{shortPredecessor(name), immediatePredecessor(name)} {
 			if freeBytes(before) < 0 || compareNames(nameText(before), at) >= 0 {
 				t.Fatalf("%s is not before %s", nameText(before), at)
 			}
@@ -191,7 +191,7 @@ func FuzzAround(f *testing.F) {
 		if behind != z.apex && (compareNames(behind, at) <= 0 || dns.IsSubDomain(at, behind)) {
 			t.Fatalf("%s is not behind %s", behind, at)
 		}
-		if other != at && compareNames(other, nameText(rightBefore(name))) > 0 && (behind == z.apex || compareNames(other, behind) < 0) {
+		if other != at && compareNames(other, nameText(immediatePredecessor(name))) > 0 && (behind == z.apex || compareNames(other, behind) < 0) {
 			t.Fatalf("%s is between those around %s", other, at)
 		}
 	})

@@ -28,14 +28,15 @@ type Copied interface {
 }
 
 // Notifier notifies secondaries that zones have changed (RFC 1996), each at its own pace: a dead
-// one does not delay the others. For each secondary it holds the zones whose change is not
-// confirmed.
+// one does not delay the others. For each secondary it remembers the changed zones that the
+// secondary has not confirmed yet.
 type Notifier struct {
 	senders []*notifySender
 }
 
-// NewNotifier returns a Notifier. It looks a zone up with find, by its origin, when it sends the
-// NOTIFY. A deleted zone is skipped: DNS has no way to tell a secondary to forget a zone.
+// NewNotifier returns a Notifier. Before it sends the NOTIFY of a zone, it calls find with the
+// zone's origin. It skips a zone that was deleted: DNS has no way to tell a secondary to forget a
+// zone.
 func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *slog.Logger) *Notifier {
 	n := &Notifier{}
 	for _, one := range all {

@@ -146,7 +146,7 @@ func (c *Client) explain(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	e.Detail = truncate(e.Detail) // if the answer is no problem document, Detail is the whole answer
+	e.Detail = truncate(e.Detail) // if the answer is not a problem document, Detail is the whole answer
 	after := e.Header.Get("Retry-After")
 	switch kind := strings.ToLower(e.ProblemType[strings.LastIndexByte(e.ProblemType, ':')+1:]); {
 	case kind == "ratelimited", e.StatusCode == http.StatusTooManyRequests, e.StatusCode == http.StatusServiceUnavailable && after != "":

@@ -98,7 +98,7 @@ func (w *writer) each(ctx context.Context, changes []dnsprov.Change) error {
 	return nil
 }
 
-// delete deletes a record; a missing record is no error.
+// delete deletes a record; a missing record is not an error.
 func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
 	_, err := w.Call(ctx, Request{Method: http.MethodDelete, Path: w.zone.records() + "/" + have.ID, Repeat: true, Needs: editRecords}, nil)
 	if gone(err) {

@@ -74,13 +74,13 @@ type publicID struct {
 func readDomain(body []byte, name string) (*Domain, error) {
 	var o domainObject
 	if err := json.Unmarshal(body, &o); err != nil {
-		return nil, fmt.Errorf("its answer is not RDAP: %w", err)
+		return nil, fmt.Errorf("the answer is not RDAP: %w", err)
 	}
 	if !strings.EqualFold(string(o.Class), objectClass) {
-		return nil, fmt.Errorf("its answer is about a %.40q, not about a domain", string(o.Class))
+		return nil, fmt.Errorf("the answer describes a %.40q, not a domain", string(o.Class))
 	}
 	if told := hostName(o.LDHName, o.UnicodeName); told != name {
-		return nil, fmt.Errorf("its answer is about %.80q", told)
+		return nil, fmt.Errorf("the answer is for %.80q, a different name", told)
 	}
 	d := &Domain{Name: name, Nameservers: []string{}, Status: []string{}}
 	for _, ns := range o.Nameservers {

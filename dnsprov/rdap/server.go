@@ -109,7 +109,7 @@ func (s *server) waitPace(ctx context.Context, now func() time.Time) error {
 	defer due.Stop()
 	select {
 	case <-due.C:
-		return s.open(now()) // it may have failed for others meanwhile
+		return s.open(now()) // meanwhile, other queries may have failed at it
 	case <-ctx.Done():
 		return ctx.Err()
 	}

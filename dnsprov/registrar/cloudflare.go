@@ -292,8 +292,8 @@ func (g *registration) toRegistration(domain string) (*Registration, error) {
 	return &Registration{Domain: domain, AutoRenew: g.AutoRenew, RegisteredAt: g.CreatedAt, ExpiresAt: *g.ExpiresAt}, nil
 }
 
-// Find returns a domain of the account. While a domain is being registered, the error is neither
-// nil nor ErrNotFound.
+// Find returns a domain of the account. While the domain is being registered, Find returns an error
+// other than ErrNotFound.
 func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, error) {
 	var g registration
 	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.domain(domain), Repeat: true, Needs: readDomains}, &g)

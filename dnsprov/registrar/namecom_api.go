@@ -195,7 +195,7 @@ func (n *NameCom) pause(h http.Header) time.Duration {
 // cents converts a dollar amount of name.com; an error if it cannot be a price.
 func cents(dollars float64) (int64, error) {
 	if !(dollars >= 0 && dollars <= maxDollars) {
-		return 0, fmt.Errorf("%v is no price", dollars)
+		return 0, fmt.Errorf("%v is not a valid price", dollars)
 	}
 	return int64(math.Round(dollars * 100)), nil
 }
@@ -217,7 +217,7 @@ type nameComDomain struct {
 // registration checks that the answer is about the requested domain and complete, and converts it.
 func (d nameComDomain) registration(name string) (*Registration, error) {
 	if !strings.EqualFold(d.DomainName, name) || d.CreateDate.IsZero() || d.ExpireDate.IsZero() {
-		return nil, fmt.Errorf("name.com answered 200 about %.100q, of %s to %s, and not about %s", d.DomainName, d.CreateDate, d.ExpireDate, name)
+		return nil, fmt.Errorf("name.com answered with %.100q (created %s, expires %s) to a request for %s", d.DomainName, d.CreateDate, d.ExpireDate, name)
 	}
 	r := &Registration{Domain: name, AutoRenew: d.AutorenewEnabled, RegisteredAt: d.CreateDate, ExpiresAt: d.ExpireDate}
 	for _, ns := range d.Nameservers {
@@ -244,7 +244,7 @@ func (r nameComResult) offer(name string) Offer {
 	o := Offer{Domain: name}
 	if !r.Purchasable {
 		if reason := strings.ToLower(r.Reason); strings.Contains(reason, "maintenance") || strings.Contains(reason, "temporar") {
-			o.Err = fmt.Errorf("name.com does not know about %s now: %.200q", name, r.Reason)
+			o.Err = fmt.Errorf("name.com cannot say now whether %s is available: %.200q", name, r.Reason)
 		}
 		return o
 	}

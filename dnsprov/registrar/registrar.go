@@ -95,12 +95,12 @@ var (
 	ErrTaken     = errors.New("the domain is not available")
 	ErrPrice     = errors.New("the price is higher than was agreed to")
 	ErrPremium   = errors.New("the domain is sold at a premium price")
-	ErrNoFunds   = errors.New("the registrar account has not enough funds")
+	ErrNoFunds   = errors.New("the registrar account does not have enough funds")
 	ErrBadDomain = errors.New("the registrar does not take this name")
 	// ErrNotNow means that the order was not accepted for a reason unrelated to it: it was not
 	// sent, the credentials are wrong, or there were too many requests. The same order may succeed
 	// later.
-	ErrNotNow = errors.New("the registrar takes no orders now")
+	ErrNotNow = errors.New("the registrar accepts no orders at the moment")
 )
 
 // ErrFixedNameservers is returned by Delegate if domains must use the registrar's own name servers.

@@ -24,7 +24,7 @@ type S3Access struct {
 	PathStyle *bool  `json:"path_style"`
 }
 
-// Place returns the place of an address. The command's access overrides the settings.
+// Place returns the place of backups at an address. Access data in a override the settings.
 func Place(address string, a S3Access, settings config.S3, caFile string) (objects.Place, error) {
 	roots, err := config.RootCAs(caFile)
 	if err != nil {

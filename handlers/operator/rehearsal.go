@@ -15,8 +15,8 @@ import (
 // rehearsedFile is the file in the data directory that records the last rehearsal that passed.
 const rehearsedFile = "rehearsed.json"
 
-// A PassedRehearsal is the record of a rehearsal of an upgrade that passed.
-type PassedRehearsal struct {
+// A RehearsalRecord is the record of a rehearsal of an upgrade that passed.
+type RehearsalRecord struct {
 	Version      string    `json:"version"` // of the program that rehearsed
 	At           time.Time `json:"at"`
 	DigestsEqual bool      `json:"digests_equal"`
@@ -28,7 +28,7 @@ type PassedRehearsal struct {
 
 // Save replaces the record in the data directory. A record that a power cut has damaged counts as
 // missing.
-func (p PassedRehearsal) Save(dir string) error {
+func (p RehearsalRecord) Save(dir string) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func MayMigrate(dir string, s *config.Settings, version string) func(from, to ui
 		return nil
 	}
 	return func(from, to uint32) error {
-		var p PassedRehearsal
+		var p RehearsalRecord
 		text, err := os.ReadFile(filepath.Join(dir, rehearsedFile))
 		if err == nil {
 			err = json.Unmarshal(text, &p)

@@ -10,7 +10,7 @@ import (
 )
 
 // hiddenAssignments lists assignments in the head of an if or switch to a variable that is declared
-// earlier and is no error: a reader who looks for its assignments overlooks them there.
+// earlier and is not an error: a reader who looks for its assignments overlooks them there.
 func (p *program) hiddenAssignments() []string {
 	var out []string
 	for _, c := range p.packages {

@@ -92,7 +92,7 @@ func instance(f field) (int, error) {
 		return 0, errForm
 	}
 	value := f.value()
-	if f.is(arcResults) { // the rest is no tag list
+	if f.is(arcResults) { // the rest is not a tag list
 		value, _, _ = strings.Cut(value, ";")
 	}
 	n, err := strconv.ParseUint(removeSpace(parseTags(value)["i"]), 10, 8)

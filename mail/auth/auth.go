@@ -1,6 +1,15 @@
 // Package auth verifies where mail comes from (SPF, DKIM, DMARC, Authentication-Results) and signs
 // what goes out (DKIM). It does not know mailboxes or accounts, nor what its caller does with a
 // verdict, such as to refuse or deliver the message.
+//
+// Where things are:
+//   - auth.go: [Verifier.Verify] checks a message; verdict.go: its [Verdict].
+//   - spf.go, dkim.go, arc.go, dmarc.go: one check each. tree.go: the DMARC record of a domain.
+//   - verified_domain.go: the domain that a message is proven to be from ([Verdict.Proof], the API's
+//     verified_domain). shown.go, covers.go: what a signature must cover for that.
+//   - attest.go: whether a trusted forwarder attests DMARC, and whether a return path is genuine.
+//   - sign.go: DKIM signatures. seal.go: ARC seals. keys.go: keys for both.
+//   - reports.go: who wants DMARC reports. dnsbl.go: blocklists.
 package auth
 
 import (

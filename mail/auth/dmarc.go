@@ -60,7 +60,7 @@ func authorsOf(shown []string, m *message) authors {
 	return a
 }
 
-// add adds a domain if it is new. It returns false if name is no domain.
+// add adds a domain if it is new. It returns false if name is not a domain.
 func (a *authors) add(name string) bool {
 	domain, ok := idn.Host(name)
 	switch {
@@ -131,7 +131,7 @@ func (t *tree) policy(d discovery) (policy string, tested bool) {
 }
 
 // publishedPolicy returns the policy that the record publishes for the From domain (p=, sp= or
-// np=). If DNS does not tell whether the domain exists, the milder of sp= and np= applies.
+// np=). If DNS does not say whether the domain exists, the milder of sp= and np= applies.
 func (t *tree) publishedPolicy(d discovery) string {
 	r := d.record
 	switch {

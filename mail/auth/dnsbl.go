@@ -24,8 +24,8 @@ type Listing struct {
 
 // CheckDNSBL looks an address up in all lists concurrently and returns the first in the order of
 // zones that lists it. A list that does not answer within three seconds counts as not listing the
-// address. So does an answer that is no entry: outside of 127.0.0.0/8, as for a domain that is for
-// sale, or in 127.255.255.0/24, where lists report errors.
+// address. So does an answer that is not an entry: outside of 127.0.0.0/8, as for a domain that is
+// for sale, or in 127.255.255.0/24, where lists report errors.
 func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (Listing, bool) {
 	name := reversed(ip)
 	if name == "" || len(zones) == 0 {
@@ -60,7 +60,7 @@ func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) 
 var ErrListRefuses = errors.New("the list does not answer who asks through this resolver")
 
 // InDNSBL looks an address up in one list. Unlike CheckDNSBL it returns an error if the list does
-// not answer. An address that is not listed is no error.
+// not answer. An address that is not listed is not an error.
 func InDNSBL(ctx context.Context, r Resolver, zone string, ip netip.Addr) (l Listing, listed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dnsblTime)
 	defer cancel()

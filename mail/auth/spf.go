@@ -18,9 +18,9 @@ import (
 // errSPFRecord is returned for a record with a syntax error.
 var errSPFRecord = errors.New("malformed SPF record")
 
-// checkSPF evaluates SPF for the reverse-path, or for postmaster@helo with the null sender (RFC
-// 7208 section 2.4). It returns the domain that was evaluated, whether it is that of HELO, and
-// whether it passes for a host of the domain's own (see Verdict.SPFOwn).
+// checkSPF evaluates SPF for the reverse-path, or for postmaster@helo if the sender is null (RFC
+// 7208 section 2.4). It returns the domain that was evaluated, whether that is the HELO domain, and
+// whether SPF passes for a host of the domain's own (see Verdict.SPFOwn).
 func checkSPF(look *lookups, r Request) (result Result, domain string, helo, own bool) {
 	local, name := splitAddress(r.MailFrom)
 	if name == "" {
@@ -128,7 +128,7 @@ func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(co
 }
 
 // isOddName reports whether a name is valid in DNS, with any printable characters in its labels
-// (RFC 2181 section 11), even if it is no host name. Macros produce such names from a sender's
+// (RFC 2181 section 11), even if it is not a host name. Macros produce such names from a sender's
 // local part.
 func isOddName(name string) bool {
 	name = strings.TrimSuffix(name, ".")

@@ -34,7 +34,7 @@ type Signature struct {
 	// Domain and Selector are d= and s= in lower-case A-labels; empty if they are no DNS names.
 	Domain, Selector string
 	Result           Result
-	// Reason tells, in a few printable ASCII words, why Result is not pass. It is empty with pass.
+	// Reason says, in a few printable ASCII words, why Result is not pass. It is empty with pass.
 	Reason string
 	// Aligned reports whether Domain is aligned with the From domain (RFC 9989 section 4.4.1). If
 	// Result is not pass, it reports whether they are equal.
@@ -106,5 +106,5 @@ const (
 	PermError Result = "permerror"
 )
 
-// ErrAuthservID is returned by Verify and StripResults if the given authserv-id is no host name.
+// ErrAuthservID is returned by Verify and StripResults if the given authserv-id is not a host name.
 var ErrAuthservID = errors.New("authserv-id is not a host name")

@@ -59,9 +59,9 @@ type ref struct {
 // Tokens returns the tokens for training, at most 1 500. The caller must not change the slice.
 func (r *Reading) Tokens() []Token { return r.tokens }
 
-// Common returns the tokens that are not specific to an account, so without names, addresses and
-// hosts. said are the tokens of what the message says or hides, sent those of how it was made and
-// sent.
+// Common returns the tokens that are not specific to an account: it leaves out names, addresses and
+// hosts. said are the tokens of the visible and the hidden text, sent are the tokens about how the
+// message was made and sent.
 func (r *Reading) Common() (said, sent []Token) {
 	for i, t := range r.tokens {
 		switch use := kinds[r.refs[i].kind].use; {

@@ -182,7 +182,7 @@ func (r *Reading) readable(i int) string {
 	return text
 }
 
-// A use tells what the start set contains for a kind of token.
+// A use says what the start set contains for a kind of token.
 type use uint8
 
 const (

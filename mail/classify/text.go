@@ -240,7 +240,7 @@ func (s *reader) attributes(tag []byte) {
 }
 
 // indexFold is bytes.Index that ignores the case of b. sought must be in lower case and begin with
-// a character that is no letter.
+// a character that is not a letter.
 func indexFold(b, sought []byte) int {
 	for from := 0; ; from++ {
 		at := bytes.IndexByte(b[from:], sought[0])

@@ -215,7 +215,7 @@ func endsInDigit(s string) bool { return s != "" && s[len(s)-1] >= '0' && s[len(
 // maxDistance is the maximum distance in bytes between a code and the code word in its line.
 const maxDistance = 60
 
-// rate returns the score of a candidate; 0 means that it is no code.
+// rate returns the score of a candidate; 0 means that it is not a code.
 func rate(lines []line, i int, span []int, code string) (score int) {
 	l := lines[i]
 	before, after := l.text[:span[0]], l.text[span[1]:]

@@ -72,7 +72,7 @@ type Answer struct {
 }
 
 // LookupMX returns the MX records of a name, and whether the answer is secure. No records or a
-// missing name is no error.
+// missing name is not an error.
 func (r *Resolver) LookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
 	a, err := r.ask(ctx, name, dns.TypeMX)
 	if err != nil {

@@ -140,7 +140,7 @@ func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Re
 }
 
 // TryRelay connects to r like Relay, logs in, and disconnects without sending a message. The error
-// tells which step failed and has the host's reply.
+// says which step failed and has the host's reply.
 func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()

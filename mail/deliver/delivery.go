@@ -71,7 +71,7 @@ func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
 }
 
 // tryIdle tries an idle connection. stale reports that the connection was dead before MAIL was
-// accepted. That is no attempt: the caller must use a new connection.
+// accepted. That is not an attempt: the caller must use a new connection.
 func (d *delivery) tryIdle(ctx context.Context, s *session) (done, stale bool) {
 	r, f := s.transact(d.env, d.message)
 	broken := s.broken

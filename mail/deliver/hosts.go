@@ -129,8 +129,8 @@ func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]ta
 	return []target{t}, nil
 }
 
-// lookupMX returns the MX records; none is no error. It also reports whether the answer is
-// validated by DNSSEC.
+// lookupMX returns the MX records; it is not an error if there are none. It also reports whether
+// the answer is validated by DNSSEC.
 func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeouts.withDefaults().DNS)
 	defer cancel()

@@ -45,7 +45,7 @@ var errClosed = errors.New("the host closed the connection")
 type extensions struct {
 	startTLS, pipelining, eightBit, utf8, dsn, size, chunking, requireTLS bool
 
-	maxSize int64 // 0 is no limit
+	maxSize int64 // 0: no limit
 	auth    []string
 }
 

@@ -62,7 +62,7 @@ type Record struct {
 	SPFResults   []AuthResult
 }
 
-// A Reason tells why the disposition differs from the policy.
+// A Reason says why the disposition differs from the policy.
 type Reason struct{ Type, Comment string }
 
 // An AuthResult is the raw result of DKIM or SPF, without alignment. Selector is set for DKIM,

@@ -345,7 +345,7 @@ func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 }
 
 // postmarkType sets the type of a bounce by Postmark's name for it. It returns false if the notice
-// is no bounce: Postmark reports other replies as bounces, too.
+// is not a bounce: Postmark reports other replies as bounces, too.
 func (n *Notice) postmarkType(name string) bool {
 	switch name {
 	case "HardBounce":
@@ -402,7 +402,7 @@ func NewSendGrid(key string) (*SendGrid, error) {
 	bare := strings.NewReplacer("-----BEGIN PUBLIC KEY-----", "", "-----END PUBLIC KEY-----", "").Replace(key)
 	der, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(bare), ""))
 	if err != nil {
-		return nil, errors.New("webhook_secret is not SendGrid's verification key: it is no base64")
+		return nil, errors.New("webhook_secret is not SendGrid's verification key: it is not base64")
 	}
 	public, err := x509.ParsePKIXPublicKey(der)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	maxText      = 2048 // bytes of a summary or name, which are shortened; a calendar with a longer UID is refused
 )
 
-// ErrFormat is returned for a text that is no calendar with an event.
+// ErrFormat is returned for a text that is not a calendar with an event.
 var ErrFormat = errors.New("no calendar with an event")
 
 // An Invitation is the event of a calendar with the calendar's method. The event is the first one,

@@ -37,7 +37,7 @@ func Address(domain string) (string, error) {
 	profile := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true))
 	ascii, err := profile.ToASCII(strings.TrimSuffix(domain, "."))
 	if err != nil || !utf8.ValidString(domain) || ascii == "" || strings.HasSuffix(ascii, ".") || len(ascii) > MaxName {
-		return "", errors.New("the part after the @ is no domain name")
+		return "", errors.New("the part after the @ is not a domain name")
 	}
 	return ascii, nil
 }

@@ -11,7 +11,7 @@ import (
 // the message.
 type About int
 
-// The subjects of refusals. AboutUnknown means that the text does not tell, so the reply codes
+// The subjects of refusals. AboutUnknown means that the text does not say, so the reply codes
 // decide.
 const (
 	AboutUnknown About = iota
@@ -24,7 +24,7 @@ const (
 // Phrases, in lower case and separated by |, that say that an address does not exist, that its
 // domain does not exist, that it is disabled, or that its mailbox is full.
 const (
-	unknownWords = "user unknown|unknown user|no such user|no such local user|no such person|no such account|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|" +
+	unknownPhrases = "user unknown|unknown user|no such user|no such local user|no such person|no such account|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|" +
 		"user not found|recipient not found|recipientnotfound|not found by smtp address lookup|unknown recipient|unknown local part|unknown address|address unknown|recipient unknown|" +
 		"account unknown|unknown account|invalid recipient|invalid mailbox|invalid address|invalid user|invalid final delivery userid|no valid recipient|no such address|address not found|unrouteable address|" +
 		"address couldn't be found|address could not be found|user not exist|user does not exist|user doesn't exist|mailbox does not exist|mailbox doesn't exist|address does not exist|address doesn't exist|" +
@@ -34,21 +34,21 @@ const (
 		"アドレスが見つかりません|ユーザーが存在しません|ユーザが存在しません|アドレスが存在しません|受信者が見つかりません|メールアドレスが存在しません|ディレクトリには見つかりません|ディレクトリのリストにありません|존재하지 않는 사용자|존재하지 않는 주소|unbekannter empfänger|empfänger unbekannt|benutzer unbekannt|adresse existiert nicht|" +
 		"postfach existiert nicht|utilisateur inconnu|destinataire inconnu|adresse n'existe pas|utilisateur n'existe pas|destinataire n'existe pas|usuario desconocido|destinatario desconocido|dirección no existe|usuario no existe|buzón no existe|utente sconosciuto|destinatario sconosciuto|" +
 		"usuário desconhecido|endereço não existe|usuário não existe|пользователь не найден|адрес не существует|пользователь не существует|nieznany użytkownik|adres nie istnieje|użytkownik nie istnieje"
-	lookupWords = "not found, try again|temporary lookup failure|name server timeout|temporarily unable to look up"
-	domainWords = "host not found|domain not found|domain name not found|no such domain|no such host|unrouteable mail domain|host unknown|unknown host|unknown domain|invalid domain|invalid host|illegal host/domain|" +
+	lookupPhrases = "not found, try again|temporary lookup failure|name server timeout|temporarily unable to look up"
+	domainPhrases = "host not found|domain not found|domain name not found|no such domain|no such host|unrouteable mail domain|host unknown|unknown host|unknown domain|invalid domain|invalid host|illegal host/domain|" +
 		"couldn't find any host|couldn't find a mail exchanger|non-existent host|non-existent domain|bad destination host|bad destination system|domain does not exist|domain doesn't exist|no mx found|no mx record|no mx or a record|" +
 		"could not find a gateway|domain is not reachable"
-	disabledWords = "mailbox disabled|mailbox is disabled|account disabled|account is disabled|user disabled|user is disabled|disabled recipient|has been disabled|inactive user|user is inactive|user inactive|" +
+	disabledPhrases = "mailbox disabled|mailbox is disabled|account disabled|account is disabled|user disabled|user is disabled|disabled recipient|has been disabled|inactive user|user is inactive|user inactive|" +
 		"account is inactive|account inactive|mailbox is inactive|mailbox inactive|reach is inactive|account has been suspended|mailbox is frozen|account is locked|account closed|mailbox closed|no longer valid|no longer in use|" +
 		"no longer exists|no longer available"
-	fullWords = "mailbox full|mailbox is full|full mailbox|mailfolder is full|mailbox is over|mailbox over|inbox is full|inbox full|storage full|quota|storage|no room|" +
+	fullPhrases = "mailbox full|mailbox is full|full mailbox|mailfolder is full|mailbox is over|mailbox over|inbox is full|inbox full|storage full|quota|storage|no room|" +
 		"exceeds allowed size|mailbox exceed|mailbox would exceed|mailbox size|mailfile size|mailbox limit|space left|enough space|disk space|disc space|space limit|space has been used up|user is over flow|" +
 		"邮箱已满|空间已满|信箱已满|容量已满|メールボックスがいっぱい|容量を超え|容量オーバー|postfach ist voll|postfach voll|boîte aux lettres pleine|boîte pleine|buzón lleno|buzón está lleno|casella piena|caixa cheia|ящик переполнен|skrzynka pełna"
 )
 
-// aboutWords are searched in order. Phrases about the sender come first, since many servers send
+// aboutPhrases are searched in order. Phrases about the sender come first, since many servers send
 // them with the code for a bad address; phrases about the address come later.
-var aboutWords = []struct {
+var aboutPhrases = []struct {
 	about   About
 	words   string
 	pattern func() *regexp.Regexp // an alternative to words, or nil
@@ -63,10 +63,10 @@ var aboutWords = []struct {
 		"rejected for|rejected by recipients|rejected by destination|refused by rule|does not want|go away|relaying|relay access|relay denied|relay not|to relay|open relay|as a relay|relay disallowed|" +
 		"client host|helo|ehlo|reverse dns|ptr|rdns|your ip|ip address|dynamic ip|your network|your server|your host|your country|callout|callback|" +
 		"(con:|(rly:|will not accept|not accepting mail from|greylist|graylist|temporarily deferred|bounce address tag|bounce attack|loop|recipient preferences|name was rejected", nil},
-	{AboutRoom, fullWords, nil},
-	{AboutMessage, lookupWords + "|message size|too large|too big|maximum size|attachment|header|message-id|duplicate message|line too long|hop count|" +
+	{AboutRoom, fullPhrases, nil},
+	{AboutMessage, lookupPhrases + "|message size|too large|too big|maximum size|attachment|header|message-id|duplicate message|line too long|hop count|" +
 		"8bitmime|smtputf8|mailing list expansion|limit", nil},
-	{AboutAddress, unknownWords + "|" + domainWords + "|" + disabledWords + "|mailbox unavailable", absentAddress},
+	{AboutAddress, unknownPhrases + "|" + domainPhrases + "|" + disabledPhrases + "|mailbox unavailable", absentAddress},
 	{AboutMessage, "internal error|system error|server error|configuration error|server busy|service unavailable|server unavailable|temporary|temporarily|not accepting network", nil},
 }
 
@@ -93,7 +93,7 @@ func AboutOf(answer string) About {
 	if quoted := quotedReply(text); quoted != "" {
 		text = quoted
 	}
-	for _, one := range aboutWords {
+	for _, one := range aboutPhrases {
 		if containsAny(text, one.words) || one.pattern != nil && one.pattern().MatchString(text) {
 			return one.about
 		}

@@ -25,7 +25,7 @@ type Address struct {
 	Mailbox, Host string // the local part without its quotes; the domain
 }
 
-// IsGroupMarker reports whether the value is no address but the start or end marker of a group.
+// IsGroupMarker reports whether the value is not an address but the start or end marker of a group.
 func (a Address) IsGroupMarker() bool { return a.Host == "" }
 
 // Email returns "local@domain", the local part quoted where it must be. It is "" for a

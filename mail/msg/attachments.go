@@ -46,8 +46,8 @@ func newAttachment(index int, filename, subject, mediaType, id string, size int6
 	}
 }
 
-// walkContent visits every part that is no multipart, together with its branch. It does not enter
-// attached messages.
+// walkContent visits every part that is not a multipart, together with its branch. It does not
+// enter attached messages.
 func walkContent(p, parent *Part, in *branch, visit func(p, parent *Part, in *branch)) {
 	if p.IsMultipart() && (parent == nil || parent.Subtype == "alternative") {
 		in = &branch{top: p}

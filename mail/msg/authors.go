@@ -421,8 +421,8 @@ func isHostname(s string) bool {
 	return true
 }
 
-// isOddRune reports whether r is a non-ASCII character that is no letter, mark or digit, such as a
-// wide space.
+// isOddRune reports whether r is a non-ASCII character that is not a letter, mark or digit, such as
+// a wide space.
 func isOddRune(r rune) bool {
 	return r >= utf8.RuneSelf && !unicode.In(r, unicode.L, unicode.M, unicode.Nd)
 }

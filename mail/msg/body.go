@@ -248,7 +248,7 @@ func trimPartialRune(b []byte) []byte {
 }
 
 // Text returns the displayed text of one text part, as UTF-8 with LF line ends. It reads at most
-// limit bytes, from which markup is then removed. It returns "" for a part that is no text.
+// limit bytes, from which markup is then removed. It returns "" for a part that is not a text.
 func Text(r io.ReaderAt, p *Part, limit int64) (string, error) {
 	if p.Type != "text" {
 		return "", nil

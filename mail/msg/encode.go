@@ -27,7 +27,7 @@ const (
 // invalid UTF-8.
 func checkHeader(name, value string) error {
 	if fieldName([]byte(name+":")) != len(name) || name == "" || len(name) > 76 {
-		return fmt.Errorf("%w: %q is no field name", ErrHeader, cut(name, 80))
+		return fmt.Errorf("%w: %q is not a field name", ErrHeader, cut(name, 80))
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && visible.IsControl(r) }) {
 		return fmt.Errorf("%w: %s has a line break or a control character", ErrHeader, name)

@@ -27,7 +27,7 @@ func EncodeHeader(block []byte) ([]byte, error) {
 			continue
 		}
 		if f.name == nil {
-			return nil, fmt.Errorf("%w: a line that is no field has letters beyond ASCII", ErrHeader)
+			return nil, fmt.Errorf("%w: a line without a field name has letters beyond ASCII", ErrHeader)
 		}
 		value, err := encodeValue(string(f.name), f.value)
 		if err == nil {

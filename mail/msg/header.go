@@ -51,7 +51,7 @@ func fields(block []byte) iter.Seq[field] {
 }
 
 // firstField parses the first field with its continuation lines, n bytes in all. n is 0 at the
-// empty line. f is empty if the line is no field.
+// empty line. f is empty if the line is not a field.
 func firstField(block []byte) (f field, n int) {
 	end, next := lineEnd(block, 0)
 	if end == 0 {

@@ -18,7 +18,7 @@ const (
 // readPlain parses a bounce in plain text, as written by qmail, older exim, sendmail and Exchange,
 // Lotus Notes, Gmail and Yahoo. Such a bounce comes from a mail system, says in a known phrase that
 // a message was not delivered, and names addresses on separate lines. A message that lacks one of
-// these is no bounce.
+// these is not a bounce.
 func readPlain(r io.ReaderAt, root *Part) *Report {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -295,13 +295,13 @@ var (
 // statusWords are phrases, in lower case, with the status that they mean in a text without a code.
 // The first match counts.
 var statusWords = []struct{ status, words string }{
-	{"4.2.2", fullWords},
-	{"4.4.3", lookupWords},
-	{"5.1.1", unknownWords + "|does not exist|doesn't exist|n'existe pas|no existe|não existe|не существует|nie istnieje"},
-	{"5.1.2", domainWords},
+	{"4.2.2", fullPhrases},
+	{"4.4.3", lookupPhrases},
+	{"5.1.1", unknownPhrases + "|does not exist|doesn't exist|n'existe pas|no existe|não existe|не существует|nie istnieje"},
+	{"5.1.2", domainPhrases},
 	{"5.1.10", "no smtp service|does not accept mail"},
 	{"5.1.3", "malformed address|bad address syntax|address syntax error"},
-	{"5.2.1", disabledWords + "|has been suspended"},
+	{"5.2.1", disabledPhrases + "|has been suspended"},
 	{"5.3.4", "message too large|message is too large|message too big|message size exceeds|exceeds the maximum|size limit"},
 	{"4.4.7", "retry timeout exceeded|message expired|envelope expired|too long in the queue|in the queue too long|delivery time expired|not delivered within|could not be delivered for|after multiple retries|failing for a long time"},
 	{"4.4.1", "connection timed out|connection refused|operation timed out|no route to host|not responding|host not reachable|network unreachable|network error|did not accept our requests to connect"},

@@ -115,7 +115,7 @@ type scanner struct {
 // frame is one open part.
 type frame struct {
 	part     *Part
-	envelope *Envelope // receives this part's envelope fields, nil for a part that is no message
+	envelope *Envelope // receives this part's envelope fields, nil for a part that is not a message
 	boundary string    // of an open multipart, "" once it is closed
 	digest   bool      // the parent is a multipart/digest
 	firstEnd int64     // number of line ends before the body
@@ -179,7 +179,7 @@ func (s *scanner) piece(piece []byte, eol int, off int64) {
 }
 
 // delimiter handles a boundary line of any open multipart (RFC 2046 §5.1.1). The boundary of an
-// outer multipart also ends unclosed inner parts. It returns false if the line is no boundary.
+// outer multipart also ends unclosed inner parts. It returns false if the line is not a boundary.
 func (s *scanner) delimiter(line []byte, off int64) bool {
 	if len(line) > maxBoundary+64 {
 		return false
@@ -230,8 +230,8 @@ func (s *scanner) open(p *Part, digest bool) *Part {
 }
 
 // headerLine adds one piece of a line to the header. It returns false if the piece belongs to the
-// body instead. A line that is no field ends the header, unless a field follows it or the body is
-// base64 that begins after an empty line. The returned piece has the same bytes as the argument,
+// body instead. A line that is not a field ends the header, unless a field follows it or the body
+// is base64 that begins after an empty line. The returned piece has the same bytes as the argument,
 // but stays valid after the look-ahead.
 func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	if !s.midLine {

@@ -86,7 +86,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		case key == "mx":
 			host := strings.ToLower(value)
 			if !isPattern(host) {
-				return nil, fmt.Errorf("%w: mx %.100q is no host name", ErrInvalid, value)
+				return nil, fmt.Errorf("%w: mx %.100q is not a host name", ErrInvalid, value)
 			}
 			if len(p.MX) == maxHosts {
 				return nil, fmt.Errorf("%w: more than %d mx lines", ErrInvalid, maxHosts)

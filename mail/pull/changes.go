@@ -8,7 +8,7 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// A FlagChange tells which flags to set (true) or clear (false); nil leaves a flag unchanged.
+// A FlagChange says which flags to set (true) or clear (false); nil leaves a flag unchanged.
 type FlagChange struct{ Seen, Answered, Flagged *bool }
 
 // Satisfied reports whether the flags have the values of the change.
@@ -31,7 +31,7 @@ func (c FlagChange) flags(set bool) (out []imap.Flag) {
 }
 
 // ChangeFlags changes the flags of messages and returns their new rows, without messages that no
-// longer exist. FlagChange.Satisfied tells whether the server made the change.
+// longer exist. FlagChange.Satisfied reports whether the server made the change.
 func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) ([]Row, error) {
 	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: c.flags(true), imap.StoreFlagsDel: c.flags(false)} {
 		if len(flags) == 0 {

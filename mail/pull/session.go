@@ -54,7 +54,7 @@ func (s *Session) Close() {
 	_ = s.client.Close() // the error can only repeat why the connection ended
 }
 
-// do runs one command within limits. It returns an error that tells why the command failed.
+// do runs one command within limits. It returns an error that says why the command failed.
 func (s *Session) do(ctx context.Context, b bounds, command func() error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -137,7 +137,7 @@ func (s *Session) Open(ctx context.Context, folder string) (Box, error) {
 			return err
 		}
 		if data.UIDValidity == 0 {
-			return fmt.Errorf("%w: its %s has no UIDVALIDITY", ErrProtocol, printable(folder))
+			return fmt.Errorf("%w: the server gave no UIDVALIDITY for folder %s", ErrProtocol, printable(folder))
 		}
 		box = Box{UIDValidity: data.UIDValidity, UIDNext: uint32(data.UIDNext), Messages: data.NumMessages}
 		if o.CondStore {

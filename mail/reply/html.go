@@ -104,7 +104,7 @@ func (w *lineWriter) start(z *html.Tokenizer) {
 		}
 		e.gmail = strings.HasPrefix(class, "gmail_quote") || strings.HasPrefix(class, "gmail_attr")
 		if id == "divrplyfwdmsg" || class == "outlookmessageheader" {
-			w.rest = true // the quote follows this element without an element of its own
+			w.rest = true // the quote comes after this element, and has no element around it
 		}
 		w.mark(id)
 		if class == "gmail_signature_prefix" {

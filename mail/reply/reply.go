@@ -20,7 +20,7 @@ const (
 // maxPhrase is the maximum length of a line, in bytes, that introduces a quote or is a signature.
 const maxPhrase = 300
 
-// A kind tells what a line belongs to.
+// A kind says what a line belongs to.
 type kind uint8
 
 const (
@@ -124,7 +124,7 @@ func isQuoted(text string) bool {
 	return strings.HasPrefix(strings.TrimLeft(text, " "), ">") && text != ">:" // ">:" is the end of an introduction
 }
 
-// isEscapedFrom reports whether line i is no quote but was escaped with > by an mbox file (RFC
+// isEscapedFrom reports whether line i is not a quote but was escaped with > by an mbox file (RFC
 // 4155).
 func isEscapedFrom(lines []line, i int) bool {
 	return strings.HasPrefix(lines[i].text, ">From ") &&

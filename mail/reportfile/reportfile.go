@@ -21,7 +21,7 @@ const (
 	MaxCount  = 1_000_000_000_000
 )
 
-// ErrReport is wrapped by every error about a report that cannot be read: it is no report, is
+// ErrReport is wrapped by every error about a report that cannot be read: it is not a report, is
 // damaged, or exceeds the limits.
 var ErrReport = errors.New("not a report that can be read")
 

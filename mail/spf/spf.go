@@ -74,7 +74,8 @@ func (r Record) Split() (terms []Term, end Term) {
 }
 
 // Lookups returns the number of terms for which receivers need DNS look-ups (RFC 7208 section
-// 4.6.4). It does not count terms in included records. It returns 0 for a text that is no record.
+// 4.6.4). It does not count terms in included records. It returns 0 for a text that is not a
+// record.
 func Lookups(text string) int {
 	if !IsRecord(text) {
 		return 0

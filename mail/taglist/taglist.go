@@ -5,7 +5,7 @@ package taglist
 import "strings"
 
 // Parse returns the values of the tags by name, without surrounding white space. Of a repeated tag
-// the first counts, and text that is no tag is skipped; in either case wellFormed is false.
+// the first counts, and text that is not a tag is skipped; in either case wellFormed is false.
 func Parse(list string) (tags map[string]string, wellFormed bool) {
 	tags, wellFormed = make(map[string]string), true
 	for part := range strings.SplitSeq(list, ";") {

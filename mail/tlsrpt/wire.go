@@ -76,7 +76,7 @@ func (l *list[T]) UnmarshalJSON(raw []byte) error {
 // A number is a count, which some programs write as a string.
 type number int64
 
-// UnmarshalJSON accepts any value. It reads a value that is no number as 0.
+// UnmarshalJSON accepts any value. It reads a value that is not a number as 0.
 func (n *number) UnmarshalJSON(raw []byte) error {
 	s := strings.Trim(string(raw), `"`)
 	if f, err := strconv.ParseFloat(s, 64); err == nil && f > 0 {

@@ -53,7 +53,7 @@ func (s *Splitter) Split(text string, each func(word []byte, whole bool)) {
 	}
 }
 
-// asciiWord tells which ASCII characters are part of words.
+// asciiWord says which ASCII characters are part of words.
 var asciiWord = func() (is [utf8.RuneSelf]bool) {
 	for c := range is {
 		is[c] = c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'

@@ -107,9 +107,9 @@ func linkTarget(href string) (target, host string) {
 // hostForm matches text that people read as a host: after http:// or www., or a bare name.
 var hostForm = lazyregexp.New(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
 
-// stops replaces the full stops of other scripts, which browsers treat as dots in a host (IDNA, UTS
-// 46).
-var stops = strings.NewReplacer("\u3002", ".", "\uff61", ".")
+// idnDots replaces the full stops of other scripts, which browsers treat as dots in a host (IDNA,
+// UTS 46).
+var idnDots = strings.NewReplacer("\u3002", ".", "\uff61", ".")
 
 // misleads reports whether a link's text names a host with another owner than the target's host, or
 // the target has a user name, which is a common deception.
@@ -117,13 +117,13 @@ func misleads(text, target, host string) bool {
 	if u, err := url.Parse(target); err != nil || u.User != nil {
 		return true
 	}
-	for _, m := range hostForm().FindAllStringSubmatch(stops.Replace(norm.NFKC.String(withoutDirection.Replace(text))), 8) {
+	for _, m := range hostForm().FindAllStringSubmatch(idnDots.Replace(norm.NFKC.String(withoutDirection.Replace(text))), 8) {
 		shown, err := idna.ToASCII(strings.ToLower(m[2]))
 		if err != nil {
 			return true
 		}
 		if _, listed := publicsuffix.PublicSuffix(shown); m[1] == "" && !listed {
-			continue // "Node.js" is no host
+			continue // "Node.js" is not a host
 		}
 		if ownerOf(shown) != ownerOf(host) {
 			return true

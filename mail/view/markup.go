@@ -268,7 +268,7 @@ var elements = set("a", "p", "br", "hr", "div", "span", "center", "font", "b", "
 
 var void = set("br", "hr", "img", "col")
 
-// An ending tells which open elements a start tag implicitly closes: the outermost element in ends
+// An ending says which open elements a start tag implicitly closes: the outermost element in ends
 // that is inside the nearest element in within.
 type ending struct {
 	ends   map[string]bool

@@ -20,7 +20,7 @@ const (
 	maxEms         = 100  // maximum length in ems, inches and similar units
 )
 
-// A kind tells which values a property allows besides words and lengths.
+// A kind says which values a property allows besides words and lengths.
 type kind uint8
 
 const (

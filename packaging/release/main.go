@@ -133,7 +133,7 @@ func (r *release) identify() error {
 	}
 	r.version = strings.TrimPrefix(r.version, "v")
 	if !versions.MatchString(r.version) {
-		return fmt.Errorf("%q is no version: write 1.2.3 or 1.2.3-rc1", r.version)
+		return fmt.Errorf("%q is not a version: write 1.2.3 or 1.2.3-rc1", r.version)
 	}
 	return nil
 }

@@ -90,8 +90,8 @@ func userScope(u *store.User) MailboxScope {
 	return append(MailboxScope{}, u.Mailboxes...)
 }
 
-// scopeOf is userScope without deleted mailboxes.
-func scopeOf(tx *store.Tx, u *store.User) (MailboxScope, error) {
+// liveScope is userScope without deleted mailboxes.
+func liveScope(tx *store.Tx, u *store.User) (MailboxScope, error) {
 	scope := userScope(u)
 	if scope == nil {
 		return nil, nil
@@ -170,11 +170,11 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
-	letter := alert.Letter{About: u.AccountID, To: u.Email, Subject: "You are invited to " + s.Hostname(), Text: fmt.Sprintf("%s invites you to their team on %s.\n\n"+
+	letter := alert.HostMail{About: u.AccountID, To: u.Email, Subject: "You are invited to " + s.Hostname(), Text: fmt.Sprintf("%s invites you to their team on %s.\n\n"+
 		"Choose a password here within 72 hours:\n\n%s\n\n%s\n\n"+
 		"If you do not know who that is, ignore this email.\n",
 		args.By, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token), strings.Replace(reads, "They", "You", 1))}
-	sent, err := s.outbound.SendLetter(letter, func(tx *store.Tx) (bool, error) {
+	sent, err := s.outbound.SendHostMail(letter, func(tx *store.Tx) (bool, error) {
 		now, err := store.Users.Find(tx, u.ID)
 		if err != nil || now == nil || now.Email != u.Email {
 			return false, err

@@ -37,7 +37,7 @@ func (s *Service) GetMe(ctx context.Context, who core.Actor) (*Me, error) {
 	if who.MailboxID == "" {
 		out.User = &MeUser{who.UserID, who.Email, who.Role}
 		err := s.Store.View(func(tx *store.Tx) (err error) {
-			out.Mailboxes, err = scopeOf(tx, &store.User{AccountID: who.AccountID, Limited: who.Limited, Mailboxes: who.Mailboxes})
+			out.Mailboxes, err = liveScope(tx, &store.User{AccountID: who.AccountID, Limited: who.Limited, Mailboxes: who.Mailboxes})
 			return err
 		})
 		return out, err

@@ -14,8 +14,8 @@ import (
 // the key of a mailbox with the same address.
 func userKey(email string) string { return "user " + email }
 
-// A Door is the team user that a password is compared with, for one attempt to sign in.
-type Door struct {
+// A PasswordLogin is the team user that a password is compared with, for one attempt to sign in.
+type PasswordLogin struct {
 	Identity core.Identity
 	User     *store.User // empty if the address belongs to nobody; no password is right then
 	service  *Service
@@ -23,14 +23,14 @@ type Door struct {
 	ip       string
 }
 
-// OpenDoor returns the Door of an address.
-func (s *Service) OpenDoor(email, ip string) (*Door, error) {
-	d := &Door{service: s, email: email, ip: ip}
+// FindPasswordLogin returns the PasswordLogin of an address.
+func (s *Service) FindPasswordLogin(email, ip string) (*PasswordLogin, error) {
+	d := &PasswordLogin{service: s, email: email, ip: ip}
 	return d, d.Refresh()
 }
 
 // Refresh reads the user record again.
-func (d *Door) Refresh() error {
+func (d *PasswordLogin) Refresh() error {
 	u := &store.User{}
 	err := d.service.Store.View(func(tx *store.Tx) error {
 		found, err := store.UserByEmail.Get(tx, d.email)
@@ -49,10 +49,10 @@ func (d *Door) Refresh() error {
 }
 
 // Exists reports whether the address belongs to a team user.
-func (d *Door) Exists() bool { return d.User.ID != "" }
+func (d *PasswordLogin) Exists() bool { return d.User.ID != "" }
 
 // Still makes sure, in a later transaction, that the user still has the password that was compared.
-func (d *Door) Still(_ *store.Tx, u *store.User) error {
+func (d *PasswordLogin) Still(_ *store.Tx, u *store.User) error {
 	if u.PasswordHash != d.User.PasswordHash {
 		return core.Errorf("invalid_credentials", "The password was changed a moment ago. Use the new one.")
 	}
@@ -74,7 +74,7 @@ func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password st
 		}
 		return func(*store.Tx, *store.User) error { return nil }, err
 	}
-	d, err := s.OpenDoor(who.Email, who.IP)
+	d, err := s.FindPasswordLogin(who.Email, who.IP)
 	if err != nil {
 		return nil, err
 	}

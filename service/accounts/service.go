@@ -11,8 +11,8 @@
 //     ([Service.Authenticate]).
 //   - team.go: the team; who may change whom (UpdateTeamUserIn.permit) and remove whom
 //     ([Service.DeleteTeamUser]). limited.go: members who see only some mailboxes; invitations.
-//   - passwords.go: the password of a team user: its comparison ([Service.OpenDoor]), the links
-//     that set one, what ends with it.
+//   - passwords.go: the password of a team user: its comparison
+//     ([Service.FindPasswordLogin]), the links that set one, what ends with it.
 //   - users.go: what the operator does for a team user, and the name and address of a user.
 //   - me.go: the caller.
 //   - audit.go: the audit log as the API shows it, and its rows of failed log-ins.
@@ -66,9 +66,9 @@ type Mailboxes interface {
 
 // Outbound sends mail.
 type Outbound interface {
-	// SendLetter queues a message in the transaction in which put writes the related records.
+	// SendHostMail queues a message in the transaction in which put writes the related records.
 	// Nothing is sent if put returns send = false.
-	SendLetter(l alert.Letter, put func(*store.Tx) (send bool, err error)) (sent bool, err error)
+	SendHostMail(l alert.HostMail, put func(*store.Tx) (send bool, err error)) (sent bool, err error)
 	// CancelWaiting cancels the queued mail of an account for which match returns true.
 	CancelWaiting(ctx context.Context, accountID, why string, match func(*store.Outgoing) bool) error
 	// MayFinish reports whether a job of an account that is being deleted must run to its end.

@@ -33,7 +33,7 @@ type TeamUser struct {
 }
 
 func teamUserOut(tx *store.Tx, u *store.User) (TeamUser, error) {
-	scope, err := scopeOf(tx, u)
+	scope, err := liveScope(tx, u)
 	return TeamUser{
 		Mailboxes: scope,
 		ID:        u.ID, Email: u.Email, DisplayName: DisplayName(u), FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),

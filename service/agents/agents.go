@@ -7,7 +7,16 @@
 //   - sending.go: [Service.Admit], the only function that decides whether a message may be sent: it
 //     checks the policy of the mailbox and that of the sender.
 //   - reading.go: [Service.Read], the only function that taints a reader, and [Verified], which
-//     decides whether the text of a message is from somebody known.
+//     decides whether the text of a message is from somebody known. It starts from the verified
+//     domain of the author, which mail/auth decides (verified_domain.go).
+//
+// The words of this package:
+//   - A holder is whoever has a token or a credential: the program that reads and sends with it.
+//   - A reading is the record of what a holder has read ([store.Reading]).
+//   - A holder is tainted once it has read text that a stranger may have written ([store.Taint]).
+//   - The people of a message are the addresses in its From, Reply-To, To and Cc.
+//   - The origin of a message says who wrote it ([OriginOwn] and the values after it).
+//   - Own words are texts of the account itself. Reading them does not taint.
 package agents
 
 import (

@@ -86,7 +86,7 @@ func (s *Service) acmeConfig() ca.Config {
 // acmeAccount reads the account at the authority; if there is none it creates its key.
 func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, error) {
 	directory := s.Config.ACME.Directory
-	fresh, sealed, err := s.newKey(store.AccountPlace(directory))
+	fresh, sealed, err := s.newKey(store.AccountBinding(directory))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,12 +105,12 @@ func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, e
 	if string(row.Key) == string(sealed) {
 		return row, fresh, nil
 	}
-	key, err := s.openKey(store.AccountPlace(directory), row.Key)
+	key, err := s.openKey(store.AccountBinding(directory), row.Key)
 	return row, key, err
 }
 
 // newKey generates a key and seals it.
-func (s *Service) newKey(place string) (*ecdsa.PrivateKey, []byte, error) {
+func (s *Service) newKey(binding string) (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -119,21 +119,21 @@ func (s *Service) newKey(place string) (*ecdsa.PrivateKey, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return key, s.Keys.Seal(place, text), nil
+	return key, s.Keys.Seal(binding, text), nil
 }
 
-func (s *Service) openKey(place string, sealed []byte) (*ecdsa.PrivateKey, error) {
-	text, err := s.Keys.Open(place, sealed)
+func (s *Service) openKey(binding string, sealed []byte) (*ecdsa.PrivateKey, error) {
+	text, err := s.Keys.Open(binding, sealed)
 	if err != nil {
 		return nil, err
 	}
 	key, err := x509.ParsePKCS8PrivateKey(text)
 	if err != nil {
-		return nil, fmt.Errorf("read the key of %s: %w", place, err)
+		return nil, fmt.Errorf("read the key of %s: %w", binding, err)
 	}
 	ec, ok := key.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("read the key of %s: it is a %T, not an ECDSA key", place, key)
+		return nil, fmt.Errorf("read the key of %s: it is a %T, not an ECDSA key", binding, key)
 	}
 	return ec, nil
 }

@@ -121,7 +121,7 @@ func (s *Service) LoadCertificates() error {
 
 // openCertificate makes a TLS certificate from a record. The caller holds changing.
 func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error) {
-	text, err := s.Keys.Open(store.CertificatePlace(c.ID), c.Key)
+	text, err := s.Keys.Open(store.CertificateBinding(c.ID), c.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -20,17 +20,17 @@ const keyKnownAfter = 2 * dnsprov.ManagedTTL * time.Second
 // other servers know already: the one published in advance or, until caches have that one, the one
 // in use.
 func (c *certRun) orderKey() (*ecdsa.PrivateKey, []byte, error) {
-	place, sealed := store.CertificatePlace(c.set.id), c.row.NextKey
+	binding, sealed := store.CertificateBinding(c.set.id), c.row.NextKey
 	if c.s.Now().Before(c.row.NextSince.Add(keyKnownAfter)) {
 		sealed = c.row.Key
 	}
 	if len(sealed) > 0 {
-		if key, err := c.s.openKey(place, sealed); err == nil {
+		if key, err := c.s.openKey(binding, sealed); err == nil {
 			return key, sealed, nil
 		}
 		c.row.NextKey = nil // it cannot be opened, so another one must be published
 	}
-	return c.s.newKey(place)
+	return c.s.newKey(binding)
 }
 
 // prepareKey generates the next key of the host's certificate, unless there is one, so that it is
@@ -40,7 +40,7 @@ func (c *certRun) prepareKey() error {
 	if c.set.id != store.HostCertificate || len(r.Chain) == 0 || len(r.NextKey) > 0 && !bytes.Equal(r.NextKey, r.Key) {
 		return nil
 	}
-	key, sealed, err := c.s.newKey(store.CertificatePlace(c.set.id))
+	key, sealed, err := c.s.newKey(store.CertificateBinding(c.set.id))
 	if err != nil {
 		return err
 	}

@@ -239,9 +239,9 @@ func (c *certRun) order(client *ca.Client, names []string) error {
 
 // startOrder returns the key of the unfinished order for the names, or of a new order.
 func (c *certRun) startOrder(names []string) (*ecdsa.PrivateKey, error) {
-	o, place := &c.row.Order, store.CertificatePlace(c.set.id)
+	o, binding := &c.row.Order, store.CertificateBinding(c.set.id)
 	if o.URL != "" && slices.Equal(o.Names, names) && c.s.Now().Sub(o.BegunAt) < orderResumable {
-		if key, err := c.s.openKey(place, o.Key); err == nil {
+		if key, err := c.s.openKey(binding, o.Key); err == nil {
 			return key, nil
 		}
 	}

@@ -52,8 +52,8 @@ func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) err
 	return PutAudit(tx, row)
 }
 
-// AuditCommand adds a command of the operator to the audit log of the account that it concerns, ""
-// for none, and to the first account's log.
+// AuditCommand adds a command of the operator to the audit log of the account that it concerns, and
+// to the first account's log. accountID is "" if it concerns no account.
 func AuditCommand(tx *store.Tx, command, accountID string, target store.AuditTarget) error {
 	return auditOperator(tx, store.Audit{AccountID: accountID, Action: command, Via: AuditCommands, Target: target, Count: 1})
 }

@@ -116,8 +116,9 @@ func probe(ctx context.Context, r Resolver) error {
 	return err
 }
 
-// AllLogins is the number that Hub is notified of when a password or credential of any mailbox or
-// domain has changed or was revoked, so that its logins may no longer be valid.
+// AllLogins stands for all mailboxes and domains: Hub is notified with this number when a password
+// or credential of any of them has changed or was revoked, so that logins with it may no longer be
+// valid.
 const AllLogins uint32 = 0
 
 // LoginsEnded makes the sessions of a mailbox, or with AllLogins of domains, check whether their

@@ -26,7 +26,7 @@ type Keys struct {
 	ring atomic.Pointer[keyring]
 }
 
-// A keyring holds the master key and what is still needed of earlier ones.
+// A keyring holds the master key, and the parts of earlier master keys that are still needed.
 type keyring struct {
 	fingerprint string // the fingerprint
 	seal        cipher.AEAD
@@ -76,50 +76,51 @@ func (r *keyring) successor(master []byte) (*keyring, error) {
 	return next, nil
 }
 
-// Seal encrypts a secret. place names the record that it belongs to, such as a record's id; Open
-// needs the same place.
-func (k *Keys) Seal(place string, secret []byte) []byte {
-	return k.ring.Load().sealFor(place, secret)
+// Seal encrypts a secret. binding names the record that the secret belongs to, for example by the
+// record's id: it is the associated data of the encryption, so Open succeeds only with the same
+// binding.
+func (k *Keys) Seal(binding string, secret []byte) []byte {
+	return k.ring.Load().sealFor(binding, secret)
 }
 
-func (r *keyring) sealFor(place string, secret []byte) []byte {
+func (r *keyring) sealFor(binding string, secret []byte) []byte {
 	nonce := make([]byte, r.seal.NonceSize(), r.seal.NonceSize()+len(secret)+r.seal.Overhead())
 	rand.Read(nonce)
-	return r.seal.Seal(nonce, nonce, secret, []byte(place))
+	return r.seal.Seal(nonce, nonce, secret, []byte(binding))
 }
 
 // Open decrypts a sealed secret, even if the master key has changed since.
-func (k *Keys) Open(place string, sealed []byte) ([]byte, error) {
-	secret, _, err := k.ring.Load().open(place, sealed)
+func (k *Keys) Open(binding string, sealed []byte) ([]byte, error) {
+	secret, _, err := k.ring.Load().open(binding, sealed)
 	return secret, err
 }
 
 // open decrypts a secret, and reports whether it is sealed under the present master key.
-func (r *keyring) open(place string, sealed []byte) (secret []byte, now bool, err error) {
+func (r *keyring) open(binding string, sealed []byte) (secret []byte, now bool, err error) {
 	n := r.seal.NonceSize()
 	if len(sealed) < n {
-		return nil, false, fmt.Errorf("open the secret of %s: the sealed text is too short", place)
+		return nil, false, fmt.Errorf("open the secret of %s: the sealed text is too short", binding)
 	}
-	secret, err = r.seal.Open(nil, sealed[:n], sealed[n:], []byte(place))
+	secret, err = r.seal.Open(nil, sealed[:n], sealed[n:], []byte(binding))
 	if err == nil {
 		return secret, true, nil
 	}
 	for _, before := range r.earlier {
-		if secret, err := before.Open(nil, sealed[:n], sealed[n:], []byte(place)); err == nil {
+		if secret, err := before.Open(nil, sealed[:n], sealed[n:], []byte(binding)); err == nil {
 			return secret, false, nil
 		}
 	}
-	return nil, false, fmt.Errorf("open the secret of %s: no master key opens it: %w", place, err)
+	return nil, false, fmt.Errorf("open the secret of %s: no master key opens it: %w", binding, err)
 }
 
 // reseal seals a secret again, under the master key, if it is sealed under an earlier one. A secret
 // that no key opens is returned as it is.
-func (r *keyring) reseal(place string, sealed []byte) []byte {
-	secret, now, err := r.open(place, sealed)
+func (r *keyring) reseal(binding string, sealed []byte) []byte {
+	secret, now, err := r.open(binding, sealed)
 	if now || err != nil {
 		return sealed
 	}
-	return r.sealFor(place, secret)
+	return r.sealFor(binding, secret)
 }
 
 // Mac returns the MAC of the parts for one purpose. It changes with the master key, so that what is
@@ -205,7 +206,7 @@ func OpenKeys(st *store.Store) (*Keys, error) {
 	keys.ring.Store(ring)
 	killpoint.At("key.note")
 	if known.Fingerprint != "" || len(secrets) > 0 && !slices.ContainsFunc(secrets, func(s store.Secret) bool {
-		_, err := keys.Open(s.Place, s.Sealed)
+		_, err := keys.Open(s.Binding, s.Sealed)
 		return err == nil
 	}) {
 		return nil, fmt.Errorf("%s is another key (fingerprint %s) than the one that the secrets in %s are sealed under (fingerprint %s). Put back the master.key that belongs to this data directory, from the same backup",
@@ -248,7 +249,7 @@ func storedMasterKey(st *store.Store) (known store.MasterKey, secrets []store.Se
 func finishTakeOver(dir string, known store.MasterKey) error {
 	next, err := keyfile.Read(filepath.Join(dir, keyfile.NextName))
 	if err != nil || keyfile.Fingerprint(next) != known.Fingerprint {
-		return nil // no change, or one that is not that far: others continue it
+		return nil // there is no change, or more than its last step is missing: then others continue it
 	}
 	return keyfile.TakeOver(dir)
 }
@@ -269,7 +270,7 @@ func (r *keyring) withEarlier(dir string, known store.MasterKey) (*keyring, erro
 	out := *r
 	out.roots = r.roots[:1:1]
 	for _, past := range known.Past {
-		root, _, err := r.open(macRootPlace(past.Fingerprint), past.MacRoot)
+		root, _, err := r.open(macRootBinding(past.Fingerprint), past.MacRoot)
 		if err != nil {
 			return nil, err
 		}
@@ -292,5 +293,5 @@ func nextKey(dir string, known store.MasterKey) ([]byte, error) {
 	return next, nil
 }
 
-// macRootPlace is the place under which the MAC key of an earlier master key is sealed.
-func macRootPlace(print string) string { return "mac root " + print }
+// macRootBinding is the binding under which the MAC key of an earlier master key is sealed.
+func macRootBinding(print string) string { return "mac root " + print }

@@ -99,9 +99,9 @@ func (s *Core) beginKeyChange(ctx context.Context, known store.MasterKey, share 
 	if err != nil {
 		return err
 	}
-	past := []store.PastKey{{Fingerprint: known.Fingerprint, MacRoot: ring.sealFor(macRootPlace(known.Fingerprint), before.roots[0])}}
+	past := []store.PastKey{{Fingerprint: known.Fingerprint, MacRoot: ring.sealFor(macRootBinding(known.Fingerprint), before.roots[0])}}
 	for _, p := range known.Past {
-		p.MacRoot = ring.reseal(macRootPlace(p.Fingerprint), p.MacRoot)
+		p.MacRoot = ring.reseal(macRootBinding(p.Fingerprint), p.MacRoot)
 		past = append(past, p)
 	}
 	known.Next, known.Resealed, known.Past = ring.fingerprint, 0, past

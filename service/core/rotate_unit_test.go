@@ -87,12 +87,12 @@ func (r *rotation) whole() {
 			r.Errorf("%+v, %v", known, err)
 		}
 		for _, s := range tx.Secrets(1000) {
-			if _, now, err := alone.open(s.Place, s.Sealed); err != nil || !now {
-				r.Errorf("%s: %v", s.Place, err)
+			if _, now, err := alone.open(s.Binding, s.Sealed); err != nil || !now {
+				r.Errorf("%s: %v", s.Binding, err)
 			}
 		}
 		for _, p := range known.Past {
-			if _, now, err := alone.open(macRootPlace(p.Fingerprint), p.MacRoot); err != nil || !now {
+			if _, now, err := alone.open(macRootBinding(p.Fingerprint), p.MacRoot); err != nil || !now {
 				r.Errorf("the root of %s: %v", p.Fingerprint, err)
 			}
 		}
@@ -100,7 +100,7 @@ func (r *rotation) whole() {
 		if err != nil {
 			return err
 		}
-		if plain, err := r.core.Keys.Open(store.WebhookPlace("wh_1"), w.Secret); string(plain) != "secret" {
+		if plain, err := r.core.Keys.Open(store.WebhookBinding("wh_1"), w.Secret); string(plain) != "secret" {
 			r.Errorf("%s, %v", plain, err)
 		}
 		return nil
@@ -159,9 +159,9 @@ func TestMasterKeyIsReplaced(t *testing.T) {
 // after its end.
 func TestLateSecretsAreSealedUnderTheNewKey(t *testing.T) {
 	r := newRotation(t)
-	late := r.core.Keys.Seal(store.WebhookPlace("wh_2"), []byte("late"))
+	late := r.core.Keys.Seal(store.WebhookBinding("wh_2"), []byte("late"))
 	r.rotate()
-	if plain, err := r.core.Keys.Open(store.WebhookPlace("wh_2"), late); string(plain) != "late" {
+	if plain, err := r.core.Keys.Open(store.WebhookBinding("wh_2"), late); string(plain) != "late" {
 		t.Errorf("%s, %v", plain, err)
 	}
 	if err := r.st.Update(func(tx *store.Tx) error {
@@ -253,7 +253,7 @@ func TestInterruptedKeyChange(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				if plain, err := r.core.Keys.Open(store.WebhookPlace("wh_1"), w.Secret); string(plain) != "secret" {
+				if plain, err := r.core.Keys.Open(store.WebhookBinding("wh_1"), w.Secret); string(plain) != "secret" {
 					t.Errorf("after the start: %s, %v", plain, err)
 				}
 				if again {

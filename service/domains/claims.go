@@ -96,7 +96,7 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 	}
 	switch {
 	case store.PublicMail(d.Name):
-		return "" // no account here can hold it, nor needs to
+		return "" // no account here can hold the name, and none needs to
 	case d.DNSProvider == store.DomainProviderExternal:
 		return fmt.Sprintf("This account's ownership of %s is not proven yet, so others can connect it too. Proof is a successful log-in to one of its mailboxes at a server that its DNS names, or %s.",
 			d.Name, claimRecord(d))
@@ -613,9 +613,10 @@ func (s *Service) affectedZonesWithin(tx *store.Tx, a claimArgs, have int) (name
 	return names, err
 }
 
-// affectedZones returns names whose zones may have changed, as many as one transaction republishes:
-// in the first call the name itself and those above it, and in each call some below it. Only zones
-// of open claims depend on other claims.
+// affectedZones returns the names of zones that may have changed, at most as many as one
+// transaction republishes. The first call returns the name itself, the names above it, and some
+// below it; each later call returns more names below it. Only zones of open claims depend on other
+// claims.
 func (s *Service) affectedZones(tx *store.Tx, a *claimArgs) (names []string, more bool) {
 	depends := func(o *store.Domain) bool {
 		return o.AccountID != a.Except && o.Claim == store.ClaimOpen && s.zones.HasZone(o)

@@ -258,7 +258,7 @@ func (c *connection) make(name string) (*store.Domain, error) {
 	case store.DomainProviderManual, store.DomainProviderCloudflare:
 		d.Status, d.NSStatus = store.DomainInProgress, store.DomainNSNotRequired
 		if c.token != "" {
-			d.EdgeToken = c.s.Keys.Seal(store.EdgePlace(d.ID), []byte(c.token))
+			d.EdgeToken = c.s.Keys.Seal(store.EdgeBinding(d.ID), []byte(c.token))
 		}
 		if err := c.s.addProvision(c.tx, d, c.who.UserID); err != nil {
 			return nil, err

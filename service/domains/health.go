@@ -116,8 +116,8 @@ func storedCheck(c dnsprov.Check) store.DNSCheck {
 	return out
 }
 
-// expected returns the value that the DNS should have: the one that keeps other senders, if there
-// is one.
+// expected returns the value that the DNS should have. If the check offers a value that also lets
+// the owner's other senders pass, it returns that one.
 func expected(c store.DNSCheck) string {
 	if c.Offer != "" {
 		return c.Offer

@@ -318,7 +318,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 		}
 	}
 	if p.token != "" {
-		args.EdgeToken = p.s.Keys.Seal(store.EdgePlace(d.ID), []byte(p.token))
+		args.EdgeToken = p.s.Keys.Seal(store.EdgeBinding(d.ID), []byte(p.token))
 	}
 	steps := stepNames((&setup{d: d, args: args}).steps())
 	j, err := p.s.Queue.Add(tx, jobs.New{

@@ -132,7 +132,8 @@ type errNotDelegated struct {
 
 func (errNotDelegated) Error() string { return "the domain is not delegated to Mailstead yet" }
 
-// errPartial says that a step was done in part. The job shows what is missing, and goes on.
+// errPartial says that a step was only partly done. The job shows what is missing and continues
+// with its next step.
 type errPartial struct{ what string }
 
 func (e errPartial) Error() string { return e.what }
@@ -467,7 +468,7 @@ func (p *setup) keys() error {
 			if err != nil {
 				return err
 			}
-			made = append(made, store.DKIMKey{Selector: kind.selector, Sealed: p.s.Keys.Seal(store.DKIMPlace(p.d.ID), text), Record: auth.KeyRecord(key)})
+			made = append(made, store.DKIMKey{Selector: kind.selector, Sealed: p.s.Keys.Seal(store.DKIMBinding(p.d.ID), text), Record: auth.KeyRecord(key)})
 		}
 	}
 	return p.s.Store.Update(func(tx *store.Tx) error {
@@ -527,7 +528,7 @@ func (p *setup) cloudflareRecords() error {
 // for the transaction that completes the domain.
 func (p *setup) mail() error {
 	for _, k := range p.d.DKIM {
-		text, err := p.s.Keys.Open(store.DKIMPlace(p.d.ID), k.Sealed)
+		text, err := p.s.Keys.Open(store.DKIMBinding(p.d.ID), k.Sealed)
 		if err != nil {
 			return err
 		}

@@ -115,13 +115,13 @@ func (s *Service) loadDelivery(args DeliveryArgs) (w *store.Webhook, e *store.Ev
 }
 
 func (s *Service) signingSecrets(w *store.Webhook) ([]string, error) {
-	current, err := s.Keys.Open(store.WebhookPlace(w.ID), w.Secret)
+	current, err := s.Keys.Open(store.WebhookBinding(w.ID), w.Secret)
 	if err != nil {
 		return nil, err
 	}
 	secrets := []string{string(current)}
 	if s.Now().Before(w.OldSecretEnds) {
-		old, err := s.Keys.Open(store.WebhookPlace(w.ID), w.OldSecret)
+		old, err := s.Keys.Open(store.WebhookBinding(w.ID), w.OldSecret)
 		if err != nil {
 			return nil, err
 		}

@@ -131,7 +131,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 	id, secret := s.Store.NewID("wh"), webhooks.NewSecret()
 	w := &store.Webhook{
 		ID: id, AccountID: who.AccountID, URL: in.URL, Events: events, Description: in.Description, Status: store.WebhookEnabled,
-		Secret: s.Keys.Seal(store.WebhookPlace(id), []byte(secret)), SecretHint: webhooks.SecretHint(secret), APIVersion: APIVersion,
+		Secret: s.Keys.Seal(store.WebhookBinding(id), []byte(secret)), SecretHint: webhooks.SecretHint(secret), APIVersion: APIVersion,
 	}
 	var out *WebhookCreated
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -286,7 +286,7 @@ func (s *Service) GetWebhookSecret(_ context.Context, who core.Actor, in Webhook
 		if err != nil {
 			return err
 		}
-		secret, err := s.Keys.Open(store.WebhookPlace(w.ID), w.Secret)
+		secret, err := s.Keys.Open(store.WebhookBinding(w.ID), w.Secret)
 		if err != nil {
 			return err
 		}
@@ -312,7 +312,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, who core.Actor, in We
 			return err
 		}
 		w.OldSecret, w.OldSecretEnds = w.Secret, tx.Now().Add(rotationOverlap)
-		w.Secret, w.SecretHint = s.Keys.Seal(store.WebhookPlace(w.ID), []byte(secret)), webhooks.SecretHint(secret)
+		w.Secret, w.SecretHint = s.Keys.Seal(store.WebhookBinding(w.ID), []byte(secret)), webhooks.SecretHint(secret)
 		w.UpdatedAt = tx.Now()
 		out.PreviousSecretExpiresAt = core.Time{Time: w.OldSecretEnds}
 		if err := errors.Join(store.Webhooks.Put(tx, w), core.Audit(tx, who, webhookTarget(w))); err != nil {

@@ -69,9 +69,9 @@ func upstreamError(host string, err error) *core.Error {
 	return core.Errorf("upstream_error", "%s Nothing was changed here.", f.text).With(host, "upstream_error", "the mailbox's server").Because(err)
 }
 
-// Mark marks messages of an external mailbox on its server first. marked holds the new flags of the
-// marked messages, kept the errors of the others: the message is gone, or the server did not change
-// it.
+// Mark marks messages of an external mailbox on its server, and then here. marked has the new flags
+// of each message that was marked. kept has an error for each other message: it is gone, or the
+// server did not change it.
 func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]inbox.Flags, kept map[uint32]*core.Error, err error) {
 	rows := map[uint32]pull.Row{}
 	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {

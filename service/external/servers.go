@@ -126,7 +126,7 @@ func (s *Servers) Client(server pull.Server) *pull.Client {
 // loginOf returns the mailbox's server with the unsealed password.
 func (s *Servers) loginOf(mb *store.Mailbox) (pull.Server, error) {
 	at := mb.External.IMAP
-	password, err := s.Keys.Open(store.ServerPlace(mb.ID, "imap"), at.PasswordSealed)
+	password, err := s.Keys.Open(store.ServerBinding(mb.ID, "imap"), at.PasswordSealed)
 	if err != nil {
 		return pull.Server{}, fmt.Errorf("unseal IMAP password of %s: %w", mb.Email, err)
 	}

@@ -204,8 +204,9 @@ func errStillDelivering() *core.SMTPError {
 	return core.SMTPErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
 }
 
-// Apply records what a message reports about one of ours. For a message to an address of a row,
-// done is false if it must also be delivered, as reports and messages from people are.
+// Apply records what a message reports about a message that we sent. done reports whether that is
+// all: if it is false, the message must also be delivered. For a message to an address of a row,
+// that is the case if it is a report that its sender asked for, or comes from a person.
 func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.StoredMessage, sender string) (done bool, err error) {
 	report, row := stored.Report, to.Row
 	if row == nil { // an ordinary address: the message must prove which message it is about

@@ -34,8 +34,8 @@ func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
 	if err := s.events.PlanOperatorPost(tx, event); err != nil {
 		return err
 	}
-	subject, text := a.Letter(s.Hostname())
-	return alert.Plan(s.Core, tx, alert.Letter{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
+	subject, text := a.Mail(s.Hostname())
+	return alert.Plan(s.Core, tx, alert.HostMail{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
 }
 
 // shakyFor is how long one of the shaky checks must be bad before it is reported.
@@ -114,8 +114,8 @@ func (s *Service) notifyOf(tx *store.Tx, owner *store.Account, a *store.Alert, c
 	return store.Alerts.Put(tx, a)
 }
 
-// Letter returns the subject and text of an alert's message.
-func (a Alert) Letter(host string) (subject, text string) {
+// Mail returns the subject and text of an alert's message.
+func (a Alert) Mail(host string) (subject, text string) {
 	if a.Status == OK {
 		return fmt.Sprintf("%s: %s is ok again", host, a.Code), fmt.Sprintf("%s (%s) is ok again.\n", a.Subject, a.Code)
 	}

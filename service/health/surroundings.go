@@ -153,8 +153,8 @@ func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 	return out
 }
 
-// checkHostSPF checks whether the SPF record of the hostname allows this host to send in its own
-// name. It does so with reports and notifications, which have no other sender.
+// checkHostSPF checks whether the SPF record of the hostname lets this host send in its own name,
+// as it does with reports and notifications.
 func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip.Addr) []Check {
 	name := s.Hostname()
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), name+".")

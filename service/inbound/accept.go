@@ -410,7 +410,7 @@ func (s *Service) endFiling(it *accepted, err error) {
 func (s *Service) fileAccepted(tx *store.Tx, it *accepted) error {
 	a := it.envelope.arrival(it.stored.Blob)
 	// Size 0: the space was reserved, so a full mailbox must not refuse it.
-	if err := s.fileNext(tx, a, it.stored, 0, outbound.PlacesAtATime, false); err != nil {
+	if err := s.fileNext(tx, a, it.stored, 0, outbound.RecipientsAtATime, false); err != nil {
 		return err
 	}
 	if len(a.To)+len(a.Later)+len(a.Refused) > 0 {

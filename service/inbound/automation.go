@@ -25,10 +25,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The rules and the automatic reply of a mailbox are evaluated before a message's rows are written,
-// since that may take long; for mail from outside, before the 250. The decisions are stored with
-// the message and carried out in the transaction that writes its rows, so that they are carried out
-// once, even after a crash.
+// The rules and the automatic reply of a mailbox are evaluated before the transaction that writes a
+// message's rows, since evaluating may take long. For mail from outside this is before the reply
+// 250. The decisions are stored with the message. The transaction that writes its rows carries them
+// out, so that this happens exactly once, even after a crash.
 
 const (
 	kindAutoReply       = "auto_reply"
@@ -522,7 +522,7 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	local, domain, ok := msg.SplitEmail(args.To)
 	if !ok {
-		return nil, jobs.Permanent(fmt.Errorf("the recipient %q of an automatic reply is no address", args.To))
+		return nil, jobs.Permanent(fmt.Errorf("the recipient %q of an automatic reply is not an address", args.To))
 	}
 	if subject == "" {
 		subject = "Auto: " + args.Subject

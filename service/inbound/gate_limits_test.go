@@ -92,7 +92,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 	tell := func(n int) {
 		t.Helper()
 		i.Update(func(tx *store.Tx) error {
-			return alert.Plan(i.Svc.Core, tx, alert.Letter{About: i.Account.AccountID, To: "owner@elsewhere.test", Subject: fmt.Sprintf("alert %d.", n), Text: "t"})
+			return alert.Plan(i.Svc.Core, tx, alert.HostMail{About: i.Account.AccountID, To: "owner@elsewhere.test", Subject: fmt.Sprintf("alert %d.", n), Text: "t"})
 		})
 	}
 	for n := range 6 {
@@ -109,7 +109,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 	}
 	passed.Add(int64(time.Hour))
 	i.Update(func(tx *store.Tx) error { // starts the queue's next look
-		return alert.Plan(i.Svc.Core, tx, alert.Letter{To: "other@elsewhere.test", Subject: "s", Text: "t"})
+		return alert.Plan(i.Svc.Core, tx, alert.HostMail{To: "other@elsewhere.test", Subject: "s", Text: "t"})
 	})
 	servicetest.Eventually(t, "the others come in one letter", func() bool { return len(h.Mails()) == 8 })
 	text := h.Mails()[6].Data + h.Mails()[7].Data

@@ -275,20 +275,20 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "password link of a team user", sites: []string{"signin/password_reset.go sendForgot SendLetter", "outbound/letters.go SendLetter SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
+		name: "password link of a team user", sites: []string{"signin/password_reset.go sendForgot SendHostMail", "outbound/letters.go SendHostMail SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			w.must(w.Svc.Signin.ForgotPassword(context.Background(), signin.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, signin.ForgotIn{Email: "owner@elsewhere.test"}))
 		},
 	},
 	{
-		name: "confirmation of a recovery address", sites: []string{"signin/recovery.go sendConfirmation mailLink", "signin/recovery.go mailLink SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
+		name: "confirmation of a recovery address", sites: []string{"signin/recovery.go sendConfirmation mailLink", "signin/recovery.go mailLink SendHostMail"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			mb := w.AddMailbox(w.d, fmt.Sprint("r", n), nil)
 			w.must(w.Svc.Mailboxes.UpdateEmailUser(context.Background(), servicetest.Actor(w.Account), mailboxes.UpdateEmailUserIn{UserID: mb.ID, RecoveryEmail: core.Opt[string]{Set: true, Value: fmt.Sprintf(gatePerson, n)}}))
 		},
 	},
 	{
-		name: "password link of a mailbox", sites: []string{"signin/recovery.go sendRecovery mailLink", "signin/recovery.go mailLink SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
+		name: "password link of a mailbox", sites: []string{"signin/recovery.go sendRecovery mailLink", "signin/recovery.go mailLink SendHostMail"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			mb := w.AddMailbox(w.d, fmt.Sprint("r", n), func(mb *store.Mailbox) {
 				mb.Recovery = &store.Recovery{Email: fmt.Sprintf(gatePerson, n), Confirmed: true}
@@ -297,16 +297,16 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "invitation to a team", sites: []string{"accounts/limited.go sendInvitation SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
+		name: "invitation to a team", sites: []string{"accounts/limited.go sendInvitation SendHostMail"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			member := store.UserRoleMember
 			w.must(w.Svc.Accounts.InviteTeamUser(context.Background(), servicetest.Actor(w.Account), accounts.InviteTeamUserIn{Email: fmt.Sprintf(gatePerson, n), Role: &member, SendEmail: true}))
 		},
 	},
 	{
-		name: "a letter that an older release planned", sites: []string{"outbound/letters.go sendLetter SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
+		name: "a letter that an older release planned", sites: []string{"outbound/letters.go sendHostMail SendHostMail"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
-			w.plan("letter", alert.Letter{To: fmt.Sprintf(gatePerson, n), Subject: "s", Text: "t", About: w.Account.AccountID})
+			w.plan("letter", alert.HostMail{To: fmt.Sprintf(gatePerson, n), Subject: "s", Text: "t", About: w.Account.AccountID})
 		},
 	},
 	{
@@ -371,7 +371,7 @@ func TestEveryWayOfProgramsIsKnown(t *testing.T) {
 			}
 		}
 	}
-	got := calledAt(t, "SendAutomatic", "SendByItself", "holdByItself", "SendSystemMail", "SendLetter", "mailLink", "alert.Plan", "QueueReport", "planForwards", "PlanForward")
+	got := calledAt(t, "SendAutomatic", "SendByItself", "holdByItself", "SendSystemMail", "SendHostMail", "mailLink", "alert.Plan", "QueueReport", "planForwards", "PlanForward")
 	listed(t, got, want, "add a row that drives it")
 }
 

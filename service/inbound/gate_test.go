@@ -214,7 +214,7 @@ func TestOneAddressGetsFewLetters(t *testing.T) {
 	i.Run()
 	sent := 0
 	for range 40 {
-		if sendLetter(i, alert.Letter{To: "Victim+x@Else.test", Subject: "s", Text: "t"}) == nil {
+		if sendHostMail(i, alert.HostMail{To: "Victim+x@Else.test", Subject: "s", Text: "t"}) == nil {
 			sent++
 		}
 	}
@@ -224,8 +224,8 @@ func TestOneAddressGetsFewLetters(t *testing.T) {
 	}
 }
 
-// sendLetter sends a letter like the code that mails links.
-func sendLetter(i *servicetest.Installation, l alert.Letter) error {
-	_, err := i.Svc.Outbound.SendLetter(l, func(*store.Tx) (bool, error) { return true, nil })
+// sendHostMail sends a letter like the code that mails links.
+func sendHostMail(i *servicetest.Installation, l alert.HostMail) error {
+	_, err := i.Svc.Outbound.SendHostMail(l, func(*store.Tx) (bool, error) { return true, nil })
 	return err
 }

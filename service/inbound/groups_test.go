@@ -130,7 +130,7 @@ func TestGroupGoesOnAfterACrash(t *testing.T) {
 	for {
 		i.Reopen()
 		a := i.Arrivals()
-		if len(a) != 1 || len(a[0].To) <= outbound.PlacesAtATime {
+		if len(a) != 1 || len(a[0].To) <= outbound.RecipientsAtATime {
 			break
 		}
 		d, err := i.Svc.Inbound.RereadArrival(a[0])

@@ -544,8 +544,8 @@ func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, e
 	return s.endArrival(a.ID, float64(j.Jitter)/(1<<16))
 }
 
-// endArrival deletes a message that all recipients have, or reschedules the job for those that
-// could not take it yet.
+// endArrival deletes an arrival when all recipients have the message. Otherwise it reschedules the
+// job for the recipients that could not take the message yet.
 func (s *Service) endArrival(id string, jitter float64) (jobs.Writes, error) {
 	a, err := s.readArrival(id)
 	if core.IsGone(err) {

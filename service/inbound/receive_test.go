@@ -122,7 +122,7 @@ func TestArrivalGoesOnAfterACrash(t *testing.T) {
 			t.Fatalf("there are %d arrivals", len(a))
 		}
 		before = servicetest.Total(i.Counts(boxes))
-		if len(a[0].To) <= outbound.PlacesAtATime {
+		if len(a[0].To) <= outbound.RecipientsAtATime {
 			break
 		}
 		d, err := i.Svc.Inbound.RereadArrival(a[0])

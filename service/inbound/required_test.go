@@ -37,7 +37,7 @@ func TestOwnMailSuppressesNobody(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	i.Update(func(tx *store.Tx) error {
-		return alert.Plan(i.Svc.Core, tx, alert.Letter{To: "owner@elsewhere.test", Subject: "s", Text: "t"})
+		return alert.Plan(i.Svc.Core, tx, alert.HostMail{To: "owner@elsewhere.test", Subject: "s", Text: "t"})
 	})
 	servicetest.Eventually(t, "the letter bounces", func() bool { return servicetest.Statuses(i)["bounced"] == 1 })
 	if e := i.Events(events.EventEmailBounced)[0]; e["suppressed"] != false {

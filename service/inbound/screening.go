@@ -112,7 +112,7 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 	// Greylisting: the sender must retry after some minutes, unless it has already.
 	if c.Greylisting {
 		wait := time.Duration(0)
-		for some := range slices.Chunk(in.Recipients, outbound.PlacesAtATime) {
+		for some := range slices.Chunk(in.Recipients, outbound.RecipientsAtATime) {
 			longest := time.Duration(0)
 			err := s.Store.Update(func(tx *store.Tx) error {
 				longest = 0

@@ -6,11 +6,13 @@
 //   - receive.go: a message from outside ([Service.Receive]); the function that delivers mail from
 //     outside and from here (Service.deliver); loop detection (head.checkLoop).
 //   - accept.go: from the acknowledgement of a message to its rows.
-//   - screening.go: whether mail is refused or junk: authentication, blocklists, greylisting
-//     (Service.screen) and filters ([ScreeningResult]).
-//   - proof.go: who wrote a message, and to whom that is proven.
-//   - automation.go: spam classifiers (Service.classify), rules and automatic replies of mailboxes
-//     (Service.decide, Service.fileWithRules).
+//   - screening.go: whether mail is refused, or goes to Junk because of its sender or a filter:
+//     authentication, blocklists, greylisting (Service.screen, [ScreeningResult]). Which mail is
+//     junk because of its content is decided in service/spam; receive.go joins the two.
+//   - proof.go: the origin of a message, that is who wrote it, and to whom that is proven. The
+//     verified domain of its author is decided in mail/auth (auth.Verdict.Proof).
+//   - automation.go: calls the spam classifiers (Service.classify); rules and automatic replies of
+//     mailboxes (Service.decide, Service.fileWithRules).
 //   - local.go: mail of mailboxes here, and of the simulator ([Service.Deliver], [Service.Answer]).
 package inbound
 

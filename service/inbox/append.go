@@ -156,9 +156,10 @@ func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, F
 	return d, Filing{Received: received, Flags: a.Flags, Keywords: DistinctKeywords(a.Keywords)}, err
 }
 
-// CheckAppend reports, before a message is received over the network, whether AppendMessages would
-// refuse a message of that size after others of the APPEND with so many bytes in all. room is how
-// many bytes all of them may have.
+// CheckAppend is called before a message of an APPEND is received over the network. It returns the
+// error with which AppendMessages would refuse the message. size is the size of the message, others
+// the total size of the messages before it in the same APPEND. room is how many bytes all messages
+// of the APPEND may have together.
 func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder string, size, others int64) (room int64, err error) {
 	name, err := knownName(folder)
 	if err != nil {

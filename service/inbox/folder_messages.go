@@ -102,7 +102,7 @@ type Known struct {
 	UIDs    []uint32 // ascending
 	UIDNext uint32
 	ModSeq  uint64
-	Own     int // changes since ModSeq by the session itself, each of which has raised ModSeq by one
+	Own     int // how many changes the session itself has made since ModSeq; each has raised ModSeq by one
 }
 
 // FolderChanges is how a folder differs from a Known.

@@ -86,7 +86,7 @@ type Image struct {
 
 // OpenImage opens the image of a link: an attachment of the message, or a remote image, fetched
 // within 10 seconds and up to 5 MiB, without revealing the reader to its host. The error is
-// image_unavailable if it cannot be fetched or is no image.
+// image_unavailable if it cannot be fetched or is not an image.
 func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
 	r, err := s.readImageToken(token)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
 	kind := imageType(head[:n])
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) || kind == "" {
 		body.Close()
-		return nil, noImage(errors.New("the content is no image type that can be shown"))
+		return nil, noImage(errors.New("the content is not an image of a type that can be shown"))
 	}
 	out := &Image{MaxAge: time.Unix(r.Expires, 0).Sub(s.Now())}
 	out.File = core.File{ContentType: kind, Size: -1, Body: readCloser{io.MultiReader(bytes.NewReader(head[:n]), body), body}}

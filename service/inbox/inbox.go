@@ -172,7 +172,7 @@ type inboxList struct {
 	domain       string // the domain as requested, later its ID; "": any
 	builder      page.Builder[InboxMessage]
 	shownSources map[string]agents.Source           // for a reader whom strangers' words taint: the sources of messages that are not withheld, by message ID; nil for other readers
-	namedSources map[*ThreadSummary][]agents.Source // likewise, for each thread: the sources of the messages whose authors its summary names
+	namedSources map[*ThreadSummary][]agents.Source // the same for each thread: the sources of the messages whose authors its summary names
 }
 
 func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byDefault, most int) (*inboxList, error) {

@@ -408,8 +408,8 @@ type bulkChange struct {
 	begin func() // called at each start of the transaction, which may be repeated; may be nil
 	// local changes a message that is stored here; an *Error says why it cannot be changed.
 	local func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error
-	// remote changes messages on the server of their mailbox. kept holds the errors of those that
-	// it did not change.
+	// remote changes messages on the server of their mailbox. kept has an error for each message
+	// that was not changed.
 	remote func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
 }
 

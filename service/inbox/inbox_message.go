@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// bodyShown is how many bytes of a message's text, and of its HTML, an answer contains.
-const bodyShown = 1 << 20
+// maxBodyInAnswer is how many bytes of a message's text, and of its HTML, an answer contains.
+const maxBodyInAnswer = 1 << 20
 
 // MessageIn names a message of a mailbox by its UID in a folder.
 type MessageIn struct {
@@ -182,7 +182,7 @@ func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail
 		return nil, err
 	}
 	defer o.blob.Close()
-	body, err := msg.ReadRawBody(o.blob, o.root, bodyShown)
+	body, err := msg.ReadRawBody(o.blob, o.root, maxBodyInAnswer)
 	if err != nil {
 		return nil, fmt.Errorf("read message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
@@ -296,7 +296,7 @@ func (s *Service) ViewMessage(_ context.Context, who core.Actor, in ViewIn) (*vi
 		return nil, err
 	}
 	defer o.blob.Close()
-	body, err := msg.ReadRawBody(o.blob, o.root, bodyShown)
+	body, err := msg.ReadRawBody(o.blob, o.root, maxBodyInAnswer)
 	if err != nil {
 		return nil, fmt.Errorf("read message %s of %s: %w", in.UID, o.shown.Mailbox, err)
 	}

@@ -71,7 +71,7 @@ func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 		}
 		i, err := ical.Read(text, part.Params["charset"])
 		if err != nil {
-			continue // the part is no readable calendar
+			continue // the part is not a readable calendar
 		}
 		if i.Method == "" { // RFC 6047 section 2.4
 			i.Method = strings.ToUpper(part.Params["method"])

@@ -3,10 +3,12 @@
 // leaves, how mailboxes are created, or how external mailboxes are synced.
 //
 // Where things are:
-//   - filing.go: a stored message and its row ([Service.Prepare], [Service.File]), what makes a
-//     thread ([ThreadFor]), and when a mailbox is full ([core.QuotaLeft]).
+//   - filing.go: a stored message and its row ([Service.Prepare], [Service.File]), and when a
+//     mailbox is full ([core.QuotaLeft]).
+//   - threads.go: which thread a message joins ([ThreadFor]). thread_list.go: lists with one row for
+//     each thread.
 //   - inbox.go: lists of messages. message_view.go: a message as lists show it ([InboxMessage]).
-//     thread_list.go: lists with one row for each thread. positions.go: the order of lists.
+//     positions.go: the order of lists.
 //   - inbox_message.go: one message.
 //   - authorship.go: who wrote a message, and what proves it.
 //   - taint.go: which messages taint a reader, and what such a reader may see and do.

@@ -239,8 +239,8 @@ func checkTaintedKeywords(taint *store.Taint, keywords, had []string) error {
 }
 
 // checkTaintedMove refuses moves and copies to another folder that a tainted token or mail client
-// may not make: none from Junk, and a message that has been in Drafts or was written by a tainted
-// sender may only go to Trash, and stays there. taint is nil for untainted callers.
+// may not make. It may take nothing out of Junk. A message that has been in Drafts, or that a
+// tainted sender wrote, may only go to Trash, and stays there. taint is nil for untainted callers.
 func checkTaintedMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, to *Folder) error {
 	if taint == nil || from.ID == to.ID {
 		return nil

@@ -228,7 +228,7 @@ func (s *Service) checkCredential(c *store.Credential, allowed, networks []strin
 func (s *Service) hashCredential(c *store.Credential, password string, salt []byte) {
 	c.ID, c.Hash = s.Store.NewID("cred"), core.TokenHash(password)
 	keys := scram.KeysOf(password, salt)
-	c.SCRAM = s.Keys.Seal(store.CredentialPlace(c.ID), keys[:])
+	c.SCRAM = s.Keys.Seal(store.CredentialBinding(c.ID), keys[:])
 }
 
 func (s *Service) putCredential(ctx context.Context, tx *store.Tx, who core.Actor, c *store.Credential, index *store.Index[store.Credential], owner string, out *CredentialCreated) error {

@@ -521,7 +521,7 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 		return c, nil
 	}
 	if mb.External == nil {
-		password, err := s.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed)
+		password, err := s.Keys.Open(store.MailboxBinding(mb.ID), mb.PasswordSealed)
 		c.Password, c.SMTPPassword, c.IMAPPassword = string(password), string(password), string(password)
 		c.SMTPUsername, c.IMAPUsername = mb.Email, mb.Email
 		return c, err
@@ -533,7 +533,7 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 // the IMAP server and its login are given for sending too.
 func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 	e := mb.External
-	imap, err := s.Keys.Open(store.ServerPlace(mb.ID, "imap"), e.IMAP.PasswordSealed)
+	imap, err := s.Keys.Open(store.ServerBinding(mb.ID, "imap"), e.IMAP.PasswordSealed)
 	if err != nil {
 		return err
 	}
@@ -542,7 +542,7 @@ func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 	if e.SMTP == nil {
 		return nil
 	}
-	smtp, err := s.Keys.Open(store.ServerPlace(mb.ID, "smtp"), e.SMTP.PasswordSealed)
+	smtp, err := s.Keys.Open(store.ServerBinding(mb.ID, "smtp"), e.SMTP.PasswordSealed)
 	c.SMTPUsername, c.SMTPPassword = e.SMTP.Username, string(smtp)
 	return err
 }
@@ -604,7 +604,7 @@ func formatOf(id string) *exportFormat {
 	return &exportFormats[i]
 }
 
-// Columns that tell other tools what to do with a mailbox, such as warming it up, are empty or
+// Columns that say to other tools what to do with a mailbox, such as warming it up, are empty or
 // false: no warm-up is turned on.
 var exportFormats = []exportFormat{
 	{

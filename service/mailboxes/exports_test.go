@@ -33,7 +33,7 @@ func manyBoxes(t testing.TB, s *core.Core, who core.Actor, domain string, from, 
 			id := tx.NewID("eu")
 			err = store.Mailboxes.Put(tx, &store.Mailbox{
 				ID: id, Num: num, AccountID: who.AccountID, AccountNum: who.AccountNum, DomainID: domain, Email: fmt.Sprintf("u%d@boxes.test", from+i),
-				Status: "active", Ready: true, Type: "hosted", PasswordSealed: s.Keys.Seal(store.MailboxPlace(id), []byte("correct horse")), CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
+				Status: "active", Ready: true, Type: "hosted", PasswordSealed: s.Keys.Seal(store.MailboxBinding(id), []byte("correct horse")), CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
 			})
 			if err != nil {
 				return err

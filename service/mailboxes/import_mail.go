@@ -159,7 +159,7 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if turnOver {
 		return func(_ *store.Tx, j *store.Job) error { return jobs.SetArgs(j, args) }, jobs.Snooze(s.Now())
 	}
-	im.Out.Skipped = max(im.Out.Skipped-(args.Imported-im.Out.Imported), 0) // not those of its own earlier turns
+	im.Out.Skipped = max(im.Out.Skipped-(args.Imported-im.Out.Imported), 0) // do not count messages that earlier turns of this import have imported
 	im.Out.Imported, im.Out.Bytes, im.Out.DurationMS = args.Imported, args.Bytes, args.DurationMS
 	result, err := json.Marshal(im.Out)
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Service) readImport(ctx context.Context, im *transfer.Importer, args im
 		}
 		return err
 	}
-	password, err := s.Keys.Open(store.ServerPlace(args.MailboxID, "imap"), args.Server.PasswordSealed)
+	password, err := s.Keys.Open(store.ServerBinding(args.MailboxID, "imap"), args.Server.PasswordSealed)
 	if err != nil {
 		return err
 	}

@@ -59,8 +59,8 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 	return u, err
 }
 
-// A Door is a sign-in to a mailbox with the mailbox's own password.
-type Door struct {
+// A PasswordLogin is a sign-in to a mailbox with the mailbox's own password.
+type PasswordLogin struct {
 	Identity core.Identity
 	Mailbox  *store.Mailbox // empty if no mailbox has the address
 	service  *Service
@@ -68,14 +68,14 @@ type Door struct {
 	in       core.MailLogin
 }
 
-// OpenDoor returns the Door of an address.
-func (s *Service) OpenDoor(email, ip string) (*Door, error) {
-	d := &Door{service: s, in: core.MailLogin{Username: email, IP: ip}} // without a protocol, so that no credential is valid
+// FindPasswordLogin returns the PasswordLogin of an address.
+func (s *Service) FindPasswordLogin(email, ip string) (*PasswordLogin, error) {
+	d := &PasswordLogin{service: s, in: core.MailLogin{Username: email, IP: ip}} // without a protocol, so that no credential is valid
 	return d, d.Refresh()
 }
 
 // Refresh reads the records again.
-func (d *Door) Refresh() error {
+func (d *PasswordLogin) Refresh() error {
 	name, r, err := d.service.loginRecord(d.in)
 	if err == nil {
 		d.Identity, d.Mailbox, d.record = d.service.identity(name, r, d.in.IP), r.mb, r
@@ -84,11 +84,11 @@ func (d *Door) Refresh() error {
 }
 
 // Exists reports whether there is a mailbox and it has its own password.
-func (d *Door) Exists() bool { return d.Mailbox.ID != "" && d.Mailbox.PasswordHash != "" }
+func (d *PasswordLogin) Exists() bool { return d.Mailbox.ID != "" && d.Mailbox.PasswordHash != "" }
 
 // Enter completes the sign-in after the right password. The error is an *Error, 403, if the mailbox
 // may not be used.
-func (d *Door) Enter() error {
+func (d *PasswordLogin) Enter() error {
 	_, err := d.service.loggedIn(d.record, nil, d.in)
 	return err
 }
@@ -96,7 +96,7 @@ func (d *Door) Enter() error {
 // CheckPassword checks a mailbox's own password for the dashboard. The errors are those of
 // LoginMailbox.
 func (s *Service) CheckPassword(ctx context.Context, email, password, ip string) error {
-	d, err := s.OpenDoor(email, ip)
+	d, err := s.FindPasswordLogin(email, ip)
 	if err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 				if r.domain != nil {
 					user.Salt = c.Salt
 				}
-				kept, err := s.Keys.Open(store.CredentialPlace(c.ID), c.SCRAM)
+				kept, err := s.Keys.Open(store.CredentialBinding(c.ID), c.SCRAM)
 				if err != nil {
 					return user, done(core.MailboxUser{}, err)
 				}
@@ -331,7 +331,7 @@ func (s *Service) saltOf(mb *store.Mailbox, name string) []byte {
 // ownKeys returns the SCRAM keys of a mailbox's own password, if they are known.
 func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
 	if mb.SCRAM != nil {
-		kept, err := s.Keys.Open(store.SCRAMPlace(mb.ID), mb.SCRAM)
+		kept, err := s.Keys.Open(store.SCRAMBinding(mb.ID), mb.SCRAM)
 		if err != nil {
 			s.Log.Error("could not open the SCRAM keys of a mailbox", "mailbox", mb.Email, "error", err)
 			return keys, false
@@ -341,7 +341,7 @@ func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
 	if mb.PasswordSealed == nil || mb.External != nil {
 		return keys, false
 	}
-	password, err := s.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed) // stored by an older release
+	password, err := s.Keys.Open(store.MailboxBinding(mb.ID), mb.PasswordSealed) // stored by an older release
 	if err != nil {
 		s.Log.Error("could not open the password of a mailbox", "mailbox", mb.Email, "error", err)
 		return keys, false
@@ -355,10 +355,10 @@ func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
 func (s *Service) hashPassword(mb store.Mailbox, password string, held bool) func(*store.Mailbox) {
 	hash, salt := s.Logins.Hash(password), s.saltOf(&mb, mb.Email)
 	keys := scram.KeysOf(password, salt)
-	kept := s.Keys.Seal(store.SCRAMPlace(mb.ID), keys[:])
+	kept := s.Keys.Seal(store.SCRAMBinding(mb.ID), keys[:])
 	var sealed []byte
 	if !held {
-		sealed = s.Keys.Seal(store.MailboxPlace(mb.ID), []byte(password))
+		sealed = s.Keys.Seal(store.MailboxBinding(mb.ID), []byte(password))
 	}
 	return func(mb *store.Mailbox) {
 		mb.PasswordHash, mb.PasswordSealed, mb.Salt, mb.SCRAM = hash, sealed, salt, kept

@@ -111,7 +111,7 @@ func TestPasswordsAreKeptTwice(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			plain, err := s.Core.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed)
+			plain, err := s.Core.Keys.Open(store.MailboxBinding(mb.ID), mb.PasswordSealed)
 			if err == nil && (string(plain) != password || !s.Core.Logins.Check(mb.PasswordHash, password)) {
 				t.Errorf("sealed %q, want %q", plain, password)
 			}

@@ -304,7 +304,7 @@ func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Serve
 	if !validCredential(in.Password) {
 		return out, core.Invalid(field+".password", "invalid", "must have 1 to 1024 characters and no control characters")
 	}
-	out.PasswordSealed = s.Keys.Seal(store.ServerPlace(id, field), []byte(in.Password))
+	out.PasswordSealed = s.Keys.Seal(store.ServerBinding(id, field), []byte(in.Password))
 	return out, nil
 }
 
@@ -315,10 +315,10 @@ func validCredential(text string) bool {
 // replacePassword replaces the password of an external mailbox for both servers.
 func (s *Service) replacePassword(mb *store.Mailbox, password string) {
 	e := *mb.External
-	e.IMAP.PasswordSealed = s.Keys.Seal(store.ServerPlace(mb.ID, "imap"), []byte(password))
+	e.IMAP.PasswordSealed = s.Keys.Seal(store.ServerBinding(mb.ID, "imap"), []byte(password))
 	if e.SMTP != nil {
 		smtp := *e.SMTP
-		smtp.PasswordSealed = s.Keys.Seal(store.ServerPlace(mb.ID, "smtp"), []byte(password))
+		smtp.PasswordSealed = s.Keys.Seal(store.ServerBinding(mb.ID, "smtp"), []byte(password))
 		e.SMTP = &smtp
 	}
 	mb.External = &e

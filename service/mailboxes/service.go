@@ -1,6 +1,6 @@
 // Package mailboxes creates, changes, exports and deletes mailboxes, checks the logins of mail
-// clients and tells clients how to connect. It does not know the messages in mailboxes, nor how a
-// domain is set up.
+// clients and gives clients the settings to connect. It does not know the messages in mailboxes,
+// nor how a domain is set up.
 //
 // Where things are:
 //   - mailboxes.go: reading mailboxes. logins.go: logins of mail clients ([Service.LoginMailbox],

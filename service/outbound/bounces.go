@@ -157,8 +157,9 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 	return err
 }
 
-// isSystemMail reports whether the server itself sent the message, such as a report, an alert or a
-// letter. No account chose to write to its recipient, so the address is not suppressed for any.
+// isSystemMail reports whether the server itself sent the message, such as a report, an alert or
+// other mail of the host. No account chose to write to its recipient, so the address is not
+// suppressed for any.
 func isSystemMail(row *store.Outgoing) bool {
 	return row.Sender == "" && row.MailboxID == "" && !row.Program
 }
@@ -187,9 +188,9 @@ func (s *Service) failureReport(m *delivery, r deliver.Result) (*inbox.StoredMes
 	})
 }
 
-// successReport returns the report, if the sender asked for one, that a message arrived, or that it
-// was relayed to a host that sends no reports (RFC 3461 section 5.2.2, 6.2.7); else nil. If it
-// cannot be written it is left out, since the message must not be sent again.
+// successReport returns the report that a message arrived, or that it was relayed to a host that
+// sends no reports (RFC 3461 section 5.2.2, 6.2.7). It returns nil if the sender did not ask for a
+// report. A report that cannot be written is left out, since an error would send the message again.
 func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMessage {
 	action := msg.ActionRelayed
 	switch {

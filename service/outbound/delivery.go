@@ -116,8 +116,9 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 		s.logAttempt(ctx, d)
 	})
 
-	// It may have to wait: until somebody releases it, until its sender may send, for its time, for
-	// a next hop at its limit, or for other mail forwarded to the same address.
+	// The message may have to wait: until somebody releases it, until its sender may send, until
+	// its scheduled time, for a next hop that is at its limit, or for other mail that is forwarded
+	// to the same address.
 	if d.held {
 		return s.holdRow(d), nil
 	}
@@ -375,7 +376,7 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 	paced := m.route.Transport == core.ViaRelay && throttles(o.result) // throttling by a relay does not count as a failed attempt
 	next := m.now.Add(RetryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
 	if paced {
-		next = s.paces.later(m.pace(), m.limits)
+		next = s.paces.retryTime(m.pace(), m.limits)
 	}
 	if end := m.row.Began().Add(GiveUpAfter); next.After(end) {
 		next = end

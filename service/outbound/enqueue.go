@@ -14,17 +14,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// PlacesAtATime is how many recipients of one message one transaction enqueues, since other writers
-// wait for it.
-const PlacesAtATime = 50
+// RecipientsAtATime is how many recipients of one message one transaction enqueues, since other
+// writers wait for it.
+const RecipientsAtATime = 50
 
-// Enqueue writes a submission with a row and a job for each recipient, in tx. Beyond PlacesAtATime
-// recipients, the other rows are returned too, but a job stores them in later transactions. A
-// suppressed recipient gets a row without a job. The submission's blob must be leased or referenced
-// already.
+// Enqueue writes a submission with a row and a job for each recipient, in tx. Beyond
+// RecipientsAtATime recipients, the other rows are returned too, but a job stores them in later
+// transactions. A suppressed recipient gets a row without a job. The submission's blob must be
+// leased or referenced already.
 func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
 	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
-	now := min(len(to), PlacesAtATime)
+	now := min(len(to), RecipientsAtATime)
 	rows := make([]*store.Outgoing, 0, len(to))
 	for _, r := range to[:now] {
 		row := NewRow(tx, sub, d.Name, r)
@@ -108,7 +108,7 @@ type recipientsArgs struct {
 	SubmissionID string `json:"submission_id"`
 }
 
-// recipientsKind is the job that enqueues the recipients of a submission beyond PlacesAtATime.
+// recipientsKind is the job that enqueues the recipients of a submission beyond RecipientsAtATime.
 func (s *Service) recipientsKind() jobs.Kind {
 	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.ArrivalsMost}
 }
@@ -147,9 +147,9 @@ func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Dom
 	return rows, err
 }
 
-// enqueueRest enqueues the remaining recipients, PlacesAtATime in each transaction, so that other
-// writers get their turn. The transaction that writes a row also removes the recipient from the
-// list, so that each gets exactly one row.
+// enqueueRest enqueues the remaining recipients, RecipientsAtATime in each transaction, so that
+// other writers get their turn. The transaction that writes a row also removes the recipient from
+// the list, so that each gets exactly one row.
 func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[recipientsArgs](j)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Service) enqueueNext(tx *store.Tx, id string) (more bool, err error) {
 	if err != nil && !core.IsGone(err) {
 		return false, err
 	}
-	n := min(len(p.To), PlacesAtATime)
+	n := min(len(p.To), RecipientsAtATime)
 	for _, r := range p.To[:n] {
 		row := NewRow(tx, sub, p.Domain, Rcpt(r))
 		if err := s.addDelivery(tx, sub, row, d); err != nil {

@@ -160,7 +160,7 @@ func TestWrongPortIsOnesOwn(t *testing.T) {
 	closed.Close()
 	wrong := *o.Mailbox
 	wrong.External = &store.External{IMAP: store.Server{Host: "127.0.0.1", Port: closed.Addr().(*net.TCPAddr).Port, Security: "none"}}
-	wrong.External.IMAP.PasswordSealed = o.Svc.Core.Keys.Seal(store.ServerPlace(wrong.ID, "imap"), []byte("x"))
+	wrong.External.IMAP.PasswordSealed = o.Svc.Core.Keys.Seal(store.ServerBinding(wrong.ID, "imap"), []byte("x"))
 	if _, err := o.Svc.External.Connect(t.Context(), &wrong); err == nil {
 		t.Fatal("somebody listens")
 	}

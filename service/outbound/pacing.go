@@ -47,7 +47,7 @@ type pace struct {
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, Lanes: map[string]*pace{}} }
 
-// reserve reserves the turn of a message; if ok is true it may be sent now, and leave must be
+// reserve reserves the turn of a message; if ok is true it may be sent now, and release is to be
 // called afterwards. Otherwise at is when to try again.
 func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok bool) {
 	p.mu.Lock()
@@ -74,8 +74,8 @@ func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok
 	return now, true
 }
 
-// later returns when a refused message should try again.
-func (p *paces) later(lane string, limits destinationLimits) time.Time {
+// retryTime returns when to retry a message that was refused.
+func (p *paces) retryTime(lane string, limits destinationLimits) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, now := p.Lanes[lane], p.now()

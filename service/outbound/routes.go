@@ -68,7 +68,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 			return Route{Transport: core.ViaRelay, own: true}, nil
 		}
 		at := mb.External.SMTP
-		password, err := s.Keys.Open(store.ServerPlace(mb.ID, "smtp"), at.PasswordSealed)
+		password, err := s.Keys.Open(store.ServerBinding(mb.ID, "smtp"), at.PasswordSealed)
 		if err != nil {
 			return Route{}, fmt.Errorf("unseal SMTP password of %s: %w", mb.Email, err)
 		}

@@ -6,7 +6,7 @@
 //   - start.go: the constructor and the kinds of jobs. attempt.go: the input and the result of an
 //     attempt.
 //   - enqueue.go: the rows and jobs of a submission ([Service.Enqueue]), and its tags.
-//   - gate.go: automatic mail, and its limits ([Service.SendAutomatic]).
+//   - automatic.go: automatic mail, and its limits ([Service.SendAutomatic]).
 //   - delivery.go: one attempt to deliver, when it is retried ([RetryWait]) and given up
 //     ([GiveUpAfter]).
 //   - routes.go: the route of a message ([Service.RouteOf]), and the relays. dial.go: the dialogue
@@ -15,7 +15,7 @@
 //   - waiting.go: why a message waits, how it is cancelled, and mail whose relay is not configured.
 //     hold.go: messages that are held until somebody releases them.
 //   - bounces.go: delivery reports that we write, and which failures suppress an address.
-//     failures.go: the consequences of a bounce or a spam complaint. letters.go: letters from this
+//     failures.go: the consequences of a bounce or a spam complaint. host_mail.go: mail from this
 //     host to a person.
 //   - simulator.go: the recipients that this server simulates.
 //   - sending_log.go: the log of sent messages. schedule.go: messages that are sent later.

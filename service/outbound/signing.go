@@ -155,7 +155,7 @@ func (s *signer) open(d *store.Domain) ([]auth.Key, error) {
 	}
 	have = openedKeys{sealed: sealed}
 	for _, k := range d.DKIM {
-		text, err := s.keys.Open(store.DKIMPlace(d.ID), k.Sealed)
+		text, err := s.keys.Open(store.DKIMBinding(d.ID), k.Sealed)
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ func (s *Service) Kinds(local Mailboxes) []jobs.Kind {
 		s.recipientsKind(),
 		s.rerouteKind(),
 		s.policyKind(),
-		s.letterKind(), s.alertKind(),
+		s.hostMailKind(), s.alertKind(),
 		s.WhileActive(s.deliverKind(local, KindDeliver, localLanes, 0, 0)),
 		s.WhileActive(s.deliverKind(local, KindDirect, directLanes, directMost, directEach)),
 		s.WhileActive(s.deliverKind(local, KindRelay, relayLanes, relayMost, 0)),

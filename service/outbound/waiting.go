@@ -282,9 +282,9 @@ func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error)
 
 const kindReroute = "reroute"
 
-// rerouteKind is the job that retries messages at once that wait for a relay that is no longer
-// configured, or is configured again. Each takes its current route, or its row says what is
-// missing.
+// rerouteKind is the job that retries at once the messages that wait for a relay, after the relay
+// was removed from the configuration or was configured again. Each message takes its current route;
+// if it has none, its row says what is missing.
 func (s *Service) rerouteKind() jobs.Kind {
 	return jobs.Kind{Name: kindReroute, Work: s.reroute, Timeout: time.Hour}
 }

@@ -23,7 +23,7 @@ const (
 	AutomaticReport Automatic = iota
 	AutomaticReply
 	AutomaticForward
-	AutomaticLetter
+	AutomaticHostMail
 	AutomaticNotice
 	AutomaticAlert
 	AutomaticRequired
@@ -40,7 +40,7 @@ var automatics = [...]struct {
 }{
 	AutomaticReply: {"reply", 100, 0, false}, AutomaticForward: {"forward", 5000, 0, false},
 	AutomaticRequired: {"required", 1000, 5000, false}, AutomaticNotice: {"notice", 500, 10_000, false}, AutomaticReport: {"report", 1000, 50_000, false},
-	AutomaticLetter: {"letter", 30, 200, false}, AutomaticAlert: {"alert", 6, 60, true},
+	AutomaticHostMail: {"letter", 30, 200, false}, AutomaticAlert: {"alert", 6, 60, true},
 }
 
 // maxWaitingForwards is how many forwards of one account, of each kind, may be put off to the next

@@ -177,9 +177,9 @@ type SendingAlert struct {
 	Advice string `json:"advice" words:"ours" example:"8 of the 80 recipients of the last 24 hours do not exist or refused the mail for good."`
 }
 
-// alert notifies of bounces and complaints above a bound, once per episode. told is true if a bound
-// is exceeded, whether it is reported now or was before.
-func (s *Service) alert(tx *store.Tx, accountID, scope, id, name string, c store.HourCount) (told bool, err error) {
+// alert notifies of bounces and complaints above a bound, once per episode. exceeded is true if a
+// bound is exceeded, whether it is reported now or was before.
+func (s *Service) alert(tx *store.Tx, accountID, scope, id, name string, c store.HourCount) (exceeded bool, err error) {
 	kind := boundExceeded(c, alertBounces, alertComplaints)
 	for _, k := range []string{KindBounces, KindComplaints} {
 		if k == kind || c.Bounced+c.Complained == 0 {
@@ -254,7 +254,7 @@ func (s *Service) mailOwner(tx *store.Tx, accountID, subject, text string) error
 	if err != nil {
 		return err
 	}
-	return alert.Plan(s.Core, tx, alert.Letter{About: a.ID, To: a.Email, Subject: subject, Text: text})
+	return alert.Plan(s.Core, tx, alert.HostMail{About: a.ID, To: a.Email, Subject: subject, Text: text})
 }
 
 // notifyBlocked notifies an account that a receiver blocks this host or sender. The episode ends

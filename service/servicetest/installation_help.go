@@ -195,7 +195,7 @@ func (i *Installation) AddDomain(a *accounts.AccountCreated, name string, change
 		}
 		record := auth.KeyRecord(key)
 		i.DNS.Txt[selector+"._domainkey."+name] = record
-		d.DKIM = append(d.DKIM, store.DKIMKey{Selector: selector, Sealed: i.Svc.Core.Keys.Seal(store.DKIMPlace(d.ID), text), Record: record})
+		d.DKIM = append(d.DKIM, store.DKIMKey{Selector: selector, Sealed: i.Svc.Core.Keys.Seal(store.DKIMBinding(d.ID), text), Record: record})
 	}
 	if change != nil {
 		change(d)

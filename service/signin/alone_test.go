@@ -20,7 +20,7 @@ import (
 type alone struct {
 	*accounts.Service
 	in      *signin.Service
-	letters []alert.Letter
+	letters []alert.HostMail
 	failed  []string // ids of users
 }
 
@@ -48,7 +48,7 @@ func newAlone(t *testing.T) *alone {
 	return a
 }
 
-func (a *alone) SendLetter(l alert.Letter, put func(*store.Tx) (bool, error)) (sent bool, err error) {
+func (a *alone) SendHostMail(l alert.HostMail, put func(*store.Tx) (bool, error)) (sent bool, err error) {
 	err = a.Store.Update(func(tx *store.Tx) error {
 		sent, err = put(tx)
 		return err
@@ -63,11 +63,11 @@ func (a *alone) RecordFailedLogin(at store.AuditActor, _, _, _ string) {
 	a.failed = append(a.failed, at.ID)
 }
 
-// noMailboxes has Doors at which no password is right.
+// noMailboxes has password logins at which no password is right.
 type noMailboxes struct{ signin.Mailboxes }
 
-func (noMailboxes) OpenDoor(email, _ string) (*mailboxes.Door, error) {
-	return &mailboxes.Door{Identity: core.Identity{Name: "mailbox " + email}, Mailbox: &store.Mailbox{}}, nil
+func (noMailboxes) FindPasswordLogin(email, _ string) (*mailboxes.PasswordLogin, error) {
+	return &mailboxes.PasswordLogin{Identity: core.Identity{Name: "mailbox " + email}, Mailbox: &store.Mailbox{}}, nil
 }
 
 // TestSignInAlone: a wrong password is recorded for its user, the right one begins a session, and

@@ -10,15 +10,15 @@ import (
 )
 
 // startMailboxSession begins a session of the person of a mailbox whose password was right.
-func (s *Service) startMailboxSession(door *mailboxes.Door, v Visitor, code string) (out *SignedIn, err error) {
-	if err := door.Enter(); err != nil {
+func (s *Service) startMailboxSession(login *mailboxes.PasswordLogin, v Visitor, code string) (out *SignedIn, err error) {
+	if err := login.Enter(); err != nil {
 		return nil, err
 	}
-	person, err := s.mailboxUser(door.Mailbox)
+	person, err := s.mailboxUser(login.Mailbox)
 	if err != nil {
 		return nil, err
 	}
-	return s.startSession(person, v, code, func(tx *store.Tx, _ *store.User) error { return checkPasswordUnchanged(tx, door.Mailbox) })
+	return s.startSession(person, v, code, func(tx *store.Tx, _ *store.User) error { return checkPasswordUnchanged(tx, login.Mailbox) })
 }
 
 // checkPasswordUnchanged makes sure that the mailbox still has the password that was verified

@@ -236,7 +236,7 @@ func familyOf(value string) (family string, ok bool) {
 }
 
 // RevokeGrant answers a request to the revocation endpoint (RFC 7009): it revokes the grant of an
-// access or refresh token. An unknown token is no error. The error may be an *OAuthError.
+// access or refresh token. An unknown token is not an error. The error may be an *OAuthError.
 func (s *Service) RevokeGrant(_ context.Context, v Visitor, form url.Values) error {
 	value, ok := singleParam(form, "token")
 	clientID, also := singleParam(form, "client_id")

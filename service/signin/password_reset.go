@@ -136,11 +136,11 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
-	letter := alert.Letter{About: u.AccountID, To: args.Email, Subject: "Choose a new password", Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
+	letter := alert.HostMail{About: u.AccountID, To: args.Email, Subject: "Choose a new password", Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
 		"If it was you, choose a new password here within two hours:\n\n%s\n\n"+
 		"If it was not you, ignore this email: your password stays the same.\n",
 		args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token))}
-	sent, err := s.outbound.SendLetter(letter, func(tx *store.Tx) (bool, error) {
+	sent, err := s.outbound.SendHostMail(letter, func(tx *store.Tx) (bool, error) {
 		now, err := store.Users.Find(tx, u.ID)
 		if err != nil || now == nil || now.Email != args.Email {
 			return false, err

@@ -61,7 +61,7 @@ func (s *Service) sendRecovery(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}
 	token := core.RandomText(43, core.Base62)
 	to := mb.Recovery.Email
-	return nil, s.mailLink(ctx, mb.ID, alert.Letter{About: mb.AccountID, To: to, Subject: "Choose a new password for " + mb.Email, Text: fmt.Sprintf(
+	return nil, s.mailLink(ctx, mb.ID, alert.HostMail{About: mb.AccountID, To: to, Subject: "Choose a new password for " + mb.Email, Text: fmt.Sprintf(
 		"Someone at %s requested a new password for the mailbox %s on %s.\n\n"+
 			"If it was you, choose a new password here within an hour:\n\n%s\n\n"+
 			"If it was not you, ignore this email: the password stays the same.\n",
@@ -95,7 +95,7 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 	}
 	token := core.RandomText(43, core.Base62)
 	to := mb.Recovery.Email
-	return nil, s.mailLink(ctx, mb.ID, alert.Letter{About: mb.AccountID, To: to, Subject: "Confirm your recovery address", Text: fmt.Sprintf(
+	return nil, s.mailLink(ctx, mb.ID, alert.HostMail{About: mb.AccountID, To: to, Subject: "Confirm your recovery address", Text: fmt.Sprintf(
 		"%s on %s names this address for the case that its password is forgotten.\n\n"+
 			"If that is right, confirm it here within three days:\n\n%s\n\n"+
 			"If you do not know this mailbox, ignore this email.\n",
@@ -112,8 +112,8 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 // mailLink sends a message with a link. put stores the hash of the link in the mailbox, in the same
 // transaction; if it returns false, nothing is sent. Each attempt makes a new link: links are
 // stored only as hashes, so that an old one cannot be sent again.
-func (s *Service) mailLink(ctx context.Context, userID string, letter alert.Letter, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
-	sent, err := s.outbound.SendLetter(letter, func(tx *store.Tx) (bool, error) {
+func (s *Service) mailLink(ctx context.Context, userID string, letter alert.HostMail, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
+	sent, err := s.outbound.SendHostMail(letter, func(tx *store.Tx) (bool, error) {
 		mb, err := core.LiveMailbox(tx, userID)
 		if err != nil || mb == nil {
 			return false, err

@@ -89,7 +89,7 @@ func (s *Service) codeKey(u *store.User, ip string) string {
 
 // useCode uses up a code of the second factor, or a recovery code. The caller must store the user.
 func (s *Service) useCode(u *store.User, code string, now time.Time) (right bool, err error) {
-	secret, err := s.Keys.Open(store.TOTPPlace(u.ID), u.TOTP.Sealed)
+	secret, err := s.Keys.Open(store.TOTPBinding(u.ID), u.TOTP.Sealed)
 	if err != nil {
 		return false, err
 	}
@@ -136,8 +136,9 @@ type TOTPSecret struct {
 	URI    string `json:"uri"`
 }
 
-// PasswordIn proves that the user is present, not a stranger at an open browser, who could lock the
-// user out with a second factor or come back with a passkey.
+// PasswordIn has the user's current password. It proves that the user is present. Otherwise a
+// stranger at an open browser could lock the user out with a second factor, or add a passkey and
+// come back with it.
 type PasswordIn struct {
 	Password string `json:"password" required:"true" max:"1024" audit:"-"`
 }
@@ -156,7 +157,7 @@ func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) 
 		if hasTOTP(u) {
 			return core.Errorf("totp_enabled", "Two-factor authentication is on already. Turn it off before you set it up again.")
 		}
-		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(store.TOTPPlace(u.ID), secret), CreatedAt: tx.Now()}
+		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(store.TOTPBinding(u.ID), secret), CreatedAt: tx.Now()}
 		out.URI = totpURI(s.Hostname(), u.Email, out.Secret)
 		return still(tx, u)
 	})
@@ -216,8 +217,8 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 	return out, nil
 }
 
-// DropTOTP switches the second factor off. It is no error if there is none. A wrong password is 403
-// wrong_password.
+// DropTOTP switches the second factor off. It is not an error if there is none. A wrong password is
+// 403 wrong_password.
 func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*Message, error) {
 	still, err := s.accounts.ProvePassword(ctx, who, in.Password)
 	if err != nil {

@@ -35,8 +35,8 @@ type Accounts interface {
 	ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error)
 	// StandingActor is ActorOf without recording a use.
 	StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error)
-	// OpenDoor finds the team user of an address, for the comparison of a password.
-	OpenDoor(email, ip string) (*accounts.Door, error)
+	// FindPasswordLogin finds the team user of an address, for the comparison of a password.
+	FindPasswordLogin(email, ip string) (*accounts.PasswordLogin, error)
 	// ProvePassword verifies the password of the signed-in user. The caller runs still in its later
 	// transaction, to make sure that the password was not changed in between.
 	ProvePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error)
@@ -51,8 +51,8 @@ type Accounts interface {
 
 // Mailboxes is what this package needs of service/mailboxes: the passwords of mailboxes.
 type Mailboxes interface {
-	// OpenDoor finds the mailbox of an address, for the comparison of a password.
-	OpenDoor(email, ip string) (*mailboxes.Door, error)
+	// FindPasswordLogin finds the mailbox of an address, for the comparison of a password.
+	FindPasswordLogin(email, ip string) (*mailboxes.PasswordLogin, error)
 	// HoldPassword checks a new password of a mailbox, and returns the function that sets it.
 	HoldPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error)
 	// EndSessions ends all sessions of a mailbox's person except one, and returns how many.
@@ -61,9 +61,9 @@ type Mailboxes interface {
 
 // Outbound sends mail.
 type Outbound interface {
-	// SendLetter queues a message in the transaction in which put writes the related records.
+	// SendHostMail queues a message in the transaction in which put writes the related records.
 	// Nothing is sent if put returns send = false.
-	SendLetter(l alert.Letter, put func(*store.Tx) (send bool, err error)) (sent bool, err error)
+	SendHostMail(l alert.HostMail, put func(*store.Tx) (send bool, err error)) (sent bool, err error)
 }
 
 // A Service signs people and OAuth clients in.

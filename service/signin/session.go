@@ -114,7 +114,8 @@ func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core
 	return who, err
 }
 
-// sessionByValue returns the session of a cookie, for reading only; 401 if the value is no session.
+// sessionByValue returns the session of a cookie, for reading only; 401 if the value is not a
+// session.
 func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
 	t, err := store.TokenByHash.Read(tx, core.TokenHash(value))
 	if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind != core.SessionKind {
@@ -178,7 +179,7 @@ func endOldSessions(tx *store.Tx, userID string) error {
 	return nil
 }
 
-// endSession ends the session of a cookie. A value that is no session is ignored.
+// endSession ends the session of a cookie. A value that is not a session is ignored.
 func endSession(tx *store.Tx, value string) error {
 	if !core.WellFormedToken(value) {
 		return nil
@@ -365,7 +366,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 	if err != nil {
 		address = in.Email // belongs to nobody, but is counted and takes as long as any other
 	}
-	d, err := s.openDoors(address, in.As, v.IP)
+	d, err := s.findCandidates(address, in.As, v.IP)
 	if err != nil {
 		return nil, err
 	}
@@ -385,27 +386,27 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 	return out, nil
 }
 
-// doors are the records of one address that a password is compared with: a team user, a mailbox, or
-// both.
-type doors struct {
+// candidates are the records of one address that a password is compared with: a team user, a
+// mailbox, or both.
+type candidates struct {
 	s       *Service
-	user    *accounts.Door  // nil: not to be compared
-	mailbox *mailboxes.Door // nil: not to be compared
+	user    *accounts.PasswordLogin  // nil: not to be compared
+	mailbox *mailboxes.PasswordLogin // nil: not to be compared
 }
 
-// openDoors finds the records to compare a password with. An address that belongs to nobody takes
-// the same steps.
-func (s *Service) openDoors(address, as, ip string) (*doors, error) {
-	d := &doors{s: s}
+// findCandidates finds the records to compare a password with. An address that belongs to nobody
+// takes the same steps.
+func (s *Service) findCandidates(address, as, ip string) (*candidates, error) {
+	d := &candidates{s: s}
 	var err error
 	if as != accounts.KindMailbox {
-		d.user, err = s.accounts.OpenDoor(address, ip)
+		d.user, err = s.accounts.FindPasswordLogin(address, ip)
 		if err != nil {
 			return nil, err
 		}
 	}
 	if as != accounts.KindTeam {
-		d.mailbox, err = s.mailboxes.OpenDoor(address, ip)
+		d.mailbox, err = s.mailboxes.FindPasswordLogin(address, ip)
 		if err != nil {
 			return nil, err
 		}
@@ -419,7 +420,7 @@ func (s *Service) openDoors(address, as, ip string) (*doors, error) {
 }
 
 // refresh reads the records again.
-func (d *doors) refresh() error {
+func (d *candidates) refresh() error {
 	if d.user != nil {
 		if err := d.user.Refresh(); err != nil {
 			return err
@@ -432,7 +433,7 @@ func (d *doors) refresh() error {
 }
 
 // identities returns the identities of all records: a wrong password is counted at each.
-func (d *doors) identities() (out []core.Identity) {
+func (d *candidates) identities() (out []core.Identity) {
 	if d.user != nil {
 		out = append(out, d.user.Identity)
 	}
@@ -443,7 +444,7 @@ func (d *doors) identities() (out []core.Identity) {
 }
 
 // enter begins a session if the password is right. It tries the team user before the mailbox.
-func (d *doors) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn) (*SignedIn, error) {
+func (d *candidates) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn) (*SignedIn, error) {
 	if d.user != nil {
 		right, err := g.Compare(ctx, d.user.Identity.Name, d.user.User.PasswordHash, in.Password)
 		if err != nil {

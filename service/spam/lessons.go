@@ -241,9 +241,9 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	}, nil
 }
 
-// owe updates how many examples each mailbox is owed after a lesson was learned. If none are owed
-// but the model has more spam than wanted mail, an example was undone or the model is of an older
-// version: then the difference is owed.
+// owe updates, after a lesson was learned, how many examples of wanted mail each mailbox is owed.
+// If no mailbox is owed any, but the model has more spam than wanted mail, then an example was
+// undone or an older version wrote the model: owe makes up for the difference.
 func owe(owed map[uint32]uint32, learned *classify.Model, l *store.SpamLesson) {
 	switch n := owed[l.Mailbox]; {
 	case !l.Spam:

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	approvalPeriod    = 7 * 24 * time.Hour  // how long a message waits for a decision
-	approvalRetention = 30 * 24 * time.Hour // how long a decided approval is kept
-	letterInterval    = 10 * time.Minute    // minimum interval between letters to an account
-	maxHeld           = 1000                // messages of an account that may wait for approval
+	approvalPeriod       = 7 * 24 * time.Hour  // how long a message waits for a decision
+	approvalRetention    = 30 * 24 * time.Hour // how long a decided approval is kept
+	approvalMailInterval = 10 * time.Minute    // minimum interval between messages about approvals to an account
+	maxHeld              = 1000                // messages of an account that may wait for approval
 
-	kindApprovalEnds   = "approval_ends"
-	kindApprovalRows   = "approval_rows"
-	kindApprovalLetter = "approval_letter"
+	kindApprovalEnds = "approval_ends"
+	kindApprovalRows = "approval_rows"
+	kindApprovalMail = "approval_letter"
 )
 
 // WhyHeld is why a message is held for approval, and who sent it.
@@ -93,7 +93,7 @@ func checkHeldLimit(tx *store.Tx, accountID string) error {
 		return nil
 	}
 	e := core.Errorf("rate_limited", "%d messages wait for approval already. An owner or admin must decide about some of them first.", maxHeld)
-	e.RetryAfter = letterInterval
+	e.RetryAfter = approvalMailInterval
 	return core.OverSMTP(452, "4.7.1", e)
 }
 
@@ -149,7 +149,7 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 	if _, err := s.rooms.Events.Emit(tx, a.AccountID, events.EventEmailHeld, approvalEvent(a)); err != nil {
 		return nil, nil, err
 	}
-	_, err = s.Queue.Add(tx, jobs.New{AccountID: a.AccountID, Kind: kindApprovalLetter, Key: a.AccountID, Lane: "approvals " + a.AccountID})
+	_, err = s.Queue.Add(tx, jobs.New{AccountID: a.AccountID, Kind: kindApprovalMail, Key: a.AccountID, Lane: "approvals " + a.AccountID})
 	return rows, a, err
 }
 
@@ -178,7 +178,7 @@ func (s *Service) approvalKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: kindApprovalEnds, Work: s.expireApproval, Timeout: 5 * time.Minute},
 		{Name: kindApprovalRows, Work: s.settleApproval, Timeout: time.Hour},
-		s.WhileActive(jobs.Kind{Name: kindApprovalLetter, Work: s.notifyApprovers, Max: 5, Timeout: time.Minute}),
+		s.WhileActive(jobs.Kind{Name: kindApprovalMail, Work: s.notifyApprovers, Max: 5, Timeout: time.Minute}),
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *Service) notifyApprovers(_ context.Context, j *store.Job) (jobs.Writes,
 	if err != nil {
 		return nil, err
 	}
-	if next := notified.Add(letterInterval); s.Now().Before(next) {
+	if next := notified.Add(approvalMailInterval); s.Now().Before(next) {
 		return nil, jobs.Snooze(next)
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
@@ -211,7 +211,7 @@ func (s *Service) notifyApprovers(_ context.Context, j *store.Job) (jobs.Writes,
 		if err := store.Accounts.Put(tx, a); err != nil {
 			return err
 		}
-		l := alert.Letter{About: a.ID, Subject: fmt.Sprintf("%d messages wait for approval", n)}
+		l := alert.HostMail{About: a.ID, Subject: fmt.Sprintf("%d messages wait for approval", n)}
 		switch n {
 		case 1:
 			l.Subject = "A message waits for approval"
@@ -312,14 +312,15 @@ func (s *Service) putDecided(tx *store.Tx, a *store.Approval, event string) erro
 	return err
 }
 
-// settleSome applies the decision to the next rows that still wait for it, at most PlacesAtATime.
+// settleSome applies the decision to the next rows that still wait for it, at most
+// RecipientsAtATime.
 func (s *Service) settleSome(tx *store.Tx, a *store.Approval) (more bool, err error) {
 	var rows []*store.Outgoing
 	for row := range rowsOf(tx, a) {
 		if !row.AwaitsApproval() {
 			continue
 		}
-		if len(rows) == outbound.PlacesAtATime {
+		if len(rows) == outbound.RecipientsAtATime {
 			more = true
 			break
 		}

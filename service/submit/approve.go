@@ -22,8 +22,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// bodyShown is how many bytes of a held message's text, and of its HTML, an answer contains.
-const bodyShown = 1 << 20
+// maxBodyInAnswer is how many bytes of a held message's text, and of its HTML, an answer contains.
+const maxBodyInAnswer = 1 << 20
 
 // ApprovalEvent is the data of email.held, email.approved and email.rejected: an approval without
 // the message's texts.
@@ -159,7 +159,7 @@ func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn
 	if err != nil {
 		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
-	body, err := msg.ReadRawBody(sent, root, bodyShown)
+	body, err := msg.ReadRawBody(sent, root, maxBodyInAnswer)
 	if err != nil {
 		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
@@ -213,7 +213,7 @@ func (s *Service) ViewApproval(_ context.Context, who core.Actor, in ViewApprova
 	if err != nil {
 		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
-	body, err := msg.ReadRawBody(sent, root, bodyShown)
+	body, err := msg.ReadRawBody(sent, root, maxBodyInAnswer)
 	if err != nil {
 		return nil, fmt.Errorf("read message of approval %s: %w", a.ID, err)
 	}
@@ -281,7 +281,7 @@ func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in Appro
 	if text == nil {
 		return view.Source(notShown, shown), nil, nil
 	}
-	first := text[:min(len(text), bodyShown)]
+	first := text[:min(len(text), maxBodyInAnswer)]
 	shown.More = len(first) < len(text)
 	return view.Source(visible.MarkInvisible(string(first)), shown), nil, nil
 }

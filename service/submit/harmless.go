@@ -73,7 +73,7 @@ type rewriting struct {
 	now        time.Time
 	toApprove  bool        // it is to be approved, and must contain nothing that the person is not shown
 	byItself   bool        // a mailbox sends it automatically, and nobody gets an error
-	forwarding msg.Address // address of the mailbox that forwards it and becomes its author; zero if it is no forward
+	forwarding msg.Address // address of the mailbox that forwards it and becomes its author; zero if it is not a forward
 }
 
 // notRewritable returns the error for a message that cannot be rewritten for this purpose.

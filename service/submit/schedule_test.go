@@ -122,7 +122,7 @@ func TestLettersAreNoAccountsMail(t *testing.T) {
 	i.DNS.MX["far.test"] = "mx.far.test"
 	i.AddDomain(i.Account, "example.test", nil)
 	i.Update(func(tx *store.Tx) error {
-		return alert.Plan(i.Svc.Core, tx, alert.Letter{To: "owner@far.test", Subject: "s", Text: "t"})
+		return alert.Plan(i.Svc.Core, tx, alert.HostMail{To: "owner@far.test", Subject: "s", Text: "t"})
 	})
 	i.Run()
 	i.Becomes("owner@far.test", store.OutgoingSent)

@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A heldContent is the message that a person is to approve, composed of what they are shown. It is
-// made before the transaction that holds it.
+// A heldContent is the content that a person is shown before they approve a message, composed as
+// the message that would be sent. It is made before the transaction that holds the message.
 type heldContent struct {
 	to, cc, bcc []string // each recipient of the envelope is in one of the lists
 	preview     string
@@ -186,7 +186,7 @@ func filesOf(body msg.Source, root *msg.Part, under string, nested int) (out []h
 	return out, nil
 }
 
-// text returns the text of a file; nil if it is no text.
+// text returns the text of a file; nil if it is not a text.
 func (f *heldFile) text(content []byte) ([]byte, error) {
 	switch {
 	case f.of != nil:

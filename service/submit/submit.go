@@ -305,7 +305,7 @@ type header struct {
 	text      []byte
 	messageID string
 	authors   []string // in From, normalized
-	starts    bool     // it starts a thread: it is no reply, not automatic, and has no List-Unsubscribe of its own
+	starts    bool     // it starts a thread: it is not a reply, not automatic, and has no List-Unsubscribe of its own
 
 	tlsOptional bool // TLS-Required: No (RFC 8689 section 5)
 }
@@ -464,10 +464,10 @@ type ruling struct {
 	content *heldContent   // the content that the person is shown
 }
 
-// withRuling calls take to write a submission whose bytes are appended, in one transaction, after
-// it has checked that the sender may send it now. Facts for the policies and the content for an
-// approval are made outside the transaction, which then starts again. If it fails, the bytes are
-// released.
+// withRuling checks that the sender may send a submission now, and calls take to write it, both in
+// one transaction. The bytes of the submission have been appended before; withRuling releases them
+// if it fails. If the policies need facts about the message, or an approval needs its content, the
+// transaction ends with an error; these are then made outside of it, and it starts again.
 func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checkedSubmission, take func(*store.Tx, ruling) error) error {
 	defer s.Store.Release(l.Blob) // no effect if the blob is referenced
 	var facts *agents.Message     // nil until a policy needs them
@@ -553,7 +553,8 @@ func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, 
 	return out, s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) })
 }
 
-// hold holds a submission until a person approves it, which counts it.
+// hold holds a submission until a person approves it. It counts towards the limits of sending only
+// then.
 func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *checkedSubmission, r ruling) (*Submitted, error) {
 	if err := checkHeldLimit(tx, sub.AccountID); err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func (f *Form) Fill(values Variables) (out Content, err error) {
 		size := 0
 		// Form has found no error in it
 		_ = walk("", text, func(own string) { size += len(own) }, func(name string) { size += length(texts[name]) })
-		to.Grow(size) // at once, since a growing buffer would hold the old and the new bytes
+		to.Grow(size) // allocate all of it at once: a growing buffer would have the old and the new bytes in memory
 		_ = walk("", text, func(own string) { to.WriteString(own) }, func(name string) { put(&to, texts[name]) })
 		return to.String()
 	}

@@ -98,7 +98,7 @@ func (s *Service) GiveZoneKey(d *store.Domain) error {
 	if err != nil {
 		return err
 	}
-	d.DNSSEC = &store.DNSSECKey{Sealed: s.Keys.Seal(store.DNSSECPlace(d.ID), private), Public: public}
+	d.DNSSEC = &store.DNSSECKey{Sealed: s.Keys.Seal(store.DNSSECBinding(d.ID), private), Public: public}
 	return nil
 }
 
@@ -108,9 +108,9 @@ func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
 	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
 		return nil
 	}
-	name, place, sealed := d.Name, store.DNSSECPlace(d.ID), d.DNSSEC.Sealed
+	name, binding, sealed := d.Name, store.DNSSECBinding(d.ID), d.DNSSEC.Sealed
 	return builtin.NewKey(d.DNSSEC.Public, func() ([]byte, error) {
-		private, err := s.Keys.Open(place, sealed)
+		private, err := s.Keys.Open(binding, sealed)
 		if err != nil { // logged here, since the answer to a query cannot show the reason
 			s.Log.Error("could not open the key of a zone", "domain", name, "error", err)
 		}

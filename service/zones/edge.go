@@ -438,7 +438,7 @@ func (s *Service) cloudflareProvider(domainID string, sealed []byte) (dnsprov.Pr
 	if s.Config.Edge == nil {
 		return nil, ErrNoEdge()
 	}
-	token, err := s.Keys.Open(store.EdgePlace(domainID), sealed)
+	token, err := s.Keys.Open(store.EdgeBinding(domainID), sealed)
 	if err != nil {
 		return nil, err
 	}

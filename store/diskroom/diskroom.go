@@ -16,8 +16,8 @@ const (
 	Interval = 20 * time.Millisecond
 )
 
-// A Room watches the free space of a disk. It is safe for concurrent use.
-type Room struct {
+// A Monitor watches the free space of a disk. It is safe for concurrent use.
+type Monitor struct {
 	Dir  string
 	Free func(dir string) (free, total int64, err error)
 	Log  *slog.Logger
@@ -31,7 +31,7 @@ type Room struct {
 // allowed. It queries the disk, unless there was enough space within the last Interval. If the
 // query fails, it returns false. It logs when the reserve is reached, and when there is space
 // again.
-func (r *Room) Short() bool {
+func (r *Monitor) Short() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := time.Now()

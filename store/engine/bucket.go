@@ -169,7 +169,7 @@ func (tx *Tx) PutRow(bucket *Bucket, key, row []byte) error {
 	return nil
 }
 
-// DeleteRow deletes the row of the key. A missing row is no error.
+// DeleteRow deletes the row of the key. A missing row is not an error.
 func (tx *Tx) DeleteRow(bucket *Bucket, key []byte) error {
 	if !tx.writable {
 		return ErrReadOnly

@@ -243,9 +243,9 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 	return rest
 }
 
-// run runs the functions of the batch in one transaction. It stops with stopped set at the first
-// that fails after it has written something, and without it once there are enough bytes for one
-// commit. It returns how many functions ran before that, and their total cost.
+// run runs the functions of the batch in one transaction. If a function fails after it has written
+// something, run stops there and sets stopped. It also stops, without stopped, once there are
+// enough bytes for one commit. It returns how many functions ran before that, and their total cost.
 func (db *DB) run(b *bolt.Tx, batch []*write, entryChanges *entry.Changes) (n int, cost txCost, stopped bool) {
 	ended := false
 	defer func() {

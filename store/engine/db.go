@@ -6,7 +6,7 @@
 //	commit.go    Update and View; the committer, which puts many transactions into one commit
 //	bounds.go    the limits of one transaction, and who exceeded them
 //	tx.go        a transaction; iterating over a bucket while it changes
-//	bucket.go    buckets of rows with a checksum
+//	bucket.go    buckets of rows; store/rowform verifies the checksum of each row
 //	table.go     tables of records with their indexes, and the cache of decoded records
 //	reseal.go    re-encrypting the secrets in records
 //	entries.go   entries: what each commit changed, for code that keeps a copy of the store
@@ -45,7 +45,7 @@ var (
 	ErrClosed = errors.New("the store is closed")
 	// ErrFailed is returned by every write after the disk refused a sync. What the disk holds is
 	// then unknown, so no write is acknowledged until the process restarts.
-	ErrFailed = errors.New("the store takes no writes since the disk refused one; restart after mending the disk")
+	ErrFailed = errors.New("the store accepts no more writes, because a write to the disk failed; restart when the disk is repaired")
 	// ErrFull is returned when the disk has no room for a write. Nothing was changed, and later
 	// writes may succeed.
 	ErrFull = segment.ErrFull
@@ -106,7 +106,7 @@ type DB struct {
 	mmapTrim  boltfile.MmapTrim      // used by the committer only
 	bounds    bounds
 	report    txReport // used by the committer only
-	room      diskroom.Room
+	room      diskroom.Monitor
 	// forgetAllocations is used by the committer only; see boltfile.Allocations.
 	forgetAllocations func(most int)
 
@@ -142,7 +142,7 @@ func Open(path string, o Options) (*DB, error) {
 		buckets:         o.Buckets,
 		sequential:      o.Sequential,
 		entries:         entryKeeper{most: cmp.Or(o.EntriesMost, entriesMost), added: make(chan struct{}, 1), storedChanged: make(chan struct{}), waitsEnded: make(chan struct{})},
-		room:            diskroom.Room{Dir: filepath.Dir(path), Free: o.Room, Log: o.Log},
+		room:            diskroom.Monitor{Dir: filepath.Dir(path), Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 		checkedPages:    o.CheckPages, forgetAllocations: forget,
 	}, nil

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// paceWork is how long background work runs between two rests. A short rest takes the share
-// shortRest of the time worked. If the rest of the process used more than the share busyShare of
-// one processor during it, the rest is extended to longRest times the time worked.
+// paceWork is how long background work runs between two pauses. A pause takes shortRest times the
+// time worked. If other work of the process used more than the share busyShare of one processor
+// during the pause, the pause is extended to longRest times the time worked.
 const (
 	paceWork  = 20 * time.Millisecond
 	shortRest = 1.0 / 8

@@ -6,11 +6,11 @@ import "bytes"
 // This file re-encrypts them when the key changes.
 
 // A Reseal returns the secret sealed under the current key, or sealed itself if it already is.
-// place names the kind of secret.
-type Reseal func(place string, sealed []byte) []byte
+// binding names the kind of secret.
+type Reseal func(binding string, sealed []byte) []byte
 
 // EachSecret is called with each sealed field of a record.
-type EachSecret func(place string, secret *[]byte)
+type EachSecret func(binding string, secret *[]byte)
 
 // Sealed declares where the secrets of a record are. `secrets` gets a copy of the record and calls
 // each for every sealed field. The copy is shallow: it must copy whatever the record refers to
@@ -29,17 +29,17 @@ func (t *Table[T]) Sealed(secrets func(rec *T, each EachSecret)) *Table[T] {
 func resealEach(secrets func(EachSecret), reseal Reseal) (changed bool) {
 	var done []Secret // the original secrets; fresh holds their replacements
 	var fresh [][]byte
-	secrets(func(place string, secret *[]byte) {
+	secrets(func(binding string, secret *[]byte) {
 		if len(*secret) == 0 {
 			return
 		}
 		for i, before := range done {
-			if before.Place == place && bytes.Equal(before.Sealed, *secret) {
+			if before.Binding == binding && bytes.Equal(before.Sealed, *secret) {
 				*secret = fresh[i]
 				return
 			}
 		}
-		done, fresh = append(done, Secret{place, *secret}), append(fresh, reseal(place, *secret))
+		done, fresh = append(done, Secret{binding, *secret}), append(fresh, reseal(binding, *secret))
 		if now := fresh[len(fresh)-1]; !bytes.Equal(now, *secret) {
 			*secret, changed = now, true
 		}
@@ -49,8 +49,8 @@ func resealEach(secrets func(EachSecret), reseal Reseal) (changed bool) {
 
 // A Secret is a sealed field of a record.
 type Secret struct {
-	Place  string // kind of the secret, as Reseal gets it
-	Sealed []byte // the encrypted bytes
+	Binding string // kind of the secret, as Reseal gets it
+	Sealed  []byte // the encrypted bytes
 }
 
 // ResealWrites makes every later Put pass the secrets of its record through reseal. A caller may
@@ -62,8 +62,8 @@ func (db *DB) ResealWrites(reseal Reseal) { db.reseal.Store(&reseal) }
 func (t *AnyTable) SomeSecrets(in Transaction, most int) (list []Secret) {
 	tx := in.engine()
 	t.walk(tx, "", func(rec any) bool {
-		t.resealed(rec, func(place string, sealed []byte) []byte {
-			list = append(list, Secret{place, sealed})
+		t.resealed(rec, func(binding string, sealed []byte) []byte {
+			list = append(list, Secret{binding, sealed})
 			return sealed
 		})
 		return len(list) < most

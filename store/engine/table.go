@@ -331,7 +331,7 @@ func (t *AnyTable) put(tx *Tx, rec any) error {
 	return nil
 }
 
-// Delete deletes the record and its index entries. A missing record is no error.
+// Delete deletes the record and its index entries. A missing record is not an error.
 func (t *AnyTable) Delete(in Transaction, id string) error {
 	tx := in.engine()
 	old, err := t.findShared(tx, []byte(id))

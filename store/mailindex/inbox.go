@@ -120,9 +120,10 @@ func (w *InboxWalk) Skip(before []byte) (moved int) {
 	return moved
 }
 
-// bound appends to end the key below which all messages of the list are before a place. The place
-// is complete, or only its first bytes, or it has one more byte and then includes the message at
-// the place itself. For nil it returns the key after all messages of the list.
+// bound appends a key to end. All messages of the list that are below this key come before the
+// place `before`. The place may be complete, or only its first bytes. With one byte more than a
+// complete place, the message at the place itself is included. If before is nil, bound returns the
+// key after all messages of the list.
 func (h *inboxHead) bound(end, before []byte) []byte {
 	if before == nil {
 		return engine.PrefixEnd(h.prefix)

@@ -145,12 +145,12 @@ func (tx *Tx) putMessage(m *mailrow.Message, num uint32) error {
 	if err := tx.PutRow(mailrow.BucketMessage, key[:], m.Row()); err != nil {
 		return err
 	}
-	return ListMessage(tx, m, num)
+	return AddToLists(tx, m, num)
 }
 
-// ListMessage writes the list entries of a message: in the list of its folder and, if that is
+// AddToLists writes the list entries of a message: in the list of its folder and, if that is
 // INBOX, in the account's. num is the number of the folder.
-func ListMessage(tx *Tx, m *mailrow.Message, num uint32) error {
+func AddToLists(tx *Tx, m *mailrow.Message, num uint32) error {
 	marks := []byte{byte(m.Flags), byte(m.Bits)}
 	byFolder := mailrow.InboxOfKey(m, num)
 	if m.Folder == mailrow.InboxID {
@@ -402,7 +402,7 @@ func (tx *Tx) rewrite(old, m *mailrow.Message) error {
 	c.add(old, -1)
 	c.add(m, 1)
 	if m.Class() != old.Class() {
-		if err := tx.unlist(old, c.num); err != nil {
+		if err := tx.removeFromLists(old, c.num); err != nil {
 			return err
 		}
 	}
@@ -412,8 +412,8 @@ func (tx *Tx) rewrite(old, m *mailrow.Message) error {
 	return tx.putCounters(&c)
 }
 
-// unlist deletes the entries that ListMessage wrote.
-func (tx *Tx) unlist(m *mailrow.Message, num uint32) error {
+// removeFromLists deletes the entries that AddToLists wrote.
+func (tx *Tx) removeFromLists(m *mailrow.Message, num uint32) error {
 	byFolder := mailrow.InboxOfKey(m, num)
 	if m.Folder == mailrow.InboxID {
 		byAccount := mailrow.InboxKey(m)
@@ -454,7 +454,7 @@ func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
 	if err := tx.DeleteRow(mailrow.BucketMeta, key[:]); err != nil {
 		return err
 	}
-	if err := tx.unlist(m, c.num); err != nil {
+	if err := tx.removeFromLists(m, c.num); err != nil {
 		return err
 	}
 	if err := MarkTextGone(tx, m, c.num); err != nil {

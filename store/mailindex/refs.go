@@ -9,8 +9,9 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// FindRef returns the complete BlobRef, with head and length, of the bytes at the segment and
-// offset of at, from the first reference to them. found is false if there is none.
+// FindRef completes a BlobRef: at has the segment and the offset of the bytes, and FindRef returns
+// it with head and length, from the first reference to these bytes. found is false if there is no
+// reference.
 func FindRef(tx *Tx, at mailrow.BlobRef) (ref mailrow.BlobRef, found bool, err error) {
 	prefix := mailrow.BlobPrefix(at)
 	k, row := tx.Seek(mailrow.BucketRef, prefix[:])
@@ -116,7 +117,7 @@ func Owners(tx *Tx, ref mailrow.BlobRef) (owners [][]byte, err error) {
 // OwnerMessage returns the message that an owner of kind OwnerMessage identifies.
 func OwnerMessage(tx *Tx, owner []byte) (*mailrow.Message, error) {
 	if len(owner) != 13 || owner[0] != mailrow.OwnerMessage {
-		return nil, fmt.Errorf("blob owner %q is no message: %w", owner, engine.ErrDamagedRow)
+		return nil, fmt.Errorf("blob owner %q is not a message: %w", owner, engine.ErrDamagedRow)
 	}
 	return tx.Message(binary.BigEndian.Uint32(owner[1:]), binary.BigEndian.Uint32(owner[5:]), binary.BigEndian.Uint32(owner[9:]))
 }

@@ -82,9 +82,10 @@ func (tx *Tx) TouchThread(account uint32, n mailrow.ThreadNode) error {
 	return nil
 }
 
-// JoinThread joins a message id, and its thread if it has one, to the thread of root. A thread to
-// which maxThreadsMoved or more others were joined is not joined to another, nor is one that would
-// make root's have more than ThreadMembers: nobody's mail is like that, except to make us work.
+// JoinThread joins a message id, and its thread if it has one, to the thread of root. It does not
+// join two threads if maxThreadsMoved or more threads were joined to the first already, or if
+// root's thread would get more than ThreadMembers. Ordinary mail stays below these limits; they
+// bound the work that an attacker can cause.
 func (tx *Tx) JoinThread(account uint32, root, n mailrow.ThreadNode) error {
 	top, known, err := tx.Thread(account, root)
 	if err != nil {

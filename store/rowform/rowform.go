@@ -1,5 +1,9 @@
-// Package rowform encodes the rows of a database with a form byte and a checksum. It does not know
-// what rows mean, nor where they are kept.
+// Package rowform encodes the rows of a database with a form byte and a checksum, and verifies the
+// checksum of each row that is read. A row with a wrong checksum is [ErrDamaged]: package engine
+// passes this error on, and store.RebuildDatabase leaves such a row out. Package rowform does not
+// know what rows mean, nor where they are kept.
+//
+// checksum.go has the checksum ([Sum.Seal], [Sum.Open]), rowform.go the forms, coder.go the fields.
 //
 //	row     form 1 | payload | crc32c 4
 //	form 1  the record as JSON
@@ -14,11 +18,9 @@
 package rowform
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 )
 
 var (
@@ -28,42 +30,11 @@ var (
 	ErrNewer = errors.New("written by a newer version of mailstead")
 )
 
-// SumSize is the size of a checksum in bytes.
-const SumSize = 4
-
 // The forms of a record.
 const (
 	formJSON   = 1
 	formFields = 2
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// A Sum computes the checksums of one bucket's rows.
-type Sum uint32
-
-// SumOf returns the Sum of the bucket with this name.
-func SumOf(bucket string) Sum {
-	return Sum(crc32.Update(crc32.Checksum([]byte(bucket), castagnoli), castagnoli, []byte{0}))
-}
-
-func (s Sum) of(key, row []byte) uint32 {
-	return crc32.Update(crc32.Update(uint32(s), castagnoli, key), castagnoli, row)
-}
-
-// Seal appends the checksum to a row.
-func (s Sum) Seal(key, row []byte) []byte {
-	return binary.BigEndian.AppendUint32(row, s.of(key, row))
-}
-
-// Open verifies a row and returns it without its checksum. The error is ErrDamaged.
-func (s Sum) Open(key, row []byte) ([]byte, error) {
-	n := len(row) - SumSize
-	if n < 0 || binary.BigEndian.Uint32(row[n:]) != s.of(key, row[:n]) {
-		return nil, ErrDamaged
-	}
-	return row[:n:n], nil
-}
 
 // Records encodes and decodes the rows of a bucket with records of one type. New returns a pointer
 // to a new record. Fields codes the fields of a record, for rows in form 2; if it is nil, rows are

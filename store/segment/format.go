@@ -44,7 +44,7 @@ const (
 var (
 	// ErrFailed is returned by every append and sync after a sync has failed: what the disk holds
 	// is then unknown.
-	ErrFailed = errors.New("message segments failed a sync and take no more messages")
+	ErrFailed = errors.New("a sync of the message segments has failed, so they accept no more messages")
 	// ErrDamaged is returned when the bytes at a reference or in a range are not an intact record.
 	ErrDamaged = errors.New("damaged record")
 	// ErrNewer is returned for a file or record in a newer format, which this version cannot read.

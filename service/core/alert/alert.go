@@ -18,8 +18,8 @@ const (
 	maxAlertBytes = 64 << 10 // their texts in one message
 )
 
-// A Letter is a message from this host to a person.
-type Letter struct {
+// A HostMail is a message from this host itself to a person, such as an alert or an invitation.
+type HostMail struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
@@ -29,13 +29,13 @@ type Letter struct {
 // Args are the arguments of an alert job: all alerts for one address that were raised before the
 // message is sent.
 type Args struct {
-	Alerts  []Letter `json:"alerts"`             // to the same address, about the same account
-	LeftOut int      `json:"left_out,omitempty"` // how many alerts were dropped for lack of space
+	Alerts  []HostMail `json:"alerts"`             // to the same address, about the same account
+	LeftOut int        `json:"left_out,omitempty"` // how many alerts were dropped for lack of space
 }
 
-// Plan queues an alert. If a job for the same address and account is waiting, since the limit of
-// its kind is reached, the alert is added to it.
-func Plan(c *core.Core, tx *store.Tx, l Letter) error {
+// Plan queues an alert. If a job with alerts for the same address and account waits already,
+// because the limit of its kind is reached, Plan adds the alert to that job.
+func Plan(c *core.Core, tx *store.Tx, l HostMail) error {
 	lane := "alerts " + strings.ToLower(l.To) + " " + l.About
 	for _, id := range store.JobsByLane.Keys(tx, store.LaneKey(lane)+"\x00", "") {
 		waits, err := store.Jobs.Get(tx, id)
@@ -63,6 +63,6 @@ func Plan(c *core.Core, tx *store.Tx, l Letter) error {
 		}
 		return store.Jobs.Put(tx, waits)
 	}
-	_, err := c.Queue.Add(tx, jobs.New{Kind: Kind, Lane: lane, Args: Args{Alerts: []Letter{l}}})
+	_, err := c.Queue.Add(tx, jobs.New{Kind: Kind, Lane: lane, Args: Args{Alerts: []HostMail{l}}})
 	return err
 }

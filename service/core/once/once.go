@@ -84,7 +84,7 @@ func Replay(s *core.Core, o *Request) (*Answer, error) {
 	if rec.Omitted {
 		return nil, core.Errorf("answer_not_kept", "The first request with this Idempotency-Key was carried out (status %d), and is not carried out again. Its answer had more than %d KiB, and was not kept: list or get what it was about, or use a new key to ask again.", rec.Status, MostKept>>10)
 	}
-	plain, err := s.Keys.Open(store.ReplayPlace(o.ID), rec.Sealed)
+	plain, err := s.Keys.Open(store.ReplayBinding(o.ID), rec.Sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func put(s *core.Core, tx *store.Tx, o *Request, r Answer) error {
 	kept := &store.Idempotency{ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location, CreatedAt: tx.Now()}
 	kept.Omitted = r.Omitted || len(r.Body) > MostKept
 	if !kept.Omitted {
-		kept.Sealed = s.Keys.Seal(store.ReplayPlace(o.ID), r.Body)
+		kept.Sealed = s.Keys.Seal(store.ReplayBinding(o.ID), r.Body)
 	}
 	return store.Idempotencies.Put(tx, kept)
 }

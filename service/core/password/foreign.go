@@ -56,7 +56,7 @@ func Clean(text string) (string, error) {
 		}
 		return "", fmt.Errorf("the argon2id hash is damaged, or takes more than %d KiB or %d passes", maxArgon, maxArgonTime)
 	}
-	return "", fmt.Errorf("the hash is none of bcrypt ($2y$), SHA512-CRYPT ($6$), SHA256-CRYPT ($5$) and argon2id")
+	return "", fmt.Errorf("unknown kind of password hash: it must be bcrypt ($2y$), SHA512-CRYPT ($6$), SHA256-CRYPT ($5$) or argon2id")
 }
 
 const (

@@ -19,17 +19,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// letterKind sends letters that older releases queued; now alerts replace them.
-func (s *Service) letterKind() jobs.Kind {
-	return jobs.Kind{Name: "letter", Work: s.sendLetter, Max: 5, Timeout: time.Minute}
+// hostMailKind sends the host's mail that older releases queued as jobs; now alerts replace it.
+func (s *Service) hostMailKind() jobs.Kind {
+	return jobs.Kind{Name: "letter", Work: s.sendHostMail, Max: 5, Timeout: time.Minute}
 }
 
-func (s *Service) sendLetter(_ context.Context, j *store.Job) (jobs.Writes, error) {
-	l, err := jobs.Args[alert.Letter](j)
+func (s *Service) sendHostMail(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	l, err := jobs.Args[alert.HostMail](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	_, err = s.SendLetter(l, func(*store.Tx) (bool, error) { return true, nil })
+	_, err = s.SendHostMail(l, func(*store.Tx) (bool, error) { return true, nil })
 	return nil, err
 }
 
@@ -59,45 +59,46 @@ func (s *Service) sendAlerts(_ context.Context, j *store.Job) (jobs.Writes, erro
 		}
 		l.Text = text.String()
 	}
-	d, err := s.composeLetter(from, l)
+	d, err := s.composeHostMail(from, l)
 	if err != nil {
 		return nil, err
 	}
 	defer s.inbox.Release(d) // no effect if the message was queued
 	return nil, s.Store.Update(func(tx *store.Tx) error {
-		return s.SendSystemMail(tx, s.letterMail(from, account, d, l, reputation.AutomaticAlert))
+		return s.SendSystemMail(tx, s.hostMail(from, account, d, l, reputation.AutomaticAlert))
 	})
 }
 
-// composeLetter composes a letter from the postmaster of a domain, see Reporter. The caller
+// composeHostMail composes a message from the postmaster of a domain, see Reporter. The caller
 // releases it.
-func (s *Service) composeLetter(from *store.Domain, l alert.Letter) (*inbox.StoredMessage, error) {
+func (s *Service) composeHostMail(from *store.Domain, l alert.HostMail) (*inbox.StoredMessage, error) {
 	local, domain, ok := msg.SplitEmail(l.To)
 	if !ok {
-		return nil, jobs.Permanent(fmt.Errorf("the letter's recipient %q is no address", l.To))
+		return nil, jobs.Permanent(fmt.Errorf("the recipient %q of the host's mail is not an address", l.To))
 	}
-	letter := &msg.Composer{
+	composer := &msg.Composer{
 		From: msg.Address{Name: "Mailstead", Mailbox: "postmaster", Host: from.Name}, To: []msg.Address{{Mailbox: local, Host: domain}},
 		Subject: l.Subject, MessageID: msg.NewMessageID(from.Name), Date: s.Now(),
 		Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}}, Text: l.Text,
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()
-	if _, err := letter.WriteTo(spool); err != nil {
-		return nil, fmt.Errorf("write the letter to %s: %w", l.To, err)
+	if _, err := composer.WriteTo(spool); err != nil {
+		return nil, fmt.Errorf("write the message to %s: %w", l.To, err)
 	}
 	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{l.To}, Received: s.Now(), Outgoing: true})
 }
 
-// SendLetter composes a letter and queues it in the transaction in which put writes the rows that
-// the letter is about; nothing is sent if put returns false. If the limit of letters for an account
-// or a person is reached it fails and rolls back put's rows, so that an earlier letter stays valid.
-func (s *Service) SendLetter(l alert.Letter, put func(*store.Tx) (send bool, err error)) (sent bool, err error) {
+// SendHostMail composes a message and queues it in the transaction in which put writes the rows
+// that the message is about. If put returns false, nothing is sent. If the account or the person
+// has reached the limit of such messages, SendHostMail fails and put's rows are rolled back, so
+// that an earlier message stays valid.
+func (s *Service) SendHostMail(l alert.HostMail, put func(*store.Tx) (send bool, err error)) (sent bool, err error) {
 	from, account, err := s.Reporter()
 	if err != nil {
 		return false, err
 	}
-	d, err := s.composeLetter(from, l)
+	d, err := s.composeHostMail(from, l)
 	if err != nil {
 		return false, err
 	}
@@ -107,12 +108,12 @@ func (s *Service) SendLetter(l alert.Letter, put func(*store.Tx) (send bool, err
 		if err != nil || !sent {
 			return err
 		}
-		return s.SendSystemMail(tx, s.letterMail(from, account, d, l, reputation.AutomaticLetter))
+		return s.SendSystemMail(tx, s.hostMail(from, account, d, l, reputation.AutomaticHostMail))
 	})
 	return sent && err == nil, err
 }
 
-func (s *Service) letterMail(from *store.Domain, account string, d *inbox.StoredMessage, l alert.Letter, kind reputation.Automatic) SystemMail {
+func (s *Service) hostMail(from *store.Domain, account string, d *inbox.StoredMessage, l alert.HostMail, kind reputation.Automatic) SystemMail {
 	return SystemMail{StoredMessage: d, AccountID: account, From: from, To: []Rcpt{{Address: l.To, Notify: "NEVER"}}, Kind: kind, About: l.About}
 }
 
@@ -123,7 +124,7 @@ type Rcpt struct {
 	ORCPT   string // such as "rfc822;user@example.com", decoded
 }
 
-// SystemMail is a message that the server itself sends: a report, or a letter to a person.
+// SystemMail is a message that the server itself sends: a report, or mail of the host to a person.
 type SystemMail struct {
 	*inbox.StoredMessage
 	AccountID string
@@ -131,7 +132,7 @@ type SystemMail struct {
 	To        []Rcpt
 	TLSReport bool // a TLS report, which is sent even if TLS fails (RFC 8460 section 5.3)
 	Kind      reputation.Automatic
-	About     string // the account that a letter is about; "" if none
+	About     string // the account that mail of the host is about; "" if none
 }
 
 // SendSystemMail queues a message of the server itself, within the limits of its kind.

@@ -24,7 +24,7 @@ type AutomaticMail struct {
 	Kind    reputation.Automatic
 	Mailbox *store.Mailbox // the mailbox that causes it, or nil
 	Domain  *store.Domain
-	account string // the account that a letter or an alert is about
+	account string // the account that a HostMail or an alert is about
 	Sub     *store.Submission
 	To      []Rcpt
 	Since   time.Time // when a forward began to wait; zero if it has not waited
@@ -33,7 +33,7 @@ type AutomaticMail struct {
 
 // SendAutomatic queues automatic mail. All automatic mail goes through here: it counts against the
 // limits of its sender, and of the automatic mail that its recipients get. Mail above a limit is
-// dropped and logged. A forward waits for the next day instead, unless too many wait. A letter
+// dropped and logged. A forward waits for the next day instead, unless too many wait. A HostMail
 // above a limit is an error, so that its transaction fails; an alert is retried later.
 func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 	var to []Rcpt
@@ -54,7 +54,7 @@ func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 			continue
 		case !errors.As(err, &past):
 			return err
-		case m.Kind == reputation.AutomaticLetter:
+		case m.Kind == reputation.AutomaticHostMail:
 			s.Log.Warn(PastLimit, "kind", m.Kind.String(), "account_id", m.account, "limit", past.Message)
 			return jobs.Permanent(err)
 		case m.Kind == reputation.AutomaticAlert:

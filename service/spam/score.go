@@ -1,9 +1,11 @@
-// Package spam has the spam classifier of each account. It classifies arriving mail, and learns
-// from mail that people move into Junk and out of it. It does not know how a message becomes tokens
-// and a score, which is in mail/classify, nor what is done with the message.
+// Package spam decides which mail counts as junk because of its content: it has the spam classifier
+// of each account, which learns from mail that people move into Junk and out of it. Package inbound
+// decides which mail goes to Junk because of its sender, and files both. Package spam does not know
+// how a message becomes tokens and a score: that is mail/classify.
 //
 // Where things are:
-//   - spam.go: verdicts ([Service.Judge]), and how they are stored with messages.
+//   - score.go: the score from which a message counts as junk ([Service.Judge]), and how verdicts
+//     are stored with messages.
 //   - lessons.go: what a move teaches ([Service.Moved]), and the job that learns it.
 //   - examples.go: wanted mail that the job learns as examples.
 //   - models.go: the models of accounts in memory.

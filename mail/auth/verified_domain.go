@@ -1,0 +1,39 @@
+package auth
+
+import "slices"
+
+// A Proof says whether it is proven that the displayed content of a message comes from its author.
+type Proof struct {
+	Domain string // the author's domain; "" if nothing is proven
+	// Signed reports that the only proof is a signature. Anyone who received such a message can
+	// send it again, unchanged, to others.
+	Signed bool
+	// Lacks says, in a few words, why nothing is proven although DMARC passes; "" otherwise.
+	Lacks string
+}
+
+// Proof returns the author's domain if DMARC passes for it, all authors are of that domain, and the
+// check that passes covers everything that readers are shown. That is either SPF by a host of the
+// domain's own, which then wrote the whole message, or one aligned signature of all displayed
+// fields. ARC results of others do not count. Signatures of a part of the body (l=), with SHA-1, or
+// with an RSA key below 1024 bits do not pass at all. The DMARC tree walk may treat all names below
+// a public suffix as one organisation, if the suffix has a record without psd=. Proof tells them
+// apart by the public suffix list.
+func (v *Verdict) Proof() Proof {
+	spf := v.SPF == Pass && v.SPFAligned
+	switch {
+	case v.DMARC != Pass || v.severalAuthors:
+		return Proof{}
+	case spf && v.SPFOwn && aligned(v.SPFDomain, v.FromDomain, false):
+		return Proof{Domain: v.FromDomain}
+	case slices.ContainsFunc(v.Signatures, func(s Signature) bool {
+		return s.Aligned && s.Covers && aligned(s.Domain, v.FromDomain, false)
+	}):
+		return Proof{Domain: v.FromDomain, Signed: true}
+	case v.Repeated != "":
+		return Proof{Lacks: "the field " + v.Repeated + " stands more than once"}
+	case spf && aligned(v.SPFDomain, v.FromDomain, false):
+		return Proof{Lacks: "the sending host is not one of the author's domain alone"}
+	}
+	return Proof{Lacks: "no signature covers every field that is shown"}
+}
