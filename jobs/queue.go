@@ -66,10 +66,10 @@ type Kind struct {
 	// to an hour).
 	Backoff func(attempt int, r float64) time.Duration
 	Lanes   int // maximum number of running jobs per lane; 0 = 1
-	// Most is the maximum number of running jobs in all lanes together, MostEach that of one
-	// account; 0 = no limit. A kind that waits for foreign servers sets both, so that slow servers
-	// cannot occupy all workers. Its jobs must not share lanes with other kinds, since a lane waits
-	// for its first job.
+	// Most is the maximum number of running jobs of the kind in all lanes together, MostEach the
+	// maximum for one account; 0 = no limit. A kind that waits for foreign servers sets both, so
+	// that slow servers cannot occupy all workers. Its jobs must not share lanes with other kinds,
+	// since a lane waits for its first job.
 	Most, MostEach int
 	Visible        bool // kept for 30 days after its end, and listed by GET /v1/jobs
 	// Parked runs in the transaction that parks a job after repeated crashes. The job is not given

@@ -131,8 +131,8 @@ func (s *scheduler) park(l *lane, full *fullQuota) {
 	s.reschedule(l)
 }
 
-// parkFirst parks lanes that had their turn but lost the free place to another lane. They come
-// first again, in the same order.
+// parkFirst parks lanes that had their turn but lost the free place to another lane. These lanes
+// will be first again, in the same order.
 func (s *scheduler) parkFirst(lost []slot) {
 	for _, t := range slices.Backward(lost) {
 		t.lane.listed = true

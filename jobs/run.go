@@ -197,7 +197,7 @@ func (s *scan) run(tx *store.Tx) error {
 }
 
 // errNoKind is returned for a recurring kind without a handler.
-var errNoKind = errors.New("no handler for the kind")
+var errNoKind = errors.New("no handler for this kind of job")
 
 // begin requeues the jobs that a crash interrupted, and ensures that each recurring job is queued.
 func (d *dispatcher) begin() error {

@@ -17,9 +17,9 @@ type Unread struct {
 	Reason error  // store.ErrNewer, store.ErrDamagedRow or ErrArgs among others
 }
 
-// ErrArgs is returned by Args for arguments of an unknown format. If Work returns it, the job is
-// not given up but retried every hour.
-var ErrArgs = errors.New("arguments of an unknown form")
+// ErrArgs is returned by Args for the arguments of the job have an unknown format. If Work returns
+// it, the job is not given up but retried every hour.
+var ErrArgs = errors.New("the arguments of the job have an unknown form")
 
 // unreadJobs holds the jobs that could not be run since the process started, with the reason, by
 // id.

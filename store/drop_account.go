@@ -47,10 +47,10 @@ func (tx *Tx) DropAccountRow(accountID string, row AccountRow) error {
 	return dropOwned(tx, tables[row.table], row.ID, accountID)
 }
 
-// DropAccountIndex deletes the rows under an account's number once its messages are gone: the text
-// index, conversations, tokens of spam and counts. It deletes about `rows` rows in one call and
-// reports whether it is done. It must not run beside TidyText, PurgeText or AddText, which write
-// rows from what they have read before.
+// DropAccountIndex deletes the rows under an account's number after its messages are deleted: the
+// text index, conversations, tokens of spam, and counts. It deletes about `rows` rows in one call
+// and reports whether it is done. It must not run at the same time as TidyText, PurgeText or
+// AddText, which write rows from what they have read before.
 func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) {
 	dropped, err := textindex.DropAccount(&tx.Tx, account, rows)
 	if !dropped || err != nil {

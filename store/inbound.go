@@ -108,7 +108,7 @@ type Facts struct {
 	Genuine   bool   `json:",omitzero"`      // the sender may be notified of failures: SPF, DKIM or this server proves the address
 	Junk      bool   `json:",omitzero"`      // it goes to Junk, whatever the rules say
 	Authentic bool   `json:",omitzero"`      // the domain of its author is proven
-	Proven    string `json:",omitzero"`      // domain that its author is certainly from: all that is shown is covered by the proof; "": not known
+	Proven    string `json:",omitzero"`      // domain that the author certainly belongs to, because a check covers everything that is shown; "": not known
 	Signed    bool   `json:",omitzero"`      // only a signature proves that, so it counts only for recipients named in To and Cc
 	Lacks     string `json:",omitzero"`      // why nothing is proven although DMARC passes
 	Origin    string `json:"Words,omitzero"` // who wrote it, see Meta.Origin

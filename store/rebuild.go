@@ -583,8 +583,9 @@ func (r *rebuilder) findLostRows() error {
 	return r.flush()
 }
 
-// withoutDamaged drops entries of blob_ref that are damaged themselves: if a message in the new
-// database has the same bytes but no entry in the damaged one, the entry was its own.
+// withoutDamaged drops entries of blob_ref that are damaged themselves. An entry counts as damaged
+// if a message in the new database has the same bytes but had no entry in the damaged database:
+// then the entry was that message's own.
 func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	entries := map[string]map[string]bool{} // owners in the damaged database, by blob
 	for _, row := range found {

@@ -214,8 +214,8 @@ func (r *rebuilder) dropLeftovers() error {
 	})
 }
 
-// joinThreads writes which threads were joined to which; a thread whose older thread is lost
-// becomes a root.
+// joinThreads writes which threads were joined to which. If the older thread of a pair is lost, the
+// other becomes a root.
 func (r *rebuilder) joinThreads() error {
 	return r.each(mailrow.BucketThread.Name(), func(tx *Tx, key, _ []byte) error {
 		up, _, _, err := mailindex.ThreadRow(&tx.Tx, key)

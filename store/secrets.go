@@ -90,7 +90,9 @@ func (c *Certificate) secrets(each engine.EachSecret) {
 	each(CertificateBinding(c.ID), &c.Order.Key)
 }
 
-func (a *CertificateAccount) secrets(each engine.EachSecret) { each(AccountBinding(a.Directory), &a.Key) }
+func (a *CertificateAccount) secrets(each engine.EachSecret) {
+	each(AccountBinding(a.Directory), &a.Key)
+}
 
 func (u *User) secrets(each engine.EachSecret) {
 	if u.TOTP != nil {

@@ -24,7 +24,7 @@ const (
 
 // errTooManyDenials is returned when so many nonexistent names are queried that signing the proofs
 // would take too long.
-var errTooManyDenials = errors.New("too many names that do not exist are asked for")
+var errTooManyDenials = errors.New("too many queries for names that do not exist")
 
 // denials holds the newest NSEC sets of a zone that prove that a name does not exist.
 type denials struct {

@@ -18,7 +18,7 @@ const (
 // is trusted. Errors wrap ErrUnfit.
 func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) error {
 	if len(chain) == 0 || len(chain) > maxChain {
-		return fmt.Errorf("%w: its chain has %d certificates", ErrUnfit, len(chain))
+		return fmt.Errorf("%w: the chain has %d certificates", ErrUnfit, len(chain))
 	}
 	var below *x509.Certificate
 	for i, der := range chain {

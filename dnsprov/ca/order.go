@@ -205,7 +205,7 @@ func (c *Client) proofOf(r Request, url string, z *acme.Authorization) (p *proof
 	}
 	p = &proof{url: url, wire: z.Challenges[at], challenge: Challenge{Name: z.Identifier.Value, Token: z.Challenges[at].Token}}
 	if p.challenge.Token == "" || strings.Trim(p.challenge.Token, tokenLetters) != "" {
-		return nil, "", fmt.Errorf("%w: its token is empty or has forbidden characters", ErrOrder) // RFC 8555 section 8.3
+		return nil, "", fmt.Errorf("%w: the challenge's token is empty or has forbidden characters", ErrOrder) // RFC 8555 section 8.3
 	}
 	if r.Kind == DNS01 {
 		p.challenge.Answer, err = c.acme.DNS01ChallengeRecord(p.challenge.Token)

@@ -80,7 +80,7 @@ func (c *Client) get(ctx context.Context, url, accept string, limit int64) (*ans
 	}
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err == nil && int64(len(a.body)) > limit {
-		err = fmt.Errorf("its answer is longer than %d bytes", limit)
+		err = fmt.Errorf("the answer is longer than %d bytes", limit)
 	}
 	return a, err
 }
@@ -91,7 +91,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	last := via[len(via)-1].URL
 	switch {
 	case len(via) > maxRedirects:
-		return errors.New("it redirects too often")
+		return errors.New("the server redirects too often")
 	case req.URL.User != nil, req.URL.Hostname() == "":
 		return errors.New("it redirects to a URL that is not allowed")
 	case req.URL.Scheme == "https", req.URL.Scheme == last.Scheme && req.URL.Host == last.Host:

@@ -242,7 +242,7 @@ func parseAutodiscover(text []byte) (out autodiscoverRequest, err error) {
 		}
 	}
 	if out.Email == "" {
-		return out, fmt.Errorf("%w: it has no EMailAddress", errNoRequest)
+		return out, fmt.Errorf("%w: the request has no EMailAddress", errNoRequest)
 	}
 	return out, nil
 }

@@ -5,8 +5,8 @@
 // Where things are:
 //   - auth.go: [Verifier.Verify] checks a message; verdict.go: its [Verdict].
 //   - spf.go, dkim.go, arc.go, dmarc.go: one check each. tree.go: the DMARC record of a domain.
-//   - verified_domain.go: the domain that a message is proven to be from ([Verdict.Proof], the API's
-//     verified_domain). shown.go, covers.go: what a signature must cover for that.
+//   - verified_domain.go: the domain that a message is proven to be from ([Verdict.Proof]; in the
+//     API verified_domain). shown.go, covers.go: what a signature must cover for that.
 //   - attest.go: whether a trusted forwarder attests DMARC, and whether a return path is genuine.
 //   - sign.go: DKIM signatures. seal.go: ARC seals. keys.go: keys for both.
 //   - reports.go: who wants DMARC reports. dnsbl.go: blocklists.

@@ -54,8 +54,9 @@ func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []stri
 }
 
 // wantsReports looks up whether a host accepts reports about a domain that is not its own. uris are
-// other URIs that it wants them at instead, if any. failed is "" if it accepts, None if not, and
-// TempError if DNS did not answer. Of the DMARC record there only the version and rua= count.
+// other URIs at which the host wants them instead, if any. failed is "" if the host accepts, None
+// if it does not, and TempError if DNS did not answer. Of the DMARC record there, only the version
+// and rua= count.
 func wantsReports(look *lookups, domain, host string) (uris []string, failed Result) {
 	txts, err := look.LookupTXT(look.ctx, domain+"._report._dmarc."+host)
 	if err != nil && !notFound(err) {

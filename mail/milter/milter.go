@@ -184,7 +184,7 @@ func (c *conversation) negotiate() error {
 		return err
 	}
 	if kind != 'O' || len(answer) < 12 {
-		return fmt.Errorf("%w: it answers %q to the negotiation", ErrProtocol, kind)
+		return fmt.Errorf("%w: the filter answered %q to the negotiation", ErrProtocol, kind)
 	}
 	if v := binary.BigEndian.Uint32(answer); v < 2 || v > version {
 		return fmt.Errorf("%w: it speaks version %d", ErrProtocol, v)

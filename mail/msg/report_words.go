@@ -146,9 +146,9 @@ func reasonOf(text, recipient string) (reason string, coded bool) {
 	return "", false
 }
 
-// linesAbout returns the lines of a paragraph that are about recipient. They end before a line that
-// begins with another address. Of more than maxReason lines it returns those around the first line
-// with a status code.
+// linesAbout returns the lines of a paragraph that are about recipient. The lines end before a line
+// that begins with another address. If there are more than maxReason, it returns the lines around
+// the first one with a status code.
 func linesAbout(paragraph, recipient string) string {
 	lines := strings.SplitN(strings.TrimSpace(paragraph), "\n", maxPlainLines)
 	for i, line := range lines {

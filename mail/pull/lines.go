@@ -93,7 +93,7 @@ func (l *lineScanner) name(b byte) {
 	case l.caps && b == ']':
 		l.caps = false
 	case l.caps && b == '(':
-		l.err = fmt.Errorf("%w: a list among capabilities", ErrProtocol)
+		l.err = fmt.Errorf("%w: the capabilities contain a list", ErrProtocol)
 	}
 	if l.words < 0 {
 		return
@@ -106,7 +106,7 @@ func (l *lineScanner) name(b byte) {
 	}
 	l.endWord()
 	if l.caps && b == '(' {
-		l.err = fmt.Errorf("%w: a list among capabilities", ErrProtocol)
+		l.err = fmt.Errorf("%w: the capabilities contain a list", ErrProtocol)
 	}
 }
 

@@ -542,8 +542,8 @@ func (t *thread) signatureIn(from, end int) {
 	}
 }
 
-// isPhoneSignature reports whether a line is one that mail programs add, such as "Sent from my
-// iPhone".
+// isPhoneSignature reports whether a line is one that a mail program adds by itself, such as "Sent
+// from my iPhone".
 func isPhoneSignature(text string) bool {
 	if len(text) > maxPhrase {
 		return false

@@ -30,9 +30,9 @@ type attempt struct {
 	ended       chan struct{} // closed once the result is written
 }
 
-// attempts holds the running attempts by account. An attempt is added before it checks whether its
-// account is active, and an account's state is written before its attempts are stopped. So each
-// attempt either sees the new state or is stopped.
+// attempts holds the running attempts by account. An attempt is added here before it reads the
+// state of its account, and a new state is written before the account's attempts are stopped. So
+// each attempt either sees the new state or is stopped.
 type attempts struct {
 	mu      sync.Mutex
 	running map[string]map[*attempt]struct{}
@@ -127,8 +127,9 @@ func (s *Core) StopAttempts(accountID string) {
 	}
 }
 
-// WhileActive wraps a job kind: jobs of a suspended account wait, without counting an attempt, and
-// jobs of a deleted account end. An attempt that the suspension cancels does not count either.
+// WhileActive wraps a job kind so that its jobs run only for active accounts. Jobs of a suspended
+// account wait, and the attempt is not counted, even if the suspension has cancelled it. Jobs of a
+// deleted account end.
 func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 	return s.onlyActive(k, func() error { return jobs.Snooze(s.Now().Add(SuspendedFor)) })
 }

@@ -145,7 +145,7 @@ type Relay struct {
 	NoDKIM                bool // mail through it is not signed with DKIM here
 	IDPattern, IDTemplate string
 	ReturnPath            string // one of sender, verp; "": the default of the kind
-	AccessKeyFile         string // ses: file with the access key that creates the SNS topic; "": TopicARN is the topic, or there is none
+	AccessKeyFile         string // ses: file with the access key that creates the SNS topic; "": TopicARN names an existing topic, or there is none
 	SESURL                string // ses: URL of its API; "": the default
 	SNSURL                string // ses: URL of Amazon SNS; "": the default
 	// ControlHeaders are prefixes of header fields that the relay interprets as commands, in

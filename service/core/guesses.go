@@ -86,10 +86,10 @@ func (a *loginAttempts) ofNetwork(network string) []count {
 	return out
 }
 
-// delay returns how long an attempt at an identity must wait. If shut is not "" the attempt is
-// refused, since that count is too high. One network may have twice as many wrong passwords as are
-// left for the identity: so one network, or a few, cannot lock out users elsewhere. The caller
-// holds a.mu.
+// delay returns how long an attempt at an identity must wait. If shut is not "", the attempt is
+// refused, because the count that shut names is too high. One network may add at most twice as many
+// wrong passwords as are left for the identity: so one network, or a few, cannot lock out users
+// elsewhere. The caller holds a.mu.
 func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait time.Duration, shut string) {
 	left := IdentityRefused - a.wideFailures.Count("of "+id.Name, now)
 	if !id.Known {

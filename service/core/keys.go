@@ -123,8 +123,9 @@ func (r *keyring) reseal(binding string, sealed []byte) []byte {
 	return r.sealFor(binding, secret)
 }
 
-// Mac returns the MAC of the parts for one purpose. It changes with the master key, so that what is
-// compared with it becomes invalid; use MadeMac for what must stay valid.
+// Mac returns the MAC of the parts for one purpose. The MAC is different after a change of the
+// master key, so values that were compared with it become invalid. Use MadeMac for values that must
+// stay valid.
 func (k *Keys) Mac(purpose string, parts ...string) []byte {
 	return macUnder(k.ring.Load().roots[0], purpose, parts)
 }

@@ -59,9 +59,9 @@ func (l *logins) Hash(password string) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, l.Memory, l.Time, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
-// Verify reports whether the password matches the hash. With an empty hash it takes as long, and
-// returns false. An origin that is known does not wait for unknown ones. The error is busy, or that
-// of ctx.
+// Verify reports whether the password matches the hash. For an empty hash it returns false after
+// the same time. An attempt from a known origin does not wait for attempts from unknown ones. The
+// error is busy, or the error of ctx.
 func (l *logins) Verify(ctx context.Context, hash, password string, from Origin, now time.Time) (bool, error) {
 	cacheKey := sha256.Sum256([]byte(string(l.secret[:]) + hash + "\x00" + password))
 	l.mu.Lock()

@@ -88,8 +88,8 @@ func errClaimExpired(d *store.Domain) *core.Error {
 	return core.Errorf(claimExpired, "Ownership of %[2]s was not proven within %[1]d days, so others can connect it now. %[3]s", int(claimFor.Hours()/24), d.Name, how)
 }
 
-// claimDetail says how to prove an open claim, if the domain's setup does not ask for that anyway;
-// otherwise "".
+// claimDetail says how to prove an open claim; "" if the setup of the domain asks for the proof
+// anyway.
 func claimDetail(tx *store.Tx, d *store.Domain) string {
 	if d.Claim != store.ClaimOpen || d.Gone() || d.Status == store.DomainError {
 		return ""

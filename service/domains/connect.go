@@ -349,8 +349,9 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 	return s.unknownProvider(ctx, ascii, registered, errNoRDAP(ascii, "the registry's RDAP service gave no usable answer").Because(err))
 }
 
-// unknownProvider is the answer without RDAP: err, or in a sandbox, whose names are in no registry,
-// the nameservers in the DNS. The registrar is unknown.
+// unknownProvider returns the answer if RDAP is not available, with an unknown registrar. In a
+// sandbox, whose names are in no registry, it has the nameservers of the DNS; otherwise
+// unknownProvider returns err.
 func (s *Service) unknownProvider(ctx context.Context, asked, registered string, err error) (*DomainProvider, error) {
 	if !s.Config.Sandbox {
 		return nil, err

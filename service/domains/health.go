@@ -25,7 +25,7 @@ const (
 	failuresToAlert   = 2 // bad checks in a row that are reported
 	defaultChecks     = time.Hour
 	recheckAfter      = 4*time.Minute + 30*time.Second // until the check that follows a first bad one; with jitter it is under five minutes
-	cloudflareSettles = time.Hour                      // how long bad checks of a domain new at Cloudflare are not counted: resolvers may have cached that there were no records
+	cloudflareSettles = time.Hour                      // how long bad checks of a domain that is new at Cloudflare are not counted, because resolvers may have cached that it had no records
 )
 
 // Values of a domain's dns_status.

@@ -93,8 +93,8 @@ type purchasing struct {
 	pu   *store.Purchase
 }
 
-// register buys the domain once. It writes what it is about to do before it does it. After an
-// unanswered order it asks the registrar for the result before it orders again.
+// register buys the domain once. It records each step before it takes the step. If an order is not
+// answered, it asks the registrar for the result before it orders again.
 func (p *setup) register() error {
 	b := &purchasing{setup: p}
 	err := p.s.Store.View(func(tx *store.Tx) (err error) {

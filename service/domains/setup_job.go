@@ -22,7 +22,7 @@ import (
 
 const (
 	KindSetup     = "domain_setup"     // asked for by setup_domain
-	kindProvision = "domain_provision" // queued by Mailstead, once a connected domain can be provisioned: it is delegated to us, or need not be
+	kindProvision = "domain_provision" // queued by Mailstead itself, once a connected domain is delegated to us or need not be
 )
 
 const (
@@ -238,7 +238,7 @@ func (p *setup) cloudflareToken() error {
 	return p.change(p.s.putDomain, func(d *store.Domain) { d.EdgeToken = p.args.EdgeToken })
 }
 
-// users creates the mailboxes that do not exist yet, as far as the limits allow. They become active
+// users creates the mailboxes that do not exist yet, until a limit is reached. They become active
 // when the domain is complete.
 func (p *setup) users() error {
 	for rest := p.args.Mailboxes; len(rest) > 0; rest = rest[min(usersAtATime, len(rest)):] {
@@ -560,9 +560,9 @@ func (s *Service) activateMany(ctx context.Context, domainID string) error {
 	return nil
 }
 
-// verify checks the records live. The domain becomes complete whatever the result is: its zone is
-// served, and mail should not wait for caches elsewhere or for a resolver of ours that does not
-// answer. The scheduled checks follow later.
+// verify checks the records live. The domain becomes complete whatever the result is, since we
+// serve its zone: mail should not wait until caches elsewhere expire, or until our own resolver
+// answers. The scheduled checks follow later.
 func (p *setup) verify() error {
 	p.check = p.s.checkNow(p.ctx, p.d)
 	return p.ctx.Err()

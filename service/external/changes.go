@@ -18,9 +18,10 @@ const (
 	mailboxRenumbered = "The mail server has renumbered the mailbox. Read the inbox again."
 )
 
-// onServer changes something on the server of an external mailbox. fn runs with the mailbox's
-// change lock, so that no sync reverts what it changes. It returns the error of fn. Nothing stored
-// has changed before fn. An error of the server is an upstream_error (502).
+// onServer changes something on the server of an external mailbox. It holds the mailbox's change
+// lock while fn runs, so that no sync reverts what fn changes. Nothing stored here has changed
+// before fn runs. It returns the error of fn; an error of the server becomes an upstream_error
+// (502).
 func (s *Servers) onServer(ctx context.Context, mb *store.Mailbox, fn func(context.Context, *pull.Session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()

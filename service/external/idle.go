@@ -60,8 +60,9 @@ func (i *idlePool) has(mailbox string) bool {
 	return i.slots[mailbox] != nil
 }
 
-// acquire returns a slot for a mailbox. If all are taken, it ends the session of the mailbox with
-// the oldest mail, if that is older than active. The context is nil if there is no slot.
+// acquire returns a slot for a mailbox. If all slots are taken, it ends the session of the mailbox
+// with the oldest mail, provided that this mail is older than active. The context is nil if no slot
+// is free.
 func (i *idlePool) acquire(mailbox, account string, active time.Time) (context.Context, *idleSlot) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

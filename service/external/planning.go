@@ -77,9 +77,9 @@ type externalsArgs struct {
 	After     string `json:"after"`
 }
 
-// BeginExternals plans a sync of every external mailbox of an account, when its universal inbox is
-// switched on or on request: the first ones in this transaction, the others by a job. If that job
-// is queued already, no other is added.
+// BeginExternals plans a sync of every external mailbox of an account, on request or when the
+// universal inbox is switched on. This transaction plans the first mailboxes, and a job plans the
+// others. If that job is queued already, it adds no other.
 func (s *Servers) BeginExternals(tx *store.Tx, accountID, by string) error {
 	next, err := s.planSyncs(tx, externalsArgs{AccountID: accountID, By: by})
 	if err != nil || next == "" {

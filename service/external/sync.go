@@ -423,9 +423,9 @@ type fetched struct {
 	stored   *inbox.StoredMessage
 }
 
-// file fetches messages and files them in one transaction with the new Seen, and returns how many
-// it filed; arrived says that they are new mail. Messages that the server does not return any more
-// are skipped.
+// file fetches messages and files them in one transaction, together with the new Seen. It returns
+// how many it filed. arrived says that the messages are new mail. It skips messages that the server
+// no longer returns.
 func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
 	messages, err := v.fetch(ctx, uids)
 	defer func() {

@@ -153,9 +153,9 @@ func (s *Service) rowsOfNotices(from *outbound.Relay, list []feedback.Notice) (i
 	return ids, err
 }
 
-// applyNotice records what a notice reports. It returns early if the relay's own answer to the
-// message is not recorded yet, so that the notice must be sent again. It ignores notices about
-// messages that are not ours: a relay may have other senders.
+// applyNotice records what a notice reports. If the relay's own answer to the message is not
+// recorded yet, it returns early, and the notice must be sent again. It ignores notices about
+// messages that are not ours, because a relay may have other senders.
 func (s *Service) applyNotice(tx *store.Tx, rowID string, n feedback.Notice) (early bool, err error) {
 	row, err := store.Outgoings.Get(tx, rowID)
 	if core.IsGone(err) {

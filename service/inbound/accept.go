@@ -404,9 +404,9 @@ func (s *Service) endFiling(it *accepted, err error) {
 	<-s.filer.places
 }
 
-// fileAccepted delivers an accepted message to all of its destinations, or to as many as one
-// transaction can; a job does the others. A destination may have changed since acceptance;
-// recipients that can no longer take the message are reported to the sender.
+// fileAccepted delivers an accepted message to all of its destinations, or to as many as fit into
+// one transaction; a job delivers to the others. A destination may have changed since the message
+// was accepted. If a recipient can no longer take the message, that is reported to the sender.
 func (s *Service) fileAccepted(tx *store.Tx, it *accepted) error {
 	a := it.envelope.arrival(it.stored.Blob)
 	// Size 0: the space was reserved, so a full mailbox must not refuse it.

@@ -238,8 +238,8 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		junk = junk || d == nil || d.Folder == ""
 	}
 
-	// File it in INBOX or Junk; in INBOX if the mailbox has no Junk folder. A mailbox that forwards
-	// without keeping a copy keeps junk, and does not forward it.
+	// File the message in INBOX or Junk, in INBOX if the mailbox has no Junk folder. A mailbox that
+	// forwards its mail without keeping a copy still keeps junk, and does not forward it.
 	if to.Mailbox != nil && !done && (!to.Only || junk) {
 		folder := uint32(store.InboxID)
 		if junk {

@@ -97,8 +97,8 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	return result, s.filter(ctx, in, result)
 }
 
-// screenUnknown delays or greylists senders from whom not all of the recipients' accounts have had
-// authentic mail.
+// screenUnknown delays or greylists a sender, unless every recipient's account has had authentic
+// mail from that sender.
 func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdict) error {
 	c := s.Config.Spam
 	if !c.Greylisting && c.FirstDelay <= 0 {

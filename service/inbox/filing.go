@@ -298,9 +298,9 @@ func (s *Service) Answers(tx *store.Tx, accountID string, sum *msg.Summary) (boo
 	return id != "", err
 }
 
-// answered returns the Message-ID of the account's message to which this one replies, "" if there
-// is none: the one in In-Reply-To, else the newest in References. If a relay replaced our
-// Message-ID, the reply names the relay's; the mapping leads back to ours.
+// answered returns the Message-ID of the account's message to which this message replies, "" if
+// there is none. It is the one in In-Reply-To, or else the newest in References. If a relay has
+// replaced our Message-ID, the reply names the relay's ID; the mapping leads back to ours.
 func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
 	ids := []string{sum.InReplyTo}
 	for i := len(sum.References) - 1; i >= 0 && len(ids) < maxReplyIDs; i-- {

@@ -387,8 +387,8 @@ type Copied struct {
 	From, To    []uint32
 }
 
-// perTransfer is how many messages one transaction copies or moves: each takes up to twenty writes,
-// and other writers wait meanwhile.
+// perTransfer is how many messages one transaction copies or moves. Each message takes up to twenty
+// writes, and other writers wait during the transaction.
 const perTransfer = 300
 
 // CopyMessages copies the messages (uids must ascend) into another folder, all or none: after a

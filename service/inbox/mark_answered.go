@@ -16,9 +16,9 @@ const KindRemoteAnswer = "remote_answer"
 // An Answered is the place of a message that an outgoing message replies to.
 type Answered struct{ Folder, UID uint32 }
 
-// FindAnswered returns the messages of the mailbox with the Message-ID id, to which an outgoing
-// message replies: those in every folder but Junk and Trash, or in INBOX alone of an external
-// mailbox. It finds them by their thread.
+// FindAnswered returns the messages with the Message-ID id to which an outgoing message of the
+// mailbox replies. It finds them by their thread, in every folder but Junk and Trash; in an
+// external mailbox, in INBOX alone.
 func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, err error) {
 	if id == "" {
 		return nil, nil

@@ -237,8 +237,8 @@ func (x *indexer) Gather(account uint32) (work *store.TextWork, metas []*store.M
 	return work, metas, err
 }
 
-// add adds the words of a message to the batch, and returns a Summary for recordSubject. A message
-// whose bytes cannot be read is indexed by its thread alone.
+// add adds the words of a message to the batch, and returns a Summary for recordSubject. If the
+// bytes of the message cannot be read, only its thread is indexed.
 func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*msg.Summary, error) {
 	if meta.ThreadID != "" {
 		b.Word([]byte(threadWord(meta.ThreadID)))

@@ -48,9 +48,9 @@ func BounceType(status string) string {
 	return "undetermined"
 }
 
-// Judge decides from the host's reply whether the address is at fault. A failure that is about the
-// sender never suppresses an address, whatever its code; a permanent refusal of an address that
-// does not exist does.
+// Judge decides from the host's reply whether the address is at fault. A permanent refusal of an
+// address that does not exist suppresses the address. A failure that is about the sender never
+// does, whatever its code.
 func (f *Failure) Judge() {
 	if f.Host == "" && !f.Reported { // our own failure text
 		return

@@ -291,8 +291,8 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return nil, err
 	}
 
-	// The operator's relay must not receive header fields that it takes as commands, even in a
-	// forwarded message whose signature covers such a field.
+	// The operator's relay interprets some header fields as commands. It must not receive these,
+	// even in a forwarded message whose signature covers such a field.
 	if relay != nil && !d.route.own {
 		clean, err := s.WithoutFields(content, relay.controls())
 		if err != nil {

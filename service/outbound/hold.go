@@ -198,9 +198,9 @@ func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in Re
 	return out, nil
 }
 
-// settleHeld releases or discards the held rows of a mailbox, and counts them. A row of the Hold
-// that is being delivered at that moment continues as released, or is cancelled unless it is
-// delivered.
+// settleHeld releases or discards the held rows of a mailbox, and counts them. If a row of the Hold
+// is being delivered at that moment, the delivery continues if the rows are released; if they are
+// discarded, the row is cancelled unless it is delivered.
 func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, release bool, out *Released) error {
 	for again := true; again; {
 		again = false

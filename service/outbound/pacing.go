@@ -293,8 +293,8 @@ func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	if t.tail.Before(free) {
 		t.tail = free
 	}
-	// Messages that tail counts may have been given up or cancelled, so a message after very many
-	// others tries again sooner.
+	// tail also counts messages that were given up or cancelled since. So a message after very many
+	// others tries again earlier than tail says.
 	if limit := free.Add(forwardWindow); t.tail.After(limit) {
 		t.tail = limit
 	}

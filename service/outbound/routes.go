@@ -27,11 +27,11 @@ type Route struct {
 	gone      bool   // the sending mailbox, which had its own server, was deleted
 }
 
-// RouteOf decides how a row's mail from domain d (nil if deleted) reaches its recipient. The
-// simulator answers for its addresses, and mail to hosted domains stays here. Mail of an external
-// mailbox goes through its own server, even to mailboxes here. Otherwise capture comes first, then
-// the relay that the mailbox chose, then the domain's sending mode and relay, then the
-// configuration.
+// RouteOf decides how a row's mail from domain d reaches its recipient; d is nil if it was deleted.
+// The simulator answers for its own addresses, and mail to hosted domains stays here. Mail of an
+// external mailbox goes through its own server, even to mailboxes here. For all other mail, the
+// first of these applies: capture, the relay that the mailbox chose, the domain's sending mode and
+// relay, the configuration.
 func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (Route, error) {
 	if s.Simulates(row.Recipient) {
 		return Route{Transport: core.ViaSimulator}, nil

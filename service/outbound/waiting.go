@@ -23,8 +23,8 @@ const (
 	neverTried = 30 * time.Second
 )
 
-// waitReason returns the newest answer to a message for the sending log. For a message that has
-// waited long for its first attempt, it returns what it waits for.
+// waitReason returns, for the sending log, the newest answer to a message. If the message has
+// waited long for its first attempt, it returns the reason for the wait.
 func waitReason(o *store.Outgoing, now time.Time) string {
 	if o.Stop != "" && o.Waits() {
 		return "being delivered at this moment; if no host takes it now, it is cancelled"

@@ -43,8 +43,8 @@ var automatics = [...]struct {
 	AutomaticHostMail: {"letter", 30, 200, false}, AutomaticAlert: {"alert", 6, 60, true},
 }
 
-// maxWaitingForwards is how many forwards of one account, of each kind, may be put off to the next
-// day in one day.
+// maxWaitingForwards is how many forwards of each kind one account may postpone to the next day, in
+// one day.
 const maxWaitingForwards = 2000
 
 func (k Automatic) String() string { return automatics[k].name }
@@ -114,8 +114,8 @@ func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox
 	return putDays(tx, days)
 }
 
-// MayWait reports whether one more message of a kind may be put off to the next day, and counts it
-// if so.
+// MayWait reports whether one more message of a kind may wait until the next day, and counts it if
+// so.
 func (s *Service) MayWait(tx *store.Tx, kind Automatic, accountID string) (bool, error) {
 	days, err := countAllowances(tx, kind, []allowance{{accountID, "waiting " + automatics[kind].name + "s", "there wait of an account", maxWaitingForwards}})
 	if refused := new(core.SMTPError); errors.As(err, &refused) {

@@ -142,9 +142,9 @@ func (b *budget) spent() bool {
 	return b.over
 }
 
-// Evaluate applies the rules of a mailbox, sorted by position, to a message. lies is the folder
-// that the message is filed in if no rule says otherwise. Once the time is used up, the other rules
-// are skipped.
+// Evaluate applies the rules of a mailbox, sorted by position, to a message. lies is the folder in
+// which the message is filed if no rule says otherwise. When the time is used up, the remaining
+// rules are skipped.
 func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 	out := &Outcome{}
 	if len(list) == 0 {

@@ -58,9 +58,10 @@ func (s *Service) examples(account uint32, owed map[uint32]uint32, learned *clas
 	return out, len(out) == maxLessons, err
 }
 
-// examplesOf returns up to `wanted` messages of a mailbox. They have arrived, were read, were not
-// learned yet, and are in INBOX or in a folder to which somebody has moved them. They are spread
-// over as many days as possible, and over the authors of whom the account has the fewest examples.
+// examplesOf returns up to `wanted` messages of a mailbox that are examples of wanted mail. Each
+// has arrived, was read and was not learned yet, and is in INBOX or in a folder to which somebody
+// has moved it. The messages are spread over as many days as possible, and over the authors with
+// the fewest examples in the account.
 func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *classify.Model) ([]example, error) {
 	if wanted <= 0 {
 		return nil, nil

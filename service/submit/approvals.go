@@ -97,9 +97,9 @@ func checkHeldLimit(tx *store.Tx, accountID string) error {
 	return core.OverSMTP(452, "4.7.1", e)
 }
 
-// holdForApproval writes a submission whose rows are held until a person approves it. Suppression
-// is not checked, and nothing is counted as sent. It sends the message that h.Content was composed
-// of; of the original it keeps nothing, not even the texts of the envelope.
+// holdForApproval writes a submission and holds its rows until a person approves it. It does not
+// check suppressions and counts nothing as sent. The message that will be sent is the one that
+// h.Content was composed as. Nothing of the original is kept, not even the texts of the envelope.
 func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.Domain, to []outbound.Rcpt, h WhyHeld) ([]*store.Outgoing, *store.Approval, error) {
 	now := tx.Now()
 	sub.Blob, sub.MessageID, sub.Subject = h.Content.blob, h.Content.messageID, h.Content.subject

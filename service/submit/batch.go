@@ -136,9 +136,9 @@ func (b *storedBatch) forms() (batchForms, error) {
 	return forms, nil
 }
 
-// checkSize refuses a batch whose messages are too large in total: a text or file for all
+// checkSize refuses a batch if its messages are too large in total. A text or file for all
 // recipients, or a value that a template repeats, is small only in the request. A message with
-// invalid variables counts nothing, since it will fail alone.
+// invalid variables is not counted, since it will fail alone.
 func (b *storedBatch) checkSize() error {
 	forms, err := b.forms()
 	if err != nil {

@@ -24,8 +24,8 @@ func (s *Service) forwardKind() jobs.Kind {
 	return jobs.Kind{Name: outbound.KindForward, Work: s.forward, Timeout: time.Minute}
 }
 
-// forward forwards a message. With Once, it skips recipients to whom the mailbox has forwarded the
-// message before, since it may have come back.
+// forward forwards a message. With Once, it skips each recipient to whom the mailbox has forwarded
+// the message before: the message may have come back.
 func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[outbound.ForwardArgs](j)
 	if err != nil {

@@ -406,9 +406,10 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 	return nil
 }
 
-// recode encodes the parts of the submission as ASCII with short lines where possible, before it is
-// signed: a host on the way that had to do it would break the signature (RFC 6152 section 3).
-// Without SMTPUTF8 the header is encoded too; if that is impossible, the message is refused.
+// recode encodes the parts of the submission as ASCII with short lines where possible, before the
+// submission is signed. Otherwise a host on the way might have to do it, and would break the
+// signature (RFC 6152 section 3). Without SMTPUTF8 it encodes the header too; if that is
+// impossible, the message is refused.
 func (s *Service) recode(l *checkedSubmission) error {
 	root, err := msg.Scan(l.body.Reader())
 	if err != nil {

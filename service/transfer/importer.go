@@ -82,9 +82,9 @@ type Importer struct {
 	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)
 	// Report is called with the progress of a source; total is 0 if it is unknown.
 	Report func(source, folder string, done, total, bytes int64)
-	// TurnOver reports whether another import should have its turn. Then the import ends with
-	// ErrTurnOver between two batches; when it is repeated, it skips what it has imported. If nil,
-	// it never ends so.
+	// TurnOver reports whether another import should have its turn. If it does, the import ends
+	// with ErrTurnOver between two batches. When the import is repeated, it skips the messages that
+	// it has imported. If TurnOver is nil, the import never ends so.
 	TurnOver func() bool
 	// Now is the clock for the minimum rate of a server; nil: no minimum applies.
 	Now func() time.Time

@@ -328,8 +328,8 @@ func (s *Service) awaitCloudflare(ctx context.Context, jobID string) {
 	_, _ = s.Queue.Wait(ctx, jobID)
 }
 
-// ApplyRedirect writes the address records for a redirect at Cloudflare, or deletes them. Where a
-// foreign record occupies one of their names it returns an error, and still writes the others.
+// ApplyRedirect writes the address records for a redirect at Cloudflare, or deletes them. If a
+// foreign record occupies one of the names, it writes the other records and returns an error.
 func (s *Service) ApplyRedirect(ctx context.Context, d *store.Domain) error {
 	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) error {
 		if err := w.sync(false); err != nil || len(w.conflicts) == 0 {
@@ -359,9 +359,9 @@ func (s *Service) TryEdge(ctx context.Context, d *store.Domain, sealed []byte, n
 	return nil
 }
 
-// ProvisionEdge writes all records of a domain at Cloudflare, or none if one conflicts with others.
-// d is the domain as it was at the start, nil if the work did not start; active reports, if the
-// claim is open, whether Cloudflare serves the zone.
+// ProvisionEdge writes all records of a domain at Cloudflare, or none if one of them conflicts with
+// another record. d is the domain as it was at the start, nil if the work did not start. active
+// reports, for an open claim, whether Cloudflare serves the zone.
 func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store.Domain, active bool, err error) {
 	err = s.withZoneLock(ctx, of.ID, func(w *zoneSync) error {
 		d = w.d
@@ -476,8 +476,8 @@ func (w *zoneSync) sync(strict bool) error {
 	}
 }
 
-// active reports whether the provider serves the zone. A provider that cannot tell counts as
-// active.
+// active reports whether the provider serves the zone. If the provider cannot say, the zone counts
+// as served.
 func (w *zoneSync) active() (bool, error) {
 	p, ok := w.provider.(interface {
 		Delegated(ctx context.Context, domain string) (bool, error)

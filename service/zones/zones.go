@@ -250,9 +250,9 @@ func (s *Service) Publish(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// PublishAbove publishes the closest zone above each name, once: it has the delegations and DS
-// records of the zones of these names. d, if not nil, is the caller's copy of a domain: it is
-// updated instead of another copy, since the caller may write it again.
+// PublishAbove publishes, once each, the closest zone above every name: that zone has the
+// delegation and the DS record of the name's zone. d, if not nil, is the caller's copy of a domain.
+// PublishAbove updates it instead of another copy, since the caller may write it again.
 func (s *Service) PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error {
 	seen := map[string]bool{}
 	for _, name := range names {

@@ -140,8 +140,8 @@ func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	return t.sendUpTo(ctx, s, number)
 }
 
-// lastSent returns the number of the last entry that the target has, or of the one before the
-// oldest entry that is kept; 0 if none is kept.
+// lastSent returns the number of the last entry that the target has. If the target has none, it
+// returns the number before the oldest kept entry, or 0 if none is kept.
 func (t *Target) lastSent(ctx context.Context, s *store.Store) (uint64, error) {
 	oldest, err := s.OldestEntry()
 	if err != nil || oldest == 0 {

@@ -151,8 +151,8 @@ func (r *run) keys(ctx context.Context) error {
 	return nil
 }
 
-// PutKeys stores those master keys beside a store that the target lacks: the current one and the
-// next one. It must have returned before anything is sealed under the next key.
+// PutKeys stores the master keys that are beside a store and that the target lacks: the current one
+// and the next one. It must have returned before anything is sealed under the next key.
 func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 	files, err := Source{Store: s, Files: []string{keyfile.NextName, keyfile.Name}}.read()
 	if err != nil {

@@ -24,8 +24,8 @@ func CheckPages(f io.ReaderAt, size int64) []error {
 	return checkPages(f, size, meta).errs
 }
 
-// checkPages is CheckPages for a known newest meta page. If it finds no damage and there is no list
-// of free pages, the pages that are not in c.used are free.
+// checkPages is CheckPages for a known newest meta page. If it finds no damage and the file has no
+// list of free pages, then the pages that are not in c.used are free.
 func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	c := newPageCheck(f, meta.Size, meta.pageSize)
 	if meta.Size > size {

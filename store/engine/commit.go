@@ -186,9 +186,10 @@ func (db *DB) dryRun(batch []*write) {
 	}
 }
 
-// commitSome commits the writes of the batch up to the first that wrote something and then failed,
-// or until one commit has enough bytes. It answers those writes and returns the ones after them. No
-// function runs more than twice, so the time stays proportional to the batch whatever fails in it.
+// commitSome commits the writes of the batch up to the first function that failed after it had
+// written something, or until there are enough bytes for one commit. It answers these writes and
+// returns the ones after them. No function runs more than twice, so the time stays proportional to
+// the size of the batch, whatever fails in it.
 func (db *DB) commitSome(batch []*write) (rest []*write) {
 	if err := db.failure.get(); err != nil {
 		answer(batch, err)

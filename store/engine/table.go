@@ -532,9 +532,9 @@ func (x *AnyIndex) decodeIf(id, row []byte, wanted func(row []byte) bool) (any, 
 // one record.
 const RecordSlots = 4096
 
-// records caches decoded records, so that those needed for every message are not decoded each time.
-// A cached record is used only if the row that the transaction sees equals the row it was decoded
-// from, so writes need not invalidate it.
+// records caches decoded records, so that a record that every message needs is not decoded each
+// time. A cached record is used only if the row that the transaction sees equals the row that it
+// was decoded from. So writes need not invalidate anything.
 type records struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[decodedRecord]

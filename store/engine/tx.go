@@ -206,9 +206,9 @@ func SeekBefore(c *bolt.Cursor, end []byte) (k, v []byte) {
 	return c.Last()
 }
 
-// Prev moves c from the key `at` to the key before it; k is nil if there is none. bbolt's Prev
-// stops at a page that this transaction has emptied, as if the bucket began there; Prev goes on
-// past it.
+// Prev moves c from the key `at` to the key before it; k is nil if there is none. bbolt's own Prev
+// stops at a page that this transaction has emptied, as if the bucket began there; this Prev
+// continues past it.
 func Prev(c *bolt.Cursor, at []byte) (k, v []byte) {
 	k, v = c.Prev()
 	if k != nil || !c.Bucket().Writable() {

@@ -9,12 +9,12 @@ import (
 )
 
 // The UIDs of removed messages are kept for clients that were offline (RFC 7162), in one row per
-// transaction and folder. The rows up to a given row hold all removals since that row's floor. When
+// transaction and folder. All rows up to a given row hold all removals since that row's floor. When
 // a row is deleted, the next row that is written gets a higher floor.
 //
-// A row also records the number of gaps of its folder. If the folder now has another number,
-// something else has removed messages, such as a program version without these rows. The rows are
-// then incomplete, and the next row starts over.
+// A row also records the number of gaps of its folder. If the folder now has another number of
+// gaps, something else has removed messages, such as a program version without these rows. The rows
+// are then incomplete, and the next row starts over.
 
 const (
 	ExpungedMost = 10_000 // default limit of UIDs kept per folder

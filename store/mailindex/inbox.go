@@ -179,7 +179,7 @@ func (w *InboxWalk) Next() bool {
 	return true
 }
 
-// before returns the place that the walk stays below: the lower one of q.Before and q.To; nil if
+// before returns the place before which the walk stays: the lower one of q.Before and q.To; nil if
 // both are zero.
 func (q *InboxQuery) before() []byte {
 	var at, to []byte

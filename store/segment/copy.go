@@ -71,7 +71,7 @@ func (s *Store) ReadRecord(ref Ref) (head [HeaderSize]byte, raw []byte, err erro
 func (s *Store) WriteRecord(head [HeaderSize]byte, ref Ref, record io.ReaderAt) error {
 	h, err := parseHeader(head[:])
 	if err == nil && h.number != ref.Segment {
-		err = fmt.Errorf("its header is of segment %08x: %w", h.number, ErrDamaged)
+		err = fmt.Errorf("the file header names segment %08x: %w", h.number, ErrDamaged)
 	}
 	if err != nil {
 		return fmt.Errorf("copy record to segment %08x: %w", ref.Segment, err)

@@ -172,8 +172,9 @@ func (s *Search) candidate(most textPlace) (found bool, best textPlace, err erro
 	return found, best, nil
 }
 
-// cutBefore reports whether the search stops at the limit of cost before it examines a run whose
-// messages are all older than the place. All messages newer than that run were examined.
+// cutBefore reports whether the search reaches its limit of cost before it examines a run whose
+// messages are all older than the place. It has then examined all messages that are newer than that
+// run.
 func (s *Search) cutBefore(r *searchRun, most textPlace) bool {
 	if s.cost <= s.most {
 		return false

@@ -160,10 +160,10 @@ func (l Listing[R, Out]) Page(s *core.Core, who core.Actor, in Query) (*Page[Out
 	return c.Page(func(position string) string { return Seal(s, who, l.Operation, position, l.Filters...) }), nil
 }
 
-// listScan limits the work of one request: a record that Prefilter drops counts 1, and one that is
-// decoded counts listDecode, the approximate ratio of their cost. A page that this limit ends has a
-// cursor for the rest. Of the records that Prefilter drops, one in listSample is decoded anyway,
-// since Until may end the walk there.
+// listScan limits the work of one request. A record that Prefilter drops counts 1; a record that is
+// decoded counts listDecode, the approximate ratio of the two costs. When the limit ends a page,
+// the page has a cursor for the rest. One in listSample of the records that Prefilter drops is
+// decoded anyway, since Until may end the walk there.
 const (
 	listScan   = 4000
 	listDecode = 8
