@@ -47,7 +47,7 @@ var flows = []struct {
 }{
 	{"receive", "Service.Receive", extent{131, 22, 72}},
 	{"send_email", "Service.SendEmail", extent{120, 22, 70}},
-	{"delivery attempt", "Service.deliverKind", extent{288, 46, 160}},
+	{"delivery attempt", "Service.deliverKind", extent{288, 47, 163}},
 	{"domain_setup", "Service.setupKind", extent{188, 26, 84}},
 }
 
