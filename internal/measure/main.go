@@ -4,8 +4,8 @@
 //
 // What the words mean here:
 //   - A line is a line of a Go file that is not a test, with comments and empty lines. A function
-//     is a declaration with a body; its length goes from the word func to the closing brace. Function
-//     literals are lines of the function around them.
+//     is a declaration with a body; its length goes from the word func to the closing brace.
+//     Function literals are lines of the function around them.
 //   - A file depends on another of its package if it names a constant, type, variable, function,
 //     method or field that the other declares. A circle of files is a strongly connected component
 //     of that graph.

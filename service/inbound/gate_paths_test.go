@@ -127,7 +127,7 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 	listed(t, calledAt(t, "Outgoing", "NewRow", "Enqueue", "outbound/addDelivery", "enqueueLater", "holdForApproval", "deliverArgs", "putWithJob", "outbound/job"), []string{
 		"outbound/enqueue.go NewRow Outgoing", // the one place that makes rows
 		"outbound/enqueue.go Enqueue NewRow", "outbound/enqueue.go enqueueLater NewRow", "outbound/enqueue.go enqueueNext NewRow", "submit/approvals.go holdForApproval NewRow",
-		"outbound/gate.go SendAutomatic Enqueue",                                  // the gate
+		"outbound/automatic.go SendAutomatic Enqueue",                             // the gate
 		"submit/submit.go place Enqueue", "submit/submit.go hold holdForApproval", // a person, or a program of one
 		"submit/byitself.go readByItself holdForApproval", // what a person must approve
 		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueNext addDelivery",
@@ -222,7 +222,7 @@ var gatePaths = []gatePath{
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
 	{
-		name: "forward_to of a mailbox", sites: []string{"inbound/receive.go deliver SendByItself", "outbound/gate.go SendAutomatic PlanForward"}, kind: "forward", to: "on@else.test", by: "sender",
+		name: "forward_to of a mailbox", sites: []string{"inbound/receive.go deliver SendByItself", "outbound/automatic.go SendAutomatic PlanForward"}, kind: "forward", to: "on@else.test", by: "sender",
 		begin: func(w *gateWorld) { w.change(func() { w.ann.ForwardTo = "on@else.test" }) },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
@@ -252,7 +252,7 @@ var gatePaths = []gatePath{
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, "postmaster@mail.mailstead.test") },
 	},
 	{
-		name: "report on a forward that fails", sites: []string{"outbound/bounces.go SendReport QueueReport", "outbound/bounces.go QueueReport SendSystemMail", "outbound/letters.go SendSystemMail SendAutomatic"}, kind: "notice", to: "p@far.test", by: "account",
+		name: "report on a forward that fails", sites: []string{"outbound/bounces.go SendReport QueueReport", "outbound/bounces.go QueueReport SendSystemMail", "outbound/host_mail.go SendSystemMail SendAutomatic"}, kind: "notice", to: "p@far.test", by: "account",
 		begin: func(w *gateWorld) { w.change(func() { w.ann.ForwardTo = "refused@else.test" }) },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
@@ -275,7 +275,7 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "password link of a team user", sites: []string{"signin/password_reset.go sendForgot SendHostMail", "outbound/letters.go SendHostMail SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
+		name: "password link of a team user", sites: []string{"signin/password_reset.go sendForgot SendHostMail", "outbound/host_mail.go SendHostMail SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			w.must(w.Svc.Signin.ForgotPassword(context.Background(), signin.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, signin.ForgotIn{Email: "owner@elsewhere.test"}))
 		},
@@ -304,13 +304,13 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "a letter that an older release planned", sites: []string{"outbound/letters.go sendHostMail SendHostMail"}, kind: "letter", to: "p@far.test", by: "account",
+		name: "a letter that an older release planned", sites: []string{"outbound/host_mail.go sendHostMail SendHostMail"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			w.plan("letter", alert.HostMail{To: fmt.Sprintf(gatePerson, n), Subject: "s", Text: "t", About: w.Account.AccountID})
 		},
 	},
 	{
-		name: "alert about sending", sites: []string{"reputation/pause.go mailOwner alert.Plan", "outbound/letters.go sendAlerts SendSystemMail"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
+		name: "alert about sending", sites: []string{"reputation/pause.go mailOwner alert.Plan", "outbound/host_mail.go sendAlerts SendSystemMail"}, kind: "alert", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			none := 0
 			mb := w.AddMailbox(w.d, fmt.Sprint("l", n), func(mb *store.Mailbox) { mb.DailySendLimit = &none })

@@ -5,8 +5,8 @@
 // Where things are:
 //   - filing.go: a stored message and its row ([Service.Prepare], [Service.File]), and when a
 //     mailbox is full ([core.QuotaLeft]).
-//   - threads.go: which thread a message joins ([ThreadFor]). thread_list.go: lists with one row for
-//     each thread.
+//   - threads.go: which thread a message joins ([ThreadFor]). thread_list.go: lists with one row
+//     for each thread.
 //   - inbox.go: lists of messages. message_view.go: a message as lists show it ([InboxMessage]).
 //     positions.go: the order of lists.
 //   - inbox_message.go: one message.
