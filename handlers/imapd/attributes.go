@@ -9,32 +9,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/emersion/go-imap/v2"
-
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // attributes are the items of a FETCH reply besides sections of the message. They are written
-// straight from the row, as the same bytes that go-imap would write.
+// straight from the row.
 type attributes struct {
 	modSeq, uid, flags, internalDate, size, envelope bool
 	body, bodyStructure                              bool
 	// Is allowed in quoted strings (RFC 9051 section 4.3).
 	utf8 bool
 	objectItems
-}
-
-// attributesOf returns the items that a FETCH requests. go-imap does not report that both BODY and
-// BODYSTRUCTURE were requested; the command's extensions do.
-func (ss *session) attributesOf(o *imap.FetchOptions) attributes {
-	return attributes{
-		modSeq: ss.extensions.modSeq, uid: o.UID, flags: o.Flags, internalDate: o.InternalDate, size: o.RFC822Size, envelope: o.Envelope,
-		body:          o.BodyStructure != nil && (!o.BodyStructure.Extended || ss.extensions.body),
-		bodyStructure: o.BodyStructure != nil && o.BodyStructure.Extended,
-		utf8:          ss.quotesUTF8(),
-		objectItems:   ss.extensions.items,
-	}
 }
 
 // rows returns the query for the rows and columns that the items need.
@@ -46,11 +32,6 @@ func (a *attributes) rows(changedSince uint64) inbox.RowQuery {
 
 // structure reports whether the items need the structure of the message.
 func (a *attributes) structure() bool { return a.envelope || a.body || a.bodyStructure }
-
-func (ss *session) quotesUTF8() bool {
-	enabled := ss.imapConn.EnabledCaps()
-	return enabled.Has(imap.CapIMAP4rev2) || enabled.Has(imap.CapUTF8Accept)
-}
 
 // An attributeWriter appends FETCH answers to a buffer.
 type attributeWriter struct {
@@ -126,16 +107,6 @@ func (w *attributeWriter) items(row *inbox.MessageRow, a attributes) error {
 func (w *attributeWriter) number(before string, n int64, behind string) {
 	w.b = append(strconv.AppendInt(append(w.b, before...), n, 10), behind...)
 }
-
-// flagTexts has the text of every set of system flags, by the bits of the set.
-var flagTexts = func() (texts [32]string) {
-	for set, list := range flagLists {
-		for i, f := range list {
-			texts[set] += " "[:min(i, 1)] + string(f)
-		}
-	}
-	return texts
-}()
 
 func (w *attributeWriter) flags(row *inbox.MessageRow) error {
 	names := flagTexts[row.Flags&31]
@@ -442,3 +413,6 @@ func appendPercent(to, s []byte) []byte {
 	}
 	return to
 }
+
+// fetchBuffer is the size in bytes of the answers at which a batch ends.
+const fetchBuffer = 64 << 10

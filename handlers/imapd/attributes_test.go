@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"mime"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -297,4 +298,12 @@ func asciiText(s string) string {
 		return s
 	}
 	return mime.QEncoding.Encode("utf-8", s)
+}
+
+func flagsOf(row *inbox.MessageRow) []imap.Flag {
+	list := slices.Clone(flagLists[row.Flags&31])
+	for _, k := range row.Keywords {
+		list = append(list, imap.Flag(k))
+	}
+	return list
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
@@ -44,9 +45,7 @@ func TestBadLinesGetBAD(t *testing.T) {
 			if strings.HasPrefix(text, "x") {
 				want = "x BAD "
 			}
-			if c.send(text + "\r\n"); strings.HasSuffix(text, "{3}") {
-				want = want[:2] + "NO "
-			}
+			c.send(text + "\r\n")
 			if got := c.line(); !strings.HasPrefix(got, want) {
 				t.Errorf("%q: answered %q, want %s", text, got, want)
 			}
@@ -59,7 +58,7 @@ func TestBadLinesGetBAD(t *testing.T) {
 func TestBadLinesAreBounded(t *testing.T) {
 	h := serve(t, nil)
 	c := h.login(t)
-	for range maxBadLines {
+	for range 20 {
 		c.send("x\r\n")
 		c.line()
 	}
@@ -108,19 +107,19 @@ func TestNamesAreUTF8OnceEnabled(t *testing.T) {
 		c.has(c.ok(`LIST "" A&*`), `* LIST (\HasNoChildren) "/" "A&B"`)
 		c.has(c.ok(`LIST "" (B* "Bü")`), `* LIST (\HasNoChildren) "/" "Bü"`)
 		for i, name := range []string{"Entw&APw-rfe", "R&D", "&", "&-", "ü&ö", "a&b]"} {
-			c.ok("CREATE %s", quoted(name))
-			c.has(c.ok("LIST \"\" %s", quoted(name)), `* LIST (\HasNoChildren) "/" `+quoted(name))
-			c.has(c.ok("STATUS %s (MESSAGES)", quoted(name)), `* STATUS `+quoted(name)+` (MESSAGES 0)`)
-			c.ok("SUBSCRIBE %s", quoted(name))
-			c.has(c.ok("LSUB \"\" %s", quoted(name)), `* LSUB (\HasNoChildren \Subscribed) "/" `+quoted(name))
-			c.has(c.ok("GETQUOTAROOT %s", quoted(name)), `* QUOTAROOT `+quoted(name)+" mailbox")
+			c.ok("CREATE %s", wire.Quote(name))
+			c.has(c.ok("LIST \"\" %s", wire.Quote(name)), `* LIST (\HasNoChildren) "/" `+wire.Quote(name))
+			c.has(c.ok("STATUS %s (MESSAGES)", wire.Quote(name)), `* STATUS `+wire.Quote(name)+` (MESSAGES 0)`)
+			c.ok("SUBSCRIBE %s", wire.Quote(name))
+			c.has(c.ok("LSUB \"\" %s", wire.Quote(name)), `* LSUB (\HasNoChildren \Subscribed) "/" `+wire.Quote(name))
+			c.has(c.ok("GETQUOTAROOT %s", wire.Quote(name)), `* QUOTAROOT `+wire.Quote(name)+" mailbox")
 			c.send(fmt.Sprintf("p APPEND {%d+}\r\n%s {4+}\r\na\r\n\r\n", len(name), name))
 			if got := c.until("p"); !strings.HasPrefix(got[len(got)-1], "OK") {
 				t.Error(got)
 			}
-			c.ok("SELECT %s", quoted(name))
-			c.ok("RENAME %s %s", quoted(name), quoted(fmt.Sprint("&", i)))
-			c.ok("DELETE %s", quoted(fmt.Sprint("&", i)))
+			c.ok("SELECT %s", wire.Quote(name))
+			c.ok("RENAME %s %s", wire.Quote(name), wire.Quote(fmt.Sprint("&", i)))
+			c.ok("DELETE %s", wire.Quote(fmt.Sprint("&", i)))
 		}
 		old.has(old.ok(`LIST "" A*`), `* LIST (\HasNoChildren) "/" "A&-B"`)
 	}
@@ -149,7 +148,7 @@ func TestCasesOfNames(t *testing.T) {
 		if !strings.Contains(row.Expect, name) {
 			t.Fatalf("%s has no %s", row.Expect, name)
 		}
-		c.has(lines, `* LIST (\HasNoChildren) "/" `+quoted(name))
+		c.has(lines, `* LIST (\HasNoChildren) "/" `+wire.Quote(name))
 	}
 	for _, row := range readCases[struct{ Send, Expect string }](t, "43-folder-name-length.json") {
 		var size int
@@ -165,9 +164,9 @@ func TestNamesMayHaveBrackets(t *testing.T) {
 	c := h.login(t)
 	for i, name := range []string{"a[b", "[x]", "BODY[", "[", "x[y]"} {
 		c.ok("CREATE %s", name)
-		c.has(c.ok("STATUS %s (MESSAGES)", name), `* STATUS `+quoted(name)+` (MESSAGES 0)`)
+		c.has(c.ok("STATUS %s (MESSAGES)", name), `* STATUS `+wire.Quote(name)+` (MESSAGES 0)`)
 		c.ok("SELECT %s (CONDSTORE)", name)
-		c.has(c.ok(`LIST "" %s RETURN (STATUS (MESSAGES))`, name), `* STATUS `+quoted(name)+` (MESSAGES 0)`)
+		c.has(c.ok(`LIST "" %s RETURN (STATUS (MESSAGES))`, name), `* STATUS `+wire.Quote(name)+` (MESSAGES 0)`)
 		h.put(t, name, letter("one"), 0)
 		c.ok("NOOP")
 		c.ok("COPY 1 %s", name)
@@ -185,7 +184,7 @@ func TestNamesHave255Bytes(t *testing.T) {
 	for _, name := range []string{strings.Repeat("x", 255), strings.Repeat("&APw-x", 85)} {
 		c.ok("CREATE %s", name)
 		c.ok("SELECT %s", name)
-		c.has(c.ok(`LIST "" %s`, name), `* LIST (\HasNoChildren) "/" `+quoted(name))
+		c.has(c.ok(`LIST "" %s`, name), `* LIST (\HasNoChildren) "/" `+wire.Quote(name))
 	}
 	c.expect("NO [CANNOT]", "CREATE %s", strings.Repeat("x", 256))
 }

@@ -1,189 +1,291 @@
 package imapd
 
 import (
-	"encoding/base64"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/emersion/go-imap/v2"
-	"github.com/emersion/go-imap/v2/imapserver"
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
 const delimiter = '/'
 
-// Namespace reports that all folders are the user's own (RFC 2342).
-func (ss *session) Namespace() (*imap.NamespaceData, error) {
-	return &imap.NamespaceData{Personal: []imap.NamespaceDescriptor{{Prefix: "", Delim: delimiter}}}, nil
-}
-
-// Select opens a folder.
-func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.SelectData, error) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.server.Service.Inbound.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
-	s, err := ss.server.Service.Inbox.SelectFolder(ss.conn.ctx, ss.user, name)
-	if err != nil {
-		return nil, ss.replyError(err)
+// namespace answers NAMESPACE (RFC 2342): all folders are the user's own.
+func (ss *session) namespace(p *wire.Command) error {
+	if err := p.End(); err != nil {
+		return err
 	}
-	sel := &selected{
-		folder: s.Folder.ID, readOnly: options.ReadOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq, reportedUpTo: s.Folder.ModSeq,
-		ownChanges: map[uint32]uint64{}, keywords: s.Keywords,
-	}
-	ss.selected = sel
-	ss.writeHighestModSeq(s.Folder.ModSeq)
-	ss.conn.writeReply("* OK [%s] Ok", mailboxID(&s.Folder))
-	if r := ss.extensions.resync; r != nil && r.validity == s.Folder.UIDValidity {
-		ss.conn.holdTaggedOK("OK [READ-", func() error { return ss.resync(r) })
-	}
-	data := &imap.SelectData{
-		Flags: folderFlags(s.Keywords), PermanentFlags: []imap.Flag{}, NumMessages: uint32(len(s.UIDs)),
-		UIDNext: imap.UID(s.Folder.UIDNext), UIDValidity: s.Folder.UIDValidity,
-	}
-	if s.FirstUnseen != 0 {
-		data.FirstUnseenSeqNum = sel.view.seq(s.FirstUnseen)
-	}
-	if !options.ReadOnly {
-		data.PermanentFlags = append(slices.Clone(data.Flags), imap.FlagWildcard)
-	}
-	if ss.imapConn.EnabledCaps().Has(imap.CapIMAP4rev2) {
-		data.List = &imap.ListData{Mailbox: s.Folder.Name, Delim: delimiter}
-	}
-	return data, nil
-}
-
-// Unselect closes the selected folder.
-func (ss *session) Unselect() error {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.selected = nil
+	ss.conn.Line(`* NAMESPACE (("" "%c")) NIL NIL`, delimiter)
 	return nil
 }
 
-// Create creates a folder.
-func (ss *session) Create(name string, options *imap.CreateOptions) error {
-	if len(options.SpecialUse) > 1 {
-		return refusal("USEATTR", "A folder has one role")
+// roles are the folder attributes that CREATE can set (RFC 6154), as clients may write them.
+var roles = []imap.MailboxAttr{
+	imap.MailboxAttrAll, imap.MailboxAttrArchive, imap.MailboxAttrDrafts, imap.MailboxAttrFlagged, imap.MailboxAttrImportant,
+	imap.MailboxAttrJunk, imap.MailboxAttrSent, imap.MailboxAttrTrash,
+}
+
+// create answers CREATE (RFC 9051 section 6.3.4), also with a role (RFC 6154 section 3).
+func (ss *session) create(p *wire.Command) error {
+	p.Space()
+	name := p.Folder()
+	var uses []string
+	if p.More() {
+		p.Space()
+		p.Expect('(')
+		if p.Word() != "USE" {
+			p.Fail(wire.Bad("The parameter of CREATE is not known"))
+		}
+		p.Space()
+		for _, flag := range p.Flags() {
+			use := string(flag)
+			for _, role := range roles {
+				if strings.EqualFold(string(role), use) {
+					use = string(role)
+				}
+			}
+			uses = append(uses, use)
+		}
+		p.Expect(')')
+	}
+	if err := p.End(); err != nil {
+		return err
 	}
 	use := ""
-	if len(options.SpecialUse) == 1 {
-		use = string(options.SpecialUse[0])
+	switch len(uses) {
+	case 0:
+	case 1:
+		use = uses[0]
+	default:
+		return wire.No("USEATTR", "A folder has one role")
 	}
-	f, err := ss.server.Service.Inbox.CreateFolder(ss.conn.ctx, ss.user, name, use)
-	if err == nil {
-		ss.conn.patchEnd(ss.conn.tag+" OK ", "CREATE completed\r\n", "["+mailboxID(f)+"] ")
-	}
-	return ss.replyError(err)
-}
-
-// Delete deletes a folder with its messages. If the folder is selected, it is closed. The parser
-// does not notice that, so checkSelected refuses commands that need a selected folder.
-func (ss *session) Delete(name string) error {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	isOpen := false
-	if ss.selected != nil {
-		f, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name)
-		isOpen = err == nil && f.ID == ss.selected.folder
-	}
-	err := ss.server.Service.Inbox.DeleteFolder(ss.conn.ctx, ss.user, name)
-	if err == nil && isOpen {
-		ss.selected = nil
-	}
-	return ss.replyError(err)
-}
-
-// needsSelected are the commands that need a selected folder.
-var needsSelected = map[string]bool{
-	"CHECK": true, "CLOSE": true, "UNSELECT": true, "EXPUNGE": true, "UID EXPUNGE": true,
-	"FETCH": true, "UID FETCH": true, "STORE": true, "UID STORE": true, "SEARCH": true, "UID SEARCH": true,
-	"SORT": true, "UID SORT": true, "THREAD": true, "UID THREAD": true,
-	"COPY": true, "UID COPY": true, "MOVE": true, "UID MOVE": true, "REPLACE": true, "UID REPLACE": true,
-}
-
-// checkSelected refuses a command that needs a selected folder if there is none.
-func (ss *session) checkSelected(verb string) error {
-	if !needsSelected[verb] || ss.user.MailboxID == "" {
-		return nil
-	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if ss.selected == nil {
-		return badCommand("Select a folder first")
-	}
-	return nil
-}
-
-// Rename renames a folder and the folders below it.
-func (ss *session) Rename(name, to string, _ *imap.RenameOptions) error {
-	return ss.replyError(ss.server.Service.Inbox.RenameFolder(ss.conn.ctx, ss.user, name, to))
-}
-
-// Subscribe subscribes to a folder.
-func (ss *session) Subscribe(name string) error {
-	return ss.replyError(ss.server.Service.Inbox.Subscribe(ss.conn.ctx, ss.user, name, true))
-}
-
-// Unsubscribe removes the subscription to a folder.
-func (ss *session) Unsubscribe(name string) error {
-	return ss.replyError(ss.server.Service.Inbox.Subscribe(ss.conn.ctx, ss.user, name, false))
-}
-
-// Status returns the counters of a folder.
-func (ss *session) Status(name string, options *imap.StatusOptions) (*imap.StatusData, error) {
-	ss.server.Service.Inbound.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
-	f, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name)
-	if err != nil {
-		return nil, ss.replyError(err)
-	}
-	data, err := ss.status(f, options)
-	return data, ss.replyError(err)
-}
-
-func (ss *session) status(f *inbox.Folder, options *imap.StatusOptions) (*imap.StatusData, error) {
-	limit, recent := uint32(AppendLimit), uint32(0)
-	data := &imap.StatusData{
-		Mailbox: f.Name, NumMessages: &f.Messages, NumRecent: &recent, UIDNext: imap.UID(f.UIDNext),
-		UIDValidity: f.UIDValidity, NumUnseen: &f.Unseen, Size: &f.Bytes, AppendLimit: &limit,
-	}
-	text := ""
-	if ss.extensions.highestModSeq {
-		text += " HIGHESTMODSEQ " + strconv.FormatUint(f.ModSeq, 10)
-	}
-	if ss.extensions.mailboxID {
-		text += " " + mailboxID(f)
-	}
-	if *options == (imap.StatusOptions{}) {
-		text = strings.TrimPrefix(text, " ")
-	}
-	if text != "" {
-		ss.conn.patchEnd("* STATUS ", ")\r\n", text)
-	}
-	if !options.NumDeleted && !options.DeletedStorage {
-		return data, nil
-	}
-	n, size, err := ss.server.Service.Inbox.CountDeleted(ss.conn.ctx, ss.user, f.ID)
-	data.NumDeleted, data.DeletedStorage = &n, &size
-	return data, err
-}
-
-// List lists folders (RFC 9051 section 6.3.9).
-func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string, options *imap.ListOptions) error {
-	if len(patterns) == 0 {
-		return w.WriteList(&imap.ListData{Attrs: []imap.MailboxAttr{imap.MailboxAttrNoSelect}, Delim: delimiter})
-	}
-	match, err := newPatterns(ref, patterns)
+	f, err := ss.server.Service.Inbox.CreateFolder(ss.ctx, ss.user, name, use)
 	if err != nil {
 		return err
 	}
-	folders, err := ss.server.Service.Inbox.Folders(ss.conn.ctx, ss.user)
+	ss.code = mailboxID(f)
+	return nil
+}
+
+// mailboxID returns the MAILBOXID item of a folder for an answer (RFC 8474 section 4).
+func mailboxID(f *inbox.Folder) string { return "MAILBOXID (" + inbox.MailboxID(f) + ")" }
+
+// delete answers DELETE (RFC 9051 section 6.3.5), which deletes the messages too. If the folder is
+// selected, it is closed.
+func (ss *session) delete(p *wire.Command) error {
+	p.Space()
+	name := p.Folder()
+	if err := p.End(); err != nil {
+		return err
+	}
+	isSelected := false
+	if ss.selected != nil {
+		f, err := ss.server.Service.Inbox.FolderByName(ss.ctx, ss.user, name)
+		isSelected = err == nil && f.ID == ss.selected.folder
+	}
+	if err := ss.server.Service.Inbox.DeleteFolder(ss.ctx, ss.user, name); err != nil {
+		return err
+	}
+	if isSelected {
+		ss.selected = nil
+	}
+	return nil
+}
+
+// rename answers RENAME (RFC 9051 section 6.3.6), which renames the folders below it too.
+func (ss *session) rename(p *wire.Command) error {
+	p.Space()
+	from := p.Folder()
+	p.Space()
+	to := p.Folder()
+	if err := p.End(); err != nil {
+		return err
+	}
+	return ss.server.Service.Inbox.RenameFolder(ss.ctx, ss.user, from, to)
+}
+
+// subscribe answers SUBSCRIBE and UNSUBSCRIBE (RFC 9051 sections 6.3.7 and 6.3.8).
+func (ss *session) subscribe(p *wire.Command) error {
+	p.Space()
+	name := p.Folder()
+	if err := p.End(); err != nil {
+		return err
+	}
+	return ss.server.Service.Inbox.Subscribe(ss.ctx, ss.user, name, p.Name == "SUBSCRIBE")
+}
+
+// A statusItems is the items that a STATUS asks for, by name.
+type statusItems map[string]bool
+
+// statusOrder is the order of the items in an answer (RFC 9051 section 7.3.4; RFC 3501: RECENT; RFC
+// 9208: DELETED-STORAGE; RFC 7162: HIGHESTMODSEQ; RFC 8474: MAILBOXID).
+var statusOrder = []string{
+	"MESSAGES", "UIDNEXT", "UIDVALIDITY", "UNSEEN", "DELETED", "SIZE", "APPENDLIMIT", "DELETED-STORAGE", "RECENT",
+	"HIGHESTMODSEQ", "MAILBOXID",
+}
+
+func parseStatusItems(p *wire.Command) statusItems {
+	items := statusItems{}
+	p.List(func() {
+		name := p.Word()
+		if !slices.Contains(statusOrder, name) || items[name] {
+			p.Fail(wire.Bad("STATUS does not know that item, or it is named twice"))
+		}
+		items[name] = true
+	})
+	return items
+}
+
+// status answers STATUS (RFC 9051 section 6.3.11).
+func (ss *session) status(p *wire.Command) error {
+	p.Space()
+	name := p.Folder()
+	p.Space()
+	items := parseStatusItems(p)
+	if err := p.End(); err != nil {
+		return err
+	}
+	ss.server.Service.Inbound.WaitFiled(ss.ctx, ss.user.Mailbox)
+	f, err := ss.server.Service.Inbox.FolderByName(ss.ctx, ss.user, name)
 	if err != nil {
-		return ss.replyError(err)
+		return err
+	}
+	if items["HIGHESTMODSEQ"] {
+		ss.enableCondStore()
+	}
+	return ss.writeStatus(f, items)
+}
+
+func (ss *session) writeStatus(f *inbox.Folder, items statusItems) error {
+	var deleted uint32
+	var deletedBytes int64
+	if items["DELETED"] || items["DELETED-STORAGE"] {
+		var err error
+		deleted, deletedBytes, err = ss.server.Service.Inbox.CountDeleted(ss.ctx, ss.user, f.ID)
+		if err != nil {
+			return err
+		}
+	}
+	var texts []string
+	for _, name := range statusOrder {
+		if !items[name] {
+			continue
+		}
+		value := ""
+		switch name {
+		case "MESSAGES":
+			value = fmt.Sprint(f.Messages)
+		case "UIDNEXT":
+			value = fmt.Sprint(f.UIDNext)
+		case "UIDVALIDITY":
+			value = fmt.Sprint(f.UIDValidity)
+		case "UNSEEN":
+			value = fmt.Sprint(f.Unseen)
+		case "DELETED":
+			value = fmt.Sprint(deleted)
+		case "SIZE":
+			value = fmt.Sprint(f.Bytes)
+		case "APPENDLIMIT":
+			value = fmt.Sprint(AppendLimit)
+		case "DELETED-STORAGE":
+			value = fmt.Sprint(deletedBytes)
+		case "RECENT":
+			value = "0" // no message is recent to anybody
+		case "HIGHESTMODSEQ":
+			value = fmt.Sprint(f.ModSeq)
+		case "MAILBOXID":
+			value = "(" + inbox.MailboxID(f) + ")"
+		}
+		texts = append(texts, name+" "+value)
+	}
+	ss.conn.Line("* STATUS %s (%s)", ss.conn.Folder(f.Name), strings.Join(texts, " "))
+	return nil
+}
+
+// listOptions are the options of a LIST (RFC 5258).
+type listOptions struct {
+	subscribed, recursive, specialUse bool // select
+	returnSubscribed                  bool
+	status                            statusItems // nil: no STATUS (RFC 5819)
+}
+
+// list answers LIST (RFC 9051 section 6.3.9) and LSUB (RFC 3501 section 6.3.9).
+func (ss *session) list(p *wire.Command) error {
+	lsub := p.Name == "LSUB"
+	options := listOptions{subscribed: lsub}
+	p.Space()
+	if p.Next('(') && !lsub {
+		p.List(func() {
+			switch strings.ToUpper(p.AString()) {
+			case "SUBSCRIBED":
+				options.subscribed = true
+			case "RECURSIVEMATCH":
+				options.recursive = true
+			case "SPECIAL-USE":
+				options.specialUse = true
+			case "REMOTE": // every folder is here
+			default:
+				p.Fail(wire.Bad("LIST does not know that selection option"))
+			}
+		})
+		p.Space()
+	}
+	reference := p.Folder()
+	p.Space()
+	var texts []string
+	if p.Next('(') && !lsub {
+		p.List(func() { texts = append(texts, p.Pattern()) })
+		texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+		if len(texts) == 0 {
+			p.Fail(wire.Bad("A list of patterns has at least one"))
+		}
+	} else if text := p.Pattern(); text != "" || lsub {
+		texts = append(texts, text)
+	}
+	if p.More() && !lsub {
+		p.Space()
+		if p.Word() != "RETURN" {
+			p.Fail(wire.Bad("RETURN is missing before the return options"))
+		}
+		p.Space()
+		p.List(func() {
+			switch p.Word() {
+			case "SUBSCRIBED":
+				options.returnSubscribed = true
+			case "CHILDREN", "SPECIAL-USE": // every answer has them
+			case "STATUS":
+				p.Space()
+				options.status = parseStatusItems(p)
+			default:
+				p.Fail(wire.Bad("LIST does not know that return option"))
+			}
+		})
+	}
+	if options.recursive && !options.subscribed {
+		p.Fail(wire.Bad("RECURSIVEMATCH needs SUBSCRIBED")) // RFC 5258 section 3.1
+	}
+	if err := p.End(); err != nil {
+		return err
+	}
+
+	if len(texts) == 0 { // asks for the delimiter only
+		ss.writeFolder(p.Name, `\Noselect`, "", "")
+		return nil
+	}
+	match, err := newPatterns(reference, texts)
+	if err != nil {
+		return err
+	}
+	if options.status["HIGHESTMODSEQ"] {
+		ss.enableCondStore()
+	}
+	folders, err := ss.server.Service.Inbox.Folders(ss.ctx, ss.user)
+	if err != nil {
+		return err
 	}
 	// A folder comes right before the folders below it, and INBOX comes first.
 	slices.SortFunc(folders, func(a, b *inbox.Folder) int {
@@ -194,48 +296,58 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 	})
 	tree := newTree(folders, match)
 	for _, f := range folders {
-		if !match.has(f.Name) {
+		below := options.recursive && tree.subscribed[f.Name]
+		if !match.has(f.Name) || options.subscribed && !f.Subscribed && !below || options.specialUse && f.SpecialUse == "" {
 			continue
 		}
-		data := tree.describe(f, options)
-		if data == nil {
-			continue
+		attrs := `\HasNoChildren`
+		if tree.children[f.Name] {
+			attrs = `\HasChildren`
 		}
-		if options.ReturnStatus != nil {
-			data.Status, err = ss.status(f, options.ReturnStatus)
-			if err != nil {
-				return ss.replyError(err)
+		if f.Subscribed && (options.subscribed || options.returnSubscribed) {
+			attrs += ` \Subscribed`
+		}
+		if f.SpecialUse != "" {
+			attrs += " " + f.SpecialUse
+		}
+		info := ""
+		if below {
+			info = ` (CHILDINFO ("SUBSCRIBED"))` // RFC 5258 section 4
+		}
+		ss.writeFolder(p.Name, attrs, f.Name, info)
+		if options.status != nil {
+			if err := ss.writeStatus(f, options.status); err != nil {
+				return err
 			}
 		}
-		if err := w.WriteList(data); err != nil {
-			return err
-		}
 	}
-	if options.SelectSubscribed {
-		return ss.listSubscribed(w, match, folders)
+	if options.subscribed {
+		return ss.listSubscribed(p.Name, match, folders)
 	}
 	return nil
 }
 
+// writeFolder writes a LIST or LSUB answer.
+func (ss *session) writeFolder(verb, attrs, name, info string) {
+	ss.conn.Line(`* %s (%s) "%c" %s%s`, verb, attrs, delimiter, ss.conn.Folder(name), info)
+}
+
 // listSubscribed lists the subscriptions without a folder. LSUB also lists the parents of
 // subscribed names at which "%" stops (RFC 3501 section 6.3.9).
-func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*inbox.Folder) error {
-	names, err := ss.server.Service.Inbox.SubscribedNames(ss.conn.ctx, ss.user)
+func (ss *session) listSubscribed(verb string, match patterns, folders []*inbox.Folder) error {
+	names, err := ss.server.Service.Inbox.SubscribedNames(ss.ctx, ss.user)
 	if err != nil {
-		return ss.replyError(err)
+		return err
 	}
-	attrs := []imap.MailboxAttr{imap.MailboxAttrNonExistent, imap.MailboxAttrSubscribed}
-	if ss.extensions.verb == "LSUB" {
-		attrs = []imap.MailboxAttr{imap.MailboxAttrNoSelect}
+	attrs := `\NonExistent \Subscribed`
+	if verb == "LSUB" {
+		attrs = `\Noselect`
 		names = append(names, levelsAbove(names, folders, match)...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if !match.has(name) {
-			continue
-		}
-		if err := w.WriteList(&imap.ListData{Mailbox: name, Delim: delimiter, Attrs: attrs}); err != nil {
-			return err
+		if match.has(name) {
+			ss.writeFolder(verb, attrs, name, "")
 		}
 	}
 	return nil
@@ -294,30 +406,6 @@ func newTree(folders []*inbox.Folder, match patterns) tree {
 	return t
 }
 
-// describe returns the LIST reply for a folder, nil if the options exclude it.
-func (t tree) describe(f *inbox.Folder, options *imap.ListOptions) *imap.ListData {
-	data := &imap.ListData{Mailbox: f.Name, Delim: delimiter}
-	below := options.SelectRecursiveMatch && t.subscribed[f.Name]
-	if options.SelectSubscribed && !f.Subscribed && !below || options.SelectSpecialUse && f.SpecialUse == "" {
-		return nil
-	}
-	if below {
-		data.ChildInfo = &imap.ListDataChildInfo{Subscribed: true}
-	}
-	attr := imap.MailboxAttrHasNoChildren
-	if t.children[f.Name] {
-		attr = imap.MailboxAttrHasChildren
-	}
-	data.Attrs = append(data.Attrs, attr)
-	if f.Subscribed && (options.SelectSubscribed || options.ReturnSubscribed) {
-		data.Attrs = append(data.Attrs, imap.MailboxAttrSubscribed)
-	}
-	if f.SpecialUse != "" {
-		data.Attrs = append(data.Attrs, imap.MailboxAttr(f.SpecialUse))
-	}
-	return data
-}
-
 const (
 	maxPatterns    = 50
 	maxPatternText = 2000 // bytes of all patterns of one LIST
@@ -330,7 +418,6 @@ func newPatterns(ref string, list []string) (patterns, error) {
 	out, size := patterns{}, 0
 	for _, p := range list {
 		p = norm.NFC.String(ref + p) // the form in which names are stored
-		// go-imap folds INBOX in names but not in patterns.
 		if top, _, _ := strings.Cut(p, string(delimiter)); strings.EqualFold(top, "INBOX") {
 			p = "INBOX" + p[len(top):]
 		}
@@ -338,7 +425,7 @@ func newPatterns(ref string, list []string) (patterns, error) {
 		out = append(out, p)
 	}
 	if size > maxPatternText || len(out) > maxPatterns {
-		return nil, badCommand("The patterns are too long")
+		return nil, wire.Bad("The patterns are too long")
 	}
 	return out, nil
 }
@@ -377,104 +464,4 @@ func matches(pattern, name string) bool {
 		at[0] = false
 	}
 	return at[len(name)]
-}
-
-// modifiedBase64 is the base64 of folder names in modified UTF-7 (RFC 3501 section 5.1.3).
-var modifiedBase64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
-
-// unreadableName replaces a folder name that cannot be decoded: no folder can have this name.
-const unreadableName = `"#unreadable"`
-
-// nameArgs maps each command to the token positions of its folder names. replaceNames finds those
-// of LIST and LSUB itself.
-var nameArgs = map[string][]int{
-	"SELECT": {2}, "EXAMINE": {2}, "CREATE": {2}, "DELETE": {2}, "RENAME": {2, 3}, "SUBSCRIBE": {2}, "UNSUBSCRIBE": {2},
-	"STATUS": {2}, "APPEND": {2}, "REPLACE": {3}, "UID REPLACE": {4}, "GETQUOTAROOT": {2}, "COPY": {3}, "MOVE": {3}, "UID COPY": {4}, "UID MOVE": {4},
-}
-
-// replaceNames returns a command with its folder names in modified UTF-7, as the parser expects
-// them. If inUTF8 is set, an "&" in a name is a plain "&". A name that cannot be decoded becomes
-// one that no folder has: the command is well formed, so the reply must be NO, but the parser would
-// reply BAD.
-func replaceNames(verb string, text []byte, inUTF8 bool) []byte {
-	p, at, replacement := newCommandEditor(text), nameArgs[verb], unreadableName
-	if verb == "LIST" || verb == "LSUB" {
-		// Too long for a folder even without a reference before it.
-		replacement = quoted(strings.Repeat("#", 256))
-		for i := 2; i < len(p.tokens) && p.word(i) != "RETURN"; i++ {
-			at = append(at, i)
-		}
-	}
-	for _, i := range at {
-		name, ok := p.value(i)
-		if !ok {
-			continue
-		}
-		escaped := name
-		if inUTF8 {
-			escaped = strings.ReplaceAll(name, "&", "&-")
-		}
-		if _, ok := decodeName(escaped); !ok {
-			p.replace(i, i, replacement)
-		} else if escaped != name {
-			p.replace(i, i, quoted(escaped))
-		}
-	}
-	if len(p.edits) == 0 {
-		return text
-	}
-	return p.result()
-}
-
-// decodeName decodes a folder name as replaceNames leaves it: modified UTF-7 that may contain
-// UTF-8. It accepts the names that go-imap accepts; false for others.
-func decodeName(text string) (string, bool) {
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", false
-	}
-	var out strings.Builder
-	for shiftedBefore := false; ; {
-		plain, rest, found := strings.Cut(text, "&")
-		out.WriteString(plain)
-		if !found {
-			return out.String(), true
-		}
-		shifted, after, closed := strings.Cut(rest, "-")
-		switch {
-		case !closed, shifted != "" && shiftedBefore && plain == "": // two adjacent shifts could be one
-			return "", false
-		case shifted == "":
-			out.WriteByte('&')
-		case !decodeShifted(&out, shifted):
-			return "", false
-		}
-		text, shiftedBefore = after, shifted != ""
-	}
-}
-
-// decodeShifted decodes UTF-16 in modified base64. Printable ASCII is an error, since it must not
-// be encoded.
-func decodeShifted(out *strings.Builder, shifted string) bool {
-	raw, err := modifiedBase64.DecodeString(shifted)
-	if err != nil || len(raw) == 0 || len(raw)%2 != 0 {
-		return false
-	}
-	for i := 0; i < len(raw); i += 2 {
-		r := rune(raw[i])<<8 | rune(raw[i+1])
-		if utf16.IsSurrogate(r) {
-			i += 2
-			if i == len(raw) {
-				return false
-			}
-			r = utf16.DecodeRune(r, rune(raw[i])<<8|rune(raw[i+1]))
-			if r == utf8.RuneError {
-				return false
-			}
-		}
-		if r >= ' ' && r < 0x7f {
-			return false
-		}
-		out.WriteRune(r)
-	}
-	return true
 }

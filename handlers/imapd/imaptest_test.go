@@ -13,7 +13,7 @@ import (
 )
 
 // unmet are scripts that want what we do not have: \Recent, which RFC 9051 has dropped, and the
-// source route of an address in ENVELOPE, which go-imap cannot write.
+// source route of an address in ENVELOPE, which is obsolete (RFC 5322 section 4.4).
 var unmet = map[string]bool{"copy": true, "search-flags": true, "select": true, "fetch-envelope": true}
 
 // imaptestLine is how imaptest begins a line about a test that failed.

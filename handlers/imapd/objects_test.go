@@ -159,9 +159,9 @@ func TestAttributesNeedNoBytes(t *testing.T) {
 	c.expect("NO [CORRUPTION]", "FETCH 1 (EMAILID BODY[])")
 }
 
-// TestPatchesOfOneAnswer: the changes of others that come before the end of a command do not take
+// TestCodesOfTaggedAnswers: the changes of others that come before the end of a command do not take
 // the response code from it.
-func TestPatchesOfOneAnswer(t *testing.T) {
+func TestCodesOfTaggedAnswers(t *testing.T) {
 	h := serve(t, nil)
 	h.put(t, "INBOX", letter("one"), 0)
 	c, other := h.login(t), h.login(t)

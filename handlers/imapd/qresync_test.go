@@ -99,11 +99,7 @@ func (c *cache) read(t *testing.T, lines []string, learns bool) {
 // vanish forgets the UIDs of a VANISHED answer, which moves numbers unless it is of earlier.
 func (c *cache) vanish(t *testing.T, line, set string, earlier bool) {
 	t.Helper()
-	ranges, ok := parseRanges(set)
-	if !ok {
-		t.Fatalf("%s has no set", line)
-	}
-	for _, r := range ranges {
+	for _, r := range rangesOf(t, set) {
 		for uid := r.First; uid <= r.Last; uid++ {
 			delete(c.messages, uid)
 			if earlier {
@@ -465,11 +461,10 @@ func TestViewMatching(t *testing.T) {
 			}
 		}
 		ranges := func(list []uint32) uidRanges {
-			out, ok := parseRanges(seqSet(list).String())
-			if !ok {
+			if len(list) == 0 {
 				return nil
 			}
-			return out
+			return rangesOf(t, seqSet(list).String())
 		}
 		if got := v.matching(ranges(seqs), ranges(uids)); got != want {
 			t.Fatalf("%v with %v as %v: %d, want %d", v, seqs, uids, got, want)
@@ -481,6 +476,17 @@ func TestViewMatching(t *testing.T) {
 	if found < 1000 {
 		t.Errorf("only %d had a match", found)
 	}
+}
+
+func rangesOf(t *testing.T, set string) uidRanges {
+	t.Helper()
+	p := parse(t, "a x "+set)
+	p.Space()
+	list := parseRanges(p)
+	if err := p.End(); err != nil {
+		t.Fatalf("%q: %v", set, err)
+	}
+	return list
 }
 
 // TestVanishedInPieces: a set of thousands of UIDs comes in several answers, each of bounded
@@ -517,8 +523,7 @@ func TestVanishedInPieces(t *testing.T) {
 			if len(l) > maxVanished+50 || (m[1] == "") != (what == "EXPUNGE") {
 				t.Errorf("%s: %.60s… of %d bytes", what, l, len(l))
 			}
-			ranges, _ := parseRanges(m[2])
-			for _, r := range ranges {
+			for _, r := range rangesOf(t, m[2]) {
 				for uid := r.First; uid <= r.Last; uid++ {
 					got = append(got, uid)
 				}

@@ -3,6 +3,7 @@ package imapd
 import (
 	"github.com/emersion/go-imap/v2"
 
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -10,46 +11,39 @@ import (
 const quotaRoot = "mailbox"
 
 // getQuota answers GETQUOTA (RFC 9208 section 4.1.1).
-func (ss *session) getQuota(tag string, p *commandEditor) error {
-	root, ok := p.value(2)
-	if !ok || len(p.tokens) != 3 {
-		return badCommand("GETQUOTA takes the name of a quota root")
+func (ss *session) getQuota(p *wire.Command) error {
+	p.Space()
+	root := p.AString()
+	if err := p.End(); err != nil {
+		return err
 	}
-	q, err := ss.server.Service.Core.MailboxQuota(ss.conn.ctx, ss.user)
+	q, err := ss.server.Service.Core.MailboxQuota(ss.ctx, ss.user)
 	if err != nil {
 		return err
 	}
 	if root != quotaRoot {
-		return refusal(imap.ResponseCodeNonExistent, "There is no such quota root")
+		return wire.No(imap.ResponseCodeNonExistent, "There is no such quota root")
 	}
 	ss.writeQuota(q)
-	ss.conn.writeReply("%s OK GETQUOTA completed", tag)
 	return nil
 }
 
-// getQuotaRoot answers GETQUOTAROOT (RFC 9208 section 4.1.2). Every folder has the same root.
-func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
-	given, ok := p.value(2)
-	if !ok || len(p.tokens) != 3 {
-		return badCommand("GETQUOTAROOT takes the name of a folder")
-	}
-	name, ok := decodeName(given)
-	if !ok {
-		return refusal(imap.ResponseCodeNonExistent, "The name of the folder cannot be read")
-	}
-	if _, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name); err != nil {
+// getQuotaRoot answers GETQUOTAROOT (RFC 9208 section 4.1.2).
+func (ss *session) getQuotaRoot(p *wire.Command) error {
+	p.Space()
+	name := p.Folder()
+	if err := p.End(); err != nil {
 		return err
 	}
-	q, err := ss.server.Service.Core.MailboxQuota(ss.conn.ctx, ss.user)
+	if _, err := ss.server.Service.Inbox.FolderByName(ss.ctx, ss.user, name); err != nil {
+		return err
+	}
+	q, err := ss.server.Service.Core.MailboxQuota(ss.ctx, ss.user)
 	if err != nil {
 		return err
 	}
-	if ss.quotesUTF8() {
-		given = name
-	}
-	ss.conn.writeReply("* QUOTAROOT %s %s", quoted(given), quotaRoot)
+	ss.conn.Line("* QUOTAROOT %s %s", ss.conn.Folder(name), quotaRoot)
 	ss.writeQuota(q)
-	ss.conn.writeReply("%s OK GETQUOTAROOT completed", tag)
 	return nil
 }
 
@@ -57,8 +51,8 @@ func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 // list is empty (section 4.2.1).
 func (ss *session) writeQuota(q core.Quota) {
 	if q.Limit == nil {
-		ss.conn.writeReply("* QUOTA %s ()", quotaRoot)
+		ss.conn.Line("* QUOTA %s ()", quotaRoot)
 		return
 	}
-	ss.conn.writeReply("* QUOTA %s (STORAGE %d %d)", quotaRoot, (q.Used+1023)/1024, *q.Limit/1024)
+	ss.conn.Line("* QUOTA %s (STORAGE %d %d)", quotaRoot, (q.Used+1023)/1024, *q.Limit/1024)
 }

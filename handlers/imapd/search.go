@@ -13,102 +13,164 @@ import (
 	"unicode/utf8"
 
 	"github.com/emersion/go-imap/v2"
-	"github.com/emersion/go-imap/v2/imapserver"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/inbox"
-	"golang.org/x/text/unicode/norm"
 )
 
 const maxSearchTime = 30 * time.Second
 
-// Search answers SEARCH (RFC 9051 section 6.4.4).
-func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria, options *imap.SearchOptions) (*imap.SearchData, error) {
-	if ss.extensions.ordering != nil {
-		return ss.answerOrdering(kind, criteria)
+// search answers SEARCH (RFC 9051 section 6.4.4), also with RETURN (RFC 4731) and SAVE (RFC 5182).
+func (ss *session) search(p *wire.Command) error {
+	returns := map[string]bool{}
+	extended := ss.rev2
+	p.Space()
+	if p.PeekWord() == "RETURN" {
+		p.Atom()
+		p.Space()
+		p.List(func() {
+			option := p.Word()
+			switch option {
+			case "MIN", "MAX", "ALL", "COUNT", "SAVE":
+				returns[option] = true
+			default:
+				p.Fail(wire.Bad("SEARCH does not know that return option"))
+			}
+		})
+		p.Space()
+		extended = true
 	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	sel := ss.selected
-	found, modSeqs, err := ss.search(criteria)
+	if p.PeekWord() == "CHARSET" {
+		p.Atom()
+		p.Space()
+		parseCharset(p, "BADCHARSET")
+	}
+	q := parseQuery(p, ss.selected)
+	err := p.End()
+	var found []uint32
+	var modSeqs []uint64
+	if err == nil {
+		if q.modSeq {
+			ss.enableCondStore()
+		}
+		found, modSeqs, err = ss.find(q)
+	}
 	if err != nil {
-		return nil, ss.replyError(err)
+		// A search that ends in NO empties "$" (RFC 5182 section 2.1).
+		if returns["SAVE"] && ss.imapError(err).Type == imap.StatusResponseTypeNo {
+			ss.selected.saved = nil
+		}
+		return err
 	}
-	if options.ReturnSave {
-		sel.saved = savedResult(found, options)
+
+	onlySave := returns["SAVE"] && len(returns) == 1
+	if returns["SAVE"] {
+		ss.selected.saved = savedResult(found, returns)
+	}
+	if !returns["MIN"] && !returns["MAX"] && !returns["COUNT"] {
+		returns["ALL"] = true
 	}
 	nums := found
-	if kind == imapserver.NumKindSeq {
+	if !p.UID() {
 		nums = make([]uint32, len(found))
 		last := uint32(0)
 		for i, uid := range found {
-			last = sel.view.seqAfter(last, uid)
+			last = ss.selected.view.seqAfter(last, uid)
 			nums[i] = last
 		}
 	}
-	data := &imap.SearchData{All: seqSet(nums), Count: uint32(len(nums))}
-	if kind == imapserver.NumKindUID {
-		data.All = uidSet(nums)
+	if onlySave { // it has no untagged answer (RFC 5182 section 2.1)
+		return nil
 	}
-	if ss.conn.savesAlone {
-		ss.conn.dropReply("* ESEARCH", "\r\n")
-		return data, nil
+	if !extended {
+		answer := []byte("* SEARCH")
+		for _, n := range nums {
+			answer = strconv.AppendUint(append(answer, ' '), uint64(n), 10)
+		}
+		if len(nums) > 0 && q.modSeq { // RFC 7162 section 3.1.5
+			answer = fmt.Appendf(answer, " (MODSEQ %d)", reportedModSeq(modSeqs, returns))
+		}
+		return ss.conn.Answer(append(answer, "\r\n"...))
 	}
-	if len(nums) > 0 && ss.extensions.searchModSeq {
-		ss.patchSearchModSeq(reportedModSeq(modSeqs, options))
+	answer := fmt.Sprintf("* ESEARCH (TAG %s)", wire.Quote(p.Tag))
+	if p.UID() {
+		answer += " UID"
 	}
 	if len(nums) > 0 {
-		data.Min, data.Max = nums[0], nums[len(nums)-1]
+		if returns["ALL"] {
+			answer += " ALL " + seqSet(nums).String()
+		}
+		if returns["MIN"] {
+			answer += fmt.Sprintf(" MIN %d", nums[0])
+		}
+		if returns["MAX"] {
+			answer += fmt.Sprintf(" MAX %d", nums[len(nums)-1])
+		}
 	}
-	return data, nil
+	if returns["COUNT"] {
+		answer += fmt.Sprintf(" COUNT %d", len(nums))
+	}
+	if len(nums) > 0 && q.modSeq { // RFC 7162 section 3.1.10
+		answer += fmt.Sprintf(" MODSEQ %d", reportedModSeq(modSeqs, returns))
+	}
+	return ss.conn.Answer([]byte(answer + "\r\n"))
+}
+
+// parseCharset parses the charset of search texts and the space after it. It refuses others with
+// the response code.
+func parseCharset(p *wire.Command, code imap.ResponseCode) {
+	name := p.AString()
+	p.Space()
+	if !strings.EqualFold(name, "US-ASCII") && !strings.EqualFold(name, "UTF-8") {
+		p.Fail(wire.No(code, "Only US-ASCII and UTF-8 are supported"))
+	}
 }
 
 // savedResult returns the value of "$" after a search: all messages found, unless only MIN or MAX
 // was requested (RFC 5182 section 2.1).
-func savedResult(found []uint32, o *imap.SearchOptions) []uint32 {
-	if o.ReturnAll || o.ReturnCount || len(found) == 0 {
+func savedResult(found []uint32, returns map[string]bool) []uint32 {
+	if returns["ALL"] || returns["COUNT"] || !returns["MIN"] && !returns["MAX"] || len(found) == 0 {
 		return found
 	}
 	var out []uint32
-	if o.ReturnMin {
+	if returns["MIN"] {
 		out = append(out, found[0])
 	}
-	if o.ReturnMax {
+	if returns["MAX"] {
 		out = append(out, found[len(found)-1])
 	}
 	return slices.Compact(out)
 }
 
-// reportedModSeq returns the MODSEQ for the reply to a search that has found something. If only
+// reportedModSeq returns the MODSEQ for the answer to a search that has found something. If only
 // MIN, MAX or both are requested, it is that of the first message, of the last, or the greater of
 // the two; else it is the greatest of all (RFC 7162 section 3.1.10, RFC 4731 section 3.2).
-func reportedModSeq(modSeqs []uint64, o *imap.SearchOptions) uint64 {
+func reportedModSeq(modSeqs []uint64, returns map[string]bool) uint64 {
 	first, last := modSeqs[0], modSeqs[len(modSeqs)-1]
 	switch {
-	case o.ReturnAll || o.ReturnCount:
+	case returns["ALL"] || returns["COUNT"]:
 		return slices.Max(modSeqs)
-	case !o.ReturnMax:
+	case !returns["MAX"]:
 		return first
-	case !o.ReturnMin:
+	case !returns["MIN"]:
 		return last
 	}
 	return max(first, last)
 }
 
-// search returns the UIDs of the messages that meet the criteria, ascending, and the MODSEQ of
-// each. It matches messages within the store's transaction; messages of which it must read the
-// bytes are kept and matched after the transaction.
-func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeqs []uint64, err error) {
-	q, err := newQuery(criteria, ss.selected.view, ss.selected.saved)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := ss.taintBySearch(q.candidates(), criteria); err != nil {
+// find returns the UIDs of the messages that meet the criteria, ascending, and the MODSEQ of each.
+// It matches messages within the store's transaction; messages of which it must read the bytes are
+// kept and matched after the transaction.
+func (ss *session) find(q *query) (found []uint32, modSeqs []uint64, err error) {
+	if err := ss.taintBySearch(q.candidates(), q.structure || q.ordersByContent); err != nil {
 		return nil, nil, err
 	}
 	until := time.Now().Add(maxSearchTime)
 	add := func(row *inbox.MessageRow) { found, modSeqs = append(found, row.UID), append(modSeqs, row.ModSeq) }
 	for uids := q.candidates(); len(uids) > 0; {
-		if err := ss.conn.ctx.Err(); err != nil {
+		if err := ss.ctx.Err(); err != nil {
 			return nil, nil, err
 		}
 		if time.Now().After(until) {
@@ -116,7 +178,7 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 		}
 		var kept []keptRow
 		var failed error
-		rest, err := ss.server.Service.Inbox.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, inbox.RowQuery{Structure: q.structure, EmailID: q.emailID, ThreadID: q.threadID}, func(row *inbox.MessageRow) bool {
+		rest, err := ss.server.Service.Inbox.EachRow(ss.ctx, ss.user, ss.selected.folder, uids, inbox.RowQuery{Structure: q.structure, EmailID: q.emailID, ThreadID: q.threadID}, func(row *inbox.MessageRow) bool {
 			ok, err := q.match(q.candidate(row, nil))
 			switch {
 			case errors.Is(err, errNeedsBytes):
@@ -148,7 +210,7 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 			if row.matches {
 				add(&row.MessageRow)
 			}
-			if err := ss.conn.ctx.Err(); err != nil {
+			if err := ss.ctx.Err(); err != nil {
 				return nil, nil, err
 			}
 			if time.Now().After(until) {
@@ -166,7 +228,7 @@ type keptRow struct {
 	matches bool
 }
 
-var errSearchTime = refusal(imap.ResponseCodeLimit, "The search takes too long; search for less")
+var errSearchTime = wire.No(imap.ResponseCodeLimit, "The search takes too long; search for less")
 
 // matchBytes reports whether a message meets the criteria; it reads as much of the message as they
 // need. An expunged or damaged message does not match.
@@ -180,19 +242,10 @@ func (ss *session) matchBytes(q *query, row *inbox.MessageRow) (bool, error) {
 	return ok, err
 }
 
-// patchSearchModSeq adds the MODSEQ to the answer of a search by MODSEQ (RFC 7162 section 3.1.5).
-func (ss *session) patchSearchModSeq(modSeq uint64) {
-	if ss.extensions.extendedSearch || ss.imapConn.EnabledCaps().Has(imap.CapIMAP4rev2) {
-		ss.conn.patchEnd("* ESEARCH", "\r\n", fmt.Sprintf(" MODSEQ %d", modSeq))
-		return
-	}
-	ss.conn.patchEnd("* SEARCH", "\r\n", fmt.Sprintf(" (MODSEQ %d)", modSeq))
-}
-
 // opener returns a function that opens the message, for when its bytes must be searched.
 func (ss *session) opener(uid uint32) func() (blob, error) {
 	return func() (blob, error) {
-		b, err := ss.server.Service.Inbox.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, uid)
+		b, err := ss.server.Service.Inbox.OpenMessage(ss.ctx, ss.user, ss.selected.folder, uid)
 		if err != nil {
 			return nil, err // a nil *Blob would be a non-nil blob
 		}
@@ -216,12 +269,15 @@ var errNeedsBytes = errors.New("the bytes of the message are needed")
 
 // A query is the criteria of one SEARCH, prepared for matching many messages.
 type query struct {
-	key       searchKey
-	messages  view
-	saved     []uint32
-	structure bool // a key needs the structure of the message
-	emailID   bool // a key needs the EMAILID
-	threadID  bool
+	key             searchKey
+	messages        view
+	saved           []uint32
+	keys            int  // how many keys it has
+	structure       bool // a key needs the structure of the message: it is about its content
+	emailID         bool // a key needs the EMAILID
+	threadID        bool
+	modSeq          bool // a key is MODSEQ
+	ordersByContent bool // the search is a SORT or THREAD that reads content
 
 	view         msg.View  // parses the structure of the current candidate
 	text, folded []byte    // reused buffers
@@ -229,110 +285,217 @@ type query struct {
 	last         uint32    // the sequence number of the previous candidate
 }
 
-// A searchKey is one SearchCriteria with its texts folded and its flags resolved.
+// A searchKey is search keys of which all must hold, with texts folded and flags resolved.
 type searchKey struct {
-	criteria          *imap.SearchCriteria
-	flags, notFlags   inbox.Flags
-	keywords, without []string
-	headers           []headerKey
-	body, text        []string // folded
-	not               []searchKey
-	or                [][2]searchKey
-	sent              bool // a key compares the Date field
+	seqs                  []imap.SeqSet
+	uids                  []imap.UIDSet // may be "$"
+	flags, notFlags       inbox.Flags
+	keywords, without     []string
+	since, before         time.Time // of the arrival; zero: no bound
+	sentSince, sentBefore time.Time // of the Date field; zero: no bound
+	larger                int64     // the size must be larger; 0 excludes no message
+	smaller               *int64    // the size must be smaller
+	rows                  []func(*inbox.MessageRow) bool
+	headers               []headerKey
+	body, text            []string // folded
+	not                   []searchKey
+	or                    [][2]searchKey
 }
 
-// A headerKey is a HEADER key, a key that is short for one, or a key that go-imap does not know.
+// A headerKey is a HEADER key, or a key that is short for one.
 type headerKey struct {
-	name        string
-	folded      string // the folded name
-	value       []byte // folded
-	modSeq      uint64 // for MODSEQ
-	matchesNone bool   // a MODSEQ that no message meets
-	object      func(*inbox.MessageRow) bool
+	name   string
+	folded string // the folded name
+	value  []byte // folded
 }
 
-func newQuery(c *imap.SearchCriteria, v view, saved []uint32) (*query, error) {
-	if countKeys(c) > maxKeys {
-		return nil, badCommand("A search has at most %d keys", maxKeys)
+// parseQuery parses the search keys up to the end of the command.
+func parseQuery(p *wire.Command, sel *selected) *query {
+	q := &query{messages: sel.view, saved: sel.saved}
+	q.parse(p, &q.key)
+	for p.More() {
+		p.Space()
+		q.parse(p, &q.key)
 	}
-	return &query{key: newSearchKey(c), messages: v, saved: saved,
-		structure: needsParts(c), emailID: needsKey(c, emailIDKey), threadID: needsKey(c, threadIDKey)}, nil
+	return q
 }
 
-func newSearchKey(c *imap.SearchCriteria) searchKey {
-	key := searchKey{criteria: c, sent: !c.SentSince.IsZero() || !c.SentBefore.IsZero()}
-	for _, f := range c.Flag {
-		if bit := systemBit(f); bit != 0 {
+// parse parses a search key and adds it to others (RFC 9051 section 6.4.4). Days are in UTC.
+func (q *query) parse(p *wire.Command, key *searchKey) {
+	if q.keys++; q.keys > maxKeys {
+		p.Fail(wire.Bad("A search has at most %d keys", maxKeys))
+		return
+	}
+	text := func() string {
+		p.Space()
+		return p.AString()
+	}
+	date := func() time.Time {
+		p.Space()
+		return p.Date()
+	}
+	header := func(name, value string) {
+		key.headers = append(key.headers, headerKey{name, fold(name), []byte(fold(value))})
+		q.structure = true
+	}
+	row := func(holds func(*inbox.MessageRow) bool) { key.rows = append(key.rows, holds) }
+	flag := func(f imap.Flag, set bool) {
+		bit := systemBit(f)
+		switch {
+		case bit != 0 && set:
 			key.flags |= bit
-		} else {
-			key.keywords = append(key.keywords, string(f))
-		}
-	}
-	for _, f := range c.NotFlag {
-		if bit := systemBit(f); bit != 0 {
+		case bit != 0:
 			key.notFlags |= bit
-		} else {
+		case set:
+			key.keywords = append(key.keywords, string(f))
+		default:
 			key.without = append(key.without, string(f))
 		}
 	}
-	for _, h := range c.Header {
-		one := headerKey{name: h.Key, folded: fold(h.Key), value: []byte(fold(h.Value)), object: newObjectKey(h.Key, h.Value)}
-		if h.Key == modSeqKey {
-			n, err := strconv.ParseUint(h.Value, 10, 64)
-			one = headerKey{name: modSeqKey, modSeq: n, matchesNone: err != nil}
+	if p.Next('(') {
+		p.List(func() { q.parse(p, key) })
+		return
+	}
+	if p.Next('*') || p.NextIsDigit(false) {
+		key.seqs = append(key.seqs, p.SeqSet())
+		return
+	}
+	switch word := p.Word(); word {
+	case "ALL":
+	case "$":
+		key.uids = append(key.uids, imap.SearchRes())
+	case "UID":
+		p.Space()
+		key.uids = append(key.uids, p.UIDSet())
+	case "ANSWERED", "DELETED", "DRAFT", "FLAGGED", "SEEN":
+		flag(imap.Flag(`\`+word), true)
+	case "UNANSWERED", "UNDELETED", "UNDRAFT", "UNFLAGGED", "UNSEEN":
+		flag(imap.Flag(`\`+strings.TrimPrefix(word, "UN")), false)
+	case "KEYWORD", "UNKEYWORD":
+		p.Space()
+		flag(p.Flag(), word == "KEYWORD")
+	case "RECENT", "NEW": // RFC 3501 section 6.4.4; no message is recent to anybody
+		row(func(*inbox.MessageRow) bool { return false })
+	case "OLD":
+	case "BCC", "CC", "FROM", "SUBJECT", "TO":
+		header(word, text())
+	case "HEADER":
+		name := text()
+		header(name, text())
+	case "BODY":
+		key.body = append(key.body, fold(text()))
+		q.structure = true
+	case "TEXT":
+		key.text = append(key.text, fold(text()))
+		q.structure = true
+	case "SINCE":
+		key.since = later(key.since, date())
+	case "BEFORE":
+		key.before = earlier(key.before, date())
+	case "ON":
+		day := date()
+		key.since, key.before = later(key.since, day), earlier(key.before, day.AddDate(0, 0, 1))
+	case "SENTSINCE":
+		key.sentSince = later(key.sentSince, date())
+		q.structure = true
+	case "SENTBEFORE":
+		key.sentBefore = earlier(key.sentBefore, date())
+		q.structure = true
+	case "SENTON":
+		day := date()
+		key.sentSince, key.sentBefore = later(key.sentSince, day), earlier(key.sentBefore, day.AddDate(0, 0, 1))
+		q.structure = true
+	case "LARGER":
+		p.Space()
+		key.larger = max(key.larger, p.Number64())
+	case "SMALLER":
+		p.Space()
+		n := p.Number64()
+		if key.smaller == nil || n < *key.smaller {
+			key.smaller = &n
 		}
-		key.headers = append(key.headers, one)
+	case "MODSEQ": // RFC 7162 section 3.1.5
+		p.Space()
+		if p.Next('"') { // a flag and its kind have no effect: a message has only one mod-sequence
+			p.Text()
+			p.Space()
+			if kind := p.Word(); kind != "PRIV" && kind != "SHARED" && kind != "ALL" {
+				p.Fail(wire.Bad("MODSEQ does not know that kind of entry"))
+			}
+			p.Space()
+		}
+		n := p.ModSeq()
+		row(func(row *inbox.MessageRow) bool { return row.ModSeq >= n })
+		q.modSeq = true
+	case "EMAILID": // RFC 8474 section 5.4
+		id := parseObjectID(p)
+		row(func(row *inbox.MessageRow) bool { return row.EmailID == id })
+		q.emailID = true
+	case "THREADID":
+		id := parseObjectID(p)
+		row(func(row *inbox.MessageRow) bool { return row.ThreadID == id })
+		q.threadID = true
+	case "SAVEDBEFORE": // RFC 8514 section 4.3
+		day := date()
+		row(func(row *inbox.MessageRow) bool { return row.Saved.Before(day) })
+	case "SAVEDSINCE":
+		day := date()
+		row(func(row *inbox.MessageRow) bool { return !row.Saved.Before(day) })
+	case "SAVEDON":
+		day := date()
+		next := day.AddDate(0, 0, 1)
+		row(func(row *inbox.MessageRow) bool { return !row.Saved.Before(day) && row.Saved.Before(next) })
+	case "SAVEDATESUPPORTED": // all folders have SAVEDATE
+	case "NOT":
+		var not searchKey
+		p.Space()
+		q.parse(p, &not)
+		key.not = append(key.not, not)
+	case "OR":
+		var or [2]searchKey
+		for i := range or {
+			p.Space()
+			q.parse(p, &or[i])
+		}
+		key.or = append(key.or, or)
+	default:
+		p.Fail(wire.Bad("SEARCH does not know that key"))
 	}
-	for _, words := range c.Body {
-		key.body = append(key.body, fold(words))
-	}
-	for _, words := range c.Text {
-		key.text = append(key.text, fold(words))
-	}
-	for i := range c.Not {
-		key.not = append(key.not, newSearchKey(&c.Not[i]))
-	}
-	for i := range c.Or {
-		key.or = append(key.or, [2]searchKey{newSearchKey(&c.Or[i][0]), newSearchKey(&c.Or[i][1])})
-	}
-	return key
 }
 
-// countKeys counts the keys of a search; it stops soon after maxKeys.
-func countKeys(c *imap.SearchCriteria) int {
-	n := 1 + len(c.SeqNum) + len(c.UID) + len(c.Header) + len(c.Body) + len(c.Text) + len(c.Flag) + len(c.NotFlag)
-	for i := range c.Not {
-		if n <= maxKeys {
-			n += countKeys(&c.Not[i])
-		}
+func parseObjectID(p *wire.Command) string {
+	p.Space()
+	id := p.Atom()
+	if !isObjectID(id) {
+		p.Fail(wire.Bad("An object ID has letters, digits, _ and - only"))
 	}
-	for i := range c.Or {
-		if n <= maxKeys {
-			n += countKeys(&c.Or[i][0]) + countKeys(&c.Or[i][1])
-		}
-	}
-	return n
+	return id
 }
 
-func needsParts(c *imap.SearchCriteria) bool {
-	fields := slices.ContainsFunc(c.Header, func(h imap.SearchCriteriaHeaderField) bool {
-		return h.Key != modSeqKey && !slices.Contains(objectKeys, h.Key)
-	})
-	if fields || len(c.Body)+len(c.Text) > 0 || !c.SentSince.IsZero() || !c.SentBefore.IsZero() {
-		return true
+// later returns the later of two times; a zero bound is no bound.
+func later(bound, t time.Time) time.Time {
+	if bound.IsZero() || t.After(bound) {
+		return t
 	}
-	return slices.ContainsFunc(c.Not, func(c imap.SearchCriteria) bool { return needsParts(&c) }) ||
-		slices.ContainsFunc(c.Or, func(c [2]imap.SearchCriteria) bool { return needsParts(&c[0]) || needsParts(&c[1]) })
+	return bound
+}
+
+// earlier returns the earlier of two times; a zero bound is no bound.
+func earlier(bound, t time.Time) time.Time {
+	if bound.IsZero() || t.Before(bound) {
+		return t
+	}
+	return bound
 }
 
 // candidates returns the messages that are in the first set of numbers of the criteria; all
 // messages of the view if the criteria have no set. Others cannot match.
 func (q *query) candidates() []uint32 {
-	switch c := q.key.criteria; {
-	case len(c.UID) > 0:
-		return q.messages.uidsOf(c.UID[0], q.saved)
-	case len(c.SeqNum) > 0:
-		return q.messages.uidsOf(c.SeqNum[0], q.saved)
+	switch key := &q.key; {
+	case len(key.uids) > 0:
+		return q.messages.uidsOf(key.uids[0], q.saved)
+	case len(key.seqs) > 0:
+		return q.messages.uidsOf(key.seqs[0], q.saved)
 	}
 	return q.messages
 }
@@ -369,7 +532,7 @@ func (q *query) match(c *candidate) (bool, error) { return q.matchKey(c, &q.key)
 
 // matchKey checks the cheap conditions first.
 func (q *query) matchKey(c *candidate, key *searchKey) (bool, error) {
-	if !q.matchSets(c, key.criteria) || !matchRow(c.row, key) {
+	if !q.matchSets(c, key) || !matchRow(c.row, key) {
 		return false, nil
 	}
 	if ok, err := q.matchSent(c, key); !ok || err != nil {
@@ -393,13 +556,13 @@ func (q *query) seq(uid uint32) uint32 {
 	return q.last
 }
 
-func (q *query) matchSets(c *candidate, key *imap.SearchCriteria) bool {
-	for _, set := range key.SeqNum {
+func (q *query) matchSets(c *candidate, key *searchKey) bool {
+	for _, set := range key.seqs {
 		if !contains(set, q.seq(c.row.UID), uint32(len(q.messages))) {
 			return false
 		}
 	}
-	for _, set := range key.UID {
+	for _, set := range key.uids {
 		if imap.IsSearchRes(set) {
 			if _, found := slices.BinarySearch(q.saved, c.row.UID); !found {
 				return false
@@ -427,13 +590,14 @@ func contains[N imap.UID | uint32, S interface {
 }
 
 func matchRow(row *inbox.MessageRow, key *searchKey) bool {
-	switch c := key.criteria; {
+	switch {
 	case row.Flags&key.flags != key.flags,
 		row.Flags&key.notFlags != 0,
-		!c.Since.IsZero() && row.Received.Before(c.Since),
-		!c.Before.IsZero() && !row.Received.Before(c.Before),
-		c.Larger > 0 && row.Size <= c.Larger,
-		c.Smaller > 0 && row.Size >= c.Smaller:
+		!key.since.IsZero() && row.Received.Before(key.since),
+		!key.before.IsZero() && !row.Received.Before(key.before),
+		key.larger > 0 && row.Size <= key.larger,
+		key.smaller != nil && row.Size >= *key.smaller,
+		slices.ContainsFunc(key.rows, func(holds func(*inbox.MessageRow) bool) bool { return !holds(row) }):
 		return false
 	}
 	return !slices.ContainsFunc(key.keywords, func(k string) bool { return !inbox.HasKeyword(row.Keywords, k) }) &&
@@ -443,7 +607,7 @@ func matchRow(row *inbox.MessageRow, key *searchKey) bool {
 // matchSent compares the day in the Date field, without regard to its time zone (RFC 9051 section
 // 6.4.4).
 func (q *query) matchSent(c *candidate, key *searchKey) (bool, error) {
-	if !key.sent {
+	if key.sentSince.IsZero() && key.sentBefore.IsZero() {
 		return true, nil
 	}
 	e, err := q.envelope(c)
@@ -455,26 +619,12 @@ func (q *query) matchSent(c *candidate, key *searchKey) (bool, error) {
 	}
 	y, m, d := time.Unix(e.Date.Unix+int64(e.Date.Offset), 0).UTC().Date()
 	day := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
-	since, before := key.criteria.SentSince, key.criteria.SentBefore
-	return (since.IsZero() || !day.Before(since)) && (before.IsZero() || day.Before(before)), nil
+	return (key.sentSince.IsZero() || !day.Before(key.sentSince)) && (key.sentBefore.IsZero() || day.Before(key.sentBefore)), nil
 }
 
 func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
 	for i := range key.headers {
-		h := &key.headers[i]
-		if h.name == modSeqKey {
-			if h.matchesNone || c.row.ModSeq < h.modSeq {
-				return false, nil
-			}
-			continue
-		}
-		if h.object != nil {
-			if !h.object(c.row) {
-				return false, nil
-			}
-			continue
-		}
-		if ok, err := q.hasHeader(c, h); !ok || err != nil {
+		if ok, err := q.hasHeader(c, &key.headers[i]); !ok || err != nil {
 			return false, err
 		}
 	}

@@ -3,17 +3,11 @@ package imapd
 import (
 	"bytes"
 	"io"
-	"reflect"
-	"slices"
 
 	"github.com/emersion/go-imap/v2"
 
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
 	"github.com/mailstead/mailstead/mail/msg"
-)
-
-const (
-	maxSections   = 100 // in one FETCH
-	maxFieldNames = 200 // in one HEADER.FIELDS
 )
 
 // A source is a message from which sections are read: its structure, as parsed on arrival, and its
@@ -28,7 +22,6 @@ type source struct {
 	spend   func(n int64) error
 	headers int                 // how many headers were searched for some of their fields
 	sizes   map[*msg.Part]int64 // decoded sizes of parts
-	windows map[*imap.FetchItemBinarySection]*decodedRange
 }
 
 // The first freeHeaders headers of a message, each of at most freeHeader bytes, are not counted
@@ -52,52 +45,106 @@ type decodedRange struct {
 	content []byte
 }
 
+// contents returns the contents of all sections, the ranges of BINARY sections apart. Everything
+// that can fail is done before it returns, so that the command can still be refused.
+func (s *source) contents(items *fetchItems) (ranges, others []content, err error) {
+	decoded, err := s.decode(items)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range items.sections {
+		section := &items.sections[i]
+		r, err := s.section(&section.FetchItemBodySection)
+		if err != nil {
+			return nil, nil, err
+		}
+		off, n := partial(section.Partial, r.Size())
+		others = append(others, content{label: section.label, r: withoutNUL{io.NewSectionReader(r, off, n)}, size: n})
+	}
+	held := int64(0) // bytes of ranges
+	for i := range items.binaries {
+		section := &items.binaries[i]
+		c, err := s.binary(section.Part)
+		if err != nil {
+			return nil, nil, err
+		}
+		if section.Partial == nil {
+			others = append(others, content{section.label, c.open(), c.size, true})
+			continue
+		}
+		off, n := partial(section.Partial, c.size)
+		held += n
+		if held > maxRange {
+			return nil, nil, errRanges
+		}
+		r := io.Reader(nil)
+		if found := decoded[section]; found != nil {
+			r = bytes.NewReader(found.content)
+		} else {
+			r = c.open()
+			if _, err := io.CopyN(io.Discard, r, off); err != nil {
+				return nil, nil, err
+			}
+		}
+		ranges = append(ranges, content{section.label, r, n, true})
+	}
+	for _, size := range items.binarySizes {
+		c, err := s.binary(size.part)
+		if err != nil {
+			return nil, nil, err
+		}
+		others = append(others, content{label: size.label, size: c.size})
+	}
+	return ranges, others, nil
+}
+
+const maxRange = 1 << 20 // bytes of all ranges of BINARY sections in one answer
+
+var errRanges = wire.No(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
+
 // decode decodes each encoded part of which BINARY sections request ranges or the size. It decodes
-// each part only once, however many sections there are.
-func (s *source) decode(o *imap.FetchOptions) error {
+// each part only once, however many sections there are. A range of a part without an encoding is
+// read from the message itself.
+func (s *source) decode(items *fetchItems) (map[*binarySection]*decodedRange, error) {
+	ranges := map[*binarySection]*decodedRange{}
 	parts := map[*msg.Part][]*decodedRange{}
 	var order []*msg.Part
-	note := func(path []int, of *decodedRange) {
+	note := func(path []int, of *decodedRange) bool {
 		part := findPart(s.root, path)
 		if part == nil || len(path) == 0 || !isEncoded(part) {
-			return
+			return false
 		}
 		if _, ok := parts[part]; !ok {
 			order = append(order, part)
 		}
 		parts[part] = append(parts[part], of)
+		return true
 	}
-	for _, section := range o.BinarySection {
+	for i := range items.binaries {
+		section := &items.binaries[i]
 		if section.Partial != nil {
 			of := &decodedRange{from: section.Partial.Offset, n: section.Partial.Size}
-			if s.windows == nil {
-				s.windows = map[*imap.FetchItemBinarySection]*decodedRange{}
+			if note(section.Part, of) {
+				ranges[section] = of
 			}
-			s.windows[section] = of
-			note(section.Part, of)
 		}
 	}
-	for _, section := range o.BinarySectionSize {
-		note(section.Part, &decodedRange{})
+	for _, size := range items.binarySizes {
+		note(size.part, &decodedRange{})
 	}
 	for _, part := range order {
 		if err := s.decodePart(part, parts[part]); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	for section := range s.windows {
-		if part := findPart(s.root, section.Part); part == nil || parts[part] == nil {
-			delete(s.windows, section) // the range is read from the message itself
-		}
-	}
-	return nil
+	return ranges, nil
 }
 
 // isEncoded reports whether a part must be decoded before its content is known.
 func isEncoded(p *msg.Part) bool { return p.Encoding == "base64" || p.Encoding == "quoted-printable" }
 
 func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
-	r, buf := msg.Open(s.blob, part), make([]byte, outBuffer)
+	r, buf := msg.Open(s.blob, part), make([]byte, 32<<10)
 	kept := 0
 	for at := int64(0); ; {
 		n, err := r.Read(buf)
@@ -126,58 +173,6 @@ func (s *source) decodePart(part *msg.Part, windows []*decodedRange) error {
 		}
 	}
 }
-
-// removeRepeats removes repeated sections from the options.
-func removeRepeats(o *imap.FetchOptions) {
-	o.BodySection = distinct(o.BodySection)
-	o.BinarySection = distinct(o.BinarySection)
-	o.BinarySectionSize = distinct(o.BinarySectionSize)
-}
-
-func distinct[T any](list []*T) []*T {
-	if len(list) < 2 {
-		return list
-	}
-	var out []*T
-	for _, item := range list {
-		if !slices.ContainsFunc(out, func(other *T) bool { return reflect.DeepEqual(item, other) }) {
-			out = append(out, item)
-		}
-	}
-	return out
-}
-
-// checkSections refuses invalid requests that go-imap's parser accepts.
-func checkSections(o *imap.FetchOptions) error {
-	if len(o.BodySection)+len(o.BinarySection)+len(o.BinarySectionSize) > maxSections {
-		return badCommand("At most %d sections are fetched at a time", maxSections)
-	}
-	for _, s := range o.BodySection {
-		if s.Specifier == imap.PartSpecifierMIME && len(s.Part) == 0 {
-			return badCommand("MIME needs a part number")
-		}
-		if len(s.HeaderFields)+len(s.HeaderFieldsNot) > maxFieldNames {
-			return badCommand("At most %d header fields are named", maxFieldNames)
-		}
-		if slices.Contains(s.Part, 0) {
-			return errNoPart
-		}
-	}
-	for _, s := range o.BinarySection {
-		if slices.Contains(s.Part, 0) {
-			return errNoPart
-		}
-	}
-	for _, s := range o.BinarySectionSize {
-		if slices.Contains(s.Part, 0) {
-			return errNoPart
-		}
-	}
-	return nil
-}
-
-// errNoPart is the reply to part number 0 (RFC 9051 section 9: nz-number).
-var errNoPart = badCommand("Part numbers begin at 1")
 
 // section returns the content of BODY[…]. It is empty if the message does not have the section.
 func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
@@ -286,5 +281,30 @@ func (s *source) binary(path []int) (decoded, error) {
 		n, err := io.Copy(io.Discard, open())
 		return decoded{open, n}, err
 	}
-	return decoded{}, refusal(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
+	return decoded{}, wire.No(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
+}
+
+// A content is the content of a section, or its size alone.
+type content struct {
+	label  string
+	r      io.Reader // nil: only the size is shown
+	size   int64     // in bytes
+	binary bool
+}
+
+// withoutNUL replaces each NUL by 0x80: a literal must not contain NUL (RFC 9051 section 4.3.1),
+// and only BINARY has a literal8 (RFC 3516 section 4.2). Sizes and offsets do not change.
+type withoutNUL struct{ r io.Reader }
+
+func (w withoutNUL) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	for i := 0; i < n; {
+		at := bytes.IndexByte(p[i:n], 0)
+		if at < 0 {
+			break
+		}
+		i += at
+		p[i] = 0x80
+	}
+	return n, err
 }

@@ -107,7 +107,7 @@ func (s slowness) play(t *testing.T, conn net.Conn) {
 	}
 }
 
-// serving counts the goroutines that serve an IMAP connection or wait within go-imap.
+// serving counts the goroutines that serve an IMAP connection.
 func serving(t *testing.T) int {
 	t.Helper()
 	var all bytes.Buffer
@@ -116,7 +116,7 @@ func serving(t *testing.T) int {
 	}
 	n := 0
 	for _, stack := range strings.Split(all.String(), "\n\n") {
-		if strings.Contains(stack, "imapserver.(*Conn)") {
+		if strings.Contains(stack, "imapd.(*run).serve") {
 			n++
 		}
 	}

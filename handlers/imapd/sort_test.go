@@ -25,60 +25,6 @@ func TestOrderingIsOfferedAfterLogin(t *testing.T) {
 	}
 }
 
-// TestOrderingOfLongTag: the parser's answer, which is left out, must be in one piece.
-func TestOrderingOfLongTag(t *testing.T) {
-	h := serve(t, nil)
-	h.put(t, "INBOX", letter("one"), 0)
-	c := h.login(t)
-	c.ok("ENABLE IMAP4rev2")
-	c.ok("SELECT INBOX")
-	for _, tag := range []string{strings.Repeat("x", maxTag), strings.Repeat("x", 9000)} {
-		c.send(tag + " UID SORT (DATE) UTF-8 ALL\r\n")
-		lines := c.until(tag)
-		want := []string{"* SORT 1", "OK UID SORT completed"}
-		if len(tag) > maxTag {
-			want = []string{"BAD [CLIENTBUG] The arguments cannot be read"}
-		}
-		if strings.Join(lines, "\n") != strings.Join(want, "\n") {
-			t.Errorf("a tag of %d bytes: %q", len(tag), lines)
-		}
-	}
-}
-
-func FuzzOrdering(f *testing.F) {
-	for _, seed := range []string{"a SORT (REVERSE DATE SUBJECT) UTF-8 OR FROM \"x\" MODSEQ 5\r\n", "a UID THREAD ORDEREDSUBJECT us-ascii (SEEN)\r\n",
-		"a UID SORT (DATE) \"koi8-r\" ALL\r\n", "SORT( SORT (DATE) UTF-8 ALL\r\n"} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		if m, err := scanLine(line); err != nil || m.found {
-			return
-		}
-		tag, verb := commandName(line)
-		got, newVerb, o, err := takeOrdering(tag, verb, line)
-		if !isOrdering(verb) {
-			if string(got) != string(line) || newVerb != verb || o != nil || err != nil {
-				t.Errorf("%q became %q, %v, %v", line, got, o, err)
-			}
-			return
-		}
-		if err != nil {
-			return
-		}
-		if strings.HasSuffix(verb, "SORT") != (len(o.keys) > 0) || len(o.keys) > len(sortFields) {
-			t.Errorf("%q has the keys %v", line, o.keys)
-		}
-		newTag, name := commandName(got)
-		if newTag != tag || name != newVerb || newVerb != searchVerb(verb) {
-			t.Errorf("%q became %q", line, got)
-		}
-		if m, err := scanLine(got); err != nil || m.found {
-			t.Errorf("%q became %q, which is no command: %v", line, got, err)
-		}
-		takeExtensions(newVerb, got)
-	})
-}
-
 // TestLargeOrdersTakeTurns: more of them than may run at a time all get their answer.
 func TestLargeOrdersTakeTurns(t *testing.T) {
 	h := serve(t, nil)

@@ -11,10 +11,12 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
 )
 
-// capsBeforeTLS returns the capabilities before TLS. go-imap's parser is not used then, since few
-// commands are allowed.
+// capsBeforeTLS returns the capabilities before TLS. The parser of commands is not used then, since
+// few commands are allowed.
 func capsBeforeTLS(config *tls.Config) string {
 	if config == nil {
 		return "IMAP4rev2 IMAP4rev1 ID LOGINDISABLED"
@@ -39,7 +41,7 @@ func startTLS(ctx context.Context, conn net.Conn, config *tls.Config, until time
 	for range maxPlainCommands {
 		line, err := in.ReadSlice('\n')
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			refuseConn(conn, idleTooLong)
+			refuseConn(conn, wire.IdleTooLong)
 		}
 		if err != nil {
 			return nil, err
@@ -114,4 +116,11 @@ func answerPlain(tag, verb string, config *tls.Config) (answer string, goOn bool
 		return "* BYE Logging out\r\n" + tag + " OK LOGOUT completed\r\n", false
 	}
 	return tag + " BAD Start TLS first\r\n", true
+}
+
+// refuseConn sends a BYE without blocking: the line fits into the socket's empty send buffer.
+func refuseConn(conn net.Conn, why string) {
+	conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write([]byte("* BYE " + why + "\r\n")) // a refused client need not get the reply
+	conn.Close()
 }

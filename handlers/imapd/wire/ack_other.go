@@ -1,6 +1,6 @@
 //go:build !linux
 
-package imapd
+package wire
 
 import "net"
 

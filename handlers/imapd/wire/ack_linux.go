@@ -1,4 +1,4 @@
-package imapd
+package wire
 
 import (
 	"net"

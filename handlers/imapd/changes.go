@@ -1,0 +1,220 @@
+package imapd
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+// report reports changes to the selected folder by other sessions, and ends the connection if they
+// cannot be read. Expunged messages wait if withGone is not set.
+func (ss *session) report(withGone bool) error {
+	sel := ss.selected
+	if sel == nil {
+		return nil
+	}
+	c, err := ss.server.Service.Inbox.FolderChanges(ss.ctx, ss.user, sel.known())
+	if err != nil {
+		return ss.closeWithError(err)
+	}
+	changed := sel.update(c)
+	if withGone {
+		ss.writeExpunges()
+	}
+	if len(c.New) > 0 {
+		ss.conn.Line("* %d EXISTS", len(sel.view))
+	}
+	if err := ss.writeFlags(changed, attributes{modSeq: ss.condStore, uid: true, flags: true}); err != nil {
+		return ss.closeWithError(err)
+	}
+	ss.reportModSeq()
+	return nil
+}
+
+// update brings the view up to date, except that expunged messages stay in it. It returns the
+// changed rows that the client does not know yet.
+func (sel *selected) update(c *inbox.FolderChanges) []inbox.MessageRow {
+	changed := slices.DeleteFunc(c.Changed, func(row inbox.MessageRow) bool { return sel.ownChanges[row.UID] == row.ModSeq })
+	sel.view = append(sel.view, c.New...)
+	if len(c.Gone) > 0 {
+		sel.gone = c.Gone
+	}
+	sel.uidNext, sel.modSeq, sel.ownExpunged = c.Folder.UIDNext, c.Folder.ModSeq, 0
+	clear(sel.ownChanges)
+	return changed
+}
+
+// writeExpunges reports the expunged messages: by UID once the client has enabled QRESYNC (RFC 7162
+// section 3.2.10), else by sequence number, the last first, so that each number is still valid when
+// it is sent.
+func (ss *session) writeExpunges() {
+	sel := ss.selected
+	if ss.qresync {
+		out := vanishedWriter{conn: ss.conn, head: "* VANISHED "}
+		for _, r := range uidSet(sel.gone) {
+			out.add(uint32(r.Start), uint32(r.Stop))
+		}
+		out.end()
+	} else {
+		for _, uid := range slices.Backward(sel.gone) {
+			ss.conn.Line("* %d EXPUNGE", sel.view.seq(uid))
+		}
+	}
+	sel.view = sel.view.without(sel.gone)
+	sel.gone = nil
+}
+
+// reportExpunged records messages that this session has expunged, together with those that wait in
+// sel.gone, and reports them. Every command that removes messages of the selected folder must call
+// it.
+func (ss *session) reportExpunged(gone []uint32) {
+	sel := ss.selected
+	sel.ownExpunged += len(gone)
+	sel.gone = union(sel.gone, gone)
+	sel.removed = sel.removed || len(gone) > 0
+	ss.writeExpunges()
+}
+
+// reportModSeq reports, after changes by others, the mod-sequence up to which the client knows
+// every change. A FETCH may have had a higher one while an expunge is not yet reported (RFC 5162
+// erratum 1810). A command that has removed messages has it in its tagged OK (RFC 7162 sections
+// 3.2.7 and 3.2.9).
+func (ss *session) reportModSeq() {
+	sel := ss.selected
+	if len(sel.gone) == 0 {
+		sel.reportedUpTo = sel.modSeq
+	}
+	switch {
+	case !ss.qresync:
+	case len(sel.gone) > 0:
+		ss.writeHighestModSeq(sel.reportedUpTo)
+	case sel.removed:
+		ss.code = fmt.Sprintf("HIGHESTMODSEQ %d", sel.reportedUpTo)
+	}
+	sel.removed = false
+}
+
+// writeNewKeywords writes a FLAGS answer if keywords are new to the client, before a FETCH answer
+// uses them (RFC 9051 section 7.3.5).
+func (ss *session) writeNewKeywords(lists iter.Seq[[]string]) {
+	sel := ss.selected
+	known := len(sel.keywords)
+	for keywords := range lists {
+		for _, k := range keywords {
+			if len(sel.keywords) < maxListedKeywords && !inbox.HasKeyword(sel.keywords, k) {
+				sel.keywords = append(sel.keywords, k)
+			}
+		}
+	}
+	if len(sel.keywords) > known {
+		ss.conn.Line("* FLAGS (%s)", folderFlags(sel.keywords))
+	}
+}
+
+func keywordsOf(rows []inbox.MessageRow) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for i := range rows {
+			if !yield(rows[i].Keywords) {
+				return
+			}
+		}
+	}
+}
+
+// writeFlags writes FETCH answers for messages that have changed. It leaves out messages that the
+// client does not know.
+func (ss *session) writeFlags(rows []inbox.MessageRow, shown attributes) error {
+	if shown.flags {
+		ss.writeNewKeywords(keywordsOf(rows))
+	}
+	var out attributeWriter
+	for i := range rows {
+		seq := ss.selected.view.seq(rows[i].UID)
+		if seq == 0 {
+			continue
+		}
+		if err := out.answer(seq, &rows[i], shown); err != nil {
+			return err
+		}
+		if len(out.b) >= fetchBuffer {
+			ss.conn.Answer(out.b)
+			out.b = out.b[:0]
+		}
+	}
+	return ss.conn.Answer(out.b)
+}
+
+// union returns the union of two ascending lists, ascending.
+func union(a, b []uint32) []uint32 {
+	out := make([]uint32, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			out, a = append(out, a[0]), a[1:]
+		case a[0] > b[0]:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			out, a, b = append(out, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
+}
+
+// maxVanished is the length in bytes at which a VANISHED reply ends; the remaining UIDs go into the
+// next one.
+const maxVanished = 8000
+
+// A vanishedWriter writes UIDs as VANISHED replies of limited length.
+type vanishedWriter struct {
+	conn *wire.Conn
+	head string
+	b    []byte
+}
+
+// add adds the UIDs from first to last; it does nothing if last is less than first.
+func (v *vanishedWriter) add(first, last uint32) error {
+	if first > last {
+		return nil
+	}
+	if len(v.b) == 0 {
+		v.b = append(v.b, v.head...)
+	} else {
+		v.b = append(v.b, ',')
+	}
+	v.b = strconv.AppendUint(v.b, uint64(first), 10)
+	if last > first {
+		v.b = strconv.AppendUint(append(v.b, ':'), uint64(last), 10)
+	}
+	if len(v.b) < maxVanished {
+		return nil
+	}
+	return v.end()
+}
+
+func (v *vanishedWriter) end() error {
+	if len(v.b) == 0 {
+		return nil
+	}
+	err := v.conn.Answer(append(v.b, "\r\n"...))
+	v.b = v.b[:0]
+	return err
+}
+
+// enableCondStore turns CONDSTORE on. From then on every FETCH answer that reports a change has a
+// MODSEQ (RFC 7162 section 3.1). The client gets the value of the folder that is already selected.
+func (ss *session) enableCondStore() {
+	if !ss.condStore && ss.selected != nil {
+		ss.writeHighestModSeq(ss.selected.modSeq)
+	}
+	ss.condStore = true
+}
+
+func (ss *session) writeHighestModSeq(modSeq uint64) {
+	ss.conn.Line("* OK [HIGHESTMODSEQ %d] Highest", modSeq)
+}
+
+const maxListedKeywords = 200 // in a FLAGS reply

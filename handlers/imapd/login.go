@@ -1,0 +1,259 @@
+package imapd
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
+	"github.com/mailstead/mailstead/handlers/maillogin"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+const (
+	maxLogins = 5 // failed log-ins on one connection
+
+	// Limits of the fields that a client sends with ID (RFC 2971 section 3.3).
+	maxIDFields = 30
+	maxIDText   = 1024
+)
+
+const (
+	capsOfEveryState = "IMAP4rev2 IMAP4rev1 SASL-IR LITERAL+ ID"
+	capsAfterLogin   = " CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND SORT THREAD=REFERENCES THREAD=ORDEREDSUBJECT" +
+		" QRESYNC OBJECTID PREVIEW SAVEDATE REPLACE UNSELECT ENABLE IDLE UTF8=ACCEPT NAMESPACE UIDPLUS ESEARCH SEARCHRES" +
+		" LIST-EXTENDED LIST-STATUS MOVE STATUS=SIZE BINARY CHILDREN SPECIAL-USE CREATE-SPECIAL-USE APPENDLIMIT="
+)
+
+// capabilities returns what the server can do for this client now (RFC 9051 section 6.1.1).
+func (ss *session) capabilities() string {
+	if ss.user.MailboxID == "" {
+		mechanisms := maillogin.Mechanisms(ss.server.Service.Mailboxes, ss.conn.TLSState() != nil)
+		return capsOfEveryState + " AUTH=" + strings.Join(mechanisms, " AUTH=")
+	}
+	caps := capsOfEveryState + capsAfterLogin + fmt.Sprint(AppendLimit)
+	if ss.compressed {
+		caps = strings.Replace(caps, " COMPRESS=DEFLATE", "", 1)
+	}
+	return caps
+}
+
+// capability answers CAPABILITY (RFC 9051 section 6.1.1).
+func (ss *session) capability(p *wire.Command) error {
+	if err := p.End(); err != nil {
+		return err
+	}
+	ss.conn.Line("* CAPABILITY %s", ss.capabilities())
+	return nil
+}
+
+// login answers LOGIN (RFC 9051 section 6.2.3).
+func (ss *session) login(p *wire.Command) error {
+	p.Space()
+	username := p.AString()
+	p.Space()
+	password := p.AString()
+	if err := p.End(); err != nil {
+		return err
+	}
+	ss.slot.Busy() // the slot stays busy after log-in
+	if err := ss.saslLogin().Password(username, password); err != nil {
+		return err
+	}
+	ss.code, ss.text = "CAPABILITY "+ss.capabilities(), "Logged in"
+	return nil
+}
+
+// authenticate answers AUTHENTICATE (RFC 9051 section 6.2.2), also with an initial response (RFC
+// 4959).
+func (ss *session) authenticate(p *wire.Command) error {
+	p.Space()
+	mechanism := p.Word()
+	var response []byte
+	if p.More() {
+		p.Space()
+		text := p.While("a response", func(b byte) bool { return b > ' ' && b < 0x7f })
+		var err error
+		response, err = decodeSASL(text)
+		if err != nil {
+			p.Fail(err)
+		}
+	}
+	if err := p.End(); err != nil {
+		return err
+	}
+	server := ss.saslLogin().Server(mechanism)
+	if server == nil {
+		return wire.No("", "There is no mechanism of that name")
+	}
+	ss.slot.Busy()
+	for {
+		challenge, done, err := server.Next(response)
+		if err != nil {
+			return err
+		}
+		if done {
+			break
+		}
+		text := base64.StdEncoding.EncodeToString(challenge)
+		if challenge != nil && text == "" {
+			text = "="
+		}
+		ss.conn.Line("+ %s", text)
+		line, err := ss.conn.NextLine()
+		if err == nil && line == "*" {
+			err = wire.Bad("AUTHENTICATE is cancelled")
+		}
+		if err == nil {
+			response, err = decodeSASL(line)
+		}
+		if err != nil {
+			ss.slot.Idle()
+			return err
+		}
+	}
+	ss.code, ss.text = "CAPABILITY "+ss.capabilities(), mechanism+" authentication successful"
+	return nil
+}
+
+// decodeSASL decodes a response; "=" is an empty one (RFC 4959 section 3).
+func decodeSASL(text string) ([]byte, error) {
+	if text == "=" {
+		return []byte{}, nil
+	}
+	response, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, wire.Bad("The response is not base64")
+	}
+	return response, nil
+}
+
+func (ss *session) saslLogin() *maillogin.Login {
+	return &maillogin.Login{
+		Service: ss.server.Service.Mailboxes, Context: ss.ctx, Protocol: core.ProtocolIMAP, IP: addressOf(ss.conn.RemoteAddr()),
+		TLS: ss.conn.TLSState(), Config: ss.server.TLS, Done: ss.loggedIn,
+		Malformed: func(why error) error {
+			ss.slot.Idle()
+			return wire.No(imap.ResponseCodeAuthenticationFailed, plainText("Log-in failed: "+why.Error()))
+		},
+	}
+}
+
+// loggedIn finishes a log-in: it returns nil, or the answer to a refused log-in.
+func (ss *session) loggedIn(user core.MailboxUser, err error) error {
+	ss.server.Service.Core.Metrics.CountLogin("imap", err)
+	if err != nil {
+		ss.slot.Idle()
+		if ss.failedLogins++; ss.failedLogins >= maxLogins {
+			// Takes effect after the answer is sent.
+			ss.conn.Stop("[UNAVAILABLE] Too many failed log-ins")
+		}
+		return ss.imapError(err)
+	}
+	if !ss.server.acquireLogin(ss, user) {
+		ss.slot.Idle()
+		return wire.No(imap.ResponseCodeLimit, fmt.Sprintf("This mailbox has %d connections already", ss.server.MaxPerMailbox))
+	}
+	ss.user = user
+	ss.conn.LoggedIn()
+	return nil
+}
+
+// id answers ID (RFC 2971). The answer has the server's version only after log-in.
+func (ss *session) id(p *wire.Command) error {
+	var fields []string
+	p.Space()
+	if p.Next('(') {
+		p.List(func() {
+			name := p.AString()
+			p.Space()
+			value := p.AString() // NIL is an atom too
+			if len(name) > maxIDText || len(value) > maxIDText || len(fields) == maxIDFields {
+				p.Fail(wire.Bad("ID takes at most %d names and values of at most %d bytes", maxIDFields, maxIDText))
+			}
+			fields = append(fields, plainText(name)+"="+plainText(value))
+		})
+	} else if p.Word() != "NIL" {
+		p.Fail(wire.Bad("ID takes NIL or a list of names and values"))
+	}
+	if err := p.End(); err != nil {
+		return err
+	}
+	ss.server.Log.Debug("IMAP client", "mailbox", ss.user.Email, "id", fields)
+	version := ss.server.Service.Core.Config.Version
+	if ss.user.MailboxID == "" || version == "" {
+		ss.conn.Line(`* ID ("name" "Mailstead")`)
+	} else {
+		ss.conn.Line(`* ID ("name" "Mailstead" "version" %s)`, wire.Quote(version))
+	}
+	return nil
+}
+
+// enable answers ENABLE (RFC 5161). It ignores extensions that cannot be enabled.
+func (ss *session) enable(p *wire.Command) error {
+	enabled := ""
+	for p.More() {
+		p.Space()
+		name := p.Word()
+		switch name {
+		case "IMAP4REV2":
+			name = "IMAP4rev2"
+		case "UTF8=ACCEPT", "CONDSTORE", "QRESYNC":
+		default:
+			continue
+		}
+		if !strings.Contains(enabled+" ", " "+name+" ") {
+			enabled += " " + name
+		}
+	}
+	if err := p.End(); err != nil {
+		return err
+	}
+	for _, name := range strings.Fields(enabled) {
+		switch name {
+		case "IMAP4rev2":
+			ss.rev2 = true
+			ss.conn.UseUTF8()
+		case "UTF8=ACCEPT":
+			ss.conn.UseUTF8()
+		case "CONDSTORE":
+			ss.enableCondStore()
+		case "QRESYNC":
+			ss.enableCondStore()
+			ss.qresync = true
+		}
+	}
+	ss.conn.Line("* ENABLED%s", enabled)
+	return nil
+}
+
+// compress answers COMPRESS (RFC 4978).
+func (ss *session) compress(p *wire.Command) error {
+	p.Space()
+	algorithm := p.Word()
+	if err := p.End(); err != nil {
+		return err
+	}
+	switch {
+	case algorithm != "DEFLATE":
+		return wire.Bad("Only DEFLATE is supported")
+	case ss.compressed:
+		return wire.No("COMPRESSIONACTIVE", "The connection is compressed already")
+	case !ss.server.acquireCompression():
+		return wire.No("LIMIT", "Too many connections are compressed")
+	}
+	ss.compressed = true
+	ss.conn.Compress(ss.server.pool, p.Tag+" OK COMPRESS completed")
+	return errAnswered
+}
+
+// addressOf returns the client's IP address in the form by which log-ins are throttled.
+func addressOf(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap().String()
+	}
+	return addr.String()
+}

@@ -1,0 +1,140 @@
+package imapd
+
+import (
+	"fmt"
+
+	"github.com/mailstead/mailstead/handlers/imapd/wire"
+)
+
+// selectFolder answers SELECT and EXAMINE (RFC 9051 sections 6.3.2 and 6.3.3).
+func (ss *session) selectFolder(p *wire.Command) error {
+	readOnly := p.Name == "EXAMINE"
+	condStore := false
+	var known *resync
+	p.Space()
+	name := p.Folder()
+	if p.More() {
+		p.Space()
+		empty := true
+		p.List(func() {
+			empty = false
+			switch word := p.Word(); {
+			case word == "CONDSTORE": // RFC 7162 section 3.1.8
+				condStore = true
+			case word == "QRESYNC" && known == nil:
+				p.Space()
+				known = parseResync(p)
+			default:
+				p.Fail(wire.Bad("%s does not know that parameter", p.Name))
+			}
+		})
+		if empty {
+			p.Fail(wire.Bad("A list of parameters has at least one"))
+		}
+	}
+	if err := p.End(); err != nil {
+		return err
+	}
+	if known != nil && !ss.qresync { // RFC 7162 section 3.2.3
+		return wire.Bad("Send ENABLE QRESYNC first")
+	}
+	ss.condStore = ss.condStore || condStore
+	if ss.selected != nil {
+		ss.selected = nil
+		ss.conn.Line("* OK [CLOSED] Previous mailbox is now closed")
+	}
+	ss.server.Service.Inbound.WaitFiled(ss.ctx, ss.user.Mailbox)
+	s, err := ss.server.Service.Inbox.SelectFolder(ss.ctx, ss.user, name)
+	if err != nil {
+		return err
+	}
+	sel := &selected{
+		folder: s.Folder.ID, readOnly: readOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq, reportedUpTo: s.Folder.ModSeq,
+		ownChanges: map[uint32]uint64{}, keywords: s.Keywords,
+	}
+	ss.selected = sel
+	ss.writeHighestModSeq(s.Folder.ModSeq)
+	ss.conn.Line("* OK [%s] Ok", mailboxID(&s.Folder))
+	ss.conn.Line("* %d EXISTS", len(s.UIDs))
+	if !ss.rev2 { // RFC 3501 section 6.3.1; they are gone from RFC 9051
+		ss.conn.Line("* 0 RECENT")
+		if s.FirstUnseen != 0 {
+			ss.conn.Line("* OK [UNSEEN %d] First unseen message", sel.view.seq(s.FirstUnseen))
+		}
+	}
+	ss.conn.Line("* OK [UIDVALIDITY %d] UIDs valid", s.Folder.UIDValidity)
+	ss.conn.Line("* OK [UIDNEXT %d] Predicted next UID", s.Folder.UIDNext)
+	flags := folderFlags(s.Keywords)
+	ss.conn.Line("* FLAGS (%s)", flags)
+	if readOnly {
+		ss.conn.Line("* OK [PERMANENTFLAGS ()] Permanent flags")
+	} else {
+		ss.conn.Line(`* OK [PERMANENTFLAGS (%s \*)] Permanent flags`, flags)
+	}
+	if ss.rev2 {
+		ss.writeFolder("LIST", "", s.Folder.Name, "")
+	}
+	if known != nil && known.validity == s.Folder.UIDValidity {
+		if err := ss.resync(known); err != nil {
+			return ss.closeWithError(err)
+		}
+	}
+	ss.code = "READ-WRITE"
+	if readOnly {
+		ss.code = "READ-ONLY"
+	}
+	return nil
+}
+
+// unselect answers UNSELECT (RFC 9051 section 6.4.2).
+func (ss *session) unselect(p *wire.Command) error {
+	if err := p.End(); err != nil {
+		return err
+	}
+	ss.selected = nil
+	return nil
+}
+
+// closeFolder answers CLOSE (RFC 9051 section 6.4.1), which expunges without reporting it. A folder
+// that is open for reading only stays as it is.
+func (ss *session) closeFolder(p *wire.Command) error {
+	if err := p.End(); err != nil {
+		return err
+	}
+	sel := ss.selected
+	if !sel.readOnly {
+		if err := ss.checkClose(); err != nil {
+			return err
+		}
+		gone, err := ss.server.Service.Inbox.ExpungeMessages(ss.ctx, ss.user, sel.folder, sel.view)
+		if err != nil {
+			return err
+		}
+		if ss.qresync && len(gone) > 0 {
+			if err := ss.closedModSeq(gone); err != nil {
+				return err
+			}
+		}
+	}
+	ss.selected = nil
+	return nil
+}
+
+// closedModSeq puts into the tagged OK of a CLOSE the mod-sequence up to which the client knows
+// every change: that of the CLOSE, unless other sessions have changed the folder (RFC 7162 section
+// 3.2.8).
+func (ss *session) closedModSeq(gone []uint32) error {
+	sel := ss.selected
+	waiting := len(sel.gone) > 0
+	sel.ownExpunged += len(gone)
+	known := sel.known()
+	c, err := ss.server.Service.Inbox.FolderChanges(ss.ctx, ss.user, known)
+	if err != nil {
+		return err
+	}
+	if !waiting && c.Folder.ModSeq == sel.modSeq+uint64(known.Own) {
+		sel.reportedUpTo = c.Folder.ModSeq
+	}
+	ss.code = fmt.Sprintf("HIGHESTMODSEQ %d", sel.reportedUpTo)
+	return nil
+}

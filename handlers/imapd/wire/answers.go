@@ -1,0 +1,155 @@
+package wire
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/handlers/imapd/deflate"
+)
+
+// Line writes a line of an answer.
+func (c *Conn) Line(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.put(fmt.Appendf(nil, format+"\r\n", args...)) // the error stays in c.err
+}
+
+// Answer writes a whole answer, or a piece of one. It does not keep p.
+func (c *Conn) Answer(p []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.put(p)
+}
+
+// Copy writes n bytes from r within an answer. If r cannot be read, the connection is closed, since
+// a part of the answer was sent.
+func (c *Conn) Copy(r io.Reader, n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n > 0 {
+		if c.err != nil {
+			return c.err
+		}
+		if len(c.out) >= outBuffer {
+			if err := c.flush(); err != nil {
+				return err
+			}
+		}
+		room := int(min(n, int64(outBuffer-len(c.out))))
+		c.out = slices.Grow(c.out, room)
+		read, err := r.Read(c.out[len(c.out) : len(c.out)+room])
+		c.out = c.out[:len(c.out)+read]
+		n -= int64(read)
+		if n > 0 && err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			c.err, c.out = err, nil
+			c.Conn.Close()
+			return err
+		}
+	}
+	return c.err
+}
+
+func (c *Conn) put(p []byte) error {
+	if c.err != nil || len(p) == 0 {
+		return c.err
+	}
+	if len(c.out)+len(p) > outBuffer {
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+	if len(p) >= outBuffer {
+		return c.send(p)
+	}
+	c.out = append(c.out, p...)
+	if c.waiting {
+		return c.flush()
+	}
+	return nil
+}
+
+// Flush sends the answers written so far.
+func (c *Conn) Flush() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flush()
+}
+
+func (c *Conn) flush() error {
+	if c.err != nil || len(c.out) == 0 {
+		return c.err
+	}
+	err := c.send(c.out)
+	c.out = c.out[:0]
+	return err
+}
+
+// send writes to the client piece by piece, each with its own deadline.
+func (c *Conn) send(p []byte) error {
+	for len(p) > 0 && c.err == nil {
+		n := min(len(p), outBuffer)
+		c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if c.pool != nil {
+			c.err = c.pool.Write(c.Conn, p[:n])
+		} else {
+			_, c.err = c.Conn.Write(p[:n])
+		}
+		p = p[n:]
+	}
+	return c.err
+}
+
+// Bye sends a BYE with the reason, after which nothing more is written. It must be called between
+// answers. A client that is being sent away has a moment to read the reason.
+func (c *Conn) Bye(why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.put([]byte("* BYE "+why+"\r\n")) != nil || c.flush() != nil {
+		return
+	}
+	c.err = errClosedByServer
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.stopReason() == "" && half.CloseWrite() == nil {
+		// A close with unread bytes resets the connection, and the client might not receive the
+		// BYE.
+		c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+		// The connection ends; the client's bytes do not matter.
+		_, _ = io.CopyN(io.Discard, c.in, lingerSize)
+	}
+}
+
+// Compress compresses both directions of the connection after the line of the answer (RFC 4978).
+// Decompressed input has the same limits as other input: on lines, literals and time.
+func (c *Conn) Compress(pool *deflate.Pool, answer string) {
+	c.Line("%s", answer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.flush() // the error stays in c.err
+	c.pool = pool
+	c.in = bufio.NewReaderSize(deflate.NewReader(c.in), 4096)
+}
+
+// Compressed reports whether Compress was called.
+func (c *Conn) Compressed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pool != nil
+}
+
+// Failed reports whether nothing more can be written.
+func (c *Conn) Failed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil
+}
+
+// Close sends the buffered answers and closes the connection.
+func (c *Conn) Close() error {
+	_ = c.Flush() // a client that has left needs no answer
+	return c.Conn.Close()
+}

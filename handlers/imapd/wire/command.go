@@ -1,0 +1,438 @@
+package wire
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+)
+
+// A Command is a command of which one argument after the other is parsed. The first argument that
+// cannot be parsed is the error of the command: later methods return zero values, and End returns
+// the error.
+type Command struct {
+	Tag  string
+	Name string // in capitals; UID is part of it, as in "UID FETCH"
+	conn *Conn
+	err  error
+}
+
+// newCommand parses the tag and the name of the command that begins in the current line. Tag is ""
+// if the line has none that an answer could have.
+func newCommand(c *Conn) *Command {
+	p := &Command{conn: c}
+	tag := p.Atom()
+	if !strings.Contains(tag, "+") {
+		p.Tag = tag
+	}
+	p.Space()
+	p.Name = strings.ToUpper(p.Atom())
+	if p.Name == "UID" {
+		p.Space()
+		p.Name += " " + strings.ToUpper(p.Atom())
+	}
+	if p.Tag == "" || len(p.rest()) > 0 && !p.Next(' ') {
+		p.fail("a command")
+	}
+	return p
+}
+
+// UID reports whether the numbers of messages in the command and its answers are UIDs.
+func (p *Command) UID() bool { return strings.HasPrefix(p.Name, "UID ") }
+
+// Err returns what End returns, before the end of the command.
+func (p *Command) Err() error { return p.err }
+
+// Fail makes err the error of the command, unless it has one.
+func (p *Command) Fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+// fail says which argument was expected.
+func (p *Command) fail(expected string) {
+	at := "the end of the line"
+	if rest := p.rest(); len(rest) > 0 {
+		at = fmt.Sprintf("%q", rest[:1])
+	}
+	p.Fail(Bad("The arguments cannot be read: expected %s, not %s", expected, at))
+}
+
+// rest returns what is left of the line: nothing once the command has an error.
+func (p *Command) rest() []byte {
+	if p.err != nil {
+		return nil
+	}
+	return p.conn.rest
+}
+
+// End parses the end of the command, before which one space is accepted. It returns the error of
+// the command.
+func (p *Command) End() error {
+	p.Skip(' ')
+	if len(p.rest()) > 0 {
+		p.fail("the end of the command")
+	}
+	return p.err
+}
+
+// More reports whether the command has more arguments.
+func (p *Command) More() bool {
+	rest := p.rest()
+	return len(rest) > 0 && (rest[0] != ' ' || len(rest) > 1)
+}
+
+// SkipList skips a space and a list of this one word in capitals, and reports whether it was there.
+func (p *Command) SkipList(word string) bool {
+	text := " (" + word + ")"
+	rest := p.rest()
+	if len(rest) < len(text) || !strings.EqualFold(string(rest[:len(text)]), text) {
+		return false
+	}
+	p.conn.rest = rest[len(text):]
+	return true
+}
+
+// NextIs reports whether the next argument, after a space, begins with the byte b.
+func (p *Command) NextIs(b byte) bool {
+	rest := p.rest()
+	return len(rest) > 1 && rest[0] == ' ' && rest[1] == b
+}
+
+// NextIsDigit reports whether the command goes on with a digit, after a dot if dot is set.
+func (p *Command) NextIsDigit(dot bool) bool {
+	rest := p.rest()
+	if dot && len(rest) > 0 && rest[0] == '.' {
+		rest = rest[1:]
+	} else if dot {
+		return false
+	}
+	return len(rest) > 0 && rest[0] >= '0' && rest[0] <= '9'
+}
+
+// Next reports whether the command goes on with the byte b.
+func (p *Command) Next(b byte) bool {
+	rest := p.rest()
+	return len(rest) > 0 && rest[0] == b
+}
+
+// Skip skips the byte b, and reports whether it was there.
+func (p *Command) Skip(b byte) bool {
+	if !p.Next(b) {
+		return false
+	}
+	p.conn.rest = p.conn.rest[1:]
+	return true
+}
+
+// Expect parses the byte b.
+func (p *Command) Expect(b byte) {
+	if !p.Skip(b) {
+		p.fail(fmt.Sprintf("%q", b))
+	}
+}
+
+// Space parses the space before an argument. Before a list it may be missing, since some clients
+// leave it out.
+func (p *Command) Space() {
+	if !p.Skip(' ') && !p.Next('(') {
+		p.fail("a space")
+	}
+}
+
+// List parses a list in parentheses. item parses each of its values.
+func (p *Command) List(item func()) {
+	p.Expect('(')
+	if p.Skip(')') {
+		return
+	}
+	for p.err == nil {
+		item()
+		if p.Skip(')') {
+			return
+		}
+		p.Space()
+	}
+}
+
+// While parses bytes that belong, at least one. what names them in an error.
+func (p *Command) While(what string, belong func(byte) bool) string {
+	rest := p.rest()
+	n := 0
+	for n < len(rest) && belong(rest[n]) {
+		n++
+	}
+	if n == 0 {
+		p.fail(what)
+		return ""
+	}
+	p.conn.rest = rest[n:]
+	return string(rest[:n])
+}
+
+// IsAtomByte reports whether b can be in an atom (RFC 9051 section 9, ATOM-CHAR). Bytes beyond
+// ASCII are accepted, since some clients send UTF-8 in atoms.
+func IsAtomByte(b byte) bool {
+	return b > ' ' && (b < 0x7f || b >= 0xa0) && strings.IndexByte(`(){%*"\]`, b) < 0
+}
+
+func isAStringByte(b byte) bool { return b == ']' || IsAtomByte(b) }
+
+func isPatternByte(b byte) bool { return b == '%' || b == '*' || isAStringByte(b) }
+
+// Atom parses an atom.
+func (p *Command) Atom() string { return p.While("an atom", IsAtomByte) }
+
+// Word parses an atom and returns it in capitals.
+func (p *Command) Word() string { return strings.ToUpper(p.Atom()) }
+
+// PeekWord returns the atom that comes next in capitals, "" if none does.
+func (p *Command) PeekWord() string {
+	rest := p.rest()
+	n := 0
+	for n < len(rest) && IsAtomByte(rest[n]) {
+		n++
+	}
+	return strings.ToUpper(string(rest[:n]))
+}
+
+// Text parses a string: quoted, or a literal (RFC 9051 section 4.3).
+func (p *Command) Text() string {
+	switch {
+	case p.Next('{') && p.conn.marker.found:
+		s, err := p.conn.readString()
+		if err != nil {
+			p.Fail(err)
+		}
+		return s
+	case !p.Skip('"'):
+		p.fail("a string")
+		return ""
+	}
+	var out strings.Builder
+	for i, rest := 0, p.rest(); i < len(rest); i++ {
+		switch rest[i] {
+		case '"':
+			p.conn.rest = rest[i+1:]
+			return out.String()
+		case '\\':
+			if i++; i == len(rest) {
+				continue
+			}
+		}
+		out.WriteByte(rest[i])
+	}
+	p.conn.rest = nil
+	p.fail("the end of a string")
+	return ""
+}
+
+func (p *Command) nextIsString() bool { return p.Next('"') || p.Next('{') }
+
+// AString parses an atom or a string (RFC 9051 section 9, astring).
+func (p *Command) AString() string {
+	if p.nextIsString() {
+		return p.Text()
+	}
+	return p.While("an atom or a string", isAStringByte)
+}
+
+// unreadableFolder replaces a folder name that cannot be decoded: no folder can have this name. The
+// command is well formed, so the answer must be NO, not BAD.
+const unreadableFolder = "#unreadable"
+
+// Folder parses the name of a folder.
+func (p *Command) Folder() string {
+	text := p.AString()
+	name, ok := p.decodeName(text)
+	switch {
+	case strings.EqualFold(text, "INBOX"):
+		return "INBOX"
+	case !ok:
+		return unreadableFolder
+	}
+	return name
+}
+
+// Pattern parses a pattern of folder names, as LIST has it. One that cannot be decoded becomes too
+// long for the name of a folder.
+func (p *Command) Pattern() string {
+	text := ""
+	if p.nextIsString() {
+		text = p.Text()
+	} else {
+		text = p.While("a pattern", isPatternByte)
+	}
+	pattern, ok := p.decodeName(text)
+	if !ok {
+		return strings.Repeat("#", 256)
+	}
+	return pattern
+}
+
+// decodeName decodes a folder name. If names are UTF-8, an "&" in them is a plain "&".
+func (p *Command) decodeName(text string) (string, bool) {
+	if p.conn.utf8 {
+		return text, validName(text)
+	}
+	return decodeName(text)
+}
+
+// Number parses a number of 32 bits.
+func (p *Command) Number() uint32 { return uint32(p.number(math.MaxUint32)) }
+
+// Number64 parses a number of 63 bits (RFC 9051 section 9, number64).
+func (p *Command) Number64() int64 { return int64(p.number(math.MaxInt64)) }
+
+// ModSeq parses a mod-sequence (RFC 7162 section 7: 63 bits).
+func (p *Command) ModSeq() uint64 { return p.number(math.MaxInt64) }
+
+func (p *Command) number(largest uint64) uint64 {
+	rest := p.rest()
+	n := 0
+	for n < len(rest) && rest[n] >= '0' && rest[n] <= '9' {
+		n++
+	}
+	value, err := strconv.ParseUint(string(rest[:n]), 10, 64)
+	if err != nil || value > largest {
+		p.fail("a number")
+		return 0
+	}
+	p.conn.rest = rest[n:]
+	return value
+}
+
+// NumberOrStar parses the number of one message; 0 is "*", the last one.
+func (p *Command) NumberOrStar() uint32 {
+	if p.Skip('*') {
+		return 0
+	}
+	if p.Next('0') {
+		p.fail("the number of a message")
+	}
+	return p.Number()
+}
+
+// Set parses a set of messages: their numbers, or UIDs if the command begins with UID, or "$", the
+// result of a search (RFC 9051 section 9, sequence-set).
+func (p *Command) Set() imap.NumSet {
+	if p.UID() {
+		return p.UIDSet()
+	}
+	if p.Skip('$') {
+		return imap.SearchRes()
+	}
+	return p.SeqSet()
+}
+
+// UIDSet parses a set of UIDs, or "$".
+func (p *Command) UIDSet() imap.UIDSet {
+	if p.Skip('$') {
+		return imap.SearchRes()
+	}
+	return uidSet(p.set())
+}
+
+// SeqSet parses a set of sequence numbers.
+func (p *Command) SeqSet() imap.SeqSet { return seqSet(p.set()) }
+
+func (p *Command) set() []numberRange {
+	list, ok := parseSet(p.SetText())
+	if !ok {
+		p.fail("a set of numbers")
+	}
+	return list
+}
+
+// SetText parses the text of a set, which it does not check.
+func (p *Command) SetText() string {
+	return p.While("a set of numbers", func(b byte) bool { return b == '*' || IsAtomByte(b) })
+}
+
+// knownFlags has the usual spelling of flags by their names in small letters (RFC 9051 section
+// 2.3.2).
+var knownFlags = func() map[string]imap.Flag {
+	flags := map[string]imap.Flag{}
+	for _, f := range []imap.Flag{
+		imap.FlagSeen, imap.FlagAnswered, imap.FlagFlagged, imap.FlagDeleted, imap.FlagDraft, imap.FlagForwarded, imap.FlagMDNSent,
+		imap.FlagJunk, imap.FlagNotJunk, imap.FlagPhishing, imap.FlagImportant,
+	} {
+		flags[strings.ToLower(string(f))] = f
+	}
+	return flags
+}()
+
+// Flag parses a flag or a keyword.
+func (p *Command) Flag() imap.Flag {
+	system := p.Skip('\\')
+	if system && p.Skip('*') {
+		return imap.FlagWildcard
+	}
+	name := p.While("a flag", IsAtomByte)
+	if system {
+		name = `\` + name
+	}
+	if known, ok := knownFlags[strings.ToLower(name)]; ok {
+		return known
+	}
+	return imap.Flag(name)
+}
+
+// Flags parses a list of flags in parentheses.
+func (p *Command) Flags() (list []imap.Flag) {
+	p.List(func() { list = append(list, p.Flag()) })
+	return list
+}
+
+// Date parses a day, such as 1-Feb-2026 (RFC 9051 section 9, date). Its time zone is UTC.
+func (p *Command) Date() time.Time {
+	day, err := time.Parse("2-Jan-2006", p.AString())
+	if err != nil {
+		p.fail("a date such as 1-Feb-2026")
+	}
+	return day
+}
+
+// DateTime parses a time, such as "01-Feb-2026 12:30:00 +0000" (RFC 9051 section 9, date-time).
+func (p *Command) DateTime() time.Time {
+	at, err := time.Parse("_2-Jan-2006 15:04:05 -0700", p.Text())
+	if err != nil {
+		p.fail(`a time such as "01-Feb-2026 12:30:00 +0000"`)
+	}
+	return at
+}
+
+// MessageSize parses the announcement of a message, and returns its size in bytes. ReadMessage
+// reads it; the command may also be refused without reading it.
+func (p *Command) MessageSize() int64 {
+	if !p.Next('{') || !p.conn.marker.found {
+		p.fail("a message as a literal")
+		return 0
+	}
+	size := p.conn.marker.size
+	if size > MaxMessage {
+		p.Fail(No(imap.ResponseCodeTooBig, "The message is too large"))
+	}
+	return size
+}
+
+// ReadMessage asks the client for the message that MessageSize has announced, and returns its
+// bytes. The reader fails if the message is not whole.
+func (p *Command) ReadMessage() (io.Reader, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	return p.conn.readMessage()
+}
+
+// EndOfMessage goes on with the command after a message was read.
+func (p *Command) EndOfMessage() {
+	if p.err == nil {
+		p.err = p.conn.endMessage()
+	}
+}
