@@ -51,11 +51,8 @@ var flows = []struct {
 	{"domain_setup", "Service.setupKind", extent{188, 26, 84}},
 }
 
-// circleBudget is the most files that a circle may have, except in the packages of largerCircles,
-// which have budgets of their own until they have come down to it.
+// circleBudget is the most files that a circle may have.
 const circleBudget = 12
-
-var largerCircles = map[string]int{"handlers/imapd": 23}
 
 // extent is the size of a flow.
 type extent struct{ functions, files, changes int }
