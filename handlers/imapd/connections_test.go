@@ -399,7 +399,7 @@ func TestQuota(t *testing.T) {
 	h := serve(t, nil)
 	c := h.login(t)
 	lines := c.ok("GETQUOTAROOT INBOX")
-	c.has(lines, `* QUOTAROOT INBOX mailbox`)
+	c.has(lines, `* QUOTAROOT "INBOX" mailbox`)
 	c.has(lines, "* QUOTA mailbox ()")
 	c.has(c.ok("GETQUOTA mailbox"), "* QUOTA mailbox ()")
 	c.has(c.ok(`GETQUOTA "mailbox"`), "* QUOTA mailbox ()")

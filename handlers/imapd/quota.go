@@ -42,7 +42,11 @@ func (ss *session) getQuotaRoot(p *wire.Command) error {
 	if err != nil {
 		return err
 	}
-	ss.conn.Line("* QUOTAROOT %s %s", ss.conn.Folder(name), quotaRoot)
+	folder := ss.conn.Folder(name)
+	if folder == "INBOX" {
+		folder = wire.Quote(folder) // as always here: clients may compare it with what they sent
+	}
+	ss.conn.Line("* QUOTAROOT %s %s", folder, quotaRoot)
 	ss.writeQuota(q)
 	return nil
 }
