@@ -122,7 +122,7 @@ func (d *dispatcher) pass() (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := d.conclude(s.lapsed, now, errLapsed); err != nil {
+	if err := d.endClaims(s.lapsed, now, errLapsed); err != nil {
 		return false, err
 	}
 	if err := d.resumeDue(s.parked); err != nil {
@@ -217,15 +217,15 @@ func (d *dispatcher) begin() error {
 	if err != nil {
 		return fmt.Errorf("look for jobs that a crash interrupted: %w", err)
 	}
-	if err := d.conclude(cut, now, errCrashed); err != nil {
+	if err := d.endClaims(cut, now, errCrashed); err != nil {
 		return err
 	}
 	return d.seedRecurring()
 }
 
-// conclude ends claims without their Work: lapsed ones (cause errLapsed), or all after a crash
+// endClaims ends claims without their Work: lapsed ones (cause errLapsed), or all after a crash
 // (errCrashed).
-func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
+func (d *dispatcher) endClaims(ids []string, now time.Time, cause error) error {
 	for _, id := range ids {
 		var j *store.Job
 		err := d.Store.View(func(tx *store.Tx) (err error) {

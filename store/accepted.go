@@ -81,7 +81,7 @@ func parseFiled(row []byte) (m segment.FiledMark, err error) {
 	if len(row)%8 != 1 && row != nil {
 		row, err = bucketAccepted.Sum().Open([]byte(filedKey), row)
 		if err != nil {
-			return m, fmt.Errorf("mark of filed messages: %w", err)
+			return m, fmt.Errorf("read up to where accepted messages are filed: %w", err)
 		}
 	}
 	return segment.ParseMark(row)

@@ -34,8 +34,8 @@ func (p *problems) add(format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf(format, args...))
 }
 
-// each runs one part of the check. A panic, which damaged pages cause, is recorded as a problem.
-func (p *problems) each(part string, check func()) {
+// run runs one part of the check. It records a panic, which damaged pages can cause, as a problem.
+func (p *problems) run(part string, check func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			p.add("%s: %w: %v", part, ErrDatabase, v)
@@ -64,7 +64,7 @@ func (s *Store) CheckRows() error {
 	p := &problems{}
 	err := s.View(func(tx *Tx) error {
 		known := bucketNames()
-		p.each("names of buckets", func() {
+		p.run("names of buckets", func() {
 			c := engine.Bolt(tx).Cursor()
 			for name, _ := c.First(); name != nil; name, _ = c.Next() {
 				if string(name) == bucketRebuild.Name() {
@@ -77,10 +77,10 @@ func (s *Store) CheckRows() error {
 			}
 		})
 		for _, t := range tables {
-			p.each("table "+t.Name(), func() { t.Check(tx, p.add) })
+			p.run("table "+t.Name(), func() { t.Check(tx, p.add) })
 		}
 		tx.checkMessages(p)
-		p.each("entries", func() { tx.checkEntries(p) })
+		p.run("entries", func() { tx.checkEntries(p) })
 		s.CheckShared(p.add)
 		return nil
 	})
@@ -147,19 +147,19 @@ type messageCheck struct {
 // belongs to, and each bucket must have as many rows as were looked up.
 func (tx *Tx) checkMessages(p *problems) {
 	c := &messageCheck{problems: p, tx: tx, accounts: map[uint32]Usage{}, text: textindex.NewCheck(&tx.Tx, p.add)}
-	p.each("list of messages to index", func() {
+	p.run("list of messages to index", func() {
 		for range tx.TextTodos(0) {
 			continue // the iterator reports damaged rows
 		}
 	})
-	p.each("mailboxes, folders and messages", c.checkMailboxes)
-	p.each("text index", c.text.Runs)
-	p.each("threads", c.checkThreads)
-	p.each("expunged messages", c.checkExpunged)
-	p.each("counters of accounts", c.checkAccounts)
-	p.each("number of rows", c.checkSizes)
-	p.each("blobs", c.checkBlobs)
-	p.each("submissions, reports, copies and arrivals", c.checkSubmissions)
+	p.run("mailboxes, folders and messages", c.checkMailboxes)
+	p.run("text index", c.text.Runs)
+	p.run("threads", c.checkThreads)
+	p.run("expunged messages", c.checkExpunged)
+	p.run("counters of accounts", c.checkAccounts)
+	p.run("number of rows", c.checkSizes)
+	p.run("blobs", c.checkBlobs)
+	p.run("submissions, reports, copies and arrivals", c.checkSubmissions)
 }
 
 // checkMailboxes walks the folders of each mailbox and the messages of each folder.

@@ -292,8 +292,9 @@ func (r *rebuilder) copyRows() error {
 	return errors.Join(err, failed, r.flush())
 }
 
-// place finds the bucket to which a row belongs that was read in `bucket`. name is "" if the row is
-// not to be copied. ok reports that the row is valid, or that it need not be copied.
+// place returns the name of the bucket to which a row belongs; the row was read from `bucket`. name
+// is "" if the row is not to be copied. ok is false only if the row is damaged and would have had
+// to be copied.
 func (r *rebuilder) place(bucket string, key, value []byte) (name string, ok bool) {
 	at, known := r.sources[bucket]
 	if known && at.sound(key, value) == nil {

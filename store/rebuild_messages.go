@@ -13,7 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// bucketRebuild lists the rows that RebuildDatabase leaves to be made from messages. Only a store
+// bucketRebuild lists the rows that RebuildDatabase could not copy, and that must be made again
+// from the stored messages. Only a store
 // whose database is being rebuilt has this bucket:
 //
 //	m, key in msg → reference 16            a message whose row is lost
@@ -58,7 +59,7 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 			}
 			ref, err := segment.ParseRef(v)
 			if err != nil || len(k) != 13 {
-				return fmt.Errorf("row %x of bucket rebuild: %w", k, ErrDamagedRow)
+				return fmt.Errorf("row %x of bucket %q: %w", k, "rebuild", ErrDamagedRow)
 			}
 			at := k[1:]
 			row := RowToMake{MetaAlone: k[0] == rebuildMeta, key: bytes.Clone(k)}

@@ -1,5 +1,13 @@
 // Package builtin keeps the zones that Mailstead serves itself and answers queries from them (RFC
 // 1034 section 4.3.2). It does not know where zones are stored, who asks, or over what transport.
+//
+// Where things are:
+//   - zone.go: a zone and its records. rr.go: records as text. zones.go: the zones that are served.
+//   - answer.go: what a query is answered. denial.go, minimal.go: names that do not exist.
+//   - sign.go: DNSSEC signatures. key.go: the key of a zone.
+//   - transfer.go, tsig.go: zone transfers. notify.go, notify_sender.go: NOTIFY to servers that
+//     copy zones. catalog.go: the catalog of zones.
+//   - provider.go: zones of Mailstead itself as a DNS provider.
 package builtin
 
 import (

@@ -83,7 +83,7 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 			return &best, nil
 		}
 	}
-	return nil, fmt.Errorf("cloudflare: %w: the token can read no zone that contains %s (permission %s)", dnsprov.ErrZoneNotFound, domain, readZones)
+	return nil, fmt.Errorf("cloudflare: %w: the token can read no zone that contains %s (it needs the permission %s)", dnsprov.ErrZoneNotFound, domain, readZones)
 }
 
 // Delegated reports whether Cloudflare serves the zone of a domain. Anybody may create a zone of

@@ -135,7 +135,7 @@ type fetch struct {
 func (ss *session) writeSections(uids []uint32, items *fetchItems, since uint64) (found int, err error) {
 	f := &fetch{session: ss, items: items, unsent: ss.server.MaxUnsent}
 	var damaged []string // UIDs
-	marks := !ss.selected.readOnly && items.markSeen()
+	marks := !ss.selected.readOnly && items.setsSeen()
 	q := items.rows(since)
 	q.Structure = true
 	for len(uids) > 0 {

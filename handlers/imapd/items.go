@@ -256,8 +256,8 @@ func origin(p *imap.SectionPartial) string {
 	return fmt.Sprintf("<%d>", min(p.Offset, math.MaxUint32))
 }
 
-// markSeen reports whether an item sets \Seen.
-func (items *fetchItems) markSeen() bool {
+// setsSeen reports whether an item sets \Seen.
+func (items *fetchItems) setsSeen() bool {
 	return slices.ContainsFunc(items.sections, func(s bodySection) bool { return !s.Peek }) ||
 		slices.ContainsFunc(items.binaries, func(b binarySection) bool { return !b.Peek })
 }

@@ -1,6 +1,20 @@
 // Package imapd lets mail clients read and change mailboxes over IMAP4rev1 (RFC 3501) and IMAP4rev2
 // (RFC 9051). It does not know how messages are stored, nor which limits a mailbox has: the service
 // decides that.
+//
+// Where things are:
+//   - listen.go: connections from accept to end. plaintext.go: before TLS. server.go: limits.
+//   - commands.go: the table of commands: the function of each, the state that it needs, and which
+//     a tainted log-in may run. session.go: the state of a connection, and codes of errors.
+//   - login.go: log-in, ENABLE, ID, COMPRESS. folders.go: LIST, STATUS and what changes folders.
+//     select.go: SELECT and CLOSE. append.go, replace.go, transfer.go (COPY, MOVE, EXPUNGE),
+//     store.go (flags), search.go, sort.go (and THREAD), quota.go, idle.go: the command of that
+//     name.
+//   - fetch.go: FETCH. items.go: its items. attributes.go, objects.go: what comes from a message's
+//     row. sections.go: what comes from its bytes.
+//   - changes.go: how changes by others are reported. qresync.go: since a client was last here.
+//     view.go: the messages of a folder as a client knows them.
+//   - taint.go: which answers taint a log-in, and CLOSE by one that is tainted.
 package imapd
 
 import (

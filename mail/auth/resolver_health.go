@@ -13,10 +13,11 @@ const (
 )
 
 // ResolverHealth tracks whether the resolver answers at all, so that mail need not wait for a dead
-// one. Failed look-ups of names in the mail alone do not make it dead: senders control those names,
-// and could leave them unanswered to avoid the look-ups that would expose a forgery. The resolver
-// is dead if Probe fails too, until any look-up is answered. A ResolverHealth is shared by all
-// messages and safe for concurrent use.
+// one. Failed look-ups of names from mail are not enough to call it dead: a sender controls those
+// names, and could leave them unanswered so that the checks that would expose a forgery are
+// skipped. So the resolver counts as dead only once Probe has failed as well, and as alive again as
+// soon as any look-up is answered. A ResolverHealth is shared by all messages and safe for
+// concurrent use.
 type ResolverHealth struct {
 	// Probe queries the resolver for a name that no sender controls. Any answer counts, even one
 	// that reports a failure of other servers. It returns an error only if ctx ends or the resolver

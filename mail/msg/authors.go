@@ -15,7 +15,7 @@ import (
 
 // ErrAuthors is wrapped by every error about the authors of a message: a field is missing, is
 // repeated, or has a form that programs read differently. The text names the field.
-var ErrAuthors = errors.New("unclear author")
+var ErrAuthors = errors.New("it is not clear who wrote the message")
 
 const (
 	maxAuthors       = 100      // addresses in one From or Resent-From field

@@ -146,7 +146,7 @@ func encodeWords(s string) string {
 		}
 	}
 	if len(s)+2*special <= len(s)*4/3 {
-		return joinWords(s, wordPrefixQ, maxWord-len(wordPrefixQ)-2, sizeInQ, appendWordQ)
+		return joinWords(s, wordPrefixQ, maxWord-len(wordPrefixQ)-2, sizeInQ, appendQEncodedWord)
 	}
 	return joinWords(s, wordPrefixB, (maxWord-len(wordPrefixB)-2)/4*3, func(r rune) int { return utf8.RuneLen(r) }, base64.StdEncoding.AppendEncode)
 }
@@ -188,7 +188,7 @@ func plainInQ(c byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-func appendWordQ(dst, src []byte) []byte {
+func appendQEncodedWord(dst, src []byte) []byte {
 	for _, c := range src {
 		switch {
 		case c == ' ':

@@ -40,7 +40,7 @@ func readPlain(r io.ReaderAt, root *Part) *Report {
 		report.Recipients = append(report.Recipients, ReportRecipient{
 			Final: email, Action: ActionFailed, Status: StatusIn(reason), Diagnostic: reason})
 	}
-	if action := plainAction(text); len(failed) == 0 && action != "" {
+	if action := actionInText(text); len(failed) == 0 && action != "" {
 		report.Recipients = plainRecipients(text, action)
 	}
 	if len(report.Recipients) == 1 && report.Recipients[0].Status == "" { // with one recipient the whole text is about it
@@ -114,8 +114,8 @@ var (
 	permanentPhrases = []string{"permanent error", "permanent fatal", "given up", "giving up", "failed permanently", "permanent failure"}
 )
 
-// plainAction returns the action (failed or delayed) that a text reports, "" if it reports none.
-func plainAction(text string) string {
+// actionInText returns the action (failed or delayed) that a text reports, "" if it reports none.
+func actionInText(text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	switch {
 	case containsPhrase(text, plainDelays) && !containsPhrase(text, permanentPhrases):

@@ -20,7 +20,7 @@ func recipientFromText(r io.ReaderAt, root *Part, text, recipient string) *Repor
 	if !machine && isAutoReply(header) {
 		return nil
 	}
-	action := plainAction(text)
+	action := actionInText(text)
 	if action == "" && machine {
 		action = subjectAction(root)
 	}

@@ -283,8 +283,8 @@ var (
 	terms  = ending{set("dt", "dd"), set("dl", "td", "th", "caption", "table")}
 	blocks = ending{set("p"), cells}
 
-	// implied are the end tags that may be omitted in HTML (HTML Living Standard, 13.1.2.4), by the
-	// start tag that implies them.
+	// implied maps a start tag to the end tags that it implies, and that HTML therefore lets
+	// authors omit (HTML Living Standard, 13.1.2.4).
 	implied = map[string]ending{
 		"li": items, "dt": terms, "dd": terms, "tr": ofRows,
 		"td":    {set("td", "th"), set("tr", "table")},

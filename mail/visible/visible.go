@@ -1,5 +1,6 @@
 // Package visible extracts the visible content of a text or HTML, and makes foreign HTML safe to
-// show. It does not know messages.
+// show (sanitize.go: which elements and attributes stay). Package view makes the document that the
+// dashboard shows; what it keeps besides is in its markup.go. Visible does not know messages.
 package visible
 
 import (

@@ -98,7 +98,8 @@ func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: kindInvitation, Work: s.sendInvitation, Max: 5, Timeout: time.Minute}, s.wakeKind(), s.deleteKind()}
 }
 
-// Run writes recorded uses and failed log-ins from time to time, until ctx ends.
+// Run saves from time to time when tokens were last used, and how many log-ins failed, until ctx
+// ends.
 func (s *Service) Run(ctx context.Context) error {
 	t := time.NewTicker(30 * time.Second)
 	defer t.Stop()

@@ -99,10 +99,10 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	return nil
 }
 
-// applyPolicy applies a policy to a message. reading is what the sender has read; nil for nothing.
-// away reports whether the message is sent from another mailbox than that of the message that
-// tainted the sender. held is why the message must wait for a person's approval, "" if it need not.
-// The error is an SMTPError 550 5.7.1 that wraps the API's 403 sending_not_allowed,
+// applyPolicy applies a policy to a message. reading is what the sender has read, nil if it has
+// read nothing. A message that tainted the sender is in some mailbox; away reports whether m is
+// sent from a different one. held says why m must wait for a person's approval; it is "" if m need
+// not wait. The error is an SMTPError 550 5.7.1 that wraps the API's 403 sending_not_allowed,
 // recipient_not_allowed or tainted.
 func applyPolicy(p *store.Policy, reading *store.Reading, away bool, m *Message) (held string, err error) {
 	outside := func(people []string) (out []string) { // recipients that are not among the people

@@ -143,7 +143,7 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 		"outbound/schedule.go UpdateScheduledMessage AddDeliveryOf",
 		"outbound/delivery.go CloseRow Outgoings.Put", "outbound/delivery.go deliveryParked Outgoings.Put", "outbound/delivery.go scheduleRetry Outgoings.Put", "outbound/delivery.go waitUntilDue Outgoings.Put",
 		"outbound/failures.go RecordBounce Outgoings.Put", "outbound/failures.go RecordComplaint Outgoings.Put", "outbound/hold.go resumeWaiting Outgoings.Put", "outbound/hold.go putHeld Outgoings.Put",
-		"outbound/hold.go settleHeld Outgoings.Put", "outbound/hold.go waitPaused Outgoings.Put", "outbound/sending_log.go RetryMessage Outgoings.Put", "outbound/waiting.go cancelAfterAttempt Outgoings.Put",
+		"outbound/hold.go settleHeld Outgoings.Put", "outbound/hold.go deferWhilePaused Outgoings.Put", "outbound/sending_log.go RetryMessage Outgoings.Put", "outbound/waiting.go cancelAfterAttempt Outgoings.Put",
 		"outbound/waiting.go reschedule Outgoings.Put", "outbound/waiting.go withNextTurns Outgoings.Put", "outbound/waiting.go rerouteJob Outgoings.Put",
 	}, "it is to change rows that are there, or to go through SendAutomatic")
 }

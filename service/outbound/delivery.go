@@ -123,7 +123,7 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 		return s.holdRow(d), nil
 	}
 	if d.paused != nil {
-		return s.waitPaused(d)
+		return s.deferWhilePaused(d)
 	}
 	if d.now.Before(d.row.NextAt) {
 		return s.waitUntilDue(d)

@@ -49,9 +49,9 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 // MailboxDeleted is the reason with which the mail of a deleted mailbox is cancelled.
 const MailboxDeleted = "its mailbox was deleted before it was sent"
 
-// waitPaused reschedules a message whose sender is paused. The time does not count towards
+// deferWhilePaused reschedules a message whose sender is paused. The time does not count towards
 // GiveUpAfter.
-func (s *Service) waitPaused(d *delivery) (jobs.Writes, error) {
+func (s *Service) deferWhilePaused(d *delivery) (jobs.Writes, error) {
 	at := d.now.Add(pausedRecheck).Truncate(time.Millisecond)
 	text := "waiting: " + pausedText
 	return func(tx *store.Tx, _ *store.Job) error {

@@ -42,8 +42,9 @@ func boundExceeded(c store.HourCount, bounces, complaints int) string {
 	return ""
 }
 
-// judge pauses the mailbox of a row, or its domain, if too much of its mail bounces or is reported
-// as spam. It alerts the owner before that.
+// judge looks at the bounces and spam reports of the mailbox that sent a message, and of its
+// domain. Above one limit it alerts the owner; above a higher one it pauses the mailbox or the
+// domain.
 func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 	d, err := store.DomainByName.Read(tx, row.Domain)
 	if core.IsGone(err) {

@@ -102,17 +102,17 @@ func (m *Message) isAutomatic() bool {
 	})
 }
 
-// MayReply reports whether a message may get an automatic answer (RFC 3834 section 2), as far as
-// the message shows. sender is that of the envelope; as holds the mailbox's own addresses. The
+// MayReply reports whether a message may get an automatic answer (RFC 3834 section 2), judging by
+// the message alone. sender is the envelope sender; own holds the mailbox's own addresses. The
 // author in From is checked too, since a program may use a different envelope sender for each
 // message.
-func (m *Message) MayReply(sender string, as core.Senders) bool {
+func (m *Message) MayReply(sender string, own core.Senders) bool {
 	local, _, _ := msg.SplitEmail(sender)
 	if e := m.root.Envelope; e != nil && slices.ContainsFunc(e.From, func(a msg.Address) bool { return isRobot(a.Mailbox) }) {
 		return false
 	}
 	switch {
-	case sender == "", as.Allow(strings.ToLower(sender)):
+	case sender == "", own.Allow(strings.ToLower(sender)):
 		return false
 	case isRobot(local), m.isAutomatic():
 		return false
@@ -120,7 +120,7 @@ func (m *Message) MayReply(sender string, as core.Senders) bool {
 	if e := m.root.Envelope; e != nil {
 		for _, list := range [][]msg.Address{e.To, e.Cc} {
 			for _, a := range list {
-				if !a.IsGroupMarker() && as.Allow(strings.ToLower(a.Email())) {
+				if !a.IsGroupMarker() && own.Allow(strings.ToLower(a.Email())) {
 					return true
 				}
 			}

@@ -121,7 +121,7 @@ func checkRedirect(uri string) error {
 	if _, _, loopback := cutLoopback(uri); loopback {
 		return nil
 	}
-	return errors.New("must begin with https://, or lead by http to 127.0.0.1, [::1] or localhost")
+	return errors.New("must begin with https://; http:// is allowed only for 127.0.0.1, [::1] and localhost")
 }
 
 func isPort(digits string) bool {

@@ -256,8 +256,8 @@ func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bo
 	return known, err
 }
 
-// mailboxes returns the mailboxes that the envelope names; known is false if it names none,
-// although the message may have been in one.
+// mailboxes returns the mailboxes that the envelope names; known is false if it names
+// none. The message may still have been in a mailbox; the envelope does not say in which.
 func (e *keptEnvelope) mailboxes(tx *store.Tx) (boxes []*store.Mailbox, known bool, err error) {
 	if e.Mailbox != 0 {
 		mb, err := store.MailboxByNum.Find(tx, store.NumKey(e.Mailbox))

@@ -94,7 +94,7 @@ func (s *Service) updateZoneBase() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	unchanged := errors.New("unchanged")
+	unchanged := errors.New("what all zones share has not changed")
 	err = s.Store.Update(func(tx *store.Tx) error {
 		base, err := store.ZoneBases.Get(tx, store.ZoneBaseID)
 		old := s.memory.secondaries != nil && err == nil && tx.Now().Sub(base.ChangedAt) >= renewCopies

@@ -3,9 +3,11 @@
 // up, nor mail.
 //
 // Where things are:
-//   - source.go: what a zone is made from (Service.Spec), and the resulting records.
-//   - zones.go: the zones in memory that are served (Service.serving), and how changes reach them.
-//   - dnssec.go: keys, signatures, the DS records at the parent.
+//   - source.go: what a zone is made from: its name servers, records and key (Service.Spec).
+//   - zones.go: which zones are in memory to be served (Service.serving), and how changes reach
+//     them.
+//   - dnssec.go: which zones are signed, keys, the DS records at the parent. How a signature is
+//     made is in dnsprov/builtin/sign.go.
 //   - secondaries.go: servers that copy zones: NOTIFY, the catalog, serials.
 //   - edge.go: records at Cloudflare.
 //   - custom_records.go: records that the owner adds. dmarc.go: the DMARC policy.

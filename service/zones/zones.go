@@ -81,7 +81,8 @@ func (s *Service) MakeZones() {
 	s.buildChanged()
 }
 
-// buildChanged builds the zones with recorded changes from the store. The caller holds building.
+// buildChanged rebuilds, from the store, the zones that have recorded changes. The caller must hold
+// s.building.
 func (s *Service) buildChanged() {
 	z := s.memory
 	for noted := z.takeChanged(); len(noted) > 0; noted = z.takeChanged() {

@@ -20,12 +20,20 @@
 // A full backup is complete in itself. An incremental one is based on the backup that it names, and
 // has the entries since then. Entries that are sent between backups are objects that no manifest
 // names; the next backup has the same entries in larger objects.
+//
+// Where things are:
+//   - backup.go: making a backup ([Target.Run]). batch.go: entries that are sent between backups.
+//     archive.go: a backup in one file. copy.go: a copy of a data directory, for a rehearsal or a
+//     migration.
+//   - verify.go: whether a backup is complete and undamaged ([Target.Verify]).
+//   - restore.go: restoring, and which times can be restored. keys.go: master keys.
+//   - keep.go: the list of backups, and which are deleted. schedule.go: when one is due.
+//   - seal.go: encryption and compression.
 package backup
 
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -539,26 +547,6 @@ func (r *run) store(ctx context.Context, name string, temp *sealed) error {
 	r.m.Objects = append(r.m.Objects, o)
 	return nil
 }
-
-// verify reads an object back and compares it with its size and checksum.
-func (t *Target) verify(ctx context.Context, o Stored, pace *store.Pacer) error {
-	in, err := t.Place.Open(ctx, o.Name)
-	if err != nil {
-		return err
-	}
-	h := sha256.New()
-	n, err := io.Copy(&paced{ctx: ctx, pace: pace, to: h}, in)
-	if err := errors.Join(err, in.Close()); err != nil {
-		return fmt.Errorf("read %s: %w", o.Name, err)
-	}
-	if n != o.Size || hex.EncodeToString(h.Sum(nil)) != o.SHA256 {
-		return fmt.Errorf("%s differs from what was stored: %w", o.Name, ErrDamaged)
-	}
-	return nil
-}
-
-// ErrDamaged is returned for an object or archive that differs from what was stored.
-var ErrDamaged = errors.New("the backup is damaged")
 
 func (t *Target) putManifest(ctx context.Context, m *Manifest) error {
 	text, err := json.MarshalIndent(m, "", "\t")

@@ -1,19 +1,13 @@
 package backup
 
 import (
-	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
-	"github.com/mailstead/mailstead/store"
-	"github.com/mailstead/mailstead/store/segment"
 )
 
 // A Listing lists the backups, and the first and last time that can be restored.
@@ -50,96 +44,6 @@ func (t *Target) List(ctx context.Context) (*Listing, error) {
 		out.FirstAt, out.LastAt = &list[0].First, &list[len(list)-1].Last
 	}
 	return out, nil
-}
-
-// Verify reads all objects of all backups and compares them with what was stored. With an identity,
-// or if nothing is encrypted, it also opens them and checks every record and entry. The error names
-// each damaged object.
-func (t *Target) Verify(ctx context.Context) error {
-	manifests, err := t.manifests(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	seen := map[string]bool{}
-	for _, m := range manifests {
-		for i, o := range m.Objects {
-			if seen[o.Name] {
-				continue
-			}
-			t.report("objects of "+m.ID, i, len(m.Objects))
-			seen[o.Name] = true
-			err := t.verify(ctx, o, new(store.Pacer))
-			if err == nil && (!m.Encrypted || len(t.Identities) > 0) {
-				err = t.verifyContent(ctx, o.Name)
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				errs = append(errs, err)
-			}
-		}
-	}
-	for _, kind := range []string{"entries/", "keys/"} { // objects that were sent since the last backup
-		for o, err := range t.Place.List(ctx, kind) {
-			if err != nil {
-				return errors.Join(append(errs, err)...)
-			}
-			if seen[o.Name] || len(t.Identities) == 0 && len(manifests) > 0 && manifests[len(manifests)-1].Encrypted {
-				continue
-			}
-			if err := t.verifyContent(ctx, o.Name); err != nil {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// verifyContent opens an object and checks its contents.
-func (t *Target) verifyContent(ctx context.Context, name string) error {
-	kind, _, _ := strings.Cut(name, "/")
-	switch kind {
-	case "entries":
-		return t.readEntries(ctx, name, func(*store.Entry) error { return nil })
-	case "keys":
-		_, err := t.readKey(ctx, name)
-		return err
-	case "segments", "open":
-		return t.read(ctx, name, func(r io.Reader) error { return verifySegment(r, t.Temp) })
-	case "files":
-		return t.read(ctx, name, func(r io.Reader) error {
-			for in := tar.NewReader(r); ; {
-				if _, err := in.Next(); err == io.EOF {
-					return nil
-				} else if err != nil {
-					return err
-				}
-			}
-		})
-	}
-	return t.read(ctx, name, func(r io.Reader) error {
-		_, err := io.Copy(io.Discard, r)
-		return err
-	})
-}
-
-// verifySegment checks every record of a segment. temp is the directory for a temporary file.
-func verifySegment(r io.Reader, temp string) error {
-	f, err := os.CreateTemp(temp, "verify-")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := os.Remove(f.Name()); err != nil {
-		return err
-	}
-	size, err := io.Copy(f, r)
-	if err != nil {
-		return err
-	}
-	return segment.VerifyFile(f, size)
 }
 
 // Prune deletes the objects that are not needed to restore any time since `from`, and those that

@@ -56,11 +56,12 @@ func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	return c
 }
 
-// CheckBucket checks a part of one bucket's tree, and the tree of all buckets, as CheckPages does,
-// in a file that a process has open. root is the page of the tree of all buckets in a snapshot,
-// which must stay open meanwhile; size is that of the snapshot's pages. It begins at the key
-// `from`, reads about `most` pages, and returns the key to continue at, in any later snapshot; nil
-// at the end. It runs on one goroutine.
+// CheckBucket makes the checks of CheckPages on a part of one bucket's tree, and on the tree of all
+// buckets, while a process has the file open. root and size describe a snapshot: root is the page
+// of its tree of all buckets, size is its size in bytes. The snapshot must stay open until
+// CheckBucket returns. The check begins at the key `from` and reads about `most` pages. next is the
+// key to continue at, in this or a later snapshot; it is nil when the bucket is done. CheckBucket
+// runs on one goroutine.
 func CheckBucket(f io.ReaderAt, root uint64, bucket string, size, pageSize int64, from []byte, most int) (next []byte, wrong []error) {
 	// No set of used pages is needed: a page that is used twice has keys that are out of order.
 	c := &pageCheck{f: f, pageSize: pageSize, pages: uint64(size / pageSize), only: &bucket, start: from, left: most}

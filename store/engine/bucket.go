@@ -204,7 +204,7 @@ func (tx *Tx) EmptyBucket(bucket *Bucket) error {
 	tx.mayUseReserve = true
 	name, last := []byte(bucket.name), tx.Bucket(bucket).Sequence()
 	*tx.open(bucket) = openBucket{}
-	tx.entryChanges.Empty(bucket.name)
+	tx.entryChanges.EmptyBucket(bucket.name)
 	if err := tx.b.DeleteBucket(name); err != nil {
 		return fmt.Errorf("delete bucket %s: %w", name, err)
 	}

@@ -102,8 +102,8 @@ func (c *Changes) Sequence(bucket string, n uint64) {
 	}
 }
 
-// Empty records that all rows of a bucket are deleted.
-func (c *Changes) Empty(bucket string) {
+// EmptyBucket records that all rows of a bucket are deleted.
+func (c *Changes) EmptyBucket(bucket string) {
 	if b := c.in(bucket); b != nil {
 		b.emptied = true
 		clear(b.rows)

@@ -16,7 +16,7 @@ func FuzzParse(f *testing.F) {
 	c.Put("msg", []byte("key"), []byte("value"))
 	c.Delete("msg", []byte("gone"))
 	c.Sequence("account", 7)
-	c.Empty("text_gone")
+	c.EmptyBucket("text_gone")
 	c.Message(at)
 	e, err := FromRow(3, c.Row(time.UnixMilli(12), Nonce{1}, Nonce{2}))
 	if err != nil {

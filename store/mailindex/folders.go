@@ -498,7 +498,7 @@ func (tx *Tx) putCounters(c *counters) error {
 	return PutMailboxCounts(tx, c.mailbox, c.box)
 }
 
-// InboxName is the Table of a Change for the messages in a mailbox's INBOX. The ID of the Change is
+// InboxTable is the Table of a Change to the messages in a mailbox's INBOX. The ID of the Change is
 // the mailbox's id.
 const InboxTable = "inbox"
 
