@@ -490,3 +490,29 @@ func TestBombsAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitingLoginsAreEvicted: a stranger who begins to log in and then is silent does not keep
+// others out.
+func TestWaitingLoginsAreEvicted(t *testing.T) {
+	h := serve(t, func(s *Server) { s.MaxConnections = 2 })
+	var strangers []*talker
+	for range 2 {
+		c := dial(t, h.addr)
+		c.line()
+		c.send("a AUTHENTICATE PLAIN\r\n")
+		c.line()
+		strangers = append(strangers, c)
+	}
+	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 5, 1)}}).Dial("tcp", h.addr)
+	if err != nil {
+		t.Skip(err) // not every system has more than one loopback address
+	}
+	defer conn.Close()
+	c := talk(t, conn)
+	if got := c.line(); !strings.HasPrefix(got, "* OK ") {
+		t.Errorf("another client is greeted with %q", got)
+	}
+	if got := strangers[0].bye(); !strings.Contains(got, evictedReply) {
+		t.Errorf("the first stranger is told %q", got)
+	}
+}

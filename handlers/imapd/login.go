@@ -103,6 +103,7 @@ func (ss *session) authenticate(p *wire.Command) error {
 			text = "="
 		}
 		ss.conn.Line("+ %s", text)
+		ss.slot.Idle() // while the client is waited for
 		line, err := ss.conn.NextLine()
 		if err == nil && line == "*" {
 			err = wire.Bad("AUTHENTICATE is cancelled")
@@ -111,9 +112,9 @@ func (ss *session) authenticate(p *wire.Command) error {
 			response, err = decodeSASL(line)
 		}
 		if err != nil {
-			ss.slot.Idle()
 			return err
 		}
+		ss.slot.Busy()
 	}
 	ss.code, ss.text = "CAPABILITY "+ss.capabilities(), mechanism+" authentication successful"
 	return nil
