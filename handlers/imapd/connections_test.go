@@ -516,3 +516,32 @@ func TestWaitingLoginsAreEvicted(t *testing.T) {
 		t.Errorf("the first stranger is told %q", got)
 	}
 }
+
+// TestClientsThatLeaveAreNoErrors: a lost connection is no error of the server, wherever in a
+// command it is lost.
+func TestClientsThatLeaveAreNoErrors(t *testing.T) {
+	var log bytes.Buffer
+	h := serve(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})) })
+	for _, begin := range []string{
+		"a AUTHENTICATE PLAIN\r\n", "a LOGIN {5+}\r\nab", "a LOGIN {2+}\r\nab", "a LOGIN {5}\r\n", "a AUTHENTICATE PLAIN\r\n{3+}\r\nabc\r\n", "a NOOP {3+}\r\n",
+	} {
+		c := dial(t, h.addr)
+		c.line()
+		c.send(begin)
+		c.conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, c.in)
+	}
+	for _, begin := range []string{"a IDLE\r\n", "a SEARCH TEXT {5}\r\n", "a APPEND INBOX {5+}\r\nab", "a APPEND INBOX {5+}\r\nabcde", "a IDLE\r\n{3+}\r\n"} {
+		c := h.login(t)
+		c.ok("SELECT INBOX")
+		c.send(begin)
+		c.conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, c.in)
+	}
+	if err := h.stop(); err != nil {
+		t.Error(err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged\n%s", log.String())
+	}
+}

@@ -47,7 +47,7 @@ var errClosedByServer = errors.New("connection ended by the server")
 
 var errTooLong = errors.New("[TOOBIG] The command is too long")
 
-// errUnfinished ends a command whose client has left, or was disconnected, within a message.
+// errUnfinished ends a command whose client has left, or was disconnected, before its end.
 var errUnfinished = No(imap.ResponseCodeClientBug, "The command has no end")
 
 // Bad returns a tagged BAD: the client has sent what is no command.
@@ -157,12 +157,12 @@ func (c *Conn) Next() (*Command, error) {
 }
 
 // NextLine waits for a line that is no command, as AUTHENTICATE and IDLE do, and returns it without
-// its line end. The error may be a tagged answer.
+// its line end. The error is a tagged answer, which a client that has left does not get.
 func (c *Conn) NextLine() (string, error) {
 	malformed, err := c.awaitLine(c.idleTime)
 	switch {
 	case err != nil:
-		return "", err
+		return "", errUnfinished
 	case malformed != nil:
 		return "", Bad("%s", malformed)
 	case c.marker.found:
@@ -279,17 +279,19 @@ func (c *Conn) readString() (string, error) {
 		c.Line("+ Ready for literal data")
 	}
 	if err := c.Flush(); err != nil {
-		return "", c.fail(err)
+		c.fail(err)
+		return "", errUnfinished
 	}
 	content := make([]byte, m.size)
 	if _, err := io.ReadFull(c.in, content); err != nil {
-		return "", c.fail(err)
+		c.fail(err)
+		return "", errUnfinished
 	}
 	c.size += len(content)
 	malformed, err := c.readLine()
 	switch {
 	case err != nil:
-		return "", err
+		return "", errUnfinished
 	case malformed != nil:
 		return "", Bad("%s", malformed)
 	case bytes.ContainsAny(content, "\x00\r\n"):
