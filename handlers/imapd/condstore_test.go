@@ -102,3 +102,23 @@ func TestSmallerBesideOtherKeys(t *testing.T) {
 	c.has(c.ok("SEARCH SMALLER 0"), "* SEARCH")
 	c.has(c.ok("SEARCH NOT SMALLER 0 SMALLER 200"), "* SEARCH 1")
 }
+
+// TestModifiedNamesSequenceNumbers: those of a STORE are numbers even if "$" stands for its
+// messages (RFC 7162 section 3.1.3).
+func TestModifiedNamesSequenceNumbers(t *testing.T) {
+	h := serve(t, nil)
+	for _, s := range []string{"one", "two", "three"} {
+		h.put(t, "INBOX", letter(s), 0)
+	}
+	c := h.login(t)
+	c.ok("SELECT INBOX")
+	c.ok(`STORE 1 +FLAGS (\Deleted)`)
+	c.ok("EXPUNGE")
+	c.ok("SEARCH RETURN (SAVE) 1")
+	for command, want := range map[string]string{"STORE": "1", "UID STORE": "2"} {
+		lines := c.do(`%s $ (UNCHANGEDSINCE 0) +FLAGS (\Seen)`, command)
+		if got := lines[len(lines)-1]; got != "OK [MODIFIED "+want+"] Some messages have changed since" {
+			t.Errorf("%s: %q", command, lines)
+		}
+	}
+}

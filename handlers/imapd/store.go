@@ -87,7 +87,7 @@ func (ss *session) store(p *wire.Command) error {
 		if ss.qresync { // earlier changes by others are reported after the next command
 			ss.writeHighestModSeq(sel.reportedUpTo)
 		}
-		return ss.modified(set, rows)
+		return ss.modified(p.UID(), rows)
 	case len(rows) < len(uids):
 		ss.setExpungeIssued(set)
 	}
@@ -105,16 +105,16 @@ func (ss *session) setExpungeIssued(set imap.NumSet) {
 
 // modified returns the tagged answer that lists the messages that a conditional STORE did not
 // change (RFC 7162 section 3.1.3).
-func (ss *session) modified(set imap.NumSet, rows []inbox.MessageRow) error {
+func (ss *session) modified(byUID bool, rows []inbox.MessageRow) error {
 	var nums []uint32
 	for _, row := range rows {
 		if !row.Kept {
 			continue
 		}
-		if _, ok := set.(imap.SeqSet); ok {
-			nums = append(nums, ss.selected.view.seq(row.UID))
-		} else {
+		if byUID {
 			nums = append(nums, row.UID)
+		} else {
+			nums = append(nums, ss.selected.view.seq(row.UID))
 		}
 	}
 	return &imap.Error{
