@@ -81,8 +81,8 @@ func (s *source) contents(items *fetchItems) (ranges, others []content, err erro
 		if found := decoded[section]; found != nil {
 			r = bytes.NewReader(found.content)
 		} else {
-			r = c.open()
-			if _, err := io.CopyN(io.Discard, r, off); err != nil {
+			r, err = s.skip(c.open(), off)
+			if err != nil {
 				return nil, nil, err
 			}
 		}
@@ -96,6 +96,19 @@ func (s *source) contents(items *fetchItems) (ranges, others []content, err erro
 		others = append(others, content{label: size.label, size: c.size})
 	}
 	return ranges, others, nil
+}
+
+// skip returns r without its first n bytes, which count as read if they must be.
+func (s *source) skip(r io.Reader, n int64) (io.Reader, error) {
+	if seeker, ok := r.(io.Seeker); ok {
+		_, err := seeker.Seek(n, io.SeekStart)
+		return r, err
+	}
+	if err := s.pay(n); err != nil {
+		return nil, err
+	}
+	_, err := io.CopyN(io.Discard, r, n)
+	return r, err
 }
 
 const maxRange = 1 << 20 // bytes of all ranges of BINARY sections in one answer

@@ -1,11 +1,17 @@
 package imapd
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/mail/msg"
 )
 
 // encodedLetter is a message whose first part is base64 of so many bytes "0123456789…".
@@ -94,4 +100,45 @@ func TestRangesAtTheEndCostLittleTime(t *testing.T) {
 	if d := time.Since(began); d > 5*time.Second { // 22 s before parts were decoded once
 		t.Errorf("it took %v", d)
 	}
+}
+
+// TestRangesOfPlainPartsAreNotRead: what is before a range of a part without an encoding is not
+// read, so that it need not count.
+func TestRangesOfPlainPartsAreNotRead(t *testing.T) {
+	message := []byte("Content-Type: application/octet-stream\r\n\r\n" + strings.Repeat("0123456789", 100_000))
+	root, err := msg.Scan(bytes.NewReader(message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob := &countingBlob{bytesBlob: bytesBlob{bytes.NewReader(message)}}
+	s := source{root: root, blob: blob}
+	var items fetchItems
+	for _, part := range [][]int{nil, {1}} {
+		items.binaries = append(items.binaries, binarySection{imap.FetchItemBinarySection{Part: part, Partial: &imap.SectionPartial{Offset: 900_007, Size: 5}}, "BINARY"})
+	}
+	ranges, _, err := s.contents(&items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"56789", "78901"} {
+		got, err := io.ReadAll(io.LimitReader(ranges[i].r, ranges[i].size))
+		if err != nil || string(got) != want {
+			t.Errorf("range %d: %q, %v, want %q", i, got, err, want)
+		}
+	}
+	if blob.read > 10_000 {
+		t.Errorf("%d bytes were read", blob.read)
+	}
+}
+
+// A countingBlob counts the bytes that are read.
+type countingBlob struct {
+	bytesBlob
+	read int
+}
+
+func (b *countingBlob) ReadAt(p []byte, off int64) (int, error) {
+	n, err := b.bytesBlob.ReadAt(p, off)
+	b.read += n
+	return n, err
 }
