@@ -521,7 +521,9 @@ func TestWaitingLoginsAreEvicted(t *testing.T) {
 // command it is lost.
 func TestClientsThatLeaveAreNoErrors(t *testing.T) {
 	var log bytes.Buffer
-	h := serve(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})) })
+	h := serve(t, func(s *Server) {
+		s.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
 	for _, begin := range []string{
 		"a AUTHENTICATE PLAIN\r\n", "a LOGIN {5+}\r\nab", "a LOGIN {2+}\r\nab", "a LOGIN {5}\r\n", "a AUTHENTICATE PLAIN\r\n{3+}\r\nabc\r\n", "a NOOP {3+}\r\n",
 	} {

@@ -59,7 +59,7 @@ func (ss *session) search(p *wire.Command) error {
 	}
 	if err != nil {
 		// A search that ends in NO empties "$" (RFC 5182 section 2.1).
-		if returns["SAVE"] && ss.imapError(err).Type == imap.StatusResponseTypeNo {
+		if given := new(imap.Error); returns["SAVE"] && (!errors.As(err, &given) || given.Type == imap.StatusResponseTypeNo) {
 			ss.selected.saved = nil
 		}
 		return err

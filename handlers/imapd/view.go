@@ -156,11 +156,10 @@ type selected struct {
 	reportedUpTo uint64
 	// Messages this session has changed since modSeq, and their new MODSEQ.
 	ownChanges  map[uint32]uint64
-	ownExpunged int // how many messages it has expunged since modSeq
-	// The running command has expunged messages, and go-imap will poll.
-	removed  bool
-	keywords []string // that the client knows
-	saved    []uint32 // the value of "$": the result of SEARCH RETURN (SAVE)
+	ownExpunged int      // how many messages it has expunged since modSeq
+	removed     bool     // the running command has expunged messages
+	keywords    []string // that the client knows
+	saved       []uint32 // the value of "$": the result of SEARCH RETURN (SAVE)
 }
 
 func (sel *selected) known() inbox.Known {
