@@ -6,8 +6,8 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// objectItems are FETCH items that are in a message's row: EMAILID
-// and THREADID (RFC 8474), PREVIEW (RFC 8970) and SAVEDATE (RFC 8514).
+// objectItems are FETCH items that are in a message's row: EMAILID and THREADID (RFC 8474), PREVIEW
+// (RFC 8970) and SAVEDATE (RFC 8514).
 type objectItems struct{ emailID, threadID, preview, saveDate bool }
 
 // objects appends the requested items, each followed by a space.

@@ -13,7 +13,7 @@ import (
 // A numberRange is a range of a set; 0 is "*", the largest number in use.
 type numberRange struct{ first, last uint32 }
 
-// after orders "*" behind every number.
+// order returns the ends of the range, with "*" behind every number.
 func (r numberRange) order() (first, last uint64) {
 	first, last = uint64(r.first), uint64(r.last)
 	if r.first == 0 {
