@@ -9,7 +9,7 @@
 //   - login.go: log-in, ENABLE, ID, COMPRESS. folders.go: LIST, STATUS and what changes folders.
 //     select.go: SELECT and CLOSE. append.go, replace.go, transfer.go (COPY, MOVE, EXPUNGE),
 //     store.go (flags), search.go, sort.go (and THREAD), quota.go, idle.go: the command of that
-//     name.
+//     name. query.go: the keys of a search. match.go: whether a message meets them.
 //   - fetch.go: FETCH. items.go: its items. attributes.go, objects.go: what comes from a message's
 //     row. sections.go: what comes from its bytes.
 //   - changes.go: how changes by others are reported. qresync.go: since a client was last here.
