@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,12 +66,23 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	from := authorsOf(r.HeaderFrom, m)
 	walks := newTree(look)
 	var dkimErr, arcErr error
-	runAll(
+	asking := []func(){
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo, verdict.SPFOwn = checkSPF(look, r) },
-		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, walks, m, from.domains...) },
 		func() { walks.prepare(from.domains) },
-		func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) },
-	)
+	}
+	dkim := func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, walks, m, from.domains...) }
+	arc := func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) }
+	for _, check := range []struct {
+		do    func()
+		field string // the message has no such field: the check asks nothing
+	}{{dkim, "DKIM-Signature"}, {arc, arcSeal}} {
+		if slices.ContainsFunc(m.fields, func(f field) bool { return f.is(check.field) }) {
+			asking = append(asking, check.do)
+		} else {
+			check.do()
+		}
+	}
+	runAll(asking...)
 	if err := errors.Join(dkimErr, arcErr); err != nil {
 		return nil, err
 	}

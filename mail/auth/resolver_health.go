@@ -46,23 +46,20 @@ func (h *ResolverHealth) Dead() bool {
 	return h.dead
 }
 
-// watch calls cancel, to end look-ups, once the resolver is found dead. stop ends the watch.
+// watch calls cancel, to end look-ups, once the resolver is found dead. stop ends the watch, unless
+// a probe runs; that ends with ctx.
 func (h *ResolverHealth) watch(ctx context.Context, cancel context.CancelFunc) (stop func()) {
-	ctx, stop = context.WithCancel(ctx)
-	go func() {
-		defer stop()
-		if !h.Dead() && !sleep(ctx, probeAfter) {
-			return
-		}
+	wait := probeAfter
+	if h.Dead() {
+		wait = 0
+	}
+	timer := time.AfterFunc(wait, func() {
 		// Probe even if other names were answered, since a look-up is still running.
-		if h.alive(ctx) {
-			return
-		}
-		if ctx.Err() == nil {
+		if !h.alive(ctx) && ctx.Err() == nil {
 			cancel()
 		}
-	}()
-	return stop
+	})
+	return func() { timer.Stop() }
 }
 
 // alive probes the resolver and reports whether it answers. If it was found dead less than
