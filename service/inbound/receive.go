@@ -145,11 +145,14 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		return "", err
 	}
 	v := result.Verdict
-	origin, err := s.originFromOutside(ctx, in, v, stored.Summary.MessageID)
-	if err != nil {
-		return "", err
-	}
 	proof := v.Proof()
+	origin := "" // unknown; without a proof it says nothing
+	if proof.Domain != "" {
+		origin, err = s.originFromOutside(ctx, in, v, stored.Summary.MessageID)
+		if err != nil {
+			return "", err
+		}
+	}
 	stored.Facts = store.Facts{
 		SPF: string(v.SPF), DKIM: string(v.DKIM), DMARC: string(v.DMARC), Judged: inbox.Judged(v.Policy, string(v.Former.Result), v.Former.Policy),
 		Genuine: v.GenuinePath(in.From), Junk: result.Junk, Authentic: v.Authentic(), Proven: proof.Domain, Signed: proof.Signed, Lacks: proof.Lacks, Origin: origin,
