@@ -52,7 +52,7 @@ func (b *batch) fill() error {
 }
 
 // firstDue returns the id of the first job of the lane with a readable row. It returns "" if that
-// job is not due or there is none.
+// job is not due, or if there is no such job.
 func (b *batch) firstDue(lane string) string {
 	prefix := lane + "\x00"
 	for key, id := range store.JobsByLane.Keys(b.tx, prefix, "") {
@@ -77,7 +77,7 @@ func (b *batch) claimNext(t *slot) error {
 	j, err := store.Jobs.Get(b.tx, id)
 	if err != nil {
 		if isUnread(err) {
-			b.q.recordUnread(id, err) // head skips it from now on
+			b.q.recordUnread(id, err) // firstDue skips it from now on
 			return nil
 		}
 		return err
@@ -112,7 +112,7 @@ func (b *batch) claimNext(t *slot) error {
 func (b *batch) claim(j *store.Job, k *Kind) error {
 	j.State = store.JobRunning
 	j.Attempt++
-	j.Due = b.now.Add(k.Timeout + slack).Truncate(time.Millisecond)
+	j.Due = b.now.Add(k.Timeout + claimSlack).Truncate(time.Millisecond)
 	if j.StartedAt.IsZero() {
 		j.StartedAt = b.now
 	}
@@ -129,7 +129,7 @@ func (d *dispatcher) launch(b *batch) {
 	d.running.Add(len(claims))
 	for _, c := range claims {
 		if c.job.Crashes > 0 {
-			time.AfterFunc(suspectFor, func() { d.acquit(c) })
+			time.AfterFunc(suspectFor, func() { d.freeSuspect(c) })
 		}
 		go d.work(c)
 	}
@@ -138,12 +138,12 @@ func (d *dispatcher) launch(b *batch) {
 func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
 	ctx, cancel := context.WithCancelCause(d.base)
 	k := d.kinds[j.Kind]
-	return &claim{job: j, kind: k, lane: l, base: d.base, ctx: ctx, cancel: cancel, expires: time.Now().Add(k.Timeout + slack)}
+	return &claim{job: j, kind: k, lane: l, base: d.base, ctx: ctx, cancel: cancel, expires: time.Now().Add(k.Timeout + claimSlack)}
 }
 
 // chain claims the next job of c's lane in the transaction that ends c, if that job is due and of
-// the same kind. It takes the place of c, so the number of running jobs in the lane stays the same.
-// chain calls begun with the new claim after the commit.
+// the same kind. The new claim takes the place of c, so the number of running jobs in the lane
+// stays the same. chain calls begun with the new claim after the commit.
 func (d *dispatcher) chain(tx *store.Tx, c *claim, begun func(*claim)) error {
 	b := &batch{q: d.Queue, tx: tx, now: tx.Now()}
 	id := b.firstDue(c.lane.name)
@@ -152,7 +152,7 @@ func (d *dispatcher) chain(tx *store.Tx, c *claim, begun func(*claim)) error {
 	}
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil || j.Kind != c.kind.Name || j.Crashes > 0 || c.kind.MostEach > 0 && j.AccountID != c.job.AccountID {
-		return nil // leave problems with the next job to the dispatcher: they must not affect c
+		return nil // leave problems with the next job to the dispatcher: c must not fail because of them
 	}
 	tx.After(func() {
 		n := d.newClaim(j, c.lane)

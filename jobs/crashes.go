@@ -8,21 +8,21 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A job that crashes the process must not do so again and again. After a crash, every job that was
-// running (its row is still in progress) has its Crashes incremented. Crashes is reset whenever an
-// attempt ends without a crash, also by a stop of the queue. Most of the jobs that ran are
-// innocent: one job used up the memory, or somebody killed the process. So all of them are
-// suspects. Suspects run one at a time, beside the other jobs, until each has ended or has run for
-// suspectFor. The more crashes a suspect has, the later it runs. So only one suspect is running at
-// a second crash, and the same one at a third crash only if all other suspects ended well. That job
-// is parked. Until then it is retried, even if its attempts are used up, since their results are
-// unknown.
+// A job that crashes the process must not do so again and again. After a crash, Crashes is
+// incremented in every job that was running (its row is still in progress). Crashes is reset
+// whenever an attempt ends without a crash, also if the queue stops. Usually one of these jobs is
+// to blame, or none: somebody may have killed the process. So all of them are suspects. Suspects
+// run one at a time, beside the other jobs, until each has ended or has run for suspectFor. The
+// more crashes a suspect has, the later it runs. So only one suspect is running at a second crash,
+// and the same one at a third crash only if all other suspects ended without a crash. That job is
+// parked. Until then it is retried, even if it has no attempts left, since the result of an attempt
+// that crashed is unknown.
 const (
-	crashesMost = 3                // crashes in a row after which a job is parked
-	suspectFor  = 10 * time.Second // time after which a running suspect no longer blocks the next one
-	suspectWait = 10 * time.Second // delay of a suspect for each crash after the first
-	parkedFor   = 24 * time.Hour   // first duration of parking, doubled with each further crash
-	parkedMost  = 6                // maximum number of doublings
+	maxCrashes       = 3                // crashes in a row after which a job is parked
+	suspectFor       = 10 * time.Second // time after which a running suspect no longer blocks the next one
+	suspectWait      = 10 * time.Second // delay of a suspect for each crash after the first
+	parkedFor        = 24 * time.Hour   // first duration of parking, doubled with each further crash
+	maxParkDoublings = 6                // maximum number of doublings
 )
 
 // A parkedError is the error of a parked job.
@@ -41,12 +41,12 @@ func (e parkedError) Error() string {
 
 // park parks a job after repeated crashes.
 func park(j *store.Job, now time.Time) {
-	j.State, j.ParkedAt, j.Due = store.JobQueued, now, now.Add(parkedFor<<min(j.Crashes-crashesMost, parkedMost))
+	j.State, j.ParkedAt, j.Due = store.JobQueued, now, now.Add(parkedFor<<min(j.Crashes-maxCrashes, maxParkDoublings))
 	recordError(j, parkedError{j.Crashes, j.Due.UTC()})
 }
 
-// Parked returns at most most parked jobs, and the number of all parked jobs. The list omits
-// unreadable rows.
+// Parked returns the parked jobs, at most `most` of them, and the number of all parked jobs. The
+// list omits unreadable rows.
 func Parked(tx *store.Tx, most int) (list []*store.Job, all int, err error) {
 	for _, id := range store.JobsByLane.Keys(tx, store.ParkedLane+"\x00", "") {
 		if all++; len(list) == most {
@@ -98,23 +98,23 @@ func (d *dispatcher) resumeDue(ids []string) error {
 	return nil
 }
 
-// suspects is the quota that all suspects share.
+// suspects is the key of the quota that all suspects share: one of them runs at a time.
 var suspects = quotaKey{kind: "\x00suspects"}
 
-// acquit frees the suspects' quota after a suspect has run for suspectFor, so that the next suspect
-// can begin. A crash after that still counts for the job.
-func (d *dispatcher) acquit(c *claim) {
-	d.scheduler.acquit(c)
+// freeSuspect frees the suspects' quota after a suspect has run for suspectFor, so that the next
+// suspect can begin. A crash after that still counts for the job.
+func (d *dispatcher) freeSuspect(c *claim) {
+	d.scheduler.freeSuspect(c)
 	d.signal()
 }
 
-func (s *scheduler) acquit(c *claim) {
+func (s *scheduler) freeSuspect(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.acquitted || c.ended {
+	if c.suspectFreed || c.ended {
 		return
 	}
 	s.quotas[suspects].busy--
-	c.acquitted = true
+	c.suspectFreed = true
 	s.resume()
 }

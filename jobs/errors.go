@@ -37,17 +37,17 @@ func (e snooze) Error() string { return "waits until " + e.until.UTC().Format(ti
 func Snooze(t time.Time) error { return snooze{t} }
 
 var (
-	// errStopped is the cause of ctx when the queue stops.
+	// errStopped is the cancellation cause of Work's ctx when the queue stops.
 	errStopped = errors.New("the queue stops")
-	// errCancelled is the cause of ctx when the job was cancelled.
+	// errCancelled is the cancellation cause of Work's ctx when the job was cancelled.
 	errCancelled = errors.New("the job was cancelled")
 	// errLapsed is the error of an attempt if its claim ended before Work returned.
 	errLapsed = errors.New("the attempt exceeded its time limit")
 	// errCrashed is the error of an attempt during which the process ended.
 	errCrashed = errors.New("the process ended during the attempt")
-	// errLost means that the job was claimed again, or is gone, so the result of this claim is
+	// errLost means that the job was claimed again, or is gone. The result of this claim is
 	// dropped.
-	errLost = errors.New("the claim was lost")
+	errLost = errors.New("the claim of the job was lost")
 )
 
 // panicked is the error of an attempt that panicked. The stack goes to the log, not to the job.
@@ -58,13 +58,13 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// refused is an error of Writes, Parked or Failed, which rolled back their transaction.
-type refused struct {
+// A callbackError is an error of Writes, Parked or Failed. Their transaction was rolled back.
+type callbackError struct {
 	error
 	failed bool // the error is from Failed or Parked
 }
 
-func (r refused) Unwrap() error { return r.error }
+func (r callbackError) Unwrap() error { return r.error }
 
 // recordError stores err in the job: the code and message of an error that has a code, otherwise
 // its text.
@@ -73,15 +73,15 @@ func recordError(j *store.Job, err error) {
 		error
 		ErrorCode() string
 	}
-	j.ErrCode, j.Err = "", cut(err.Error())
+	j.ErrCode, j.Err = "", truncate(err.Error())
 	if errors.As(err, &coded) {
 		j.ErrCode = coded.ErrorCode()
-		j.Err = cut(strings.TrimPrefix(coded.Error(), j.ErrCode+": "))
+		j.Err = truncate(strings.TrimPrefix(coded.Error(), j.ErrCode+": "))
 	}
 }
 
-// cut shortens text to maxText bytes.
-func cut(text string) string {
+// truncate shortens text to maxText bytes, at the boundary of a character.
+func truncate(text string) string {
 	if len(text) <= maxText {
 		return text
 	}
@@ -92,7 +92,8 @@ func cut(text string) string {
 	return text[:n]
 }
 
-// Backoff is the default backoff of kinds: 5 s, doubled up to an hour, each ±10 %.
+// Backoff is the default wait after a failed attempt: 5 s, doubled with each attempt up to an hour,
+// ±10 %.
 func Backoff(attempt int, r float64) time.Duration {
 	d := time.Hour
 	if n := max(attempt, 1) - 1; n < 10 {
@@ -106,8 +107,8 @@ func Jitter(d time.Duration, r float64) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*r))
 }
 
-// Awaiting returns the interval until the next check of something that has been pending for waited:
-// a fourth of it, at least a minute and at most an hour, with jitter.
+// Awaiting returns how long to wait before the next check of something that has been pending for
+// the time waited: a fourth of waited, at least a minute and at most an hour, with jitter.
 func Awaiting(waited time.Duration, r float64) time.Duration {
 	return Jitter(min(max(waited/4, time.Minute), time.Hour), r)
 }

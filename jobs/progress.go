@@ -28,8 +28,8 @@ type progress struct {
 	timer     *time.Timer
 	pending   bool // the timer or the flush that it started is running
 	written   time.Time
-	sealed    bool
-	writing   sync.Mutex
+	finished  bool       // later reports are dropped
+	writing   sync.Mutex // held while flush writes
 }
 
 type progressKey struct{}
@@ -40,7 +40,7 @@ func Progress(ctx context.Context, completed, total int, detail string) {
 	updateProgress(ctx, func(n *progress) {
 		n.completed, n.total = completed, total
 		if detail != "" {
-			n.detail = cut(detail)
+			n.detail = truncate(detail)
 		}
 	})
 }
@@ -50,7 +50,7 @@ func Progress(ctx context.Context, completed, total int, detail string) {
 // a new last step. Step may be called at any rate. Outside of Work it does nothing.
 func Step(ctx context.Context, name, status, text string) {
 	updateProgress(ctx, func(n *progress) {
-		s := store.JobStep{Name: name, Status: status, Error: cut(text), At: n.now()}
+		s := store.JobStep{Name: name, Status: status, Error: truncate(text), At: n.now()}
 		for i := range n.steps {
 			if n.steps[i].Name == name {
 				n.steps[i] = s
@@ -70,7 +70,7 @@ func updateProgress(ctx context.Context, change func(*progress)) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.sealed {
+	if n.finished {
 		return
 	}
 	change(n)
@@ -112,9 +112,9 @@ func (q *Queue) flush(c *claim) {
 	n.mu.Lock()
 	n.pending = false
 	n.written = time.Now()
-	sealed := n.sealed
+	finished := n.finished
 	n.mu.Unlock()
-	if sealed {
+	if finished {
 		return
 	}
 	err := q.Store.Update(func(tx *store.Tx) error {
@@ -133,10 +133,10 @@ func (q *Queue) flush(c *claim) {
 	}
 }
 
-// seal ends the progress: later reports are dropped, and it waits for a running flush.
-func (n *progress) seal() {
+// finish ends the progress: later reports are dropped, and it waits for a running flush.
+func (n *progress) finish() {
 	n.mu.Lock()
-	n.sealed = true
+	n.finished = true
 	if n.timer != nil {
 		n.timer.Stop()
 	}

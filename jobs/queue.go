@@ -60,10 +60,10 @@ type Kind struct {
 	Work    Work
 	Max     int           // maximum number of attempts; 0 = no limit
 	Timeout time.Duration // time limit of one attempt; 0 = 5 minutes
-	// Backoff returns the wait after a failed attempt; the first is 1. r, in [0,1), is a random
-	// number for jitter. It is the same for all attempts of a job, so that jitter does not make a
-	// later wait shorter than an earlier one. If Backoff is nil, the package's Backoff applies (5 s
-	// to an hour).
+	// Backoff returns the wait after a failed attempt; attempt is 1 for the first one. r, in [0,1),
+	// is a random number for jitter. It is the same for all attempts of a job, so that jitter does
+	// not make a later wait shorter than an earlier one. If Backoff is nil, the package's Backoff
+	// applies (5 s to an hour).
 	Backoff func(attempt int, r float64) time.Duration
 	Lanes   int // maximum number of running jobs per lane; 0 = 1
 	// Most is the maximum number of running jobs of the kind in all lanes together, MostEach the
@@ -127,8 +127,8 @@ const (
 	maxText        = 2 << 10 // maximum length of a job's error or detail in bytes
 )
 
-// NewQueue returns a queue on s. It runs no jobs before Run. It prunes old jobs by a recurring job
-// of its own.
+// NewQueue returns a queue on s. It runs no jobs before Run. A recurring job of the queue itself
+// deletes old jobs.
 func NewQueue(s *store.Store) *Queue {
 	q := &Queue{
 		Store: s, Log: slog.Default(), Rand: rand.Float64, Workers: defaultWorkers, Grace: defaultGrace,
@@ -159,8 +159,8 @@ func (q *Queue) Handle(k Kind) {
 
 // Add adds a job to the queue if tx commits. If a job of the same Kind and Key is already queued,
 // Add merges the new job into it and returns it. The earlier Due applies, and all other fields of
-// New except CreatedBy replace those of the queued job. Its attempts stay counted, and it stays
-// parked if it is. Add never merges into a running job, since that may have read data which has
+// New except CreatedBy replace those of the queued job. Its attempts stay counted, and if it is
+// parked it stays parked. Add never merges into a running job, which may have read data that has
 // changed since.
 func (q *Queue) Add(tx *store.Tx, n New) (*store.Job, error) {
 	k := q.kinds[n.Kind]
@@ -172,7 +172,7 @@ func (q *Queue) Add(tx *store.Tx, n New) (*store.Job, error) {
 	}
 	args, err := json.Marshal(n.Args)
 	if err != nil {
-		return nil, fmt.Errorf("write arguments of a %s job: %w", n.Kind, err)
+		return nil, fmt.Errorf("encode arguments of a %s job: %w", n.Kind, err)
 	}
 	now := tx.Now()
 	due := n.Due.UTC().Truncate(time.Millisecond)
@@ -262,9 +262,9 @@ func (q *Queue) Cancel(tx *store.Tx, id string) error {
 	return nil
 }
 
-// Wake makes a queued job due at due, or now if due is zero or past, unless it is due earlier. If a
-// running job is queued again, it becomes due then. Wake does not change a job that is parked or
-// has ended. It returns store.ErrNotFound if there is no such job.
+// Wake makes a queued job due at due, or now if due is zero or past, unless it is due earlier. A
+// running job that is queued again becomes due at that time. Wake does not change a job that is
+// parked or has ended. It returns store.ErrNotFound if there is no such job.
 func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil {
@@ -317,17 +317,17 @@ func (q *Queue) Move(tx *store.Tx, id, kind, lane string) error {
 func Args[T any](j *store.Job) (T, error) {
 	var args T
 	if err := json.Unmarshal(j.Args, &args); err != nil {
-		return args, fmt.Errorf("read arguments of job %s: %w: %w", j.ID, ErrArgs, err)
+		return args, fmt.Errorf("decode arguments of job %s: %w: %w", j.ID, ErrArgs, err)
 	}
 	return args, nil
 }
 
-// SetArgs replaces the arguments of a job that is queued again, for example with its position. It
-// is called in Writes.
+// SetArgs replaces the arguments of a job that is queued again, for example to store how far it is.
+// It is called in Writes.
 func SetArgs(j *store.Job, args any) error {
 	data, err := json.Marshal(args)
 	if err != nil {
-		return fmt.Errorf("write arguments of job %s: %w", j.ID, err)
+		return fmt.Errorf("encode arguments of job %s: %w", j.ID, err)
 	}
 	j.Args = data
 	return nil

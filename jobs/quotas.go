@@ -7,17 +7,17 @@ import (
 )
 
 // maxParked is the maximum number of lanes that are parked in memory at one quota, not counting
-// lanes that return to it. Further lanes are forgotten, and found again by a scan when the quota
+// those that parkFirst adds. Further lanes are forgotten, and found again by a scan when the quota
 // has room.
 const maxParked = 4096
 
 // A quota limits the workers that one kind, or one account's jobs of that kind, may use at a time,
 // so that very slow peers leave workers for other jobs.
 type quota struct {
-	most       int
+	most       int   // how many attempts may run at a time
 	busy       int   // running attempts that count towards it
-	parked     turns // lanes with a next job that waits for this quota; they are listed, but not ready
-	overflowed bool  // there were more than maxParked
+	parked     turns // lanes whose next job waits for this quota; they are listed, but not ready
+	overflowed bool  // there were more such lanes than maxParked
 }
 
 // turns is a queue of lanes in which accounts take turns, one lane each.
@@ -38,7 +38,8 @@ func (t *turns) push(l *lane, account string) {
 	t.n++
 }
 
-// pushFirst makes a lane the next one: its account has the next turn, and the lane is first in it.
+// pushFirst adds a lane at the front: its account has the next turn, and the lane is the account's
+// first.
 func (t *turns) pushFirst(l *lane, account string) {
 	t.push(l, account)
 	of := t.lanes[account]
@@ -81,7 +82,7 @@ func (k *Kind) quotas(j *store.Job) []quotaKey {
 	return keys
 }
 
-func (k *Kind) most(key quotaKey) int {
+func (k *Kind) quotaLimit(key quotaKey) int {
 	switch {
 	case key == suspects:
 		return 1
@@ -103,7 +104,7 @@ func (s *scheduler) used() map[quotaKey]int {
 func (s *scheduler) quota(key quotaKey, k *Kind) *quota {
 	q := s.quotas[key]
 	if q == nil {
-		q = &quota{most: k.most(key)}
+		q = &quota{most: k.quotaLimit(key)}
 		s.quotas[key] = q
 	}
 	return q
@@ -112,7 +113,7 @@ func (s *scheduler) quota(key quotaKey, k *Kind) *quota {
 // count adds n to the quotas of a claim: 1 when its attempt begins, -1 when it ends.
 func (s *scheduler) count(c *claim, n int) {
 	for _, key := range c.kind.quotas(c.job) {
-		if key != suspects || !c.acquitted {
+		if key != suspects || !c.suspectFreed {
 			s.quota(key, c.kind).busy += n
 		}
 	}
@@ -188,7 +189,7 @@ func (s *scheduler) quotaWanted(c *claim) bool {
 type fullQuota struct {
 	key     quotaKey
 	kind    *Kind
-	account string // of the job
+	account string // of the lane's next job
 }
 
 // takeQuota takes a place in every quota of a job. If one has no free place, it takes none and
@@ -196,7 +197,7 @@ type fullQuota struct {
 func (b *batch) takeQuota(j *store.Job, k *Kind) (full *fullQuota) {
 	keys := k.quotas(j)
 	for _, key := range keys {
-		if b.used[key] >= k.most(key) {
+		if b.used[key] >= k.quotaLimit(key) {
 			return &fullQuota{key, k, j.AccountID}
 		}
 	}

@@ -13,13 +13,13 @@ const (
 	everyKey      = "every" // key of the single job of a recurring kind
 	pruneKind     = "prune_jobs"
 	pruneInterval = 6 * time.Hour
-	pruneChunk    = 256 // maximum number of jobs deleted in one transaction
-	keepEnded     = 30 * 24 * time.Hour
+	pruneChunk    = 256                 // maximum number of jobs deleted in one transaction
+	endedKeptFor  = 30 * 24 * time.Hour // how long an ended job is kept
 )
 
-// Every makes a kind recurring: its job, without arguments, runs again an interval ±10 % after each
-// end. There is one job at a time, also across restarts. The first run is within one interval.
-// Every is called before Run; the kind must be registered with Handle by then.
+// Every makes a kind recurring: one job of the kind, without arguments, runs again and again, also
+// across restarts. It runs for the first time within one interval, and again an interval (±10 %)
+// after each end. Every is called before Run; the kind must be registered with Handle by then.
 func (q *Queue) Every(kind string, interval time.Duration) { q.every[kind] = interval }
 
 // seedRecurring ensures that a job of each recurring kind is queued. A new one is due within its
@@ -39,8 +39,8 @@ func (q *Queue) seedRecurring() error {
 	return nil
 }
 
-// recur adds the next job of a recurring kind after one has ended.
-func (q *Queue) recur(tx *store.Tx, ended *store.Job) error {
+// scheduleNext adds the next job of a recurring kind after one has ended.
+func (q *Queue) scheduleNext(tx *store.Tx, ended *store.Job) error {
 	interval := q.every[ended.Kind]
 	if interval == 0 || ended.Key != everyKey {
 		return nil
@@ -51,7 +51,7 @@ func (q *Queue) recur(tx *store.Tx, ended *store.Job) error {
 
 // Prune deletes jobs that ended more than 30 days ago, at most pruneChunk in one transaction.
 func (q *Queue) Prune(ctx context.Context) error {
-	before := store.TimeKey(q.Store.Now().Add(-keepEnded))
+	before := store.TimeKey(q.Store.Now().Add(-endedKeptFor))
 	for {
 		var old []string
 		err := q.Store.Update(func(tx *store.Tx) error {

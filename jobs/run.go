@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	maxClaims     = 64       // in one transaction
-	maxLanes      = 4096     // ready lanes in memory
-	maxFindDue    = 16 << 10 // keys read in one scan
-	slack         = 30 * time.Second
-	maxPause      = 30 * time.Second
-	unhandledWait = time.Hour // delay of a job of an unknown kind or with unknown arguments
+	maxClaims     = 64               // jobs claimed in one transaction
+	maxLanes      = 4096             // ready lanes in memory
+	maxFindDue    = 16 << 10         // keys read in one scan
+	claimSlack    = 30 * time.Second // how much later than the kind's Timeout a claim ends
+	maxPause      = 30 * time.Second // longest wait after an error of the store
+	unhandledWait = time.Hour        // delay of a job of an unknown kind or with unknown arguments
 )
 
 // Run runs jobs until ctx ends. Then it claims no more jobs, waits up to Grace before it ends the
@@ -53,9 +53,9 @@ type dispatcher struct {
 	stopping context.Context // ends when no more jobs may be claimed
 	base     context.Context // parent of every Work's ctx; ends after Grace
 	begun    bool
-	cursor   string    // key of JobsDue; every lane with a due job up to it is known to the scheduler
+	cursor   string    // key in JobsDue: the scheduler knows every lane with a due job up to it
 	rescan   bool      // there may be due jobs after cursor
-	next     time.Time // the next due time after that; zero if there is none
+	next     time.Time // the first due time after cursor; zero if there is none
 	lastPass time.Time // the time of the last pass
 }
 
@@ -145,7 +145,7 @@ func (d *dispatcher) findDue(now time.Time) (s scan, err error) {
 		return scan{}, nil
 	}
 	d.rescan, d.next = true, time.Time{}
-	if room <= 0 { // the next worker to become free makes room
+	if room <= 0 { // there are maxLanes ready lanes; a worker that becomes free makes room
 		return scan{}, nil
 	}
 	s = scan{cursor: d.cursor, end: store.TimeKey(now.Add(time.Millisecond)), room: room}
@@ -207,24 +207,24 @@ func (d *dispatcher) begin() error {
 		}
 	}
 	now := d.Store.Now()
-	var cut []string
+	var interrupted []string
 	err := d.Store.View(func(tx *store.Tx) error {
 		for _, id := range store.JobsByLane.Keys(tx, store.RunningLane+"\x00", "") {
-			cut = append(cut, id)
+			interrupted = append(interrupted, id)
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("look for jobs that a crash interrupted: %w", err)
 	}
-	if err := d.endClaims(cut, now, errCrashed); err != nil {
+	if err := d.endClaims(interrupted, now, errCrashed); err != nil {
 		return err
 	}
 	return d.seedRecurring()
 }
 
-// endClaims ends claims without their Work: lapsed ones (cause errLapsed), or all after a crash
-// (errCrashed).
+// endClaims ends claims whose Work has not returned. cause is errLapsed for lapsed claims, and
+// errCrashed after a crash.
 func (d *dispatcher) endClaims(ids []string, now time.Time, cause error) error {
 	for _, id := range ids {
 		var j *store.Job
@@ -248,7 +248,7 @@ func (d *dispatcher) endClaims(ids []string, now time.Time, cause error) error {
 			}
 			continue
 		}
-		err = d.Queue.conclude(j, outcome{err: cause})
+		err = d.Queue.commitOutcome(j, outcome{err: cause})
 		switch {
 		case err == nil:
 			d.scheduler.abandon(id, j.Attempt)
@@ -280,7 +280,7 @@ func (d *dispatcher) extend(claimed *store.Job, left time.Duration) error {
 }
 
 // errNothing rolls back a transaction that has nothing to change.
-var errNothing = errors.New("nothing to claim")
+var errNothing = errors.New("no job to claim or delete")
 
 // claim claims jobs for the ready lanes and starts them.
 func (d *dispatcher) claim() error {

@@ -16,7 +16,7 @@ type lane struct {
 	limit   int      // maximum number of running jobs, by the kind that was claimed last
 	due     bool     // it may have due jobs besides the running ones
 	listed  bool     // it is ready, parked, or has a slot
-	turn    quotaKey // the quota that made it ready and in which it has not taken a place yet; zero if none
+	turn    quotaKey // the quota that made the lane ready, as long as the lane has not taken a place in it; zero: none
 	next    *lane
 }
 
@@ -102,7 +102,7 @@ func (s *scheduler) push(l *lane) {
 }
 
 // slots returns a slot for each ready lane, at most one per free worker. It also returns the number
-// of free workers, at most most, and the use of each quota.
+// of free workers, limited to `most`, and the use of each quota.
 func (s *scheduler) slots(workers, most int) (slots []slot, free int, used map[quotaKey]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *scheduler) start(slots []slot, claims []*claim) {
 		s.claims[c.job.ID] = c
 		s.count(c, 1)
 	}
-	s.resume() // attempts that ended since slots was called found no lane parked
+	s.resume() // wake lanes that were parked here although attempts have ended since slots was called
 }
 
 // abandon frees the lane of a claim that has lapsed while its Work is still running.
@@ -208,7 +208,8 @@ func (s *scheduler) mayChain(c *claim) bool {
 	return c.lane.due && s.first == nil && !s.quotaWanted(c) && s.claims[c.job.ID] == c
 }
 
-// chain replaces an ended claim by the next one. It leaves the lane's due flag to the dispatcher.
+// chain replaces an ended claim by the next one of the lane. It does not change the lane's due
+// flag.
 func (s *scheduler) chain(ended, next *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,9 +239,9 @@ func (s *scheduler) cancel(id string) {
 // A slot is a lane's turn in one transaction of claims.
 type slot struct {
 	lane      *lane
-	running   int // running jobs of the lane at the start of the slot
-	taken     int
-	limit     int
+	running   int        // running jobs of the lane at the start of the slot
+	taken     int        // jobs claimed for the lane so far
+	limit     int        // maximum number of running jobs of the lane
 	more      bool       // more jobs are due than were taken
 	exhausted bool       // no more jobs can be taken
 	full      *fullQuota // the quota without room for the next job, or nil
@@ -259,6 +260,6 @@ type claim struct {
 	cleanup  cleanup
 
 	// Guarded by scheduler.mu.
-	ended     bool // Work has returned
-	acquitted bool // it is a suspect that has run for suspectFor
+	ended        bool // Work has returned
+	suspectFreed bool // it is a suspect that has run for suspectFor
 }

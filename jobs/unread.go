@@ -11,18 +11,17 @@ import (
 )
 
 // An Unread is a job that this version cannot run: its row or arguments have an unknown format, or
-// its kind has no handler. It stays in the queue unchanged and blocks no other job.
+// its kind has no handler. It stays in the queue and blocks no other job.
 type Unread struct {
 	ID     string // of the job
 	Reason error  // store.ErrNewer, store.ErrDamagedRow or ErrArgs among others
 }
 
-// ErrArgs is returned by Args for the arguments of the job have an unknown format. If Work returns
+// ErrArgs is returned by Args if the arguments of the job have an unknown format. If Work returns
 // it, the job is not given up but retried every hour.
 var ErrArgs = errors.New("the arguments of the job have an unknown form")
 
-// unreadJobs holds the jobs that could not be run since the process started, with the reason, by
-// id.
+// unreadJobs holds, by job id, why a job could not be run since the process started.
 type unreadJobs struct {
 	mu sync.Mutex
 	by map[string]error

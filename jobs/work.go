@@ -12,19 +12,19 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// work makes attempts one after another, as long as step claims the lane's next job.
+// work makes attempts one after another, as long as runClaim claims the lane's next job.
 func (d *dispatcher) work(c *claim) {
 	defer d.running.Done()
 	defer d.signal()
 	for c != nil {
-		c = d.step(c)
+		c = d.runClaim(c)
 	}
 }
 
-// step makes one attempt and commits its outcome. If the lane has another job of the kind and no
-// other lane waits for a worker, the same transaction claims that job, and step returns its claim.
-// Otherwise it returns nil.
-func (d *dispatcher) step(c *claim) (next *claim) {
+// runClaim makes one attempt and commits its outcome. If the lane has another job of the kind and
+// no other lane waits for a worker, the same transaction claims that job, and runClaim returns the
+// new claim. Otherwise it returns nil.
+func (d *dispatcher) runClaim(c *claim) (next *claim) {
 	defer func() {
 		if next == nil {
 			d.scheduler.finish(c)
@@ -37,11 +37,11 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 	if d.Began != nil {
 		ctx, end = d.Began(ctx, c.job)
 	}
-	writes, err := d.attempt(ctx, c)
+	writes, err := d.callWork(ctx, c)
 	killpoint.At("jobs.worked")
 	o := outcome{err: err, writes: writes, cause: ctx, progress: &c.progress}
 	o.stopped = errors.Is(context.Cause(c.ctx), errStopped)
-	c.progress.seal()
+	c.progress.finish()
 	if d.stopping.Err() == nil && d.scheduler.mayChain(c) {
 		o.then = func(tx *store.Tx) error {
 			return d.chain(tx, c, func(n *claim) { next = n })
@@ -64,14 +64,14 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 		d.Log.Warn("the result of a job came after the end of its claim and was dropped", "job_id", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
 	case err != nil:
 		d.Log.Error("could not write the result of a job", "job_id", c.job.ID, "kind", c.job.Kind, "error", err)
-		d.fail(err)
+		d.reportFatal(err)
 	}
 	return next
 }
 
-// fail ends Run if err means that the store accepts no more writes. After any other error the job
-// runs again when its claim ends.
-func (q *Queue) fail(err error) {
+// reportFatal ends Run if err means that the store accepts no more writes. After any other error
+// the job runs again when its claim ends.
+func (q *Queue) reportFatal(err error) {
 	if !errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrClosed) {
 		return
 	}
@@ -81,8 +81,8 @@ func (q *Queue) fail(err error) {
 	}
 }
 
-// attempt calls Work. It returns a panic as an error.
-func (q *Queue) attempt(ctx context.Context, c *claim) (w Writes, err error) {
+// callWork calls Work. It returns a panic as an error.
+func (q *Queue) callWork(ctx context.Context, c *claim) (w Writes, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.kind.Timeout)
 	defer cancel()
 	defer func() {
@@ -102,7 +102,7 @@ func (q *Queue) attempt(ctx context.Context, c *claim) (w Writes, err error) {
 func (q *Queue) persist(c *claim, o outcome) error {
 	pause := time.Second
 	for {
-		err := q.conclude(c.job, o)
+		err := q.commitOutcome(c.job, o)
 		if !errors.Is(err, store.ErrFull) || time.Until(c.expires) < pause {
 			return err
 		}
@@ -117,19 +117,19 @@ func (q *Queue) persist(c *claim, o outcome) error {
 
 // An outcome is the result of an attempt.
 type outcome struct {
-	err      error
-	writes   Writes
-	cause    context.Context // the cause of jobs that writes adds; may be nil
-	progress *progress
-	stopped  bool                     // ctx ended because the queue stops
-	hold     bool                     // the job must not be given up now
-	then     func(tx *store.Tx) error // runs in the same transaction; may be nil
+	err       error
+	writes    Writes
+	cause     context.Context // the cause of jobs that writes adds (see store.Tx.For); may be nil
+	progress  *progress
+	stopped   bool                     // ctx ended because the queue stops
+	mustRetry bool                     // the job must be tried again, even without attempts left
+	then      func(tx *store.Tx) error // runs in the same transaction; may be nil
 }
 
-// conclude commits the outcome of a claim; j is the job as it was claimed. It returns errLost if
-// the job has been claimed again or is gone. If Writes, Parked or Failed return an error, the
+// commitOutcome commits the outcome of a claim; j is the job as it was claimed. It returns errLost
+// if the job has been claimed again or is gone. If Writes, Parked or Failed return an error, the
 // attempt counts as failed and is committed without Writes.
-func (q *Queue) conclude(j *store.Job, o outcome) error {
+func (q *Queue) commitOutcome(j *store.Job, o outcome) error {
 	var after *store.Job
 	for {
 		err := q.Store.Update(func(tx *store.Tx) (err error) {
@@ -140,17 +140,17 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 			}
 			return o.then(tx)
 		})
-		var r refused
+		var r callbackError
 		if !errors.As(err, &r) {
 			if err == nil {
-				q.report(after, o.err)
+				q.logOutcome(after, o.err)
 				if q.Ended != nil && after.State != store.JobQueued {
 					q.Ended(after)
 				}
 			}
 			return err
 		}
-		o.writes, o.err, o.hold = nil, r.error, o.hold || r.failed
+		o.writes, o.err, o.mustRetry = nil, r.error, o.mustRetry || r.failed
 	}
 }
 
@@ -176,13 +176,13 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 		err := q.recoverPanic(func() error { return o.writes(tx, j) })
 		tx.ForNobody() // a retry or recurring job has no cause
 		if err != nil {
-			return nil, refusal(fmt.Errorf("writes of job %s: %w", j.ID, err), false)
+			return nil, asCallbackError(fmt.Errorf("run the writes of job %s: %w", j.ID, err), false)
 		}
 	}
 	k := q.kinds[j.Kind]
 	if j.Parked() && k != nil && k.Parked != nil {
 		if err := q.recoverPanic(func() error { return k.Parked(tx, j) }); err != nil {
-			return nil, refusal(fmt.Errorf("parking of job %s: %w", j.ID, err), true)
+			return nil, asCallbackError(fmt.Errorf("park job %s: %w", j.ID, err), true)
 		}
 	}
 	if j.State == store.JobQueued {
@@ -190,7 +190,7 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	}
 	if j.State == store.JobError && k != nil && k.Failed != nil {
 		if err := q.recoverPanic(func() error { return k.Failed(tx, j, o.err) }); err != nil {
-			return nil, refusal(fmt.Errorf("failure of job %s: %w", j.ID, err), true)
+			return nil, asCallbackError(fmt.Errorf("record the failure of job %s: %w", j.ID, err), true)
 		}
 	}
 	return j, q.end(tx, j)
@@ -209,13 +209,13 @@ func (q *Queue) recoverPanic(fn func() error) (err error) {
 	return fn()
 }
 
-// refusal wraps an error of Writes, Parked or Failed as refused. It returns store.ErrDatabase
-// unchanged: then the outcome is not committed, and the job runs again.
-func refusal(err error, failed bool) error {
+// asCallbackError wraps an error of Writes, Parked or Failed as a callbackError. It returns
+// store.ErrDatabase unchanged: then the outcome is not committed, and the job runs again.
+func asCallbackError(err error, failed bool) error {
 	if errors.Is(err, store.ErrDatabase) {
 		return err
 	}
-	return refused{error: err, failed: failed}
+	return callbackError{error: err, failed: failed}
 }
 
 // decideState sets the state, due time and error of a job from the outcome.
@@ -244,9 +244,9 @@ func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 	case o.stopped && !isPermanent:
 		j.Attempt--
 		j.State, j.Due = store.JobQueued, now
-	case j.Crashes >= crashesMost:
+	case j.Crashes >= maxCrashes:
 		park(j, now)
-	case !o.hold && !errors.Is(o.err, errCrashed) && (isPermanent || j.Max > 0 && j.Attempt >= j.Max):
+	case !o.mustRetry && !errors.Is(o.err, errCrashed) && (isPermanent || j.Max > 0 && j.Attempt >= j.Max):
 		recordError(j, o.err)
 		j.State = store.JobError
 	default:
@@ -315,7 +315,7 @@ func (q *Queue) end(tx *store.Tx, j *store.Job) error {
 	if err := q.put(tx, j); err != nil {
 		return err
 	}
-	return q.recur(tx, j)
+	return q.scheduleNext(tx, j)
 }
 
 // isFailure reports whether the error of an attempt is a failure: neither Snooze nor ErrArgs.
@@ -323,8 +323,8 @@ func isFailure(err error) bool {
 	return err != nil && !errors.As(err, new(snooze)) && !errors.Is(err, ErrArgs)
 }
 
-// report logs the outcome of an attempt, except Snooze and ErrArgs.
-func (q *Queue) report(j *store.Job, err error) {
+// logOutcome logs the outcome of an attempt, except Snooze and ErrArgs.
+func (q *Queue) logOutcome(j *store.Job, err error) {
 	if err != nil && !isFailure(err) {
 		return
 	}
