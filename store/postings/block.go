@@ -8,15 +8,16 @@
 //	shared·16+rest 1 | rest of the word | numbers
 //	0 | shared uvarint | rest uvarint | rest of the word | numbers
 //
-// where shared is how many bytes the word has in common with the one before it in the block, and
-// rest how many it has besides. The first form is for those below 15. Numbers are, whichever is
-// shortest:
+// where shared is how many bytes the word has in common with the word before it in the block, and
+// rest is how many bytes follow. The first form is for values of both below 15. The numbers have
+// the shortest of three forms:
 //
 //	size·4 uvarint | the first number, then the distance less one to each next,
 //	as uvarints, which are size bytes together
 //	size·4+1 uvarint | a bitmap of size bytes, lowest bit first, without zeros at its end
-//	size·4+2 uvarint | k 1 | bits, lowest first: of the first number and the distances less one,
-//	as many zeros as it has 2ᵏ, a one and the k bits below; zeros fill the last byte (Rice's code)
+//	size·4+2 uvarint | k 1 | bits, lowest first (Rice's code): for the first number and for each
+//	distance less one, as many zeros as it has 2ᵏ, a one and its lowest k bits; zeros fill the
+//	last byte
 package postings
 
 import (
@@ -92,7 +93,7 @@ func cutWordHead(b []byte) (shared, size uint64, rest []byte, ok bool) {
 
 // A Block is an encoded range of words.
 type Block struct {
-	Last []byte // its last word
+	Last []byte // last word in Data
 	Data []byte
 }
 
@@ -115,7 +116,7 @@ func (w *BlockWriter) Add(word []byte, numbers []uint16) {
 	w.block = appendWord(w.block, word, shared, numbers)
 	if at > 0 && len(w.block) > blockSize {
 		first := bytes.Clone(w.block[:at])
-		w.push(first)
+		w.addBlock(first)
 		w.block = appendWord(w.block[:0], word, 0, numbers)
 	}
 	w.last = append(w.last[:0], word...)
@@ -132,7 +133,7 @@ func appendWord(b, word []byte, shared int, numbers []uint16) []byte {
 	return appendNumbers(b, numbers)
 }
 
-func (w *BlockWriter) push(block []byte) {
+func (w *BlockWriter) addBlock(block []byte) {
 	w.blocks = append(w.blocks, Block{bytes.Clone(w.last), block})
 	w.size += int64(len(block))
 }
@@ -140,7 +141,7 @@ func (w *BlockWriter) push(block []byte) {
 // Finish returns the blocks, and their total size in bytes.
 func (w *BlockWriter) Finish() (blocks []Block, size int64) {
 	if len(w.block) > 0 {
-		w.push(slices.Clone(w.block))
+		w.addBlock(slices.Clone(w.block))
 	}
 	w.block = nil
 	return w.blocks, w.size

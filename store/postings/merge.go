@@ -9,8 +9,8 @@ import (
 // PlaceSize is the size of a Place in bytes.
 const PlaceSize = 16
 
-// A Place is the position of a message among those of its account, in whatever run it is. The
-// places in a run descend.
+// A Place is the position of a message in the order of its account's messages, the same in every
+// run. The places of a run descend.
 type Place [PlaceSize]byte
 
 // Words iterates over the words of one run in sorted order.
@@ -93,8 +93,8 @@ func renumber(parts []*Part, keep func(Place) bool) (places []Place) {
 	return places
 }
 
-// mergeWord removes the lowest word from the parts that have it and returns its new numbers; word
-// is nil if no word is left.
+// mergeWord returns the lowest word of all parts, with its new numbers, and moves the parts that
+// have it to their next word. word is nil if no word is left.
 func mergeWord(parts []*Part, docs int) (word []byte, numbers []uint16, err error) {
 	for _, p := range parts {
 		if p.more && (word == nil || bytes.Compare(p.Words.Entry().Word, word) < 0) {

@@ -132,7 +132,7 @@ func appendRice(b []byte, numbers []uint16, k int) []byte {
 	return b
 }
 
-// flushBits appends the complete bytes of the held bits in acc.
+// flushBits appends the complete bytes of acc to b. acc has `held` bits.
 func flushBits(b []byte, acc uint64, held int) ([]byte, uint64, int) {
 	for ; held >= 8; held -= 8 {
 		b = append(b, byte(acc))
@@ -213,7 +213,7 @@ func (e *Entry) eachRice(docs int, fn func(n uint32)) error {
 	}
 	r, last := bitReader{rest: e.data[1:]}, -1
 	for {
-		high, more := r.zeros(docs)
+		high, more := r.countZeros(docs)
 		if !more {
 			return nil
 		}
@@ -241,9 +241,9 @@ func (r *bitReader) fill() {
 	}
 }
 
-// zeros counts zeros up to the next one bit, which it consumes, or until there are more than most.
-// It returns false if no one bit is left.
-func (r *bitReader) zeros(most int) (n int, more bool) {
+// countZeros counts zeros up to the next one bit, which it consumes, or until there are more than
+// most. It returns false if no one bit is left.
+func (r *bitReader) countZeros(most int) (n int, more bool) {
 	for n <= most {
 		r.fill()
 		if r.acc != 0 {

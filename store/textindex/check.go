@@ -19,7 +19,7 @@ type Check struct {
 
 	seed         maphash.Seed
 	want, have   messageSum      // the messages that should be in the index, and those that are
-	reusedPlaces map[string]bool // counted messages with a row in BucketTextGone: another run may have the place too
+	reusedPlaces map[string]bool // counted messages with a row in BucketTextGone: another run may have the same place
 }
 
 // A messageSum is the number of a set of messages and the sum of their hashes, to compare sets.
@@ -49,7 +49,8 @@ func (c *Check) Message(m *mailrow.Message, num uint32) {
 	c.add(&c.want, m.Account, place[:])
 }
 
-// countPlace adds a message that a run has, or reports that nothing records its deletion.
+// countPlace counts a message that a run has. If the message does not exist, it reports that unless
+// a row records the deletion.
 func (c *Check) countPlace(r *textRun, place []byte) {
 	key := append(binary.BigEndian.AppendUint32(nil, r.account), place...)
 	noted := c.tx.GetRow(mailrow.BucketTextGone, key) != nil
@@ -116,7 +117,7 @@ func (c *Check) checkRun(r *textRun) (places, words int) {
 		}
 		c.countPlace(r, place[:])
 	}
-	return (len(all) + textPlaces - 1) / textPlaces, c.checkWords(r)
+	return (len(all) + placesPerRow - 1) / placesPerRow, c.checkWords(r)
 }
 
 func (c *Check) countRows(bucket *engine.Bucket, prefix []byte) (n int) {

@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	textRunDocs  = 30_000    // limit on the messages of a run
-	textRunBytes = 8 << 20   // limit on the bytes of a run's blocks; a run at half of a limit is not merged
-	mergeWidth   = 8         // number of runs of similar size that are merged into one
-	textPiece    = 256 << 10 // bytes that one transaction writes: few, so that others wait only briefly
-	textDropRows = 500       // rows that one transaction deletes
+	textRunDocs    = 30_000    // limit on the messages of a run
+	textRunBytes   = 8 << 20   // limit on the bytes of a run's blocks; a run at half of a limit is not merged
+	mergeWidth     = 8         // number of runs of similar size that are merged into one
+	textBytesPerTx = 256 << 10 // bytes that one transaction writes: few, so that others wait only briefly
+	textRowsPerTx  = 500       // rows that one transaction deletes
 )
 
-// Tidy merges the runs of an account, or of all if account is 0, until no size has too many, and
-// deletes what interrupted merges have left. If a Reset was interrupted, it runs Reset instead.
-// Only one call at a time, and no Write or Purge meanwhile.
+// Tidy merges the runs of an account, or of all accounts if account is 0, until fewer than
+// mergeWidth runs have a similar size, and deletes what interrupted merges have left. If a Reset
+// was interrupted, it runs Reset instead. Only one call at a time is allowed, and no Write or Purge
+// meanwhile.
 func (s *Index) Tidy(ctx context.Context, account uint32) error {
 	for {
 		var runs []textRun
@@ -155,7 +156,7 @@ func (s *Index) writeRun(ctx context.Context, d *textRunData) (run *textRun, err
 			return nil, err
 		}
 		n, size := 0, 0
-		for n < len(rows) && size < textPiece {
+		for n < len(rows) && size < textBytesPerTx {
 			size += len(rows[n].value)
 			n++
 		}
@@ -175,7 +176,7 @@ func (s *Index) dropTextRun(ctx context.Context, r *textRun) error {
 		}
 		killpoint.At("text.drop")
 		err := s.Update(func(tx *mailindex.Tx) (err error) {
-			done, err = dropTextRows(tx, r, textDropRows)
+			done, err = dropTextRows(tx, r, textRowsPerTx)
 			return err
 		})
 		if err != nil {
@@ -216,12 +217,12 @@ func messageExists(tx *mailindex.Tx, account uint32, place []byte) bool {
 }
 
 const (
-	textGoneFor  = 24 * time.Hour // a run is rewritten when a message in it has been deleted for this long
-	textGoneMost = 100_000        // limit on the deleted messages examined at a time
+	maxDeletedAge      = 24 * time.Hour // a run is rewritten when a message in it has been deleted for this long
+	maxDeletedExamined = 100_000        // limit on the deleted messages examined at a time
 )
 
 // Purge rewrites runs in which an eighth of the messages is deleted, or one has been deleted for a
-// day. Only one call at a time, and no Write or Tidy meanwhile.
+// day. Only one call at a time is allowed, and no Write or Tidy meanwhile.
 func (s *Index) Purge(ctx context.Context) error {
 	var accounts []uint32
 	err := s.View(func(tx *mailindex.Tx) error {
@@ -237,15 +238,15 @@ func (s *Index) Purge(ctx context.Context) error {
 		return nil
 	})
 	for _, account := range accounts {
-		if err := s.purgeText(ctx, account); err != nil {
+		if err := s.purgeAccount(ctx, account); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// purgeText is Purge for one account.
-func (s *Index) purgeText(ctx context.Context, account uint32) error {
+// purgeAccount is Purge for one account.
+func (s *Index) purgeAccount(ctx context.Context, account uint32) error {
 	p := textPurge{drop: map[uint64]map[textPlace]bool{}}
 	err := s.View(func(tx *mailindex.Tx) (err error) {
 		p.gone, err = textGoneOf(tx, account)
@@ -273,13 +274,13 @@ func (s *Index) purgeText(ctx context.Context, account uint32) error {
 type textPurge struct {
 	gone  map[textPlace]time.Time       // deleted messages; in the end, those that no run will have
 	stale []textRun                     // runs to rewrite
-	drop  map[uint64]map[textPlace]bool // by run: places to leave out, even if a message is there again
+	drop  map[uint64]map[textPlace]bool // by run: places to leave out, even if another message has the place now
 }
 
-// findStale examines the runs, the newest first. If several have a place where a message exists,
-// the newest run keeps it.
+// findStale examines the runs, the newest first, and completes p. If several runs have the place of
+// an existing message, only the newest of them keeps it.
 func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) error {
-	before := tx.Now().Add(-textGoneFor)
+	before := tx.Now().Add(-maxDeletedAge)
 	again := map[textPlace]bool{}
 	var kept []textPlace
 	for _, r := range slices.Backward(runs) {
@@ -298,7 +299,7 @@ func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) 
 				continue
 			}
 			if !again[place] && messageExists(tx, account, place[:]) {
-				again[place] = true // the first run that has the existing message at this place
+				again[place] = true // this run keeps the existing message at the place
 				continue
 			}
 			dead, drop[place] = append(dead, place), true
@@ -324,13 +325,13 @@ func (p *textPurge) findStale(tx *mailindex.Tx, account uint32, runs []textRun) 
 	return nil
 }
 
-// textGoneOf returns the deleted messages of an account, up to textGoneMost, and when they were
-// deleted.
+// textGoneOf returns the deleted messages of an account, up to maxDeletedExamined, and when they
+// were deleted.
 func textGoneOf(tx *mailindex.Tx, account uint32) (map[textPlace]time.Time, error) {
 	gone := map[textPlace]time.Time{}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
 	for k, v := range tx.Ascend(mailrow.BucketTextGone, prefix) {
-		if !bytes.HasPrefix(k, prefix) || len(gone) == textGoneMost {
+		if !bytes.HasPrefix(k, prefix) || len(gone) == maxDeletedExamined {
 			break
 		}
 		at, err := textGoneAt(k, v)
@@ -366,7 +367,7 @@ func (s *Index) deleteTextGone(ctx context.Context, account uint32, gone map[tex
 		keys = append(keys, append(binary.BigEndian.AppendUint32(nil, account), place[:]...))
 	}
 	slices.SortFunc(keys, bytes.Compare)
-	for piece := range slices.Chunk(keys, textDropRows) {
+	for piece := range slices.Chunk(keys, textRowsPerTx) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

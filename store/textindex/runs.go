@@ -35,7 +35,8 @@ const (
 	textDropping // its rows are being deleted
 )
 
-// A run row: version 1 | state 1 | docs 4 | bytes 8 | newest place 16 | oldest place 16 | crc32c 4.
+// textRunRowSize is the size of a run row without its checksum: version 1 | state 1 | docs 4 |
+// bytes 8 | newest place 16 | oldest place 16 | crc32c 4.
 const textRunRowSize = 46
 
 // key returns the key of the run, which is also the prefix of the keys of its other rows.
@@ -108,16 +109,16 @@ func putTextRun(tx *mailindex.Tx, r *textRun) error {
 	return tx.PutRow(mailrow.BucketTextRun, key[:], r.row())
 }
 
-// textPlaces is the number of places in one row, which then fills a page.
-const textPlaces = 250
+// placesPerRow is how many places one row has. Such a row fills a page of the database.
+const placesPerRow = 250
 
-// textPlacesFrom returns the places of the messages of a run from the given number on, a multiple
-// of textPlaces.
+// textPlacesFrom returns the places of the messages of a run from the given number on, which is a
+// multiple of placesPerRow. It returns at most placesPerRow places.
 func textPlacesFrom(tx *mailindex.Tx, run *textRun, number int) ([]byte, error) {
 	of := run.key()
 	key := binary.BigEndian.AppendUint32(of[:], uint32(number))
 	row, err := tx.GetRow(mailrow.BucketTextPlace, key), error(nil)
-	want := min(run.docs-number, textPlaces) * mailrow.PlaceSize
+	want := min(run.docs-number, placesPerRow) * mailrow.PlaceSize
 	if len(row) != want { // old rows have no checksum
 		row, err = asTextDamage(mailrow.BucketTextPlace.Open(key, row))
 		if err == nil {
@@ -136,7 +137,7 @@ func textPlacesFrom(tx *mailindex.Tx, run *textRun, number int) ([]byte, error) 
 // allPlaces returns the places of all messages of a run, newest first.
 func allPlaces(tx *mailindex.Tx, run *textRun) ([]textPlace, error) {
 	places := make([]textPlace, 0, run.docs)
-	for n := 0; n < run.docs; n += textPlaces {
+	for n := 0; n < run.docs; n += placesPerRow {
 		row, err := textPlacesFrom(tx, run, n)
 		if err != nil {
 			return nil, err
@@ -162,9 +163,8 @@ type textRow struct {
 	key, value []byte
 }
 
-// openWords verifies a block of words. Old blocks have no checksum: they begin with the length of
-// the prefix that the first word shares with the word before, so with 0, which is lower than any
-// version.
+// openWords verifies a block of words. Old blocks have neither a version nor a checksum. Their
+// first byte is 0: the length of the prefix that the first word shares with the word before.
 func openWords(key, row []byte) ([]byte, error) {
 	if len(row) == 0 || row[0] < 0x10 {
 		return row, nil
@@ -192,9 +192,9 @@ func (d *textRunData) createRun(tx *mailindex.Tx, state byte) (*textRun, error) 
 // rows returns the rows of places and words of a run, by bucket and in the order of keys.
 func (d *textRunData) rows(r *textRun) (rows []textRow) {
 	key := r.key()
-	for n := 0; n < len(d.places); n += textPlaces {
+	for n := 0; n < len(d.places); n += placesPerRow {
 		b := []byte{engine.RowVersion}
-		for _, place := range d.places[n:min(n+textPlaces, len(d.places))] {
+		for _, place := range d.places[n:min(n+placesPerRow, len(d.places))] {
 			b = append(b, place[:]...)
 		}
 		k := binary.BigEndian.AppendUint32(slices.Clone(key[:]), uint32(n))
@@ -288,7 +288,7 @@ func (b *Batch) Word(word []byte) {
 // Len returns the number of messages in the batch.
 func (b *Batch) Len() int { return len(b.places) }
 
-// run encodes the batch, outside the transaction.
+// run encodes the batch. It needs no transaction.
 func (b *Batch) run() *textRunData {
 	words := slices.AppendSeq(make([]string, 0, len(b.index)), maps.Keys(b.index))
 	slices.Sort(words)

@@ -28,8 +28,8 @@ type textWords struct {
 	cost   int   // bytes read
 }
 
-// wordsFrom starts at the block with the word from, or with the first word after it. nil is the
-// first block.
+// wordsFrom returns an iterator over the words of a run. It begins in the block that has the word
+// from or, if no block has it, the first word after it. nil means the first block.
 func wordsFrom(tx *mailindex.Tx, run *textRun, from []byte) *textWords {
 	w := &textWords{prefix: run.key(), c: tx.Bucket(mailrow.BucketTextWord).Cursor()}
 	w.k, w.v = w.c.Seek(append(w.prefix[:], from...))
@@ -172,7 +172,7 @@ func (s *Search) candidate(most textPlace) (found bool, best textPlace, err erro
 	return found, best, nil
 }
 
-// cutBefore reports whether the search reaches its limit of cost before it examines a run whose
+// cutBefore reports whether the search stops at its limit of cost before it examines a run whose
 // messages are all older than the place. It has then examined all messages that are newer than that
 // run.
 func (s *Search) cutBefore(r *searchRun, most textPlace) bool {
@@ -199,9 +199,9 @@ type searchRun struct {
 	begun bool         // number and place are set
 	// number of the current match
 	number uint32
-	place  textPlace // of number
+	place  textPlace // place of the current match
 
-	row   []byte // row of places, from number first on
+	row   []byte // row of places, beginning with that of message number `first`
 	first int
 	rows  map[int][]byte // cache of rows of places, by the number of the first
 }
@@ -276,7 +276,8 @@ func (s *Search) findWords(r *searchRun) (found []postings.Entry, err error) {
 	return found, nil
 }
 
-// The time of an index access beyond its bytes, as the number of bytes that take as long.
+// Costs of an index access in addition to the bytes that it reads, as the number of bytes that take
+// the same time.
 const (
 	textSeekCost  = 500
 	textEntryCost = 20
@@ -341,7 +342,7 @@ func (r *searchRun) numberOf(tx *mailindex.Tx, most []byte) (n int, err error) {
 	if r.begun {
 		from = int(r.number)
 	}
-	// It is usually the next message, or one nearby.
+	// The message is usually the next one, or nearby.
 	ahead, end := 1, r.docs
 	for r.begun && from+ahead < r.docs {
 		place, err := r.placeOf(tx, from+ahead)
@@ -367,7 +368,7 @@ func (r *searchRun) numberOf(tx *mailindex.Tx, most []byte) (n int, err error) {
 
 // placeOf returns the place of the message with the number.
 func (r *searchRun) placeOf(tx *mailindex.Tx, number int) ([]byte, error) {
-	if first := number - number%textPlaces; r.row == nil || first != r.first {
+	if first := number - number%placesPerRow; r.row == nil || first != r.first {
 		row, ok := r.rows[first]
 		if !ok {
 			var err error

@@ -96,27 +96,27 @@ func (p *textPicker) add(m mailrow.Message, num uint32) {
 	p.each++
 }
 
-// done adds what TextDone must record.
-func (p *textPicker) done(t mailindex.TextTodo) {
+// recordDone adds a todo that TextDone must record.
+func (p *textPicker) recordDone(t mailindex.TextTodo) {
 	t.Validity = p.validity
 	p.work.Done = append(p.work.Done, t)
 }
 
-// pick picks the messages of a todo as far as the limits allow.
+// pick picks the messages of a todo, as many as the limits allow.
 func (p *textPicker) pick(t mailindex.TextTodo) error {
 	switch {
 	case !t.Single:
 		return p.pickFrom(t)
 	case t.UID >= p.from.UID: // included in the todo `from`
 		if t.UID < p.to {
-			p.done(t)
+			p.recordDone(t)
 		}
 		return nil
 	case p.full():
 		p.work.More = true
 		return nil
 	}
-	p.done(t)
+	p.recordDone(t)
 	mailbox, folder := p.tx.FolderOfNum(t.Num)
 	for m := range p.tx.Messages(mailbox, folder, t.UID, t.UID) {
 		p.add(m, t.Num)
@@ -132,7 +132,7 @@ func (p *textPicker) pickFrom(t mailindex.TextTodo) error {
 		if p.full() {
 			p.work.More = true
 			t.UID = p.to
-			p.done(t)
+			p.recordDone(t)
 			return nil
 		}
 		p.add(m, t.Num)
@@ -146,7 +146,7 @@ func (p *textPicker) pickFrom(t mailindex.TextTodo) error {
 		return err
 	}
 	t.UID = p.to
-	p.done(t)
+	p.recordDone(t)
 	return nil
 }
 
@@ -157,9 +157,9 @@ const UnindexedFolders = 3000
 // interrupted Reset.
 const Resetting = 1
 
-// Reset deletes the text index so that it is built again. It first marks all messages as not
+// Reset deletes the text index, so that it is built again. It first marks all messages as not
 // indexed, some folders per transaction; searches then read these messages one by one. Then it
-// deletes the index. Only one call at a time, and no Write, Tidy or Purge meanwhile.
+// deletes the index. Only one call at a time is allowed, and no Write, Tidy or Purge meanwhile.
 func (s *Index) Reset() error {
 	err := s.Update(func(tx *mailindex.Tx) error {
 		if err := tx.EmptyBucket(mailrow.BucketTextTodo); err != nil { // its rows may be damaged
