@@ -47,7 +47,7 @@ func Contents(dir string) (digests map[string]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), index: newIndex(db, segment.NewLeases(), mailindex.ExpungedMost)}
+	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), index: newIndex(db, segment.NewLeases(), mailindex.MaxExpunged)}
 	digests = map[string]string{}
 	err = s.View(func(tx *Tx) error {
 		of := func(name string, write func(*Tx, io.Writer) error) error {
@@ -113,7 +113,7 @@ func writeMessages(tx *Tx, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		sum, err := segment.Sum(tx.s.dir, m.Blob)
+		sum, err := segment.RecordIdentity(tx.s.dir, m.Blob)
 		if err != nil {
 			return err
 		}

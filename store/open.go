@@ -152,7 +152,7 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = time.Minute
 	}
-	o.Expunged = cmp.Or(o.Expunged, mailindex.ExpungedMost)
+	o.Expunged = cmp.Or(o.Expunged, mailindex.MaxExpunged)
 	if !o.lenient && engine.Strict() {
 		o.FailLarge, o.RunTwice = true, true
 	}

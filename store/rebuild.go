@@ -107,7 +107,7 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 		progress = func(string, int64, int64) {}
 	}
 	r := &rebuilder{
-		s:   &Store{dir: dir, db: db, clock: wall, log: slog.Default(), index: newIndex(db, segment.NewLeases(), mailindex.ExpungedMost)},
+		s:   &Store{dir: dir, db: db, clock: wall, log: slog.Default(), index: newIndex(db, segment.NewLeases(), mailindex.MaxExpunged)},
 		old: old, size: info.Size(), progress: progress, out: &Rebuilt{Kept: map[string]int{}},
 		sources: sources(), indexes: map[string]string{}, sequences: map[string]uint64{},
 		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailrow.MailboxCounts{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},

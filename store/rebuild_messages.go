@@ -147,7 +147,7 @@ func (s *Store) Unlisted(fn func(Unlisted) error) error {
 					known = at
 				}
 			}
-			return s.seg.Records(info.Number, func(f segment.Found) error {
+			return s.seg.Records(info.Number, func(f segment.FoundRecord) error {
 				_, found, err := mailindex.FindRef(&tx.Tx, f.Ref)
 				switch {
 				case err != nil:

@@ -9,20 +9,21 @@ import (
 )
 
 // The UIDs of removed messages are kept for clients that were offline (RFC 7162), in one row per
-// transaction and folder. All rows up to a given row hold all removals since that row's floor. When
-// a row is deleted, the next row that is written gets a higher floor.
+// transaction and folder. Each row has a floor: together with the rows before it, it lists all
+// removals after that mod-sequence. When a row is deleted, the next row that is written gets a
+// higher floor.
 //
 // A row also records the number of gaps of its folder. If the folder now has another number of
 // gaps, something else has removed messages, such as a program version without these rows. The rows
-// are then incomplete, and the next row starts over.
+// are then incomplete, and the floor of the next row excludes them.
 
 const (
-	ExpungedMost = 10_000 // default limit of UIDs kept per folder
+	MaxExpunged  = 10_000 // default limit of UIDs kept per folder
 	expungedDays = 30     // rows older than this are deleted
 	expungedTrim = 8      // old rows deleted with each new one, besides one per UID in it
 )
 
-// An folderRemovals is what the transaction has removed from one folder.
+// A folderRemovals holds the messages that the transaction has removed from one folder.
 type folderRemovals struct {
 	mailbox, folder uint32
 	was             mailrow.FolderCounts // counters before the first removal
@@ -30,8 +31,8 @@ type folderRemovals struct {
 	uids            []uint32
 }
 
-// recordExpunged records a removed UID, which the end of the transaction writes to a row. was holds
-// the counters of the folder before the removal.
+// recordExpunged records a removed UID, for which writeExpunged writes a row at the end of the
+// transaction. was holds the counters of the folder before the removal.
 func (tx *Tx) recordExpunged(m *mailrow.Message, was mailrow.FolderCounts, modSeq uint64) {
 	i := slices.IndexFunc(tx.expunged, func(n folderRemovals) bool { return n.folder == m.Folder && n.mailbox == m.Mailbox })
 	if i < 0 {

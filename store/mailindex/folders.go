@@ -23,9 +23,9 @@ const (
 
 var (
 	// ErrInbox is returned for renaming or deleting INBOX, which every mailbox must have.
-	ErrInbox = errors.New("INBOX stays")
+	ErrInbox = errors.New("INBOX cannot be renamed or deleted")
 	// ErrFolderName is returned for a folder name that is empty or longer than MaxFolderName bytes.
-	ErrFolderName = errors.New("not a folder name")
+	ErrFolderName = errors.New("folder name is empty or too long")
 	// ErrFolderFull is returned when a folder has used all of its 2³² - 1 UIDs.
 	ErrFolderFull = errors.New("the folder has no UIDs left")
 )
@@ -117,7 +117,7 @@ func (tx *Tx) Folders(mailbox uint32) ([]*mailrow.Folder, error) {
 		}
 		f := new(mailrow.Folder)
 		if err := f.Decode(k, row); err != nil {
-			return nil, fmt.Errorf("read folder %x: %w", k, err)
+			return nil, fmt.Errorf("read folder with key %x: %w", k, err)
 		}
 		folders = append(folders, f)
 	}
@@ -129,11 +129,11 @@ func (tx *Tx) Folder(mailbox, id uint32) (*mailrow.Folder, error) {
 	key := mailrow.FolderKey(mailbox, id)
 	row := tx.GetRow(mailrow.BucketFolder, key[:])
 	if row == nil {
-		return nil, fmt.Errorf("folder %d of mailbox %d: %w", id, mailbox, engine.ErrNotFound)
+		return nil, fmt.Errorf("read folder %d of mailbox %d: %w", id, mailbox, engine.ErrNotFound)
 	}
 	f := new(mailrow.Folder)
 	if err := f.Decode(key[:], row); err != nil {
-		return nil, fmt.Errorf("folder %d of mailbox %d: %w", id, mailbox, err)
+		return nil, fmt.Errorf("read folder %d of mailbox %d: %w", id, mailbox, err)
 	}
 	return f, nil
 }
@@ -142,7 +142,7 @@ func (tx *Tx) Folder(mailbox, id uint32) (*mailrow.Folder, error) {
 func (tx *Tx) FolderByName(mailbox uint32, name string) (*mailrow.Folder, error) {
 	id := tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(mailbox, name))
 	if len(id) != 4 {
-		return nil, fmt.Errorf("folder %q of mailbox %d: %w", name, mailbox, engine.ErrNotFound)
+		return nil, fmt.Errorf("read folder %q of mailbox %d: %w", name, mailbox, engine.ErrNotFound)
 	}
 	return tx.Folder(mailbox, binary.BigEndian.Uint32(id))
 }
@@ -230,7 +230,8 @@ func (tx *Tx) DeleteFolder(mailbox, id uint32, limit int) (done bool, err error)
 }
 
 // emptyFolder deletes up to limit messages of the folder, and the folder once it is empty. left is
-// what remains of limit. If account is not 0, a message of another account is an error.
+// how many more messages may be deleted. If account is not 0, a message of another account is an
+// error.
 func (tx *Tx) emptyFolder(f *mailrow.Folder, account uint32, limit int) (done bool, left int, err error) {
 	for m := range tx.Messages(f.Mailbox, f.ID, 1, math.MaxUint32) {
 		if limit <= 0 {
@@ -306,10 +307,10 @@ func MailboxCounts(tx *Tx, mailbox uint32) (r mailrow.MailboxCounts, err error) 
 	binary.BigEndian.PutUint32(key[:], mailbox)
 	row := tx.GetRow(mailrow.BucketMailbox, key[:])
 	if row == nil {
-		return r, fmt.Errorf("counters of mailbox %d: %w", mailbox, engine.ErrNotFound)
+		return r, fmt.Errorf("read counters of mailbox %d: %w", mailbox, engine.ErrNotFound)
 	}
 	if err := r.Decode(key[:], row); err != nil {
-		return r, fmt.Errorf("counters of mailbox %d: %w", mailbox, err)
+		return r, fmt.Errorf("read counters of mailbox %d: %w", mailbox, err)
 	}
 	return r, nil
 }
@@ -340,7 +341,8 @@ func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
 	return u, err
 }
 
-// An account row: messages 8 | bytes 8 | received ms 8 of the last arrival, if there was one.
+// Sizes of an account row in bytes. The row: messages 8 | bytes 8 | and, once mail has arrived, the
+// time of the last arrival 8, in Unix milliseconds.
 const (
 	accountRowSize    = 16
 	accountRowArrived = 24
@@ -355,7 +357,7 @@ func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 		return Usage{}, nil
 	}
 	if len(row) != accountRowSize && len(row) != accountRowArrived {
-		return Usage{}, fmt.Errorf("counters of account %d: %w", account, engine.ErrDamagedRow)
+		return Usage{}, fmt.Errorf("read counters of account %d: %w", account, engine.ErrDamagedRow)
 	}
 	return Usage{
 		Messages: int64(binary.BigEndian.Uint64(row)),
@@ -406,12 +408,13 @@ func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
 	case accountRowArrived:
 		return mailrow.MsTime(binary.BigEndian.Uint64(row[accountRowSize:])), nil
 	}
-	return time.Time{}, fmt.Errorf("counters of account %d: %w", account, engine.ErrDamagedRow)
+	return time.Time{}, fmt.Errorf("read counters of account %d: %w", account, engine.ErrDamagedRow)
 }
 
-// Arrive returns the time for a message that arrives in an account, and stores it. It is now, but
-// later than `after` and than every earlier arrival, whatever the clock does. A reader that has
-// seen all messages up to one of these times misses none by continuing after it.
+// Arrive returns the arrival time of a message in an account, and stores it: the present time, or a
+// little later, so that it is after `after` and after every earlier arrival, even if the clock was
+// set back. A reader that has seen all messages up to such a time misses none if it continues after
+// it.
 func (tx *Tx) Arrive(account uint32, after time.Time) (time.Time, error) {
 	u, err := tx.AccountUsage(account)
 	if err != nil {
@@ -446,17 +449,17 @@ func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	key := mailrow.FolderKey(mailbox, folder)
 	c.row = tx.GetRow(mailrow.BucketFolder, key[:])
 	if c.row == nil {
-		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, engine.ErrNotFound)
+		return c, fmt.Errorf("read folder %d of mailbox %d: %w", folder, mailbox, engine.ErrNotFound)
 	}
 	c.row, err = c.counts.Get(key[:], c.row)
 	if err != nil {
-		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
+		return c, fmt.Errorf("read folder %d of mailbox %d: %w", folder, mailbox, err)
 	}
 	c.num = mailbox
 	if folder != mailrow.InboxID {
 		var f mailrow.Folder
 		if err := f.Decode(key[:], tx.GetRow(mailrow.BucketFolder, key[:])); err != nil {
-			return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
+			return c, fmt.Errorf("read folder %d of mailbox %d: %w", folder, mailbox, err)
 		}
 		c.num = f.Num
 	}
@@ -464,8 +467,8 @@ func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	return c, err
 }
 
-// change increments the mod-sequence of the mailbox and returns it.
-func (c *counters) change() uint64 {
+// nextModSeq increments the mod-sequence of the mailbox and returns it.
+func (c *counters) nextModSeq() uint64 {
 	c.box.ModSeq++
 	c.counts.ModSeq = c.box.ModSeq
 	return c.box.ModSeq
@@ -483,7 +486,7 @@ func (c *counters) add(m *mailrow.Message, sign int) {
 	}
 }
 
-// putCounters writes the counters, and records a change of the INBOX for OnCommit.
+// putCounters writes the counters, and records a change of INBOX for OnCommit.
 func (tx *Tx) putCounters(c *counters) error {
 	if c.folder == mailrow.InboxID {
 		tx.recordInboxChange(c.mailbox)
@@ -528,8 +531,8 @@ var SubscribedNames = engine.NewTable("subscribed_names", func(s *Subscriptions)
 // SubscriptionsID returns the id of a mailbox's Subscriptions.
 func SubscriptionsID(mailbox uint32) string { return strconv.FormatUint(uint64(mailbox), 10) }
 
-// Subscribed returns the names that the mailbox is subscribed to though it may have no such
-// folders, sorted.
+// Subscribed returns the names that the mailbox is subscribed to, sorted. There may be no folders
+// with these names.
 func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
 	old, err := SubscribedNames.FindShared(tx, SubscriptionsID(mailbox))
 	if err != nil {
@@ -602,7 +605,7 @@ func subscribedKey(mailbox uint32, name string) []byte {
 func CountMessages(tx *Tx) (n int64, err error) {
 	for k, v := range tx.Ascend(mailrow.BucketAccount, nil) {
 		if len(v) != accountRowSize && len(v) != accountRowArrived {
-			return 0, fmt.Errorf("counters of account %x: %w", k, engine.ErrDamagedRow)
+			return 0, fmt.Errorf("read counters of account %x: %w", k, engine.ErrDamagedRow)
 		}
 		n += int64(binary.BigEndian.Uint64(v))
 	}

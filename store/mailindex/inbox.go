@@ -52,7 +52,7 @@ func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[mailrow.InboxPos, Marks] {
 // query selects, for the account or for each folder.
 type InboxWalk struct {
 	tx    *Tx
-	from  []byte           // the lowest place in the query
+	from  []byte           // the lowest place that the query selects
 	Heads []inboxHead      // one per list
 	Pos   mailrow.InboxPos // of the message that Next has found
 	Marks Marks            // of the same message
@@ -65,11 +65,11 @@ type inboxHead struct {
 	prefix []byte // account or folder number, and class
 	c      *bolt.Cursor
 	key    []byte
-	place  []byte // end of key; nil: the list has no more messages
+	place  []byte // the place at the end of key; nil: the list has no more messages
 	value  []byte
 }
 
-// WalkInbox returns a walk before the newest message that q selects.
+// WalkInbox returns a walk over the messages that q selects. Call Next for the first, the newest.
 func WalkInbox(tx *Tx, q InboxQuery) *InboxWalk {
 	w := &InboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))}
 	mask, want := q.class()
@@ -102,7 +102,8 @@ func (w *InboxWalk) seek(before []byte) {
 	}
 }
 
-// Skip is seek for a place at or before the walk's position. It returns how many heads have moved.
+// Skip moves the walk to the newest message before a place, which is at or before the walk's
+// position. It returns how many heads have moved.
 func (w *InboxWalk) Skip(before []byte) (moved int) {
 	for i := range w.Heads {
 		h := &w.Heads[i]
@@ -120,10 +121,10 @@ func (w *InboxWalk) Skip(before []byte) (moved int) {
 	return moved
 }
 
-// bound appends a key to end. All messages of the list that are below this key come before the
-// place `before`. The place may be complete, or only its first bytes. With one byte more than a
-// complete place, the message at the place itself is included. If before is nil, bound returns the
-// key after all messages of the list.
+// bound appends to end the key below which all messages of the list come before the place `before`.
+// The place may be complete, or only its first bytes. With one byte more than a complete place, the
+// message at the place itself is included. If before is nil, bound returns the key after all
+// messages of the list.
 func (h *inboxHead) bound(end, before []byte) []byte {
 	if before == nil {
 		return engine.PrefixEnd(h.prefix)
@@ -152,13 +153,13 @@ func (w *InboxWalk) set(h *inboxHead, k, v []byte) {
 		size = mailrow.PlaceOfSize
 	}
 	if len(v) != 2 || len(k) != len(h.prefix)+size {
-		w.tx.Fail(fmt.Errorf("inbox entry %x: %w", k, engine.ErrDamagedRow))
+		w.tx.Fail(fmt.Errorf("read inbox list entry %x: %w", k, engine.ErrDamagedRow))
 		return
 	}
 	h.key, h.place, h.value = k, k[len(h.prefix):], v
 }
 
-// Next sets Pos and Marks to the next message, the newest that is left; false if there is none.
+// Next sets Pos and Marks to the newest message that is left. It returns false if there is none.
 func (w *InboxWalk) Next() bool {
 	var newest *inboxHead
 	for i := range w.Heads {
@@ -179,8 +180,8 @@ func (w *InboxWalk) Next() bool {
 	return true
 }
 
-// before returns the place before which the walk stays: the lower one of q.Before and q.To; nil if
-// both are zero.
+// before returns the place at which the walk begins, the lower one of q.Before and q.To: only
+// messages before it are selected. It returns nil if both are zero.
 func (q *InboxQuery) before() []byte {
 	var at, to []byte
 	if q.Before != (mailrow.InboxPos{}) {
@@ -209,7 +210,7 @@ func (q *InboxQuery) Selects(m *mailrow.Message) bool {
 
 // Received iterates over messages received after a time, oldest first: those in the INBOX of all
 // mailboxes of an account, unless account is 0, and those in the folders with the numbers. It reads
-// the list buckets only, and of them only the rows after that time.
+// only the rows of the list buckets after that time.
 func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.Seq[mailrow.InboxPos] {
 	return func(yield func(mailrow.InboxPos) bool) {
 		first := binary.BigEndian.AppendUint64(nil, uint64(max(after.UnixMilli()+1, 0)))
@@ -224,7 +225,7 @@ func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.S
 				size = mailrow.PlaceOfSize
 			}
 			if len(v) != 2 || len(k) != len(h.prefix)+size {
-				tx.Fail(fmt.Errorf("inbox entry %x: %w", k, engine.ErrDamagedRow))
+				tx.Fail(fmt.Errorf("read inbox list entry %x: %w", k, engine.ErrDamagedRow))
 				return false
 			}
 			h.key, h.place = k, k[len(h.prefix):]
@@ -237,7 +238,7 @@ func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.S
 				k, v := c.Seek(append(bytes.Clone(h.prefix), first...))
 				if set(&h, k, v) {
 					heads = append(heads, h)
-					c = tx.Bucket(bucket).Cursor() // each head has its own
+					c = tx.Bucket(bucket).Cursor() // each head has its own cursor
 				}
 			}
 		}

@@ -13,7 +13,7 @@ import (
 type Index struct {
 	DB       *engine.DB
 	Leases   *segment.Leases // leases on blobs that have no reference yet
-	Expunged int             // how many removed UIDs are kept per folder; the default is ExpungedMost
+	Expunged int             // how many removed UIDs are kept per folder; the default is MaxExpunged
 	// InboxOf returns the id of the mailbox with a number and of its account; "" if it has no
 	// record.
 	InboxOf func(tx *engine.Tx, mailbox uint32) (account, id string)

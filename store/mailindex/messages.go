@@ -16,7 +16,7 @@ import (
 
 // ErrKeywords is returned for more than MaxKeywords keywords, and for one that is empty or longer
 // than MaxKeyword bytes.
-var ErrKeywords = errors.New("not keywords that a message can have")
+var ErrKeywords = errors.New("too many keywords, or one that is empty or too long")
 
 // AddMessage inserts a message into an existing folder. The caller sets Account, Mailbox, Folder,
 // Blob, Received (zero: now), Flags, Keywords and Bits; AddMessage sets UID, ModSeq and Saved. A
@@ -84,8 +84,8 @@ func PutStructure(tx *Tx, blob, structure []byte) error {
 }
 
 // Structure returns the structure of the blob with the key BlobPrefix; nil if there is none. Old
-// rows are the structure alone, without a checksum: they begin with its own version, which is below
-// 0x10.
+// rows have only the structure, without a checksum. They begin with the version of the structure,
+// which is below 0x10.
 func Structure(tx *Tx, blob []byte) ([]byte, error) {
 	row := tx.GetRow(mailrow.BucketStructure, blob)
 	if row == nil || len(row) > 0 && row[0] < 0x10 {
@@ -93,7 +93,7 @@ func Structure(tx *Tx, blob []byte) ([]byte, error) {
 	}
 	row, err := mailrow.BucketStructure.Open(blob, row)
 	if err != nil {
-		return nil, fmt.Errorf("structure of the blob %x: %w", blob, err)
+		return nil, fmt.Errorf("read structure of the blob %x: %w", blob, err)
 	}
 	return row[1:], nil
 }
@@ -114,7 +114,7 @@ func (tx *Tx) insert(m *mailrow.Message, meta []byte) error {
 	return tx.putCounters(&c)
 }
 
-// insertCounted is insert, but leaves writing the counters to the caller.
+// insertCounted is insert with counters that the caller has read and will write.
 func (tx *Tx) insertCounted(c *counters, m *mailrow.Message, meta []byte) error {
 	if c.counts.UIDNext == math.MaxUint32 {
 		return ErrFolderFull
@@ -123,7 +123,7 @@ func (tx *Tx) insertCounted(c *counters, m *mailrow.Message, meta []byte) error 
 		m.UID = c.counts.UIDNext
 	}
 	rises := m.UID >= c.counts.UIDNext
-	m.ModSeq, m.Saved = c.change(), mailrow.Storable(tx.Now())
+	m.ModSeq, m.Saved = c.nextModSeq(), mailrow.Storable(tx.Now())
 	c.counts.UIDNext = max(c.counts.UIDNext, m.UID+1)
 	c.add(m, 1)
 	if err := AddRef(tx, m.Blob, mailrow.MessageOwner(m)); err != nil {
@@ -174,11 +174,11 @@ func (tx *Tx) Message(mailbox, folder, uid uint32) (*mailrow.Message, error) {
 	key := mailrow.MessageKey(mailbox, folder, uid)
 	row := tx.GetRow(mailrow.BucketMessage, key[:])
 	if row == nil {
-		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, engine.ErrNotFound)
+		return nil, fmt.Errorf("read message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, engine.ErrNotFound)
 	}
 	m := new(mailrow.Message)
 	if err := m.Decode(key[:], row); err != nil {
-		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
+		return nil, fmt.Errorf("read message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
 	return m, nil
 }
@@ -194,23 +194,23 @@ func (tx *Tx) Meta(mailbox, folder, uid uint32) (*mailrow.Meta, error) {
 	return meta, nil
 }
 
-// ReadMeta is Meta that decodes into meta. Its structure is valid only until the transaction writes
-// or ends.
+// ReadMeta decodes the metadata of m into meta. Its structure is valid only until the transaction
+// writes or ends.
 func (tx *Tx) ReadMeta(meta *mailrow.Meta, m *mailrow.Message) error {
 	return tx.meta(meta, m.Mailbox, m.Folder, m.UID, m)
 }
 
-// meta reads the meta row of a message. m is the message, if the caller has it; nil: it is read if
+// meta reads the meta row of a message. m is the message; if it is nil, the message is read if
 // needed.
 func (tx *Tx) meta(meta *mailrow.Meta, mailbox, folder, uid uint32, m *mailrow.Message) error {
 	key := mailrow.MessageKey(mailbox, folder, uid)
 	row := tx.GetRow(mailrow.BucketMeta, key[:])
 	if row == nil {
-		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, engine.ErrNotFound)
+		return fmt.Errorf("read message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, engine.ErrNotFound)
 	}
 	shared, err := meta.Decode(key[:], row)
 	if err != nil {
-		return fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
+		return fmt.Errorf("read metadata of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
 	if !shared {
 		return nil
@@ -227,7 +227,7 @@ func (tx *Tx) meta(meta *mailrow.Meta, mailbox, folder, uid uint32, m *mailrow.M
 		err = engine.ErrDamagedRow
 	}
 	if err != nil {
-		return fmt.Errorf("structure of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
+		return fmt.Errorf("read structure of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[mailrow.Messag
 				return
 			}
 			if err := m.Decode(k, row); err != nil {
-				tx.Fail(fmt.Errorf("read message %x: %w", k, err))
+				tx.Fail(fmt.Errorf("read message with key %x: %w", k, err))
 				return
 			}
 			if !yield(m) {
@@ -271,13 +271,13 @@ func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool
 			continue
 		}
 		if err := m.Decode(key[:], row); err != nil {
-			return fmt.Errorf("read message %x: %w", key, err)
+			return fmt.Errorf("read message with key %x: %w", key, err)
 		}
 		if structures {
 			var err error
 			structure, err = tx.structureOf(&m, key[:], metas.Get(key[:]))
 			if err != nil {
-				return fmt.Errorf("structure of message %x: %w", key, err)
+				return fmt.Errorf("read structure of message with key %x: %w", key, err)
 			}
 		}
 		if !fn(&m, structure) {
@@ -342,12 +342,12 @@ func (tx *Tx) changeMeta(m *mailrow.Message, change func(*mailrow.Meta)) error {
 	key := m.Key()
 	row := tx.GetRow(mailrow.BucketMeta, key[:])
 	if row == nil {
-		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, engine.ErrNotFound)
+		return fmt.Errorf("read message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, engine.ErrNotFound)
 	}
 	var meta mailrow.Meta
 	shared, err := meta.Decode(key[:], row)
 	if err != nil {
-		return fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
+		return fmt.Errorf("read metadata of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
 	}
 	change(&meta)
 	version := byte(engine.RowVersion)
@@ -398,7 +398,7 @@ func (tx *Tx) rewrite(old, m *mailrow.Message) error {
 	if err != nil {
 		return err
 	}
-	m.ModSeq = c.change()
+	m.ModSeq = c.nextModSeq()
 	c.add(old, -1)
 	c.add(m, 1)
 	if m.Class() != old.Class() {
@@ -442,7 +442,7 @@ func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
 		return err
 	}
 	was := c.counts
-	c.change()
+	c.nextModSeq()
 	c.add(m, -1)
 	if stays {
 		tx.recordExpunged(m, was, c.counts.ModSeq)
@@ -460,7 +460,7 @@ func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
 	if err := MarkTextGone(tx, m, c.num); err != nil {
 		return err
 	}
-	// Check reports a missing reference; it is no reason to keep the message.
+	// A missing reference is no reason to keep the message; Check reports it.
 	if err := DropRef(tx, m.Blob, mailrow.MessageOwner(m)); err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return err
 	}
@@ -470,9 +470,9 @@ func (tx *Tx) remove(m *mailrow.Message, stays bool) error {
 	return tx.putCounters(&c)
 }
 
-// CopyMessage copies a message, as it is stored now, into a folder of its mailbox, which may be its
-// own. It returns the copy, which shares the bytes. It returns ErrNotFound if the message or the
-// folder is gone.
+// CopyMessage copies a message, as it is stored now, into a folder of its mailbox, which may be the
+// message's own folder. It returns the copy, which shares the bytes. It returns ErrNotFound if the
+// message or the folder is gone.
 func (tx *Tx) CopyMessage(m *mailrow.Message, folder uint32) (*mailrow.Message, error) {
 	copies, err := tx.CopyMessages([]*mailrow.Message{m}, folder, 0)
 	if err != nil {
@@ -499,7 +499,7 @@ func (tx *Tx) CopyMessages(list []*mailrow.Message, folder uint32, bits mailrow.
 		}
 		meta, err := tx.metaForCopy(copied)
 		if err != nil {
-			return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
+			return nil, fmt.Errorf("read metadata of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
 		}
 		copied.Folder, copied.UID = folder, 0
 		copied.Bits |= bits

@@ -9,9 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// FindRef completes a BlobRef: at has the segment and the offset of the bytes, and FindRef returns
-// it with head and length, from the first reference to these bytes. found is false if there is no
-// reference.
+// FindRef returns the reference to the bytes at the segment and offset of at, with head and length
+// from the first row for these bytes. found is false if nothing refers to them.
 func FindRef(tx *Tx, at mailrow.BlobRef) (ref mailrow.BlobRef, found bool, err error) {
 	prefix := mailrow.BlobPrefix(at)
 	k, row := tx.Seek(mailrow.BucketRef, prefix[:])
@@ -31,7 +30,7 @@ func AddRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
 	}
 	leased := tx.index.Leases.Has(ref)
 	if !leased && (!found || known != ref) {
-		return fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, engine.ErrNotFound)
+		return fmt.Errorf("refer to the blob at %d in segment %08x: %w", ref.Offset, ref.Segment, engine.ErrNotFound)
 	}
 	if !found {
 		tx.NoteMessage(ref)
@@ -46,13 +45,13 @@ func AddRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
 	return tx.PutRow(mailrow.BucketRef, append(prefix[:], owner...), mailrow.RefRow(ref))
 }
 
-// DropRef deletes a reference. After the last one the blob's bytes are no longer live. The error is
-// ErrNotFound if there is no such reference.
+// DropRef deletes a reference. After the last one, the blob's bytes are no longer live. The error
+// is ErrNotFound if there is no such reference.
 func DropRef(tx *Tx, ref mailrow.BlobRef, owner []byte) error {
 	prefix := mailrow.BlobPrefix(ref)
 	key := append(prefix[:], owner...)
 	if string(tx.GetRow(mailrow.BucketRef, key)) != string(mailrow.RefRow(ref)) {
-		return fmt.Errorf("reference of %q to the blob at %d in segment %08x: %w", owner, ref.Offset, ref.Segment, engine.ErrNotFound)
+		return fmt.Errorf("delete reference of %q to the blob at %d in segment %08x: %w", owner, ref.Offset, ref.Segment, engine.ErrNotFound)
 	}
 	if err := tx.DeleteRow(mailrow.BucketRef, key); err != nil {
 		return err
@@ -77,7 +76,7 @@ func LiveBytes(tx *Tx, segment uint32) (int64, error) {
 		return 0, nil
 	}
 	if len(row) != 8 {
-		return 0, fmt.Errorf("live bytes of segment %08x: %w", segment, engine.ErrDamagedRow)
+		return 0, fmt.Errorf("read live bytes of segment %08x: %w", segment, engine.ErrDamagedRow)
 	}
 	return int64(binary.BigEndian.Uint64(row)), nil
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // A TextTodo says that messages of a folder are not in the text index yet: all with a UID from UID
-// on or, if Single is set, the one with that UID. Validity is the folder's UIDVALIDITY when
-// TextWork read the messages; 0 otherwise. If it has changed since, as it may in an external
-// mailbox, the messages are not done.
+// on or, if Single is set, the one with that UID. Validity is the folder's UIDVALIDITY when the
+// text index read the messages; 0: not read yet. It may have changed since if the mailbox is
+// external; TextDone then does nothing.
 type TextTodo struct {
 	Account, Num, UID uint32 // Num is the number of the folder
 	Single            bool
@@ -40,8 +40,8 @@ func (t TextTodo) row() []byte {
 	return binary.BigEndian.AppendUint32(nil, t.UID)
 }
 
-// MarkUnindexed records that a message must be indexed. num is the number of its folder. rises
-// reports that its UID is higher than all before it.
+// MarkUnindexed records that a message must be indexed. num is the number of its folder. rises says
+// that the message has a higher UID than all earlier messages of the folder.
 func MarkUnindexed(tx *Tx, m *mailrow.Message, num uint32, rises bool) error {
 	t := TextTodo{Account: m.Account, Num: num, UID: m.UID, Single: !rises}
 	key := t.Key()
@@ -66,8 +66,8 @@ func IsUnindexed(tx *Tx, account, num, uid uint32) bool {
 		tx.HasRow(mailrow.BucketTextTodo, TextTodo{Account: account, Num: num, UID: uid, Single: true}.Key())
 }
 
-// dropTextTodos deletes up to limit rows of a folder. The folder of an external mailbox may have
-// one per message. done is false if rows remain.
+// dropTextTodos deletes up to limit rows of a folder. A folder of an external mailbox may have one
+// row per message. done is false if rows remain.
 func (tx *Tx) dropTextTodos(account, num uint32, limit int) (done bool, err error) {
 	prefix := TextTodo{Account: account, Num: num}.Key()
 	for k := range tx.Ascend(mailrow.BucketTextTodo, prefix) {
@@ -92,7 +92,7 @@ func MarkTextGone(tx *Tx, m *mailrow.Message, num uint32) error {
 	return tx.PutRow(mailrow.BucketTextGone, key, mailrow.BucketTextGone.Seal(key, row))
 }
 
-// TextTodos iterates over the work of the text index for one account or, if account is 0, for all.
+// TextTodos iterates over the TextTodos of one account or, if account is 0, of all accounts.
 func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 	return func(yield func(TextTodo) bool) {
 		var prefix []byte
@@ -110,7 +110,7 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 			case len(k) == 8 && len(v) == 4:
 				t.UID = binary.BigEndian.Uint32(v)
 			default:
-				tx.Fail(fmt.Errorf("text-index todo %x: %w", k, engine.ErrDamagedRow))
+				tx.Fail(fmt.Errorf("read row %x of messages to index: %w", k, engine.ErrDamagedRow))
 				return
 			}
 			if !yield(t) {
@@ -197,7 +197,7 @@ func MarkAllUnindexed(tx *Tx, after []byte, limit int) (next []byte, err error) 
 		next = bytes.Clone(k)
 		var f mailrow.Folder
 		if err := f.Decode(k, row); err != nil {
-			return nil, fmt.Errorf("read folder %x: %w", k, err)
+			return nil, fmt.Errorf("read folder with key %x: %w", k, err)
 		}
 		if f.Num == 0 || f.Messages == 0 {
 			continue

@@ -14,8 +14,8 @@ import (
 const (
 	touchAfterDays  = 30  // a row's day is updated only after this many days
 	maxThreadSteps  = 64  // limit of steps from a message id to the root of its thread
-	ThreadMembers   = 500 // limit of threads joined into one
-	maxThreadsMoved = 20  // limit of threads moved when one is joined to another, itself included
+	ThreadMembers   = 500 // limit of threads that are joined into one
+	maxThreadsMoved = 20  // limit of threads that move when one is joined to another, that one included
 )
 
 // SubjectKept is how long subjects are kept. They assign a reply that names no earlier message to
@@ -28,9 +28,9 @@ const SubjectKept = 28 * 24 * time.Hour
 const ThreadKept = 2 * 365 * 24 * time.Hour
 
 // Threads are a forest of message ids: each row points from an id to an older one. An id without a
-// row is its own thread, and no other id points to it. A root points to itself. This records that
-// it was a root if it is joined to another thread later: messages stored under its name are then
-// found by the rows of BucketThreadJoined, which say which roots were joined to which.
+// row is its own thread, and no other id points to it. The row of a root points to itself. If a
+// root is joined to another thread later, the rows of BucketThreadJoined say so: by them, messages
+// that were stored under its name are found.
 
 // Thread returns the root of the thread that a message id belongs to. known is false if the id has
 // no row.
@@ -82,8 +82,8 @@ func (tx *Tx) TouchThread(account uint32, n mailrow.ThreadNode) error {
 	return nil
 }
 
-// JoinThread joins a message id, and its thread if it has one, to the thread of root. It does not
-// join two threads if maxThreadsMoved or more threads were joined to the first already, or if
+// JoinThread joins a message id, and its thread if it has one, to the thread of root. It leaves the
+// two threads apart if maxThreadsMoved or more threads were joined to n's thread already, or if
 // root's thread would get more than ThreadMembers. Ordinary mail stays below these limits; they
 // bound the work that an attacker can cause.
 func (tx *Tx) JoinThread(account uint32, root, n mailrow.ThreadNode) error {
@@ -152,8 +152,8 @@ func PutThread(tx *Tx, account uint32, n, up mailrow.ThreadNode) error {
 }
 
 // OldThreads examines up to `look` rows of BucketThread after the key after (nil: from the first).
-// It returns the keys of those that DropThreads should handle, and in next the key to continue
-// after; nil at the end.
+// It returns the keys of old rows, and of rows of unknown age, for DropThreads. next is the key to
+// continue after; nil at the end.
 func (tx *Tx) OldThreads(after []byte, look int) (old [][]byte, next []byte, err error) {
 	for k := range tx.Ascend(mailrow.BucketThread, after) {
 		if bytes.Equal(k, after) {
@@ -202,7 +202,7 @@ func (tx *Tx) DropThreads(keys [][]byte) error {
 	return nil
 }
 
-// dropThread deletes the row of n, which points to up, and that of its join.
+// dropThread deletes the row of n, which points to up, and the row that records the join.
 func (tx *Tx) dropThread(account uint32, n, up mailrow.ThreadNode) error {
 	joined := mailrow.ThreadKey(account, up, n)
 	if tx.Bucket(mailrow.BucketThreadJoined).Get(joined) != nil {
@@ -238,8 +238,8 @@ func (tx *Tx) threadNames(account uint32, n mailrow.ThreadNode, most int) ([]mai
 	return names, nil
 }
 
-// PutSubject records the subject of a message, between two correspondents, with its thread. It does
-// nothing if the message's time is more than SubjectKept away.
+// PutSubject records the thread of a message with this subject, between two correspondents. It does
+// nothing if at, the time of the message, is more than SubjectKept away from now.
 func (tx *Tx) PutSubject(account uint32, key mailrow.SubjectKey, at time.Time, thread mailrow.ThreadNode) error {
 	if age := tx.Now().Sub(at); age > SubjectKept || age < -SubjectKept {
 		return nil

@@ -9,12 +9,12 @@ import (
 
 // An ExpungedRow is a row of BucketExpunged: UIDs that one transaction removed from a folder. Its
 // form, with sizes in bytes: version 1 | day 2 | gaps uvarint | modseq minus floor uvarint | UID
-// ranges in ascending order | crc32c 4. A range is twice the number of UIDs between it and the
-// range before it, plus 1 if it has more than one UID, as a uvarint; then, if it has, its number of
-// UIDs minus 2 as a uvarint.
+// ranges in ascending order | crc32c 4. A range is a uvarint: twice its distance, plus 1 if it has
+// more than one UID; then a second uvarint follows, its number of UIDs minus 2. The distance is
+// First minus 1 for the first range, and First minus the Last before it minus 2 for the others.
 type ExpungedRow struct {
 	ModSeq uint64     // mod-sequence of the last removal; the row's key ends in it
-	Floor  uint64     // the rows up to this one have all removals after this mod-sequence
+	Floor  uint64     // the rows of the folder up to this one list all removals after this mod-sequence
 	Day    int        // day of the removal, see Day
 	Gaps   uint32     // gaps of the folder after the removal, see FolderCounts.Gaps
 	UIDs   []UIDRange // in ascending order

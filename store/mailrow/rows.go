@@ -75,7 +75,7 @@ const (
 	BitAutoReply                    // automatic reply
 	BitBounce                       // bounce message
 	BitTaughtSpam                   // the spam classifier has learned it as spam
-	BitTaughtHam                    // learned as wanted mail; with BitTaughtSpam: as an example of it that the classifier chose
+	BitTaughtHam                    // learned as wanted mail; with BitTaughtSpam: wanted mail that the classifier chose as an example
 	BitMoved                        // a person, not a rule, moved or copied it to its folder
 )
 
@@ -122,8 +122,8 @@ type Meta struct {
 // keywords, each a length 1 and its text | 0 and saved ms 8, if that differs from received | crc32c
 // 4.
 const (
-	MessageRowSize = 39 // bytes of a row without keywords, saved time and checksum
-	savedSize      = 9
+	MessageRowSize = 39  // bytes of a row without keywords, saved time and checksum
+	savedSize      = 9   // bytes of the saved time
 	MaxKeywords    = 128 // keywords of one message
 	MaxKeyword     = 255 // bytes of one keyword
 )
@@ -208,7 +208,7 @@ func (m *Message) Decode(key, row []byte) error {
 // bytes.
 const (
 	MetaShared     = 0x33 // version of a row whose structure is in BucketStructure
-	bareMetaShared = 2    // without a checksum
+	bareMetaShared = 2    // version of such a row without a checksum
 )
 
 // MaxOwnStructure is the largest structure, in bytes, that is stored in the meta row itself. The
@@ -604,8 +604,8 @@ type (
 	Blob    = segment.Blob
 )
 
-// Kinds of blob owners, the first byte of an owner. The key of the message follows for
-// OwnerMessage, the id of the record for the others.
+// Kinds of blob owners, the first byte of an owner. After OwnerMessage comes the key of the
+// message, after the others the id of a record.
 const (
 	OwnerMessage    = 'm'
 	OwnerSubmission = 's'
@@ -640,7 +640,7 @@ func RefRow(ref BlobRef) []byte {
 // DecodeRef decodes the blob and its owner from a key and row of BucketRef.
 func DecodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	if len(key) < 9 || len(row) != 8 {
-		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, engine.ErrDamagedRow)
+		return BlobRef{}, nil, fmt.Errorf("decode blob reference %x: %w", key, engine.ErrDamagedRow)
 	}
 	return BlobRef{
 		Segment: binary.BigEndian.Uint32(key),
@@ -650,8 +650,8 @@ func DecodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	}, key[8:], nil
 }
 
-// CutField returns the bytes of a field at the front of b, which a uvarint length precedes, and the
-// bytes after it.
+// CutField returns the bytes of the field at the front of b, after its uvarint length, and the
+// bytes after the field.
 func CutField(b []byte) (field, rest []byte, err error) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > uint64(len(b)-used) {

@@ -42,7 +42,7 @@ func SubjectRowKey(day uint16, account uint32, key SubjectKey) []byte {
 
 // SubjectThread verifies a row of BucketSubject and returns its thread.
 func SubjectThread(key, row []byte) (thread ThreadNode, err error) {
-	if len(row) == ThreadNodeSize { // without a checksum
+	if len(row) == ThreadNodeSize { // old rows have no checksum
 		return ThreadNode(row), nil
 	}
 	row, err = BucketSubject.Open(key, row)
@@ -50,16 +50,15 @@ func SubjectThread(key, row []byte) (thread ThreadNode, err error) {
 		err = engine.ErrDamagedRow
 	}
 	if err != nil {
-		return thread, fmt.Errorf("subject %x: %w", key, err)
+		return thread, fmt.Errorf("read subject row %x: %w", key, err)
 	}
 	return ThreadNode(row[1:]), nil
 }
 
-// ParseThread verifies a row of BucketThread. up is the node that the key's node was joined to.
-// seen is the day of the last message that referred to the node; 0 in old rows, which do not record
-// it.
+// ParseThread verifies a row of BucketThread. up is the node that the key's node points to. seen is
+// the day of the last message that referred to the node; 0 in old rows, which do not record it.
 func ParseThread(key, row []byte) (up ThreadNode, seen uint16, err error) {
-	if len(row) != ThreadNodeSize && len(row) != ThreadNodeSize+2 { // else it is without a checksum
+	if len(row) != ThreadNodeSize && len(row) != ThreadNodeSize+2 { // rows of these two sizes have no checksum
 		row, err = BucketThread.Open(key, row)
 		if err == nil {
 			row = row[1:]
@@ -73,5 +72,5 @@ func ParseThread(key, row []byte) (up ThreadNode, seen uint16, err error) {
 	case err == nil:
 		err = engine.ErrDamagedRow
 	}
-	return up, 0, fmt.Errorf("thread %x: %w", key, err)
+	return up, 0, fmt.Errorf("read thread row %x: %w", key, err)
 }

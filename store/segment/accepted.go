@@ -31,14 +31,14 @@ func (s *Store) End() Position {
 	return Position{s.active.number, uint32(s.end)}
 }
 
-// Accepted calls fn with each intact record at or after from that AppendAccepted has appended, and
-// its envelope, in the order of positions. It logs damage and goes on.
+// Accepted calls fn with each intact record that AppendAccepted has appended at or after the
+// position from, and with its envelope, in the order of positions. It logs damage and goes on.
 func (s *Store) Accepted(from Position, fn func(Ref, []byte) error) error {
 	for _, info := range s.List() {
 		if info.Number < from.Segment {
 			continue
 		}
-		start := int64(fileHead)
+		start := int64(fileHeadSize)
 		if info.Number == from.Segment {
 			start = max(start, int64(from.Offset))
 		}
@@ -86,7 +86,7 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 		if err != nil {
 			return err
 		}
-		if unused, err := w.zero(off, next); err != nil {
+		if unused, err := w.allZero(off, next); err != nil {
 			return err
 		} else if !unused {
 			s.log.Error("damage in a message segment, among recently accepted messages", "segment", sf.f.Name(), "offset", off, "bytes", next-off)
@@ -99,15 +99,15 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 // Unfiled tracks the accepted records that are not filed yet: nothing in the database refers to
 // their messages. It is safe for concurrent use.
 type Unfiled struct {
-	mu    sync.Mutex
-	next  int
-	least map[int]Position // by token: the record's position, or a lower bound before Appended
-	token map[Position]int
+	mu        sync.Mutex
+	next      int
+	positions map[int]Position // by token: the record's position; before Appended, a position at or before it
+	tokens    map[Position]int
 }
 
 // NewUnfiled returns an Unfiled that tracks no records.
 func NewUnfiled() *Unfiled {
-	return &Unfiled{least: map[int]Position{}, token: map[Position]int{}}
+	return &Unfiled{positions: map[int]Position{}, tokens: map[Position]int{}}
 }
 
 // Begin starts tracking a record that will be appended at or after from.
@@ -115,7 +115,7 @@ func (u *Unfiled) Begin(from Position) (token int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.next++
-	u.least[u.next] = from
+	u.positions[u.next] = from
 	return u.next
 }
 
@@ -123,23 +123,23 @@ func (u *Unfiled) Begin(from Position) (token int) {
 func (u *Unfiled) Appended(token int, at Position) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.least[token] = at
-	u.token[at] = token
+	u.positions[token] = at
+	u.tokens[at] = token
 }
 
 // Abandon stops tracking a record that could not be appended.
 func (u *Unfiled) Abandon(token int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.least, token)
+	delete(u.positions, token)
 }
 
 // Filed stops tracking the record at a position.
 func (u *Unfiled) Filed(at Position) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.least, u.token[at])
-	delete(u.token, at)
+	delete(u.positions, u.tokens[at])
+	delete(u.tokens, at)
 }
 
 // First returns a position at or before all unfiled records; end if there are none.
@@ -147,7 +147,7 @@ func (u *Unfiled) First(end Position) Position {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	first := end
-	for _, at := range u.least {
+	for _, at := range u.positions {
 		if at.Compare(first) < 0 {
 			first = at
 		}
@@ -159,7 +159,7 @@ func (u *Unfiled) First(end Position) Position {
 func (u *Unfiled) Len() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return len(u.least)
+	return len(u.positions)
 }
 
 // A FiledMark says which accepted records are filed: all before From, and those in Done. The zero
@@ -175,7 +175,7 @@ func (m *FiledMark) Has(at Position) bool {
 	return done || at.Compare(m.From) < 0
 }
 
-// Add records that the records at these positions are filed, and that all before from are.
+// Add marks the records at these positions, and all records before from, as filed.
 func (m *FiledMark) Add(from Position, at []Position) {
 	if from.Compare(m.From) > 0 {
 		m.From = from
@@ -187,7 +187,8 @@ func (m *FiledMark) Add(from Position, at []Position) {
 
 const markVersion = 1
 
-// Row encodes the mark: version 1 | From: segment 4, offset 4 | the same for each of Done.
+// Row encodes the mark, sizes in bytes: version 1 | From: segment 4, offset 4 | the same for each
+// of Done.
 func (m *FiledMark) Row() []byte {
 	out := append(make([]byte, 0, 9+8*len(m.Done)), markVersion)
 	for _, p := range append([]Position{m.From}, m.Done...) {

@@ -27,9 +27,9 @@ type Options struct {
 	Log  *slog.Logger // logs what recovery cut off or found damaged; nil: no log
 	Disk Disk         // nil: the operating system's
 
-	// LastUsed returns the newest segment, not after segment `most`, that anything refers to, and
-	// the end of the last record in it that is referred to. It returns 0 if there is none. nil
-	// means that nothing is referred to.
+	// LastUsed returns the newest segment, at most number `most`, with a record that something
+	// refers to, and the end of the last such record in it. It returns 0 if there is none. nil
+	// means that nothing refers to any record.
 	LastUsed func(most uint32) (segment uint32, end int64, err error)
 }
 
@@ -43,12 +43,12 @@ type Store struct {
 	size int64
 	log  *slog.Logger
 	disk Disk
-	// Options.LastUsed
-	used     func(most uint32) (segment uint32, end int64, err error)
-	lost     []error // see Lost
-	files    *fileSet
-	verified verifiedRefs
-	zeros    []byte
+	// findLastUsed is Options.LastUsed.
+	findLastUsed func(most uint32) (segment uint32, end int64, err error)
+	lost         []error // see Lost
+	files        *fileSet
+	verified     verifiedRefs
+	zeros        []byte
 
 	writers sync.Pool // pool of *recordWriter
 	failed  atomic.Pointer[error]
@@ -62,8 +62,8 @@ type Store struct {
 	next      uint32       // number of the next segment
 	seq       uint64       // sequence number of the next record
 	written   uint64       // number of appends to active segments so far
-	isReplica bool         // a replica: only WriteRecord may write
-	synced    uint64       // how many of written are on disk
+	isReplica bool         // the store copies another one: only WriteRecord may write
+	synced    uint64       // how many of the appends in written are on disk
 }
 
 // Open opens the segments of the data directory dir, in dir/segments, which it creates if missing.
@@ -72,14 +72,14 @@ type Store struct {
 func Open(dir string, o Options) (*Store, error) {
 	dir = filepath.Join(dir, "segments")
 	s := &Store{
-		size:  min(o.Size, math.MaxUint32),
-		log:   o.Log,
-		disk:  o.Disk,
-		used:  o.LastUsed,
-		files: &fileSet{dir: dir, known: map[uint32]*segmentFile{}},
-		zeros: make([]byte, aheadSize),
-		next:  1,
-		seq:   1,
+		size:         min(o.Size, math.MaxUint32),
+		log:          o.Log,
+		disk:         o.Disk,
+		findLastUsed: o.LastUsed,
+		files:        &fileSet{dir: dir, known: map[uint32]*segmentFile{}},
+		zeros:        make([]byte, aheadSize),
+		next:         1,
+		seq:          1,
 	}
 	s.writers.New = func() any { return new(recordWriter) }
 	if s.size == 0 {
@@ -158,7 +158,7 @@ func (s *Store) Copy(ref Ref) (Ref, error) {
 	}
 	defer blob.Close()
 	blob.rec.flags = 0 // a reference exists, so the copy is not an accepted record to file
-	copied, err := s.appendFrom(head[recordHead:], blob.rec, blob)
+	copied, err := s.appendFrom(head[recordHeadSize:], blob.rec, blob)
 	if err != nil {
 		return Ref{}, fmt.Errorf("copy record: %w", err)
 	}
@@ -177,7 +177,7 @@ func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error
 	s.mu.Lock()
 	err := s.failure()
 	if err == nil && s.isReplica {
-		err = ErrFollows
+		err = ErrReplica
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error
 	}
 	w := s.writers.Get().(*recordWriter)
 	defer s.writers.Put(w)
-	defer w.drop()
+	defer w.releaseBody()
 	if err := w.prepare(env, rec, body); err != nil {
 		return Ref{}, err
 	}
@@ -226,8 +226,8 @@ func (s *Store) appendActive(w *recordWriter) (Ref, error) {
 	return ref, nil
 }
 
-// retract truncates the file to its last record after a failed write. If that fails too, the next
-// record overwrites the rest.
+// retract truncates the file to its last record after a failed write. If truncating fails too, the
+// next record overwrites the rest.
 func (s *Store) retract(cause error) error {
 	s.zeroed = s.end
 	return errors.Join(fmt.Errorf("append to segment %08x: %w", s.active.number, cause), s.active.f.Truncate(s.end))
@@ -251,13 +251,13 @@ func (s *Store) zeroAhead() {
 }
 
 // makeRoom starts a new segment if there is none or the active one has no room for n bytes. It
-// first syncs the old one, so that only the newest can be torn.
+// first syncs the old one, so that a crash can tear only the newest.
 func (s *Store) makeRoom(n int64) error {
 	if s.active != nil && s.end+n <= s.size {
 		return nil
 	}
 	if s.active != nil {
-		if err := s.seal(); err != nil {
+		if err := s.finishActive(); err != nil {
 			return err
 		}
 	}
@@ -270,12 +270,12 @@ func (s *Store) makeRoom(n int64) error {
 	if s.active != nil {
 		s.files.release(s.active)
 	}
-	s.active, s.end, s.zeroed = sf, fileHead, fileHead
+	s.active, s.end, s.zeroed = sf, fileHeadSize, fileHeadSize
 	return nil
 }
 
-// seal cuts the zeros after the last record from the active segment and syncs it.
-func (s *Store) seal() error {
+// finishActive cuts the zeros after the last record from the active segment and syncs it.
+func (s *Store) finishActive() error {
 	if s.zeroed > s.end {
 		if err := s.active.f.Truncate(s.end); err != nil {
 			return err
@@ -306,7 +306,7 @@ func (s *Store) appendSingle(w *recordWriter) (Ref, error) {
 		return Ref{}, err
 	}
 	s.files.release(sf)
-	return w.ref(number, fileHead), nil
+	return w.ref(number, fileHeadSize), nil
 }
 
 // create creates a segment file, with the record of w unless w is nil. The file gets its name when
@@ -331,7 +331,7 @@ func (s *Store) create(head header, w *recordWriter) (*segmentFile, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
-	size := int64(fileHead)
+	size := int64(fileHeadSize)
 	if w != nil {
 		size += w.rec.size()
 	}
@@ -350,7 +350,7 @@ func (s *Store) writeFile(path string, head header, w *recordWriter) error {
 	}
 	killpoint.At("segment.file_begun")
 	if w != nil {
-		if err := w.writeTo(s.disk, &segmentFile{f: f, head: head}, fileHead); err != nil {
+		if err := w.writeTo(s.disk, &segmentFile{f: f, head: head}, fileHeadSize); err != nil {
 			return fmt.Errorf("write segment %08x: %w", head.number, err)
 		}
 	}
@@ -368,8 +368,8 @@ func removeTemp(path string) error {
 	return nil
 }
 
-// Sync writes to disk all appends that returned before the call. Concurrent calls share a sync: all
-// that wait for one in progress need one more sync at most. After an error the store is failed, see
+// Sync writes to disk all appends that returned before the call. Concurrent calls share syncs: all
+// calls that wait while a sync runs need only one more. After an error the store is failed, see
 // ErrFailed.
 func (s *Store) Sync() error {
 	s.mu.Lock()
@@ -380,7 +380,7 @@ func (s *Store) Sync() error {
 	s.mu.Lock()
 	err, done, target, sf := s.failure(), mine <= s.synced, s.written, s.active
 	if err == nil && !done {
-		s.files.hold(sf)
+		s.files.addUser(sf)
 	}
 	s.mu.Unlock()
 	if err != nil || done {
@@ -395,7 +395,7 @@ func (s *Store) Sync() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.synced = max(s.synced, target)
-	// The system reports a lost write to one sync only, which may have been that of seal.
+	// The system reports a lost write to one sync only, which may have been that of finishActive.
 	return s.failure()
 }
 
@@ -410,7 +410,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	if s.active != nil && err == nil {
-		err = s.seal()
+		err = s.finishActive()
 	}
 	if s.active != nil {
 		s.files.release(s.active)

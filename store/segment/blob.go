@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	smallBody   = 64 << 10        // Open reads and verifies a body up to this size at once
-	verifiedFor = 5 * time.Minute // for how long a larger body is not verified again
-	maxVerified = 4096            // limit of remembered bodies
+	smallBody   = 64 << 10        // Open reads and verifies a body up to this size at once, in bytes
+	verifiedFor = 5 * time.Minute // how long a larger body is not verified again
+	maxVerified = 4096            // most bodies that are remembered as verified
 )
 
 // A Blob is a stored message, open for reading. It is safe for concurrent use until Close. It stays
@@ -99,8 +99,8 @@ func (s *Store) openHead(ref Ref) (*Blob, []byte, error) {
 
 // readHead reads and verifies the head of the record at ref.
 func (sf *segmentFile) readHead(ref Ref) (record, []byte, error) {
-	if ref.Head < recordHead || ref.Head > maxHead || int64(ref.Offset)+ref.Size() > sf.size.Load() {
-		return record{}, nil, fmt.Errorf("reference out of bounds: %w", ErrDamaged)
+	if ref.Head < recordHeadSize || ref.Head > maxHead || int64(ref.Offset)+ref.Size() > sf.size.Load() {
+		return record{}, nil, fmt.Errorf("the reference points outside the segment: %w", ErrDamaged)
 	}
 	head := make([]byte, ref.Head)
 	if err := readFull(sf.f, head, int64(ref.Offset)); err != nil {
@@ -111,7 +111,7 @@ func (sf *segmentFile) readHead(ref Ref) (record, []byte, error) {
 		return record{}, nil, err
 	}
 	if rec.head != ref.Head || rec.body != int64(ref.Length) {
-		return record{}, nil, fmt.Errorf("lengths differ from the reference: %w", ErrDamaged)
+		return record{}, nil, fmt.Errorf("lengths in the record head differ from the reference: %w", ErrDamaged)
 	}
 	return rec, head, verifyHead(head)
 }

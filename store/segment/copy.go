@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// A store can follow another one, as its replica. It has the same segments: each record is at the
-// same offset of a file with the same number and mark. Records that nothing ever referred to are
-// missing in the replica and read as zeros.
+// A store can be a replica of another store. It has the same segments: each record is at the same
+// offset of a file with the same number and mark. Records that nothing ever referred to are missing
+// in the replica, which has zeros in their place.
 
 // HeaderSize is the size of a segment file's header in bytes.
-const HeaderSize = fileHead
+const HeaderSize = fileHeadSize
 
 // A File is a segment file, open for copying. The caller must close it.
 type File struct {
@@ -67,7 +67,7 @@ func (s *Store) ReadRecord(ref Ref) (head [HeaderSize]byte, raw []byte, err erro
 // WriteRecord writes a record of another store to the same place: ref is its place, head the header
 // of its file. The record is on disk when WriteRecord returns. Writing an existing record again
 // changes nothing. A file with another header is refused with ErrDamaged. After WriteRecord,
-// appends return ErrFollows until the store is opened again.
+// appends return ErrReplica until the store is opened again.
 func (s *Store) WriteRecord(head [HeaderSize]byte, ref Ref, record io.ReaderAt) error {
 	h, err := parseHeader(head[:])
 	if err == nil && h.number != ref.Segment {
@@ -138,8 +138,8 @@ func (s *fileSet) grow(number uint32, size int64) {
 	sf.size.Store(max(sf.size.Load(), size))
 }
 
-// Files returns the numbers of the segments in a data directory that no process has open. The full
-// ones do not change any more. The next process may append to, or repair, the open ones.
+// Files returns the numbers of the segments in a data directory that no process uses. The full
+// segments do not change any more. The next process may append to the open ones, or repair them.
 func Files(dir string) (full, open []uint32, err error) {
 	set := &fileSet{dir: filepath.Join(dir, "segments")}
 	list, err := os.ReadDir(set.dir)
@@ -175,15 +175,16 @@ func Files(dir string) (full, open []uint32, err error) {
 	return full, open, nil
 }
 
-// Sum returns the part of the record head at ref that identifies the record: its lengths, sequence
-// number and body checksum. It is the same in each copy of the file. dir is the data directory.
-func Sum(dir string, ref Ref) ([]byte, error) {
+// RecordIdentity returns the part of the record head at ref that identifies the record: its
+// lengths, sequence number and body checksum. These bytes are the same in each copy of the file.
+// dir is the data directory.
+func RecordIdentity(dir string, ref Ref) ([]byte, error) {
 	f, err := os.Open(filepath.Join(dir, "segments", FileName(ref.Segment)))
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, recordHead)
+	head := make([]byte, recordHeadSize)
 	if _, err := f.ReadAt(head, int64(ref.Offset)); err != nil {
 		return nil, fmt.Errorf("read message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
 	}
@@ -206,7 +207,7 @@ func VerifyFile(f io.ReaderAt, size int64) error {
 		return err
 	}
 	for _, r := range damage.Ranges {
-		zero, err := w.zero(r.Offset, r.Offset+r.Length)
+		zero, err := w.allZero(r.Offset, r.Offset+r.Length)
 		if err == nil && !zero {
 			err = fmt.Errorf("segment %08x: %d bytes at offset %d: %w", head.number, r.Length, r.Offset, ErrDamaged)
 		}

@@ -19,7 +19,7 @@ func TestFullDiskAtEveryByteLeavesNothing(t *testing.T) {
 		first := bytes.Repeat([]byte("a"), 100)
 		ref := b.mustPut(t, nil, first)
 		body := bytes.Repeat([]byte("b"), 150)
-		for room := range int64(recordHead + 3 + len(body)) {
+		for room := range int64(recordHeadSize + 3 + len(body)) {
 			faults.Set(func() { faults.WriteErr, faults.Room = cause, room })
 			if _, err := b.put([]byte("env"), body); !errors.Is(err, cause) || !strings.Contains(err.Error(), "append to segment") {
 				t.Fatalf("append with room for %d bytes gives %v", room, err)
@@ -44,7 +44,7 @@ func TestFullDiskForZerosAheadIsNoError(t *testing.T) {
 	b := newBench(t, Options{Disk: faults})
 	body := bytes.Repeat([]byte("b"), 4096)
 	b.mustPut(t, nil, body)
-	size := int64(recordHead + len(body))
+	size := int64(recordHeadSize + len(body))
 	for b.end+size <= b.zeroed {
 		b.mustPut(t, nil, body)
 	}
@@ -59,7 +59,7 @@ func TestFullDiskForZerosAheadIsNoError(t *testing.T) {
 func TestFullDiskForOwnSegmentLeavesNoFile(t *testing.T) {
 	faults := &disktest.Faults{}
 	b := newBench(t, Options{Size: 4096, Disk: faults})
-	for _, room := range []int64{0, 10, fileHead, fileHead + 20, fileHead + 3000} {
+	for _, room := range []int64{0, 10, fileHeadSize, fileHeadSize + 20, fileHeadSize + 3000} {
 		faults.Set(func() { faults.WriteErr, faults.Room = syscall.ENOSPC, room })
 		if _, err := b.put(nil, make([]byte, 3000)); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("append with room for %d bytes gives %v", room, err)

@@ -77,11 +77,11 @@ type segmentFile struct {
 	number uint32
 	size   atomic.Int64 // readers may read up to this size
 
-	// Guarded by fileSet.mu. f and head do not change while refs > 0.
+	// Guarded by fileSet.mu. f and head do not change while users > 0.
 	f        *os.File
 	head     header
-	refs     int  // number of users
-	unlinked bool // unlinked: the last user closes it
+	users    int  // how many use the file
+	unlinked bool // the file is deleted; its last user closes it
 }
 
 // A fileSet holds all segments of a directory and shares their open files.
@@ -90,7 +90,7 @@ type fileSet struct {
 
 	mu    sync.Mutex
 	known map[uint32]*segmentFile
-	idle  []*segmentFile // open without users, the longest idle first
+	idle  []*segmentFile // open files without users, the longest idle first
 }
 
 const (
@@ -110,15 +110,16 @@ func (s *fileSet) load() error {
 		return err
 	}
 	for _, e := range entries {
-		if err := s.findOne(e); err != nil {
+		if err := s.loadEntry(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// findOne handles one directory entry.
-func (s *fileSet) findOne(e fs.DirEntry) error {
+// loadEntry adds the segment of a directory entry. If the entry is an unfinished file, it removes
+// the file.
+func (s *fileSet) loadEntry(e fs.DirEntry) error {
 	name, temp := strings.CutSuffix(e.Name(), tempSuffix)
 	if temp {
 		_, temp = parseNumber(name)
@@ -162,7 +163,7 @@ func (s *fileSet) open(number uint32, flag int) (*segmentFile, error) {
 			return nil, err
 		}
 	}
-	s.holdLocked(sf)
+	s.addUserLocked(sf)
 	return sf, nil
 }
 
@@ -184,56 +185,56 @@ func (s *fileSet) openLocked(sf *segmentFile, flag int) error {
 // readHeader reads the header of a file. If it is damaged but the first record is intact, the
 // result has the record's mark and the number 0.
 func readHeader(f io.ReaderAt) (header, error) {
-	var b [fileHead + recordHead]byte
+	var b [fileHeadSize + recordHeadSize]byte
 	n, err := f.ReadAt(b[:], 0)
 	if err != nil && err != io.EOF {
 		return header{}, err
 	}
-	head, err := parseHeader(b[:min(n, fileHead)])
+	head, err := parseHeader(b[:min(n, fileHeadSize)])
 	if !errors.Is(err, ErrDamaged) || n < len(b) {
 		return head, err
 	}
-	mark := fileMark(b[fileHead:])
-	rec, recErr := parseRecord(mark, b[fileHead:])
+	mark := fileMark(b[fileHeadSize:])
+	rec, recErr := parseRecord(mark, b[fileHeadSize:])
 	if recErr != nil {
 		return header{}, err
 	}
 	record := make([]byte, rec.head)
-	if _, readErr := f.ReadAt(record, fileHead); readErr != nil || verifyHead(record) != nil {
+	if _, readErr := f.ReadAt(record, fileHeadSize); readErr != nil || verifyHead(record) != nil {
 		return header{}, err
 	}
 	return header{mark: mark}, nil
 }
 
-// hold adds a user to a segment that has one.
-func (s *fileSet) hold(sf *segmentFile) {
+// addUser adds a user to a segment that already has one.
+func (s *fileSet) addUser(sf *segmentFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holdLocked(sf)
+	s.addUserLocked(sf)
 }
 
-func (s *fileSet) holdLocked(sf *segmentFile) {
-	if sf.refs == 0 {
+func (s *fileSet) addUserLocked(sf *segmentFile) {
+	if sf.users == 0 {
 		s.idle = slices.DeleteFunc(s.idle, func(other *segmentFile) bool { return other == sf })
 	}
-	sf.refs++
+	sf.users++
 }
 
 // release removes a user, and closes the file if necessary.
 func (s *fileSet) release(sf *segmentFile) {
-	if f := s.unhold(sf); f != nil {
+	if f := s.removeUser(sf); f != nil {
 		f.Close()
 	}
 }
 
-// unhold removes a user. It returns the file that the caller must close; nil if none. Closing an
-// unlinked file frees its blocks, which is too slow to do under the lock.
-func (s *fileSet) unhold(sf *segmentFile) *os.File {
+// removeUser removes a user. It returns the file that the caller must close; nil if none. Closing a
+// deleted file frees its blocks, which is too slow to do under the lock.
+func (s *fileSet) removeUser(sf *segmentFile) *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sf.refs--
+	sf.users--
 	switch {
-	case sf.refs > 0:
+	case sf.users > 0:
 		return nil
 	case sf.unlinked:
 		return sf.f
@@ -250,7 +251,7 @@ func (s *fileSet) unhold(sf *segmentFile) *os.File {
 
 // add adds a new segment with one user, the caller.
 func (s *fileSet) add(f *os.File, head header, size int64) *segmentFile {
-	sf := &segmentFile{number: head.number, f: f, head: head, refs: 1}
+	sf := &segmentFile{number: head.number, f: f, head: head, users: 1}
 	sf.size.Store(size)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,11 +279,11 @@ func (s *fileSet) unlink(number uint32) error {
 	return nil
 }
 
-// forgetLocked marks a segment as gone, and closes its file if it has no users. The caller holds
+// forgetLocked marks a segment as deleted, and closes its file if it has no users. The caller holds
 // mu.
 func (s *fileSet) forgetLocked(sf *segmentFile) {
 	sf.unlinked = true
-	if sf.refs == 0 && sf.f != nil {
+	if sf.users == 0 && sf.f != nil {
 		s.idle = slices.DeleteFunc(s.idle, func(other *segmentFile) bool { return other == sf })
 		sf.f.Close()
 	}

@@ -1,5 +1,5 @@
-// Package segment stores the bytes of messages in append-only files, the segments, and those of a
-// message that is arriving in a spool. It does not know what a message says, or what refers to it.
+// Package segment stores the bytes of messages: in append-only files, the segments, and in a spool
+// while a message arrives. It does not know the content of a message, nor what refers to it.
 //
 // The layout of a segment file, integers big-endian:
 //
@@ -28,17 +28,17 @@ import (
 )
 
 const (
-	magic       = "\x89MSTSEG\n"
-	version     = 1
-	fileHead    = 36
-	recordHead  = 40
-	maxEnvelope = 64 << 10
-	maxHead     = recordHead + maxEnvelope
-	maxBody     = math.MaxUint32
+	magic          = "\x89MSTSEG\n"
+	version        = 1
+	fileHeadSize   = 36
+	recordHeadSize = 40
+	maxEnvelope    = 64 << 10
+	maxHead        = recordHeadSize + maxEnvelope
+	maxBody        = math.MaxUint32
 
-	flagSingle   = 1 // file flag: the segment has one large message, and is complete since it has its name
-	flagAccepted = 1 // record flag, see Accepted
-	encodingRaw  = 0 // encoding: the body is the message itself
+	flagSingle   = 1 // flag of a file: the segment has one large message, and is complete
+	flagAccepted = 1 // flag of a record, see Accepted
+	encodingRaw  = 0 // encoding of a record: the body is the message itself
 )
 
 var (
@@ -48,16 +48,16 @@ var (
 	// ErrDamaged is returned when the bytes at a reference or in a range are not an intact record.
 	ErrDamaged = errors.New("damaged record")
 	// ErrNewer is returned for a file or record in a newer format, which this version cannot read.
-	ErrNewer = errors.New("written by a newer version")
+	ErrNewer = errors.New("written by a newer version of mailstead")
 	// ErrEnvelope is returned by Append for an envelope larger than 64 KiB.
 	ErrEnvelope = errors.New("envelope is larger than 64 KiB")
 	// ErrActive is returned by Remove for the active segment, which takes the next message.
 	ErrActive = errors.New("segment is in use for new messages")
-	// ErrFollows is returned by Append in a store to which WriteRecord has copied records of
+	// ErrReplica is returned by Append in a store to which WriteRecord has copied records of
 	// another.
-	ErrFollows = errors.New("the segments follow another store and take no messages of their own")
+	ErrReplica = errors.New("the segments are a copy of another store's and take no messages of their own")
 	// ErrRef is returned by ParseRef for bytes that are too short.
-	ErrRef = errors.New("malformed blob reference")
+	ErrRef = errors.New("malformed reference to a message in a segment")
 	// ErrTooLarge is returned by Spool.Write, now and later, once the message would exceed its
 	// limit, and by Append for a message over 4 GiB - 1.
 	ErrTooLarge = errors.New("message is too large")
@@ -141,11 +141,11 @@ func (h header) appendTo(b []byte) []byte {
 
 // parseHeader decodes and verifies a header. The error is ErrDamaged or ErrNewer.
 func parseHeader(b []byte) (header, error) {
-	if len(b) < fileHead || string(b[:8]) != magic {
+	if len(b) < fileHeadSize || string(b[:8]) != magic {
 		return header{}, fmt.Errorf("segment file header: %w", ErrDamaged)
 	}
-	if crc32.Checksum(b[:fileHead-4], castagnoli) != binary.BigEndian.Uint32(b[fileHead-4:]) {
-		return header{}, fmt.Errorf("segment file header checksum: %w", ErrDamaged)
+	if crc32.Checksum(b[:fileHeadSize-4], castagnoli) != binary.BigEndian.Uint32(b[fileHeadSize-4:]) {
+		return header{}, fmt.Errorf("checksum of the segment file header: %w", ErrDamaged)
 	}
 	if b[8] != version || b[9]&^flagSingle != 0 {
 		return header{}, ErrNewer
@@ -172,8 +172,9 @@ type record struct {
 // size returns the length of the whole record.
 func (r record) size() int64 { return int64(r.head) + r.body }
 
-// seal encodes the fixed part into the first bytes of head, which already contains the envelope.
-func (r record) seal(mark fileMark, head []byte) {
+// encodeHead encodes the fixed part into the first bytes of head, which already contains the
+// envelope.
+func (r record) encodeHead(mark fileMark, head []byte) {
 	copy(head, mark[:])
 	head[8], head[9], head[10], head[11] = version, r.encoding, r.flags, 0
 	binary.BigEndian.PutUint32(head[12:], r.head)
@@ -186,14 +187,14 @@ func (r record) seal(mark fileMark, head []byte) {
 // headSum computes the checksum over a head, except for the checksum itself.
 func headSum(head []byte) uint32 {
 	sum := crc32.Update(0, castagnoli, head[:36])
-	return crc32.Update(sum, castagnoli, head[recordHead:])
+	return crc32.Update(sum, castagnoli, head[recordHeadSize:])
 }
 
 // parseRecord decodes the fixed part at the start of b. It checks the mark and the lengths;
 // verifyHead checks the rest once the whole head is read.
 func parseRecord(mark fileMark, b []byte) (record, error) {
-	if len(b) < recordHead || fileMark(b[:8]) != mark {
-		return record{}, fmt.Errorf("record head: %w", ErrDamaged)
+	if len(b) < recordHeadSize || fileMark(b[:8]) != mark {
+		return record{}, fmt.Errorf("no record head of this segment file: %w", ErrDamaged)
 	}
 	r := record{
 		encoding: b[9],
@@ -203,8 +204,8 @@ func parseRecord(mark fileMark, b []byte) (record, error) {
 		bodySum:  binary.BigEndian.Uint32(b[32:]),
 	}
 	body := binary.BigEndian.Uint64(b[16:])
-	if r.head < recordHead || r.head > maxHead || body > maxBody {
-		return record{}, fmt.Errorf("record lengths: %w", ErrDamaged)
+	if r.head < recordHeadSize || r.head > maxHead || body > maxBody {
+		return record{}, fmt.Errorf("lengths in the record head are too large or too small: %w", ErrDamaged)
 	}
 	r.body = int64(body)
 	return r, nil
@@ -214,10 +215,10 @@ func parseRecord(mark fileMark, b []byte) (record, error) {
 // version can read the record.
 func verifyHead(head []byte) error {
 	if headSum(head) != binary.BigEndian.Uint32(head[36:]) {
-		return fmt.Errorf("record head checksum: %w", ErrDamaged)
+		return fmt.Errorf("checksum of the record head: %w", ErrDamaged)
 	}
 	if head[8] != version || head[9] != encodingRaw || head[10]&^flagAccepted != 0 {
-		return fmt.Errorf("record format: %w", ErrNewer)
+		return fmt.Errorf("format of the record: %w", ErrNewer)
 	}
 	return nil
 }

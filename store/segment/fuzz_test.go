@@ -17,7 +17,7 @@ func FuzzSegmentFile(f *testing.F) {
 		if err := d.prepare([]byte(env), record{body: int64(len(body))}, bytes.NewReader([]byte(body))); err != nil {
 			f.Fatal(err)
 		}
-		d.rec.seal(head.mark, d.buf[:d.rec.head])
+		d.rec.encodeHead(head.mark, d.buf[:d.rec.head])
 		return bytes.Clone(d.buf)
 	}
 	one, two := record("env", "body"), record("", "")

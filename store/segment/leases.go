@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Leases are blobs that were appended and may get a reference, but have none yet. Compaction keeps
-// the segments of such blobs. It is safe for concurrent use.
+// Leases holds the blobs that were appended and may get a reference, but have none yet. Compaction
+// keeps the segments of such blobs. It is safe for concurrent use.
 type Leases struct {
 	mu       sync.Mutex
 	held     map[Ref]struct{}
@@ -34,8 +34,8 @@ func (l *Leases) BeginAppend() (done func()) {
 }
 
 // WaitAppends waits until all appends in progress have ended. After that, each blob in a segment
-// that was full before the call has a lease or a reference, or is dead. It returns the error of ctx
-// if that ends before.
+// that was full before the call has a lease or a reference, or will never get one. It returns the
+// error of ctx if ctx ends first.
 func (l *Leases) WaitAppends(ctx context.Context) error {
 	l.mu.Lock()
 	var running []chan struct{}

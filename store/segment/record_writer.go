@@ -17,14 +17,14 @@ type recordWriter struct {
 	body io.ReaderAt
 }
 
-// prepare prepares a record. It computes the body's checksum. If the record is a copy, that is, its
-// sequence number is not 0, the checksum must equal the record's.
+// prepare sets the record that writeTo writes, and computes the checksum of its body. A record with
+// a sequence number is a copy: then the checksum must equal that of the record.
 func (w *recordWriter) prepare(env []byte, rec record, body io.ReaderAt) error {
-	rec.head = uint32(recordHead + len(env))
+	rec.head = uint32(recordHeadSize + len(env))
 	w.body = body
 	n := int(rec.head) + int(min(rec.body, chunkSize))
 	w.buf = slices.Grow(w.buf[:0], n)[:n]
-	copy(w.buf[recordHead:], env)
+	copy(w.buf[recordHeadSize:], env)
 	sum, err := checksum(body, w.buf[rec.head:], rec.body)
 	if err != nil {
 		return err
@@ -40,12 +40,12 @@ func (w *recordWriter) prepare(env []byte, rec record, body io.ReaderAt) error {
 	return readFull(body, w.buf[rec.head:], 0)
 }
 
-// drop releases the body.
-func (w *recordWriter) drop() { w.body = nil }
+// releaseBody drops the reference to the body, so that a pooled writer does not keep it.
+func (w *recordWriter) releaseBody() { w.body = nil }
 
 // writeTo writes the record to the file at off, with the file's mark.
 func (w *recordWriter) writeTo(disk Disk, sf *segmentFile, off int64) error {
-	w.rec.seal(sf.head.mark, w.buf[:w.rec.head])
+	w.rec.encodeHead(sf.head.mark, w.buf[:w.rec.head])
 	if _, err := disk.WriteAt(sf.f, w.buf, off); err != nil {
 		return err
 	}

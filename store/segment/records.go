@@ -2,8 +2,8 @@ package segment
 
 import "errors"
 
-// A Found is a record that Records has found.
-type Found struct {
+// A FoundRecord is a record that Records has found.
+type FoundRecord struct {
 	Ref      Ref
 	Sequence uint64 // the copies of a record have the same number
 	Accepted bool   // appended by AppendAccepted
@@ -12,7 +12,7 @@ type Found struct {
 
 // Records calls fn with each record of a segment that has an intact head, in the order of the file.
 // It does not verify bodies. It skips damage and records in a newer format.
-func (s *Store) Records(segment uint32, fn func(Found) error) error {
+func (s *Store) Records(segment uint32, fn func(FoundRecord) error) error {
 	sf, err := s.files.acquire(segment)
 	if errors.Is(err, ErrDamaged) { // without an intact header no record can be recognised
 		return nil
@@ -22,7 +22,7 @@ func (s *Store) Records(segment uint32, fn func(Found) error) error {
 	}
 	defer s.files.release(sf)
 	w := newScanner(sf.f, sf.size.Load(), sf.head.mark)
-	for off := int64(fileHead); off < w.size; {
+	for off := int64(fileHeadSize); off < w.size; {
 		rec, err := w.head(off)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) {
 			off, err = w.skip(off, record{})
@@ -33,7 +33,7 @@ func (s *Store) Records(segment uint32, fn func(Found) error) error {
 		}
 		if err == nil {
 			ref := Ref{segment, uint32(off), rec.head, uint32(rec.body)}
-			err = fn(Found{ref, rec.seq, rec.flags&flagAccepted != 0, w.env})
+			err = fn(FoundRecord{ref, rec.seq, rec.flags&flagAccepted != 0, w.env})
 		}
 		if err != nil {
 			return err
@@ -49,5 +49,5 @@ func (s *Store) Envelope(ref Ref) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return head[recordHead:], blob.Close()
+	return head[recordHeadSize:], blob.Close()
 }

@@ -50,7 +50,7 @@ func TestRottenBytesAreNeverServed(t *testing.T) {
 	defer f.Close()
 	lost := 0
 	for range 200 {
-		at, bit := fileHead+rnd.Int64N(s.end-fileHead), byte(1)<<rnd.IntN(8)
+		at, bit := fileHeadSize+rnd.Int64N(s.end-fileHeadSize), byte(1)<<rnd.IntN(8)
 		flip(t, f, at, bit)
 		s.verified = verifiedRefs{} // as if the time of verification had passed
 		failed := 0

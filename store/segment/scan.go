@@ -72,7 +72,7 @@ func (w *scanner) window(off int64, n int) ([]byte, error) {
 // walk calls fn for each intact record and adds the ranges between them to damage. It returns the
 // end of the last intact record. Zeros at the end of the file are unused space, not damage.
 func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) error) (int64, error) {
-	off, end := int64(fileHead), int64(fileHead)
+	off, end := int64(fileHeadSize), int64(fileHeadSize)
 	for off < w.size {
 		rec, err := w.record(off)
 		if err == nil {
@@ -90,7 +90,7 @@ func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) erro
 		if err != nil {
 			return end, err
 		}
-		unused, err := w.zero(off, next)
+		unused, err := w.allZero(off, next)
 		if err != nil {
 			return end, err
 		}
@@ -102,8 +102,8 @@ func (w *scanner) walk(damage *damageReport, fn func(off int64, rec record) erro
 	return end, nil
 }
 
-// record reads and verifies the record at off. With ErrDamaged, the result is the zero record
-// unless its head is intact.
+// record reads and verifies the record at off. If the error is ErrDamaged, the result is the zero
+// record, unless the head is intact.
 func (w *scanner) record(off int64) (record, error) {
 	rec, err := w.head(off)
 	if err != nil {
@@ -127,7 +127,7 @@ func (w *scanner) record(off int64) (record, error) {
 // head reads and verifies the head at off, and checks that the record ends within the file. It
 // leaves the envelope in env.
 func (w *scanner) head(off int64) (record, error) {
-	fixed, err := w.window(off, recordHead)
+	fixed, err := w.window(off, recordHeadSize)
 	if err != nil {
 		return record{}, err
 	}
@@ -145,18 +145,18 @@ func (w *scanner) head(off int64) (record, error) {
 	if err := verifyHead(head); err != nil {
 		return record{}, err
 	}
-	w.env = append(w.env[:0], head[recordHead:]...)
+	w.env = append(w.env[:0], head[recordHeadSize:]...)
 	return rec, nil
 }
 
 // skip returns where the scan continues after damage at off: after the record if rec, its head, is
-// intact, otherwise at the next intact head.
+// intact; otherwise at the next intact head.
 func (w *scanner) skip(off int64, rec record) (int64, error) {
 	if rec.head != 0 {
 		return off + rec.size(), nil
 	}
 	off++
-	for w.size-off >= recordHead {
+	for w.size-off >= recordHeadSize {
 		piece, err := w.window(off, chunkSize)
 		if err != nil {
 			return 0, err
@@ -175,8 +175,8 @@ func (w *scanner) skip(off int64, rec record) (int64, error) {
 	return w.size, nil
 }
 
-// zero reports whether all bytes from off to end are zero.
-func (w *scanner) zero(off, end int64) (bool, error) {
+// allZero reports whether all bytes from off to end are zero.
+func (w *scanner) allZero(off, end int64) (bool, error) {
 	for off < end {
 		piece, err := w.window(off, int(min(chunkSize, end-off)))
 		if err != nil {
@@ -198,7 +198,7 @@ func (s *Store) resume() error {
 	if len(numbers) > 0 {
 		s.next = numbers[len(numbers)-1] + 1
 	}
-	lost, err := s.findMissing() // sequence numbers that records which cannot be read may have
+	lost, err := s.findMissing() // how many sequence numbers the records of missing segments may have used
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (s *Store) resume() error {
 		sf, err := s.files.open(number, os.O_RDWR)
 		if errors.Is(err, ErrDamaged) {
 			s.log.Error("message segment cannot be read", "segment", s.files.path(number), "error", err)
-			lost += uint64(s.files.known[number].size.Load()) / recordHead
+			lost += uint64(s.files.known[number].size.Load()) / recordHeadSize
 			continue
 		}
 		if err != nil {
@@ -224,7 +224,7 @@ func (s *Store) resume() error {
 			break
 		}
 		if len(s.lost) > before { // do not append to a segment that has lost messages
-			lost += uint64(s.size) / recordHead
+			lost += uint64(s.size) / recordHeadSize
 			break
 		}
 	}
@@ -244,15 +244,15 @@ func (s *Store) findMissing() (sequences uint64, err error) {
 		"first", fmt.Sprintf("%08x", s.next), "last", fmt.Sprintf("%08x", used))
 	missing := uint64(used-s.next) + 1
 	s.next = used + 1
-	return missing * uint64(max(s.size, last)) / recordHead, nil
+	return missing * uint64(max(s.size, last)) / recordHeadSize, nil
 }
 
 // lastUsed calls Options.LastUsed, if it is set.
 func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
-	if s.used == nil {
+	if s.findLastUsed == nil {
 		return 0, 0, nil
 	}
-	return s.used(most)
+	return s.findLastUsed(most)
 }
 
 // reportLost logs and records that acknowledged messages are gone, unless err is set.
@@ -286,7 +286,7 @@ func (s *Store) resumeFrom(sf *segmentFile) (bool, error) {
 			s.log.Warn("unfinished message cut from the end of a segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
 			continue
 		}
-		if zero, err := w.zero(r.Offset, r.Offset+r.Length); err == nil && zero {
+		if zero, err := w.allZero(r.Offset, r.Offset+r.Length); err == nil && zero {
 			continue // a replica has zeros for records that nothing referred to
 		}
 		s.log.Error("damage in a message segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)

@@ -50,15 +50,15 @@ func OpenSpools(dir string) (*Spools, error) {
 }
 
 // New returns an empty Spool for a message of at most limit bytes. The caller must close it.
-func (s *Spools) New(limit int64) *Spool { return &Spool{home: s, limit: limit} }
+func (s *Spools) New(limit int64) *Spool { return &Spool{spools: s, limit: limit} }
 
 // A Spool holds a message while it arrives: up to 256 KiB in memory, the rest in a temporary file,
 // unlinked where possible. One goroutine may write. When it has finished, any number may read until
 // Close.
 type Spool struct {
-	home  *Spools
-	limit int64
-	head  []byte // bytes added by Prepend
+	spools *Spools
+	limit  int64
+	head   []byte // bytes added by Prepend
 
 	file    *os.File
 	name    string // name of the file, if it could not be unlinked while open; otherwise ""
@@ -93,9 +93,9 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return taken, nil
 }
 
-// ReadFrom appends the content of r without an intermediate buffer. If it exceeds the limit, it
-// keeps what fits and returns ErrTooLarge; each later Write does too. After an error of r, writing
-// may continue.
+// ReadFrom appends the content of r without an intermediate buffer. If the content exceeds the
+// limit, it keeps what fits and returns ErrTooLarge, as does each later Write. After an error of r,
+// writing may continue.
 func (s *Spool) ReadFrom(r io.Reader) (n int64, err error) {
 	for s.err == nil {
 		left := s.limit - s.flushed - s.inChunk
@@ -136,7 +136,7 @@ func (s *Spool) grow() error {
 	case s.inChunk < int64(len(s.chunks))*spoolChunk:
 		return nil
 	case len(s.chunks) < spoolChunks:
-		s.chunks = append(s.chunks, s.home.chunks.Get().(*[spoolChunk]byte))
+		s.chunks = append(s.chunks, s.spools.chunks.Get().(*[spoolChunk]byte))
 		return nil
 	}
 	return s.flush()
@@ -145,7 +145,7 @@ func (s *Spool) grow() error {
 // flush moves the chunks to the file.
 func (s *Spool) flush() error {
 	if s.file == nil {
-		f, err := os.CreateTemp(s.home.dir, spoolPrefix)
+		f, err := os.CreateTemp(s.spools.dir, spoolPrefix)
 		if err != nil {
 			return spoolFailed(err)
 		}
@@ -156,7 +156,7 @@ func (s *Spool) flush() error {
 		}
 	}
 	for i, c := range s.chunks {
-		if _, err := s.home.writeAt(s.file, c[:], s.flushed+int64(i)*spoolChunk); err != nil {
+		if _, err := s.spools.writeAt(s.file, c[:], s.flushed+int64(i)*spoolChunk); err != nil {
 			return spoolFailed(err)
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Spool) Close() error {
 	}
 	s.err = os.ErrClosed
 	for _, c := range s.chunks {
-		s.home.chunks.Put(c)
+		s.spools.chunks.Put(c)
 	}
 	s.chunks, s.inChunk, s.flushed, s.head = nil, 0, 0, nil
 	if s.file == nil {

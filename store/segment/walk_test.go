@@ -30,7 +30,7 @@ func (s *Store) each(segment uint32, fn func(ref Ref, seq uint64, env []byte) er
 	w := newScanner(sf.f, sf.size.Load(), sf.head.mark)
 	damage := &damageReport{Segment: segment}
 	if sf.head.number != segment {
-		damage.add(0, fileHead)
+		damage.add(0, fileHeadSize)
 	}
 	_, err = w.walk(damage, func(off int64, rec record) error {
 		return fn(Ref{Segment: segment, Offset: uint32(off), Head: rec.head, Length: uint32(rec.body)}, rec.seq, w.env)

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// Faults is a disk that writes what there is room for, and fails syncs when told to. The zero value
-// fails nothing. Fields are changed by Set where others may use the disk meanwhile.
+// Faults is a disk with limited room and failing syncs. The zero value fails nothing. Fields are
+// changed by Set while others may use the disk.
 type Faults struct {
 	mu       sync.Mutex
-	WriteErr error // of a write that there is no room for; nil: there is room for all
-	Room     int64 // bytes that may still be written, where there is a WriteErr
-	SyncErr  error // of a sync of a file
-	DirErr   error // of a sync of a directory
-	Syncs    int   // of files that were asked for
+	WriteErr error // error of a write that exceeds Room; nil: Room is not limited
+	Room     int64 // bytes that may still be written while WriteErr is set
+	SyncErr  error // error of Datasync; nil: none
+	DirErr   error // error of SyncDir; nil: none
+	Syncs    int   // calls of Datasync so far
 }
 
 // Set changes the faults while the disk is in use.
@@ -26,8 +26,8 @@ func (d *Faults) Set(change func()) {
 	change()
 }
 
-// WriteAt writes what there is room for, as the system does before ENOSPC. Room is taken by the
-// bytes written, not by the file's length.
+// WriteAt writes what there is room for, as the system does before ENOSPC. Each byte written takes
+// room, even where the file does not grow.
 func (d *Faults) WriteAt(f *os.File, p []byte, off int64) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

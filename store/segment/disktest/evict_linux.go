@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Evict syncs every file of a directory, and has the system forget what it keeps of them in memory.
+// Evict syncs every file below a directory, and drops the files from the system's page cache.
 func Evict(t testing.TB, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
