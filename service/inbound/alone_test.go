@@ -122,7 +122,7 @@ func (a *alone) PeopleAnswered(*store.Mailbox, string, []string) ([]string, bool
 
 func (a *alone) On() bool { return false }
 
-func (a *alone) Judge(string, io.ReaderAt, *msg.Part, *store.Facts, bool) (*spam.Verdict, error) {
+func (a *alone) Classify(string, io.ReaderAt, *msg.Part, *store.Facts, bool) (*spam.Verdict, error) {
 	return nil, nil
 }
 

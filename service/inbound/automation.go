@@ -154,7 +154,7 @@ func (s *Service) classify(to []*recipients.Destination, stored *inbox.StoredMes
 				return nil, err
 			}
 		}
-		v, err := s.rooms.Classifier.Judge(accountID, body, stored.Root, &stored.Facts, known)
+		v, err := s.rooms.Classifier.Classify(accountID, body, stored.Root, &stored.Facts, known)
 		if err != nil {
 			return nil, err
 		}

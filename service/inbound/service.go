@@ -58,7 +58,7 @@ type Inbox interface {
 // Classifier classifies the mail of an account as spam or not, if it is on.
 type Classifier interface {
 	On() bool
-	Judge(accountID string, r io.ReaderAt, root *msg.Part, facts *store.Facts, answers bool) (*spam.Verdict, error)
+	Classify(accountID string, r io.ReaderAt, root *msg.Part, facts *store.Facts, answers bool) (*spam.Verdict, error)
 }
 
 // Correspondents records who has written to an account.

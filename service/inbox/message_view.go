@@ -101,7 +101,7 @@ type SpamReason struct {
 
 // spamVerdict parses Meta.Spam; nil for a message that was not classified.
 func spamVerdict(kept string) *SpamVerdict {
-	v := spam.Kept(kept)
+	v := spam.ParseVerdict(kept)
 	if v == nil {
 		return nil
 	}

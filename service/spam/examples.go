@@ -11,12 +11,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Limits of the search for examples, so that large mailboxes take no longer.
+// Limits of the search for examples, so that it ends soon in large mailboxes too.
 const (
 	maxMailboxes = 20    // mailboxes searched at a time
 	maxFolders   = 50    // folders searched in one mailbox
 	maxEntries   = 5_000 // messages of one mailbox read from the indexes
-	maxMetas     = 500   // messages of one mailbox with more than their index entry read
+	maxMetas     = 500   // messages of one mailbox whose row and metadata are read
 )
 
 // An example is a message that is learned as wanted mail.
@@ -26,8 +26,8 @@ type example struct {
 	author   classify.Token
 }
 
-// examples returns examples for the mailboxes that are owed some, at most maxLessons. more reports
-// whether there may be more.
+// examples returns examples of wanted mail, at most maxLessons. owed is how many examples each
+// mailbox still needs. more reports whether there may be further examples.
 func (s *Service) examples(account uint32, owed map[uint32]uint32, learned *classify.Model) (out []example, more bool, err error) {
 	mailboxes := slices.Collect(maps.Keys(owed))
 	rand.Shuffle(len(mailboxes), func(a, b int) { mailboxes[a], mailboxes[b] = mailboxes[b], mailboxes[a] })
@@ -73,10 +73,11 @@ func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *clas
 		}
 	}
 
-	// Candidates from the indexes: first one of each day, in random order, then the second ones.
+	// Candidates from the indexes: one of each day in random order, then a second one of each day,
+	// and so on.
 	type candidate struct {
 		at    store.InboxPos
-		place float64
+		order float64
 	}
 	var candidates []candidate
 	ofDay := map[int]int{}
@@ -93,9 +94,9 @@ func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *clas
 		candidates = append(candidates, candidate{at, float64(ofDay[day]) + rand.Float64()})
 		ofDay[day]++
 	}
-	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.place, b.place) })
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.order, b.order) })
 
-	// Read more of the first candidates.
+	// Read the metadata of the first candidates.
 	var pool []example
 	var view msg.View
 	for _, c := range candidates[:min(len(candidates), maxMetas)] {
@@ -108,7 +109,7 @@ func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *clas
 		if err := tx.ReadMeta(&meta, m); err != nil {
 			return nil, err
 		}
-		if v := Kept(meta.Spam); v == nil || v.Verdict == IsSpam {
+		if v := ParseVerdict(meta.Spam); v == nil || v.Verdict == IsSpam {
 			continue // its folder does not show that it is wanted: a rule may have moved it there
 		}
 		if slices.ContainsFunc(pool, func(e example) bool { return e.message.Blob == m.Blob }) {
@@ -121,7 +122,7 @@ func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *clas
 		pool = append(pool, e)
 	}
 
-	// Choose those of the authors with the fewest examples.
+	// Choose the examples of the authors with the fewest examples.
 	var out []example
 	shown := map[classify.Token]int{}
 	for _, e := range pool {

@@ -18,10 +18,10 @@ import (
 const (
 	kindLearn = "learn_spam"
 
-	maxTokens    = 200_000 // per account
+	maxTokens    = 200_000 // tokens in the model of one account
 	maxLessons   = 50      // messages learned in one transaction, and examples of wanted mail
 	maxChanges   = 3_000   // tokens changed in one transaction, except that one message may have more
-	maxOwed      = 200     // mailboxes that examples are owed for
+	maxOwed      = 200     // mailboxes whose missing examples are counted
 	taughtEither = store.BitTaughtSpam | store.BitTaughtHam
 )
 
@@ -155,7 +155,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	}
 	for i, l := range lessons {
 		tokens, err := s.tokens(l.Blob, EvidenceOf(l.SPF, l.DKIM, l.DMARC, l.Answers))
-		if unreadable(err) {
+		if isUnreadable(err) {
 			s.Log.Warn("could not read a message that was moved to or from Junk; nothing is learned from it", "account_id", j.AccountID, "error", err)
 			continue
 		}
@@ -167,7 +167,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			break
 		}
 		train(tokens, l.Spam, l.Forget)
-		owe(owed, learned, l)
+		updateOwed(owed, learned, l)
 	}
 	examples, more, err := s.examples(account, owed, learned)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	for i, e := range examples {
 		tokens, err := s.tokens(e.message.Blob, e.evidence)
 		switch {
-		case unreadable(err):
+		case isUnreadable(err):
 			tokens = nil
 		case err != nil:
 			return nil, err
@@ -241,10 +241,11 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	}, nil
 }
 
-// owe updates, after a lesson was learned, how many examples of wanted mail each mailbox is owed.
-// If no mailbox is owed any, but the model has more spam than wanted mail, then an example was
-// undone or an older version wrote the model: owe makes up for the difference.
-func owe(owed map[uint32]uint32, learned *classify.Model, l *store.SpamLesson) {
+// updateOwed updates owed, the number of examples of wanted mail that each mailbox still needs,
+// after the lesson l was learned. If no mailbox needs any, but the model has more spam than wanted
+// mail, an example was undone or an older version wrote the model. Then updateOwed adds the
+// difference.
+func updateOwed(owed map[uint32]uint32, learned *classify.Model, l *store.SpamLesson) {
 	switch n := owed[l.Mailbox]; {
 	case !l.Spam:
 	case l.Forget && n > 1:
@@ -267,17 +268,17 @@ func (s *Service) tokens(ref store.BlobRef, e classify.Evidence) ([]classify.Tok
 	defer blob.Close()
 	root, err := msg.Scan(io.NewSectionReader(blob, 0, blob.Size()))
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("parse a message for the spam classifier: %w", err)
 	}
 	reading, err := classify.Read(blob, root, e)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("read the words of a message for the spam classifier: %w", err)
 	}
 	return reading.Tokens(), nil
 }
 
-// unreadable reports whether a message can never be read.
-func unreadable(err error) bool {
+// isUnreadable reports whether a message can never be read.
+func isUnreadable(err error) bool {
 	return errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound)
 }
 

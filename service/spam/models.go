@@ -26,7 +26,7 @@ type models struct {
 // A model is the entry of one account. Its Model is nil if the account has learned nothing.
 type model struct {
 	ready chan struct{} // closed when the model is loaded
-	known bool
+	known bool          // Model is loaded
 	*classify.Model
 	used uint64
 }
@@ -50,14 +50,14 @@ func (c *models) get(accountID string) (*classify.Model, error) {
 	loaded, err := c.load(accountID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !m.known { // otherwise a newer model was put since
+	if !m.known { // otherwise put has stored a newer model in the meantime
 		m.Model, m.known = loaded, true
 		close(m.ready)
 		if err != nil {
 			delete(c.byAccount, accountID)
 			return nil, err
 		}
-		c.bytes += size(loaded)
+		c.bytes += modelSize(loaded)
 		c.evict()
 	}
 	return m.Model, nil
@@ -99,14 +99,14 @@ func (c *models) put(accountID string, learned *classify.Model) {
 	}
 	c.used++
 	if m.known {
-		c.bytes -= size(m.Model)
+		c.bytes -= modelSize(m.Model)
 		next := &model{ready: m.ready, known: true, Model: learned, used: c.used} // a new entry, since other goroutines may be reading m
 		c.byAccount[accountID] = next
 	} else {
 		m.Model, m.known, m.used = learned, true, c.used
 		close(m.ready)
 	}
-	c.bytes += size(learned)
+	c.bytes += modelSize(learned)
 	c.evict()
 }
 
@@ -123,12 +123,12 @@ func (c *models) evict() {
 		if found == nil {
 			return
 		}
-		c.bytes -= size(found.Model)
+		c.bytes -= modelSize(found.Model)
 		delete(c.byAccount, oldest)
 	}
 }
 
-func size(m *classify.Model) int {
+func modelSize(m *classify.Model) int {
 	if m == nil {
 		return 0
 	}

@@ -4,8 +4,8 @@
 // how a message becomes tokens and a score: that is mail/classify.
 //
 // Where things are:
-//   - score.go: the score from which a message counts as junk ([Service.Judge]), and how verdicts
-//     are stored with messages.
+//   - score.go: the score from which a message counts as junk ([Service.Classify]), and how
+//     verdicts are stored with messages.
 //   - lessons.go: what a move teaches ([Service.Moved]), and the job that learns it.
 //   - examples.go: wanted mail that the job learns as examples.
 //   - models.go: the models of accounts in memory.
@@ -51,15 +51,15 @@ type Verdict struct {
 	Score   float64 // from 0, wanted mail, to 1, spam
 	Verdict string  // Ham, Unsure or IsSpam
 	Reasons []classify.Reason
-	Form    string // the stored form of the verdict, see Keep
+	Form    string // as Encode returns it
 }
 
-// Judge classifies a message for an account. facts are the results of the checks of its sender;
-// answers says whether it answers a message of the account.
-func (s *Service) Judge(accountID string, r io.ReaderAt, root *msg.Part, facts *store.Facts, answers bool) (*Verdict, error) {
+// Classify classifies a message for an account. facts are the results of the checks of its sender;
+// answers says whether the message answers one of the account.
+func (s *Service) Classify(accountID string, r io.ReaderAt, root *msg.Part, facts *store.Facts, answers bool) (*Verdict, error) {
 	reading, err := classify.Read(r, root, EvidenceOf(facts.SPF, facts.DKIM, facts.DMARC, answers))
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("read the words of a message for the spam classifier: %w", err)
 	}
 	model, err := s.models.get(accountID)
 	if err != nil { // damaged rows must not stop mail
@@ -73,13 +73,13 @@ func (s *Service) Judge(accountID string, r io.ReaderAt, root *msg.Part, facts *
 	case v.Score < s.Config.Spam.JunkScore/2:
 		v.Verdict = Ham
 	}
-	v.Form = v.Keep()
+	v.Form = v.Encode()
 	return v, nil
 }
 
-// Keep returns the form in which a verdict is stored in a message's Meta: a line with score and
-// verdict, and a line for each reason with code, weight and token.
-func (v *Verdict) Keep() string {
+// Encode returns the form in which a verdict is stored in a message's Meta: a line with score and
+// verdict, and a line for each reason with code, weight and token. It returns "" for nil.
+func (v *Verdict) Encode() string {
 	if v == nil {
 		return ""
 	}
@@ -93,8 +93,9 @@ func (v *Verdict) Keep() string {
 	return string(b)
 }
 
-// Kept parses a verdict that Keep has written; nil for "".
-func Kept(text string) *Verdict {
+// ParseVerdict parses a verdict that Encode has written. It returns nil for any other text, such as
+// "".
+func ParseVerdict(text string) *Verdict {
 	line, rest, more := strings.Cut(text, "\n")
 	score, verdict, ok := strings.Cut(line, " ")
 	number, err := strconv.ParseFloat(score, 64)
