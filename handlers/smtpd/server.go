@@ -138,7 +138,7 @@ func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup
 // admit serves a connection if there is a slot for it.
 func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 	if r.mode == MX {
-		r.service.Core.Clients.Note(addressOf(c))
+		r.service.Core.Clients.Record(addressOf(c))
 	}
 	w := newProtocolConn(c, &r.limits, r.host, libraryLog{r.log})
 	if r.mode != MX {

@@ -26,17 +26,17 @@ type Actor struct {
 	Limited     bool     // a member or token that sees only Mailboxes
 	Mailboxes   []string // ids; shared, not to be changed
 	TokenOf     bool     // the token is limited to mailboxes: it may do what a mailbox's user may
-	Bound       bool     // the token may change neither access of others nor automatic actions
+	Bound       bool     // the token may neither change access of others nor set up automatic actions
 	OwnWords    bool     // what the token sends counts as written by the account itself
 	Policy      store.Policy
 	TokenID     string
 	TokenName   string
 	TokenKind   string // one of api, mcp, session
-	Given       bool   // the session began with a password that its user has not chosen
+	Given       bool   // the session began with a password that somebody other than its user had set
 	Permissions []string
 	Plan        string
 	IP          string
-	Rate        RateUsage // as of this request
+	Rate        RateUsage // the state of the account's rate limit at this request
 	Request     *Request  // for the audit log; nil: the server itself acts
 }
 
@@ -82,7 +82,7 @@ func (a Actor) Sees(mailboxID string) bool {
 	return !a.Limited || slices.Contains(a.Mailboxes, mailboxID)
 }
 
-// Scopes in rising order. Each includes those before it.
+// Scopes lists the scopes of tokens in rising order. Each includes those before it.
 var Scopes = []string{"read", "write", "purchase", "admin"}
 
 // Can reports whether the actor's token has the scope.
@@ -102,12 +102,12 @@ const (
 	ProtocolSMTP = store.ProtocolSMTP
 )
 
-// A MailLogin is the credentials of a mail client's login.
+// A MailLogin holds the credentials with which a mail client logs in.
 type MailLogin struct {
 	Protocol string // ProtocolIMAP or ProtocolSMTP
 	Username string // an address, or the id of a domain's credential
 	Password string
-	Bearer   bool // the password came as a bearer token (RFC 7628); it must be a credential's
+	Bearer   bool // the password came as a bearer token (RFC 7628); only a credential's password may
 	IP       string
 }
 
@@ -121,10 +121,10 @@ type MailboxUser struct {
 	DomainID     string // "": logged in to a mailbox
 	Email        string // the mailbox's address or the credential's id
 	IP           string
-	CredentialID string    // "": not a credential
+	CredentialID string    // "": logged in without a credential
 	Own          bool      // logged in with the mailbox's own password
 	PasswordAt   time.Time // when the mailbox's password was set
-	Expires      time.Time // of the credential; zero: never
+	Expires      time.Time // when the credential expires; zero: never
 	OwnWords     bool      // for a domain's credential: what it sends counts as written by the account itself
 	Policy       store.Policy
 }

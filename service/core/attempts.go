@@ -17,7 +17,7 @@ const SuspendedFor = time.Hour
 // stopWait is how long StopAttempts waits for messages that are being handed over.
 const stopWait = 10 * time.Second
 
-// errAccountStopped is the cause when an attempt is cancelled because its account was suspended or
+// errAccountStopped is the cause of cancellation of an attempt whose account was suspended or
 // deleted.
 var errAccountStopped = errors.New("the account was suspended or deleted")
 
@@ -26,7 +26,7 @@ type attempt struct {
 	registry    *attempts
 	cancel      context.CancelCauseFunc
 	stopped     bool          // the account was suspended or deleted since the start
-	handingOver bool          // a message is being handed over to a host: do not cancel this
+	handingOver bool          // a message is being handed over to a host, so the attempt must not be cancelled
 	ended       chan struct{} // closed once the result is written
 }
 
@@ -134,14 +134,14 @@ func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 	return s.onlyActive(k, func() error { return jobs.Snooze(s.Now().Add(SuspendedFor)) })
 }
 
-// EndsInactive wraps a job kind: jobs of a suspended account end. Resuming the account queues them
-// again.
-func (s *Core) EndsInactive(k jobs.Kind) jobs.Kind {
+// EndIfInactive wraps a job kind so that jobs of a suspended account end without doing anything.
+// Resuming the account queues them again.
+func (s *Core) EndIfInactive(k jobs.Kind) jobs.Kind {
 	return s.onlyActive(k, func() error { return nil })
 }
 
-// onlyActive lets the jobs of a kind run only for active accounts. For a suspended account the
-// result is that of stopped.
+// onlyActive wraps a job kind so that its jobs run only for active accounts. If the account is
+// suspended, stopped gives the job's result; if the account is gone, the job ends.
 func (s *Core) onlyActive(k jobs.Kind, stopped func() error) jobs.Kind {
 	work := k.Work
 	k.Work = func(ctx context.Context, j *store.Job) (jobs.Writes, error) {

@@ -8,11 +8,11 @@ import (
 type Request struct {
 	Action string   // the name of the operation
 	Via    string   // one of the Audit… constants
-	ID     string   // see X-Request-Id
+	ID     string   // as in the header X-Request-Id
 	Fields []string // names of the body fields that were given
 }
 
-// Interfaces through which a request arrives.
+// How a request came: the values of Via in the audit log.
 const (
 	AuditAPI       = "api"
 	AuditMCP       = "mcp"
@@ -20,8 +20,8 @@ const (
 	AuditCommands  = "command"
 )
 
-// auditName is the most characters of a name in the audit log.
-const auditName = 300
+// maxAuditName is the longest name in the audit log, in characters; longer ones are cut.
+const maxAuditName = 300
 
 // Audit adds the actor's request to the audit log, in the transaction that carries it out. The
 // target may be empty. What the server does by itself has no request and is not audited. The
@@ -76,13 +76,13 @@ func auditOperator(tx *store.Tx, row store.Audit) error {
 func PutAudit(tx *store.Tx, row store.Audit) error {
 	row.ID = tx.NewID("aud")
 	row.CreatedAt, _ = store.IDTime(row.ID)
-	row.Actor.Name, row.Target.Name = clip(row.Actor.Name), clip(row.Target.Name)
+	row.Actor.Name, row.Target.Name = clipName(row.Actor.Name), clipName(row.Target.Name)
 	return store.Audits.Put(tx, &row)
 }
 
-func clip(text string) string {
-	if runes := []rune(text); len(runes) > auditName {
-		return string(runes[:auditName])
+func clipName(text string) string {
+	if runes := []rune(text); len(runes) > maxAuditName {
+		return string(runes[:maxAuditName])
 	}
 	return text
 }

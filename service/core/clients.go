@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// Clients finds out whether all connections of other mail servers come from one private address.
-// Then a proxy hides the real addresses, and every limit, SPF check and block list sees one client.
+// Clients finds out whether all connections of other mail servers come from one private address. If
+// so, a proxy hides the real addresses, and every limit, SPF check and block list sees one client.
 type Clients struct {
 	mu   sync.Mutex
-	only netip.Addr // invalid: no connection yet, or several addresses
-	n    int
-	many bool
+	only netip.Addr // the one private address so far; invalid: none yet, or many
+	n    int        // connections from the address in only
+	many bool       // connections came from a public address, or from several private ones
 }
 
-// Note records a connection.
-func (c *Clients) Note(ip netip.Addr) {
+// Record counts a connection.
+func (c *Clients) Record(ip netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -28,7 +28,7 @@ func (c *Clients) Note(ip netip.Addr) {
 	}
 }
 
-// Only returns the one private address of all n connections. ok is false if there is none.
+// Only returns the private address that all n connections came from. ok is false if there is none.
 func (c *Clients) Only() (ip netip.Addr, n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

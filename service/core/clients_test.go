@@ -15,7 +15,7 @@ func TestClientsOfOneAddress(t *testing.T) {
 	} {
 		var clients Clients
 		for _, ip := range c.from {
-			clients.Note(netip.MustParseAddr(ip))
+			clients.Record(netip.MustParseAddr(ip))
 		}
 		ip, n, ok := clients.Only()
 		if got := ip.String(); ok != (c.want != "") || ok && (got != c.want || n != len(c.from)) {

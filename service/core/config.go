@@ -29,8 +29,8 @@ type RDAP interface {
 	Domain(ctx context.Context, name string) (*rdap.Domain, error)
 }
 
-// Outbound returns the route of outgoing mail whose domain does not choose another one. With
-// capture, domains cannot choose.
+// Outbound returns the route of outgoing mail of domains that do not choose another route. If it is
+// ViaCapture, domains cannot choose.
 func (s *Core) Outbound() string {
 	switch {
 	case s.Config.Outbound != "":
@@ -56,7 +56,7 @@ func (s *Core) CheckRelay(name string) error {
 	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
 }
 
-// Elsewhere returns the addresses of the nameservers that are not this host, by name.
+// Elsewhere returns the addresses of nameservers other than this host, by name of the nameserver.
 func (c Config) Elsewhere() map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
 	for _, one := range c.Secondaries {
@@ -67,11 +67,11 @@ func (c Config) Elsewhere() map[string][]netip.Addr {
 	return out
 }
 
-// Config is the configuration by the operator.
+// Config is the operator's configuration of the service.
 type Config struct {
 	Hostname     string   // this host's public name
 	ClientHost   string   // the host that users' mail clients connect to; "": Hostname
-	Nameservers  []string // names of our own DNS servers
+	Nameservers  []string // names of this host's DNS servers
 	PublicIPs    []netip.Addr
 	Sandbox      bool
 	BaseURL      string // how clients reach the API, without a trailing slash
@@ -102,8 +102,8 @@ type Config struct {
 	Doctor      Doctor
 	AlertURL    string // URL to which alerts about this host are posted; "": none
 	Sending     Sending
-	Secondaries []builtin.Secondary // other nameservers that copy our zones
-	Catalog     string              // name of the catalog zone, which lists the zones for them (RFC 9432); "": none
+	Secondaries []builtin.Secondary // other nameservers that copy this host's zones
+	Catalog     string              // name of the catalog zone, which lists the zones for secondaries (RFC 9432); "": none
 
 	Resolver     Resolver       // nil: the system's resolver
 	DANE         *dane.Resolver // looks up records that DNSSEC protects; nil: no DANE
@@ -118,9 +118,9 @@ type Config struct {
 type ACME struct {
 	Directory string // URL of the ACME directory
 	Email     string // contact address for the authority; "": none
-	EABKeyID  string // external account binding; "": none
+	EABKeyID  string // key ID of the external account binding (RFC 8555 section 7.3.4); "": none
 	EABKey    []byte
-	Host      bool // the host's own name gets a certificate too; otherwise it comes from a file
+	Host      bool // whether the host's own name gets a certificate too; otherwise it comes from a file
 }
 
 // A Destination configures how mail is sent to the hosts of one mail operator. A nil field keeps
@@ -130,7 +130,7 @@ type Destination struct {
 	Connections *int           // at the same time; 0: no limit
 	PerMinute   *int           // messages; 0: no limit
 	Pause       *time.Duration // how long sending stops after the operator asks to slow down
-	Relay       string         // name of the relay for all mail to it; "": none
+	Relay       string         // name of the relay for all mail to the operator; "": none
 }
 
 // A Relay is a provider through which outgoing mail can be sent.
@@ -188,7 +188,7 @@ type Limits struct {
 	RatePerMinute      int // 0: the plan's rate
 	BurstPerMinute     int // 0: the plan's burst
 
-	// The most recipients, and new recipients, per day (UTC); 0: no limit.
+	// Maximum numbers of recipients, and of new recipients, per day (UTC); 0: no limit.
 	RecipientsPerMailbox, RecipientsPerDomain, RecipientsPerAccount          int
 	NewRecipientsPerMailbox, NewRecipientsPerDomain, NewRecipientsPerAccount int
 }

@@ -13,8 +13,8 @@ import (
 const ConfirmFor = 10 * time.Minute
 
 const (
-	confirmNonce  = 16 // random bytes of a confirmation
-	confirmHeader = confirmNonce + 8
+	confirmNonceSize  = 16 // random bytes of a confirmation token
+	confirmHeaderSize = confirmNonceSize + 8
 )
 
 // confirmations remembers the used confirmation tokens until they expire. Nothing else about tokens
@@ -23,18 +23,18 @@ const (
 type confirmations struct {
 	key       [32]byte
 	mu        sync.Mutex
-	used      map[[confirmNonce]byte]time.Time // until when the token would be valid
+	used      map[[confirmNonceSize]byte]time.Time // when each used token expires
 	cleanedAt time.Time
 }
 
 func newConfirmations() *confirmations {
-	c := &confirmations{used: map[[confirmNonce]byte]time.Time{}}
+	c := &confirmations{used: map[[confirmNonceSize]byte]time.Time{}}
 	rand.Read(c.key[:])
 	return c
 }
 
 // use reports whether this is the token's first use. Expired tokens are removed once a minute.
-func (c *confirmations) use(nonce [confirmNonce]byte, ends, now time.Time) bool {
+func (c *confirmations) use(nonce [confirmNonceSize]byte, ends, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.cleanedAt) >= time.Minute {
@@ -52,30 +52,30 @@ func (c *confirmations) use(nonce [confirmNonce]byte, ends, now time.Time) bool 
 	return true
 }
 
-// Confirmation returns a token that confirms one operation with these arguments, once, for this
-// actor's API token only. It also returns when it expires.
+// Confirmation returns a token that confirms one operation with these arguments, and the time at
+// which the token expires. The token is valid once, for this actor's API token only.
 func (s *Core) Confirmation(who Actor, operation string, args []byte) (string, Time) {
 	until := s.Now().Add(ConfirmFor).Truncate(time.Second)
-	text := make([]byte, confirmNonce, confirmHeader)
+	text := make([]byte, confirmNonceSize, confirmHeaderSize)
 	rand.Read(text)
 	text = binary.BigEndian.AppendUint64(text, uint64(until.Unix()))
 	text = append(text, s.confirmationMAC(who, operation, args, text)...)
 	return base64.RawURLEncoding.EncodeToString(text), Time{until}
 }
 
-// Confirmed returns nil if the text confirms the operation, and marks it as used. Otherwise it
-// returns a 400 that says what is wrong.
+// Confirmed checks that the text is a confirmation token of the operation, and marks it as used.
+// The error is a 400 that says what is wrong with the token.
 func (s *Core) Confirmed(who Actor, operation string, args []byte, text string) error {
 	const again = ". Call without it to get a new one"
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) < confirmHeader || !hmac.Equal(raw[confirmHeader:], s.confirmationMAC(who, operation, args, raw[:confirmHeader])) {
+	if err != nil || len(raw) < confirmHeaderSize || !hmac.Equal(raw[confirmHeaderSize:], s.confirmationMAC(who, operation, args, raw[:confirmHeaderSize])) {
 		return Invalid("confirmation_token", "invalid", "does not match these arguments and this API token"+again)
 	}
-	ends := time.Unix(int64(binary.BigEndian.Uint64(raw[confirmNonce:confirmHeader])), 0)
+	ends := time.Unix(int64(binary.BigEndian.Uint64(raw[confirmNonceSize:confirmHeaderSize])), 0)
 	if !s.Now().Before(ends) {
 		return Invalid("confirmation_token", "expired", "is older than ten minutes"+again)
 	}
-	if !s.confirmations.use([confirmNonce]byte(raw), ends, s.Now()) {
+	if !s.confirmations.use([confirmNonceSize]byte(raw), ends, s.Now()) {
 		return Invalid("confirmation_token", "used", "was used already"+again)
 	}
 	return nil

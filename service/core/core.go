@@ -67,13 +67,13 @@ type Core struct {
 	Hub           jobs.Watchers[uint32] // by mailbox number; notified when something in the mailbox has changed
 	Metrics       *Metrics
 	Tracer        *otlp.Tracer // nil: no traces
-	Clients       Clients      // of the SMTP listener for other servers
+	Clients       Clients      // connections from other servers to the SMTP listener
 	// IPv6Named reports whether this host's IPv6 source addresses have reverse DNS; without it many
 	// receivers refuse mail. The checks of the host set it.
 	IPv6Named atomic.Bool
 
 	dnsHealth            *auth.ResolverHealth
-	heldBytes, workBytes *limit.Bytes // see HoldLarge and WorkOnLarge
+	heldBytes, workBytes *limit.Bytes // reserved by HoldLarge and WorkOnLarge
 	confirmations        *confirmations
 	attempts             *attempts
 	keyChange            sync.Mutex // held while the master key is being changed
@@ -90,24 +90,25 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	s := &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
-		attempts: newAttempts(), heldBytes: limit.NewBytes(heldMemory, smallMemory), workBytes: limit.NewBytes(workedMemory, smallMemory), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
+		attempts: newAttempts(), heldBytes: limit.NewBytes(maxHeldBytes, smallSize), workBytes: limit.NewBytes(maxWorkBytes, smallSize), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
-	s.dnsHealth = &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, c.Resolver) }}
+	s.dnsHealth = &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probeResolver(ctx, c.Resolver) }}
 	s.traceJobs()
 	return s
 }
 
-// JudgeWithin is the longest time that all DNS lookups for the authentication of one message take.
-const JudgeWithin = 15 * time.Second
+// AuthTimeout is the longest time that all DNS lookups for the authentication of one message take.
+const AuthTimeout = 15 * time.Second
 
 // Verifier returns a verifier of message authentication (SPF, DKIM, DMARC, ARC).
 func (s *Core) Verifier() *auth.Verifier {
-	return &auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: JudgeWithin, Health: s.dnsHealth}
+	return &auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: AuthTimeout, Health: s.dnsHealth}
 }
 
-// probe checks whether the resolver works: it asks for the nameservers of the root, which no sender
-// controls. An answer that there are none, or that they do not answer, is an answer too.
-func probe(ctx context.Context, r Resolver) error {
+// probeResolver checks whether the resolver works: it asks for the nameservers of the root, which
+// no sender controls. The resolver also works if it answers with an error code such as NXDOMAIN or
+// SERVFAIL.
+func probeResolver(ctx context.Context, r Resolver) error {
 	_, err := r.LookupNS(lookup.Fresh(ctx), ".") // a cached answer says nothing about the resolver
 	var dns *net.DNSError
 	if errors.As(err, &dns) && (dns.IsNotFound || strings.HasPrefix(dns.Err, lookup.Misbehaves)) && ctx.Err() == nil {
@@ -116,13 +117,12 @@ func probe(ctx context.Context, r Resolver) error {
 	return err
 }
 
-// AllLogins stands for all mailboxes and domains: Hub is notified with this number when a password
-// or credential of any of them has changed or was revoked, so that logins with it may no longer be
-// valid.
+// AllLogins stands for all mailboxes and domains. Hub is notified with this number when a password
+// or credential of any of them was changed or revoked: sessions then check their logins.
 const AllLogins uint32 = 0
 
-// LoginsEnded makes the sessions of a mailbox, or with AllLogins of domains, check whether their
-// login is still valid.
+// LoginsEnded makes the sessions of a mailbox check whether their login is still valid; with
+// AllLogins, those of domains.
 func (s *Core) LoginsEnded(mailbox uint32) {
 	s.Hub.Changed(mailbox)
 	s.Hub.Changed(AllLogins)
@@ -131,7 +131,7 @@ func (s *Core) LoginsEnded(mailbox uint32) {
 // Now returns the time by the store's clock.
 func (s *Core) Now() time.Time { return s.Store.Now() }
 
-// Healthy returns why the store takes no more writes; nil if it does.
+// Healthy returns the error that stopped all writes to the store; nil if it takes writes.
 func (s *Core) Healthy() error { return s.Store.Failed() }
 
 // NewRequestID returns a new request id.
@@ -149,8 +149,9 @@ func (s *Core) SendersIPs() (out []netip.Addr) {
 	return append(out, from.Addresses()...)
 }
 
-// AvoidsAddress reports whether no mail is sent to an address: it is a public IPv6 address, this
-// host's own IPv6 addresses have no reverse DNS, and this host can send by IPv4.
+// AvoidsAddress reports whether the server sends no mail to an address. That is so if it is a
+// public IPv6 address, this host's own IPv6 addresses have no reverse DNS, and this host can send
+// by IPv4.
 func (s *Core) AvoidsAddress(to netip.Addr) bool {
 	to = to.Unmap()
 	if to.Is4() || !to.IsGlobalUnicast() || to.IsPrivate() || s.Config.Sandbox || s.IPv6Named.Load() {
@@ -159,7 +160,7 @@ func (s *Core) AvoidsAddress(to netip.Addr) bool {
 	return slices.ContainsFunc(s.SendersIPs(), netip.Addr.Is4)
 }
 
-// Hostname returns our name for greetings and header fields.
+// Hostname returns this host's name for greetings and header fields.
 func (s *Core) Hostname() string {
 	if s.Config.Hostname == "" {
 		return "localhost"
@@ -167,7 +168,7 @@ func (s *Core) Hostname() string {
 	return s.Config.Hostname
 }
 
-// SimulatorDomain returns the domain whose addresses simulate recipients, if the simulator is on.
+// SimulatorDomain returns the domain whose addresses simulate recipients while the simulator is on.
 func (s *Core) SimulatorDomain() string { return "simulator." + strings.ToLower(s.Hostname()) }
 
 // IsSimulator reports whether a name is the simulator's domain or below it. No such domain can be
@@ -176,7 +177,7 @@ func (s *Core) IsSimulator(name string) bool {
 	return strings.HasSuffix("."+strings.ToLower(name), "."+s.SimulatorDomain())
 }
 
-// Simulates reports whether the simulator is on and plays the recipient with this address.
+// Simulates reports whether the simulator is on and stands in for the recipient with this address.
 func (s *Core) Simulates(address string) bool {
 	return s.Config.Simulator && strings.EqualFold(DomainOfAddress(address), s.SimulatorDomain())
 }
@@ -211,37 +212,37 @@ func (s *Core) WithoutFields(message *io.SectionReader, prefixes []string) (*Spo
 	return spool, nil
 }
 
-// Limits on the memory for large requests, drafts and batches, and for the messages made from them.
-// While one is processed it takes several times its size.
+// Limits on the memory for large requests, drafts and batches, and for the messages made from them,
+// in bytes. While one of them is processed, it takes several times its size.
 const (
-	smallMemory  = 1 << 20     // smaller ones never wait
-	largeWait    = time.Minute // longest time that a request waits
-	heldMemory   = MaxRequest
-	workedMemory = MaxRequest
+	smallSize     = 1 << 20     // anything smaller never waits
+	maxMemoryWait = time.Minute // longest time that a request waits
+	maxHeldBytes  = MaxRequest
+	maxWorkBytes  = MaxRequest
 )
 
-// HoldLarge waits until there is memory for a request, draft or batch of this size. It is held, as
-// received and decoded, until leave is called. The error is rate_limited.
+// HoldLarge waits until there is memory to hold a request, draft or batch of this size, as received
+// and decoded. The memory is reserved until leave is called. The error is rate_limited.
 func (s *Core) HoldLarge(ctx context.Context, size int64) (within context.Context, leave func(), err error) {
 	return waitForMemory(ctx, s.heldBytes, size)
 }
 
-// WorkOnLarge waits until this many bytes may be decoded or made into a message, until leave is
-// called. Between WorkOnLarge and leave the caller must not call HoldLarge, which could deadlock.
-// The error is rate_limited.
+// WorkOnLarge waits until there is memory to decode this many bytes or to make a message from them.
+// The memory is reserved until leave is called. Before that, the caller must not call HoldLarge,
+// which could deadlock. The error is rate_limited.
 func (s *Core) WorkOnLarge(ctx context.Context, size int64) (within context.Context, leave func(), err error) {
 	return waitForMemory(ctx, s.workBytes, size)
 }
 
 type patientKey struct{}
 
-// Patiently returns a context for a job that waits for memory without a time limit.
-func Patiently(ctx context.Context) context.Context {
+// WithUnlimitedWait returns a context for a job that waits for memory without a time limit.
+func WithUnlimitedWait(ctx context.Context) context.Context {
 	return context.WithValue(ctx, patientKey{}, true)
 }
 
 func waitForMemory(ctx context.Context, l *limit.Bytes, size int64) (within context.Context, leave func(), err error) {
-	wait := largeWait
+	wait := maxMemoryWait
 	if ctx.Value(patientKey{}) != nil {
 		wait = 0
 	}
@@ -255,7 +256,7 @@ func waitForMemory(ctx context.Context, l *limit.Bytes, size int64) (within cont
 }
 
 const (
-	DropsAtATime = 200 // custom records
+	DropsAtATime = 200 // custom DNS records or reports that one transaction deletes
 )
 
 const (
@@ -263,8 +264,8 @@ const (
 	PruneAtATime = 500
 )
 
-// DeleteExpired deletes up to PruneAtATime records that have expired by the times in byTime, and
-// returns how many.
+// DeleteExpired deletes records whose time in the index byTime has passed, at most PruneAtATime of
+// them. It returns how many it deleted.
 func DeleteExpired[T any](tx *store.Tx, table *store.Table[T], byTime *store.Index[T]) (int, error) {
 	var ids []string
 	for key, id := range byTime.Keys(tx, "", "") {

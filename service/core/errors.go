@@ -55,8 +55,8 @@ func NotFound(what string) *Error {
 	return Errorf("not_found", "There is no such %s in this account. Check the id.", what)
 }
 
-// Invalid is a 400 error about one field, with the code validation_error. Only too_many_items is
-// also the error's own code.
+// Invalid returns a 400 error about one field; code is the code of its detail. The error's own code
+// is validation_error, or too_many_items if code is too_many_items.
 func Invalid(field, code, format string, args ...any) *Error {
 	m := fmt.Sprintf(format, args...)
 	e := Errorf("validation_error", "%s: %s", field, m).With(field, code, m)
@@ -77,7 +77,7 @@ const (
 	CodeMailboxClosed = "mailbox_closed"
 )
 
-// Explain turns any error into one that a person outside may see.
+// Explain turns any error into an Error, which a person outside may see.
 func Explain(err error) *Error {
 	if e, ok := AsError(err); ok {
 		return e
@@ -99,7 +99,7 @@ func Explain(err error) *Error {
 	return Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id.").Because(err)
 }
 
-// storageRetry is the Retry-After for errors of the disk.
+// storageRetry is the Retry-After of errors of the disk.
 const storageRetry = 30 * time.Second
 
 func retryLater(code, message string, err error) *Error {

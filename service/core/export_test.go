@@ -22,8 +22,8 @@ func (s *Core) HashesWaiting() int {
 	g := s.Logins.limiter
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.known.size + g.strange.size + g.running + len(g.known.waiting) + len(g.strange.waiting) + len(g.known.order) + len(g.strange.order)
+	return g.knownQueue.size + g.strangerQueue.size + g.running + len(g.knownQueue.waiting) + len(g.strangerQueue.waiting) + len(g.knownQueue.order) + len(g.strangerQueue.order)
 }
 
 // Probe checks whether a resolver answers.
-var Probe = probe
+var Probe = probeResolver

@@ -10,33 +10,33 @@ import (
 )
 
 // Limits on wrong passwords. The counters forget a wrong password after half of AttemptWindow at
-// the earliest, so that an identity has at most IdentityRefused in any quarter of an hour.
+// the earliest, so that an identity has at most MaxIdentityFailures in any quarter of an hour.
 const (
-	AttemptWindow    = 30 * time.Minute
-	IdentityRefused  = 30  // wrong passwords for one identity, over all protocols and networks
-	reservedForKnown = 6   // of these, reserved for networks from which the identity has logged in lately
-	delayFrom        = 5   // wrong passwords for one identity from one network; from then on each attempt is delayed
-	NetRefused       = 100 // wrong passwords from one network, over all identities; twice as many from an IPv6 /56, four times from a /48
-	longestDelay     = 8 * time.Second
-	AttemptKeys      = 50_000
+	AttemptWindow       = 30 * time.Minute
+	MaxIdentityFailures = 30  // wrong passwords for one identity, over all protocols and networks
+	reservedForKnown    = 6   // part of MaxIdentityFailures that is reserved for networks from which the identity has logged in lately
+	delayFrom           = 5   // wrong passwords for one identity from one network; from then on each attempt is delayed
+	MaxNetworkFailures  = 100 // wrong passwords from one network, over all identities; twice as many from an IPv6 /56, four times from a /48
+	longestDelay        = 8 * time.Second
+	AttemptKeys         = 50_000
 )
 
-// An Identity is an account at which a password is tried: a team user, or a login of mail clients.
-// One address may be both.
+// An Identity is one user whose password is tried: a team user, or a login of mail clients. One
+// address may be both.
 type Identity struct {
 	Name  string // the key of its counters
 	Known bool   // the identity has logged in from the network lately
 }
 
-// An Origin is where an attempt comes from.
+// An Origin is the network that an attempt comes from.
 type Origin struct {
 	Network string // see func Network
-	Known   bool   // the identity has logged in from there lately
+	Known   bool   // the identity has logged in from the network lately
 }
 
-// fairNetwork returns the network that takes turns with others for a slot. A known IPv4 address
-// takes its own turns. A known IPv6 /64 shares those of its /48: otherwise one tenant with many
-// known /64s could fill the queue.
+// fairNetwork returns the network whose attempts share one turn for a hashing slot. A known IPv4
+// address has a turn of its own. A known IPv6 /64 shares the turn of its /48: otherwise one tenant
+// with many known /64s could fill the queue.
 func (o Origin) fairNetwork() string {
 	if o.Known && widerNetworks(o.Network) == nil {
 		return o.Network
@@ -51,7 +51,7 @@ type loginAttempts struct {
 
 	mu           sync.Mutex             // held while counters are read and changed
 	failures     *limit.Counter[string] // by pair of identity and network, and by network
-	wideFailures *limit.Counter[string] // by identity, and by wider network: separate, so that many pairs do not evict these
+	wideFailures *limit.Counter[string] // by identity, and by wider network: a counter of its own, so that many pairs do not evict these
 }
 
 func newLoginAttempts() *loginAttempts {
@@ -60,38 +60,40 @@ func newLoginAttempts() *loginAttempts {
 	}
 }
 
-// A count is one key of a counter.
-type count struct {
+// A counterKey is one key of a counter.
+type counterKey struct {
 	counter *limit.Counter[string]
 	key     string
 }
 
-// slowKey counts the wrong passwords since the last right one, and pairKey all of them. Without
-// pairKey, a device that is logged in would reset the count of attackers in its network.
-func slowKey(of, network string) string { return "slow " + network + " " + of }
-func pairKey(of, network string) string { return "pair " + network + " " + of }
+// delayKey is the key of wrong passwords since the last right one, and pairKey that of all wrong
+// passwords. If delayKey were the only one, a device that logs in would reset the count of
+// attackers in its network.
+func delayKey(of, network string) string { return "slow " + network + " " + of }
+func pairKey(of, network string) string  { return "pair " + network + " " + of }
 
-// ofIdentity returns the counts of an identity: from one network and in all.
-func (a *loginAttempts) ofIdentity(name, network string) []count {
-	return []count{{a.failures, slowKey(name, network)}, {a.failures, pairKey(name, network)}, {a.wideFailures, "of " + name}}
+// ofIdentity returns the counter keys of an identity: two for this network, and one for all
+// networks.
+func (a *loginAttempts) ofIdentity(name, network string) []counterKey {
+	return []counterKey{{a.failures, delayKey(name, network)}, {a.failures, pairKey(name, network)}, {a.wideFailures, "of " + name}}
 }
 
-// ofNetwork returns the counts of a network and of the wider networks around it, over all
-// identities. Each may reach twice the limit of the one before; the first limit is NetRefused.
-func (a *loginAttempts) ofNetwork(network string) []count {
-	out := []count{{a.failures, "net " + network}}
+// ofNetwork returns the counter keys of a network and of the wider networks around it, over all
+// identities. The limit of the first is MaxNetworkFailures, and doubles with each wider network.
+func (a *loginAttempts) ofNetwork(network string) []counterKey {
+	out := []counterKey{{a.failures, "net " + network}}
 	for _, wider := range widerNetworks(network) {
-		out = append(out, count{a.wideFailures, "net " + wider})
+		out = append(out, counterKey{a.wideFailures, "net " + wider})
 	}
 	return out
 }
 
 // delay returns how long an attempt at an identity must wait. If shut is not "", the attempt is
-// refused, because the count that shut names is too high. One network may add at most twice as many
-// wrong passwords as are left for the identity: so one network, or a few, cannot lock out users
-// elsewhere. The caller holds a.mu.
+// refused, and shut names the count that is too high: identity, pair or network. One network may
+// add at most twice as many wrong passwords as are left for the identity, so that a few networks
+// cannot lock out users elsewhere. The caller holds a.mu.
 func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait time.Duration, shut string) {
-	left := IdentityRefused - a.wideFailures.Count("of "+id.Name, now)
+	left := MaxIdentityFailures - a.wideFailures.Count("of "+id.Name, now)
 	if !id.Known {
 		left -= reservedForKnown
 	}
@@ -102,11 +104,11 @@ func (a *loginAttempts) delay(id Identity, network string, now time.Time) (wait 
 		return 0, "pair"
 	}
 	for i, c := range a.ofNetwork(network) {
-		if !id.Known && c.counter.Count(c.key, now) >= NetRefused<<i {
+		if !id.Known && c.counter.Count(c.key, now) >= MaxNetworkFailures<<i {
 			return 0, "network"
 		}
 	}
-	n := a.failures.Count(slowKey(id.Name, network), now)
+	n := a.failures.Count(delayKey(id.Name, network), now)
 	if n < delayFrom {
 		return 0, ""
 	}
@@ -134,15 +136,15 @@ func tooManyFailures() *Error {
 
 // A Guess is one password that is compared with those of one or two identities. It counts as wrong
 // at each identity before the comparison, so that parallel guesses cannot bypass the limits. End
-// uncounts it where it was not compared, and Right where it was right.
+// takes the count back where the guess was not compared, and Right where it was right.
 type Guess struct {
 	core         *Core
 	network      string
 	identities   []Identity
-	counted      []bool // by identity: the guess is counted
+	counted      []bool // by identity: the guess is counted there
 	wrong        []bool // by identity: the guess was compared and is not known to be right
-	right        bool   // it was right for one identity
-	countedOnNet bool   // it is counted at the network
+	right        bool   // the guess was right for one identity
+	countedOnNet bool   // the guess is counted at its network
 	unlocks      []func()
 }
 
@@ -200,7 +202,7 @@ func (g *Guess) count(ctx context.Context) error {
 	return nil
 }
 
-// Compare reports whether the password matches a hash of the identity; see Verify.
+// Compare reports whether the password matches a hash of the identity (see logins.Verify).
 func (g *Guess) Compare(ctx context.Context, name, hash, password string) (right bool, err error) {
 	i := slices.IndexFunc(g.identities, func(id Identity) bool { return id.Name == name })
 	right, err = g.core.Logins.Verify(ctx, hash, password, Origin{g.network, g.identities[i].Known}, g.core.Now())
@@ -230,7 +232,7 @@ func (g *Guess) Right(name string) {
 		if id.Name == name {
 			g.wrong[i] = false
 			g.uncount(i)
-			a.failures.Delete(slowKey(name, g.network))
+			a.failures.Delete(delayKey(name, g.network))
 		}
 	}
 	g.right = true
@@ -242,7 +244,8 @@ func (g *Guess) Right(name string) {
 	}
 }
 
-// uncount uncounts the guess at an identity. The caller holds the lock of loginAttempts.
+// uncount takes back the count of the guess at an identity. The caller holds the lock of
+// loginAttempts.
 func (g *Guess) uncount(i int) {
 	if !g.counted[i] {
 		return
@@ -264,7 +267,7 @@ func (g *Guess) End() {
 			g.uncount(i)
 		}
 	}
-	if slices.Contains(g.wrong, true) && !g.right { // counted only now: guesses that wait would otherwise lock a busy network
+	if slices.Contains(g.wrong, true) && !g.right { // the network counts guesses only when they end: those that wait would otherwise lock a busy network
 		g.countedOnNet = true
 		for _, c := range a.ofNetwork(g.network) {
 			c.counter.Add(c.key, g.core.Now())

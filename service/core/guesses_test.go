@@ -244,7 +244,7 @@ func TestWrongPasswordCountsAtBothIdentities(t *testing.T) {
 // log in each time.
 func TestRightPasswordsUseNothingUp(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
-		for i := range 3 * core.IdentityRefused {
+		for i := range 3 * core.MaxIdentityFailures {
 			if status, took := login(t, b, "ann@boxes.test", "correct horse", fmt.Sprintf("192.0.2.%d", i)); status != "" || took > 0 {
 				t.Fatalf("log-in %d: %q after %v", i, status, took)
 			}

@@ -28,10 +28,10 @@ type Keys struct {
 
 // A keyring holds the master key, and the parts of earlier master keys that are still needed.
 type keyring struct {
-	fingerprint string // the fingerprint
+	fingerprint string // of the master key
 	seal        cipher.AEAD
-	earlier     []cipher.AEAD // of earlier master keys: they open what was sealed before a change
-	roots       [][]byte      // keys of MACs; the first is of the master key, the others of earlier ones
+	earlier     []cipher.AEAD // ciphers of earlier master keys: they open secrets that were sealed before a change
+	roots       [][]byte      // keys of MACs; the first is from the master key, the others are from earlier ones
 }
 
 // NewKeys returns the keys for a store that has never had another master key.
@@ -52,15 +52,15 @@ func newKeyring(master []byte) (*keyring, error) {
 	}
 	root, err := hkdf.Key(sha256.New, master, nil, "mailstead mac 1", 32)
 	if err != nil {
-		return nil, fmt.Errorf("derive mac key: %w", err)
+		return nil, fmt.Errorf("derive MAC key: %w", err)
 	}
 	block, err := aes.NewCipher(sealing)
 	if err != nil {
-		return nil, fmt.Errorf("make cipher: %w", err)
+		return nil, fmt.Errorf("make AES cipher: %w", err)
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
-		return nil, fmt.Errorf("make cipher: %w", err)
+		return nil, fmt.Errorf("make GCM cipher: %w", err)
 	}
 	return &keyring{fingerprint: keyfile.Fingerprint(master), seal: aead, roots: [][]byte{root}}, nil
 }
@@ -95,7 +95,7 @@ func (k *Keys) Open(binding string, sealed []byte) ([]byte, error) {
 	return secret, err
 }
 
-// open decrypts a secret, and reports whether it is sealed under the present master key.
+// open decrypts a secret. now reports whether it is sealed under the present master key.
 func (r *keyring) open(binding string, sealed []byte) (secret []byte, now bool, err error) {
 	n := r.seal.NonceSize()
 	if len(sealed) < n {
@@ -137,8 +137,8 @@ func (k *Keys) StableMac(purpose string, parts ...string) []byte {
 	return macUnder(roots[len(roots)-1], purpose, parts)
 }
 
-// MadeMac reports whether same is true for the MAC of the parts under the present master key or an
-// earlier one. same must compare in constant time.
+// MadeMac reports whether same returns true for the MAC of the parts, either under the present
+// master key or under an earlier one. same must compare in constant time.
 func (k *Keys) MadeMac(same func(mac []byte) bool, purpose string, parts ...string) bool {
 	made := false
 	for _, root := range k.ring.Load().roots {
@@ -165,10 +165,10 @@ func TokenHash(token string) string {
 }
 
 // OpenKeys reads the master key beside a store. For a new store it makes the file, readable by its
-// owner only. The store records the key's fingerprint: OpenKeys refuses a missing key, and one that
-// the store's secrets are not sealed under, since a new key would silently make them useless. A
-// store of an old release without a fingerprint accepts a key that opens one of its secrets. If a
-// change of the key was interrupted, both keys are needed.
+// owner only. The store records the key's fingerprint. OpenKeys refuses a missing key, and a key
+// that the store's secrets are not sealed under, since a new key would silently make them useless.
+// A store of an old release has no fingerprint: there a key is accepted if it opens one of the
+// secrets. If a change of the key was interrupted, both keys are needed.
 func OpenKeys(st *store.Store) (*Keys, error) {
 	path := filepath.Join(st.Dir(), keyfile.Name)
 	known, secrets, err := storedMasterKey(st)
@@ -225,11 +225,11 @@ func orUnknown(print string) string {
 	return print
 }
 
-// secretsTried is how many secrets of each kind are tried.
+// secretsTried is how many secrets of each kind OpenKeys tries to open if it knows no fingerprint.
 const secretsTried = 3
 
-// storedMasterKey returns what the store records about its master key, or some of its secrets of
-// each kind if it records nothing.
+// storedMasterKey returns what the store records about its master key. If it records nothing, it
+// returns some of the store's secrets of each kind.
 func storedMasterKey(st *store.Store) (known store.MasterKey, secrets []store.Secret, err error) {
 	err = st.View(func(tx *store.Tx) error {
 		k, err := store.MasterKeys.Find(tx, store.MasterKeyID)
@@ -250,7 +250,7 @@ func storedMasterKey(st *store.Store) (known store.MasterKey, secrets []store.Se
 func finishTakeOver(dir string, known store.MasterKey) error {
 	next, err := keyfile.Read(filepath.Join(dir, keyfile.NextName))
 	if err != nil || keyfile.Fingerprint(next) != known.Fingerprint {
-		return nil // there is no change, or more than its last step is missing: then others continue it
+		return nil // no change was interrupted, or FinishKeyChange has to continue it
 	}
 	return keyfile.TakeOver(dir)
 }

@@ -21,40 +21,40 @@ import (
 )
 
 const (
-	argonSalt = 16
-	argonKey  = 32
+	argonSaltSize = 16
+	argonKeySize  = 32
 )
 
-// verifiedFor is how long a verified password is not hashed again, since mail clients reconnect
-// often.
+// verifiedFor is how long a right password is cached, so that it is not hashed again: mail clients
+// reconnect often.
 const verifiedFor = 5 * time.Minute
 
-// logins hashes passwords, a limited number at a time, and caches for a short time which were
+// logins hashes passwords, a limited number at a time, and remembers for a short time which were
 // right.
 type logins struct {
 	Time, Memory uint32 // argon2id parameters for new hashes: passes and KiB; most tests use less
 
-	limiter *hashLimiter
-	derive  func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
-	secret  [32]byte                                                                              // key of the cache's hashes, so that the cache holds no password
-	mu      sync.Mutex
-	right   map[[32]byte]time.Time
+	limiter       *hashLimiter
+	derive        func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
+	secret        [32]byte                                                                              // key of the cache's hashes, so that the cache holds no password
+	mu            sync.Mutex
+	verifiedUntil map[[32]byte]time.Time // by hash of password and its hash
 }
 
 func newLogins() *logins {
-	l := &logins{Time: argonTime, Memory: argonMemory, limiter: newHashLimiter(), derive: argon2.IDKey, right: map[[32]byte]time.Time{}}
+	l := &logins{Time: argonTime, Memory: argonMemory, limiter: newHashLimiter(), derive: argon2.IDKey, verifiedUntil: map[[32]byte]time.Time{}}
 	rand.Read(l.secret[:])
 	return l
 }
 
 // Hash returns the hash of a password in PHC format.
 func (l *logins) Hash(password string) string {
-	salt := make([]byte, argonSalt)
+	salt := make([]byte, argonSaltSize)
 	rand.Read(salt)
-	if release, err := l.limiter.acquire(context.Background(), ownWork, true); err == nil { // it waits without a time limit
+	if release, err := l.limiter.acquire(context.Background(), ownWork, true); err == nil { // own work waits without a time limit
 		defer release()
 	}
-	key := l.derive([]byte(password), salt, l.Time, l.Memory, 1, argonKey)
+	key := l.derive([]byte(password), salt, l.Time, l.Memory, 1, argonKeySize)
 	b64 := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, l.Memory, l.Time, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
@@ -65,7 +65,7 @@ func (l *logins) Hash(password string) string {
 func (l *logins) Verify(ctx context.Context, hash, password string, from Origin, now time.Time) (bool, error) {
 	cacheKey := sha256.Sum256([]byte(string(l.secret[:]) + hash + "\x00" + password))
 	l.mu.Lock()
-	until, ok := l.right[cacheKey]
+	until, ok := l.verifiedUntil[cacheKey]
 	l.mu.Unlock()
 	if ok && now.Before(until) {
 		return true, nil
@@ -80,15 +80,15 @@ func (l *logins) Verify(ctx context.Context, hash, password string, from Origin,
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.right) >= 10_000 {
-		clear(l.right)
+	if len(l.verifiedUntil) >= 10_000 {
+		clear(l.verifiedUntil)
 	}
-	l.right[cacheKey] = now.Add(verifiedFor)
+	l.verifiedUntil[cacheKey] = now.Add(verifiedFor)
 	return true, nil
 }
 
-// Check hashes the password with the parameters of the hash and compares the two. The caller holds
-// a slot.
+// Check hashes the password with the parameters of the hash and compares the result with the hash.
+// The caller holds a slot of the limiter.
 func (l *logins) Check(hash, text string) bool {
 	if password.IsForeign(hash) {
 		return password.Matches(hash, text)
@@ -96,7 +96,7 @@ func (l *logins) Check(hash, text string) bool {
 	var version, memory, time, threads int
 	fields := strings.Split(hash, "$")
 	known := len(fields) == 6 && fields[1] == "argon2id"
-	salt, key := make([]byte, argonSalt), make([]byte, argonKey)
+	salt, key := make([]byte, argonSaltSize), make([]byte, argonKeySize)
 	memory, time, threads = int(l.Memory), int(l.Time), 1
 	if known {
 		_, errV := fmt.Sscanf(fields[2], "v=%d", &version)
@@ -133,27 +133,27 @@ func RandomText(n int, alphabet string) string {
 	return string(out)
 }
 
-// Limits on passwords that are being hashed or wait for it. Strangers are attempts from networks
-// where the identity has not logged in lately. One slot is not available to them, so that a flood
-// of strangers does not delay others.
+// Limits on passwords that are being hashed or wait to be hashed. Strangers are attempts from
+// networks where the identity has not logged in lately. One slot is not available to them, so that
+// a flood of strangers does not delay others.
 const (
 	hashSlots         = 3
 	strangerSlots     = 2
-	waitersPerNetwork = 64               // from one network
-	waitersTotal      = 4096             // among strangers, and as many among the others
+	waitersPerNetwork = 64               // waiters of one network among strangers, and as many among others
+	waitersTotal      = 4096             // waiters of all networks among strangers, and as many among others
 	loginWait         = 10 * time.Second // longest wait of an attempt
-	busyRetry         = 10 * time.Second // Retry-After of the error
-	ownWork           = "here"           // stands for the network of passwords that are hashed to be stored
+	busyRetry         = 10 * time.Second // Retry-After of the error busy
+	ownWork           = "here"           // stands for the network of passwords that are hashed only to be stored
 )
 
 // A hashLimiter limits how many passwords are hashed at a time. Networks take turns, so that a
 // network that sends many delays only itself.
 type hashLimiter struct {
-	mu        sync.Mutex
-	running   int
-	strangers int // how many of the running ones
-	known     fairQueue
-	strange   fairQueue
+	mu               sync.Mutex
+	running          int
+	runningStrangers int // how many of the running attempts are of strangers
+	knownQueue       fairQueue
+	strangerQueue    fairQueue
 }
 
 // A hashWaiter is an attempt that waits for a slot.
@@ -170,16 +170,16 @@ type fairQueue struct {
 }
 
 func newHashLimiter() *hashLimiter {
-	return &hashLimiter{known: fairQueue{waiting: map[string][]*hashWaiter{}}, strange: fairQueue{waiting: map[string][]*hashWaiter{}}}
+	return &hashLimiter{knownQueue: fairQueue{waiting: map[string][]*hashWaiter{}}, strangerQueue: fairQueue{waiting: map[string][]*hashWaiter{}}}
 }
 
 // acquire waits for a slot, at most loginWait for a login. release frees the slot. The error is
-// busy, or that of ctx.
+// busy, or the error of ctx.
 func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (release func(), err error) {
 	g.mu.Lock()
-	q := &g.strange
+	q := &g.strangerQueue
 	if known {
-		q = &g.known
+		q = &g.knownQueue
 	}
 	own := network == ownWork
 	if !own && (q.size >= waitersTotal || len(q.waiting[network]) >= waitersPerNetwork) {
@@ -207,7 +207,7 @@ func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !q.remove(w) { // it has got a slot since
+	if !q.remove(w) { // the waiter got a slot in the meantime
 		return release, nil
 	}
 	return nil, err
@@ -224,22 +224,22 @@ func (g *hashLimiter) release(known bool) {
 	defer g.mu.Unlock()
 	g.running--
 	if !known {
-		g.strangers--
+		g.runningStrangers--
 	}
 	g.grant()
 }
 
-// grant assigns free slots to waiters. Strangers cannot have the last slot, and the known cannot
-// have all of them while a stranger waits.
+// grant assigns free slots to waiters. Strangers cannot have the last slot, and known networks
+// cannot have all slots while a stranger waits.
 func (g *hashLimiter) grant() {
 	for g.running < hashSlots {
-		strange := g.strange.size > 0 && g.strangers < strangerSlots
+		strange := g.strangerQueue.size > 0 && g.runningStrangers < strangerSlots
 		switch {
-		case g.known.size > 0 && !(strange && g.strangers == 0 && g.running > 0):
-			close(g.known.next().granted)
+		case g.knownQueue.size > 0 && !(strange && g.runningStrangers == 0 && g.running > 0):
+			close(g.knownQueue.next().granted)
 		case strange:
-			close(g.strange.next().granted)
-			g.strangers++
+			close(g.strangerQueue.next().granted)
+			g.runningStrangers++
 		default:
 			return
 		}
@@ -315,8 +315,8 @@ func widerNetworks(network string) (out []string) {
 	return out
 }
 
-// fairNetwork returns the network that takes turns with others for a slot: an IPv6 /48 or an IPv4
-// /24.
+// fairNetwork returns the network around an address whose attempts share one turn for a hashing
+// slot: an IPv6 /48 or an IPv4 /24.
 func fairNetwork(network string) string {
 	if w := widerNetworks(network); w != nil {
 		return w[len(w)-1]
@@ -327,10 +327,10 @@ func fairNetwork(network string) string {
 	return network
 }
 
-// Limits on the networks from which a mailbox or team user is known.
+// Limits on the list of networks from which a mailbox or team user has logged in.
 const (
 	knownFor         = 30 * 24 * time.Hour
-	maxKnown         = 8
+	maxKnownNetworks = 8
 	knownUpdateAfter = 24 * time.Hour // age from which the time of a known network is updated
 )
 
@@ -339,8 +339,8 @@ func IsKnown(seen []store.SeenNetwork, network string, now time.Time) bool {
 	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < knownFor })
 }
 
-// RecordNetwork adds a login from the network to seen, newest first. changed is false if the record
-// need not be written.
+// RecordNetwork adds a login from the network to seen, newest first. changed is false if seen is
+// recent enough as it is.
 func RecordNetwork(seen []store.SeenNetwork, network string, now time.Time) (out []store.SeenNetwork, changed bool) {
 	for _, s := range seen {
 		if s.Network == network && now.Sub(s.At) < knownUpdateAfter {
@@ -349,7 +349,7 @@ func RecordNetwork(seen []store.SeenNetwork, network string, now time.Time) (out
 	}
 	out = []store.SeenNetwork{{Network: network, At: now}}
 	for _, s := range seen {
-		if s.Network != network && now.Sub(s.At) < knownFor && len(out) < maxKnown {
+		if s.Network != network && now.Sub(s.At) < knownFor && len(out) < maxKnownNetworks {
 			out = append(out, s)
 		}
 	}

@@ -11,21 +11,21 @@ import (
 type Metrics struct {
 	Registry metrics.Registry
 
-	Received     *metrics.Counter // result
-	Deliveries   *metrics.Counter // route, result
-	Logins       *metrics.Counter // protocol, result
-	Requests     *metrics.Counter // operation, code
+	Received     *metrics.Counter // by result
+	Deliveries   *metrics.Counter // by route and result
+	Logins       *metrics.Counter // by protocol and result
+	Requests     *metrics.Counter // by operation and code
 	RequestTime  *metrics.Histogram
-	DNSQueries   *metrics.Counter // rcode
-	DNSChecks    *metrics.Counter // result
+	DNSQueries   *metrics.Counter // by rcode
+	DNSChecks    *metrics.Counter // by result
 	CommitTime   *metrics.Histogram
-	Webhooks     *metrics.Counter // result
-	JobsFinished *metrics.Counter // kind, result
-	SendAlerts   *metrics.Counter // kind
-	SendPauses   *metrics.Counter // reason
+	Webhooks     *metrics.Counter // by result
+	JobsFinished *metrics.Counter // by kind and result
+	SendAlerts   *metrics.Counter // by kind
+	SendPauses   *metrics.Counter // by reason
 }
 
-// Results of incoming messages and of logins.
+// Values of the label result of received messages and of logins.
 const (
 	ReceivedAccepted = "accepted"
 	ReceivedRejected = "rejected"

@@ -8,18 +8,18 @@ import (
 	"github.com/mailstead/mailstead/service/core/password"
 )
 
-// Lengths of chosen passwords, in characters.
+// Limits on the length of passwords that users choose, in characters.
 const (
 	LeastPassword = 8
-	mostPassword  = 128
+	maxPassword   = 128
 )
 
 // CheckPassword validates a new password of at least `least` characters. The error names the field.
 func CheckPassword(field, text string, least int) error {
 	n := utf8.RuneCountInString(text)
 	switch {
-	case n < least || n > mostPassword:
-		return Invalid(field, "out_of_range", "must have %d to %d characters", least, mostPassword)
+	case n < least || n > maxPassword:
+		return Invalid(field, "out_of_range", "must have %d to %d characters", least, maxPassword)
 	case strings.ContainsFunc(text, unicode.IsControl):
 		return Invalid(field, "invalid", "must not contain control characters")
 	case password.IsCommon(text):

@@ -2,8 +2,8 @@
 
 package core
 
-// Weak parameters for the race detector, which is never used in production. With the real ones,
-// hashing took half of the time of all tests.
+// Weak parameters of argon2id for tests under the race detector. With the real ones, hashing took
+// half of the time of all tests.
 const (
 	argonTime   = 1
 	argonMemory = 256

@@ -21,16 +21,16 @@ func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
 // MailboxOf returns a mailbox that the actor may see. For any other id the error is not_found.
 func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
-	return ofAccount(mb, err, who)
+	return requireVisible(mb, err, who)
 }
 
 // ReadMailbox is MailboxOf for reading: the record is shared and must not be changed.
 func ReadMailbox(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.FindShared(tx, id)
-	return ofAccount(mb, err, who)
+	return requireVisible(mb, err, who)
 }
 
-func ofAccount(mb *store.Mailbox, err error, who Actor) (*store.Mailbox, error) {
+func requireVisible(mb *store.Mailbox, err error, who Actor) (*store.Mailbox, error) {
 	if err == nil && (mb == nil || mb.AccountID != who.AccountID || !who.Sees(mb.ID)) {
 		return nil, NotFound("email user")
 	}
@@ -101,7 +101,8 @@ func OpenDomain(tx *store.Tx, u MailboxUser) (*store.Domain, error) {
 	return d, err
 }
 
-// GetByEmail returns the account's mailbox with an address, in any spelling, or store.ErrNotFound.
+// GetByEmail returns the account's mailbox with an address, which it normalizes, or
+// store.ErrNotFound.
 func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	email, err := NormalizeEmail("email", email)
 	if err != nil {
@@ -135,8 +136,8 @@ type EmailUserIn struct {
 	UserID string `path:"user_id"`
 }
 
-// IsGone reports whether the error means that a record does not exist. A record that another one
-// refers to was then deleted since.
+// IsGone reports whether the error means that a record does not exist. If another record refers to
+// it, it was deleted in the meantime.
 func IsGone(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
 // DomainOfAddress returns the part of an address after the @.
@@ -155,8 +156,8 @@ func IsHosted(tx *store.Tx, email string) (bool, error) {
 }
 
 // UnprovenMailbox returns the mailbox with an address in a domain that no account has proven yet.
-// It ignores domains whose claim has ended. The error is store.ErrNotFound if there is no such
-// mailbox, or if several accounts have one; then it is an Error that says so.
+// It ignores domains whose claim has ended. The error wraps store.ErrNotFound if there is no such
+// mailbox, and also if several accounts have one.
 func UnprovenMailbox(tx *store.Tx, email string) (found *store.Mailbox, err error) {
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(DomainOfAddress(email)), "") {
 		if d.ClaimEnded() {
@@ -203,7 +204,8 @@ func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
 	return max(*mb.QuotaBytes-used.Bytes, 0), err
 }
 
-// Lift removes the suppression of an address, since it has a mailbox now.
+// Lift removes the suppression of an address, if there is one. It is called when a mailbox gets the
+// address.
 func Lift(tx *store.Tx, accountID, email string) error {
 	known, err := IsSuppressed(tx, accountID, email)
 	if !known || err != nil {
@@ -226,9 +228,9 @@ func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	return nil, Errorf("not_found", "There is no account %.80q: `mailstead account list` shows those that there are.", name)
 }
 
-// Operates reports whether a role in an account belongs to the operator of the installation: the
+// IsOperator reports whether a role in an account belongs to the operator of the installation: the
 // owner of its first account.
-func Operates(tx *store.Tx, accountID, role string) (bool, error) {
+func IsOperator(tx *store.Tx, accountID, role string) (bool, error) {
 	first, err := FindAccount(tx, "")
 	if err != nil {
 		return false, err
@@ -266,7 +268,7 @@ func ErrSignedOut() *Error {
 
 const WebhookLimit = 10
 
-// Bounded returns a limit in the form of the API: null for no limit.
+// Bounded returns a limit in the form of the API: null for 0, which means no limit.
 func Bounded(n int) *int {
 	if n == 0 {
 		return nil
@@ -274,7 +276,7 @@ func Bounded(n int) *int {
 	return &n
 }
 
-// Count changes the account's statistics of today.
+// Count lets add change the account's statistics of today (UTC).
 func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) error {
 	date := tx.Now().Format(time.DateOnly)
 	d, err := store.DayStats.Find(tx, accountID+date)
@@ -325,7 +327,7 @@ func (c *Core) DomainByID(id string) (*store.Domain, error) {
 	return d, err
 }
 
-// DomainBusy is the error if a job works on the domain. It names the job.
+// DomainBusy is the error while a job works on the domain. It names the job.
 func DomainBusy(d *store.Domain, why string) *Error {
 	return Errorf("domain_busy", "%s %s. Wait for the job %s.", d.Name, why, d.JobID).With(d.JobID, "domain_busy", "works on the domain")
 }

@@ -64,8 +64,8 @@ func (s *Core) FinishKeyChange(ctx context.Context) error {
 	return err
 }
 
-// masterKey returns what the store records about its master key. It returns an error if the key's
-// file is of another key.
+// masterKey returns what the store records about its master key. It returns an error if the key
+// file holds another key.
 func (s *Core) masterKey() (known store.MasterKey, err error) {
 	known, _, err = storedMasterKey(s.Store)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Core) beginKeyChange(ctx context.Context, known store.MasterKey, share 
 	return nil
 }
 
-// resealAll does the rest of a change of the master key that the store has recorded.
+// resealAll does steps 3 to 5 of a change of the master key.
 func (s *Core) resealAll(ctx context.Context) (*KeyRotated, error) {
 	known, err := s.masterKey()
 	if err != nil {

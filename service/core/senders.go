@@ -83,8 +83,8 @@ func (s Senders) Names() string {
 	return strings.Join(s.Addresses, ", ")
 }
 
-// Own normalizes an address, and returns it if sending as it is allowed. The error is an SMTPError:
-// 550 5.1.7 if it is not an address, 550 5.7.1 if it is not allowed.
+// Own returns the normalized form of an address that the user may send as. The error is an
+// SMTPError: 550 5.1.7 if the text is no address, 550 5.7.1 if the user may not send as it.
 func (s Senders) Own(address string) (string, error) {
 	email, err := msg.NormalizeEmail(address)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const usesAtATime = 300 // per transaction
+const usesAtATime = 300 // uses written by one transaction
 
 // Uses remembers in memory when tokens or credentials were last used, until the next Flush, so that
 // a read request causes no write. The zero value is ready to use.
@@ -24,7 +24,7 @@ type Use struct {
 	IP string
 }
 
-// Record remembers a use.
+// Record remembers a use, in the place of an earlier one with the same id.
 func (u *Uses) Record(id string, at time.Time, ip string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -34,7 +34,7 @@ func (u *Uses) Record(id string, at time.Time, ip string) {
 	u.seen[id] = Use{at, ip}
 }
 
-// Flush writes the remembered uses with write.
+// Flush passes each remembered use to write, usesAtATime per transaction, and forgets them all.
 func (u *Uses) Flush(st *store.Store, write func(tx *store.Tx, id string, use Use) error) error {
 	u.mu.Lock()
 	seen := u.seen

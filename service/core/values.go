@@ -41,7 +41,7 @@ func (o Opt[T]) OrNil() *T {
 	return &o.Value
 }
 
-// A Time is RFC 3339 in UTC with milliseconds in JSON; null if zero.
+// A Time is RFC 3339 in UTC with milliseconds in JSON. The zero time is null.
 type Time struct{ time.Time }
 
 // MarshalJSON implements json.Marshaler.
@@ -49,7 +49,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
 	}
-	return t.UTC().AppendFormat(make([]byte, 0, 32), `"2006-01-02T15:04:05.000Z"`), nil // a little more space than the result, for the fraction
+	return t.UTC().AppendFormat(make([]byte, 0, 32), `"2006-01-02T15:04:05.000Z"`), nil
 }
 
 // UnmarshalJSON accepts any RFC 3339 time, and null.
@@ -90,7 +90,7 @@ func NormalizeEmail(field, text string) (string, error) {
 // UIDText formats an IMAP UID for the API.
 func UIDText(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
 
-// UnicodeName returns the Unicode form of a domain name.
+// UnicodeName returns the Unicode form of a domain name; the name itself if it has none.
 func UnicodeName(ascii string) string {
 	_, name, err := idn.Registrable(ascii)
 	if err != nil {
@@ -99,7 +99,7 @@ func UnicodeName(ascii string) string {
 	return name
 }
 
-// Bracketed returns a Message-ID with angle brackets, which it adds if they are missing.
+// Bracketed returns a Message-ID in angle brackets, whether or not the text has them.
 func Bracketed(id string) string {
 	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
 }
@@ -156,8 +156,8 @@ func MediaRanges(header ...string) (ranges []string) {
 // MaxSchedule is how far in the future a message can be scheduled.
 const MaxSchedule = 30 * 24 * time.Hour
 
-// SendAt validates the time at which a message is to be sent. nil means now; then it returns the
-// zero time.
+// SendAt validates the time at which a message is to be sent. nil and the zero time mean now: then
+// it returns the zero time.
 func SendAt(now time.Time, at *Time) (time.Time, error) {
 	switch {
 	case at == nil || at.IsZero():

@@ -72,7 +72,7 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	d.Body, err = json.Marshal(envelopeOf(e, w.APIVersion))
 	if err != nil {
-		return nil, jobs.Permanent(fmt.Errorf("write event %s: %w", e.ID, err))
+		return nil, jobs.Permanent(fmt.Errorf("encode event %s: %w", e.ID, err))
 	}
 	at := s.Now()
 	killpoint.At("webhook.post")
@@ -142,8 +142,8 @@ func deliveryError(r webhooks.Result) error {
 	return err
 }
 
-// recordDelivery logs the attempt and updates the endpoint's health, in the transaction of the
-// job's new state.
+// recordDelivery returns the writes that log the attempt and update the endpoint, in the
+// transaction of the job's new state.
 func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 	return func(tx *store.Tx, j *store.Job) error {
 		if j.State == store.JobQueued {

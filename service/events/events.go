@@ -24,7 +24,7 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// Servers is what this package needs of external mailboxes.
+// Servers has the functions for external mailboxes that this package needs.
 type Servers interface {
 	// SwitchInbox starts or stops the background sync of an account's external mailboxes.
 	SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on bool) error
@@ -79,7 +79,7 @@ const (
 func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error) {
 	raw, err := json.Marshal(data)
 	if err != nil {
-		return nil, fmt.Errorf("write event %s: %w", kind, err)
+		return nil, fmt.Errorf("encode event %s: %w", kind, err)
 	}
 	e := &store.Event{ID: tx.NewID("evt"), AccountID: accountID, Type: kind, Created: tx.Now(), Data: raw}
 	if err := store.Events.Put(tx, e); err != nil {
@@ -95,7 +95,7 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 			ids = append(ids, w.ID)
 		}
 	}
-	if len(ids) > 1 && tx.Large() { // the transaction is large already
+	if len(ids) > 1 && tx.Large() { // let a job add them, since this transaction is near its limits
 		_, err := s.Queue.Add(tx, jobs.New{
 			AccountID: accountID, Kind: kindWebhookEvents, Lane: "webhook events " + accountID, Args: fanOutArgs{e.ID, ids},
 		})

@@ -59,7 +59,7 @@ func (s *Service) postToOperator(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	body, err := json.Marshal(envelopeOf(e, APIVersion))
 	if err != nil {
-		return nil, jobs.Permanent(fmt.Errorf("write event %s: %w", e.ID, err))
+		return nil, jobs.Permanent(fmt.Errorf("encode event %s: %w", e.ID, err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -74,12 +74,12 @@ func (s *Service) postToOperator(ctx context.Context, j *store.Job) (jobs.Writes
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(r)
 	if err != nil {
-		return nil, fmt.Errorf("[alerts] url: %w", err)
+		return nil, fmt.Errorf("post alert to [alerts] url: %w", err)
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // read the answer, so that the connection ends cleanly
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, fmt.Errorf("[alerts] url answered %s", resp.Status)
+		return nil, fmt.Errorf("post alert to [alerts] url: it answered %s", resp.Status)
 	}
 	return nil, nil
 }

@@ -25,7 +25,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: PullsPerHost, Most: maxPulls, MostEach: maxPullsPerAccount,
 			Backoff: FailureWait, Visible: true}),
 		{Name: kindExternals, Work: s.planRemainingSyncs, Timeout: pullTimeout, Most: inbox.ArrivalsMost},
-		s.EndsInactive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: PullsPerHost, Most: maxPulls, MostEach: maxPullsPerAccount}),
+		s.EndIfInactive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: PullsPerHost, Most: maxPulls, MostEach: maxPullsPerAccount}),
 	}
 }
 

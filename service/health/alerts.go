@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Alert notifies the operator that a check has turned bad, or that it is ok again.
+// An Alert notifies the operator that a check is bad, or is ok again.
 type Alert struct {
 	Code    string `json:"code" words:"ours" example:"blocklist"` // The check, as in get_health.
 	Status  string `json:"status" enum:"warning|error|ok"`
@@ -24,8 +24,8 @@ type Alert struct {
 	Since core.Time `json:"since"` // When it was first found.
 }
 
-// report notifies the owner of the first account by an event, a post to the operator's URL and a
-// message.
+// report sends an alert to the owner of the first account: as an event, as a post to the operator's
+// URL and as a message.
 func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
 	event, err := s.events.Emit(tx, owner.ID, events.EventHostAlert, a)
 	if err != nil {
@@ -38,14 +38,14 @@ func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
 	return alert.Plan(s.Core, tx, alert.HostMail{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
 }
 
-// shakyFor is how long one of the shaky checks must be bad before it is reported.
-const shakyFor = 5 * time.Minute
+// transientFor is how long a check in transientChecks must be bad before it is reported.
+const transientFor = 5 * time.Minute
 
-// shaky lists the checks that can fail for a moment, mostly because of others.
-var shaky = strings.Fields("clock resolver hostname_address ptr ports certificate nameservers port25_out blocklist relay queue backup")
+// transientChecks lists the checks that can fail for a moment, mostly because of other hosts.
+var transientChecks = strings.Fields("clock resolver hostname_address ptr ports certificate nameservers port25_out blocklist relay queue backup")
 
-// notifyOperator notifies the operator of bad checks that were not reported yet, once for each
-// subject, and of reported ones that are ok again.
+// notifyOperator reports bad checks that were not reported yet, once for each subject, and checks
+// that were reported and are ok again.
 func (s *Service) notifyOperator(found map[string][]Check) error {
 	bad := map[string]Check{}
 	for _, list := range found {
@@ -74,7 +74,7 @@ func (s *Service) notifyOperator(found map[string][]Check) error {
 			c, still := bad[a.ID]
 			if still {
 				delete(fresh, a.ID)
-				if err := s.notifyOf(tx, owner, a, c); err != nil {
+				if err := s.reportBad(tx, owner, a, c); err != nil {
 					return err
 				}
 				continue
@@ -90,7 +90,7 @@ func (s *Service) notifyOperator(found map[string][]Check) error {
 			}
 		}
 		for id, c := range fresh {
-			if err := s.notifyOf(tx, owner, &store.Alert{ID: id, Code: c.Code, Subject: c.Subject, Since: tx.Now()}, c); err != nil {
+			if err := s.reportBad(tx, owner, &store.Alert{ID: id, Code: c.Code, Subject: c.Subject, Since: tx.Now()}, c); err != nil {
 				return err
 			}
 		}
@@ -98,16 +98,16 @@ func (s *Service) notifyOperator(found map[string][]Check) error {
 	})
 }
 
-// notifyOf reports a bad check, unless it was reported already, or may be ok at the next run. A
-// check that was a warning and is now an error is reported again.
-func (s *Service) notifyOf(tx *store.Tx, owner *store.Account, a *store.Alert, c Check) error {
+// reportBad reports a bad check, unless it was reported already, or is in transientChecks and may
+// soon be ok. A check that was a warning and is now an error is reported again.
+func (s *Service) reportBad(tx *store.Tx, owner *store.Account, a *store.Alert, c Check) error {
 	if a.Status == c.Status || a.Status == Error {
 		return nil
 	}
-	if !slices.Contains(shaky, c.Code) || tx.Now().Sub(a.Since) >= shakyFor {
+	if !slices.Contains(transientChecks, c.Code) || tx.Now().Sub(a.Since) >= transientFor {
 		a.Status = c.Status
-		told := Alert{Code: c.Code, Status: c.Status, Subject: c.Subject, Message: c.Message, Mend: c.Mend, Since: core.Time{Time: a.Since}}
-		if err := s.report(tx, owner, told); err != nil {
+		bad := Alert{Code: c.Code, Status: c.Status, Subject: c.Subject, Message: c.Message, Mend: c.Mend, Since: core.Time{Time: a.Since}}
+		if err := s.report(tx, owner, bad); err != nil {
 			return err
 		}
 	}

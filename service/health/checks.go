@@ -42,17 +42,18 @@ func (s *Service) checks() []check {
 		{"backup", true, s.checkBackup},
 		{"passwords", false, s.checkPasswords},
 		{"sending_limits", false, s.checkSendingLimits},
-		{"objects", false, checkLater("objects", "Messages are kept on the disk of this host alone.")},
-		{"standby", false, checkLater("standby", "There is no standby.")},
+		{"objects", false, skippedCheck("objects", "Messages are kept on the disk of this host alone.")},
+		{"standby", false, skippedCheck("standby", "There is no standby.")},
 	}
 }
 
-func ok(code, subject, format string, args ...any) []Check {
+// okResult returns a check that is ok.
+func okResult(code, subject, format string, args ...any) []Check {
 	return []Check{{Code: code, Status: OK, Subject: subject, Message: fmt.Sprintf(format, args...)}}
 }
 
-// wrong returns a check that is a warning or an error. mend says what the operator must do.
-func wrong(code, status, subject, message, mend string) []Check {
+// badResult returns a check that is a warning or an error. mend says what the operator must do.
+func badResult(code, status, subject, message, mend string) []Check {
 	return []Check{{Code: code, Status: status, Subject: subject, Message: message, Mend: &mend}}
 }
 
@@ -84,10 +85,10 @@ func ShellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// A disk is running out if less than 1/diskShare of it is free and less than diskLow bytes.
+// A disk is running out if less than 1/lowDiskShare of it is free and less than lowDiskBytes bytes.
 const (
-	diskShare = 10
-	diskLow   = 10 << 30
+	lowDiskShare = 10
+	lowDiskBytes = 10 << 30
 )
 
 func (s *Service) checkDisk(context.Context) []Check {
@@ -98,12 +99,12 @@ func (s *Service) checkDisk(context.Context) []Check {
 	case err != nil:
 		return []Check{{Code: code, Status: Skipped, Subject: dir, Message: "The system does not tell how much of the disk is free."}}
 	case disk.Full:
-		return wrong(code, Error, dir, "The disk is full: new mail and other changes are refused, deletions are not. "+free,
+		return badResult(code, Error, dir, "The disk is full: new mail and other changes are refused, deletions are not. "+free,
 			"Free space on the disk of "+dir+", or make it larger.")
-	case disk.Free < min(disk.Total/diskShare, diskLow):
-		return wrong(code, Warning, dir, "The disk is running out. "+free, "Free space on the disk of "+dir+", or make it larger.")
+	case disk.Free < min(disk.Total/lowDiskShare, lowDiskBytes):
+		return badResult(code, Warning, dir, "The disk is running out. "+free, "Free space on the disk of "+dir+", or make it larger.")
 	default:
-		return ok(code, dir, "%s", free)
+		return okResult(code, dir, "%s", free)
 	}
 }
 
@@ -111,15 +112,15 @@ func (s *Service) checkStore(context.Context) (out []Check) {
 	const code = "store"
 	dir := s.Store.Dir()
 	if err := s.Store.Failed(); err != nil {
-		out = wrong(code, Error, dir, fmt.Sprintf("The store takes no more writes, and nothing is acknowledged: %v.", err),
+		out = badResult(code, Error, dir, fmt.Sprintf("The store takes no more writes, and nothing is acknowledged: %v.", err),
 			"Look for what is wrong with the disk (the system's log names it), and restart the server.")
 	}
 	if times, last := s.Store.DamageMet(); times > 0 {
-		out = append(out, wrong(code, Error, dir, fmt.Sprintf("%d times something was read that is not what was written, the last time: %v.", times, last),
+		out = append(out, badResult(code, Error, dir, fmt.Sprintf("%d times something was read that is not what was written, the last time: %v.", times, last),
 			"Stop the server, run "+s.command("check")+", and restore what it names from a backup.")...)
 	}
 	if out == nil {
-		return ok(code, dir, "The store takes writes, and nothing damaged was read since the server was started.")
+		return okResult(code, dir, "The store takes writes, and nothing damaged was read since the server was started.")
 	}
 	return out
 }
@@ -131,21 +132,22 @@ type clock struct {
 	mu  sync.Mutex
 	off time.Duration // difference between the clock and the monotonic clock at the last check
 	at  time.Time     // when the clock was last set; zero: it was not
-	by  time.Duration
+	by  time.Duration // by how much the clock was last set
 }
 
 const (
-	clockMoved       = time.Minute    // a change of more than this is reported
-	clockReportedFor = 24 * time.Hour // for this long
+	clockTolerance   = time.Minute    // a change of more than this is reported
+	clockReportedFor = 24 * time.Hour // how long a change is reported
 )
 
 // check compares the clock's time with the time that has passed since start by the monotonic clock.
-// It returns when and by how much the clock was last set; zero if that is not to be reported.
+// It returns when and by how much the clock was last set; zeros if that was more than
+// clockReportedFor ago.
 func (c *clock) check(shows time.Time, passed time.Duration) (at time.Time, by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	off := shows.Round(0).Sub(c.start.Round(0)) - passed
-	if moved := off - c.off; moved.Abs() > clockMoved {
+	if moved := off - c.off; moved.Abs() > clockTolerance {
 		c.at, c.by = shows, moved
 	}
 	c.off = off
@@ -160,13 +162,13 @@ func (s *Service) checkClock(context.Context) []Check {
 	now := time.Now()
 	at, by := s.clock.check(now, now.Sub(s.clock.start))
 	if at.IsZero() {
-		return ok(code, subject, "It was not moved in the last day, or since the server was started.")
+		return okResult(code, subject, "It was not moved in the last day, or since the server was started.")
 	}
-	return wrong(code, Warning, subject, fmt.Sprintf("It was moved by %s, which was seen at %s.", by.Round(time.Second), at.UTC().Format(time.RFC3339)),
+	return badResult(code, Warning, subject, fmt.Sprintf("It was moved by %s, which was seen at %s.", by.Round(time.Second), at.UTC().Format(time.RFC3339)),
 		"See that the clock is set by NTP (`timedatectl` or `chronyc tracking` tells). After a pause of the machine this is no mistake.")
 }
 
-// overdue is how late a job may start without a warning.
+// lateAfter is how late a job may start without a warning.
 const lateAfter = time.Hour
 
 // maxNamed is how many jobs or names a message lists.
@@ -176,24 +178,24 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 	const code, subject = "queue", "the queue of jobs"
 	unread := s.Queue.Unread()
 	for _, u := range unread[:min(len(unread), maxNamed)] {
-		out = append(out, wrong(code, Error, u.ID, fmt.Sprintf("This version of Mailstead cannot do the job: %v. It stays in the queue, and the others go on.", u.Reason),
+		out = append(out, badResult(code, Error, u.ID, fmt.Sprintf("This version of Mailstead cannot do the job: %v. It stays in the queue, and the others go on.", u.Reason),
 			"Start the version of Mailstead that made the job, or a newer one; for a damaged row stop the server and run "+s.command("check")+".")...)
 	}
 	if more := len(unread) - maxNamed; more > 0 {
-		out = append(out, wrong(code, Error, subject, fmt.Sprintf("There are %d more jobs that this version of Mailstead cannot do.", more),
+		out = append(out, badResult(code, Error, subject, fmt.Sprintf("There are %d more jobs that this version of Mailstead cannot do.", more),
 			"The log names each of them.")...)
 	}
 	out = append(out, s.checkParked()...)
 	id, due, err := s.oldestDue(unread)
 	switch late := s.Now().Sub(due); {
 	case err != nil:
-		out = append(out, wrong(code, Error, subject, fmt.Sprintf("It cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")...)
+		out = append(out, badResult(code, Error, subject, fmt.Sprintf("It cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")...)
 	case id != "" && late > lateAfter:
-		out = append(out, wrong(code, Warning, id, fmt.Sprintf("The oldest job has been due for %s.", late.Round(time.Minute)),
+		out = append(out, badResult(code, Warning, id, fmt.Sprintf("The oldest job has been due for %s.", late.Round(time.Minute)),
 			"See in the log what its lane waits for; a next hop that takes little at a time has the others wait.")...)
 	}
 	if out == nil {
-		return ok(code, subject, "Every job that is due is done in time.")
+		return okResult(code, subject, "Every job that is due is done in time.")
 	}
 	return out
 }
@@ -223,7 +225,7 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 		if s.Config.Sandbox {
 			return []Check{{Code: code, Status: Skipped, Subject: "[backup]", Message: "The settings ask for no backups."}}
 		}
-		return wrong(code, Warning, "[backup]", "The settings ask for no backups, so all mail is lost with the disk of this host.",
+		return badResult(code, Warning, "[backup]", "The settings ask for no backups, so all mail is lost with the disk of this host.",
 			"Set to in [backup] of mailstead.toml to a directory on another disk or to an s3:// address, and restart the server.")
 	}
 	if s.Host != nil && !s.Host.Running { // no schedule runs in this process, so the target was not read yet
@@ -231,7 +233,7 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 	}
 	state, err := s.Backups.State()
 	if err != nil {
-		return wrong(code, Error, "[backup]", fmt.Sprintf("The entries that are kept cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
+		return badResult(code, Error, "[backup]", fmt.Sprintf("The entries that are kept cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
 	}
 	why := ""
 	if failed := state.Err(); failed != nil {
@@ -241,19 +243,19 @@ func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 	mend := "See that " + state.Target + " can be reached and has room; the server tries again by itself."
 	switch {
 	case state.Late && state.LastAt.IsZero():
-		out = wrong(code, Error, state.Target, fmt.Sprintf("No backup was made in two intervals of %s.%s", state.Every, why), mend)
+		out = badResult(code, Error, state.Target, fmt.Sprintf("No backup was made in two intervals of %s.%s", state.Every, why), mend)
 	case state.Late:
-		out = wrong(code, Error, state.Target, fmt.Sprintf("The last backup is %s old, which is more than two intervals of %s.%s", age, state.Every, why), mend)
+		out = badResult(code, Error, state.Target, fmt.Sprintf("The last backup is %s old, which is more than two intervals of %s.%s", age, state.Every, why), mend)
 	case state.LastAt.IsZero():
-		out = wrong(code, Warning, state.Target, "No backup was made yet."+why, mend)
+		out = badResult(code, Warning, state.Target, "No backup was made yet."+why, mend)
 	case why != "":
-		out = wrong(code, Warning, state.Target, fmt.Sprintf("The last backup is %s old.%s", age, why), mend)
+		out = badResult(code, Warning, state.Target, fmt.Sprintf("The last backup is %s old.%s", age, why), mend)
 	}
 	if state.Full {
-		out = append(out, wrong(code, Warning, state.Target, "More than 1 GiB of changes waited for the backup, so they were dropped: the next backup is a full one, and times since the last one cannot be restored.", mend)...)
+		out = append(out, badResult(code, Warning, state.Target, "More than 1 GiB of changes waited for the backup, so they were dropped: the next backup is a full one, and times since the last one cannot be restored.", mend)...)
 	}
 	if out == nil {
-		return ok(code, state.Target, "The last backup is %s old.", age)
+		return okResult(code, state.Target, "The last backup is %s old.", age)
 	}
 	return out
 }
@@ -266,14 +268,14 @@ func (s *Service) checkSendingLimits(context.Context) []Check {
 	case s.Config.Sandbox:
 		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The sandbox needs no limits on recipients."}}
 	case l.RecipientsPerMailbox == 0 && l.RecipientsPerDomain == 0 && l.RecipientsPerAccount == 0:
-		return wrong(code, Warning, subject, "No limit holds for how many recipients a mailbox, a domain or an account writes to in a day, so whoever steals a password can send any amount of spam.",
+		return badResult(code, Warning, subject, "No limit holds for how many recipients a mailbox, a domain or an account writes to in a day, so whoever steals a password can send any amount of spam.",
 			"Set recipients_per_mailbox_per_day, new_recipients_per_mailbox_per_day and the others in [limits] of mailstead.toml.")
 	}
-	return ok(code, subject, "The recipients that are written to in a day are limited.")
+	return okResult(code, subject, "The recipients that are written to in a day are limited.")
 }
 
-// checkPasswords names the mailboxes that have only an imported hash of their password. A user who
-// never logs in keeps it.
+// checkPasswords names the mailboxes whose password is kept only as an imported hash, since their
+// user has not logged in yet.
 func (s *Service) checkPasswords(context.Context) []Check {
 	const code, subject = "passwords", "imported password hashes"
 	var names []string
@@ -286,29 +288,30 @@ func (s *Service) checkPasswords(context.Context) []Check {
 		}
 	})
 	if err != nil {
-		return s.unreadable(code, subject, err)
+		return s.unreadableStore(code, subject, err)
 	}
 	if more := count - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	if count > 0 {
-		return wrong(code, Warning, subject, "Nothing but an imported hash is kept of the passwords of "+strings.Join(names, ", ")+"; until each of them has logged in once, mail programs cannot use SCRAM.",
+		return badResult(code, Warning, subject, "Nothing but an imported hash is kept of the passwords of "+strings.Join(names, ", ")+"; until each of them has logged in once, mail programs cannot use SCRAM.",
 			"Have these people sign in once with a mail program or in the dashboard, or set new passwords: "+s.command("call", "update_email_user", `{"user_id":"eu_…","password":"…"}`)+".")
 	}
-	return ok(code, subject, "No mailbox has an imported password hash alone.")
+	return okResult(code, subject, "No mailbox has an imported password hash alone.")
 }
 
 // suspiciousConnections is the number of connections, all from one private address, that is
 // reported.
 const suspiciousConnections = 50
 
-// hiddenClients returns a warning if a proxy before this host seems to hide the clients' addresses.
-func (s *Service) hiddenClients() []Check {
+// checkHiddenClients returns a warning if a proxy before this host seems to hide the clients'
+// addresses.
+func (s *Service) checkHiddenClients() []Check {
 	const code, subject = "ports", "the clients of port 25"
 	ip, n, one := s.Clients.Only()
 	if !one || n < suspiciousConnections {
 		return nil
 	}
-	return wrong(code, Warning, subject, fmt.Sprintf("All %d connections since the start came from %s, so every limit and check of senders sees one client.", n, ip),
+	return badResult(code, Warning, subject, fmt.Sprintf("All %d connections since the start came from %s, so every limit and check of senders sees one client.", n, ip),
 		fmt.Sprintf("If a proxy is there, have it send the PROXY protocol and set proxy_protocol = [%q]; if it is address translation, have it keep the addresses of clients.", ip))
 }

@@ -328,12 +328,12 @@ func TestClientsBehindOneAddress(t *testing.T) {
 	h.Health.Host = &health.Host{Running: true}
 	h.finds("ports", health.OK, "by their own addresses")
 	for range 49 {
-		h.Core.Clients.Note(netip.MustParseAddr("10.0.0.1"))
+		h.Core.Clients.Record(netip.MustParseAddr("10.0.0.1"))
 	}
 	h.finds("ports", health.OK, "by their own addresses")
-	h.Core.Clients.Note(netip.MustParseAddr("10.0.0.1"))
+	h.Core.Clients.Record(netip.MustParseAddr("10.0.0.1"))
 	h.finds("ports", health.Warning, "came from 10.0.0.1")
-	h.Core.Clients.Note(netip.MustParseAddr("203.0.113.7"))
+	h.Core.Clients.Record(netip.MustParseAddr("203.0.113.7"))
 	h.finds("ports", health.OK, "by their own addresses")
 }
 

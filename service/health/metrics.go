@@ -119,10 +119,10 @@ func (s *Service) countQueue() (c counts, err error) {
 	return c, err
 }
 
-// Certificates returns when certificates expire; zero: there is none.
+// Certificates has the certificates that the listeners use.
 type Certificates struct {
-	Host  func() *tls.Certificate // this host's; nil: it has no TLS
-	Other func() time.Time        // the earliest expiry of all others
+	Host  func() *tls.Certificate // returns this host's certificate; nil: this server has no TLS
+	Other func() time.Time        // returns the earliest expiry of all other certificates; the zero time if there is none
 }
 
 // addMetrics registers the metrics that are measured on request.

@@ -21,19 +21,19 @@ func (s *Service) checkParked() (out []Check) {
 		return err
 	})
 	if err != nil {
-		return wrong(code, Error, subject, fmt.Sprintf("Parked jobs cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
+		return badResult(code, Error, subject, fmt.Sprintf("Parked jobs cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
 	}
 	for _, j := range list {
 		about := ""
 		if j.Resource.Name != "" {
 			about = " for " + j.Resource.Name
 		}
-		out = append(out, wrong(code, Error, j.ID,
+		out = append(out, badResult(code, Error, j.ID,
 			fmt.Sprintf("The server ended %d times in a row while the job %s%s ran. It is parked until %s, and the others go on.", j.Crashes, j.Kind, about, j.Due.UTC().Format(time.RFC3339)),
 			fmt.Sprintf("Look in the log for why the server ended. %s lets the job go on now; if the server ends again, it is parked again.", s.command("job", "resume", "--job", j.ID)))...)
 	}
 	if more := all - len(list); more > 0 {
-		out = append(out, wrong(code, Error, subject, fmt.Sprintf("%d more jobs are parked.", more), s.command("job", "parked")+" lists them.")...)
+		out = append(out, badResult(code, Error, subject, fmt.Sprintf("%d more jobs are parked.", more), s.command("job", "parked")+" lists them.")...)
 	}
 	return out
 }
@@ -105,7 +105,7 @@ func (s *Service) ResumeJobs(_ context.Context, in ResumeJobsIn) (*JobsResumed, 
 		switch {
 		case err == nil:
 			out.Jobs = append(out.Jobs, id)
-		case in.All && (errors.Is(err, jobs.ErrNotParked) || core.IsGone(err)): // it was resumed since
+		case in.All && (errors.Is(err, jobs.ErrNotParked) || core.IsGone(err)): // it was resumed or deleted in the meantime
 		case errors.Is(err, jobs.ErrNotParked):
 			return nil, core.Errorf("not_queued", "The job %s is not parked.", id)
 		case core.IsGone(err):

@@ -2,7 +2,7 @@
 // queue, the backups. It does not repair anything; it only says what to do.
 //
 // Where things are:
-//   - service.go: the answer of get_health, and the checks from time to time.
+//   - service.go: the answer of get_health, and the regular runs of the checks.
 //   - checks.go: the table of checks, and those of the installation itself.
 //   - surroundings.go: checks of the host, the DNS and the network around it.
 //   - alerts.go: how the operator is notified of what is not ok.
@@ -129,7 +129,7 @@ func (s *Service) GetHealth(ctx context.Context, who core.Actor) (*Health, error
 	}
 	out := &Health{Hostname: s.Hostname(), Version: s.Config.Version, Role: "single", StartedAt: core.Time{Time: s.started}}
 	out.Checks, out.CheckedAt.Time = s.results(ctx)
-	out.Status = worst(out.Checks)
+	out.Status = worstStatus(out.Checks)
 	out.Store.ReadOnly = s.Store.Failed() != nil
 	disk, err := s.Store.Disk()
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Service) requireOperator(who core.Actor) error {
 		return nil
 	}
 	return s.Store.View(func(tx *store.Tx) error {
-		operates, err := core.Operates(tx, who.AccountID, who.Role)
+		operates, err := core.IsOperator(tx, who.AccountID, who.Role)
 		if err == nil && !operates {
 			err = core.Errorf("forbidden_role", "Only the owner of the installation's first account may see this.")
 		}
@@ -214,8 +214,8 @@ func secondsSince(now, at time.Time) *int64 {
 	return &n
 }
 
-// worst returns the status of all checks together.
-func worst(checks []Check) string {
+// worstStatus returns the status of all checks together.
+func worstStatus(checks []Check) string {
 	status := OK
 	for _, c := range checks {
 		if c.Status == Error || c.Status == Warning && status == OK {
@@ -274,7 +274,7 @@ func (s *Service) runChecks(ctx context.Context) {
 	s.mu.Unlock()
 	for _, one := range table {
 		list := found[one.code]
-		was, is := worst(before[one.code]), worst(list)
+		was, is := worstStatus(before[one.code]), worstStatus(list)
 		if was == is {
 			continue
 		}
@@ -305,11 +305,12 @@ func (s *Service) Doctor(ctx context.Context, _ struct{}) (*Report, error) {
 	}
 	r := &Report{Hostname: s.Hostname()}
 	r.Checks, r.CheckedAt.Time = s.results(ctx)
-	r.Status = worst(r.Checks)
+	r.Status = worstStatus(r.Checks)
 	return r, nil
 }
 
-// runAndNotify runs all checks, and notifies the operator of what has turned bad or is ok again.
+// runAndNotify runs all checks, and notifies the operator of bad checks and of those that are ok
+// again.
 func (s *Service) runAndNotify(ctx context.Context) {
 	s.runChecks(ctx)
 	s.mu.Lock()

@@ -41,7 +41,7 @@ type Port struct {
 
 // Limits of a check's network operations.
 const (
-	checkTimeout   = 20 * time.Second // for one check
+	checkTimeout   = 20 * time.Second // for one run of all checks, and for one connection to another mail server
 	connectTimeout = 5 * time.Second  // for one connection to a port of this host
 )
 
@@ -72,14 +72,14 @@ func (s *Service) checkDirectory(context.Context) (out []Check) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			out = append(out, wrong(code, Error, one.path, fmt.Sprintf("It cannot be read: %v.", err), "Give it to the user that runs Mailstead: `chown -R USER "+dir+"`.")...)
+			out = append(out, badResult(code, Error, one.path, fmt.Sprintf("It cannot be read: %v.", err), "Give it to the user that runs Mailstead: `chown -R USER "+dir+"`.")...)
 		case info.Mode().Perm()&0o077 != 0:
-			out = append(out, wrong(code, Warning, one.path, fmt.Sprintf("Other users of this machine have rights to it (mode %04o).", info.Mode().Perm()),
+			out = append(out, badResult(code, Warning, one.path, fmt.Sprintf("Other users of this machine have rights to it (mode %04o).", info.Mode().Perm()),
 				fmt.Sprintf("Run `chmod %04o %s`.", one.mode, one.path))...)
 		}
 	}
 	if out == nil {
-		return ok(code, dir, "Only the user that runs Mailstead can read it.")
+		return okResult(code, dir, "Only the user that runs Mailstead can read it.")
 	}
 	return out
 }
@@ -95,11 +95,11 @@ func (s *Service) checkResolver(ctx context.Context) []Check {
 	const mend = "Have a resolver on this host, such as unbound, and name it with resolver = \"127.0.0.1:53\", or mend the one in /etc/resolv.conf."
 	switch {
 	case err != nil && !core.IsNoSuchName(err):
-		return wrong(code, Error, subject, fmt.Sprintf("It does not answer a question about %s: %v.", s.Hostname(), err), mend)
+		return badResult(code, Error, subject, fmt.Sprintf("It does not answer a question about %s: %v.", s.Hostname(), err), mend)
 	case took > 2*time.Second:
-		return wrong(code, Warning, subject, fmt.Sprintf("It took %s to answer a question about %s.", took, s.Hostname()), mend)
+		return badResult(code, Warning, subject, fmt.Sprintf("It took %s to answer a question about %s.", took, s.Hostname()), mend)
 	}
-	return ok(code, subject, "It answers, in %s.", took)
+	return okResult(code, subject, "It answers, in %s.", took)
 }
 
 // recordOf returns an address record in zone file format.
@@ -132,23 +132,23 @@ func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 	}
 	found, err := s.addressesOf(ctx, name)
 	if err != nil {
-		return wrong(code, Error, name, fmt.Sprintf("It cannot be looked up: %v.", err), "See what the check of the resolver says, and whether the nameservers of the domain answer.")
+		return badResult(code, Error, name, fmt.Sprintf("It cannot be looked up: %v.", err), "See what the check of the resolver says, and whether the nameservers of the domain answer.")
 	}
 	for _, ip := range s.Config.PublicIPs {
 		if !slices.Contains(found, ip) {
-			out = append(out, wrong(code, Error, name, fmt.Sprintf("It does not lead to this host's address %s.", ip),
+			out = append(out, badResult(code, Error, name, fmt.Sprintf("It does not lead to this host's address %s.", ip),
 				fmt.Sprintf("Add the record `%s` where the DNS of that domain is kept; if %s is not this host's address, set public_ip.", recordOf(name, ip), ip))...)
 		}
 	}
 	for _, ip := range found {
 		if !slices.Contains(s.Config.PublicIPs, ip) {
-			out = append(out, wrong(code, Error, name, fmt.Sprintf("It also leads to %s, which is not an address of this host.", ip),
+			out = append(out, badResult(code, Error, name, fmt.Sprintf("It also leads to %s, which is not an address of this host.", ip),
 				fmt.Sprintf("Delete the record `%s`; if the address is this host's, add it to public_ip.", recordOf(name, ip)))...)
 		}
 	}
 	out = append(out, s.checkHostSPF(ctx, code, found)...)
 	if out == nil {
-		return ok(code, name, "It leads to this host.")
+		return okResult(code, name, "It leads to this host.")
 	}
 	return out
 }
@@ -159,20 +159,20 @@ func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip
 	name := s.Hostname()
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), name+".")
 	if err != nil && !core.IsNoSuchName(err) {
-		return wrong(code, Warning, name, fmt.Sprintf("Its SPF record cannot be looked up: %v.", err), "See what the check of the resolver says, and whether the nameservers of the domain answer.")
+		return badResult(code, Warning, name, fmt.Sprintf("Its SPF record cannot be looked up: %v.", err), "See what the check of the resolver says, and whether the nameservers of the domain answer.")
 	}
 	texts = slices.DeleteFunc(texts, func(text string) bool { return !spf.IsRecord(text) })
 	record := fmt.Sprintf("`%s. TXT \"%s\"`", name, spf.ForHost(s.Config.Sending.Addresses()))
 	switch {
 	case len(texts) == 0:
-		return wrong(code, Warning, name, "It has no SPF record, so the reports and letters that this host sends in its own name are not proven.",
+		return badResult(code, Warning, name, "It has no SPF record, so the reports and letters that this host sends in its own name are not proven.",
 			"Add the record "+record+" where the DNS of that domain is kept.")
 	case len(texts) > 1:
-		return wrong(code, Warning, name, "It has more than one SPF record, so receivers ignore all of them.", "Replace them with the record "+record+".")
+		return badResult(code, Warning, name, "It has more than one SPF record, so receivers ignore all of them.", "Replace them with the record "+record+".")
 	}
 	for _, ip := range s.SendersIPs() {
 		if !mayAllow(texts[0], ip, leadsTo) {
-			return wrong(code, Warning, name, fmt.Sprintf("Its SPF record does not let %s send, from where this host does.", ip), "Replace it with the record "+record+".")
+			return badResult(code, Warning, name, fmt.Sprintf("Its SPF record does not let %s send, from where this host does.", ip), "Replace it with the record "+record+".")
 		}
 	}
 	return nil
@@ -200,7 +200,7 @@ func (s *Service) checkReverse(ctx context.Context) (out []Check) {
 	if skip := s.skipUnlessPublic(code); skip != nil {
 		return skip
 	}
-	named, known := true, true // of all IPv6 addresses
+	named, known := true, true // whether every IPv6 address has a reverse name, and whether all lookups succeeded
 	for _, ip := range s.SendersIPs() {
 		names, back, err := s.ReverseNames(ctx, ip)
 		named, known = named && (back || ip.Is4()), known && err == nil
@@ -211,15 +211,15 @@ func (s *Service) checkReverse(ctx context.Context) (out []Check) {
 		mend := fmt.Sprintf("Have the provider of this host set the reverse name (PTR) of %s to %s.", ip, cmp.Or(s.Config.Sending.Helo, s.Hostname()))
 		switch {
 		case err != nil:
-			out = append(out, wrong(code, Warning, ip.String(), fmt.Sprintf("Its reverse name cannot be looked up: %v.", err), mend)...)
+			out = append(out, badResult(code, Warning, ip.String(), fmt.Sprintf("Its reverse name cannot be looked up: %v.", err), mend)...)
 		case back:
-			out = append(out, ok(code, ip.String(), "Its reverse name is %s.", strings.Join(names, ", "))...)
+			out = append(out, okResult(code, ip.String(), "Its reverse name is %s.", strings.Join(names, ", "))...)
 		case ip.Is6():
-			out = append(out, wrong(code, Warning, ip.String(), says+". Mail is sent over IPv4 only, since many receivers refuse mail from such an address.", mend)...)
+			out = append(out, badResult(code, Warning, ip.String(), says+". Mail is sent over IPv4 only, since many receivers refuse mail from such an address.", mend)...)
 		case s.Outbound() != core.ViaDirect:
-			out = append(out, wrong(code, Warning, ip.String(), says+". Mail that does not go through a relay is refused by many receivers.", mend)...)
+			out = append(out, badResult(code, Warning, ip.String(), says+". Mail that does not go through a relay is refused by many receivers.", mend)...)
 		default:
-			out = append(out, wrong(code, Error, ip.String(), says+", so many receivers refuse mail from it.", mend)...)
+			out = append(out, badResult(code, Error, ip.String(), says+", so many receivers refuse mail from it.", mend)...)
 		}
 	}
 	if known {
@@ -236,7 +236,7 @@ func (s *Service) checkPorts(ctx context.Context) (out []Check) {
 		return skip
 	}
 	if !s.Host.Running {
-		return wrong(code, Error, s.Hostname(), "The server does not run.", "Start it: `systemctl start mailstead`, or "+s.command("serve")+".")
+		return badResult(code, Error, s.Hostname(), "The server does not run.", "Start it: `systemctl start mailstead`, or "+s.command("serve")+".")
 	}
 	type place struct {
 		port Port
@@ -262,16 +262,16 @@ func (s *Service) checkPorts(ctx context.Context) (out []Check) {
 				return
 			}
 			status, mend := Error, fmt.Sprintf("See that nothing on this host blocks port %d (`nft list ruleset`), and that %s = \":%d\" is set.", at.port.Number, strings.ReplaceAll(at.port.Name, "-", "_"), at.port.Number)
-			if !slices.Contains(own, at.ip) { // behind address translation, which may not route back to its own inside
+			if !slices.Contains(own, at.ip) { // the host is behind address translation, which may not route its public address back to it
 				status, mend = Warning, fmt.Sprintf("Try from another machine: `nc -vz %s %d`. If that fails too, have port %d forwarded to this host.", at.ip, at.port.Number, at.port.Number)
 			}
-			found[i] = wrong(code, status, at.port.Name+" at "+addr, fmt.Sprintf("It cannot be reached from this host: %v.", err), mend)
+			found[i] = badResult(code, status, at.port.Name+" at "+addr, fmt.Sprintf("It cannot be reached from this host: %v.", err), mend)
 		})
 	}
 	all.Wait()
-	out = append(slices.Concat(found...), s.hiddenClients()...)
+	out = append(slices.Concat(found...), s.checkHiddenClients()...)
 	if out == nil {
-		return ok(code, s.Hostname(), "Every port can be reached from this host itself, and other mail servers are seen by their own addresses.")
+		return okResult(code, s.Hostname(), "Every port can be reached from this host itself, and other mail servers are seen by their own addresses.")
 	}
 	return out
 }
@@ -305,7 +305,7 @@ func (s *Service) checkCertificate(context.Context) []Check {
 	}
 	cert := s.Certificates.Host()
 	if cert == nil {
-		return wrong(code, Error, name, "There is no certificate.", mend)
+		return badResult(code, Error, name, "There is no certificate.", mend)
 	}
 	chain := x509.NewCertPool()
 	for _, der := range cert.Certificate[1:] {
@@ -315,7 +315,7 @@ func (s *Service) checkCertificate(context.Context) []Check {
 	}
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	if err != nil {
-		return wrong(code, Error, name, fmt.Sprintf("The certificate cannot be read: %v.", err), mend)
+		return badResult(code, Error, name, fmt.Sprintf("The certificate cannot be read: %v.", err), mend)
 	}
 	now := time.Now()
 	left, life := leaf.NotAfter.Sub(now), leaf.NotAfter.Sub(leaf.NotBefore)
@@ -323,17 +323,17 @@ func (s *Service) checkCertificate(context.Context) []Check {
 	_, err = leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: s.Config.RootCAs, Intermediates: chain, CurrentTime: now})
 	switch {
 	case err != nil && byACME && leaf.CheckSignature(leaf.SignatureAlgorithm, leaf.RawTBSCertificate, leaf.Signature) == nil:
-		return wrong(code, Error, name, "The certificate authority has given none yet, so clients see one that this host made itself, and refuse it.", mend)
+		return badResult(code, Error, name, "The certificate authority has given none yet, so clients see one that this host made itself, and refuse it.", mend)
 	case left <= 0:
-		return wrong(code, Error, name, "The certificate has expired at "+until+".", mend)
+		return badResult(code, Error, name, "The certificate has expired at "+until+".", mend)
 	case err != nil:
-		return wrong(code, Error, name, fmt.Sprintf("Clients refuse the certificate: %v.", err), mend)
+		return badResult(code, Error, name, fmt.Sprintf("Clients refuse the certificate: %v.", err), mend)
 	case left < life/12:
-		return wrong(code, Error, name, "The certificate expires at "+until+", and was not renewed.", mend)
+		return badResult(code, Error, name, "The certificate expires at "+until+", and was not renewed.", mend)
 	case left < life/5:
-		return wrong(code, Warning, name, "The certificate expires at "+until+", and was not renewed.", mend)
+		return badResult(code, Warning, name, "The certificate expires at "+until+", and was not renewed.", mend)
 	}
-	return ok(code, name, "The certificate is valid until %s.", until)
+	return okResult(code, name, "The certificate is valid until %s.", until)
 }
 
 // checkNameservers checks whether the names of our nameservers resolve to this host, or to the
@@ -349,7 +349,7 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	}
 	needed, err := s.servesZones()
 	if err != nil {
-		return s.unreadable(code, s.Hostname(), err)
+		return s.unreadableStore(code, s.Hostname(), err)
 	}
 	status := Warning // if no domain is served from here
 	if needed {
@@ -368,9 +368,9 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 		}
 		switch {
 		case err != nil:
-			out = append(out, wrong(code, status, name, fmt.Sprintf("It cannot be looked up: %v.", err), "See what the check of the resolver says.")...)
+			out = append(out, badResult(code, status, name, fmt.Sprintf("It cannot be looked up: %v.", err), "See what the check of the resolver says.")...)
 		case !slices.ContainsFunc(found, func(ip netip.Addr) bool { return slices.Contains(right, ip) }) && len(right) > 0:
-			out = append(out, wrong(code, status, name, "The name of this nameserver does not lead to it.",
+			out = append(out, badResult(code, status, name, "The name of this nameserver does not lead to it.",
 				fmt.Sprintf("Add the record `%s` where the DNS of that domain is kept. If that domain is to be served from here, set it as glue at its registrar too.", recordOf(name, right[0])))...)
 		}
 	}
@@ -380,15 +380,15 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	if here >= 0 {
 		switch p := s.Host.Ports[here]; {
 		case p.Inner != "":
-			return ok(code, s.Hostname(), "The names of the nameservers lead to them; the DNS server listens at %s, so port 53 has to lead there.", net.JoinHostPort(p.Inner, strconv.Itoa(p.Number)))
+			return okResult(code, s.Hostname(), "The names of the nameservers lead to them; the DNS server listens at %s, so port 53 has to lead there.", net.JoinHostPort(p.Inner, strconv.Itoa(p.Number)))
 		case p.Number != 53:
-			return ok(code, s.Hostname(), "The names of the nameservers lead to them; the DNS server listens at port %d, so port 53 has to lead there.", p.Number)
+			return okResult(code, s.Hostname(), "The names of the nameservers lead to them; the DNS server listens at port %d, so port 53 has to lead there.", p.Number)
 		}
 	}
 	if len(places) == 1 {
-		return ok(code, s.Hostname(), "All names of nameservers lead to one address, so zones cannot be asked while it is away; [[dns.secondaries]] names copies elsewhere.")
+		return okResult(code, s.Hostname(), "All names of nameservers lead to one address, so zones cannot be asked while it is away; [[dns.secondaries]] names copies elsewhere.")
 	}
-	return ok(code, s.Hostname(), "The names of the nameservers lead to them.")
+	return okResult(code, s.Hostname(), "The names of the nameservers lead to them.")
 }
 
 // servesZones reports whether our DNS server is to serve at least one domain.
@@ -424,8 +424,8 @@ func (s *Service) everyDomain(see func(*store.Domain)) error {
 	return everyRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, see)
 }
 
-func (s *Service) unreadable(code, subject string, err error) []Check {
-	return wrong(code, Error, subject, fmt.Sprintf("The store cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
+func (s *Service) unreadableStore(code, subject string, err error) []Check {
+	return badResult(code, Error, subject, fmt.Sprintf("The store cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
 }
 
 func (s *Service) checkDomains(context.Context) (out []Check) {
@@ -434,24 +434,24 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 	err := s.everyDomain(func(d *store.Domain) {
 		if tags := core.ObsoleteDMARC(d); len(tags) > 0 && obsolete < maxNamed {
 			obsolete++
-			out = append(out, wrong(code, Warning, d.Name, "Its DMARC record has "+strings.Join(tags, ", ")+", which receivers do not look at any more (RFC 9989).",
+			out = append(out, badResult(code, Warning, d.Name, "Its DMARC record has "+strings.Join(tags, ", ")+", which receivers do not look at any more (RFC 9989).",
 				"Take these tags out of its DMARC record. To test a policy, use t=y.")...)
 		}
 		if d.FailingSince.IsZero() {
 			return
 		}
 		if failing++; failing <= maxNamed {
-			out = append(out, wrong(code, Warning, d.Name, "Its DNS records are not right since "+d.FailingSince.UTC().Format(time.RFC3339)+".",
+			out = append(out, badResult(code, Warning, d.Name, "Its DNS records are not right since "+d.FailingSince.UTC().Format(time.RFC3339)+".",
 				s.command("call", "--account", d.AccountID, "get_domain", fmt.Sprintf(`{"domain_id":%q}`, d.ID))+" and the dashboard name the records to change.")...)
 		}
 	})
 	switch {
 	case err != nil:
-		return s.unreadable(code, subject, err)
+		return s.unreadableStore(code, subject, err)
 	case failing > maxNamed:
-		return append(out, wrong(code, Warning, subject, fmt.Sprintf("The records of %d more domains are not right.", failing-maxNamed), "The dashboard names them.")...)
+		return append(out, badResult(code, Warning, subject, fmt.Sprintf("The records of %d more domains are not right.", failing-maxNamed), "The dashboard names them.")...)
 	case out == nil:
-		return ok(code, subject, "The DNS of every domain is right, as far as it was looked up.")
+		return okResult(code, subject, "The DNS of every domain is right, as far as it was looked up.")
 	}
 	return out
 }
@@ -493,12 +493,12 @@ func (s *Service) checkPort25(ctx context.Context) []Check {
 	for range s.Config.Doctor.Port25Targets {
 		select {
 		case target := <-reached:
-			return ok(code, subject, "%s was reached.", target)
+			return okResult(code, subject, "%s was reached.", target)
 		case err := <-failed:
 			reasons = append(reasons, err.Error())
 		}
 	}
-	return wrong(code, Error, subject, "No other mail server can be reached: "+strings.Join(reasons, "; ")+".",
+	return badResult(code, Error, subject, "No other mail server can be reached: "+strings.Join(reasons, "; ")+".",
 		"Ask the provider of this host to open port 25 outwards, or send through a [[relay]] in mailstead.toml.")
 }
 
@@ -520,16 +520,16 @@ func (s *Service) checkBlocklists(ctx context.Context) (out []Check) {
 				if listed.Reason != "" {
 					reason = " It says: " + listed.Reason
 				}
-				out = append(out, wrong(code, Error, ip.String(), fmt.Sprintf("It is listed in %s, so many receivers refuse mail from it.%s", zone, reason),
+				out = append(out, badResult(code, Error, ip.String(), fmt.Sprintf("It is listed in %s, so many receivers refuse mail from it.%s", zone, reason),
 					"Find out at the list's site why, mend the cause, and ask the list to remove the address.")...)
 			case err != nil:
-				out = append(out, wrong(code, Warning, zone, fmt.Sprintf("It is not known whether %s is listed: %v.", ip, err),
+				out = append(out, badResult(code, Warning, zone, fmt.Sprintf("It is not known whether %s is listed: %v.", ip, err),
 					"Have a resolver of your own on this host (resolver = \"127.0.0.1:53\"), or leave the list out of [doctor] blocklists.")...)
 			}
 		}
 	}
 	if out == nil {
-		return ok(code, subject, "No address of this host is in %s.", strings.Join(s.Config.Doctor.Blocklists, ", "))
+		return okResult(code, subject, "No address of this host is in %s.", strings.Join(s.Config.Doctor.Blocklists, ", "))
 	}
 	return out
 }
@@ -547,17 +547,18 @@ func (s *Service) checkRelays(ctx context.Context) (out []Check) {
 	for _, r := range s.Config.Relays {
 		err := client.TryRelay(ctx, deliver.Relay{Host: r.Host, Port: r.Port, TLS: r.TLS, Username: r.Username, Password: r.Password})
 		if err != nil {
-			out = append(out, wrong(code, Error, r.Name, fmt.Sprintf("It does not take mail from this host: %v.", err),
+			out = append(out, badResult(code, Error, r.Name, fmt.Sprintf("It does not take mail from this host: %v.", err),
 				fmt.Sprintf("Compare host, port, tls, username and password of the [[relay]] %q in mailstead.toml with what its provider shows.", r.Name))...)
 			continue
 		}
-		out = append(out, ok(code, r.Name, "It can be reached and takes the login.")...)
+		out = append(out, okResult(code, r.Name, "It can be reached and takes the login.")...)
 	}
 	return out
 }
 
-// checkLater returns a skipped check for a feature that this installation does not have.
-func checkLater(code, message string) func(context.Context) []Check {
+// skippedCheck returns a check of a feature that this installation does not have: it is always
+// skipped.
+func skippedCheck(code, message string) func(context.Context) []Check {
 	return func(context.Context) []Check {
 		return []Check{{Code: code, Status: Skipped, Subject: "[" + code + "]", Message: message}}
 	}

@@ -64,7 +64,7 @@ func wasSentHere(tx *store.Tx, accountID, messageID string) bool {
 // cameFromDeclaredPlace reports whether a message came from one of the places in d.SendsElsewhere,
 // with a signature by that place's key.
 func (s *Service) cameFromDeclaredPlace(ctx context.Context, d *store.Domain, ip netip.Addr, signatures []auth.Signature) bool {
-	ctx, cancel := context.WithTimeout(ctx, core.JudgeWithin)
+	ctx, cancel := context.WithTimeout(ctx, core.AuthTimeout)
 	defer cancel()
 	ip = ip.Unmap()
 	for _, place := range d.SendsElsewhere {

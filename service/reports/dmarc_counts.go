@@ -32,26 +32,26 @@ func (s *Service) Counts(v *auth.Verdict) bool {
 	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
 }
 
-// DMARCCount returns the row under which a message is counted: one for all messages of the day with
-// the same DMARC result; nil if the message is not counted.
+// DMARCCount returns the row that counts a message: one row for all messages of the day with the
+// same DMARC result. It returns nil if the message is not counted.
 func (s *Service) DMARCCount(in inbound.Incoming, f *inbound.ScreeningResult) (*store.DMARCCount, error) {
 	if !s.Counts(f.Verdict) {
 		return nil, nil
 	}
 	record, err := json.Marshal(recordOf(in, f))
 	if err != nil {
-		return nil, fmt.Errorf("write the DMARC record of a message: %w", err)
+		return nil, fmt.Errorf("encode the DMARC record of a message: %w", err)
 	}
 	policy, err := json.Marshal(publishedPolicy(f.Verdict.Published))
 	if err != nil {
-		return nil, fmt.Errorf("write the DMARC policy of a message: %w", err)
+		return nil, fmt.Errorf("encode the DMARC policy of a message: %w", err)
 	}
 	day, domain := s.Now().UTC().Format(time.DateOnly), f.Verdict.Published.Domain
 	id := day + core.TextHash(domain + "\x00" + string(record))[:32]
 	return &store.DMARCCount{ID: id, Day: day, Domain: domain, Record: record, Policy: policy}, nil
 }
 
-// CountDMARC counts a message in its row.
+// CountDMARC adds a message to the row that counts it.
 func (s *Service) CountDMARC(tx *store.Tx, one *store.DMARCCount) error {
 	c, err := store.DMARCCounts.Find(tx, one.ID)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Service) CountDMARC(tx *store.Tx, one *store.DMARCCount) error {
 	return store.DMARCCounts.Put(tx, c)
 }
 
-// addCountRow reports whether another row may be added, and counts the row for its day.
+// addCountRow counts a new row for its day. It returns false if the limits allow no further row.
 func addCountRow(tx *store.Tx, c *store.DMARCCount) (bool, error) {
 	d, err := store.DMARCDays.Find(tx, c.Day)
 	if err != nil {

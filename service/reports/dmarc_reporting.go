@@ -65,7 +65,7 @@ func (s *Service) planReports(ctx context.Context, _ *store.Job) (jobs.Writes, e
 	return nil, ctx.Err()
 }
 
-// deleteEmptyDays deletes the row counts of past days that have no rows any more.
+// deleteEmptyDays deletes the records of past days whose rows were all deleted.
 func (s *Service) deleteEmptyDays(tx *store.Tx, today string) error {
 	var ids []string
 	for d := range store.DMARCDays.All(tx) {
@@ -87,10 +87,10 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if err != nil || report == nil {
 		return nil, err
 	}
-	v := auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: core.JudgeWithin}
+	v := auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: core.AuthTimeout}
 	targets, waits := v.ReportTargets(ctx, args.Domain, to)
 	if waits && j.Attempt < maxTargetLookups {
-		return nil, fmt.Errorf("find the report addresses of %s: DNS lookups failed", args.Domain)
+		return nil, fmt.Errorf("look up the DMARC report addresses of %s: the DNS does not answer", args.Domain)
 	}
 	mail, err := s.composeReport(report, targets)
 	if err != nil {
@@ -126,8 +126,8 @@ func deleteCounts(tx *store.Tx, args reportArgs) error {
 	return core.DeleteAll(tx, store.DMARCCounts, ids)
 }
 
-// makeReport sums up a domain's day, and returns the report with the addresses for it; nil if there
-// is nothing to report.
+// makeReport returns the report about one domain and day, with the addresses to send it to; nil if
+// there is nothing to report.
 func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, error) {
 	day, err := time.Parse(time.DateOnly, args.Day)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, er
 		for _, c := range store.DMARCCountsByDay.Asc(tx, args.Day+args.Domain+"\x00", "") {
 			var r dmarcreport.Record
 			if err := errors.Join(json.Unmarshal(c.Record, &r), json.Unmarshal(c.Policy, &policy)); err != nil {
-				return fmt.Errorf("count of %s: %w", args.Domain, err)
+				return fmt.Errorf("decode the DMARC counts of %s: %w", args.Domain, err)
 			}
 			r.Count = c.Count
 			d.Records = append(d.Records, r)
@@ -155,8 +155,8 @@ func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, er
 	return d, policy.Reports, nil
 }
 
-// composeReport writes the message with a report; nil if nobody wants it, or if this server hosts
-// no domain to send it from.
+// composeReport composes the message with a report. It returns nil if no target accepts the report,
+// or if this server hosts no domain to send it from.
 func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*outbound.SystemMail, error) {
 	from, account, err := s.outbound.Reporter()
 	if err != nil || len(targets) == 0 {
@@ -175,7 +175,7 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()
 	if _, err := s.composeMessage(report, from, to, file).WriteTo(spool); err != nil {
-		return nil, fmt.Errorf("write report about %s: %w", report.Policy.Domain, err)
+		return nil, fmt.Errorf("compose the DMARC report about %s: %w", report.Policy.Domain, err)
 	}
 	d, err := s.inbox.Prepare(spool, inbox.Envelope{Received: s.Now(), Outgoing: true})
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	maxUnreadReports = 1000 // unread report messages of an account; further ones are treated only as mail
 	maxDomainReports = 1000 // reports of one kind that are kept for a domain, separately for authenticated and other ones
 	ReportsKept      = 90 * 24 * time.Hour
-	maxReadJobs      = 2 // so that this never occupies more of the queue's workers
+	maxReadJobs      = 2 // few, so that other jobs find free workers
 )
 
 // KeepForReading plans a job that searches a message for reports about domains of the account. It

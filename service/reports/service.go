@@ -22,13 +22,13 @@ type Service struct {
 	inbox    *inbox.Service
 	outbound *outbound.Service
 
-	reports *http.Client // posts TLS reports to hosts that strangers name
+	reportClient *http.Client // posts TLS reports to hosts that strangers name
 }
 
 // New returns a Service over the given rooms.
 func New(c *core.Core, i *inbox.Service, o *outbound.Service) *Service {
 	s := &Service{Core: c, inbox: i, outbound: o}
-	s.reports = s.newReportHTTP()
+	s.reportClient = s.newReportHTTP()
 	return s
 }
 

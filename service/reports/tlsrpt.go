@@ -29,8 +29,8 @@ const (
 	reportTimeout = 30 * time.Second
 )
 
-// tlsReportKind is the job that sends the domains that want it a report on the TLS failures of the
-// day before (RFC 8460). Without failures there is no report.
+// tlsReportKind is the job that sends reports on the TLS failures of the day before to the domains
+// that ask for them (RFC 8460). It sends no report about a domain without failures.
 func (s *Service) tlsReportKind() jobs.Kind {
 	return jobs.Kind{Name: "tls_reports", Work: s.ReportTLS, Timeout: 30 * time.Minute}
 }
@@ -53,7 +53,7 @@ func (s *Service) ReportTLS(ctx context.Context, _ *store.Job) (jobs.Writes, err
 	}
 	for _, row := range due {
 		if err := s.reportRow(ctx, row); err != nil {
-			return nil, fmt.Errorf("report on TLS with %s: %w", row.Domain, err)
+			return nil, fmt.Errorf("send the TLS report about %s: %w", row.Domain, err)
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -104,7 +104,7 @@ func (s *Service) reportRow(ctx context.Context, row *store.TLSCount) error {
 	var mails []*outbound.SystemMail
 	for _, target := range targets {
 		l, err := s.sendTLSReport(ctx, row, target)
-		if err != nil { // they must fix it, and there may be other targets
+		if err != nil { // the domain must fix its target; there may be other targets
 			s.LogOf(ctx).Info("a report on TLS cannot be sent", "domain", row.Domain, "to", target, "error", err)
 		} else if l != nil {
 			mails = append(mails, l)
@@ -191,14 +191,14 @@ func (s *Service) postTLSReport(ctx context.Context, url string, content []byte)
 		return err
 	}
 	req.Header.Set("Content-Type", tlsrpt.MediaType)
-	resp, err := s.reports.Do(req)
+	resp, err := s.reportClient.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // some servers fail if the client does not read the answer
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s answers %s", url, resp.Status)
+		return fmt.Errorf("post TLS report to %s: it answers %s", url, resp.Status)
 	}
 	return nil
 }

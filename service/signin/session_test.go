@@ -188,14 +188,14 @@ func TestASuspendedAccountHasNoSessions(t *testing.T) {
 func TestSignInIsThrottled(t *testing.T) {
 	c := newSessionCase(t)
 	c.here(t)
-	for i := range core.IdentityRefused {
+	for i := range core.MaxIdentityFailures {
 		_, _ = c.signIn(fmt.Sprintf("198.51.100.%d", i), "owner@example.test", "wrong horse")
 	}
 	if _, err := c.signIn("203.0.113.9", "owner@example.test", "correct horse"); code(err) != "rate_limited" {
 		t.Errorf("from a strange network: %v", err)
 	}
 	c.here(t)
-	for i := range core.NetRefused {
+	for i := range core.MaxNetworkFailures {
 		_, _ = c.signIn("203.0.113.8", fmt.Sprintf("x%d@example.test", i), "wrong horse")
 	}
 	_, err := c.signIn("203.0.113.8", "nobody@example.test", "x")

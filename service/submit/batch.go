@@ -331,7 +331,7 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 		return nil, err
 	}
 	for next, items := 0, 1; next < items; {
-		next, items, err = s.sendTurn(core.Patiently(ctx), b, next, done)
+		next, items, err = s.sendTurn(core.WithUnlimitedWait(ctx), b, next, done)
 		if err != nil {
 			return nil, err
 		}

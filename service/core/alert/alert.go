@@ -1,5 +1,5 @@
-// Package alert queues messages that this host writes to people about their account or about
-// itself, and that must not be lost. It does not know how they are sent.
+// Package alert queues messages from this host to people, about their account or about the host,
+// which must not be lost. It does not know how they are sent.
 package alert
 
 import (
@@ -15,7 +15,7 @@ const Kind = "alert"
 
 const (
 	maxAlerts     = 50       // alerts in one message
-	maxAlertBytes = 64 << 10 // their texts in one message
+	maxAlertBytes = 64 << 10 // bytes of all texts in one message
 )
 
 // A HostMail is a message from this host itself to a person, such as an alert or an invitation.
@@ -23,7 +23,7 @@ type HostMail struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
-	About   string `json:"about,omitempty"` // the id of an account
+	About   string `json:"about,omitempty"` // the id of the account that the message is about
 }
 
 // Args are the arguments of an alert job: all alerts for one address that were raised before the
@@ -33,8 +33,8 @@ type Args struct {
 	LeftOut int        `json:"left_out,omitempty"` // how many alerts were dropped for lack of space
 }
 
-// Plan queues an alert. If a job with alerts for the same address and account waits already,
-// because the limit of its kind is reached, Plan adds the alert to that job.
+// Plan queues an alert. If a job with alerts for the same address and account still waits, Plan
+// adds the alert to that job.
 func Plan(c *core.Core, tx *store.Tx, l HostMail) error {
 	lane := "alerts " + strings.ToLower(l.To) + " " + l.About
 	for _, id := range store.JobsByLane.Keys(tx, store.LaneKey(lane)+"\x00", "") {
@@ -44,7 +44,7 @@ func Plan(c *core.Core, tx *store.Tx, l HostMail) error {
 		}
 		args, err := jobs.Args[Args](waits)
 		if err != nil {
-			break // a newer version wrote it
+			break // a newer version of the program wrote the job
 		}
 		size := len(l.Subject) + len(l.Text)
 		for _, a := range args.Alerts {

@@ -1,5 +1,5 @@
 // Package once makes sure that a request with an Idempotency-Key is carried out once: it stores the
-// answer and returns it again. It does not know what was asked.
+// answer and returns it again. It does not know what was requested.
 package once
 
 import (
@@ -18,7 +18,7 @@ import (
 // KeptFor is how long the answer to a request with an Idempotency-Key is stored.
 const KeptFor = 24 * time.Hour
 
-// MostKept is the largest body of a stored answer, in bytes. Of a larger answer only the status is
+// MostKept is the largest body of a stored answer, in bytes. For a larger answer only the status is
 // stored, so that the request is not carried out again.
 const MostKept = 256 << 10
 
@@ -46,7 +46,7 @@ func ID(who core.Actor, method, path, key string) string {
 // A Request is a request with an Idempotency-Key. It is carried out once even if it is repeated,
 // also after a crash.
 type Request struct {
-	ID string // see ID
+	ID string // as returned by ID
 	// Answer converts the result of the operation to the answer that the client gets.
 	Answer func(out any) (Answer, error)
 

@@ -32,7 +32,8 @@ type Pagination struct {
 	Limit   int     `json:"limit" example:"25"` // The maximum number of rows on a page.
 }
 
-// Most returns the number of rows on a page: the requested limit, at most `most`, or the default.
+// Most returns how many rows a page may have: the requested limit but at most `most`, or byDefault
+// if the request has no limit.
 func (p Query) Most(byDefault, most int) (int, error) {
 	if p.Limit == nil {
 		return byDefault, nil
@@ -79,7 +80,7 @@ func cursorScope(who core.Actor, operation string, filters []string) string {
 const pageBytes = 4 << 20
 
 // A Builder collects the rows of one page. A page is full when it has Limit rows or pageBytes, but
-// it has at least one row. A further row shows that there is a next page.
+// it has at least one row. If Add refuses a row, there is a next page.
 type Builder[T any] struct {
 	Data  []T
 	Limit int
@@ -88,8 +89,8 @@ type Builder[T any] struct {
 	bytes int
 }
 
-// Add adds a row of about size bytes and the position after it. It returns false if the page is
-// full; then the walk must end.
+// Add adds a row of about size bytes. position is where the next page begins after this row. It
+// returns false if the page is full; then the walk must end.
 func (c *Builder[T]) Add(position string, row T, size int) bool {
 	if len(c.Data) == c.Limit || len(c.Data) > 0 && c.bytes+size > pageBytes {
 		c.More = true
@@ -117,7 +118,7 @@ func (c *Builder[T]) Page(seal func(position string) string) *Page[T] {
 	return p
 }
 
-// A Listing is a paged list over one index, newest first. Every paged list except the inbox is one.
+// A Listing is a paged list over one index, newest first. Every paged list but the inbox is one.
 type Listing[R, Out any] struct {
 	Operation string
 	Index     *store.Index[R]

@@ -57,7 +57,8 @@ func HasFolded(text string) func(row []byte) bool {
 	}
 }
 
-// rarity is the rank of a character by frequency in names and addresses; a higher rank is rarer.
+// rarity returns the rank of a character by frequency in names and addresses: a higher rank is
+// rarer.
 func rarity(b byte) int { return strings.IndexByte("e.ta@oin1shrdl2cum0-wf3gypbv45k9867jxqz", b) }
 
 // equalASCII compares two texts of the same length without case. want must have no capitals.
