@@ -8,11 +8,12 @@ import (
 	"os"
 )
 
-// maxReadAhead is the most bytes of a database that are read ahead of a walk over its trees.
+// maxReadAhead is the largest number of bytes of a database that are read ahead of a walk over its
+// trees.
 const maxReadAhead = 8 << 30
 
-// LacksFreelist reports whether a database file lacks the list of its free pages, as after a crash
-// with a long list. bbolt then walks over all its trees.
+// LacksFreelist reports whether a database file lacks the list of its free pages. After a crash it
+// does if the list was long. bbolt walks over all trees when it opens such a file.
 func LacksFreelist(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -27,9 +28,9 @@ func LacksFreelist(path string) (bool, error) {
 }
 
 // Prepare runs CheckPages on a file that is open for reading and writing, and that nobody else
-// writes to. If it finds no damage and the list of free pages is missing, it writes the list, as a
-// commit that changes nothing else. err says why that failed; bbolt will then walk over all trees
-// again.
+// writes to. If it finds no damage and the list of free pages is missing, it writes the list, like
+// a commit that changes nothing else. err is the reason if that failed; bbolt will then walk over
+// all trees when it opens the file.
 func Prepare(f *os.File) (damage []error, err error) {
 	meta, found, err := NewestMeta(f)
 	if err != nil {
@@ -57,9 +58,10 @@ type file interface {
 	Sync() error
 }
 
-// writeFreelist writes the list of free pages, which are all unused pages. It then writes a copy of
-// the newest meta page, with the place of the list, over the older meta page. The trees of the
-// older meta page may use free pages, so the newest must be on disk before they are overwritten.
+// writeFreelist writes the list of free pages: all pages that are not used. Then it writes a copy
+// of the newest meta page over the older one, with the place of the list. Free pages may still
+// belong to the trees of the older meta page, so the newest meta page must be on disk before they
+// are overwritten.
 func (c *pageCheck) writeFreelist(f file, meta Meta) error {
 	page := make([]byte, c.pageSize)
 	if _, err := f.ReadAt(page, int64(meta.page)*c.pageSize); err != nil {
@@ -67,7 +69,7 @@ func (c *pageCheck) writeFreelist(f file, meta Meta) error {
 	}
 	m := page[pageHead:]
 	if now, ok := parseMeta(m); !ok || now.txid != meta.txid {
-		return errors.New("the newest meta page was not found again")
+		return errors.New("read the newest meta page again: it has changed")
 	}
 	var free []uint64
 	for id := range c.pages {
@@ -77,7 +79,7 @@ func (c *pageCheck) writeFreelist(f file, meta Meta) error {
 	}
 	size := uint64(pageHead + 8*(len(free)+1))
 	own := (size + uint64(c.pageSize) - 1) / uint64(c.pageSize)
-	at := c.pages // at the end of the file, if there are not enough adjacent free pages
+	at := c.pages // page of the list: at the end of the file, unless there are enough adjacent free pages
 	for i := 0; i+int(own) <= len(free); i++ {
 		if free[i+int(own)-1] == free[i]+own-1 {
 			at = free[i]

@@ -1,6 +1,6 @@
-// Package boltfile does three things with a bbolt database that bbolt does not offer: it verifies
-// its pages, finds the free pages after a crash, and releases the memory of its mapped pages. It
-// does not know what the database contains.
+// Package boltfile does what bbolt itself does not offer: it verifies the pages of a database,
+// writes a missing list of free pages, reads the rows of a damaged database, and releases memory
+// that bbolt holds. It does not know what the database contains.
 package boltfile
 
 import (
@@ -9,27 +9,28 @@ import (
 	"io"
 )
 
-// noFreelist is the value in a meta page if the list of free pages was not written.
+// noFreelist is the page number that a meta page has if the list of free pages was not written.
 const noFreelist = ^uint64(0)
 
 const metaSize = 64
 
 // A Meta holds fields of a meta page in bbolt's file format, version 2.
 type Meta struct {
-	Size     int64  // of the pages in use
+	Size     int64  // size in bytes up to the last page in use
 	page     uint64 // number of the meta page
 	pageSize int64
-	root     uint64 // page of the bucket of buckets
-	freelist uint64 // page
+	root     uint64 // root page of the tree of all buckets
+	freelist uint64 // page of the list of free pages
 	txid     uint64
 }
 
 // HasFreelist reports whether the list of free pages is in the file.
 func (m Meta) HasFreelist() bool { return m.freelist != noFreelist }
 
-// NewestMeta returns the meta page that bbolt will use; found is false if a file has none, as an
-// empty one. The page size may be that of another machine: the first meta page says where the
-// second is. If the first is damaged, the second is looked for at every possible place.
+// NewestMeta returns the meta page that bbolt will use. found is false if the file has no valid
+// meta page, for example if it is empty. The page size may be that of another machine: the first
+// meta page says where the second is. If the first is damaged, NewestMeta looks for the second at
+// every possible place.
 func NewestMeta(f io.ReaderAt) (newest Meta, found bool, err error) {
 	read := func(id uint64, at int64) error {
 		var page [pageHead + metaSize]byte
@@ -57,8 +58,8 @@ func NewestMeta(f io.ReaderAt) (newest Meta, found bool, err error) {
 	return newest, found, err
 }
 
-// parseMeta parses a meta: magic 4 | version 4 | page size 4 | flags 4 | root 16 | freelist 8 |
-// pages 8 | txid 8 | FNV-1a 8, in the machine's byte order, as bbolt writes them.
+// parseMeta parses the contents of a meta page, which bbolt writes in the machine's byte order:
+// magic 4 | version 4 | page size 4 | flags 4 | root 16 | freelist 8 | pages 8 | txid 8 | FNV-1a 8.
 func parseMeta(b []byte) (Meta, bool) {
 	const magic, version, size = 0xED0CDAED, 2, metaSize
 	order := binary.NativeEndian

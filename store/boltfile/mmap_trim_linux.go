@@ -15,23 +15,25 @@ const (
 	mmapTrimInterval = 200 * time.Millisecond
 )
 
-// An MmapTrim keeps database pages that were touched once, as by an import, from counting as this
-// process's memory for ever. They stay in the kernel's page cache until the memory is needed.
-type MmapTrim struct{ looked time.Time }
+// An MmapTrim keeps database pages that were read once, for example by an import, from counting as
+// this process's memory for ever. After Trim they stay in the kernel's page cache until the memory
+// is needed.
+type MmapTrim struct{ checkedAt time.Time }
 
-// Trim releases the mapped pages if there are many. Call it between two commits.
+// Trim releases the mapped pages if there are more than maxMapped bytes of them. Call it between
+// two commits.
 func (t *MmapTrim) Trim(db *bolt.DB) {
 	now := time.Now()
-	if now.Sub(t.looked) < mmapTrimInterval {
+	if now.Sub(t.checkedAt) < mmapTrimInterval {
 		return
 	}
-	t.looked = now
+	t.checkedAt = now
 	if mappedBytes() < maxMapped {
 		return
 	}
 	_ = db.View(func(tx *bolt.Tx) error { // the transaction keeps the mapping in place
 		at, size := db.Info().Data, tx.Size()
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, at, uintptr(size), unix.MADV_DONTNEED) // if it fails, only memory is wasted
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, at, uintptr(size), unix.MADV_DONTNEED) // an error only means that the memory is not released
 		return nil
 	})
 }

@@ -4,8 +4,8 @@ package boltfile
 
 import bolt "go.etcd.io/bbolt"
 
-// An MmapTrim does nothing on systems where mapped pages do not count as the process's memory, or
-// where that cannot be measured.
+// An MmapTrim does nothing. It is for systems where mapped pages do not count as the process's
+// memory, or where that cannot be measured.
 type MmapTrim struct{}
 
 // Trim does nothing.

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// CheckPages verifies what bbolt relies on: that the pages of its trees are where they should be,
-// each used once, with their keys in order, and that the list of free pages names the others. With
+// CheckPages verifies what bbolt relies on: that each page of its trees is in its place and used
+// once, that the keys are in order, and that the list of free pages has all other pages. With
 // damaged pages, bbolt would read out of bounds or not return. The file must not change meanwhile.
-// An error names the bucket of each damaged page. Values are not checked, except those of buckets.
+// Each error names the bucket of a damaged page. Values are not checked, except those of buckets.
 func CheckPages(f io.ReaderAt, size int64) []error {
 	meta, found, err := NewestMeta(f)
 	if err != nil {
@@ -24,8 +24,8 @@ func CheckPages(f io.ReaderAt, size int64) []error {
 	return checkPages(f, size, meta).errs
 }
 
-// checkPages is CheckPages for a known newest meta page. If it finds no damage and the file has no
-// list of free pages, then the pages that are not in c.used are free.
+// checkPages does the work of CheckPages, for a known newest meta page. If it finds no damage and
+// the file has no list of free pages, the pages that are not in c.used are free.
 func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	c := newPageCheck(f, meta.Size, meta.pageSize)
 	if meta.Size > size {
@@ -42,8 +42,8 @@ func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	}
 	c.used.add(0)
 	c.used.add(1)
-	c.walk(meta.root, checkers)
-	if meta.HasFreelist() && len(c.errs) == 0 { // else the same damage would be reported twice
+	c.walk(meta.root, checkWorkers)
+	if meta.HasFreelist() && len(c.errs) == 0 { // otherwise the same damage would be reported twice
 		if page := c.read(meta.freelist, freePages); page != nil {
 			c.freelist(page, meta.freelist, func(id uint64) bool { return !c.used.has(id) })
 		}
@@ -57,13 +57,13 @@ func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 }
 
 // CheckBucket makes the checks of CheckPages on a part of one bucket's tree, and on the tree of all
-// buckets, while a process has the file open. root and size describe a snapshot: root is the page
-// of its tree of all buckets, size is its size in bytes. The snapshot must stay open until
+// buckets. A process may have the file open. root and size describe a snapshot of that process: the
+// root page of the tree of all buckets, and the size in bytes. The snapshot must stay open until
 // CheckBucket returns. The check begins at the key `from` and reads about `most` pages. next is the
-// key to continue at, in this or a later snapshot; it is nil when the bucket is done. CheckBucket
-// runs on one goroutine.
+// key to continue at, in this or a later snapshot; nil means that the bucket is done. CheckBucket
+// uses one goroutine.
 func CheckBucket(f io.ReaderAt, root uint64, bucket string, size, pageSize int64, from []byte, most int) (next []byte, wrong []error) {
-	// No set of used pages is needed: a page that is used twice has keys that are out of order.
+	// No set of used pages is needed: if a page is used twice, its keys are out of order.
 	c := &pageCheck{f: f, pageSize: pageSize, pages: uint64(size / pageSize), only: &bucket, start: from, left: most}
 	c.walk(root, 1)
 	if c.next != nil && bytes.Compare(c.next, from) <= 0 {
@@ -97,7 +97,7 @@ func (s pageSet) add(id uint64) bool {
 
 func (s pageSet) has(id uint64) bool { return s[id/32]&(1<<(id%32)) != 0 }
 
-// A pageCheck is one walk over the trees, or one goroutine's part of it.
+// A pageCheck is one walk over the trees of a database, or the part of it that one goroutine does.
 type pageCheck struct {
 	f        io.ReaderAt
 	pageSize int64
@@ -107,13 +107,14 @@ type pageCheck struct {
 
 	only     *string // the bucket to check in parts; nil: check all buckets whole
 	start    []byte  // where the part begins
-	left     int     // how many pages of the part may still be read
+	left     int     // number of pages that may still be read
 	next     []byte  // where the next part begins; nil: the tree is finished
-	split    bool    // collect what is below the first page of each bucket's tree in branches
+	split    bool    // do not walk below the first page of each bucket's tree, but add those pages to branches
 	branches []branch
 }
 
-// A branch is a page to walk down from; the fields are the arguments of tree.
+// A branch is a page to walk down from. Its fields id, bucket, from and to are the arguments of
+// tree.
 type branch struct {
 	id       uint64
 	bucket   string
@@ -126,7 +127,7 @@ func newPageCheck(f io.ReaderAt, size, pageSize int64) *pageCheck {
 	return &pageCheck{f: f, pageSize: pageSize, pages: pages, used: newPageSet(pages)}
 }
 
-// walk verifies all trees with this number of goroutines.
+// walk verifies all trees with the given number of goroutines.
 func (c *pageCheck) walk(root uint64, workers int) {
 	c.split = workers > 1
 	c.tree(root, "", nil, nil)
@@ -151,11 +152,11 @@ func (c *pageCheck) walk(root uint64, workers int) {
 	}
 }
 
-// checkers is the number of goroutines that verify a database that is not in use: a disk reads
+// checkWorkers is the number of goroutines that verify a database that is not in use. A disk reads
 // faster with several requests at a time.
-const checkers = 8
+const checkWorkers = 8
 
-// maxErrs is the number of errors that a check keeps.
+// maxErrs is the largest number of errors that a check keeps.
 const maxErrs = 100
 
 func (c *pageCheck) add(format string, args ...any) {
@@ -164,7 +165,7 @@ func (c *pageCheck) add(format string, args ...any) {
 	}
 }
 
-// treeName returns a name of a tree for error texts.
+// treeName returns the name of a bucket's tree for error texts.
 func treeName(bucket string) string {
 	switch bucket {
 	case "":
@@ -177,8 +178,7 @@ func treeName(bucket string) string {
 	return fmt.Sprintf("bucket %q", bucket)
 }
 
-// sparePages are buffers for pages. They are pooled because a database in use is verified
-// repeatedly.
+// sparePages has buffers for pages, so that repeated checks of a database in use need no new ones.
 var sparePages = sync.Pool{New: func() any { return new([]byte) }}
 
 // read returns a page with its overflow pages, and marks them as used. It returns nil if the page
@@ -218,8 +218,8 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 	return page
 }
 
-// tree walks down from a page. Its keys must be at least `from` and less than `to`, if that is not
-// nil. The bucket "" is that of all buckets.
+// tree walks down from the page id. Its keys must be at least `from`, and less than `to` if that is
+// not nil. The bucket "" is the tree of all buckets.
 func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
 	if page := c.read(id, bucket); page != nil {
 		if c.elements(page, id, bucket, from, to); !c.split { // branches point into the page
@@ -229,6 +229,7 @@ func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
 	}
 }
 
+// elements verifies the elements of a page and the pages below it.
 func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []byte) {
 	order := binary.NativeEndian
 	flags, count := order.Uint16(page[8:]), int(order.Uint16(page[10:]))
@@ -287,7 +288,7 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 			}
 			if c.only != nil && bucket != "" {
 				if end != nil && bytes.Compare(end, c.start) <= 0 {
-					continue // it belongs to an earlier part
+					continue // an earlier call has checked it
 				}
 				if c.left--; c.left < 0 && c.next == nil {
 					c.next = bytes.Clone(e.key)
@@ -315,8 +316,8 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 	}
 }
 
-// freelist reads the list of free pages, which must be in order, and marks each as used. mayBeFree
-// reports whether a page is allowed in the list.
+// freelist verifies the list of free pages, which must be in order, and marks each of them as used.
+// mayBeFree reports whether a page may be in the list.
 func (c *pageCheck) freelist(page []byte, id uint64, mayBeFree func(id uint64) bool) {
 	order := binary.NativeEndian
 	count, ids := uint64(order.Uint16(page[10:])), page[pageHead:]

@@ -6,23 +6,24 @@ import (
 	"io"
 )
 
-// ErrNoMeta is returned for a file with two damaged meta pages: nothing says where its trees begin.
-var ErrNoMeta = errors.New("both meta pages are damaged")
+// ErrNoMeta is returned for a file with two damaged meta pages: its trees cannot be found.
+var ErrNoMeta = errors.New("both meta pages of the database are damaged")
 
-// Rows receives what Salvage finds.
+// Rows has the functions that Salvage calls with the buckets and rows that it finds.
 type Rows struct {
 	// Bucket is called for each bucket before its rows.
 	Bucket func(name string, sequence uint64)
-	// Row reports whether key and value are a row that it accepts. Rows on pages that no tree leads
-	// to have the bucket "". If the length of a row is damaged, Row is called with several guesses
-	// until it accepts one. It must not keep key or value.
+	// Row is called with each row, and reports whether it accepts key and value as a row. The
+	// bucket is "" for rows on pages that no tree leads to. If the length of a row is damaged, Row
+	// is called with several guesses until it accepts one. It must not keep key or value.
 	Row func(bucket string, key, value []byte) bool
 }
 
-// Salvage passes all rows that can be read in a database with damaged pages to `to`. A damaged page
-// is read element by element, and its header is compared with its elements. Pages that only a
-// damaged page led to are found if the list of free pages says that they are in use. Salvage
-// verifies no row: the callbacks must do so. It returns the damage that it found.
+// Salvage passes all rows that can be read in a database with damaged pages to the functions in
+// `to`. It reads a damaged page element by element, and compares its header with its elements. It
+// also finds pages that only a damaged page led to: they are not in the list of free pages, though
+// no tree leads to them. Salvage verifies no row; Row must do that. It returns the damage that it
+// found.
 func Salvage(f io.ReaderAt, size int64, to Rows) ([]error, error) {
 	meta, found, err := NewestMeta(f)
 	if err != nil {
@@ -50,21 +51,22 @@ func Salvage(f io.ReaderAt, size int64, to Rows) ([]error, error) {
 	return s.errs, s.failed
 }
 
-// lostPage is used as the bucket of pages that no tree leads to.
+// lostPage stands for the bucket of pages that no tree leads to.
 const lostPage = "\x00lost"
 
-// maxOverflow is the most overflow pages that a page header is trusted with.
+// maxOverflow is the largest number of overflow pages in a page header that is not taken for
+// damage.
 const maxOverflow = 4096
 
-// A salvage is one walk over possibly damaged trees.
+// A salvage is one walk over trees that may be damaged.
 type salvage struct {
 	pageCheck
 	to     Rows
-	free   pageSet // nil: not known
-	failed error
+	free   pageSet // free pages; nil: not known
+	failed error   // error of reading the file; ends the walk
 }
 
-// readFreelist records which pages are free, if the list is not damaged.
+// readFreelist sets free to the free pages, unless their list is damaged.
 func (s *salvage) readFreelist(id uint64) {
 	if id >= s.pages {
 		return
@@ -86,8 +88,8 @@ func (s *salvage) readFreelist(id uint64) {
 	}
 }
 
-// read returns a page with its overflow pages, and marks them as used; nil if the page is used,
-// free or outside of the file.
+// read returns a page with its overflow pages, and marks them as used. It returns nil if the page
+// was read before, is free or is outside of the file.
 func (s *salvage) read(id uint64) []byte {
 	if s.failed != nil || id >= s.pages || s.used.has(id) || s.free != nil && s.free.has(id) {
 		return nil
@@ -99,14 +101,14 @@ func (s *salvage) read(id uint64) []byte {
 			s.failed = err
 			return nil
 		}
-		said := uint64(binary.NativeEndian.Uint32(page[12:]))
-		if more == 0 && said > 0 && said <= maxOverflow && id+said < s.pages {
-			more = said
+		overflow := uint64(binary.NativeEndian.Uint32(page[12:]))
+		if more == 0 && overflow > 0 && overflow <= maxOverflow && id+overflow < s.pages {
+			more = overflow
 			continue
 		}
-		kind, count := shape(page)
-		list, sound := layout(page, kind, count)
-		if last := len(list) - 1; sound && last >= 0 { // how many overflow pages its elements need
+		kind, count := pageShape(page)
+		list, contiguous := readElements(page, kind, count)
+		if last := len(list) - 1; contiguous && last >= 0 { // the elements show how many overflow pages there are
 			more = min(more, uint64(list[last].end)/uint64(s.pageSize))
 		}
 		for n := id; n <= id+more; n++ {
@@ -116,7 +118,7 @@ func (s *salvage) read(id uint64) []byte {
 	}
 }
 
-// tree reads the page and everything below it.
+// tree passes on the rows of the page id and of all pages below it.
 func (s *salvage) tree(id uint64, bucket string) {
 	page := s.read(id)
 	if page == nil {
@@ -128,17 +130,17 @@ func (s *salvage) tree(id uint64, bucket string) {
 	s.elements(page, id, bucket)
 }
 
-// elements reads the elements of a page.
+// elements passes on the rows of a page, and those below it.
 func (s *salvage) elements(page []byte, id uint64, bucket string) {
-	kind, count := shape(page)
-	list, sound := layout(page, kind, count)
+	kind, count := pageShape(page)
+	list, contiguous := readElements(page, kind, count)
 	order := binary.NativeEndian
-	intact := sound && order.Uint64(page) == id && order.Uint16(page[8:]) == kind && int(order.Uint16(page[10:])) == count
+	intact := contiguous && order.Uint64(page) == id && order.Uint16(page[8:]) == kind && int(order.Uint16(page[10:])) == count
 	if kind == branchPage {
 		if !intact && bucket != lostPage {
 			s.add("page %d of %s is damaged; the pages below it were searched", id, treeName(bucket))
 		}
-		if bucket == lostPage { // its children are found on their own, as it was
+		if bucket == lostPage { // the pages below it are found in the same way as this page
 			return
 		}
 		for _, e := range list {
@@ -169,7 +171,7 @@ func (s *salvage) elements(page []byte, id uint64, bucket string) {
 	}
 }
 
-// bucket reads the tree of a bucket, or its inline rows.
+// bucket passes on the rows of a bucket, which are in a tree or inline in value.
 func (s *salvage) bucket(name string, value []byte, id uint64) {
 	order := binary.NativeEndian
 	s.to.Bucket(name, order.Uint64(value[8:]))
@@ -178,8 +180,8 @@ func (s *salvage) bucket(name string, value []byte, id uint64) {
 		return
 	}
 	if inline := value[16:]; len(inline) >= pageHead {
-		kind, count := shape(inline)
-		list, sound := layout(inline, kind, count)
+		kind, count := pageShape(inline)
+		list, contiguous := readElements(inline, kind, count)
 		lost := 0
 		for i := range list {
 			if kind == branchPage || !s.row(inline, list, i, name) {
@@ -188,20 +190,20 @@ func (s *salvage) bucket(name string, value []byte, id uint64) {
 		}
 		if lost > 0 {
 			s.add("page %d: %d rows of %s are damaged", id, lost, treeName(name))
-		} else if !sound {
+		} else if !contiguous {
 			s.add("page %d: %s is damaged; each of its rows was found", id, treeName(name))
 		}
 	}
 }
 
-// row offers a row with the sizes in its element, then with sizes that follow from the neighbouring
-// elements, until one is accepted.
-func (s *salvage) row(page []byte, list []placed, i int, bucket string) bool {
+// row passes a row to Rows.Row until that accepts it: first with the sizes in its element, then
+// with sizes that follow from the neighbouring elements. It reports whether the row was accepted.
+func (s *salvage) row(page []byte, list []element, i int, bucket string) bool {
 	if bucket == lostPage {
 		bucket = ""
 	}
 	e := list[i]
-	take := func(e placed, keySize, valueSize int) bool {
+	take := func(e element, keySize, valueSize int) bool {
 		key, value := e.cut(page, keySize, valueSize)
 		return len(key) > 0 && s.to.Row(bucket, key, value)
 	}
@@ -209,7 +211,7 @@ func (s *salvage) row(page []byte, list []placed, i int, bucket string) bool {
 		return true
 	}
 	if i > 0 && list[i-1].end != e.at {
-		moved := e
+		moved := e // the row, if it begins where the one before it ends
 		moved.at = list[i-1].end
 		if take(moved, e.keySize, e.valueSize) {
 			return true
@@ -223,32 +225,33 @@ func (s *salvage) row(page []byte, list []placed, i int, bucket string) bool {
 	return false
 }
 
-// A placed is an element of a page, with the place of its key and the sizes of key and value.
-type placed struct {
+// An element is a row or a child of a page: where its key begins, the sizes of key and value, and
+// where the value ends.
+type element struct {
 	at, keySize, valueSize, end int
 	child                       uint64
 	kind                        uint32
 }
 
-// cut returns key and value, or nil if they are not within the page.
-func (e placed) cut(page []byte, keySize, valueSize int) (key, value []byte) {
+// cut returns key and value, or nil if these are not within the page.
+func (e element) cut(page []byte, keySize, valueSize int) (key, value []byte) {
 	if keySize < 0 || valueSize < 0 || e.at < pageHead || e.at+keySize+valueSize > len(page) {
 		return nil, nil
 	}
 	return page[e.at : e.at+keySize], page[e.at+keySize : e.at+keySize+valueSize]
 }
 
-// shape returns the kind of a page and its number of elements. It uses the page header, or, if the
-// elements do not fit that, what the elements say.
-func shape(page []byte) (kind uint16, count int) {
+// pageShape returns the kind of a page and its number of elements. They come from the page header
+// or, if the elements do not match it, from the elements.
+func pageShape(page []byte) (kind uint16, count int) {
 	order := binary.NativeEndian
-	saidKind, saidCount := order.Uint16(page[8:]), int(order.Uint16(page[10:]))
+	headKind, headCount := order.Uint16(page[8:]), int(order.Uint16(page[10:]))
 	kinds := []uint16{leafPage, branchPage}
-	if saidKind == branchPage {
+	if headKind == branchPage {
 		kinds = []uint16{branchPage, leafPage}
 	}
 	for _, kind := range kinds {
-		counts := []int{saidCount}
+		counts := []int{headCount}
 		if at := pageHead; len(page) >= at+elementSize { // the first key follows the last element
 			first := order.Uint32(page[at:])
 			if kind == leafPage {
@@ -256,30 +259,30 @@ func shape(page []byte) (kind uint16, count int) {
 			}
 			if n := int(first / elementSize); n > 0 && n < 1<<16 {
 				counts = append(counts, n)
-				if saidCount == 0 {
+				if headCount == 0 {
 					counts = []int{n, 0}
 				}
 			}
 		}
 		for _, count := range counts {
-			if _, sound := layout(page, kind, count); sound {
+			if _, contiguous := readElements(page, kind, count); contiguous {
 				return kind, count
 			}
 		}
 	}
-	return kinds[0], min(saidCount, (len(page)-pageHead)/elementSize)
+	return kinds[0], min(headCount, (len(page)-pageHead)/elementSize)
 }
 
-// layout returns the elements of a page; sound reports whether each key follows the value before it
-// without a gap.
-func layout(page []byte, kind uint16, count int) (list []placed, sound bool) {
+// readElements returns the elements of a page. contiguous reports whether each key follows the
+// value before it without a gap.
+func readElements(page []byte, kind uint16, count int) (list []element, contiguous bool) {
 	order := binary.NativeEndian
 	want := pageHead + elementSize*count
 	if want > len(page) {
 		return nil, false
 	}
-	sound = true
-	list = make([]placed, count)
+	contiguous = true
+	list = make([]element, count)
 	for i := range list {
 		start := pageHead + elementSize*i
 		b, e := page[start:], &list[i]
@@ -290,8 +293,8 @@ func layout(page []byte, kind uint16, count int) (list []placed, sound bool) {
 		}
 		e.at += start
 		e.end = e.at + e.keySize + e.valueSize
-		sound = sound && e.at == want && e.end <= len(page) && e.kind <= 1
+		contiguous = contiguous && e.at == want && e.end <= len(page) && e.kind <= 1
 		want = e.end
 	}
-	return list, sound
+	return list, contiguous
 }
