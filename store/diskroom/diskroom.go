@@ -8,39 +8,39 @@ import (
 )
 
 const (
-	// Reserve is how many bytes of a disk are reserved for deletions.
+	// Reserve is the number of bytes of a disk that are reserved for deletions.
 	Reserve      = 64 << 20
-	reserveShare = 20 // on a smaller disk, the reserve is the disk's size divided by this
+	reserveShare = 20 // on a small disk, the reserve is the size of the disk divided by this
 
-	// Interval is how long the result of a disk with enough space is reused.
+	// Interval is the time for which Short reuses the result that the disk has enough space.
 	Interval = 20 * time.Millisecond
 )
 
-// A Monitor watches the free space of a disk. It is safe for concurrent use.
+// A Monitor watches the free space of the disk of Dir. It is safe for concurrent use.
 type Monitor struct {
 	Dir  string
-	Free func(dir string) (free, total int64, err error)
+	Free func(dir string) (free, total int64, err error) // returns the free bytes and the size of the disk of dir
 	Log  *slog.Logger
 
-	mu     sync.Mutex
-	looked time.Time
-	short  bool
+	mu      sync.Mutex
+	askedAt time.Time // when the disk was last asked
+	short   bool      // the last result of Short
 }
 
-// Short reports whether the free space has fallen to the reserve, so that only deletions are
-// allowed. It queries the disk, unless there was enough space within the last Interval. If the
-// query fails, it returns false. It logs when the reserve is reached, and when there is space
+// Short reports whether the free space has fallen below the reserve, so that only deletions are
+// allowed. It asks for the free space, unless there was enough within the last Interval. If that
+// fails, it returns false. It logs when the reserve is reached, and when there is enough space
 // again.
 func (r *Monitor) Short() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := time.Now()
-	if !r.short && at.Sub(r.looked) < Interval {
+	if !r.short && at.Sub(r.askedAt) < Interval {
 		return false
 	}
 	before := r.short
 	free, total, err := r.Free(r.Dir)
-	r.looked, r.short = at, err == nil && isShort(free, total)
+	r.askedAt, r.short = at, err == nil && isShort(free, total)
 	switch {
 	case !before && r.short:
 		r.Log.Error("the disk is almost full: new mail and other changes are refused, deletions are not", "directory", r.Dir, "free", free)

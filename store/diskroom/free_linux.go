@@ -2,7 +2,8 @@ package diskroom
 
 import "golang.org/x/sys/unix"
 
-// Free returns how many bytes on the disk of dir are free for this process, and the disk's size.
+// Free returns the number of bytes on the disk of dir that this process may still write, and the
+// size of the disk.
 func Free(dir string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

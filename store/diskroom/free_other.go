@@ -4,5 +4,5 @@ package diskroom
 
 import "errors"
 
-// Free is not supported on this system.
+// Free returns errors.ErrUnsupported on systems other than Linux.
 func Free(string) (free, total int64, err error) { return 0, 0, errors.ErrUnsupported }

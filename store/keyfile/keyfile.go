@@ -1,5 +1,5 @@
-// Package keyfile reads and writes the files of the master key and, while it is changed, of the
-// next one. It does not know what is sealed under them.
+// Package keyfile reads and writes the file of the master key, and the file of the next key while
+// the master key is being replaced. It does not know what is encrypted with them.
 package keyfile
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// Name is the file of the master key in the data directory. NextName is the file of the next key
-// while the master key is changed.
+// Name is the name of the master key's file in the data directory. NextName is the name of the next
+// key's file while the master key is being replaced.
 const (
 	Name     = "master.key"
 	NextName = "master.key.next"
@@ -28,9 +28,9 @@ const (
 const Size = 32
 
 // ErrMalformed is returned for a file that does not contain a master key.
-var ErrMalformed = errors.New("it is not a master key")
+var ErrMalformed = errors.New("the file does not contain a master key")
 
-// Read reads a key file. It returns fs.ErrNotExist if there is none, and ErrMalformed.
+// Read reads a key file. The error is fs.ErrNotExist if there is no file, or ErrMalformed.
 func Read(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -55,20 +55,20 @@ func Parse(text []byte) ([]byte, error) {
 // Format encodes a key for its file; Parse is the inverse.
 func Format(master []byte) string { return base64.StdEncoding.EncodeToString(master) }
 
-// Make makes a new key and its file, readable only by its owner.
+// Make creates a new key and writes it to a file that only its owner can read.
 func Make(path string) ([]byte, error) {
 	master := make([]byte, Size)
 	rand.Read(master)
 	return master, Write(path, master)
 }
 
-// Write writes a key file atomically: the file is synced before it gets its name, and the name is
-// synced before Write returns.
+// Write writes a key file atomically. The file is synced before it gets its name, and the directory
+// is synced before Write returns.
 func Write(path string, master []byte) error {
 	draft := path + ".tmp"
 	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("make master key: %w", err)
+		return fmt.Errorf("create master key file: %w", err)
 	}
 	_, err = f.WriteString(Format(master))
 	killpoint.At("key.written")
@@ -85,23 +85,24 @@ func Write(path string, master []byte) error {
 	return nil
 }
 
-// TakeOver makes the next key the master key of the directory. The old key is deleted.
+// TakeOver makes the next key the master key of the data directory dir. It deletes the old key.
 func TakeOver(dir string) error {
 	err := os.Rename(filepath.Join(dir, NextName), filepath.Join(dir, Name))
 	if err == nil {
 		err = syncDir(dir)
 	}
 	if err != nil {
-		return fmt.Errorf("replace master key: %w", err)
+		return fmt.Errorf("replace the master key by the next one: %w", err)
 	}
 	return nil
 }
 
-// Fingerprint returns 32 hexadecimal digits that identify a master key and reveal nothing of it.
+// Fingerprint returns 32 hexadecimal digits that identify a master key without revealing anything
+// of it.
 func Fingerprint(master []byte) string {
 	print, err := hkdf.Key(sha256.New, master, nil, "mailstead fingerprint 1", 16)
 	if err != nil {
-		panic(err) // cannot happen: the length is valid
+		panic(err) // impossible: the length is valid
 	}
 	return hex.EncodeToString(print)
 }

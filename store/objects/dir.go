@@ -17,11 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// tempPrefix is the prefix of the names of files that are being written.
+// tempPrefix begins the names of files that are still being written.
 const tempPrefix = ".new-"
 
-// A directory is a Place that keeps each object in a file; the slashes in an object's name separate
-// directories.
+// A directory is a Place that stores each object in a file. The slashes in an object's name
+// separate directories.
 type directory struct{ address, dir string }
 
 func (d *directory) String() string { return d.address }
@@ -53,7 +53,8 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 	if err != nil {
 		return errors.Join(fmt.Errorf("put %s: %w", name, err), os.Remove(f.Name()))
 	}
-	// Sync the name of the file, and those of the directories above it, which may be new.
+	// The name of the file must be durable, and so must those of the directories above it, which
+	// may be new.
 	for ; strings.HasPrefix(dir, d.dir); dir = filepath.Dir(dir) {
 		if err := syncDir(dir); err != nil {
 			return fmt.Errorf("put %s: %w", name, err)
@@ -62,35 +63,36 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 	return nil
 }
 
-// createLocked makes a temporary file with a lock, which says that the file is still being written.
+// createLocked creates a temporary file and locks it. The lock shows that the file is still being
+// written.
 func createLocked(dir string) (*os.File, error) {
 	for {
 		f, err := os.CreateTemp(dir, tempPrefix)
 		if err != nil {
 			return nil, err
 		}
-		lock(f)
+		tryLock(f)
 		if _, err := os.Lstat(f.Name()); err == nil {
 			return f, nil
 		}
-		f.Close() // a List has removed it before it was locked
+		f.Close() // a concurrent List has removed the file before it was locked
 	}
 }
 
-// removeDead removes a temporary file that was left by a process that ended during a Put: it is not
-// locked, or older than a day.
-func removeDead(path string) {
+// removeAbandoned removes a temporary file if the process that was writing it has ended: the file
+// is not locked, or older than a day.
+func removeAbandoned(path string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && (lock(f) || time.Since(info.ModTime()) > 24*time.Hour) {
+	if info, err := f.Stat(); err == nil && (tryLock(f) || time.Since(info.ModTime()) > 24*time.Hour) {
 		_ = os.Remove(path)
 	}
 }
 
-// A ctxReader returns the error of its context once that is cancelled.
+// A ctxReader reads until its context is cancelled; then Read returns the error of the context.
 type ctxReader struct {
 	ctx context.Context
 	io.Reader
@@ -135,7 +137,7 @@ func (d *directory) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// List reads each directory when it gets to it. It also removes temporary files of processes that
+// List reads each directory when it gets there. It also removes temporary files of processes that
 // ended during a Put.
 func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
@@ -146,8 +148,8 @@ func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, e
 	}
 }
 
-// walk passes the objects below a directory to yield, sorted by name. below is the directory's name
-// with a slash at the end.
+// walk passes the objects in a directory and below it to yield, sorted by name. below is the name
+// of the directory with a slash at the end, or "".
 func (d *directory) walk(ctx context.Context, below, prefix string, yield func(Object) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -169,7 +171,7 @@ func (d *directory) walk(ctx context.Context, below, prefix string, yield func(O
 	for _, e := range entries {
 		name := name(e)
 		if strings.HasPrefix(e.Name(), tempPrefix) {
-			removeDead(d.path(name))
+			removeAbandoned(d.path(name))
 		}
 		if strings.HasPrefix(e.Name(), ".") || !strings.HasPrefix(name, prefix) && !strings.HasPrefix(prefix, name) {
 			continue

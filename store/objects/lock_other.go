@@ -4,5 +4,5 @@ package objects
 
 import "os"
 
-// lock always returns false on systems without flock.
-func lock(*os.File) bool { return false }
+// tryLock always returns false on systems without flock.
+func tryLock(*os.File) bool { return false }

@@ -21,30 +21,29 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// S3 configures the access to buckets.
+// S3 configures the access to S3-compatible buckets.
 type S3 struct {
-	Endpoint      string // "https://s3.example.com"; if "", AWS in the region
+	Endpoint      string // such as "https://s3.example.com"; if "", that of AWS in the Region
 	Region        string // "us-east-1" if ""
-	Key, Secret   string // if "", they are read from AccessKeyFile or the environment
-	AccessKeyFile string // two lines: key id, secret; if "", AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
-	PathStyle     *bool  // https://endpoint/bucket/…; nil: true if there is an Endpoint
+	Key, Secret   string // access key id and secret; if "", from AccessKeyFile or the environment
+	AccessKeyFile string // see ReadAccessKey; if "", from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+	PathStyle     *bool  // whether URLs are https://endpoint/bucket/…; nil: true if Endpoint is set
 	RootCAs       *x509.CertPool
 }
 
 const (
-	listMost = 1000 // names in one response
+	listMost = 1000 // number of names in one response
 	s3Tries  = 5
-	// idleTime is how long the client waits for the headers of a response.
-	idleTime = 30 * time.Second
+	// headerTimeout is how long the client waits for the headers of a response.
+	headerTimeout = 30 * time.Second
 )
 
-// A bucket is a Place in an S3-compatible bucket, below a prefix.
+// A bucket is a Place in an S3-compatible bucket. All its names begin with prefix.
 type bucket struct {
 	address, name, prefix string
 
-	// The operations of the client that are used. Only these functions know the client's type: if a
-	// field of a type in an interface had that type, the linker would keep all of its hundred
-	// methods.
+	// put, open, remove and list are the operations of the client. They are functions so that no
+	// field has the client's type: the linker would otherwise keep all of its hundred methods.
 	put    func(ctx context.Context, name string, r io.Reader, size int64) error
 	open   func(ctx context.Context, name string) (io.ReadCloser, error)
 	remove func(ctx context.Context, name string) error
@@ -70,7 +69,7 @@ func newBucket(address, name, prefix string, o S3) (*bucket, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}
-	transport.ResponseHeaderTimeout = idleTime
+	transport.ResponseHeaderTimeout = headerTimeout
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds: key, Secure: u.Scheme == "https", Region: cmp.Or(o.Region, "us-east-1"), BucketLookup: lookup,
 		Transport: transport, MaxRetries: s3Tries,
@@ -113,7 +112,8 @@ func newBucket(address, name, prefix string, o S3) (*bucket, error) {
 	}, nil
 }
 
-// accessKey returns the key in the options, or reads it from its file or from the environment.
+// accessKey returns the access key in the options, or reads it from its file or from the
+// environment.
 func (o S3) accessKey() (*credentials.Credentials, error) {
 	if o.Key != "" {
 		return credentials.NewStaticV4(o.Key, o.Secret, ""), nil
@@ -121,7 +121,7 @@ func (o S3) accessKey() (*credentials.Credentials, error) {
 	if o.AccessKeyFile == "" {
 		id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
 		if id == "" || secret == "" {
-			return nil, errors.New("there is no S3 access key: set access_key_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+			return nil, errors.New("no S3 access key is configured: set access_key_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 		}
 		return credentials.NewStaticV4(id, secret, os.Getenv("AWS_SESSION_TOKEN")), nil
 	}
@@ -146,7 +146,7 @@ func ReadAccessKey(file string) (key, secret string, err error) {
 		}
 	}
 	if len(lines) != 2 {
-		return "", "", fmt.Errorf("access key: %s must have two lines, the key id and the secret", file)
+		return "", "", fmt.Errorf("read access key: %s must have two lines, the key id and the secret", file)
 	}
 	return lines[0], lines[1], nil
 }
@@ -157,7 +157,7 @@ func (b *bucket) Put(ctx context.Context, name string, r io.ReaderAt, size int64
 	if err := checkName(name); err != nil {
 		return err
 	}
-	return b.failed("put", name, b.put(ctx, b.prefix+name, io.NewSectionReader(r, 0, size), size))
+	return b.wrapError("put", name, b.put(ctx, b.prefix+name, io.NewSectionReader(r, 0, size), size))
 }
 
 func (b *bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
@@ -165,14 +165,14 @@ func (b *bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	o, err := b.open(ctx, b.prefix+name)
-	return o, b.failed("open", name, err)
+	return o, b.wrapError("open", name, err)
 }
 
 func (b *bucket) Delete(ctx context.Context, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	err := b.failed("delete", name, b.remove(ctx, b.prefix+name))
+	err := b.wrapError("delete", name, b.remove(ctx, b.prefix+name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 	return func(yield func(Object, error) bool) {
 		for o, err := range b.list(ctx, b.prefix+prefix) {
 			if err != nil {
-				yield(Object{}, b.failed("list", prefix, err))
+				yield(Object{}, b.wrapError("list", prefix, err))
 				return
 			}
 			o.Name = strings.TrimPrefix(o.Name, b.prefix)
@@ -194,9 +194,9 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 	}
 }
 
-// failed adds the name of the object to an error. If the bucket is missing, the error names the
-// bucket.
-func (b *bucket) failed(what, name string, err error) error {
+// wrapError adds the operation and the name of the object to an error. If the bucket is missing,
+// the error names the bucket.
+func (b *bucket) wrapError(operation, name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (b *bucket) failed(what, name string, err error) error {
 	case minio.NoSuchKey:
 		err = fs.ErrNotExist
 	case minio.NoSuchBucket:
-		return fmt.Errorf("there is no bucket %q: make it, or name another one", b.name)
+		return fmt.Errorf("there is no bucket %q: create it, or name another one", b.name)
 	}
-	return fmt.Errorf("%s %s in %s: %w", what, name, b.address, err)
+	return fmt.Errorf("%s %s in %s: %w", operation, name, b.address, err)
 }

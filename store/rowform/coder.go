@@ -8,7 +8,7 @@ import (
 )
 
 // A Coder encodes the fields of a record one after the other, or decodes them in the same order.
-// One function that lists the fields does both, so that each field is listed once.
+// The same function lists the fields for both, so that each field is listed once.
 //
 //	number  zigzag varint
 //	bool    0 or 1
@@ -17,11 +17,11 @@ import (
 //	        millisecond follow as uvarint
 //	list    count uvarint | each element: length uvarint | fields
 //
-// The zero value of each is a byte 0. Zero fields at the end of a record or an element are left
-// out, and a missing field is zero. So a version that adds a field lists it after all others, and
-// can read older rows. A version that changes the meaning of a field raises the record's version.
-// Both raise the store's format, because an older version would lose the field when it rewrites the
-// row. A row with more fields than are known is ErrNewer.
+// The zero value of each is a byte 0. Zero fields at the end of a record or of a list element are
+// left out, and a missing field is decoded as zero. So a version that adds a field lists it after
+// all others, and can read older rows. A version that changes the meaning of a field raises the
+// version of the record. Both raise the format number of the store, because an older program would
+// lose the field when it rewrites the row. A row with more fields than are known is ErrNewer.
 type Coder struct {
 	out []byte
 	end int // end of the last nonzero field
@@ -31,6 +31,7 @@ type Coder struct {
 	err     error
 }
 
+// fail stores the first error and stops the decoding.
 func (c *Coder) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -41,11 +42,11 @@ func (c *Coder) fail(err error) {
 // finish checks after decoding that no bytes are left.
 func (c *Coder) finish() {
 	if c.in != "" {
-		c.fail(fmt.Errorf("%d bytes of unknown fields: %w", len(c.in), ErrNewer))
+		c.fail(fmt.Errorf("the row has %d bytes of unknown fields: %w", len(c.in), ErrNewer))
 	}
 }
 
-// uvarint encodes n, or decodes and returns a number; that is 0 if nothing is left.
+// uvarint encodes n, or decodes and returns a number. The decoded number is 0 if no bytes are left.
 func (c *Coder) uvarint(n uint64) uint64 {
 	if !c.reading {
 		c.out = binary.AppendUvarint(c.out, n)
@@ -73,18 +74,18 @@ func (c *Coder) uvarint(n uint64) uint64 {
 	return 0
 }
 
-// Version codes the first field: the version of the record's fields, from 1. known is the current
-// version.
+// Version encodes or decodes the first field: the version of the record's fields, from 1. known is
+// the current version.
 func (c *Coder) Version(known uint64) {
 	switch v := c.uvarint(known); {
 	case v == 0:
 		c.fail(ErrDamaged)
 	case v > known:
-		c.fail(fmt.Errorf("fields of version %d: %w", v, ErrNewer))
+		c.fail(fmt.Errorf("unknown version %d of the fields of a record: %w", v, ErrNewer))
 	}
 }
 
-// Int codes a number.
+// Int encodes or decodes a number.
 func Int[T ~int | ~int64 | ~uint16 | ~uint32](c *Coder, n *T) {
 	v := int64(*n)
 	u := c.uvarint(uint64(v<<1) ^ uint64(v>>63))
@@ -98,7 +99,7 @@ func Int[T ~int | ~int64 | ~uint16 | ~uint32](c *Coder, n *T) {
 	}
 }
 
-// Bool codes a truth value.
+// Bool encodes or decodes a bool.
 func (c *Coder) Bool(b *bool) {
 	n := uint64(0)
 	if *b {
@@ -123,7 +124,7 @@ func (c *Coder) text() string {
 	return text
 }
 
-// String codes a text. All decoded texts of a record share one piece of memory.
+// String encodes or decodes a text. All decoded texts of a record share one piece of memory.
 func (c *Coder) String(s *string) {
 	if c.reading {
 		*s = c.text()
@@ -135,7 +136,7 @@ func (c *Coder) String(s *string) {
 	}
 }
 
-// Bytes codes a byte slice. An empty one is decoded as nil.
+// Bytes encodes or decodes a byte slice. An empty one is decoded as nil.
 func (c *Coder) Bytes(b *[]byte) {
 	if c.reading {
 		*b = nil
@@ -155,7 +156,7 @@ const yearOne = -62135596800
 
 var errTime = errors.New("the time is outside the years 1 to 9999")
 
-// Time codes a time in the years 1 to 9999; it is decoded as UTC.
+// Time encodes or decodes a time in the years 1 to 9999. It is decoded as UTC.
 func (c *Coder) Time(t *time.Time) {
 	if !c.reading {
 		u := t.UTC()
@@ -183,7 +184,8 @@ func (c *Coder) Time(t *time.Time) {
 	}
 }
 
-// List codes a list; fields codes the fields of one element. An empty list is decoded as nil.
+// List encodes or decodes a list. fields does the same for the fields of one element. An empty list
+// is decoded as nil.
 func List[T any](c *Coder, list *[]T, fields func(*T, *Coder)) {
 	n := c.uvarint(uint64(len(*list)))
 	if !c.reading {

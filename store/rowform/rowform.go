@@ -1,5 +1,5 @@
 // Package rowform encodes the rows of a database with a form byte and a checksum, and verifies the
-// checksum of each row that is read. A row with a wrong checksum is [ErrDamaged]: package engine
+// checksum of each row that is read. The error for a wrong checksum is [ErrDamaged]. Package engine
 // passes this error on, and store.RebuildDatabase leaves such a row out. Package rowform does not
 // know what rows mean, nor where they are kept.
 //
@@ -10,11 +10,11 @@
 //	form 2  the record's fields one after the other: version uvarint | fields, see Coder
 //
 // The checksum covers the bucket's name, a zero, the key, the form and the payload, so that a row
-// in the wrong place is detected too. Every form has it, future forms too: a row of an unknown form
-// is from a newer version if its checksum is valid, and damaged otherwise.
+// in the wrong place is detected too. Every form has it, also future ones: a row of an unknown form
+// was written by a newer version if its checksum is valid, and is damaged otherwise.
 //
-// A row that begins with "{" is plain JSON, as all records were before there were forms. "{"
-// differs from the first byte of every form in use by more than one bit.
+// A row that begins with "{" is plain JSON, as all records were before forms existed. "{" differs
+// from the first byte of every form in use by more than one bit.
 package rowform
 
 import (
@@ -24,28 +24,29 @@ import (
 )
 
 var (
-	// ErrDamaged is returned for a row that no version has written at its key.
+	// ErrDamaged is returned for a row that differs from what was written at its key.
 	ErrDamaged = errors.New("damaged row")
 	// ErrNewer is returned for a row that only a newer version can read.
 	ErrNewer = errors.New("written by a newer version of mailstead")
 )
 
-// The forms of a record.
+// The forms of a row.
 const (
 	formJSON   = 1
 	formFields = 2
 )
 
 // Records encodes and decodes the rows of a bucket with records of one type. New returns a pointer
-// to a new record. Fields codes the fields of a record, for rows in form 2; if it is nil, rows are
-// in form 1. Records is not generic, since the program would contain a copy for each type.
+// to a new record. Fields encodes or decodes the fields of a record, for rows of form 2; if it is
+// nil, rows have form 1. Records is not generic, since the program would contain a copy for each
+// type.
 type Records struct {
 	Sum    Sum
 	New    func() any
 	Fields func(rec any, c *Coder)
 }
 
-// Row returns the row of a record.
+// Row encodes a record as the row of a key.
 func (r *Records) Row(key []byte, rec any) ([]byte, error) {
 	if r.Fields == nil {
 		text, err := json.Marshal(rec)
@@ -62,7 +63,8 @@ func (r *Records) Row(key []byte, rec any) ([]byte, error) {
 	return r.Sum.Seal(key, c.out[:c.end]), nil
 }
 
-// Record decodes a row, and keeps no reference to it. The error is ErrDamaged or ErrNewer.
+// Record decodes a row. The record does not refer to the bytes of the row. The error is ErrDamaged
+// or ErrNewer.
 func (r *Records) Record(key, row []byte) (any, error) {
 	form, text, err := r.open(key, row)
 	if err != nil {
@@ -78,9 +80,9 @@ func (r *Records) Record(key, row []byte) (any, error) {
 	return rec, c.err
 }
 
-// Payload verifies a row and returns the part of it between form and checksum. All texts of the
-// record are in it verbatim, except for characters that JSON escapes. The error is ErrDamaged or
-// ErrNewer.
+// Payload verifies a row and returns its payload, the part between form and checksum. It contains
+// all texts of the record literally, except for characters that JSON escapes. The error is
+// ErrDamaged or ErrNewer.
 func (r *Records) Payload(key, row []byte) ([]byte, error) {
 	_, text, err := r.open(key, row)
 	return text, err
@@ -98,14 +100,14 @@ func (r *Records) open(key, row []byte) (form byte, payload []byte, err error) {
 	case len(row) == 0:
 		return 0, nil, ErrDamaged
 	case row[0] != formJSON && (row[0] != formFields || r.Fields == nil):
-		return 0, nil, fmt.Errorf("form %d: %w", row[0], ErrNewer)
+		return 0, nil, fmt.Errorf("unknown row form %d: %w", row[0], ErrNewer)
 	}
 	return row[0], row[1:], nil
 }
 
 func fromJSON(text []byte, rec any) error {
 	if err := json.Unmarshal(text, rec); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("decode JSON: %w: %w", ErrDamaged, err)
 	}
 	return nil
 }
