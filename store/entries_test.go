@@ -401,7 +401,7 @@ func TestEntryOfALargeMessage(t *testing.T) {
 		return errors.Join(tx.RefBlob(ref, "sub_1"), Submissions.Put(tx, &Submission{ID: "sub_1", Blob: ref}))
 	})
 	list, err := s.Entries(n, 1<<20)
-	if err != nil || len(list) != 1 || len(list[0].Elsewhere()) != 1 || len(list[0].Marshal()) > 1000 {
+	if err != nil || len(list) != 1 || len(list[0].SeparateMessages()) != 1 || len(list[0].Marshal()) > 1000 {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	if err := follower.Apply(list[0]); err == nil {

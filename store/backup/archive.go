@@ -22,17 +22,17 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// An archive is a tar, compressed and, if there are recipients, encrypted. It contains the manifest
-// (without objects), the files of a data directory, and at the end their checksums, in the format
-// of sha256sum.
+// An archive is a tar file, compressed and, if there are recipients, encrypted. It contains the
+// manifest (without objects), then the files of a data directory, and at the end their checksums in
+// the format of sha256sum.
 const (
 	archiveManifest = "manifest.json"
 	archiveSums     = "SHA256SUMS"
 )
 
-// WriteArchive writes a backup of the store to one file (mode 0600). The file appears under its
-// name only when it is complete, and replaces one of the same name. It is read back, unless verify
-// is false.
+// WriteArchive writes a backup of the store to one file (mode 0600). The file gets its name only
+// when it is complete, and replaces a file of that name. If verify is true, the file is read back
+// and compared.
 func WriteArchive(ctx context.Context, file string, src Source, recipients []age.Recipient, verify bool) (*Result, error) {
 	began := time.Now()
 	snap, files, err := src.snapshot()
@@ -46,7 +46,7 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 	}
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", file, err)
+		return nil, fmt.Errorf("create %s: %w", file, err)
 	}
 	defer os.Remove(f.Name()) // does nothing once the file is renamed
 	defer f.Close()
@@ -92,7 +92,7 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, files []sourceF
 		}
 		h := sha256.New()
 		if err := write(io.MultiWriter(out, h)); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("add %s to the archive: %w", name, err)
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", h.Sum(nil), name)
 		return nil
@@ -138,8 +138,8 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, files []sourceF
 }
 
 // RestoreArchive makes a store in dir from an archive. dir must be empty, except for files of a
-// restore that was killed. at is the zero time or the time of the archive; any other time is a
-// *RangeError. program is the version of the program.
+// restore that was killed. at is the zero time or the time of the archive; for any other time the
+// error is a *RangeError. program is the version of this program.
 func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identities []age.Identity, program string) (res *Restored, err error) {
 	work := ""
 	defer func() {
@@ -175,13 +175,13 @@ func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identit
 	return res, finishRestore(work, dir, res)
 }
 
-// ListArchive returns a listing of the one backup in an archive.
+// ListArchive returns a Listing with the one backup in an archive.
 func ListArchive(file string, identities []age.Identity) (*Listing, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil, err
 	}
-	enough := errors.New("the manifest was read")
+	enough := errors.New("stop: the manifest was read")
 	var m *Manifest
 	_, err = readArchive(context.Background(), file, identities, func(found *Manifest) error {
 		m = found
@@ -206,8 +206,8 @@ func VerifyArchive(ctx context.Context, file string, identities []age.Identity) 
 	return err
 }
 
-// readArchive calls begin with the manifest of an archive, then each with every other file. At the
-// end it compares the checksums of all files. An error of begin or each ends it.
+// readArchive calls begin with the manifest of an archive, then calls each for every other file. At
+// the end it compares the checksums of all files. It stops at the first error of begin or each.
 func readArchive(ctx context.Context, file string, identities []age.Identity, begin func(*Manifest) error, each func(name string, r io.Reader) error) (*Manifest, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -226,12 +226,12 @@ func readArchive(ctx context.Context, file string, identities []age.Identity, be
 			return nil, err
 		}
 		h, err := in.Next()
-		if err != nil { // the checksums come last: without them the archive is truncated
+		if err != nil { // the checksums are last: without them the archive is truncated
 			return nil, fmt.Errorf("read %s: %w: %w", file, ErrDamaged, err)
 		}
 		dir, base := path.Split(h.Name)
 		if h.Typeflag != tar.TypeReg || dir != "" && dir != store.SegmentDir+"/" || base == "" || base[0] == '.' || strings.ContainsAny(base, `\:`) {
-			return nil, fmt.Errorf("read %s: file %q: %w", file, h.Name, ErrDamaged)
+			return nil, fmt.Errorf("read %s: unexpected file %q: %w", file, h.Name, ErrDamaged)
 		}
 		sum := sha256.New()
 		body := io.TeeReader(in, sum)
@@ -248,7 +248,7 @@ func readArchive(ctx context.Context, file string, identities []age.Identity, be
 				return nil, fmt.Errorf("%s is not a backup of Mailstead: %w", file, errors.Join(ErrDamaged, err))
 			}
 			if m.Version > manifestVersion {
-				return nil, fmt.Errorf("%s is of a newer version of Mailstead (%s): use that one", file, m.Program)
+				return nil, fmt.Errorf("%s was written by a newer version of Mailstead (%s): use that version", file, m.Program)
 			}
 			err = begin(m)
 			if err != nil {
@@ -276,7 +276,7 @@ func compareSums(file string, r io.Reader, have map[string]string) error {
 		delete(have, name)
 	}
 	if len(have) > 0 {
-		return fmt.Errorf("%s has files without a checksum: %w", file, ErrDamaged)
+		return fmt.Errorf("%s contains files without a checksum: %w", file, ErrDamaged)
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 // Package backup copies a running store to an object store or into one file, and restores such a
-// copy to any second that is kept. It does not know what the rows mean, nor when backups are to be
+// copy to any time that is kept. It does not know what the rows mean, nor when backups are to be
 // made.
 //
-// A place has these objects. All but the manifests are compressed (zstd) and, if there are
+// A place contains these objects. All but the manifests are compressed (zstd) and, if there are
 // recipients, encrypted (age).
 //
 //	manifests/ID              a backup: what it is, and the objects that it needs (JSON)
@@ -17,9 +17,9 @@
 //	messages/SEGMENT-OFFSET-NONCE
 //	                          the record of one message that is too large for its entry, NONCE
 //
-// A full backup is complete in itself. An incremental one is based on the backup that it names, and
-// has the entries since then. Entries that are sent between backups are objects that no manifest
-// names; the next backup has the same entries in larger objects.
+// A full backup is complete in itself. An incremental backup names the backup that it is based on,
+// and has the entries since that one. Entries that are sent between backups are objects that no
+// manifest names. The next backup has the same entries in larger objects.
 //
 // Where things are:
 //   - backup.go: making a backup ([Target.Run]). batch.go: entries that are sent between backups.
@@ -55,7 +55,7 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// Kinds of a backup.
+// Values of Manifest.Kind.
 const (
 	Full        = "full"
 	Incremental = "incremental"
@@ -63,27 +63,27 @@ const (
 
 const (
 	manifestVersion = 1
-	partBytes       = 64 << 20 // of the database or of entries, in one object
-	batchBytes      = 4 << 20  // of entries in memory
+	partBytes       = 64 << 20 // bytes of the database or of entries in one object
+	batchBytes      = 4 << 20  // bytes of entries in memory
 )
 
-// A Manifest says what one backup is. It is not encrypted.
+// A Manifest describes one backup. It is not encrypted.
 type Manifest struct {
 	Version   int       `json:"version"`
-	ID        string    `json:"id"` // its first part is the time of the run, so ids sort by time
+	ID        string    `json:"id"` // begins with the time at which the backup was made, so that ids sort by time
 	Kind      string    `json:"kind"`
-	At        time.Time `json:"at"`     // of the last commit in it
-	Number    uint64    `json:"number"` // of that commit
-	Nonce     string    `json:"nonce"`  // of its entry
-	Base      string    `json:"base,omitempty"`
+	At        time.Time `json:"at"`             // time of the last commit in the backup
+	Number    uint64    `json:"number"`         // number of that commit
+	Nonce     string    `json:"nonce"`          // nonce of the entry of that commit
+	Base      string    `json:"base,omitempty"` // id of the backup that it is based on; "": a full one
 	Messages  int64     `json:"messages"`
 	Encrypted bool      `json:"encrypted"`
-	Verified  bool      `json:"verified"` // its objects were read back before the manifest was written
+	Verified  bool      `json:"verified"` // its new objects were read back before the manifest was written
 	Program   string    `json:"program"`  // the version of Mailstead
 	Objects   []Stored  `json:"objects"`
 }
 
-// Bytes returns the size of all its objects.
+// Bytes returns the total size of all objects of the backup.
 func (m *Manifest) Bytes() (n int64) {
 	for _, o := range m.Objects {
 		n += o.Size
@@ -91,35 +91,36 @@ func (m *Manifest) Bytes() (n int64) {
 	return n
 }
 
-// A Stored is one object of a backup, as it is stored.
+// A Stored describes one object of a backup, in the form in which it is stored.
 type Stored struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
 }
 
-// A Source is the installation to back up.
+// A Source is the installation that is backed up.
 type Source struct {
 	Store   *store.Store
-	Files   []string // names of files in its directory that are backed up if they exist; they are read in this order
+	Files   []string // names of files in the data directory to back up if they exist; they are read in this order
 	Program string   // the version of Mailstead
 	Log     *slog.Logger
 }
 
-// A Target is a place that backups are written to. Only one process at a time may back a store up
+// A Target is a place to which backups are written. Only one process at a time may back up a store
 // to it.
 type Target struct {
 	Place      objects.Place
-	Recipients []age.Recipient // none: nothing is encrypted
+	Recipients []age.Recipient // empty: nothing is encrypted
 	Identities []age.Identity  // for reading encrypted objects
 	Temp       string          // directory for temporary files
-	Guest      bool            // entries are kept for another target, so backups to this one do not delete them
+	Guest      bool            // the store keeps its entries for another target, so backups to this one do not delete them
 	Program    string          // version of the program, for the store that Restore opens
 
-	// Progress is called by Restore and Verify with how far they are; may be nil.
+	// Progress, if not nil, is called by Restore and Verify with the name of the work, how much is
+	// done and how much there is.
 	Progress func(what string, done, all int64)
 
-	sending sync.Mutex // held while entries are sent, and while a backup takes its snapshot
+	sending sync.Mutex // locked while entries are sent, and while a backup takes its snapshot
 	sent    uint64     // the number of the last entry that was sent; 0: not known
 }
 
@@ -131,18 +132,18 @@ type Result struct {
 	At         time.Time `json:"at"`
 	Number     uint64    `json:"number"`
 	Messages   int64     `json:"messages"`
-	Bytes      int64     `json:"bytes"`       // of all objects that it needs
-	BytesAdded int64     `json:"bytes_added"` // new bytes of this run
+	Bytes      int64     `json:"bytes"`       // size of all objects that it needs
+	BytesAdded int64     `json:"bytes_added"` // size of the new objects
 	DurationMS int64     `json:"duration_ms"`
 	Verified   bool      `json:"verified"`
-	Reason     string    `json:"reason,omitempty"` // why it is a full backup although an incremental one was requested
+	Reason     string    `json:"reason,omitempty"` // why a full backup was made although an incremental one was requested
 }
 
-// unpacedFrom is the database size from which the copy is not paced: a snapshot that stays open for
-// long makes the database grow.
+// unpacedFrom is the size of the database above which its copy is not paced: the longer a snapshot
+// stays open, the more the database grows.
 const unpacedFrom = 1 << 30
 
-// databasePacer paces the copy of a snapshot's database.
+// databasePacer returns the pacer for copying a snapshot's database; nil if the copy is not paced.
 func databasePacer(snap *store.Snapshot) *store.Pacer {
 	if snap.DatabaseSize() > unpacedFrom {
 		return nil
@@ -155,22 +156,22 @@ type run struct {
 	*Target
 	src         Source
 	m           *Manifest
-	besideFiles []sourceFile
-	known       map[string]Stored // objects of earlier backups
-	added       []Stored
-	pace        *store.Pacer // nil: not paced
+	besideFiles []sourceFile      // files of the data directory beside the store
+	known       map[string]Stored // objects of earlier backups by name
+	added       []Stored          // objects that this backup has stored
+	pace        *store.Pacer      // nil: not paced
 }
 
-// Run makes a backup of the store: all that is new since the newest backup that it can be based on,
-// or a full one if full is true or there is no such backup. The stored objects are read back,
-// unless verify is false.
+// Run makes a backup of the store. It is incremental to the newest backup that it can be based on.
+// It is a full one if full is true or there is no such backup. If verify is true, the new objects
+// are read back and compared.
 func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Result, error) {
 	began := time.Now()
 	manifests, err := t.manifests(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t.sweep(ctx, src.Log, manifests)
+	t.deleteLeftovers(ctx, src.Log, manifests)
 	dropped, err := src.Store.EntriesDropped()
 	if err == nil {
 		err = src.Store.KeepEntries()
@@ -178,14 +179,14 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if err != nil {
 		return nil, err
 	}
-	base, reason, err := t.base(src.Store, manifests)
+	base, reason, err := t.findBase(src.Store, manifests)
 	if dropped && base == nil {
 		reason = "what changed since the last backup was dropped, since it was more than is kept for a backup"
 	}
 	if err != nil {
 		return nil, err
 	}
-	var needed []string // fingerprints of master keys
+	var needed []string // fingerprints of the master keys that an incremental backup needs
 	if base != nil {
 		needed, err = keysSince(src.Store, base.Number)
 		if err != nil {
@@ -193,8 +194,8 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		}
 	}
 
-	// No entries may be sent between taking the snapshot and sending the entries up to it, so that
-	// no sent batch has entries from both before and after a backup.
+	// No entries may be sent between taking the snapshot and sending the entries up to it. So no
+	// batch that was sent has entries from both before and after a backup.
 	t.sending.Lock()
 	snap, files, err := src.snapshot()
 	if err == nil && t.sent != 0 && t.sent < snap.Number {
@@ -240,7 +241,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	}
 	killpoint.At("backup.snapshot")
 	if r.m.Kind == Full {
-		if err := r.database(ctx, snap); err != nil {
+		if err := r.storeDatabase(ctx, snap); err != nil {
 			return nil, err
 		}
 	}
@@ -248,20 +249,20 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		return nil, err
 	}
 	r.pace = &store.Pacer{}
-	if err := r.segments(ctx, snap); err != nil {
+	if err := r.storeSegments(ctx, snap); err != nil {
 		return nil, err
 	}
 	killpoint.At("backup.segments")
-	if err := r.keys(ctx); err != nil {
+	if err := r.storeKeys(ctx); err != nil {
 		return nil, err
 	}
 	if base != nil {
-		if err := r.entries(ctx, base.Number); err != nil {
+		if err := r.storeEntries(ctx, base.Number); err != nil {
 			return nil, err
 		}
 	}
 	if r.m.Kind == Full {
-		if err := r.files(ctx); err != nil {
+		if err := r.storeFiles(ctx); err != nil {
 			return nil, err
 		}
 	} else {
@@ -299,10 +300,10 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	return res, nil
 }
 
-// sweep deletes the databases, files and open segments of backups without a manifest, left by runs
-// that were killed or failed, to free their space. It leaves segments and entries: the next run
-// overwrites them, and later entries may depend on them.
-func (t *Target) sweep(ctx context.Context, log *slog.Logger, manifests []*Manifest) {
+// deleteLeftovers deletes the databases, files and open segments of backups without a manifest, to
+// free their space. Runs that were killed or failed have left them. It keeps segments and entries:
+// the next run overwrites them, and later entries may depend on them.
+func (t *Target) deleteLeftovers(ctx context.Context, log *slog.Logger, manifests []*Manifest) {
 	named := map[string]bool{}
 	for _, m := range manifests {
 		for _, o := range m.Objects {
@@ -321,9 +322,10 @@ func (t *Target) sweep(ctx context.Context, log *slog.Logger, manifests []*Manif
 	}
 }
 
-// base returns the newest backup that is in the store's history and since which all entries are
-// kept. If there is none it returns nil and the reason.
-func (t *Target) base(s *store.Store, manifests []*Manifest) (*Manifest, string, error) {
+// findBase returns the newest backup that the next one can be incremental to: it belongs to the
+// history of the store, and all entries since then are kept. If there is none, it returns nil and
+// the reason.
+func (t *Target) findBase(s *store.Store, manifests []*Manifest) (*Manifest, string, error) {
 	if len(manifests) == 0 {
 		return nil, "there is no backup yet", nil
 	}
@@ -349,9 +351,9 @@ func (t *Target) base(s *store.Store, manifests []*Manifest) (*Manifest, string,
 	return nil, reason, nil
 }
 
-// segments stores the full segments that are not stored yet; for a full backup also the active
-// segment.
-func (r *run) segments(ctx context.Context, snap *store.Snapshot) error {
+// storeSegments stores the full segments that are not stored yet. For a full backup it also stores
+// the active segment.
+func (r *run) storeSegments(ctx context.Context, snap *store.Snapshot) error {
 	for _, info := range snap.Segments {
 		f, err := snap.OpenSegment(info.Number)
 		if err != nil {
@@ -369,7 +371,7 @@ func (r *run) segments(ctx context.Context, snap *store.Snapshot) error {
 			if info.Active {
 				name = fmt.Sprintf("open/%s-%08x", r.m.ID, info.Number)
 			}
-			err = r.add(ctx, name, func(w io.Writer) error {
+			err = r.addObject(ctx, name, func(w io.Writer) error {
 				_, err := io.Copy(w, io.NewSectionReader(f, 0, info.Size))
 				return err
 			})
@@ -385,9 +387,9 @@ func segmentName(number uint32, mark [8]byte) string {
 	return fmt.Sprintf("segments/%08x-%x", number, mark)
 }
 
-// entries stores the entries after a number, up to the backup's. It leaves out the bytes of
-// messages in stored segments.
-func (r *run) entries(ctx context.Context, after uint64) error {
+// storeEntries stores the entries after the number `after`, up to that of the backup. It leaves out
+// the bytes of messages in stored segments.
+func (r *run) storeEntries(ctx context.Context, after uint64) error {
 	stored := map[uint32]bool{}
 	for _, list := range [][]Stored{r.added, r.m.Objects} {
 		for _, o := range list {
@@ -414,7 +416,7 @@ func (r *run) entries(ctx context.Context, after uint64) error {
 						break
 					}
 					e.DropMessages(func(ref segment.Ref) bool { return stored[ref.Segment] })
-					if err := r.largeMessages(ctx, e, stored); err != nil {
+					if err := r.storeLargeMessages(ctx, e, stored); err != nil {
 						return err
 					}
 					n, err := writeEntry(w, e)
@@ -430,7 +432,7 @@ func (r *run) entries(ctx context.Context, after uint64) error {
 		if err != nil {
 			return err
 		}
-		if err := r.store(ctx, b.name(), temp); err != nil {
+		if err := r.putObject(ctx, b.name(), temp); err != nil {
 			return err
 		}
 		after = b.last
@@ -438,10 +440,10 @@ func (r *run) entries(ctx context.Context, after uint64) error {
 	return nil
 }
 
-// largeMessages stores the large messages of an entry: those whose bytes are neither in the entry
-// nor in a stored segment.
-func (r *run) largeMessages(ctx context.Context, e *store.Entry, stored map[uint32]bool) error {
-	for _, ref := range e.Elsewhere() {
+// storeLargeMessages stores the large messages of an entry: those whose bytes are neither in the
+// entry nor in a stored segment.
+func (r *run) storeLargeMessages(ctx context.Context, e *store.Entry, stored map[uint32]bool) error {
+	for _, ref := range e.SeparateMessages() {
 		name := messageName(ref, e.Nonce)
 		if stored[ref.Segment] {
 			continue
@@ -450,9 +452,9 @@ func (r *run) largeMessages(ctx context.Context, e *store.Entry, stored map[uint
 			r.m.Objects = append(r.m.Objects, known)
 			continue
 		}
-		err := r.add(ctx, name, func(w io.Writer) error { return writeMessage(w, r.src.Store, ref) })
+		err := r.addObject(ctx, name, func(w io.Writer) error { return writeMessage(w, r.src.Store, ref) })
 		if isLost(err) {
-			e.Lose(ref)
+			e.RecordLost(ref)
 		} else if err != nil {
 			return err
 		}
@@ -464,12 +466,12 @@ func messageName(ref segment.Ref, nonce entry.Nonce) string {
 	return fmt.Sprintf("messages/%08x-%08x-%x", ref.Segment, ref.Offset, nonce[:8])
 }
 
-// isLost reports whether an error means that the bytes of a message are lost.
+// isLost reports whether err means that the bytes of a message are lost.
 func isLost(err error) bool {
 	return errors.Is(err, segment.ErrDamaged) || errors.Is(err, fs.ErrNotExist)
 }
 
-// writeMessage writes the header of a message's segment and the message's record.
+// writeMessage writes the header of the segment of a message, and then the record of the message.
 func writeMessage(w io.Writer, s *store.Store, ref segment.Ref) error {
 	head, record, err := s.ReadMessage(ref)
 	if err != nil {
@@ -482,8 +484,8 @@ func writeMessage(w io.Writer, s *store.Store, ref segment.Ref) error {
 	return err
 }
 
-// database stores the database in parts.
-func (r *run) database(ctx context.Context, snap *store.Snapshot) error {
+// storeDatabase stores the database in parts.
+func (r *run) storeDatabase(ctx context.Context, snap *store.Snapshot) error {
 	from, to := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
@@ -492,12 +494,12 @@ func (r *run) database(ctx context.Context, snap *store.Snapshot) error {
 		written <- err
 	}()
 	defer func() {
-		from.Close() // stops the writer after an error of the reader
+		from.Close() // stops the writing goroutine after an error here
 		<-written
 	}()
 	for part, left := 0, snap.DatabaseSize(); left > 0; part++ {
 		n := min(left, partBytes)
-		err := r.add(ctx, fmt.Sprintf("db/%s-%06d", r.m.ID, part), func(w io.Writer) error {
+		err := r.addObject(ctx, fmt.Sprintf("db/%s-%06d", r.m.ID, part), func(w io.Writer) error {
 			_, err := io.CopyN(w, from, n)
 			return err
 		})
@@ -509,9 +511,9 @@ func (r *run) database(ctx context.Context, snap *store.Snapshot) error {
 	return nil
 }
 
-// files stores the files beside the database.
-func (r *run) files(ctx context.Context) error {
-	return r.add(ctx, "files/"+r.m.ID, func(w io.Writer) error {
+// storeFiles stores the files beside the database.
+func (r *run) storeFiles(ctx context.Context) error {
+	return r.addObject(ctx, "files/"+r.m.ID, func(w io.Writer) error {
 		out := tar.NewWriter(w)
 		for _, f := range r.besideFiles {
 			if err := out.WriteHeader(&tar.Header{Name: f.name, Mode: 0o600, Size: int64(len(f.data)), Format: tar.FormatPAX}); err != nil {
@@ -525,19 +527,19 @@ func (r *run) files(ctx context.Context) error {
 	})
 }
 
-// add stores an object with what write writes, as part of the backup.
-func (r *run) add(ctx context.Context, name string, write func(io.Writer) error) error {
+// addObject stores the output of write as an object of the backup.
+func (r *run) addObject(ctx context.Context, name string, write func(io.Writer) error) error {
 	temp, err := r.seal(func(w io.Writer) error {
 		return write(&paced{ctx: ctx, pace: r.pace, to: w})
 	})
 	if err != nil {
-		return fmt.Errorf("prepare %s: %w", name, err)
+		return fmt.Errorf("prepare object %s: %w", name, err)
 	}
-	return r.store(ctx, name, temp)
+	return r.putObject(ctx, name, temp)
 }
 
-// store puts a sealed object into the place, records it in the manifest, and closes it.
-func (r *run) store(ctx context.Context, name string, temp *sealed) error {
+// putObject puts a sealed object into the place, adds it to the manifest, and closes it.
+func (r *run) putObject(ctx context.Context, name string, temp *sealed) error {
 	defer temp.Close()
 	if err := r.Place.Put(ctx, name, &paced{ctx: ctx, pace: r.pace, at: temp}, temp.size); err != nil {
 		return err
@@ -575,7 +577,7 @@ func (t *Target) manifests(ctx context.Context) (list []*Manifest, err error) {
 			return nil, fmt.Errorf("read %s: %w", o.Name, err)
 		}
 		if m.Version > manifestVersion {
-			return nil, fmt.Errorf("%s is of a newer version of Mailstead (%s): use that one", o.Name, m.Program)
+			return nil, fmt.Errorf("%s was written by a newer version of Mailstead (%s): use that version", o.Name, m.Program)
 		}
 		list = append(list, m)
 	}

@@ -278,7 +278,7 @@ func TestRestoredStoreGoesOn(t *testing.T) {
 	if state, err := sched.State(); err != nil || state.LastAt.IsZero() || state.Full {
 		t.Errorf("before its first backup: %+v, %v", state, err)
 	}
-	if next, _ := sched.resume(t.Context()); next.After(again.clock) {
+	if next, _ := sched.readDueTimes(t.Context()); next.After(again.clock) {
 		t.Errorf("its first backup is made at %s, not at once", next)
 	}
 	res, err := sched.Backup(t.Context(), false, true)
@@ -709,7 +709,7 @@ func TestBackupsWhenTheClockIsSetBack(t *testing.T) {
 		restored(t, to, time.Time{}, digest(t, h.s))
 	}
 	s := &Schedule{Target: to, Source: h.source(), Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour}
-	next, full := s.resume(t.Context())
+	next, full := s.readDueTimes(t.Context())
 	next, full = s.limitToIntervals(h.clock, next, full)
 	if next.After(h.clock.Add(time.Hour)) || full.After(h.clock.Add(24*time.Hour)) {
 		t.Errorf("at %s the next backup is at %s, the next full one at %s", h.clock, next, full)

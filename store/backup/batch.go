@@ -17,15 +17,16 @@ import (
 	"github.com/mailstead/mailstead/store/entry"
 )
 
-// maxEntry is the largest size of an entry that is accepted, in bytes. The store makes smaller
+// maxEntry is the largest size of an entry that is accepted, in bytes. The store only makes smaller
 // ones.
 const maxEntry = 1 << 30
 
-// A batch is an object with several entries; its fields are in its name.
+// A batch is an object with several entries. The name of the object contains all fields of the
+// batch.
 type batch struct {
-	first, last     uint64
-	previous, nonce string // the first 8 bytes of the nonces, in hexadecimal digits
-	at              time.Time
+	first, last     uint64    // numbers of the entries
+	previous, nonce string    // first 8 bytes, in hex, of the nonces of the entry before the first and of the last one
+	at              time.Time // time of the last entry
 }
 
 func (b *batch) add(e *store.Entry) {
@@ -59,8 +60,8 @@ func parseSegmentName(name string) (number uint32, ok bool) {
 	return uint32(n), ok && err == nil && strings.HasPrefix(name, "segments/")
 }
 
-// writeEntry writes the length of an entry and the entry. It returns the number of bytes of the
-// entry.
+// writeEntry writes the length of an entry and then the entry. It returns the number of bytes of
+// the entry.
 func writeEntry(w io.Writer, e *store.Entry) (int64, error) {
 	data := e.Marshal()
 	if _, err := w.Write(binary.AppendUvarint(nil, uint64(len(data)))); err != nil {
@@ -70,7 +71,7 @@ func writeEntry(w io.Writer, e *store.Entry) (int64, error) {
 	return int64(n), err
 }
 
-// readEntries calls fn for each entry of an object.
+// readEntries calls fn with each entry in an object.
 func (t *Target) readEntries(ctx context.Context, name string, fn func(*store.Entry) error) error {
 	return t.read(ctx, name, func(r io.Reader) error {
 		in := bufio.NewReaderSize(r, 256<<10)
@@ -118,8 +119,8 @@ func (t *Target) read(ctx context.Context, name string, fn func(io.Reader) error
 	return nil
 }
 
-// Send sends the entries that were not sent yet, so that the target has every commit up to now. It
-// does nothing if the store keeps no entries: keeping entries begins with a backup.
+// Send sends the entries that were not sent yet, so that the target then has every commit up to
+// now. It does nothing if the store keeps no entries: the first backup begins to keep them.
 func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -140,8 +141,8 @@ func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	return t.sendUpTo(ctx, s, number)
 }
 
-// lastSent returns the number of the last entry that the target has. If the target has none, it
-// returns the number before the oldest kept entry, or 0 if none is kept.
+// lastSent returns the number of the last entry of this store that the target has. If the target
+// has none, it returns the number before the oldest kept entry, or 0 if no entry is kept.
 func (t *Target) lastSent(ctx context.Context, s *store.Store) (uint64, error) {
 	oldest, err := s.OldestEntry()
 	if err != nil || oldest == 0 {
@@ -166,7 +167,7 @@ func (t *Target) lastSent(ctx context.Context, s *store.Store) (uint64, error) {
 	return sent, nil
 }
 
-// sendUpTo sends the entries up to a number. The caller holds t.sending.
+// sendUpTo sends the entries up to a number. The caller has locked t.sending.
 func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) error {
 	for t.sent < number {
 		list, err := s.Entries(t.sent, batchBytes)
@@ -182,10 +183,10 @@ func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) er
 				if e.Number > number {
 					break
 				}
-				for _, ref := range e.Elsewhere() {
+				for _, ref := range e.SeparateMessages() {
 					message, err := t.seal(func(w io.Writer) error { return writeMessage(w, s, ref) })
 					if isLost(err) {
-						e.Lose(ref)
+						e.RecordLost(ref)
 						continue
 					}
 					if err != nil {
@@ -203,7 +204,7 @@ func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) er
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("write entries from number %d: %w", b.first, err)
+			return fmt.Errorf("write the entries from number %d on: %w", b.first, err)
 		}
 		killpoint.At("backup.send")
 		if err := errors.Join(t.Place.Put(ctx, b.name(), temp, temp.size), temp.Close()); err != nil {

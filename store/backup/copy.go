@@ -18,17 +18,18 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A copy for a rehearsal, or one that is kept during a migration, is a data directory of its own on
-// the same disk. Full segments never change, so both directories share them by hard links.
+// A copy for a rehearsal, or for the time of a migration, is another data directory on the same
+// disk. Full segments never change, so both directories share them by hard links.
 
-// CopyRunning copies the store, as it is after its last commit, to the new directory `to`.
+// CopyRunning copies the store in use, in the state after its last commit, to the new directory
+// `to`.
 func CopyRunning(ctx context.Context, src Source, to string) error {
 	snap, files, err := src.snapshot()
 	if err != nil {
 		return err
 	}
 	defer snap.Close()
-	var own int64 // bytes that cannot be shared
+	var own int64 // bytes that cannot be shared by hard links
 	for _, info := range snap.Segments {
 		if info.Active {
 			own += info.Size
@@ -65,8 +66,8 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 	return errors.Join(snap.WriteDatabase(&paced{ctx: ctx, pace: databasePacer(snap), to: f}), f.Sync(), f.Close())
 }
 
-// CopyStopped copies the store in the directory `from`, which no process has open, and the named
-// files beside it to the new directory `to`.
+// CopyStopped copies the store in the directory `from` and the named files beside it to the new
+// directory `to`. No process may have the store open.
 func CopyStopped(from, to string, files []string) error {
 	path := filepath.Join(from, store.DatabaseFile)
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: 10 * time.Millisecond})
@@ -76,7 +77,7 @@ func CopyStopped(from, to string, files []string) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
-	defer db.Close() // until then no process can open the store
+	defer db.Close() // until db is closed, no process can open the store
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -113,24 +114,25 @@ func CopyStopped(from, to string, files []string) error {
 	return copyFile(path, filepath.Join(to, store.DatabaseFile), -1)
 }
 
-// beginCopy makes the directory, and returns an error if the disk has less free than twice this
-// size: a migration may write the database a second time.
+// beginCopy creates the directory. It returns an error if less than twice the size is free on the
+// disk: a migration may write the database a second time.
 func beginCopy(to string, size int64) error {
 	if err := os.MkdirAll(filepath.Join(to, store.SegmentDir), 0o700); err != nil {
 		return err
 	}
 	free, _, err := diskroom.Free(to)
 	if err == nil && free < 2*size+(64<<20) {
-		return fmt.Errorf("the disk of %s has %d bytes free, and %d are needed", to, free, 2*size+(64<<20))
+		return fmt.Errorf("copy to %s: its disk has %d bytes free, but %d are needed", to, free, 2*size+(64<<20))
 	}
 	return err
 }
 
+// linkOrCopy makes a hard link to a file, or copies it if that is not possible.
 func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
 	}
-	return copyFile(from, to, -1) // another disk, or a file system without hard links
+	return copyFile(from, to, -1) // the directories are on two disks, or the file system has no hard links
 }
 
 // copyFile copies the first size bytes of a file to a new file and syncs it; a negative size copies

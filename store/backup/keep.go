@@ -10,14 +10,14 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// A Listing lists the backups, and the first and last time that can be restored.
+// A Listing lists the backups, and the first and the last time that can be restored.
 type Listing struct {
 	Data    []Listed   `json:"data"`
 	FirstAt *time.Time `json:"first_at"` // null: there is no backup
 	LastAt  *time.Time `json:"last_at"`
 }
 
-// A Listed is one backup.
+// A Listed describes one backup in a Listing.
 type Listed struct {
 	ID     string    `json:"id"`
 	Kind   string    `json:"kind"`
@@ -26,7 +26,7 @@ type Listed struct {
 	Bytes  int64     `json:"bytes"`
 }
 
-// List lists the backups, oldest first.
+// List returns the backups, oldest first.
 func (t *Target) List(ctx context.Context) (*Listing, error) {
 	manifests, err := t.manifests(ctx)
 	if err != nil {
@@ -47,8 +47,8 @@ func (t *Target) List(ctx context.Context) (*Listing, error) {
 }
 
 // Prune deletes the objects that are not needed to restore any time since `from`, and those that
-// killed runs have left. The newest full backup always stays. No backup may run at the same time;
-// no entries are sent meanwhile.
+// killed runs have left. The newest full backup always stays. No backup may run at the same time.
+// No entries are sent meanwhile.
 func (t *Target) Prune(ctx context.Context, from time.Time) error {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -56,14 +56,14 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 	if err != nil || len(manifests) == 0 {
 		return err
 	}
-	first := max(0, slices.IndexFunc(manifests, func(m *Manifest) bool { return m.Kind == Full })) // the oldest manifest that stays
+	first := max(0, slices.IndexFunc(manifests, func(m *Manifest) bool { return m.Kind == Full })) // index of the oldest manifest that is kept
 	for i, m := range manifests {
 		if m.Kind == Full && !m.At.After(from) {
 			first = i
 		}
 	}
 	keep := map[string]bool{}
-	segments := map[string]bool{} // stored segments, by the digits of their numbers
+	segments := map[string]bool{} // numbers of the stored segments, in hex
 	for _, m := range manifests[first:] {
 		keep["manifests/"+m.ID] = true
 		for _, o := range m.Objects {
@@ -93,11 +93,11 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 		case keep[o.Name], kind == "entries" && tails[o.Name]:
 			continue
 		case isKey && !stored.Before(manifests[first].At):
-			continue // entries that were sent since then may need it
+			continue // entries that were sent since the first kept backup may need the key
 		case kind == "messages" && !segments[strings.SplitN(strings.TrimPrefix(o.Name, "messages/"), "-", 2)[0]]:
-			continue // its segment is not stored yet
+			continue // the segment of the message is not stored yet
 		case kind != "manifests" && kind != "db" && kind != "files" && kind != "open" && kind != "segments" && kind != "entries" && kind != "messages" && kind != "keys":
-			continue // not ours
+			continue // not an object of a backup
 		}
 		killpoint.At("backup.prune")
 		if err := t.Place.Delete(ctx, o.Name); err != nil {

@@ -19,19 +19,19 @@ import (
 	"github.com/mailstead/mailstead/store/keyfile"
 )
 
-// The master key may be changed between two full backups. So each key is stored as an object too,
-// before the first entry with secrets under it: whoever changes the key stores it with PutKeys, and
-// each backup stores the keys that no earlier one has. The store says by fingerprint which keys it
-// needs.
+// The master key may be replaced between two full backups. So each key is also stored as an object,
+// before the first entry with secrets under it is sent: the code that replaces the key stores it
+// with PutKeys, and each backup stores the keys that no earlier one has. The store has the
+// fingerprints of the keys that it needs.
 
-// A sourceFile is a file beside the store.
+// A sourceFile is a file in the data directory beside the store.
 type sourceFile struct {
 	name string
 	data []byte
 }
 
-// read reads those files of a backup that exist.
-func (s Source) read() (list []sourceFile, err error) {
+// readFiles reads those of Files that exist.
+func (s Source) readFiles() (list []sourceFile, err error) {
 	for _, name := range s.Files {
 		data, err := os.ReadFile(filepath.Join(s.Store.Dir(), name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -45,11 +45,11 @@ func (s Source) read() (list []sourceFile, err error) {
 	return list, nil
 }
 
-// snapshot takes a snapshot of the store, and reads the files beside it. It starts again if a file
-// changed meanwhile, so that the files have the keys that the snapshot needs.
+// snapshot takes a snapshot of the store and reads the files beside it. It starts again if a file
+// changed meanwhile, so that the files contain the keys that the snapshot needs.
 func (s Source) snapshot() (*store.Snapshot, []sourceFile, error) {
 	for {
-		files, err := s.read()
+		files, err := s.readFiles()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -57,7 +57,7 @@ func (s Source) snapshot() (*store.Snapshot, []sourceFile, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		again, err := s.read()
+		again, err := s.readFiles()
 		if err == nil && slices.EqualFunc(files, again, func(a, b sourceFile) bool { return a.name == b.name && bytes.Equal(a.data, b.data) }) {
 			return snap, files, nil
 		}
@@ -67,7 +67,7 @@ func (s Source) snapshot() (*store.Snapshot, []sourceFile, error) {
 	}
 }
 
-// keysIn returns the master keys in the files, by fingerprint.
+// keysIn returns the master keys in the files by their fingerprints.
 func keysIn(files []sourceFile) map[string][]byte {
 	keys := map[string][]byte{}
 	for _, f := range files {
@@ -85,14 +85,15 @@ func keyName(print string, at time.Time) string {
 	return fmt.Sprintf("keys/%s-%x", print, at.UnixMilli())
 }
 
-// parseKeyName returns the fingerprint of the key in an object, and when it was stored.
+// parseKeyName parses the name of a key object: the fingerprint of the key, and when it was stored.
 func parseKeyName(name string) (print string, at time.Time, ok bool) {
 	print, digits, ok := strings.Cut(strings.TrimPrefix(name, "keys/"), "-")
 	ms, err := strconv.ParseInt(digits, 16, 64)
 	return print, time.UnixMilli(ms).UTC(), ok && err == nil && strings.HasPrefix(name, "keys/")
 }
 
-// keyObjects returns the names of the key objects by fingerprint, the newest of each last.
+// keyObjects returns the names of the key objects by the fingerprint of the key, each list oldest
+// first.
 func (t *Target) keyObjects(ctx context.Context) (map[string][]string, error) {
 	names := map[string][]string{}
 	for o, err := range t.Place.List(ctx, "keys/") {
@@ -106,8 +107,8 @@ func (t *Target) keyObjects(ctx context.Context) (map[string][]string, error) {
 	return names, nil
 }
 
-// keysSince returns the fingerprints of the master keys under which anything may have been sealed
-// after a commit; none if the store has no record of its key.
+// keysSince returns the fingerprints of the master keys that may have sealed something after the
+// commit with this number. It returns none if the store has no record of its key.
 func keysSince(s *store.Store, number uint64) (prints []string, err error) {
 	err = s.View(func(tx *store.Tx) error {
 		known, err := store.MasterKeys.Find(tx, store.MasterKeyID)
@@ -128,9 +129,9 @@ func keysSince(s *store.Store, number uint64) (prints []string, err error) {
 	return prints, err
 }
 
-// keys stores the master keys that no earlier backup has. A full backup stores the current keys
-// again, since it is complete in itself.
-func (r *run) keys(ctx context.Context) error {
+// storeKeys stores the master keys that no earlier backup has. A full backup stores the current
+// keys again, since it is complete in itself.
+func (r *run) storeKeys(ctx context.Context) error {
 	for print, master := range keysIn(r.besideFiles) {
 		named := false
 		for name := range r.known {
@@ -140,7 +141,7 @@ func (r *run) keys(ctx context.Context) error {
 		if named && r.m.Kind != Full {
 			continue
 		}
-		err := r.add(ctx, keyName(print, r.src.Store.Now()), func(w io.Writer) error {
+		err := r.addObject(ctx, keyName(print, r.src.Store.Now()), func(w io.Writer) error {
 			_, err := io.WriteString(w, keyfile.Format(master))
 			return err
 		})
@@ -151,10 +152,10 @@ func (r *run) keys(ctx context.Context) error {
 	return nil
 }
 
-// PutKeys stores the master keys that are beside a store and that the target lacks: the current one
-// and the next one. It must have returned before anything is sealed under the next key.
+// PutKeys stores the master keys beside a store that the target lacks: the current one and the next
+// one. It must have returned before anything is sealed under the next key.
 func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
-	files, err := Source{Store: s, Files: []string{keyfile.NextName, keyfile.Name}}.read()
+	files, err := Source{Store: s, Files: []string{keyfile.NextName, keyfile.Name}}.readFiles()
 	if err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// readKey reads a key object.
+// readKey returns the master key in an object.
 func (t *Target) readKey(ctx context.Context, name string) (master []byte, err error) {
 	err = t.read(ctx, name, func(r io.Reader) error {
 		text, err := io.ReadAll(io.LimitReader(r, 1<<10))
@@ -193,7 +194,7 @@ func (t *Target) readKey(ctx context.Context, name string) (master []byte, err e
 		}
 		master, err = keyfile.Parse(text)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
+			return fmt.Errorf("parse the master key: %w: %w", ErrDamaged, err)
 		}
 		if print, _, _ := parseKeyName(name); print != keyfile.Fingerprint(master) {
 			return ErrDamaged
@@ -204,7 +205,7 @@ func (t *Target) readKey(ctx context.Context, name string) (master []byte, err e
 }
 
 // restoreKeys writes the master keys that a restored store needs into its directory. The full
-// backup has brought them, unless the key was changed after it.
+// backup contains them, unless the key was replaced after it.
 func (t *Target) restoreKeys(ctx context.Context, st *store.Store, log *slog.Logger) error {
 	var known *store.MasterKey
 	err := st.View(func(tx *store.Tx) (err error) {
@@ -214,7 +215,7 @@ func (t *Target) restoreKeys(ctx context.Context, st *store.Store, log *slog.Log
 	if known == nil || err != nil {
 		return err
 	}
-	files, err := Source{Store: st, Files: []string{keyfile.NextName, keyfile.Name}}.read()
+	files, err := Source{Store: st, Files: []string{keyfile.NextName, keyfile.Name}}.readFiles()
 	if err != nil {
 		return err
 	}

@@ -19,19 +19,19 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// WorkDir is the directory in which a restore works, inside the directory that it restores to. It
-// exists until the restore is finished.
+// WorkDir is the directory in which a restore works. It is in the directory that is restored to,
+// and exists until the restore is finished.
 const WorkDir = "restore.part"
 
 // A Restored is the result of a restore.
 type Restored struct {
-	At       time.Time `json:"at"`     // of the last restored commit
-	Number   uint64    `json:"number"` // of that commit
+	At       time.Time `json:"at"`     // time of the last restored commit
+	Number   uint64    `json:"number"` // number of that commit
 	Messages int64     `json:"messages"`
-	Bytes    int64     `json:"bytes"` // of the files
+	Bytes    int64     `json:"bytes"` // total size of the files
 }
 
-// A RangeError is returned for a time that cannot be restored, with the times that can.
+// A RangeError is returned for a time that cannot be restored. It has the times that can be.
 type RangeError struct {
 	At     time.Time
 	Ranges []TimeRange // ascending
@@ -50,19 +50,19 @@ func (e *RangeError) Error() string {
 
 const rangeTime = "2006-01-02T15:04:05.000Z07:00"
 
-// A TimeRange is a period of which each time can be restored.
+// A TimeRange is a period in which every time can be restored.
 type TimeRange struct{ First, Last time.Time }
 
-// A chain is a full backup and the batches of entries that follow it.
+// A chain is a full backup with the batches of entries that follow it.
 type chain struct {
 	full    *Manifest
-	batches []string
-	last    time.Time // of the last entry
+	batches []string  // names of the objects
+	last    time.Time // time of the last entry
 }
 
 // chains returns a chain for each full backup, the newest last.
 func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, error) {
-	follow := map[string][]batch{} // by number and nonce of the entry before them
+	follow := map[string][]batch{} // batches by number and nonce of the entry before their first one
 	link := func(number uint64, nonce string) string {
 		return fmt.Sprintf("%d %s", number, nonce[:min(16, len(nonce))])
 	}
@@ -91,14 +91,14 @@ func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, er
 	return list, nil
 }
 
-// report reports progress.
+// report calls Progress if it is set.
 func (t *Target) report(what string, done, all int) {
 	if t.Progress != nil {
 		t.Progress(what, int64(done), int64(all))
 	}
 }
 
-// ranges returns the times that can be restored.
+// ranges returns the periods that can be restored.
 func (t *Target) ranges(chains []chain) (list []TimeRange) {
 	for _, c := range chains {
 		if n := len(list); n > 0 && !c.full.At.After(list[n-1].Last) {
@@ -112,9 +112,9 @@ func (t *Target) ranges(chains []chain) (list []TimeRange) {
 	return list
 }
 
-// Restore makes a store in dir as it was at a time; the zero time means the newest. dir must be
-// empty, except for files of a restore that was killed. It returns a *RangeError for a time that is
-// not kept, and ErrNoIdentity if the backup cannot be decrypted.
+// Restore makes a store in dir as it was at the time at; the zero time means the newest state. dir
+// must be empty, except for files of a restore that was killed. It returns a *RangeError for a time
+// that is not kept, and ErrNoIdentity if the backup cannot be decrypted.
 func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (res *Restored, err error) {
 	manifests, err := t.manifests(ctx)
 	if err != nil {
@@ -163,17 +163,17 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 			f.have[number] = true
 		}
 	}
-	end := errors.New("enough") // ends readEntries
+	end := errors.New("stop: the time to restore is reached") // ends readEntries
 	for i, name := range c.batches {
 		t.report("batches of entries", i, len(c.batches))
 		err = t.readEntries(ctx, name, func(e *store.Entry) error {
 			if !at.IsZero() && e.Time.After(at) {
 				return end
 			}
-			for _, ref := range e.Elsewhere() {
+			for _, ref := range e.SeparateMessages() {
 				if err := f.fetch(ctx, st, e, ref); isLost(err) {
 					log.Error("a message in the backup is lost or damaged", "error", err)
-					e.Lose(ref)
+					e.RecordLost(ref)
 				} else if err != nil {
 					return err
 				}
@@ -220,8 +220,8 @@ func describe(st *store.Store, res *Restored) error {
 	return snap.Close()
 }
 
-// beginRestore makes the work directory of a restore. It returns an error if dir is not empty,
-// except for what a killed restore has left.
+// beginRestore creates the work directory of a restore. It returns an error if dir has files that
+// no killed restore has left.
 func beginRestore(dir string) (work string, err error) {
 	list, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -231,10 +231,10 @@ func beginRestore(dir string) (work string, err error) {
 	moving := isThere(filepath.Join(work, movingFile)) && !isThere(filepath.Join(dir, store.DatabaseFile))
 	for _, e := range list {
 		if e.Name() != WorkDir && !moving {
-			return "", fmt.Errorf("%s is not empty: restore to a directory of its own", dir)
+			return "", fmt.Errorf("%s is not empty: restore to an empty directory", dir)
 		}
 	}
-	for _, e := range list { // a killed restore has moved these files; they are restored again
+	for _, e := range list { // a killed restore has moved these files here; they are restored again
 		if e.Name() == WorkDir {
 			continue
 		}
@@ -248,8 +248,9 @@ func beginRestore(dir string) (work string, err error) {
 	return work, os.MkdirAll(filepath.Join(work, store.SegmentDir), 0o700)
 }
 
-// endRestore removes the work directory of a failed restore, with the keys in it. Once files were
-// moved out of it, it stays, so that the next restore knows that they belong to it.
+// endRestore removes the work directory of a failed restore, with the keys in it. If files were
+// already moved out of it, it stays, so that the next restore knows that these files may be
+// overwritten.
 func endRestore(work string, failed error) error {
 	if failed == nil || isThere(filepath.Join(work, movingFile)) {
 		return nil
@@ -262,10 +263,11 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// movingFile is a marker in the work directory while files are moved out of it.
+// movingFile is the name of a marker file in the work directory. It exists while files are moved
+// out of that directory.
 const movingFile = "moving"
 
-// finishRestore syncs the files and moves them to their final place, the database last.
+// finishRestore syncs the files and moves them from the work directory to dir, the database last.
 func finishRestore(work, dir string, res *Restored) error {
 	err := filepath.WalkDir(work, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
@@ -307,7 +309,7 @@ func finishRestore(work, dir string, res *Restored) error {
 	return errors.Join(os.Remove(marker), os.Remove(work), syncDir(dir))
 }
 
-// syncDir syncs the names in a directory to disk.
+// syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -328,13 +330,13 @@ func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error 
 		case "segments":
 			number, ok := parseSegmentName(o.Name)
 			if !ok {
-				return fmt.Errorf("%s in %s: %w", o.Name, m.ID, ErrDamaged)
+				return fmt.Errorf("object %s of backup %s: %w", o.Name, m.ID, ErrDamaged)
 			}
 			path = filepath.Join(store.SegmentDir, segment.FileName(number))
 		case "open":
 			number, ok := parseSegmentName("segments/" + rest[strings.LastIndex(rest, "-")+1:] + "-")
 			if !ok {
-				return fmt.Errorf("%s in %s: %w", o.Name, m.ID, ErrDamaged)
+				return fmt.Errorf("object %s of backup %s: %w", o.Name, m.ID, ErrDamaged)
 			}
 			path = filepath.Join(store.SegmentDir, segment.FileName(number))
 		case "files":
@@ -360,7 +362,7 @@ func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error 
 	return nil
 }
 
-// extract writes the files of a tar without directories into a directory.
+// extract writes the files of a tar into dir. The tar must have no directories.
 func extract(in *tar.Reader, dir string) error {
 	for {
 		h, err := in.Next()
@@ -371,7 +373,7 @@ func extract(in *tar.Reader, dir string) error {
 			return err
 		}
 		if h.Name != filepath.Base(h.Name) || h.Typeflag != tar.TypeReg {
-			return fmt.Errorf("file %q: %w", h.Name, ErrDamaged)
+			return fmt.Errorf("extract file %q: %w", h.Name, ErrDamaged)
 		}
 		f, err := os.OpenFile(filepath.Join(dir, h.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
@@ -384,25 +386,25 @@ func extract(in *tar.Reader, dir string) error {
 	}
 }
 
-// A fetcher fetches messages that are not part of their entries.
+// A fetcher fetches the messages that entries do not contain.
 type fetcher struct {
 	*Target
-	segments map[uint32][]string // names of objects by segment number; there may be several, since a restored store may use a number again
+	segments map[uint32][]string // names of objects by segment number; several if a restored store has used a number again
 	have     map[uint32]bool     // segments that are in the full backup
 
-	open map[string]*os.File // the most recently fetched segments
-	used []string
+	open map[string]*os.File // the last fetched segments by the names of their objects
+	used []string            // names of the segments in open, the oldest first
 }
 
-// fetch writes the record of a message into the store. If no object has it, the error wraps
-// segment.ErrDamaged.
+// fetch writes the record of a message into the store. If no object has the message, the error
+// wraps segment.ErrDamaged.
 func (f *fetcher) fetch(ctx context.Context, st *store.Store, e *store.Entry, ref store.BlobRef) error {
 	if f.have[ref.Segment] {
 		return verifyMessage(st, ref)
 	}
-	errs := []error{fmt.Errorf("message at %d in segment %08x: %w", ref.Offset, ref.Segment, segment.ErrDamaged)}
+	errs := []error{fmt.Errorf("fetch message at offset %d of segment %08x: %w", ref.Offset, ref.Segment, segment.ErrDamaged)}
 	for _, name := range f.segments[ref.Segment] {
-		file, err := f.segment(ctx, name)
+		file, err := f.openSegment(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -446,8 +448,9 @@ func verifyMessage(st *store.Store, ref store.BlobRef) error {
 	return blob.Close()
 }
 
-// segment fetches a segment into an unlinked temporary file. The last four stay open.
-func (f *fetcher) segment(ctx context.Context, name string) (*os.File, error) {
+// openSegment fetches a segment into an unlinked temporary file. The last four of these files stay
+// open.
+func (f *fetcher) openSegment(ctx context.Context, name string) (*os.File, error) {
 	if file := f.open[name]; file != nil {
 		return file, nil
 	}

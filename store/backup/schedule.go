@@ -13,41 +13,42 @@ import (
 )
 
 const (
-	sendWait  = 500 * time.Millisecond // entries of this period are sent together
-	retryWait = 10 * time.Second       // after a failed send
-	maxKept   = 256 << 20              // bytes of kept entries after which the next backup is made early
+	sendWait  = 500 * time.Millisecond // period whose entries are sent together
+	retryWait = 10 * time.Second       // wait after a failure
+	maxKept   = 256 << 20              // bytes of kept entries above which the next backup is made early
 )
 
-// A Schedule sends entries and makes backups of one installation while it runs. The exported fields
-// must be set before Run.
+// A Schedule sends the entries and makes the backups of one installation while it runs. The
+// exported fields must be set before Run.
 type Schedule struct {
 	Target           *Target
 	Source           Source
-	Every, FullEvery time.Duration
-	Keep             time.Duration // how far back every second can be restored
-	Sync             bool          // no commit is acknowledged before its entry is stored at the target
+	Every, FullEvery time.Duration // time between two backups, and between two full ones
+	Keep             time.Duration // how far back a restore must be possible
+	Sync             bool          // a commit is acknowledged only once its entry is stored at the target
 
-	running sync.Mutex // one backup at a time
+	running sync.Mutex // locked while a backup is made
 
 	mu    sync.Mutex
 	state State
 	begun time.Time // when Run began
 }
 
-// A State describes the state of a schedule's backups.
+// A State describes the backups of a Schedule.
 type State struct {
 	Target   string
 	Every    time.Duration
 	LastAt   time.Time // when the last backup was made; zero: there is none
-	Verified bool      // the last backup was read back
-	Late     bool      // the last backup is older than two intervals; if there is none, the server has run that long
-	Full     bool      // the next backup is a full one, since entries for an incremental one were dropped
-	Failures int       // backups that failed since the start
+	Verified bool      // the last backup was read back and compared
+	Late     bool      // the last backup, or the start of the server if there is none, was more than two intervals ago
+	Full     bool      // the next backup is a full one, since the entries for an incremental one were dropped
+	Failures int       // number of backups that failed since the start
 	BackupErr,
-	SendErr error // of the newest attempts to make a backup and to send entries; nil: successful
+	SendErr error // errors of the last attempts to make a backup and to send entries; nil: successful
 }
 
-// Err returns the errors of the newest attempts; nil if there are none.
+// Err returns the errors of the last attempts to make a backup and to send entries; nil if both
+// were successful.
 func (s State) Err() error { return errors.Join(s.BackupErr, s.SendErr) }
 
 // State returns the state of the backups.
@@ -62,6 +63,7 @@ func (s *Schedule) State() (State, error) {
 	return now, err
 }
 
+// late does the work of isLate; the caller has locked s.mu.
 func (s *Schedule) late() bool {
 	since := s.state.LastAt
 	if since.IsZero() {
@@ -96,7 +98,7 @@ func (s *Schedule) recordSend(err error) {
 	s.state.SendErr = err
 }
 
-// limitToIntervals limits the times of the next backup and of the next full one to their intervals
+// limitToIntervals limits the times of the next backup and of the next full one to one interval
 // from now, in case the clock was set back.
 func (s *Schedule) limitToIntervals(now, next, full time.Time) (time.Time, time.Time) {
 	s.mu.Lock()
@@ -122,7 +124,7 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	s.Source.Store.EntriesStored(res.Number)
 	if res.Reason != "" {
 		level := slog.LevelInfo
-		if dropped { // some times cannot be restored
+		if dropped { // the changes that were dropped cannot be restored
 			level = slog.LevelWarn
 		}
 		s.Source.Log.Log(ctx, level, "the backup is a full one", "reason", res.Reason)
@@ -133,17 +135,17 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	return res, nil
 }
 
-// Look reads the list of backups for State; Run does so itself.
-func (s *Schedule) Look(ctx context.Context) { s.resume(ctx) }
+// Look reads the list of backups, so that State knows the last one. Run does so itself.
+func (s *Schedule) Look(ctx context.Context) { s.readDueTimes(ctx) }
 
-// Run sends each entry at most a second after its commit, and makes a backup every Every, until ctx
-// ends. Failures are logged, and tried again.
+// Run makes a backup every Every, and sends each entry at most a second after its commit, until ctx
+// ends. It logs failures and tries again.
 func (s *Schedule) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.begun = s.Source.Store.Now()
 	s.mu.Unlock()
 	s.Source.Store.RequireStored(s.Sync)
-	next, full := s.resume(ctx)
+	next, full := s.readDueTimes(ctx)
 	late := false
 	for {
 		var err error
@@ -190,7 +192,8 @@ func (s *Schedule) Run(ctx context.Context) error {
 			break
 		}
 	}
-	// Acknowledged messages should be in the backup when the process has ended.
+	// Send the last entries: when the process has ended, the backup should have all acknowledged
+	// messages.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := s.Target.Send(last, s.Source.Store); err != nil && !errors.Is(err, store.ErrClosed) {
@@ -199,8 +202,8 @@ func (s *Schedule) Run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for the time least, and then until there are entries to send or a backup is due. It
-// returns false when ctx has ended.
+// pause waits for the duration least, and then until there are entries to send or a backup is due.
+// It returns false when ctx has ended.
 func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Time) bool {
 	select {
 	case <-ctx.Done():
@@ -225,8 +228,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// resume returns when the next backup and the next full one are due.
-func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
+// readDueTimes returns when the next backup and the next full one are due. It also records the last
+// backup for State.
+func (s *Schedule) readDueTimes(ctx context.Context) (next, full time.Time) {
 	manifests, err := s.Target.manifests(ctx)
 	if err != nil {
 		s.recordBackup(time.Time{}, false, err)
@@ -243,8 +247,8 @@ func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 			full = at.Add(s.FullEvery)
 		}
 	}
-	// New commits are in no entry: the store was restored, or the last process ended between
-	// dropping entries and the full backup.
+	// If no entries are kept, a backup is due now. Either the store was restored, or the last
+	// process ended between dropping the entries and the full backup.
 	if _, kept, err := s.Source.Store.KeptEntries(); err == nil && !kept {
 		next = s.Source.Store.Now()
 	}
@@ -254,12 +258,13 @@ func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 // idTime is the layout of the time at the start of a backup's id.
 const idTime = "20060102T150405.000Z"
 
-// madeAt returns the time in the id of a backup.
+// madeAt returns the time in the id of a backup; ok is false if there is none.
 func madeAt(id string) (at time.Time, ok bool) {
 	at, err := time.Parse(idTime, id[:min(len(idTime), len(id))])
 	return at, err == nil
 }
 
+// newID returns the id of a backup: when it was made, the number of its last commit, its kind.
 func newID(at time.Time, number uint64, kind string) string {
 	return strings.Join([]string{at.UTC().Format(idTime), fmt.Sprintf("%016x", number), kind}, "-")
 }

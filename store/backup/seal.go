@@ -16,17 +16,18 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ErrNoIdentity is returned for an encrypted backup that none of the identities can decrypt.
+// ErrNoIdentity is returned for an encrypted backup if none of the identities can decrypt it.
 var ErrNoIdentity = errors.New("the backup is encrypted, and none of the given identities opens it: give the age identity file that belongs to one of its recipients (--age-identity FILE)")
 
-// A sealed is an object that is ready to be stored, in an unlinked temporary file.
+// A sealed is a compressed and encrypted object, ready to be stored. It is in an unlinked temporary
+// file.
 type sealed struct {
 	*os.File
 	size int64
-	sum  string
+	sum  string // SHA-256, hex
 }
 
-// seal writes the compressed and encrypted output of write to a temporary file.
+// seal writes the output of write, compressed and encrypted, to a temporary file.
 func (t *Target) seal(write func(io.Writer) error) (_ *sealed, err error) {
 	f, err := os.CreateTemp(t.Temp, "backup-")
 	if err != nil {
@@ -43,16 +44,17 @@ func (t *Target) seal(write func(io.Writer) error) (_ *sealed, err error) {
 	return &sealed{f, n.n, hex.EncodeToString(h.Sum(nil))}, nil
 }
 
+// seal writes the output of write to `to`, compressed and, if there are recipients, encrypted.
 func seal(to io.Writer, recipients []age.Recipient, write func(io.Writer) error) error {
 	end := func() error { return nil }
 	if len(recipients) > 0 {
 		encrypted, err := age.Encrypt(to, recipients...)
 		if err != nil {
-			return fmt.Errorf("encrypt: %w", err)
+			return fmt.Errorf("encrypt with age: %w", err)
 		}
 		to, end = encrypted, encrypted.Close
 	}
-	// One goroutine, and windows of 1 MiB: backups run beside the mail.
+	// One goroutine and windows of 1 MiB limit the load, since mail is served meanwhile.
 	packed, err := zstd.NewWriter(to, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 	if err != nil {
 		return err
@@ -75,12 +77,12 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A paced reader or writer pauses between reads and writes, so that a backup does not slow the
-// mail.
+// A paced is a reader or a writer that pauses between its reads or writes, so that a backup does
+// not slow down the delivery of mail.
 type paced struct {
 	ctx  context.Context
 	pace *store.Pacer
-	at   io.ReaderAt // one of both is set
+	at   io.ReaderAt // set for a reader; otherwise to is set
 	to   io.Writer
 }
 
@@ -105,7 +107,7 @@ const (
 )
 
 // unseal returns a reader of the decrypted and decompressed data. The caller must close it; that
-// does not close from.
+// does not close `from`.
 func unseal(from io.Reader, identities []age.Identity) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(from, 64<<10)
 	if begin, _ := in.Peek(len(ageMagic)); string(begin) == ageMagic {
@@ -117,12 +119,12 @@ func unseal(from io.Reader, identities []age.Identity) (io.ReadCloser, error) {
 			return nil, ErrNoIdentity
 		}
 		if err != nil {
-			return nil, fmt.Errorf("decrypt: %w", err)
+			return nil, fmt.Errorf("decrypt with age: %w", err)
 		}
 		in = bufio.NewReaderSize(plain, 64<<10)
 	}
 	if begin, _ := in.Peek(len(zstdMagic)); string(begin) != zstdMagic {
-		return nil, fmt.Errorf("neither encrypted nor compressed: %w", ErrDamaged)
+		return nil, fmt.Errorf("the data is neither encrypted nor compressed: %w", ErrDamaged)
 	}
 	out, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20))
 	if err != nil {

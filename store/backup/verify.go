@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// Verify reads all objects of all backups and compares them with what was stored. With an identity,
-// or if nothing is encrypted, it also opens them and checks every record and entry. The error names
+// Verify reads all objects of all backups and compares them with their checksums. If there is an
+// identity, or nothing is encrypted, it also checks every record and entry in them. The error names
 // each damaged object.
 func (t *Target) Verify(ctx context.Context) error {
 	manifests, err := t.manifests(ctx)
@@ -44,7 +44,7 @@ func (t *Target) Verify(ctx context.Context) error {
 			}
 		}
 	}
-	for _, kind := range []string{"entries/", "keys/"} { // objects that were sent since the last backup
+	for _, kind := range []string{"entries/", "keys/"} { // objects that were sent since the last backup, which no manifest names
 		for o, err := range t.Place.List(ctx, kind) {
 			if err != nil {
 				return errors.Join(append(errs, err)...)
@@ -60,7 +60,7 @@ func (t *Target) Verify(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// verifyContent opens an object and checks its contents.
+// verifyContent decrypts and decompresses an object and checks its contents.
 func (t *Target) verifyContent(ctx context.Context, name string) error {
 	kind, _, _ := strings.Cut(name, "/")
 	switch kind {
@@ -88,7 +88,7 @@ func (t *Target) verifyContent(ctx context.Context, name string) error {
 	})
 }
 
-// verifySegment checks every record of a segment. temp is the directory for a temporary file.
+// verifySegment checks every record of a segment. It uses a temporary file in the directory temp.
 func verifySegment(r io.Reader, temp string) error {
 	f, err := os.CreateTemp(temp, "verify-")
 	if err != nil {
@@ -105,7 +105,7 @@ func verifySegment(r io.Reader, temp string) error {
 	return segment.VerifyFile(f, size)
 }
 
-// verify reads an object back and compares it with its size and checksum.
+// verify reads an object back and compares it with its stored size and checksum.
 func (t *Target) verify(ctx context.Context, o Stored, pace *store.Pacer) error {
 	in, err := t.Place.Open(ctx, o.Name)
 	if err != nil {

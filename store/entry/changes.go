@@ -14,7 +14,7 @@
 //	         | 0 and file header 36 | record, or 1 if it could not be read
 //	       | crc32c 4
 //
-// Flags of a bucket: 1 it was emptied before the rows were written, 2 its sequence follows.
+// Flags of a bucket: 1 if it was emptied before the rows were written, 2 if its sequence follows.
 package entry
 
 import (
@@ -29,22 +29,23 @@ import (
 )
 
 const (
-	version       = 1
-	bucketEmptied = 1
-	bucketCounted = 2
+	version           = 1
+	bucketEmptied     = 1
+	bucketHasSequence = 2
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Nonce identifies an entry among all entries of a store and of its copies.
+// A Nonce is a random number that identifies an entry among all entries of a store and of its
+// copies.
 type Nonce [16]byte
 
-// Changes collects the changes of a commit's transactions; a later change of a row replaces an
-// earlier one. On a nil Changes nothing is recorded.
+// Changes collects the changes of a commit's transactions. A later change of a row replaces an
+// earlier one. A nil Changes records nothing.
 type Changes struct {
 	Keep   bool   // record the changes, not only their number
 	N      int    // number of changes
-	Number uint64 // of the entry, once the entry is on disk
+	Number uint64 // number of the entry, set once the entry is on disk
 
 	buckets  map[string]*bucket
 	messages map[segment.Ref]bool // messages first referred to in this commit
@@ -61,8 +62,9 @@ type row struct {
 	deleted bool
 }
 
-// in counts a change, and returns the bucket to record it in, or nil if it is only counted.
-func (c *Changes) in(name string) *bucket {
+// bucketFor counts a change and returns the bucket in which it must be recorded. It returns nil if
+// changes are only counted.
+func (c *Changes) bucketFor(name string) *bucket {
 	if c == nil {
 		return nil
 	}
@@ -83,34 +85,34 @@ func (c *Changes) in(name string) *bucket {
 
 // Put records a written row. The value must not change until the commit.
 func (c *Changes) Put(bucket string, key, value []byte) {
-	if b := c.in(bucket); b != nil {
+	if b := c.bucketFor(bucket); b != nil {
 		b.rows[string(key)] = row{value: value}
 	}
 }
 
 // Delete records a deleted row.
 func (c *Changes) Delete(bucket string, key []byte) {
-	if b := c.in(bucket); b != nil {
+	if b := c.bucketFor(bucket); b != nil {
 		b.rows[string(key)] = row{deleted: true}
 	}
 }
 
 // Sequence records the new sequence of a bucket.
 func (c *Changes) Sequence(bucket string, n uint64) {
-	if b := c.in(bucket); b != nil {
+	if b := c.bucketFor(bucket); b != nil {
 		b.sequence = &n
 	}
 }
 
 // EmptyBucket records that all rows of a bucket are deleted.
 func (c *Changes) EmptyBucket(bucket string) {
-	if b := c.in(bucket); b != nil {
+	if b := c.bucketFor(bucket); b != nil {
 		b.emptied = true
 		clear(b.rows)
 	}
 }
 
-// Message records a message that no earlier commit has referred to.
+// Message records a new message: no earlier commit has referred to it.
 func (c *Changes) Message(ref segment.Ref) {
 	if c == nil || !c.Keep {
 		return
@@ -121,7 +123,7 @@ func (c *Changes) Message(ref segment.Ref) {
 	c.messages[ref] = true
 }
 
-// Row returns the encoded row of the entry.
+// Row encodes the changes as the row of their entry. previous is the nonce of the entry before it.
 func (c *Changes) Row(at time.Time, nonce, previous Nonce) []byte {
 	messages, size := slices.Collect(maps.Keys(c.messages)), int64(0)
 	sort.Slice(messages, func(i, j int) bool { return messages[i].Compare(messages[j]) < 0 })
@@ -145,7 +147,7 @@ func (c *Changes) Row(at time.Time, nonce, previous Nonce) []byte {
 			flags |= bucketEmptied
 		}
 		if b.sequence != nil {
-			flags |= bucketCounted
+			flags |= bucketHasSequence
 		}
 		out = append(out, flags)
 		if b.sequence != nil {

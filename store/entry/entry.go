@@ -17,28 +17,28 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// MaxMessage is the size in bytes, with the head of its record, up to which a message is stored in
-// the entry itself.
+// MaxMessage is the largest size in bytes of a message that is part of its entry. The size includes
+// the header of the message's record.
 const MaxMessage = 256 << 10
 
 // ErrDamaged is returned for bytes that are not a complete entry.
 var ErrDamaged = errors.New("damaged entry")
 
-// An Entry holds the changes of one commit: the rows of each bucket, and the bytes of its new
-// messages of up to MaxMessage. It has the number of the commit and the nonce of the previous
-// entry, so that no entry can be left out or replaced. A copy of a store applies entries in their
-// order.
+// An Entry holds the changes of one commit: the rows of each bucket, and the bytes of new messages
+// of up to MaxMessage. It has the number of the commit and the nonce of the previous entry, so that
+// a missing or replaced entry is recognized. A copy of a store applies entries in the order of
+// their numbers.
 type Entry struct {
-	Number   uint64    // of the commit
-	Time     time.Time // of the commit
+	Number   uint64    // number of the commit
+	Time     time.Time // time of the commit
 	Nonce    Nonce
-	Previous Nonce         // of the entry before this one
-	Messages []segment.Ref // the new messages, sorted by place
+	Previous Nonce         // nonce of the entry before this one
+	Messages []segment.Ref // the new messages, in the order of their positions in the segments
 
 	row     []byte
 	size    int64 // total size of the new messages
 	buckets map[string]*bucket
-	records map[segment.Ref]record // messages that are part of the entry
+	records map[segment.Ref]record // records of the messages that are part of the entry
 }
 
 type record struct {
@@ -46,7 +46,8 @@ type record struct {
 	record []byte                   // nil: the message could not be read
 }
 
-// FromRow decodes the entry in a row, without the bytes of messages. The row must not change.
+// FromRow decodes the entry in a row; it lacks the bytes of messages. The caller must not change
+// the row afterwards. The error is ErrDamaged or segment.ErrNewer.
 func FromRow(number uint64, data []byte) (*Entry, error) {
 	r, err := newReader(data)
 	if err != nil {
@@ -67,7 +68,7 @@ func FromRow(number uint64, data []byte) (*Entry, error) {
 		name, b := string(r.text()), &bucket{rows: map[string]row{}}
 		flags := r.byte()
 		b.emptied = flags&bucketEmptied != 0
-		if flags&bucketCounted != 0 {
+		if flags&bucketHasSequence != 0 {
 			n := r.uvarint()
 			b.sequence = &n
 		}
@@ -101,23 +102,23 @@ func (e *Entry) ReadMessages(from *segment.Store) error {
 		if errors.Is(err, segment.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 			raw = nil
 		} else if err != nil {
-			return fmt.Errorf("entry %d: %w", e.Number, err)
+			return fmt.Errorf("read a message of entry %d: %w", e.Number, err)
 		}
 		e.records[ref] = record{head, raw}
 	}
 	return nil
 }
 
-// DropMessages removes the bytes of each message from the entry for which stored returns true.
+// DropMessages removes the bytes of those messages from the entry for which stored returns true.
 func (e *Entry) DropMessages(stored func(segment.Ref) bool) {
 	maps.DeleteFunc(e.records, func(ref segment.Ref, r record) bool { return r.record != nil && stored(ref) })
 }
 
-// Lose records that a new message cannot be read any more.
-func (e *Entry) Lose(ref segment.Ref) { e.records[ref] = record{} }
+// RecordLost records that the bytes of a new message cannot be read any more.
+func (e *Entry) RecordLost(ref segment.Ref) { e.records[ref] = record{} }
 
-// Elsewhere returns the new messages whose bytes are not part of the entry.
-func (e *Entry) Elsewhere() (list []segment.Ref) {
+// SeparateMessages returns the new messages whose bytes are not part of the entry.
+func (e *Entry) SeparateMessages() (list []segment.Ref) {
 	for _, ref := range e.Messages {
 		if _, here := e.records[ref]; !here {
 			list = append(list, ref)
@@ -175,19 +176,19 @@ func Parse(data []byte) (*Entry, error) {
 	return e, nil
 }
 
-// WriteMessages writes the bytes of the new messages to their places. Messages that are not part of
-// the entry must have been written before.
+// WriteMessages writes the bytes of the new messages to their positions in the segments. Messages
+// that are not part of the entry must have been written before; it verifies them.
 func (e *Entry) WriteMessages(to *segment.Store) error {
 	for _, ref := range e.Messages {
 		one, here := e.records[ref]
 		switch {
 		case !here:
 			if err := to.Verify(ref); err != nil {
-				return fmt.Errorf("entry %d: message that is stored separately: %w", e.Number, err)
+				return fmt.Errorf("verify a separately stored message of entry %d: %w", e.Number, err)
 			}
 		case one.record != nil:
 			if err := to.WriteRecord(one.head, ref, bytes.NewReader(one.record)); err != nil {
-				return fmt.Errorf("entry %d: %w", e.Number, err)
+				return fmt.Errorf("write a message of entry %d: %w", e.Number, err)
 			}
 		}
 	}
@@ -198,7 +199,7 @@ func (e *Entry) WriteMessages(to *segment.Store) error {
 func (e *Entry) Apply(tx *bolt.Tx) error {
 	for name, b := range e.buckets {
 		if err := b.apply(tx, []byte(name)); err != nil {
-			return fmt.Errorf("apply entry %d to %s: %w", e.Number, name, err)
+			return fmt.Errorf("apply entry %d to bucket %s: %w", e.Number, name, err)
 		}
 	}
 	return nil
@@ -240,8 +241,8 @@ func (c *bucket) apply(tx *bolt.Tx, name []byte) error {
 	return nil
 }
 
-// A reader decodes fields from bytes with a valid checksum. After an error, bad is true and zeros
-// are returned.
+// A reader decodes fields from bytes with a valid checksum. After an error, bad is true and all
+// fields are zero.
 type reader struct {
 	left []byte
 	bad  bool
@@ -252,7 +253,7 @@ func newReader(data []byte) (*reader, error) {
 		return nil, ErrDamaged
 	}
 	if data[0] != version {
-		return nil, fmt.Errorf("entry of version %d: %w", data[0], segment.ErrNewer)
+		return nil, fmt.Errorf("unknown entry version %d: %w", data[0], segment.ErrNewer)
 	}
 	return &reader{left: data[1 : len(data)-4]}, nil
 }
@@ -283,7 +284,7 @@ func (r *reader) uvarint() uint64 {
 
 func (r *reader) text() []byte { return r.take(int(min(r.uvarint(), 1<<40))) }
 
-// count decodes the number of the following items, each of which has at least `least` bytes.
+// count decodes the number of the items that follow. Each item has at least `least` bytes.
 func (r *reader) count(least int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.left)/least) {
