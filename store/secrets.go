@@ -9,45 +9,49 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// Some fields of records are secrets that the service has sealed. The store knows which fields
-// these are, and the binding of each: a text that ties the sealed secret to its record (the
-// associated data of the encryption). The store does not know the key or the secret.
+// Some fields of records are secrets that the service has sealed, which means encrypted. The store
+// knows which fields these are, and the binding of each: a text that ties the sealed secret to its
+// record, used as associated data of the encryption. The store knows neither the key nor the
+// secrets.
 
-// AccountBinding is the binding of the key of an account at a certificate authority.
+// AccountBinding returns the associated data for encrypting our private key at a certificate
+// authority.
 func AccountBinding(directory string) string { return "acme account " + directory }
 
-// CertificateBinding is the binding of the keys of a certificate.
+// CertificateBinding returns the associated data for encrypting the private keys of a certificate.
 func CertificateBinding(set string) string { return "certificate " + set }
 
-// DNSSECBinding is the binding of a domain's zone signing key.
+// DNSSECBinding returns the associated data for encrypting a domain's zone signing key.
 func DNSSECBinding(domainID string) string { return "dnssec " + domainID }
 
-// DKIMBinding is the binding of a domain's DKIM keys.
+// DKIMBinding returns the associated data for encrypting a domain's DKIM keys.
 func DKIMBinding(domainID string) string { return "dkim " + domainID }
 
-// EdgeBinding is the binding of a domain's API token for the edge provider.
+// EdgeBinding returns the associated data for encrypting a domain's API token for the edge
+// provider.
 func EdgeBinding(domainID string) string { return "edge " + domainID }
 
-// MailboxBinding is the binding of a mailbox's password.
+// MailboxBinding returns the associated data for encrypting a mailbox's password.
 func MailboxBinding(id string) string { return "mailbox " + id }
 
-// SCRAMBinding is the binding of the SCRAM keys of a mailbox's password.
+// SCRAMBinding returns the associated data for encrypting the SCRAM keys of a mailbox's password.
 func SCRAMBinding(id string) string { return "mailbox " + id + " scram" }
 
-// ServerBinding is the binding of the password for an external mailbox's server; field is imap or
-// smtp.
+// ServerBinding returns the associated data for encrypting the password at an external mailbox's
+// server. field is imap or smtp.
 func ServerBinding(id, field string) string { return "mailbox " + id + " " + field }
 
-// ReplayBinding is the binding of a stored response to a request with an Idempotency-Key.
+// ReplayBinding returns the associated data for encrypting the stored response to a request with an
+// Idempotency-Key.
 func ReplayBinding(id string) string { return "replay " + id }
 
-// TOTPBinding is the binding of a user's TOTP secret.
+// TOTPBinding returns the associated data for encrypting a user's TOTP secret.
 func TOTPBinding(userID string) string { return userID + " totp" }
 
-// WebhookBinding is the binding of a webhook's secrets.
+// WebhookBinding returns the associated data for encrypting a webhook's secrets.
 func WebhookBinding(id string) string { return "webhook " + id }
 
-// secretTables are the tables that have records with secrets.
+// secretTables lists the tables whose records have sealed secrets.
 var secretTables = untypedTables(Mailboxes, Credentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
 
 func (m *Mailbox) secrets(each engine.EachSecret) {
@@ -104,9 +108,9 @@ func (u *User) secrets(each engine.EachSecret) {
 
 func (i *Idempotency) secrets(each engine.EachSecret) { each(ReplayBinding(i.ID), &i.Sealed) }
 
-// secrets finds the secrets in a job's arguments: for the setup of a domain, the token of the edge
-// provider and the passwords of the new mailboxes; for an import of mail, the password at the other
-// server.
+// secrets calls each with the secrets in a job's arguments. The setup of a domain has the token of
+// the edge provider and the passwords of the new mailboxes. An import of mail has the password at
+// the other server.
 func (j *Job) secrets(each engine.EachSecret) {
 	if !bytes.Contains(j.Args, []byte(`"edge_token"`)) && !bytes.Contains(j.Args, []byte(`"mailboxes"`)) && !bytes.Contains(j.Args, []byte(`"import_server"`)) {
 		return
@@ -153,25 +157,25 @@ func (j *Job) secrets(each engine.EachSecret) {
 	}
 }
 
-// Secrets returns some secrets of each table: at least `most` if the table has that many, and all
-// of the last record.
-func (tx *Tx) Secrets(most int) (list []Secret) {
+// Secrets returns secrets of the first records of each table. It stops in a table after the record
+// with which it has at least `enough` secrets of that table.
+func (tx *Tx) Secrets(enough int) (list []Secret) {
 	for _, t := range secretTables {
-		list = append(list, t.SomeSecrets(tx, most)...)
+		list = append(list, t.SomeSecrets(tx, enough)...)
 	}
 	return list
 }
 
-// resealAtATime is the most records that one transaction examines.
-const resealAtATime = 200
+// resealBatch is the largest number of records that one transaction examines.
+const resealBatch = 200
 
-// Reseal passes the secrets of some records through reseal, in the order of tables and ids, and
-// writes the records that this changes. No Change is published for them. It continues after
-// `after`, which is "" at first. It returns how many records it has changed and where to continue;
-// next is "" after the last record.
+// Reseal passes the secrets of some records to reseal, in the order of tables and ids, and writes
+// the records that have changed. No Change is published for them. It continues after the position
+// `after`, which is "" in the first call. It returns the number of changed records and the next
+// position, which is "" after the last record.
 func (tx *Tx) Reseal(after string, reseal Reseal) (records int, next string, err error) {
 	table, id, _ := strings.Cut(after, "\x00")
-	left := resealAtATime
+	left := resealBatch
 	for _, t := range secretTables {
 		if table != "" && table != t.Name() {
 			continue
@@ -181,7 +185,7 @@ func (tx *Tx) Reseal(after string, reseal Reseal) (records int, next string, err
 		if err != nil || found.More {
 			return records, t.Name() + "\x00" + found.Last, err
 		}
-		table, id, left = "", "", left-found.Looked
+		table, id, left = "", "", left-found.Examined
 	}
 	return records, "", nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The default limits of one transaction. All other writers wait while it runs.
+// The default limits of one transaction. While a transaction runs, all other writers wait.
 const (
 	maxTxBytes  = 4 << 20 // total length of the keys and values written
 	maxTxWrites = 5_000
@@ -22,16 +22,16 @@ const (
 // many, its other transactions go into the next commit.
 const batchBytes = 4 << 20
 
-// strictEnv names an environment variable: "1" makes a program that a test starts check
-// transactions as the test does, "0" turns the check off even in a test.
+// strictEnv is an environment variable. "1" makes a program that a test starts fail on transactions
+// over the limits, as the test does. "0" turns this off even in a test.
 const strictEnv = "MAILSTEAD_STRICT"
 
-// ReportEnv names an environment variable that holds a directory: each process appends its largest
-// and its slowest transactions to a file there.
+// ReportEnv is an environment variable with the path of a directory. Each process appends its
+// largest and its slowest transactions to a file there.
 const ReportEnv = "MAILSTEAD_TX_REPORT"
 
-// Strict reports whether transactions over the limits fail: in every test, and in programs that
-// tests start. Not in benchmarks, which measure what runs in production.
+// Strict reports whether transactions over the limits fail. They do in every test, and in programs
+// that tests start, but not in benchmarks, which measure what runs in production.
 func Strict() bool {
 	switch os.Getenv(strictEnv) {
 	case "1":
@@ -46,14 +46,15 @@ func Strict() bool {
 	return bench == nil || bench.Value.String() == ""
 }
 
-// exempt lists functions that may exceed the limits for now, each with a comment on who will fix
-// it. A transaction is exempt if a name is part of the name of any function in its call chain.
+// exempt lists functions that may exceed the limits for now, each with a comment on how that will
+// be fixed. A transaction is exempt if the name of a function in its call chain contains one of
+// these names.
 var exempt = []string{}
 
-// A txCost is what a transaction has written and how long it ran.
+// A txCost counts what a transaction has written and read, and how long it ran.
 type txCost struct {
 	bytes, writes, steps int
-	took                 time.Duration
+	took                 time.Duration // duration of the function
 }
 
 func (c *txCost) add(more txCost) {
@@ -65,17 +66,18 @@ func (c *txCost) add(more txCost) {
 
 // bounds are the limits on the transactions of a store.
 type bounds struct {
-	most   txCost
+	limits txCost
 	fail   bool            // a transaction over the limits fails; otherwise it is only logged
 	warned map[string]bool // functions already logged; used by the committer only
 }
 
 func (b *bounds) over(c txCost) bool {
-	return c.bytes > b.most.bytes || c.writes > b.most.writes || c.steps > b.most.steps
+	return c.bytes > b.limits.bytes || c.writes > b.limits.writes || c.steps > b.limits.steps
 }
 
-// checkBounds checks the cost of a transaction that has run. Over the limits it returns ErrTooMuch
-// with the numbers and the caller if such transactions fail; otherwise it logs each function once.
+// checkBounds checks the cost of a transaction that has run. If the cost is over the limits and
+// bounds.fail is set, it returns ErrTooMuch with the numbers and the caller. Otherwise it logs each
+// function once.
 func (db *DB) checkBounds(w *write, c txCost) error {
 	if !db.bounds.over(c) {
 		return nil
@@ -88,7 +90,7 @@ func (db *DB) checkBounds(w *write, c txCost) error {
 			}
 		}
 		return fmt.Errorf("%w: %d bytes of at most %d, %d writes of %d, %d cursor steps of %d, in %s", ErrTooMuch,
-			c.bytes, db.bounds.most.bytes, c.writes, db.bounds.most.writes, c.steps, db.bounds.most.steps, from)
+			c.bytes, db.bounds.limits.bytes, c.writes, db.bounds.limits.writes, c.steps, db.bounds.limits.steps, from)
 	}
 	if !db.bounds.warned[from] {
 		db.bounds.warned[from] = true
@@ -101,12 +103,12 @@ func (db *DB) checkBounds(w *write, c txCost) error {
 // Large reports whether the transaction has used more than a third of any limit. A function that
 // handles many items stops then and leaves the rest to another transaction.
 func (tx *Tx) Large() bool {
-	most := tx.db.bounds.most
+	most := tx.db.bounds.limits
 	return 3*tx.bytes > most.bytes || 3*tx.writes > most.writes || 3*tx.steps > most.steps
 }
 
 // Over reports whether the transaction exceeds any limit. A function that must do all of its work
-// or none checks it, to refuse the work itself.
+// or none calls it, so that it can refuse the work itself.
 func (tx *Tx) Over() bool {
 	return tx.db.bounds.over(txCost{bytes: tx.bytes, writes: tx.writes, steps: tx.steps})
 }
@@ -138,14 +140,15 @@ func (w *write) caller() string {
 	return strings.Join(out, " < ")
 }
 
-// A txReport writes a line to a file for each transaction that is larger or slower than all before
-// it.
+// A txReport appends a line to a file for each transaction that is larger or slower than all
+// earlier ones.
 type txReport struct {
-	path string // "": no report is written
-	most map[string]int64
+	path    string           // "": no report is written
+	largest map[string]int64 // the largest value of each measure so far
 }
 
-// reportFrom is the smallest value of each measure that is reported. Times are in microseconds.
+// reportFrom has, for each measure, the value above which it is reported. Times are in
+// microseconds.
 var reportFrom = map[string]int64{"bytes": 16 << 10, "writes": 100, "steps": 500, "function_us": 2_000, "batch_us": 2_000, "commit_us": 2_000}
 
 func newTxReport() txReport {
@@ -156,8 +159,8 @@ func newTxReport() txReport {
 	return txReport{filepath.Join(dir, fmt.Sprintf("%d.tsv", os.Getpid())), map[string]int64{}}
 }
 
-// function reports the cost of one transaction.
-func (r *txReport) function(w *write, c txCost) {
+// recordCost reports the cost of one transaction.
+func (r *txReport) recordCost(w *write, c txCost) {
 	if r.path == "" {
 		return
 	}
@@ -168,12 +171,12 @@ func (r *txReport) function(w *write, c txCost) {
 }
 
 // record appends a line with the measure, its value, the program and the call chain, if the value
-// is the largest so far.
+// is the largest so far and above reportFrom.
 func (r *txReport) record(what string, n int64, from func() string) {
-	if r.path == "" || n <= max(r.most[what], reportFrom[what]) {
+	if r.path == "" || n <= max(r.largest[what], reportFrom[what]) {
 		return
 	}
-	r.most[what] = n
+	r.largest[what] = n
 	f, err := os.OpenFile(r.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return // a failing report must not disturb the server

@@ -11,19 +11,19 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Bucket is a bucket of rows. The code that declares it chooses the keys and the row format. Each
-// is created once, as a package variable.
+// A Bucket is a bucket of rows. The package that declares it chooses the keys and the row format.
+// Each Bucket is created once, as a package variable.
 //
-// A row begins with its format version and, from RowVersion on, ends with a checksum; see package
-// rowform. A version with a checksum differs in two bits from every older one, so one flipped bit
-// cannot turn its checksum off. Reading the rows of earlier formats is left to the declaring code.
+// A row begins with its format version. From RowVersion on, it ends with a checksum; see package
+// rowform. A version with a checksum differs in two bits from every older version, so one flipped
+// bit cannot turn the checksum off. The declaring package reads rows of earlier formats itself.
 type Bucket struct {
 	name       string
 	number     int // index among all Buckets of the program
 	sum        rowform.Sum
 	sequential bool   // see sequentialFill
 	freesSpace bool   // deleting a row frees disk space
-	versions   []byte // accepted besides RowVersion
+	versions   []byte // row versions that Open accepts besides RowVersion
 }
 
 // sequentialFill is how full bbolt leaves a page that it splits in a bucket with sequential keys.
@@ -40,7 +40,8 @@ const (
 var buckets int
 
 // NewBucket declares a bucket by its name in the database. versions are the row versions that Open
-// accepts besides RowVersion. It is for package variables: it is not safe for concurrent use.
+// accepts besides RowVersion. Call it only to set package variables: it is not safe for concurrent
+// use.
 func NewBucket(name string, versions ...byte) *Bucket {
 	buckets++
 	return &Bucket{name: name, number: buckets - 1, sum: rowform.SumOf(name), versions: versions}
@@ -53,8 +54,8 @@ func (b *Bucket) Sequential() *Bucket {
 	return b
 }
 
-// FreesSpace declares that deleting a row of the bucket frees disk space. A transaction that does
-// so may write when the disk has room for deletions only.
+// FreesSpace declares that deleting a row of the bucket frees disk space. A transaction that
+// deletes one may write even when the rest of the disk is reserved for deletions.
 func (b *Bucket) FreesSpace() *Bucket {
 	b.freesSpace = true
 	return b
@@ -79,12 +80,12 @@ func (b *Bucket) Open(key, row []byte) ([]byte, error) {
 	case len(row) == 0:
 		return nil, ErrDamagedRow
 	case row[0] != RowVersion && !bytes.Contains(b.versions, row[:1]):
-		return nil, fmt.Errorf("row version %#x: %w", row[0], ErrNewer)
+		return nil, fmt.Errorf("unknown row version %#x: %w", row[0], ErrNewer)
 	}
 	return row, nil
 }
 
-// OpenLegacy is Open that also accepts rows without a checksum, of version BareRow.
+// OpenLegacy is like Open, but also accepts rows of version BareRow, which have no checksum.
 func (b *Bucket) OpenLegacy(key, row []byte) ([]byte, error) {
 	if len(row) > 0 && row[0] == BareRow {
 		return row, nil
@@ -92,11 +93,11 @@ func (b *Bucket) OpenLegacy(key, row []byte) ([]byte, error) {
 	return b.Open(key, row)
 }
 
-// An openBucket caches what a transaction needs of a Bucket that it has used.
+// An openBucket is the cached state of a Bucket in one transaction.
 type openBucket struct {
 	b       *bolt.Bucket
 	c       *bolt.Cursor // used by GetRow from the second row on; nil before
-	hasRead bool
+	hasRead bool         // GetRow has read one row
 }
 
 // open returns the transaction's cached state of a bucket.
@@ -123,8 +124,8 @@ func (tx *Tx) Cursor(bucket *Bucket) *bolt.Cursor { return tx.open(bucket).b.Cur
 // Sequence returns the current sequence number of the bucket; 0 if none was drawn yet.
 func (tx *Tx) Sequence(bucket *Bucket) uint64 { return tx.open(bucket).b.Sequence() }
 
-// SetSequence sets the sequence number of the bucket. Use it where the number stores a fact of its
-// own, such as the version of a derived bucket.
+// SetSequence sets the sequence number of the bucket. It is for buckets whose sequence number
+// stores something else than a counter, such as a version.
 func (tx *Tx) SetSequence(bucket *Bucket, n uint64) error {
 	if !tx.writable {
 		return ErrReadOnly
@@ -230,14 +231,14 @@ func (tx *Tx) Descend(bucket *Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
 // A Walk looks up ascending keys of a bucket with one cursor. It steps forward while the next key
 // is near and seeks where it is far.
 type Walk struct {
-	tx   *Tx
-	c    *bolt.Cursor
-	k, v []byte // the row at the cursor; nil before the first Get
-	over bool   // the cursor is past the last key
+	tx    *Tx
+	c     *bolt.Cursor
+	k, v  []byte // the row at the cursor; nil before the first Get
+	atEnd bool   // the cursor is past the last key
 }
 
-// nearby is how many cursor steps cost about as much as one seek.
-const nearby = 8
+// stepsPerSeek is the number of cursor steps that cost about as much as one seek.
+const stepsPerSeek = 8
 
 // Walk returns a Walk at the start of the bucket.
 func (tx *Tx) Walk(bucket *Bucket) *Walk { return &Walk{tx: tx, c: tx.Cursor(bucket)} }
@@ -245,7 +246,7 @@ func (tx *Tx) Walk(bucket *Bucket) *Walk { return &Walk{tx: tx, c: tx.Cursor(buc
 // Get returns the row of the key; nil if there is none. Each key must be at or after the key of the
 // call before.
 func (w *Walk) Get(key []byte) []byte {
-	for steps := 0; !w.over; steps++ {
+	for steps := 0; !w.atEnd; steps++ {
 		if w.k != nil {
 			switch bytes.Compare(w.k, key) {
 			case 0:
@@ -255,12 +256,12 @@ func (w *Walk) Get(key []byte) []byte {
 			}
 		}
 		w.tx.steps++
-		if w.k == nil || steps == nearby {
+		if w.k == nil || steps == stepsPerSeek {
 			w.k, w.v = w.c.Seek(key)
 		} else {
 			w.k, w.v = w.c.Next()
 		}
-		w.over = w.k == nil
+		w.atEnd = w.k == nil
 	}
 	return nil
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store/entry"
 )
 
-// A Report receives each fault that a check finds, with the arguments of fmt.Errorf.
+// A Report is called with each problem that a check finds, in the form of the arguments of
+// fmt.Errorf.
 type Report func(format string, args ...any)
 
 // Check reports every record that cannot be decoded or is stored under a wrong id, every index
@@ -57,7 +58,8 @@ func (tx *Tx) CheckEntries(report Report) {
 	}
 }
 
-// CheckShared reports cached records that a reader has changed in memory, though they are shared.
+// CheckShared reports every cached record that some code has changed in memory. Cached records are
+// shared, so no code may change them.
 func (db *DB) CheckShared(report Report) {
 	for i := range db.records.slots {
 		known := db.records.slots[i].Load()

@@ -17,15 +17,15 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// maxBatch is how many transactions one commit carries at most.
+// maxBatch is the largest number of transactions in one commit.
 const maxBatch = 1024
 
 // A write is a call of Update that the committer runs.
 type write struct {
 	fn      func(*Tx) error
-	logAs   any        // the function that logs name: fn, or what fn calls
+	logAs   any        // function that logs name for this transaction: fn, or the one that fn wraps
 	done    chan error // receives the result of Update
-	err     error      // result of fn; sent after the commit, since fn may have read writes of its batch
+	err     error      // result of fn; sent after the commit, since fn may have read what others in its batch wrote
 	after   []func()
 	callers []uintptr // call stack of Update; nil unless it is logged
 
@@ -51,7 +51,7 @@ func (db *DB) Fail(err error) error {
 
 func (f *failure) get() error {
 	if p := f.err.Load(); p != nil {
-		return fmt.Errorf("%w: %w", ErrFailed, *p)
+		return fmt.Errorf("%w: the first error: %w", ErrFailed, *p)
 	}
 	return nil
 }
@@ -60,22 +60,22 @@ func (f *failure) get() error {
 // testing.T.FailNow does.
 var ErrEnded = errors.New("the transaction function ended its goroutine")
 
-// panicked carries a panic of a transaction function back to the goroutine that called Update.
-type panicked struct {
+// A panicError passes a panic of a transaction function to the goroutine that called Update.
+type panicError struct {
 	value any
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
+func (p *panicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
 
-// Update runs fn in a write transaction and returns once its writes are on disk, with everything
+// Update runs fn in a write transaction. It returns once the writes are on disk, with everything
 // that the sync function of Start covers. If fn returns an error, nothing is written and Update
 // returns that error. Concurrent calls share a commit. fn may run more than once and must not
 // block.
 func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateFor(fn, fn) }
 
-// UpdateFor is Update for an fn that only wraps the function `of`: logs of large transactions name
-// `of`.
+// UpdateFor is like Update. It is for an fn that only wraps another function `of`: logs of large
+// transactions name `of`.
 func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
 	if err := db.failure.get(); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
 		return ErrClosed
 	}
 	err := <-w.done
-	var p *panicked
+	var p *panicError
 	if errors.As(err, &p) {
 		panic(p)
 	}
@@ -100,8 +100,8 @@ func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
 	return db.damage.count(err)
 }
 
-// View runs fn on a snapshot. fn must not write to a network peer: bbolt cannot reuse old pages
-// while a snapshot is open.
+// View runs fn on a snapshot. fn must not wait for a network peer, since bbolt cannot reuse old
+// pages while a snapshot is open.
 func (db *DB) View(fn func(*Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer db.CatchDamage(&err)
@@ -121,6 +121,7 @@ func (db *DB) View(fn func(*Tx) error) (err error) {
 // Failed returns the error that stopped all writes; nil if there was none.
 func (db *DB) Failed() error { return db.failure.get() }
 
+// commitLoop runs the committer until the database is closed.
 func (db *DB) commitLoop() {
 	debug.SetPanicOnFault(true)
 	ended := false
@@ -143,8 +144,8 @@ func (db *DB) commitLoop() {
 	}
 }
 
-// collectBatch returns first and all writes that are queued now, up to maxBatch. It needs no timer:
-// the next batch queues up while a commit syncs.
+// collectBatch returns first and all writes that are queued now, up to maxBatch. It need not wait
+// for more: the next batch queues up while this one is synced.
 func (db *DB) collectBatch(first *write) []*write {
 	batch := []*write{first}
 	for len(batch) < maxBatch {
@@ -158,11 +159,11 @@ func (db *DB) collectBatch(first *write) []*write {
 	return batch
 }
 
-// commit runs the batch in one or more commits and answers each write.
+// commit runs the batch in one or more commits and sends each write its result.
 func (db *DB) commit(batch []*write) {
 	unanswered := batch
 	defer func() {
-		answer(unanswered, ErrEnded) // empty, unless a function ended the goroutine
+		sendResults(unanswered, ErrEnded) // empty, unless a function ended the goroutine
 	}()
 	if db.runTwice {
 		db.dryRun(batch)
@@ -172,7 +173,7 @@ func (db *DB) commit(batch []*write) {
 	}
 }
 
-// dryRun runs each function of the batch once by itself and rolls it back.
+// dryRun runs each function of the batch once in a transaction of its own, and rolls it back.
 func (db *DB) dryRun(batch []*write) {
 	for _, w := range batch {
 		b, err := db.bolt.Begin(true)
@@ -186,13 +187,13 @@ func (db *DB) dryRun(batch []*write) {
 	}
 }
 
-// commitSome commits the writes of the batch up to the first function that failed after it had
-// written something, or until there are enough bytes for one commit. It answers these writes and
-// returns the ones after them. No function runs more than twice, so the time stays proportional to
-// the size of the batch, whatever fails in it.
+// commitSome commits the first writes of the batch: those before the first function that failed
+// after it had written something, and at most those that fit into one commit. It sends their
+// results to these writes and to the failed ones, and returns the others. No function runs more
+// than twice, so the time stays proportional to the size of the batch, whichever functions fail.
 func (db *DB) commitSome(batch []*write) (rest []*write) {
 	if err := db.failure.get(); err != nil {
-		answer(batch, err)
+		sendResults(batch, err)
 		return nil
 	}
 	killpoint.At("commit.begin")
@@ -208,7 +209,7 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 		tx, err = db.bolt.Begin(true)
 		if err != nil {
 			<-synced
-			answer(batch, fmt.Errorf("begin transaction: %w", err))
+			sendResults(batch, fmt.Errorf("begin transaction: %w", err))
 			return nil
 		}
 		var n int
@@ -224,7 +225,7 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 		rest = append(slices.Clone(good[n+1:]), rest...)
 		good = good[:n]
 	}
-	err := db.finish(tx, cost.writes, entryChanges, <-synced)
+	err := db.commitOrRollback(tx, cost.writes, entryChanges, <-synced)
 	if len(good) > 0 {
 		db.report.record("batch_us", cost.took.Microseconds(), good[0].caller)
 		db.report.record("commit_us", time.Since(began).Microseconds(), good[0].caller)
@@ -238,15 +239,15 @@ func (db *DB) commitSome(batch []*write) (rest []*write) {
 		}
 		db.reportChanges(good)
 	}
-	answer(good, err)
+	sendResults(good, err)
 	killpoint.At("commit.answered")
-	answer(failed, err)
+	sendResults(failed, err)
 	return rest
 }
 
 // run runs the functions of the batch in one transaction. If a function fails after it has written
-// something, run stops there and sets stopped. It also stops, without stopped, once there are
-// enough bytes for one commit. It returns how many functions ran before that, and their total cost.
+// something, run stops there and sets stopped. It also stops, without stopped, once the commit has
+// enough bytes. It returns the number n of functions that ran before that, and their total cost.
 func (db *DB) run(b *bolt.Tx, batch []*write, entryChanges *entry.Changes) (n int, cost txCost, stopped bool) {
 	ended := false
 	defer func() {
@@ -262,7 +263,7 @@ func (db *DB) run(b *bolt.Tx, batch []*write, entryChanges *entry.Changes) (n in
 		w.err = db.runOne(tx, w.fn)
 		w.hasChanges = entryChanges.N > before
 		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
-		db.report.function(w, one)
+		db.report.recordCost(w, one)
 		if err := db.checkBounds(w, one); err != nil && w.err == nil {
 			w.err = err
 		}
@@ -281,12 +282,13 @@ func (db *DB) run(b *bolt.Tx, batch []*write, entryChanges *entry.Changes) (n in
 	return n, cost, stopped
 }
 
+// runOne runs one function and its AtEnd functions. It turns a panic into an error.
 func (db *DB) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			tx.writes++
 			if err = Damaged(db.dir, v); !isDamage(v) {
-				err = &panicked{v, debug.Stack()}
+				err = &panicError{v, debug.Stack()}
 			}
 		}
 	}()
@@ -301,9 +303,9 @@ func (db *DB) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	return tx.err
 }
 
-// finish commits what the functions wrote. synced is the result of syncing the message bytes that
-// their rows may refer to. If that failed, or if there are no writes, finish rolls back.
-func (db *DB) finish(tx *bolt.Tx, writes int, entryChanges *entry.Changes, synced error) error {
+// commitOrRollback commits what the functions wrote. synced is the result of syncing the message
+// bytes that the rows may refer to. If the sync failed, or if there are no writes, it rolls back.
+func (db *DB) commitOrRollback(tx *bolt.Tx, writes int, entryChanges *entry.Changes, synced error) error {
 	if synced != nil {
 		rollback(tx)
 		return db.Fail(synced)
@@ -321,12 +323,13 @@ func (db *DB) finish(tx *bolt.Tx, writes int, entryChanges *entry.Changes, synce
 	return nil
 }
 
-// allocationsKept is for how many pages bbolt may remember the transaction that allocated them: 4
-// MiB of memory. See boltfile.Allocations.
+// allocationsKept is the number of pages for which bbolt may remember the transaction that
+// allocated them: 4 MiB of memory. See boltfile.Allocations.
 const allocationsKept = 100_000
 
-// commitPages commits. bbolt may then read damaged pages that no function has read. After such a
-// fault its memory is inconsistent, so the database takes no more writes.
+// commitPages commits the bbolt transaction, with the entry of the commit. Here bbolt may read
+// damaged pages that no function has read. After such a fault its memory is inconsistent, so the
+// database takes no more writes.
 func (db *DB) commitPages(tx *bolt.Tx, entryChanges *entry.Changes) (err error) {
 	defer func() {
 		if errors.Is(err, ErrDatabase) {
@@ -335,9 +338,9 @@ func (db *DB) commitPages(tx *bolt.Tx, entryChanges *entry.Changes) (err error) 
 		}
 	}()
 	defer db.CatchDamage(&err)
-	numbered := func() {}
+	onDisk := func() {}
 	if entryChanges.N > 0 {
-		numbered, err = db.number(tx, entryChanges)
+		onDisk, err = db.numberCommit(tx, entryChanges)
 		if err != nil {
 			rollback(tx)
 			return fmt.Errorf("assign the commit number: %w", err)
@@ -349,29 +352,30 @@ func (db *DB) commitPages(tx *bolt.Tx, entryChanges *entry.Changes) (err error) 
 		return db.commitFailed(err)
 	}
 	killpoint.At("commit.done")
-	numbered()
+	onDisk()
 	return nil
 }
 
-// rollback ignores the error: a rollback fails only if the transaction has already ended.
+// rollback rolls a transaction back. It ignores the error: a rollback fails only if the transaction
+// has already ended.
 func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
 
-// commitFailed returns ErrFull if a full disk refused to write a page: bbolt has then rolled back
-// and can go on. Every other error stops all writes. That includes a sync that fails for lack of
-// space, since the content of the disk is then unknown.
+// commitFailed returns ErrFull if a full disk refused to write a page. bbolt has then rolled back
+// and can go on. Every other error stops all writes, also a sync that fails for lack of space,
+// since the content of the disk is then unknown.
 func (db *DB) commitFailed(err error) error {
 	var refused *fs.PathError
 	if errors.As(err, &refused) && segment.IsFull(err) {
-		return fmt.Errorf("%w: %w", ErrFull, err)
+		return fmt.Errorf("commit: %w: %w", ErrFull, err)
 	}
 	return db.Fail(err)
 }
 
-// answer sends each write its result: err if the commit failed, otherwise what its function
-// returned. It first runs the After functions of those that succeeded.
-func answer(batch []*write, err error) {
+// sendResults sends each write its result: err if the commit failed, otherwise what its function
+// returned. Before that it runs the After functions of each write that succeeded.
+func sendResults(batch []*write, err error) {
 	for _, w := range batch {
-		var p *panicked
+		var p *panicError
 		if err != nil && !errors.As(w.err, &p) {
 			w.done <- err
 			continue
@@ -388,16 +392,16 @@ func answer(batch []*write, err error) {
 
 // bbolt keeps the list of its free pages in memory. Without a copy in the file, Open has to verify
 // all pages and write the list, and bbolt walks the whole database after each commit that the
-// operating system refused. A copy costs 8 bytes per free page at each commit, so the committer
-// writes it only while the list is short, and Close always does. bbolt reads NoFreelistSync in
-// Commit only, which only the committer calls, so it may change between commits. A commit without
-// the list says so in its meta page.
+// operating system refused. A copy costs 8 bytes per free page at each commit. So the committer
+// writes it only while the list is short, and Close always writes it. bbolt reads NoFreelistSync
+// only in Commit, which only the committer calls, so it may change between commits. A commit
+// without the list says so in its meta page.
 
-// FreelistMost is the largest number of free pages whose list is written at each commit: 8 KiB, two
-// pages.
+// FreelistMost is the largest number of free pages at which each commit still writes their list: 8
+// KiB, two pages.
 const FreelistMost = 1000
 
-// keepFreelist decides before a commit whether it writes the list of free pages.
+// keepFreelist decides before a commit whether the commit writes the list of free pages.
 func (db *DB) keepFreelist() {
 	stats := db.bolt.Stats()
 	db.bolt.NoFreelistSync = stats.FreePageN+stats.PendingPageN > FreelistMost
@@ -419,13 +423,13 @@ func (db *DB) closeFreelist() {
 	}
 }
 
-// The disk is never filled completely: a commit that the operating system refuses half-way costs
+// The disk is never filled completely. A commit that the operating system refuses half-way costs
 // more than one that is not begun, and deletions need some space themselves. Once only the reserve
 // is left, new messages are refused, and so is every transaction that frees nothing, however small:
 // people are told that changes are refused, so none may succeed. The error is ErrFull.
 
 // errReserve is returned for writes that would use the reserve of the disk.
-var errReserve = fmt.Errorf("%w: what is left is for deletions", ErrFull)
+var errReserve = fmt.Errorf("%w: the space that is left is reserved for deletions", ErrFull)
 
 // RoomForMessage returns nil if there is room for a new message, otherwise ErrFull.
 func (db *DB) RoomForMessage() error {
@@ -443,9 +447,9 @@ func (db *DB) roomForTx(tx *Tx) error {
 	return db.RoomForMessage()
 }
 
-// MayUseReserve lets the transaction write when the disk has room for deletions only. It is for
-// writes that deletions depend on, such as the job queue. A transaction that deletes records or
-// messages does not need it.
+// MayUseReserve lets the transaction write even when the space that is left is reserved for
+// deletions. It is for writes that deletions depend on, such as the job queue. A transaction that
+// deletes records or messages does not need it.
 func (tx *Tx) MayUseReserve() { tx.mayUseReserve = true }
 
 // A Disk describes the file system that the database is on.
@@ -472,7 +476,7 @@ type Change struct {
 // OnCommit makes fn receive the changes of each transaction once they are on disk. A later call
 // replaces fn; nil removes it. fn runs in the committer: it must be short, must not call the store
 // and must not keep the slice. fn does not receive the changes of transactions that ran before
-// OnCommit, though some may not be on disk yet: an empty Update waits for them.
+// OnCommit. Some of these may not be on disk yet; an empty Update waits for them.
 func (db *DB) OnCommit(fn func([]Change)) {
 	if fn == nil {
 		db.onCommit.Store(nil)
@@ -484,8 +488,8 @@ func (db *DB) OnCommit(fn func([]Change)) {
 // Observed reports whether OnCommit has set a function.
 func (tx *Tx) Observed() bool { return tx.db.onCommit.Load() != nil }
 
-// RecordChange adds a change for OnCommit. It ignores a change without an account, and one equal to
-// the last.
+// RecordChange adds a change for OnCommit. It ignores a change without an account, and one that
+// equals the change before it.
 func (tx *Tx) RecordChange(c Change) {
 	n := len(tx.changes)
 	if c.Account == "" || n > 0 && tx.changes[n-1] == c {

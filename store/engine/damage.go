@@ -27,8 +27,8 @@ import (
 // read.
 var ErrDatabase = errors.New("the database is damaged")
 
-// CatchDamage is deferred around code that reads the database: it turns a panic over a damaged page
-// into *err and lets every other panic continue.
+// CatchDamage must be deferred in a function that reads the database. It turns a panic that a
+// damaged page causes into *err and lets every other panic continue.
 func (db *DB) CatchDamage(err *error) {
 	if v := recover(); v != nil {
 		*err = db.Damage(v)
@@ -54,20 +54,20 @@ func Damaged(dir string, v any) error {
 }
 
 // isDamage reports whether a damaged page caused a panic: v is a memory fault, or bbolt raised it.
-// The calling function must be the one that recovered v, since the stack is examined.
+// Only the function that recovered v may call it, since it examines the stack.
 func isDamage(v any) bool {
 	if fault, ok := v.(interface{ Addr() uintptr }); ok && fault != nil {
 		return true
 	}
 	calls := make([]uintptr, 30)
 	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls)])
-	for panicked := false; ; {
+	for afterPanic := false; ; {
 		frame, more := frames.Next()
 		name := frame.Function
 		switch {
 		case name == "runtime.gopanic":
-			panicked = true
-		case panicked && !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "sort."):
+			afterPanic = true
+		case afterPanic && !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "sort."):
 			return strings.HasPrefix(name, "go.etcd.io/bbolt")
 		}
 		if !more {
@@ -76,7 +76,8 @@ func isDamage(v any) bool {
 	}
 }
 
-// openDatabase is bolt.Open for a file that may be damaged.
+// openDatabase is bolt.Open for a file that may be damaged. It returns ErrInUse if another process
+// has the file open.
 func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -112,27 +113,27 @@ func (d *damageCount) count(err error) error {
 // NoteDamage counts err if it reports damage, and returns err in any case.
 func (db *DB) NoteDamage(err error) error { return db.damage.count(err) }
 
-// DamageMet returns how often reading found damage since the database was opened, and the last such
-// error; nil if there was none.
+// DamageMet returns how many times damage was found since the database was opened, and the last
+// error about it; nil if there was none.
 func (db *DB) DamageMet() (times int, last error) {
 	db.damage.mu.Lock()
 	defer db.damage.mu.Unlock()
 	return db.damage.times, db.damage.last
 }
 
-// The pages of an open database are verified again and again: with a damaged page, existing keys
-// may not be found, and nobody would notice. pagesEvery is the shortest time between two rounds.
-// For a large database it is pagesShare times the duration of a round. One snapshot is used for
-// pagesAtOnce pages.
+// The pages of an open database are verified in rounds: with a damaged page, existing keys may not
+// be found, and nobody would notice. pageCheckInterval is the shortest time between two rounds. For
+// a large database the time is pageCheckRest times the duration of a round. One snapshot is used
+// for pagesPerSnapshot pages.
 const (
-	pagesEvery  = 5 * time.Second
-	pagesShare  = 200
-	pagesAtOnce = 500
+	pageCheckInterval = 5 * time.Second
+	pageCheckRest     = 200
+	pagesPerSnapshot  = 500
 )
 
 // WatchPages verifies the pages of the database in rounds until ctx ends or the database is closed.
-// It returns ErrDatabase as soon as it finds a damaged page. It verifies the order of keys, not the
-// content of rows: they have checksums.
+// It returns ErrDatabase as soon as it finds a damaged page. It verifies the order of keys, but not
+// the content of rows, which have checksums.
 func (db *DB) WatchPages(ctx context.Context) error {
 	f, err := os.Open(db.path)
 	if err != nil {
@@ -151,15 +152,15 @@ func (db *DB) WatchPages(ctx context.Context) error {
 			return nil
 		case <-db.closing:
 			return nil
-		case <-time.After(max(pagesEvery, pagesShare*time.Since(began))):
+		case <-time.After(max(pageCheckInterval, pageCheckRest*time.Since(began))):
 		}
 	}
 }
 
-// verifyPages verifies the pages of one bucket after the other, pagesAtOnce in each snapshot: bbolt
-// does not reuse pages that an open snapshot can see, so a long snapshot would let the file of a
-// busy server grow. It rests between snapshots, and returns nil when ctx ends or the database is
-// closed.
+// verifyPages verifies the pages of one bucket after the other, pagesPerSnapshot in each snapshot:
+// bbolt does not reuse pages that an open snapshot can see, so a long snapshot would let the file
+// of a busy server grow. It rests between snapshots, and returns nil when ctx ends or the database
+// is closed.
 func (db *DB) verifyPages(ctx context.Context, f *os.File) error {
 	var pace Pacer
 	for _, bucket := range db.buckets {
@@ -167,7 +168,7 @@ func (db *DB) verifyPages(ctx context.Context, f *os.File) error {
 			err := db.bolt.View(func(b *bolt.Tx) error {
 				var wrong []error
 				// Read the file directly: on a damaged page bbolt would panic or loop forever.
-				from, wrong = boltfile.CheckBucket(f, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(db.bolt.Info().PageSize), from, pagesAtOnce)
+				from, wrong = boltfile.CheckBucket(f, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(db.bolt.Info().PageSize), from, pagesPerSnapshot)
 				if len(wrong) > 0 {
 					return Damaged(db.dir, errors.Join(wrong...))
 				}

@@ -59,20 +59,20 @@ var (
 
 // Options configure a database. Log, Now and Room are required.
 type Options struct {
-	Log         *slog.Logger             // repairs and failures
+	Log         *slog.Logger             // gets repairs and failures
 	Now         func() time.Time         // clock for records and entries
 	LockTimeout time.Duration            // how long to wait while another process has the database open
-	CheckPages  bool                     // verify all pages before the database is used
+	CheckPages  bool                     // makes Open verify all pages first
 	NoSync      bool                     // do not sync: a power cut may lose commits
 	Committed   func(took time.Duration) // gets the duration of each commit, with its sync; may be nil
 
-	// Buckets are the names of all buckets, for WatchPages. Sequential holds the names of tables
-	// and indexes whose new keys sort after the others and whose rows keep their size.
+	// Buckets are the names of all buckets, for WatchPages. Sequential has the names of the tables
+	// and indexes in which each new key sorts after the others and rows keep their size.
 	Buckets    []string
 	Sequential map[string]bool
 
-	// The limits of one transaction: bytes of keys and values, writes, cursor steps. 0: the
-	// default.
+	// MaxBytes, MaxWrites and MaxSteps limit one transaction: the bytes of keys and values that it
+	// writes, its writes, and its cursor steps. 0: the default.
 	MaxBytes, MaxWrites, MaxSteps int
 	FailLarge                     bool // a transaction over the limits fails; otherwise it is only logged
 	RunTwice                      bool // for tests: run each function of Update twice and roll the first run back
@@ -118,10 +118,11 @@ type DB struct {
 	entries         entryKeeper
 }
 
-// Open opens the database file, or creates it. Until Start, only Setup can write. Open returns
-// ErrInUse while another process has the file open, and ErrDatabase if damage prevents reading it.
+// Open opens the database file, or creates it. Only Setup can write until Start is called. Open
+// returns ErrInUse while another process has the file open, and ErrDatabase if damage prevents
+// reading it.
 func Open(path string, o Options) (*DB, error) {
-	b, without, err := openBolt(path, o)
+	b, lacksFreelist, err := openBolt(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +142,9 @@ func Open(path string, o Options) (*DB, error) {
 		runTwice:        o.RunTwice,
 		buckets:         o.Buckets,
 		sequential:      o.Sequential,
-		entries:         entryKeeper{most: cmp.Or(o.EntriesMost, entriesMost), added: make(chan struct{}, 1), storedChanged: make(chan struct{}), waitsEnded: make(chan struct{})},
+		entries:         entryKeeper{maxBytes: cmp.Or(o.EntriesMost, entriesMost), added: make(chan struct{}, 1), storedChanged: make(chan struct{}), waitsEnded: make(chan struct{})},
 		room:            diskroom.Monitor{Dir: filepath.Dir(path), Free: o.Room, Log: o.Log},
-		freelistMissing: without,
+		freelistMissing: lacksFreelist,
 		checkedPages:    o.CheckPages, forgetAllocations: forget,
 	}, nil
 }
@@ -177,8 +178,8 @@ func (db *DB) WriteFreelist() {
 	db.bolt.NoFreelistSync = false
 }
 
-// Setup runs fn in a transaction without the committer and its limits. It prepares a database
-// before Start, or changes it offline. No entry records its writes.
+// Setup runs fn in a transaction without the committer and its limits. It is for preparing a
+// database before Start, and for changing it offline. No entry records its writes.
 func (db *DB) Setup(fn func(*Tx) error) error {
 	return db.bolt.Update(func(b *bolt.Tx) error {
 		tx := &Tx{b: b, db: db, writable: true}
@@ -186,7 +187,8 @@ func (db *DB) Setup(fn func(*Tx) error) error {
 	})
 }
 
-// Begin returns a snapshot. The caller must end it by rolling back the bbolt transaction, see Bolt.
+// Begin returns a snapshot as a read transaction. The caller must end it by rolling back the bbolt
+// transaction, see Bolt.
 func (db *DB) Begin() (*Tx, error) {
 	b, err := db.bolt.Begin(false)
 	if err != nil {
@@ -218,9 +220,10 @@ func (db *DB) Close() error {
 	return db.closeErr
 }
 
-// openBolt opens the database file. without reports whether the file lacks the list of free pages.
-func openBolt(path string, o Options) (db *bolt.DB, without bool, err error) {
-	without, err = prepareDatabase(path, o)
+// openBolt opens the database file. lacksFreelist reports whether the file lacks the list of free
+// pages.
+func openBolt(path string, o Options) (db *bolt.DB, lacksFreelist bool, err error) {
+	lacksFreelist, err = prepareDatabase(path, o)
 	if err != nil {
 		return nil, false, err
 	}
@@ -237,22 +240,22 @@ func openBolt(path string, o Options) (db *bolt.DB, without bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("open %s: %w", path, err)
 	}
-	return db, without, nil
+	return db, lacksFreelist, nil
 }
 
 // prepareDatabase prepares a file for bbolt to open for writing. It verifies the pages if
-// Options.CheckPages is set, and writes the list of free pages if the file lacks it. without
+// Options.CheckPages is set, and writes the list of free pages if the file lacks it. lacksFreelist
 // reports whether the list is still missing.
-func prepareDatabase(path string, o Options) (without bool, err error) {
-	without, err = boltfile.LacksFreelist(path)
+func prepareDatabase(path string, o Options) (lacksFreelist bool, err error) {
+	lacksFreelist, err = boltfile.LacksFreelist(path)
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", path, err)
 	}
-	if info, err := os.Stat(path); !without && !o.CheckPages || err != nil || info.Size() == 0 {
-		return without, nil
+	if info, err := os.Stat(path); !lacksFreelist && !o.CheckPages || err != nil || info.Size() == 0 {
+		return lacksFreelist, nil
 	}
-	// This read lock keeps out processes that open the file for writing. Another start that holds
-	// the lock too writes the same list to the same place.
+	// This read lock keeps out processes that open the file for writing. Another process that
+	// starts at the same time can hold it too; it then writes the same list to the same place.
 	lock, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: o.LockTimeout})
 	if err != nil {
 		return false, fmt.Errorf("open %s: %w", path, err)
@@ -270,5 +273,5 @@ func prepareDatabase(path string, o Options) (without bool, err error) {
 	if err != nil { // bbolt can open the file without the list
 		o.Log.Warn("the list of free pages was not written; this start takes longer", "error", err)
 	}
-	return without && err != nil, nil
+	return lacksFreelist && err != nil, nil
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// Commits are numbered from 1 without gaps; the sequence of EntryBucket is the number of the last
-// one. If entries are kept, each commit also writes its changes as a row of that bucket, so it
-// needs no second sync and no entry can be missing. It writes its nonce and time to the row
-// lastEntryKey. An entry is deleted once it is stored elsewhere. The bytes of new messages are in
-// the segments; a reader of the entry adds them.
+// EntryBucket is the bucket of entries. Commits are numbered from 1 without gaps; the sequence of
+// EntryBucket is the number of the last one. If entries are kept, each commit also writes its
+// changes as a row of that bucket, so it needs no second sync and no entry can be missing. It
+// writes its nonce and time to the row lastEntryKey. An entry is deleted once it is stored
+// elsewhere. The bytes of new messages are in the segments; whoever reads the entry adds them.
 const (
 	EntryBucket  = "entry"
 	lastEntryKey = "last"
@@ -31,7 +31,7 @@ const (
 
 // ErrGap is returned by Entries and Apply when the next entry is missing. A copy of the store must
 // then start over with a full copy.
-var ErrGap = errors.New("entries are missing")
+var ErrGap = errors.New("entries of the change log are missing")
 
 // An Entry records the changes of one commit.
 type Entry = entry.Entry
@@ -64,20 +64,20 @@ func lastEntryIn(b *bolt.Bucket) *lastEntry {
 	return &lastEntry{entry.Nonce(row[:16]), time.UnixMilli(int64(binary.BigEndian.Uint64(row[16:]))).UTC()}
 }
 
-// droppedEntries returns the row of lastEntryKey after all entries were dropped because nothing had
-// fetched them.
-func droppedEntries() []byte { return rowform.SumOf(EntryBucket).Seal([]byte(lastEntryKey), nil) }
+// droppedEntriesRow returns the row of lastEntryKey that says that all entries were dropped,
+// because they grew too large before they were stored elsewhere.
+func droppedEntriesRow() []byte { return rowform.SumOf(EntryBucket).Seal([]byte(lastEntryKey), nil) }
 
 func areEntriesDropped(b *bolt.Bucket) bool {
-	return bytes.Equal(b.Get([]byte(lastEntryKey)), droppedEntries())
+	return bytes.Equal(b.Get([]byte(lastEntryKey)), droppedEntriesRow())
 }
 
-// entryKeeper is the committer's state of the kept entries.
+// An entryKeeper is the state of the kept entries.
 type entryKeeper struct {
-	last  *lastEntry    // nil if entries are not kept
-	bytes atomic.Int64  // size of the kept entries with their messages
-	most  int64         // limit of bytes: beyond it all entries are dropped
-	added chan struct{} // holds a value when there may be new entries
+	last     *lastEntry    // nil if entries are not kept
+	bytes    atomic.Int64  // size of the kept entries with their messages
+	maxBytes int64         // limit of bytes; above it all entries are dropped
+	added    chan struct{} // has a value when there may be new entries
 
 	required      atomic.Bool // Update waits until its entry is stored elsewhere
 	mu            sync.Mutex
@@ -87,13 +87,13 @@ type entryKeeper struct {
 	endOnce       sync.Once
 }
 
-// RequireStored turns waiting on or off: while it is on, Update returns only after EntriesStored
-// has confirmed its entry. Update does not wait while no entries are kept.
+// RequireStored sets whether Update waits until EntriesStored has confirmed its entry. Update does
+// not wait while no entries are kept.
 func (db *DB) RequireStored(on bool) { db.entries.required.Store(on) }
 
 // EndWaits makes every Update that waits because of RequireStored, now or later, return ErrClosed.
-// Its writes are on the local disk but are not acknowledged. A server calls it to stop while the
-// place of its backups cannot be reached.
+// Its writes are on the local disk but are not acknowledged. A server calls it when it has to stop
+// while its backup cannot be reached.
 func (db *DB) EndWaits() { db.entries.endOnce.Do(func() { close(db.entries.waitsEnded) }) }
 
 // EntriesStored confirms that the entries up to number upTo are stored elsewhere.
@@ -108,8 +108,8 @@ func (db *DB) EntriesStored(upTo uint64) {
 	}
 }
 
-// waitStored waits until the entry of a commit on disk is stored elsewhere too, if RequireStored is
-// on. It returns ErrClosed if waiting ends before.
+// waitStored waits until the entry of a commit is stored elsewhere, if RequireStored is on. It
+// returns ErrClosed if the waiting is ended before.
 func (db *DB) waitStored(number uint64) error {
 	k := &db.entries
 	for k.required.Load() {
@@ -171,8 +171,8 @@ func (db *DB) ForgetEntries() error {
 	return db.DropEntries(1<<64 - 1)
 }
 
-// EntriesAdded returns a channel that holds a value when there may be new entries. It is for a
-// single reader.
+// EntriesAdded returns a channel that has a value when there may be new entries. It is for one
+// reader.
 func (db *DB) EntriesAdded() <-chan struct{} { return db.entries.added }
 
 // KeptEntries returns the size in bytes of the kept entries with their messages, and whether
@@ -185,14 +185,14 @@ func (db *DB) KeptEntries() (size int64, kept bool, err error) {
 	return db.entries.bytes.Load(), kept, err
 }
 
-// EntriesDropped reports whether entries were dropped because they grew too large and KeepEntries
-// was not called since. After ForgetEntries it is false.
-func (db *DB) EntriesDropped() (is bool, err error) {
+// EntriesDropped reports whether all entries were dropped because they grew too large, and
+// KeepEntries was not called since. It is false after ForgetEntries.
+func (db *DB) EntriesDropped() (dropped bool, err error) {
 	err = db.View(func(tx *Tx) error {
-		is = areEntriesDropped(tx.bucket(EntryBucket))
+		dropped = areEntriesDropped(tx.bucket(EntryBucket))
 		return nil
 	})
-	return is, err
+	return dropped, err
 }
 
 // openEntries loads the state of the kept entries from the database.
@@ -214,15 +214,15 @@ func (db *DB) openEntries() error {
 	})
 }
 
-// number assigns the next number to the commit and, if entries are kept, writes its entry. The
-// caller must call done once the commit is on disk.
-func (db *DB) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
+// numberCommit gives the commit its number and, if entries are kept, writes its entry. The caller
+// must call onDisk once the commit is on disk.
+func (db *DB) numberCommit(b *bolt.Tx, c *entry.Changes) (onDisk func(), err error) {
 	entries := b.Bucket([]byte(EntryBucket))
 	number, err := entries.NextSequence()
 	if err != nil || !c.Keep {
 		return func() {}, err
 	}
-	if kept := db.entries.bytes.Load(); kept > db.entries.most {
+	if kept := db.entries.bytes.Load(); kept > db.entries.maxBytes {
 		return func() {
 			db.log.Error("nobody has taken the entries of a backup for too long: they are dropped, and the next backup is a full one", "bytes", kept)
 			db.entries.last = nil
@@ -231,7 +231,7 @@ func (db *DB) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 					db.log.Error("old entries could not be dropped", "error", err)
 				}
 			}()
-		}, entries.Put([]byte(lastEntryKey), droppedEntries())
+		}, entries.Put([]byte(lastEntryKey), droppedEntriesRow())
 	}
 	now := db.now()
 	if before := db.entries.last.at; now.Before(before) { // times of entries never decrease
@@ -275,8 +275,8 @@ func (db *DB) OldestEntry() (n uint64, err error) {
 	return n, err
 }
 
-// NonceOf returns the nonce of an entry. It is known for the last commit and for every commit whose
-// next entry is kept; otherwise the error is ErrGap.
+// NonceOf returns the nonce of the entry of a commit. It is known for the last commit, and for a
+// commit whose next entry is kept. Otherwise the error is ErrGap.
 func (db *DB) NonceOf(number uint64) (nonce entry.Nonce, err error) {
 	err = db.View(func(tx *Tx) error {
 		b := tx.bucket(EntryBucket)
@@ -301,11 +301,11 @@ func (db *DB) NonceOf(number uint64) (nonce entry.Nonce, err error) {
 // Number returns the number of the last commit that the transaction sees.
 func (tx *Tx) Number() uint64 { return tx.bucket(EntryBucket).Sequence() }
 
-// Entries returns the entries after a number, without the bytes of their messages. It stops once
-// the list has `most` bytes, but returns at least one entry if there is one. It returns ErrGap if
-// the next entry is not kept.
+// Entries returns the entries of the commits after the number `after`, without the bytes of their
+// messages. It stops once the list has `most` bytes, but returns at least one entry if there is
+// one. It returns ErrGap if the next entry is not kept.
 func (db *DB) Entries(after uint64, most int) (list []*Entry, err error) {
-	// Update, not View, which may see a commit before it is on disk.
+	// This is an Update since a View may see a commit before it is on disk.
 	err = db.Update(func(tx *Tx) error {
 		list = nil
 		next, size := after+1, int64(0)
@@ -329,8 +329,8 @@ func (db *DB) Entries(after uint64, most int) (list []*Entry, err error) {
 	return list, err
 }
 
-// DropEntries deletes the entries up to number upTo, once they are stored elsewhere or no longer
-// needed.
+// DropEntries deletes the entries up to number upTo. Call it once they are stored elsewhere or no
+// longer needed.
 func (db *DB) DropEntries(upTo uint64) error {
 	const atOnce = 500
 	for {
@@ -368,8 +368,8 @@ func (db *DB) DropEntries(upTo uint64) error {
 	}
 }
 
-// OldestEntryTime returns when the oldest kept entry was written; false if there is none. The time
-// is zero if the entry cannot be decoded.
+// OldestEntryTime returns when the oldest kept entry was written, and false if there is none. The
+// time is zero if the entry cannot be decoded.
 func (tx *Tx) OldestEntryTime() (time.Time, bool) {
 	k, v := tx.bucket(EntryBucket).Cursor().First()
 	if len(k) != 8 {
@@ -382,9 +382,8 @@ func (tx *Tx) OldestEntryTime() (time.Time, bool) {
 	return e.Time, true
 }
 
-// Apply makes the changes of entry N+1 to a database at commit N, which then equals the source of
-// the entry at N+1. An entry that is already applied changes nothing. Any other entry returns
-// ErrGap.
+// Apply applies the entry of commit N+1 to a database at commit N, which then equals the source of
+// the entry at N+1. Applying an entry again changes nothing. For any other entry it returns ErrGap.
 func (db *DB) Apply(e *Entry) error {
 	return db.Update(func(tx *Tx) error {
 		b := tx.bucket(EntryBucket)

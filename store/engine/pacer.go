@@ -8,29 +8,28 @@ import (
 )
 
 // paceWork is how long background work runs between two pauses. A pause takes shortRest times the
-// time worked. If other work of the process used more than the share busyShare of one processor
-// during the pause, the pause is extended to longRest times the time worked.
+// time worked. If the rest of the process used more than busyShare of one processor during the
+// pause, the pause is extended to longRest times the time worked.
 const (
 	paceWork  = 20 * time.Millisecond
 	shortRest = 1.0 / 8
 	longRest  = 4
 	busyShare = 1.0 / 4
-	// maxTurns caps the time worked, in units of paceWork: one step may have waited long for a slow
-	// disk.
+	// maxTurns limits the time worked, in units of paceWork, since one step may have waited long
+	// for a slow disk.
 	maxTurns = 10
 )
 
 // A Pacer slows down work that is not urgent, such as compaction and backups, while the process is
-// busy: the work then gets a fifth of the time, and otherwise nearly all of it. The zero value is
-// ready for one goroutine. A nil Pacer never rests.
+// busy. The work then gets a fifth of the time, otherwise nearly all of it. The zero value is ready
+// for use by one goroutine. A nil Pacer never rests.
 type Pacer struct {
-	Work  time.Duration // time of work between two rests; 0: 20 ms
+	Work  time.Duration // time of work between two pauses; 0: 20 ms
 	began time.Time
 }
 
-// Rest is called between steps of the work and sleeps when a rest is due. It sleeps shortly at
-// first, to measure whether the process is busy without this work, and longer if it is. It returns
-// the error of ctx.
+// Rest is called between steps of the work. It sleeps if a pause is due: first briefly, to measure
+// whether the process is busy without this work, and longer if it is. It returns the error of ctx.
 func (p *Pacer) Rest(ctx context.Context) error {
 	if p == nil {
 		return ctx.Err()

@@ -5,16 +5,17 @@ import "bytes"
 // The service encrypts ("seals") some fields of records with a key that the store does not know.
 // This file re-encrypts them when the key changes.
 
-// A Reseal returns the secret sealed under the current key, or sealed itself if it already is.
-// binding names the kind of secret.
+// A Reseal is called with a sealed secret. It returns the secret sealed under the current key, or
+// sealed itself if that is already so. binding is the associated data of the encryption, which
+// identifies the record and the kind of secret.
 type Reseal func(binding string, sealed []byte) []byte
 
-// EachSecret is called with each sealed field of a record.
+// An EachSecret is called with each sealed field of a record, and with the binding of the field.
 type EachSecret func(binding string, secret *[]byte)
 
-// Sealed declares where the secrets of a record are. `secrets` gets a copy of the record and calls
-// each for every sealed field. The copy is shallow: it must copy whatever the record refers to
-// before it passes a field there.
+// Sealed declares which fields of a record are secrets. `secrets` gets a shallow copy of the record
+// and calls each for every sealed field. Before it passes a field that the record only refers to,
+// it must copy what the record refers to.
 func (t *Table[T]) Sealed(secrets func(rec *T, each EachSecret)) *Table[T] {
 	t.resealed = func(rec any, reseal Reseal) (any, bool) {
 		out := *rec.(*T)
@@ -24,10 +25,11 @@ func (t *Table[T]) Sealed(secrets func(rec *T, each EachSecret)) *Table[T] {
 	return t
 }
 
-// resealEach replaces each secret by the result of reseal, and reports whether any changed. Equal
-// secrets stay equal, since other code compares them: a certificate's next key with the one in use.
+// resealEach replaces each secret by the result of reseal, and reports whether any has changed.
+// Equal secrets get equal replacements, since other code compares them: a certificate's next key
+// with the one in use.
 func resealEach(secrets func(EachSecret), reseal Reseal) (changed bool) {
-	var done []Secret // the original secrets; fresh holds their replacements
+	var done []Secret // the original secrets; fresh has their replacements
 	var fresh [][]byte
 	secrets(func(binding string, secret *[]byte) {
 		if len(*secret) == 0 {
@@ -49,7 +51,7 @@ func resealEach(secrets func(EachSecret), reseal Reseal) (changed bool) {
 
 // A Secret is a sealed field of a record.
 type Secret struct {
-	Binding string // kind of the secret, as Reseal gets it
+	Binding string // the binding that Reseal gets
 	Sealed  []byte // the encrypted bytes
 }
 
@@ -57,38 +59,39 @@ type Secret struct {
 // have sealed or read a secret before the key changed, and write it after all rows were resealed.
 func (db *DB) ResealWrites(reseal Reseal) { db.reseal.Store(&reseal) }
 
-// SomeSecrets returns secrets of the first records. It stops after the record with which there are
-// at least `most`.
-func (t *AnyTable) SomeSecrets(in Transaction, most int) (list []Secret) {
+// SomeSecrets returns the secrets of the first records. It stops after the record with which it has
+// at least `enough` secrets.
+func (t *AnyTable) SomeSecrets(in Transaction, enough int) (list []Secret) {
 	tx := in.engine()
 	t.walk(tx, "", func(rec any) bool {
 		t.resealed(rec, func(binding string, sealed []byte) []byte {
 			list = append(list, Secret{binding, sealed})
 			return sealed
 		})
-		return len(list) < most
+		return len(list) < enough
 	})
 	return list
 }
 
-// Resealed is the progress of ResealRows.
-type Resealed struct {
-	Looked, Changed int    // numbers of records
-	Last            string // id of the last record examined
-	More            bool   // there are records after Last
+// ResealProgress is the result of ResealRows.
+type ResealProgress struct {
+	Examined, Changed int    // numbers of records
+	Last              string // id of the last record examined
+	More              bool   // there are records after Last
 }
 
-// ResealRows passes the secrets of the records after an id through reseal, and writes the records
-// that changed. It examines at most `most` records. These changes are not reported to OnCommit.
-func (t *AnyTable) ResealRows(in Transaction, after string, most int, reseal Reseal) (found Resealed, err error) {
+// ResealRows passes the secrets of the records after the id `after` to reseal, and writes the
+// records that have changed. It examines at most `most` records. These changes are not reported to
+// OnCommit.
+func (t *AnyTable) ResealRows(in Transaction, after string, most int, reseal Reseal) (found ResealProgress, err error) {
 	tx := in.engine()
 	found.Last = after
 	t.walk(tx, after, func(rec any) bool {
-		if found.Looked == most || tx.Large() {
+		if found.Examined == most || tx.Large() {
 			found.More = true
 			return false
 		}
-		found.Looked++
+		found.Examined++
 		found.Last = t.id(rec)
 		fresh, changed := t.resealed(rec, reseal)
 		if changed {

@@ -14,9 +14,10 @@ import (
 // wrap those of AnyTable, so that the code of AnyTable is compiled once, not for each type.
 type Table[T any] struct{ AnyTable }
 
-// An Index finds records of a table by another key than the id. The function passed to Table.Index
-// or Table.Unique returns the key; in an index that is not unique the id is appended. A record with
-// the key "" is not in the index. If one key can be the prefix of another, keys must end in "\x00".
+// An Index finds records of a table by a key other than the id. The function passed to Table.Index
+// or Table.Unique returns the key. If the index is not unique, the id is appended to it. A record
+// with the key "" is not in the index. If one key can be the prefix of another, keys must end in
+// "\x00".
 type Index[T any] struct{ AnyIndex }
 
 // An AnyTable is a Table without the record type: its records have the type any and hold a *T.
@@ -25,7 +26,7 @@ type AnyTable struct {
 	id      func(rec any) string
 	rows    rowform.Records
 	indexes []*AnyIndex
-	change  func(tx *Tx, rec any) Change // nil: OnCommit gets no changes of the table
+	change  func(tx *Tx, rec any) Change // makes the Change for OnCommit; nil: there is none for this table
 	// resealed returns a copy of the record with its secrets resealed, and whether any changed. It
 	// is nil for a table without secrets; see Sealed.
 	resealed func(rec any, reseal Reseal) (any, bool)
@@ -39,8 +40,8 @@ type AnyIndex struct {
 	key    func(rec any) string
 }
 
-// NewTable declares a table by its bucket's name. id returns the id of a record. It is for package
-// variables.
+// NewTable declares a table by the name of its bucket. The function id returns the id of a record.
+// Call it only to set package variables.
 func NewTable[T any](name string, id func(*T) string) *Table[T] {
 	return &Table[T]{AnyTable{
 		name: name,
@@ -52,8 +53,8 @@ func NewTable[T any](name string, id func(*T) string) *Table[T] {
 // Any returns the table without its record type.
 func (t *AnyTable) Any() *AnyTable { return t }
 
-// Binary makes the table store records in a binary form of their fields, not as JSON. Decoding
-// takes a fifth of the time.
+// Binary makes the table store records as binary fields, not as JSON. Decoding them takes a fifth
+// of the time. fields lists the fields, see rowform.Coder.
 func (t *Table[T]) Binary(fields func(*T, *rowform.Coder)) *Table[T] {
 	t.rows.Fields = func(rec any, c *rowform.Coder) { fields(rec.(*T), c) }
 	return t
@@ -80,7 +81,7 @@ func (t *Table[T]) Watched(change func(*Tx, *T) Change) *Table[T] {
 	return t
 }
 
-// as converts a record to its type; nil stays nil.
+// as converts a record and an error to the type of the record; nil stays nil.
 func as[T any](rec any, err error) (*T, error) {
 	typed, _ := rec.(*T)
 	return typed, err
@@ -94,13 +95,13 @@ func (t *Table[T]) Get(tx Transaction, id string) (*T, error) {
 // Find returns the record with the id, or nil without an error if there is none.
 func (t *Table[T]) Find(tx Transaction, id string) (*T, error) { return as[T](t.find(tx.engine(), id)) }
 
-// Read is Get for callers that only read: the record is shared, and neither it nor what it refers
-// to may be changed.
+// Read is like Get for callers that only read. The record is shared: neither the record nor what it
+// refers to may be changed.
 func (t *Table[T]) Read(tx Transaction, id string) (*T, error) {
 	return as[T](orNotFound(t.findShared(tx.engine(), []byte(id))))
 }
 
-// FindShared is Find for callers that only read; the record is shared, as that of Read.
+// FindShared is like Find for callers that only read. The record is shared, as with Read.
 func (t *Table[T]) FindShared(tx Transaction, id string) (*T, error) {
 	return as[T](t.findShared(tx.engine(), []byte(id)))
 }
@@ -131,12 +132,12 @@ func (x *Index[T]) Find(tx Transaction, key string) (*T, error) {
 	return as[T](x.find(tx.engine(), key))
 }
 
-// Read is Get for callers that only read; see Table.Read.
+// Read is like Get for callers that only read; see Table.Read.
 func (x *Index[T]) Read(tx Transaction, key string) (*T, error) {
 	return as[T](orNotFound(x.findShared(tx.engine(), key)))
 }
 
-// FindShared is Find for callers that only read; see Table.FindShared.
+// FindShared is like Find for callers that only read; see Table.FindShared.
 func (x *Index[T]) FindShared(tx Transaction, key string) (*T, error) {
 	return as[T](x.findShared(tx.engine(), key))
 }
@@ -158,10 +159,10 @@ func (x *Index[T]) Desc(tx Transaction, prefix, before string) iter.Seq2[string,
 	}
 }
 
-// DescSome is Index.Desc for callers that want few of many records. It verifies each row and passes
-// its bytes to wanted, which must not keep or change them. If wanted returns false, the record is
-// not decoded and DescSome yields nil. The bytes contain every text of the record literally, except
-// for characters that JSON escapes.
+// DescSome is like Index.Desc, for callers that want few of many records. It verifies each row and
+// passes its bytes to wanted, which must not keep or change them. If wanted returns false, the
+// record is not decoded and DescSome yields nil. The bytes contain every text of the record
+// literally, except for characters that JSON escapes.
 func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		x.descSome(tx.engine(), prefix, before, wanted, func(key string, rec any) bool {
@@ -171,7 +172,7 @@ func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted 
 	}
 }
 
-// Name returns the name of the table's bucket, which a Change has as its Table.
+// Name returns the name of the table's bucket. A Change has it in the field Table.
 func (t *AnyTable) Name() string { return t.name }
 
 // Form returns the encoding of the table's rows.
@@ -197,10 +198,10 @@ func (t *AnyTable) HasSecrets() bool { return t.resealed != nil }
 // Name returns the name of the index's bucket.
 func (x *AnyIndex) Name() string { return x.name }
 
-// WalkRows calls each with the encoded rows after the id `after`, in the order of ids, until it
-// returns false.
+// WalkRows calls each with the encoded rows whose ids are greater than `after`, in the order of
+// ids, until each returns false.
 func (t *AnyTable) WalkRows(in Transaction, after string, each func(id, row []byte) bool) {
-	in.engine().walkBehind(t.name, after, each)
+	in.engine().walkAfter(t.name, after, each)
 }
 
 // Row returns the encoded row of an id; nil if there is none.
@@ -213,8 +214,8 @@ func (t *AnyTable) NextNumber(in Transaction) (uint64, error) {
 	return in.engine().nextSequence(t.name)
 }
 
-// The methods that follow write rows or index entries alone. They are for code that rebuilds or
-// migrates a database.
+// The methods from here to Fill write only rows or only index entries. They are for code that
+// rebuilds or migrates a database.
 
 // AddEntries writes the index entries of a row. If another record has the same key in a unique
 // index, it returns ErrExists and writes nothing. It skips a row that cannot be decoded.
@@ -222,7 +223,7 @@ func (t *AnyTable) AddEntries(in Transaction, id, row []byte) error {
 	tx := in.engine()
 	rec, err := t.Decode(id, row)
 	if err != nil {
-		return nil // of a newer format
+		return nil // the row has a newer format
 	}
 	keys := t.indexKeys(rec)
 	for i, x := range t.indexes {
@@ -351,7 +352,7 @@ func (t *AnyTable) Delete(in Transaction, id string) error {
 	return nil
 }
 
-// recordChange records that a row was written or deleted, if OnCommit has a function.
+// recordChange records for OnCommit that a row was written or deleted, if a function is set.
 func (t *AnyTable) recordChange(tx *Tx, rec any) {
 	if t.change == nil || !tx.Observed() {
 		return
@@ -362,7 +363,7 @@ func (t *AnyTable) recordChange(tx *Tx, rec any) {
 }
 
 func (t *AnyTable) walk(tx *Tx, after string, each func(rec any) bool) {
-	tx.walkBehind(t.name, after, func(k, row []byte) bool {
+	tx.walkAfter(t.name, after, func(k, row []byte) bool {
 		rec, err := t.Decode(k, row)
 		if err != nil {
 			tx.Fail(err)
@@ -392,7 +393,7 @@ func (x *AnyIndex) taken(tx *Tx, key, id string) bool {
 	return holder != nil && string(holder) != id
 }
 
-// move replaces the index entry at key from by one at key to. "" means that there is no entry.
+// move replaces the index entry with the key from by one with the key to. "" stands for no entry.
 func (x *AnyIndex) move(tx *Tx, from, to, id string) error {
 	if from == to {
 		return nil
@@ -490,17 +491,18 @@ func (x *AnyIndex) descSome(tx *Tx, prefix, before string, wanted func(row []byt
 	})
 }
 
-// walkRowsDown is walkDown that also passes the record's row; nil if the table lacks it.
+// walkRowsDown is like walkDown, but also passes the record's row; nil if the table lacks it.
 func (x *AnyIndex) walkRowsDown(tx *Tx, prefix, before string, each func(key, id, row []byte) bool) {
 	rows := tx.bucket(x.table.name).Cursor()
-	var at, row []byte // the position of rows
+	var at, row []byte // key and value at the cursor rows
 	writes := tx.writes
 	x.walkDown(tx, prefix, before, func(k, id []byte) bool {
 		if writes != tx.writes { // a write moves bbolt cursors
 			at, writes = nil, tx.writes
 		}
-		// Ids mostly decrease as keys do, so the row is usually the one before, or near it.
-		for steps := 0; at != nil && steps < nearby && bytes.Compare(at, id) > 0; steps++ {
+		// Ids mostly decrease as keys do, so the next row is usually the one before this row, or
+		// near it.
+		for steps := 0; at != nil && steps < stepsPerSeek && bytes.Compare(at, id) > 0; steps++ {
 			at, row = rows.Prev()
 		}
 		if !bytes.Equal(at, id) {
@@ -565,7 +567,7 @@ func (r *records) find(t *AnyTable, id, row []byte) any {
 	return known.rec
 }
 
-// keep caches the record that a row was decoded to. It copies id and row, which bbolt owns.
+// keep caches the record that was decoded from a row. It copies id and row, which bbolt owns.
 func (r *records) keep(t *AnyTable, id, row []byte, rec any) {
 	r.slot(id).Store(&decodedRecord{t, string(id), bytes.Clone(row), rec})
 }

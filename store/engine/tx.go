@@ -19,14 +19,14 @@ type Tx struct {
 	b             *bolt.Tx
 	db            *DB
 	writable      bool
-	writes        int  // if > 0, an error needs a rollback; when it increases, cursors must seek again
+	writes        int  // if > 0, an error needs a rollback; after an increase, cursors must seek again
 	bytes         int  // length of the keys and values written
 	steps         int  // cursor steps
 	mayUseReserve bool // it deletes something, so it may use the reserve of the disk
 	err           error
 	after         []func()
-	ends          []func() error  // functions of AtEnd
-	cause         context.Context // context of For
+	ends          []func() error  // functions passed to AtEnd
+	cause         context.Context // context passed to For
 	changes       []Change
 	entryChanges  *entry.Changes // changes for the commit's entry; nil if nothing is committed
 	opened        []openBucket   // indexed by Bucket.number
@@ -51,8 +51,8 @@ func (tx *Tx) After(fn func()) { tx.after = append(tx.after, fn) }
 // is part of the transaction.
 func (tx *Tx) AtEnd(fn func() error) { tx.ends = append(tx.ends, fn) }
 
-// For sets the cause of the writes that follow: the request, message or job of ctx. nil means that
-// the cause is unknown. The transaction does not end when ctx ends.
+// For sets the cause of the writes that follow: ctx belongs to a request, a message or a job. nil
+// means that the cause is unknown. The transaction does not end when ctx ends.
 func (tx *Tx) For(ctx context.Context) { tx.cause = ctx }
 
 // ForNobody removes the cause for the writes that follow.
@@ -72,8 +72,8 @@ func (tx *Tx) Fail(err error) {
 // Err returns the error that Fail has stored; nil if there is none.
 func (tx *Tx) Err() error { return tx.err }
 
-// Writes counts the writes of the transaction. A cursor must seek again after the count has
-// increased.
+// Writes returns the number of writes of the transaction so far. After it has increased, a cursor
+// must seek again.
 func (tx *Tx) Writes() int { return tx.writes }
 
 // Step counts one step of a cursor that the caller moves itself.
@@ -153,9 +153,9 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// walkBehind calls each with the rows whose keys are greater than `after`, in key order, until it
-// returns false. `after` need not exist; "" starts at the first key.
-func (tx *Tx) walkBehind(bucket, after string, each func(k, v []byte) bool) {
+// walkAfter calls each with the rows whose keys are greater than `after`, in key order, until each
+// returns false. No row need have the key `after`; "" starts at the first row.
+func (tx *Tx) walkAfter(bucket, after string, each func(k, v []byte) bool) {
 	for k, v := range tx.ascend(tx.bucket(bucket), []byte(after)) {
 		if after != "" && string(k) == after {
 			continue
@@ -235,13 +235,13 @@ func PrefixEnd(prefix []byte) []byte {
 	return nil
 }
 
-// NoteMessage records in the commit's entry that the message bytes at ref belong to it.
+// NoteMessage records in the commit's entry that the message bytes at ref are new.
 func (tx *Tx) NoteMessage(ref segment.Ref) { tx.entryChanges.Message(ref) }
 
 // NamedBucket returns the bbolt bucket with the name; nil if there is none.
 func NamedBucket(tx Transaction, name string) *bolt.Bucket { return tx.engine().bucket(name) }
 
-// AscendNamed is Tx.Ascend for the bucket with the name.
+// AscendNamed is like Tx.Ascend, for the bucket with the name.
 func AscendNamed(tx Transaction, name string, from []byte) iter.Seq2[[]byte, []byte] {
 	return tx.engine().ascend(tx.engine().bucket(name), from)
 }
