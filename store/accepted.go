@@ -10,9 +10,10 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A message from outside is acknowledged once its record is on disk, after one sync. A later
-// transaction writes its rows, events and jobs, and marks it as filed in bucketAccepted. After a
-// crash, Open finds the records that are not marked as filed.
+// bucketAccepted has one row, which says which accepted messages are filed. A message from outside
+// is accepted, and acknowledged to its sender, once its record is on disk. A later transaction
+// files it: it writes its rows, events and jobs, and updates that row. After a crash, Open finds
+// the messages that are accepted but not filed.
 var bucketAccepted = engine.NewBucket("accepted")
 
 const filedKey = "filed"
@@ -24,8 +25,9 @@ type Accepted struct {
 }
 
 // AppendAccepted writes a message with its envelope, as Append does, and syncs it to disk, so that
-// it may be acknowledged. The caller then does what the envelope says, in a transaction that calls
-// Filed. If the process ends before that, Unfiled of the next process returns the message.
+// it may be acknowledged. The caller then files the message as the envelope says, in a transaction
+// that calls Filed. If the process ends before that, Unfiled returns the message after the next
+// start.
 func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
 	if err := s.checkAppend(); err != nil {
 		return BlobRef{}, err
@@ -70,18 +72,18 @@ func (tx *Tx) Filed(refs ...BlobRef) error {
 	return tx.PutRow(bucketAccepted, []byte(filedKey), bucketAccepted.Sum().Seal([]byte(filedKey), mark.Row()))
 }
 
-// filedMark reads the mark of filed messages.
+// filedMark reads the mark that says which accepted messages are filed.
 func filedMark(b *bolt.Tx) (segment.FiledMark, error) {
 	return parseFiled(b.Bucket([]byte(bucketAccepted.Name())).Get([]byte(filedKey)))
 }
 
-// parseFiled parses the row of the mark of filed messages. A row from before it had a checksum is
-// 8n+1 bytes.
+// parseFiled parses the row that marks the filed messages. In older stores the row has no checksum,
+// and its length is 8n+1 bytes.
 func parseFiled(row []byte) (m segment.FiledMark, err error) {
 	if len(row)%8 != 1 && row != nil {
 		row, err = bucketAccepted.Sum().Open([]byte(filedKey), row)
 		if err != nil {
-			return m, fmt.Errorf("read up to where accepted messages are filed: %w", err)
+			return m, fmt.Errorf("read the mark of filed messages: %w", err)
 		}
 	}
 	return segment.ParseMark(row)
@@ -89,12 +91,13 @@ func parseFiled(row []byte) (m segment.FiledMark, err error) {
 
 // Unfiled returns the messages that were acknowledged but not filed when the store was opened, in
 // the order in which they came. Their bytes are kept until they are filed.
-func (s *Store) Unfiled() []Accepted { return s.left }
+func (s *Store) Unfiled() []Accepted { return s.unfiledAtOpen }
 
 // UnfiledCount returns the number of messages that are acknowledged but not filed.
 func (s *Store) UnfiledCount() int { return s.unfiled.Len() }
 
-// openAccepted finds the messages that were acknowledged but not filed.
+// openAccepted finds the messages that were acknowledged but not filed, and stores them in
+// unfiledAtOpen.
 func (s *Store) openAccepted() error {
 	var mark segment.FiledMark
 	err := s.db.View(func(tx *engine.Tx) (err error) {
@@ -108,7 +111,7 @@ func (s *Store) openAccepted() error {
 		if mark.Has(ref.Position()) {
 			return nil
 		}
-		s.left = append(s.left, Accepted{ref, env})
+		s.unfiledAtOpen = append(s.unfiledAtOpen, Accepted{ref, env})
 		s.unfiled.Appended(s.unfiled.Begin(ref.Position()), ref.Position())
 		s.leases.Add(ref)
 		return nil
@@ -119,8 +122,8 @@ func (s *Store) openAccepted() error {
 	return nil
 }
 
-// beginAccepted writes the first mark of filed messages, at the end of the segments, unless there
-// is a mark already.
+// beginAccepted writes the mark of filed messages if there is none. It marks all messages that are
+// in the segments as filed.
 func (s *Store) beginAccepted(b *bolt.Tx) error {
 	bucket := b.Bucket([]byte(bucketAccepted.Name()))
 	if bucket.Get([]byte(filedKey)) != nil {

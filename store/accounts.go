@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// An Account is one tenant: all its records are found under its id.
+// An Account is one tenant. All records of the tenant have its ID.
 type Account struct {
 	ID             string // acc_…
 	Num            uint32 // short form for message keys, from 1
@@ -15,23 +15,23 @@ type Account struct {
 	Email          string // the owner's address
 	Plan           string // one of the AccountPlan… constants
 	Status         string // one of the Account… constants
-	DeleteJob      string `json:",omitempty"` // the job that deletes it
+	DeleteJob      string `json:",omitempty"` // id of the job that deletes it
 	UniversalInbox bool
 	WarmupPhrases  []string
-	SyncedAt       time.Time // the newest refresh of all its mailboxes
+	SyncedAt       time.Time // when one of its external mailboxes was last synced, or a refresh found none
 	HeldToldAt     time.Time `json:",omitzero"` // when its owner and admins were last notified of messages held for approval
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
 
-// States of an account.
+// Values of Account.Status.
 const (
 	AccountActive    = "active"
-	AccountSuspended = "suspended" // by the operator: it may do nothing, but its zones are still served
-	AccountDeleting  = "deleting"  // by the operator: it may do nothing any more, and a job deletes it
+	AccountSuspended = "suspended" // the operator suspended it: it may do nothing, but its zones are still served
+	AccountDeleting  = "deleting"  // the operator deleted it: it may do nothing, and a job deletes its records
 )
 
-// Plans of an account.
+// Values of Account.Plan.
 const (
 	AccountPlanStartup    = "startup"
 	AccountPlanEnterprise = "enterprise" // with higher limits on requests
@@ -68,9 +68,9 @@ type User struct {
 	Role         string // one of the UserRole… constants
 	Status       string // one of the User… constants
 	PasswordHash string // argon2id, PHC form; "" while none is set
-	// PasswordGiven says that a token or an invitation set the password, and the user has not
-	// chosen a new one since. It is false in records older than this field, since it is not known
-	// there; those users may go on working with their password.
+	// PasswordGiven says that a token or an invitation set the password, and that the user has not
+	// chosen a new one since. It is false in records that are older than this field; those users
+	// may keep their password.
 	PasswordGiven bool     `json:",omitempty"`
 	Limited       bool     `json:",omitempty"` // a member who sees only the mailboxes in Mailboxes
 	Mailboxes     []string `json:",omitempty"` // ids; some of these mailboxes may be gone
@@ -86,13 +86,13 @@ type User struct {
 	UpdatedAt     time.Time
 }
 
-// States of a user.
+// Values of User.Status.
 const (
 	UserInvited = "invited" // has no password yet
 	UserActive  = "active"
 )
 
-// Roles of a user. Each may do all that the next one may, and more.
+// Values of User.Role. Each role may do all that the next one may, and more.
 const (
 	UserRoleOwner  = "owner"  // owns the account
 	UserRoleAdmin  = "admin"  // manages the team and its tokens, but for owners and other admins
@@ -113,14 +113,14 @@ type TOTP struct {
 	Confirmed bool      // the user has entered a first code; until then the factor is not asked for
 	LastStep  int64     // time step of the last code that was accepted, so that no code is accepted twice
 	Recovery  [][]byte  // HMAC of each unused recovery code
-	CreatedAt time.Time // when the secret was made
+	CreatedAt time.Time // when the shared secret was made
 }
 
 // A Passkey is a WebAuthn credential.
 type Passkey struct {
 	ID         string // pky_…
 	Name       string
-	Credential []byte // as the service reads it, JSON
+	Credential []byte // WebAuthn credential as JSON, encoded by the service
 	CreatedAt  time.Time
 	LastUsedAt time.Time
 }
@@ -156,47 +156,47 @@ func forgotHash(u *User) string {
 	return u.Forgot.Hash
 }
 
-// A Token authenticates a program at the API or MCP, or a browser by its cookie: then it is a
-// session. It acts for its user, with at most the user's role and its own permissions. It may be
-// limited to some mailboxes and by a Policy. Only the SHA-256 of its value is kept. It ends when it
-// expires, when it is revoked, or with its user.
+// A Token authenticates a program at the API or at the MCP server. A browser has one in a cookie:
+// such a token is a session. A token acts for its user, with at most the user's role and its own
+// permissions. It may be limited to some mailboxes and by a Policy. Only the SHA-256 of its value
+// is stored. It ends when it expires, when it is revoked, or with its user.
 type Token struct {
 	ID            string // tok_…
 	AccountID     string
 	UserID        string // the user that it acts for
-	CredentialID  string `json:",omitempty"` // of the app password that was made with it; "": none was
+	CredentialID  string `json:",omitempty"` // id of the app password that was made with it; "": none
 	Name          string
 	Hash          string // SHA-256 of the whole token, hex
 	Prefix        string // first 12 characters of the token
 	Permissions   []string
 	Kind          string // one of the TokenKind… constants
 	CreatedAt     time.Time
-	ExpiresAt     time.Time // zero: never; of a grant: when its refresh token expires
+	ExpiresAt     time.Time // zero: never; for a grant, when its refresh token expires
 	LastUsedAt    time.Time
 	LastUsedIP    string
-	PasswordGiven bool      `json:",omitempty"` // of a session: its password was set by a token or invitation, see User.PasswordGiven
-	UserAgent     string    `json:",omitempty"` // of a session: the browser that signed in
-	RevokedAt     time.Time // kept for a while after revocation, so that its use can be recognised
+	PasswordGiven bool      `json:",omitempty"` // only for a session: a token or an invitation had set the user's password, see User.PasswordGiven
+	UserAgent     string    `json:",omitempty"` // only for a session: User-Agent of the browser that signed in
+	RevokedAt     time.Time // zero: not revoked; a revoked token is kept for some days, so that its use can be recognised
 
-	Mailboxes []string `json:",omitempty"` // ids that it is limited to; none: it sees all that its user sees
-	OwnWords  bool     `json:",omitempty"` // its messages count as the account's own words
+	Mailboxes []string `json:",omitempty"` // ids of the mailboxes that it is limited to; empty: those that its user may see
+	OwnWords  bool     `json:",omitempty"` // the messages sent with it count as written by the account itself, so that reading them does not taint
 	Policy    Policy   `json:",omitzero"`
-	Reading   *Reading `json:",omitempty"` // nil: it has read nothing that taints
-	Grant     *Grant   `json:",omitempty"` // of a TokenKindOAuth
+	Reading   *Reading `json:",omitempty"` // what was read with it; nil: nothing
+	Grant     *Grant   `json:",omitempty"` // only if Kind is TokenKindOAuth
 }
 
-// Bound reports whether a token is barred from changing anybody's access and anything that runs
+// Bound reports whether a token may not change anybody's access, nor anything that runs
 // automatically.
 func (t *Token) Bound() bool {
 	return len(t.Mailboxes) > 0 || t.Kind == TokenKindOAuth || !t.Policy.IsDefault()
 }
 
-// Kinds of a token.
+// Values of Token.Kind.
 const (
 	TokenKindAPI     = "api"
-	TokenKindMCP     = "mcp"     // for the client of a model
-	TokenKindOAuth   = "oauth"   // a grant by a person to a client, for /mcp only
-	TokenKindSession = "session" // of the dashboard; the only kind that a browser holds
+	TokenKindMCP     = "mcp"     // for an MCP client
+	TokenKindOAuth   = "oauth"   // a person granted it to a client by OAuth, for /mcp only
+	TokenKindSession = "session" // for the dashboard; the only kind that a browser holds
 )
 
 // Tokens keeps the tokens of every account, revoked ones too.
@@ -207,8 +207,8 @@ var (
 	TokensByAccount = Tokens.Index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.Index("user", func(t *Token) string { return t.UserID })
 	SessionsByTime  = Tokens.Index("session", sessionTime)
-	// TokensLimited holds the tokens that are limited to mailboxes and not revoked: under the
-	// mailbox, or under the account if there are several mailboxes.
+	// TokensLimited holds the tokens that are limited to mailboxes and not revoked. The key is the
+	// mailbox, or the account if the token is limited to several mailboxes.
 	TokensLimited = Tokens.Index("limited", func(t *Token) string {
 		switch {
 		case len(t.Mailboxes) == 0 || !t.RevokedAt.IsZero():
@@ -218,8 +218,8 @@ var (
 		}
 		return t.AccountID
 	})
-	// TokensTainting holds the tokens of an account that reading taints, that are not limited to
-	// mailboxes and not revoked.
+	// TokensTainting holds, by account, the tokens with Policy.Taint, except for revoked ones and
+	// those that are limited to mailboxes.
 	TokensTainting = Tokens.Index("tainting", func(t *Token) string {
 		if !t.Policy.Taint || len(t.Mailboxes) > 0 || !t.RevokedAt.IsZero() {
 			return ""
@@ -244,7 +244,8 @@ func TokensOfMailbox(tx *Tx, accountID, mailboxID string) (list []*Token) {
 	return list
 }
 
-// sessionTime is the key of a dashboard session by its creation time, for pruning.
+// sessionTime returns the key of a token in SessionsByTime: the time at which a session was
+// created, or "" for other tokens. Pruning reads the oldest first.
 func sessionTime(t *Token) string {
 	if t.Kind != TokenKindSession {
 		return ""
@@ -262,8 +263,8 @@ type DayStat struct {
 	Complained int64
 }
 
-// DayStats keeps the day counts under account id and date, so that the days of an account are
-// adjacent.
+// DayStats keeps one record for each account and day. Its id is the account id and the date, so
+// that the days of an account are adjacent.
 var (
 	DayStats          = engine.NewTable("daystat", func(d *DayStat) string { return d.AccountID + d.Date })
 	DayStatsByAccount = DayStats.Index("account", func(d *DayStat) string { return d.AccountID })
@@ -281,34 +282,34 @@ type Idempotency struct {
 	CreatedAt   time.Time
 }
 
-// Idempotencies keeps the responses for 24 hours; the time index is for pruning.
+// Idempotencies keeps the responses for 24 hours. Pruning reads IdempotencyByTime.
 var (
 	Idempotencies     = engine.NewTable("idempotency", func(i *Idempotency) string { return i.ID }).Sealed((*Idempotency).secrets)
 	IdempotencyByTime = Idempotencies.Index("time", func(i *Idempotency) string { return TimeKey(i.CreatedAt) })
 )
 
-// A MasterKey says which master key the secrets of this store are sealed under. The key itself is
-// never in the store.
+// A MasterKey identifies the master key that the secrets of this store are sealed under. The key
+// itself is never in the store.
 type MasterKey struct {
-	ID          string // MasterKeyID
+	ID          string // always MasterKeyID
 	Fingerprint string
 	Since       time.Time
-	Next        string    `json:",omitempty"` // the fingerprint of the key that replaces it; "" if none does
-	Resealed    int       `json:",omitempty"` // how many records were sealed under the new key so far
+	Next        string    `json:",omitempty"` // fingerprint of the key that is replacing it; "": none
+	Resealed    int       `json:",omitempty"` // number of records that are sealed under the new key already
 	Past        []PastKey `json:",omitempty"` // newest first; during a replacement, the current key is among them
 }
 
 // A PastKey is a record of a master key that was replaced.
 type PastKey struct {
 	Fingerprint string
-	MacRoot     []byte // root key of the MACs of links and addresses from its time, sealed under the master key
-	Number      uint64 `json:",omitempty"` // of the last commit that has values sealed under it; 0: there are such values still
+	MacRoot     []byte // root key for the MACs in links and addresses that were made while it was in use; sealed under the current master key
+	Number      uint64 `json:",omitempty"` // number of the last commit that had values sealed under it; 0: the store still has such values
 }
 
 // MasterKeyID is the id of the one record of MasterKeys.
 const MasterKeyID = "master"
 
-// MasterKeys has one record, from the first start on.
+// MasterKeys has one record, which the first start makes.
 var MasterKeys = engine.NewTable("master_key", func(k *MasterKey) string { return k.ID })
 
 // An Alert is a health check of the host whose status is not ok.
@@ -323,17 +324,17 @@ type Alert struct {
 // AlertID returns the id of an alert about a subject.
 func AlertID(code, subject string) string { return code + " " + subject }
 
-// Alerts keeps the health checks that are not ok.
+// Alerts keeps one record for each health check whose status is not ok.
 var Alerts = engine.NewTable("alert", func(a *Alert) string { return a.ID })
 
-// A SandboxClock says how far the clock of a sandbox was advanced.
+// A SandboxClock holds how far the clock of a sandbox was advanced.
 type SandboxClock struct {
-	ID    string // SandboxClockID
+	ID    string // always SandboxClockID
 	Ahead time.Duration
 }
 
 // SandboxClockID is the id of the one record of SandboxClocks.
 const SandboxClockID = "clock"
 
-// SandboxClocks has one record, once the clock was advanced.
+// SandboxClocks has one record if the clock of the sandbox was ever advanced.
 var SandboxClocks = engine.NewTable("sandbox_clock", func(c *SandboxClock) string { return c.ID })

@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// An Address is an alias of a mailbox or the address of a group. The own address of a mailbox is
-// not one.
+// An Address is an alias of a mailbox or the address of a group. The main address of a mailbox has
+// no Address.
 type Address struct {
 	DomainID  string
 	Email     string // lower-case
@@ -17,8 +17,8 @@ type Address struct {
 	GroupID   string // "": it is an alias
 }
 
-// Addresses keeps the aliases and group addresses. The own addresses of mailboxes are not in it:
-// before adding an address, look in MailboxByAddress too.
+// Addresses keeps the aliases and group addresses. It lacks the main addresses of mailboxes:
+// AddressTaken looks for both.
 var (
 	Addresses = engine.NewTable("address", func(a *Address) string { return AddressKey(a.DomainID, a.Email) }).
 			Watched(func(_ *engine.Tx, a *Address) Change { return Change{Account: a.AccountID, ID: a.Email} })
@@ -26,8 +26,8 @@ var (
 	AddressesByDomain  = Addresses.Index("domain", func(a *Address) string { return a.DomainID })
 )
 
-// FindAddress returns the alias or group with an address, in the domain whose claim of the name is
-// proven, or nil if there is none. The record is shared: it must not be changed.
+// FindAddress returns the alias or group with this address, or nil if there is none. It looks in
+// the domain whose claim of the name is proven. The record is shared: it must not be changed.
 func FindAddress(tx *Tx, email string) (*Address, error) {
 	return Addresses.FindShared(tx, addressKey(tx, email))
 }
@@ -54,14 +54,14 @@ var (
 // A GroupMember is a member of a group: a mailbox, another group or an external address.
 type GroupMember struct {
 	GroupID   string
-	Place     int // in the list of members, from 0
+	Place     int // position in the list of members, from 0
 	AccountID string
 	MailboxID string // "": it is not a mailbox
 	MemberID  string // id of a group; "": it is not a group
 	Email     string // external address; "": it is a mailbox or a group
 }
 
-// GroupMembers keeps the members of each group in their order.
+// GroupMembers keeps the members of each group in the order of Place.
 var (
 	GroupMembers     = engine.NewTable("group_member", func(m *GroupMember) string { return MemberID(m.GroupID, m.Place) })
 	MembersOfGroup   = GroupMembers.Index("group", func(m *GroupMember) string { return m.GroupID })
@@ -69,10 +69,10 @@ var (
 	MembersByGroup   = GroupMembers.Index("member", func(m *GroupMember) string { return m.MemberID })
 )
 
-// MemberID returns the id of the member at a place in a group.
-func MemberID(groupID string, place int) string { return fmt.Sprintf("%s%05d", groupID, place) }
+// MemberID returns the id of the GroupMember at a position in a group.
+func MemberID(groupID string, position int) string { return fmt.Sprintf("%s%05d", groupID, position) }
 
-// AddressTaken reports whether a mailbox, an alias or a group of a domain has this address.
+// AddressTaken reports whether a mailbox, an alias or a group in the domain has this address.
 func AddressTaken(tx *Tx, domainID, email string) bool {
 	key := []byte(AddressKey(domainID, email))
 	return engine.NamedBucket(tx, MailboxByAddress.Name()).Get(key) != nil || engine.NamedBucket(tx, Addresses.Name()).Get(key) != nil

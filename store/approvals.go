@@ -6,25 +6,26 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// An Approval is a message that a person is asked to approve or reject. It is kept until 30 days
-// after the decision.
+// An Approval is a held message that a person is asked to approve or reject. The record is kept
+// until 30 days after the decision.
 type Approval struct {
 	ID           string // apr_…
 	AccountID    string
 	SubmissionID string
 	MailboxID    string `json:",omitzero"` // the sending mailbox; "": a domain's credential sends it
-	DomainID     string // of the Submission
+	DomainID     string // the DomainID of its Submission
 	Status       string // one of the Approval… constants
-	Reason       string // why it was held, as a reason code of the service
+	Reason       string // code of the reason for which it was held
 	Via          string // one of the ApprovalVia… constants
-	TokenID      string `json:",omitzero"` // of the token or credential that sent it; "": neither did
+	TokenID      string `json:",omitzero"` // id of the token or credential that sent it; "": neither was used
 	TokenName    string `json:",omitzero"`
 
-	// What a person approves. Each recipient of the envelope is in exactly one of the lists.
+	// Sender to Blob are what the person approves. Each recipient of the envelope is in exactly one
+	// of To, Cc and Bcc.
 	Sender      string
-	To          []string `json:",omitempty"` // named in To
-	Cc          []string `json:",omitempty"` // named in Cc
-	Bcc         []string `json:",omitempty"` // named in neither
+	To          []string `json:",omitempty"` // recipients that the header field To names
+	Cc          []string `json:",omitempty"` // recipients that the header field Cc names
+	Bcc         []string `json:",omitempty"` // the other recipients
 	Subject     string   `json:",omitzero"`
 	Preview     string   `json:",omitzero"`
 	Size        int64
@@ -32,21 +33,21 @@ type Approval struct {
 	MessageID   string // with brackets
 	Blob        BlobRef
 
-	// Its rows in the sending log are the rows of its Submission with ids after BeforeRows, up to
-	// and including LastRow.
+	// BeforeRows and LastRow delimit its rows in the sending log: the rows of its Submission with
+	// ids greater than BeforeRows, up to and including LastRow.
 	BeforeRows string
 	LastRow    string
 
-	JobID         string `json:",omitzero"` // the job that lets it expire; "": it is decided
+	JobID         string `json:",omitzero"` // id of the job that expires it; "": it is decided
 	CreatedAt     time.Time
 	ExpiresAt     time.Time
 	DecidedAt     time.Time `json:",omitzero"`
-	DecidedBy     string    `json:",omitzero"` // a user's id; "": the server decided
+	DecidedBy     string    `json:",omitzero"` // id of the user; "": the server decided
 	DecidedByName string    `json:",omitzero"`
 	Note          string    `json:",omitzero"`
 }
 
-// States of an approval.
+// Values of Approval.Status.
 const (
 	ApprovalPending  = "pending"
 	ApprovalApproved = "approved"
@@ -54,7 +55,7 @@ const (
 	ApprovalExpired  = "expired" // nobody decided in time
 )
 
-// How a message that is held for approval was submitted.
+// Values of Approval.Via: how the held message was submitted.
 const (
 	ApprovalViaAPI  = "api"
 	ApprovalViaMCP  = "mcp"
@@ -62,7 +63,8 @@ const (
 	ApprovalViaRule = "rule" // a rule, an automatic reply, or the forwarding address of a mailbox
 )
 
-// Approvals keeps the messages held for approval; Check counts their blobs among the references.
+// Approvals keeps the messages held for approval. Check verifies that the Blob of each has a
+// reference.
 var (
 	Approvals = engine.NewTable("approval", func(a *Approval) string { return a.ID }).
 			Watched(func(_ *engine.Tx, a *Approval) Change { return Change{Account: a.AccountID, ID: a.ID} })
@@ -77,5 +79,5 @@ var (
 	})
 )
 
-// ApprovalStatusKey returns the key of an account's approvals with a status.
+// ApprovalStatusKey returns the key of an account's approvals with a status in ApprovalsByStatus.
 func ApprovalStatusKey(accountID, status string) string { return accountID + status + "\x00" }

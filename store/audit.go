@@ -11,11 +11,11 @@ import (
 type Audit struct {
 	ID        string // aud_…
 	AccountID string // the account that the log belongs to
-	Action    string // an operation, login, login_failed, or a command of the operator
+	Action    string // name of an operation or of an operator's command; or login, login_failed
 	Actor     AuditActor
-	Via       string      // api mcp dashboard command
+	Via       string      // api, mcp, dashboard or command
 	IP        string      `json:",omitempty"`
-	Target    AuditTarget `json:",omitzero"` // zero: no target, or several
+	Target    AuditTarget `json:",omitzero"` // zero: there is no target, or several
 	Fields    []string    `json:",omitempty"`
 	Count     int         // the number of objects or attempts that the row stands for
 	RequestID string      `json:",omitempty"`
@@ -35,17 +35,17 @@ type AuditTarget struct {
 	Type, ID, Name string
 }
 
-// Kinds of actors.
+// Values of AuditActor.Type.
 const (
-	AuditActorUser     = "user" // in a session of the dashboard
+	AuditActorUser     = "user" // in a dashboard session
 	AuditActorToken    = "token"
 	AuditActorMailbox  = "mailbox"
-	AuditActorOperator = "operator" // on the server itself
+	AuditActorOperator = "operator" // by a command on the server itself
 	AuditActorSystem   = "system"
 )
 
-// Audits keeps the audit logs of every account. Failed log-ins have one row for each minute,
-// account and IP address.
+// Audits keeps the audit logs of every account. All failed log-ins of one minute, account and IP
+// address share one row, which FailedLogins finds.
 var (
 	Audits          = engine.NewTable("audit", func(a *Audit) string { return a.ID })
 	AuditsByAccount = Audits.Index("account", func(a *Audit) string { return a.AccountID })
@@ -57,7 +57,7 @@ var (
 	})
 )
 
-// FailedLoginKey returns a key of FailedLogins.
+// FailedLoginKey returns the key of a row of failed log-ins in FailedLogins.
 func FailedLoginKey(minute time.Time, accountID, ip string) string {
 	return TimeKey(minute) + accountID + "\x00" + ip
 }

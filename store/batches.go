@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// A MessageTemplate is a text with variables, from which messages are composed.
+// A MessageTemplate is a text with variables, from which messages are made.
 type MessageTemplate struct {
 	ID        string // mtl_…
 	AccountID string
@@ -34,10 +34,11 @@ type Batch struct {
 	Blob      BlobRef // the request as JSON
 	CreatedAt time.Time
 	ByPerson  bool `json:",omitempty"` // a signed-in owner or admin sent it
-	OwnWords  bool `json:",omitempty"` // see Submission
+	OwnWords  bool `json:",omitempty"` // see Submission.OwnWords
 }
 
-// Batches keeps the batches until they are sent; Check counts their blobs among the references.
+// Batches keeps each batch until its messages are sent. Check verifies that the Blob of each batch
+// has a reference.
 var Batches = engine.NewTable("batch", func(b *Batch) string { return b.ID })
 
 // A BatchItem is the outcome of one message of a batch.
@@ -45,13 +46,13 @@ type BatchItem struct {
 	BatchID   string
 	AccountID string
 	Index     int
-	Outcome   json.RawMessage // in the form that the job's result has
+	Outcome   json.RawMessage // JSON, as in the result of the job
 }
 
-// BatchItemID returns the id of an item.
+// BatchItemID returns the id of the item with this index in a batch.
 func BatchItemID(batchID string, index int) string { return fmt.Sprintf("%s %04d", batchID, index) }
 
-// BatchItems keeps the items as long as their batch, in its order.
+// BatchItems keeps the items as long as their batch, sorted by batch and index.
 var (
 	BatchItems        = engine.NewTable("batch_item", func(i *BatchItem) string { return BatchItemID(i.BatchID, i.Index) })
 	BatchItemsByBatch = BatchItems.Index("batch", func(i *BatchItem) string { return i.BatchID })

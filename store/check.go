@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/store/textindex"
 )
 
-// maxProblems is the number of problems that Check names.
+// maxProblems is the largest number of problems that Check names.
 const maxProblems = 100
 
 // problems collects the problems that a check finds: the first maxProblems as errors, the others as
@@ -34,7 +34,7 @@ func (p *problems) add(format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf(format, args...))
 }
 
-// run runs one part of the check. It records a panic, which damaged pages can cause, as a problem.
+// run runs one part of the check. A damaged page can cause a panic; run records it as a problem.
 func (p *problems) run(part string, check func()) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -46,7 +46,7 @@ func (p *problems) run(part string, check func()) {
 
 func (p *problems) join() error {
 	if p.more > 0 {
-		return errors.Join(append(p.errs, fmt.Errorf("and %d more", p.more))...)
+		return errors.Join(append(p.errs, fmt.Errorf("%d more problems are not listed", p.more))...)
 	}
 	return errors.Join(p.errs...)
 }
@@ -54,8 +54,8 @@ func (p *problems) join() error {
 // Check runs CheckRows and CheckMessages.
 func (s *Store) Check() error { return errors.Join(s.CheckRows(), s.CheckMessages(nil)) }
 
-// CheckRows verifies every table, index, counter and reference in one snapshot. It returns nil if
-// there are no problems; it names the first hundred.
+// CheckRows verifies every table, index, counter and reference in one snapshot. The error names the
+// first hundred problems; it is nil if there are none.
 func (s *Store) CheckRows() error {
 	if err := s.compact.lock(context.Background()); err != nil {
 		return err
@@ -87,9 +87,9 @@ func (s *Store) CheckRows() error {
 	return errors.Join(p.join(), err)
 }
 
-// CheckMessages reads the bytes of every message. Others may write meanwhile; compaction waits.
-// progress is called with the number of bytes in the segments that are done and in all; it may be
-// nil.
+// CheckMessages reads and verifies the bytes of every message. Others may write meanwhile;
+// compaction waits. progress, which may be nil, is called with the bytes of the segments that are
+// verified and of all segments.
 func (s *Store) CheckMessages(progress func(done, all int64)) error {
 	if err := s.compact.lock(context.Background()); err != nil {
 		return err
@@ -100,8 +100,8 @@ func (s *Store) CheckMessages(progress func(done, all int64)) error {
 	return errors.Join(p.join(), err)
 }
 
-// maxSequence returns the highest allowed sequence of a bucket; sequences that are counters have
-// no bound.
+// maxSequence returns the highest valid sequence of a bucket. Sequences that only count have no
+// bound.
 func maxSequence(bucket string) uint64 {
 	switch bucket {
 	case Accounts.Name(), Mailboxes.Name():
@@ -118,7 +118,7 @@ func maxSequence(bucket string) uint64 {
 	return 0
 }
 
-// checkEntries verifies the entries that are kept, and the rows of the bucket meta.
+// checkEntries verifies the kept entries, and the rows of the bucket meta.
 func (tx *Tx) checkEntries(p *problems) {
 	tx.CheckEntries(p.add)
 	b := engine.Bolt(tx)
@@ -130,21 +130,21 @@ func (tx *Tx) checkEntries(p *problems) {
 	}
 }
 
-// A messageCheck holds the counts that are made while the message index is checked.
+// A messageCheck verifies the message index. It counts the rows that it finds.
 type messageCheck struct {
 	*problems
 	tx       *Tx
 	folders  int
 	messages int
 	inbox    int // messages in INBOX folders
-	numbered int // folders that are not INBOX
+	numbered int // folders other than INBOX, which have numbers of their own
 	accounts map[uint32]Usage
 	text     *textindex.Check
 }
 
-// checkMessages verifies the message index. Its time and its reads are proportional to the size of
-// the index, its memory to the number of accounts: every row is looked up from the row that it
-// belongs to, and each bucket must have as many rows as were looked up.
+// checkMessages verifies the message index. It walks the folders and messages and looks up each row
+// that must exist for them; then each bucket must have as many rows as were looked up. So only the
+// counts of accounts are kept in memory.
 func (tx *Tx) checkMessages(p *problems) {
 	c := &messageCheck{problems: p, tx: tx, accounts: map[uint32]Usage{}, text: textindex.NewCheck(&tx.Tx, p.add)}
 	p.run("list of messages to index", func() {
@@ -159,7 +159,7 @@ func (tx *Tx) checkMessages(p *problems) {
 	p.run("counters of accounts", c.checkAccounts)
 	p.run("number of rows", c.checkSizes)
 	p.run("blobs", c.checkBlobs)
-	p.run("submissions, reports, copies and arrivals", c.checkSubmissions)
+	p.run("submissions, reports, copies and arrivals", c.checkRecordBlobs)
 }
 
 // checkMailboxes walks the folders of each mailbox and the messages of each folder.
@@ -202,7 +202,7 @@ func (c *messageCheck) checkMailboxes() {
 	}
 }
 
-// checkMailbox compares a mailbox's row with the sums over its folders.
+// checkMailbox compares the counters in a mailbox's row with the sums over its folders.
 func (c *messageCheck) checkMailbox(mailbox uint32, sum mailrow.MailboxCounts) {
 	if mailbox == 0 {
 		return
@@ -259,7 +259,7 @@ func (c *messageCheck) checkFolder(f *Folder) {
 	}
 }
 
-// checkMessage looks up the rows that belong to a message.
+// checkMessage looks up the rows that must exist for a message.
 func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 	wrong := func(format string, args ...any) {
 		c.add("message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, fmt.Errorf(format, args...))
@@ -316,8 +316,8 @@ func (c *messageCheck) checkAccounts() {
 	}
 }
 
-// checkSizes compares the number of rows in a bucket with the number of rows that were looked up:
-// an additional row belongs to nothing.
+// checkSizes compares the number of rows in each bucket with the number that folders and messages
+// need. A bucket with more has rows that belong to nothing.
 func (c *messageCheck) checkSizes() {
 	for _, want := range []struct {
 		bucket *engine.Bucket
@@ -383,7 +383,7 @@ func (c *messageCheck) checkBlobs() {
 	}
 }
 
-// checkOwner verifies that the owner in a reference has this blob.
+// checkOwner verifies that the owner that a reference names exists and has this blob.
 func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	var points BlobRef
 	switch owner[0] {
@@ -450,8 +450,9 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	}
 }
 
-// checkSubmissions verifies that there is a reference to the blob of every record that has one.
-func (c *messageCheck) checkSubmissions() {
+// checkRecordBlobs verifies that every record with a blob has a reference to it: submissions,
+// reports, remote copies, arrivals, batches, lessons and approvals.
+func (c *messageCheck) checkRecordBlobs() {
 	for sub := range Submissions.All(c.tx) {
 		c.checkReferenced("submission", mailrow.OwnerSubmission, sub.ID, sub.Blob)
 	}
@@ -486,9 +487,9 @@ func (c *messageCheck) checkReferenced(what string, kind byte, id string, blob B
 	}
 }
 
-// verifyBlobs reads every blob that is referred to. It lists a few at a time, each list in a
-// snapshot of its own, so that no snapshot lasts as long as all the reading. Compaction must be
-// locked out, so that the listed blobs can still be read a little later.
+// verifyBlobs reads every blob that a row refers to. It lists a few blobs at a time, each time in a
+// new snapshot, so that no snapshot stays open for long. The caller holds the lock of compaction,
+// so that no listed blob is moved before it is read.
 func (s *Store) verifyBlobs(p *problems, progress func(done, all int64)) error {
 	var done, all int64
 	for _, info := range s.seg.List() {
@@ -518,7 +519,7 @@ func (s *Store) verifyBlobs(p *problems, progress func(done, all int64)) error {
 	return nil
 }
 
-// ownersText names the messages and records that have a blob.
+// ownersText returns the names of the messages and records that refer to a blob, for a report.
 func (s *Store) ownersText(ref BlobRef) string {
 	var texts []string
 	err := s.View(func(tx *Tx) error {
@@ -547,10 +548,11 @@ func (s *Store) ownersText(ref BlobRef) string {
 	return strings.Join(texts, ", ")
 }
 
-// ownerKinds names the kind of record that owns a blob, by the first byte of the owner.
+// ownerKinds has the kind of record for the first byte of a reference's owner. Messages are not in
+// it.
 var ownerKinds = map[byte]string{mailrow.OwnerSubmission: "submission", mailrow.OwnerReport: "report", mailrow.OwnerCopy: "remote copy", mailrow.OwnerArrival: "arrival", mailrow.OwnerBatch: "batch", mailrow.OwnerLesson: "lesson", mailrow.OwnerApproval: "approval"}
 
-// checkThreads verifies that every thread is found, and that every row of a joined thread is right.
+// checkThreads verifies the rows of threads, joined threads, thread subjects and spam tokens.
 func (c *messageCheck) checkThreads() {
 	for k := range c.tx.Ascend(mailrow.BucketThread, nil) {
 		if len(k) != 4+mailrow.ThreadNodeSize {

@@ -15,14 +15,15 @@ import (
 
 const (
 	compactBlobs = 128     // blobs moved in one transaction
-	compactBytes = 2 << 20 // bytes copied for one transaction, so that no other write waits long for the sync
+	compactBytes = 2 << 20 // bytes copied before one transaction; more would make other writes wait long for the sync
 )
 
-// Compact frees the disk space of deleted messages. It first records the end of the filed messages,
-// so that the next Open has little to read even after a crash. Then it removes segments that have
-// been dead for Options.Grace, and copies the live blobs out of segments that are less than half
-// live. It may run beside everything else, end at any point, and be called at any time. A segment
-// with damage is kept and reported in the error; the others are still compacted.
+// Compact frees the disk space of deleted messages. A blob is live while a row refers to it, and a
+// segment without live blobs is dead. Compact first records up to where all messages are filed, so
+// that the next Open has little to read even after a crash. Then it removes segments that have been
+// dead for Options.Grace, and copies the live blobs out of segments that are less than half live.
+// It may be called at any time and stopped at any point. A segment with damage is kept and named in
+// the error; the others are still compacted.
 func (s *Store) Compact(ctx context.Context) error {
 	if err := s.compact.lock(ctx); err != nil {
 		return err
@@ -30,7 +31,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	defer s.compact.unlock()
 	var errs []error
 	if err := s.recordFiledEnd(); err != nil {
-		errs = append(errs, fmt.Errorf("record the end of the filed messages: %w", err))
+		errs = append(errs, fmt.Errorf("record up to where messages are filed: %w", err))
 	}
 	full, err := s.fullSegments(ctx)
 	if err != nil {
@@ -50,8 +51,9 @@ func (s *Store) Compact(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// fullSegments returns the segments that take no more messages. Every blob in them has a lease, is
-// referred to, or is dead.
+// fullSegments returns the segments that take no more messages, except for those that
+// keepExistingSegments protects. It waits for running appends. So every blob in these segments is
+// leased, live or dead for good.
 func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 	full := s.seg.List()
 	if err := s.leases.WaitAppends(ctx); err != nil {
@@ -65,16 +67,16 @@ func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 	return full, err
 }
 
-// removeDead removes a segment that has been dead for the grace period. A dead segment stays dead,
-// since nothing can start to refer to a blob that is neither leased nor referred to.
+// removeDead removes a segment that has been dead for the grace period. A dead segment stays dead:
+// no row can begin to refer to a blob without a lease or another reference.
 func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 	if s.leases.InSegment(info.Number) {
 		return nil
 	}
 	var live int64
-	var oldest time.Time // time of the oldest entry that is kept: a backup of it may need the bytes
+	var oldest time.Time // time of the oldest kept entry: a backup of that entry may need the bytes
 	var kept bool
-	// Update, not View: a view may see a commit before it is on disk.
+	// This is an Update since a View may see a commit before it is on disk.
 	err := s.Update(func(tx *Tx) (err error) {
 		oldest, kept = tx.OldestEntryTime()
 		live, err = mailindex.LiveBytes(&tx.Tx, info.Number)
@@ -141,8 +143,8 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 	return errors.Join(append(errs, s.removeDead(ctx, info))...)
 }
 
-// liveBlobs returns the next blobs of a segment that are referred to, from an offset on: at most
-// compactBlobs, of little more than compactBytes.
+// liveBlobs returns the next live blobs of a segment in the order of offsets, from the offset
+// `from` on: at most compactBlobs, with little more than compactBytes together.
 func (s *Store) liveBlobs(segment, from uint32) (blobs []BlobRef, err error) {
 	err = s.View(func(tx *Tx) error {
 		var size int64
@@ -166,11 +168,11 @@ func (s *Store) liveBlobs(segment, from uint32) (blobs []BlobRef, err error) {
 	return blobs, err
 }
 
-// A blobMove is the old and the new place of a blob.
+// A blobMove holds the old and the new reference of a blob that is moved.
 type blobMove struct{ from, to BlobRef }
 
-// moveBlobs copies the blobs and then, in one transaction, changes all references to them to the
-// copies. Damaged blobs stay where they are and are reported in the error.
+// moveBlobs copies the blobs and then, in one transaction, makes all references to them refer to
+// the copies. Damaged blobs are not moved, and the error names them.
 func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	var errs []error
 	var moves []blobMove
@@ -206,8 +208,8 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// copyBlob appends a copy of a blob to the segments, and leases the copy: it stays until it is
-// released, though nothing refers to it yet.
+// copyBlob appends a copy of a blob to the segments, and leases it: until Release the copy is kept,
+// although no row refers to it yet.
 func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	done := s.leases.BeginAppend()
 	defer done()
@@ -219,8 +221,8 @@ func (s *Store) copyBlob(from BlobRef) (BlobRef, error) {
 	return to, nil
 }
 
-// repoint moves the references to a blob, and the row of its structure, to its copy. If no row
-// refers to the blob any more, it does nothing.
+// repoint makes all references to a blob refer to its copy, and moves the row of its structure. If
+// no row refers to the blob any more, it does nothing.
 func (tx *Tx) repoint(move blobMove) error {
 	owners, err := mailindex.Owners(&tx.Tx, move.from)
 	if err != nil || len(owners) == 0 {
@@ -228,7 +230,7 @@ func (tx *Tx) repoint(move blobMove) error {
 	}
 	from, to := mailrow.BlobPrefix(move.from), mailrow.BlobPrefix(move.to)
 	structure, err := mailindex.Structure(&tx.Tx, from[:])
-	if structure != nil && err == nil { // its old row goes with the last reference
+	if structure != nil && err == nil { // DropRef of the last reference deletes the old row
 		err = mailindex.PutStructure(&tx.Tx, to[:], structure)
 	}
 	if err != nil {
@@ -248,8 +250,8 @@ func (tx *Tx) repoint(move blobMove) error {
 	return nil
 }
 
-// repointOwner changes the blob in a message or a record to the copy. If the message or record is
-// gone or has another blob, that is damage, which Check reports.
+// repointOwner makes the message or record that owns a blob refer to its copy. It skips a message
+// or record that is gone or has another blob: Check reports such damage.
 func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 	switch owner[0] {
 	case mailrow.OwnerSubmission:

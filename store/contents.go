@@ -18,10 +18,10 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// NoContents is the SHA-256 of no bytes, in hex: the digest of an empty table.
+// NoContents is the digest of an empty table: the SHA-256 of no bytes, in hex.
 const NoContents = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// WrittenBy returns the version of the program that last brought the store in dir to a new format,
+// WrittenBy returns the version of the program that brought the store in dir to its current format,
 // or "" if that is not known. No process may have the store open.
 func WrittenBy(dir string) (program string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
@@ -37,9 +37,9 @@ func WrittenBy(dir string) (program string, err error) {
 	return program, errors.Join(err, db.Close())
 }
 
-// Contents returns digests of the contents of the store in dir, which no process may write to: one
-// of the records of each table, under the table's name, and those of "folders" and "messages"
-// (UIDs, flags, MODSEQs, dates, bytes). It reads stores of older formats as they are and changes
+// Contents returns a digest (SHA-256, hex) of the records of each table of the store in dir, by the
+// name of the table, and of "folders" and "messages" (UIDs, flags, MODSEQs, dates, bytes). No
+// process may write to the store. Contents reads stores of older formats as they are and changes
 // nothing, so that a store can be compared before and after a migration.
 func Contents(dir string) (digests map[string]string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
@@ -50,10 +50,10 @@ func Contents(dir string) (digests map[string]string, err error) {
 	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), index: newIndex(db, segment.NewLeases(), mailindex.MaxExpunged)}
 	digests = map[string]string{}
 	err = s.View(func(tx *Tx) error {
-		of := func(name string, write func(*Tx, io.Writer) error) error {
+		digest := func(name string, write func(*Tx, io.Writer) error) error {
 			h := sha256.New()
 			if err := write(tx, h); err != nil {
-				return fmt.Errorf("contents of %s: %w", name, err)
+				return fmt.Errorf("digest the contents of %s: %w", name, err)
 			}
 			digests[name] = hex.EncodeToString(h.Sum(nil))
 			return nil
@@ -62,17 +62,17 @@ func Contents(dir string) (digests map[string]string, err error) {
 			if engine.NamedBucket(tx, t.Name()) == nil { // an older store lacks it
 				continue
 			}
-			if err := of(t.Name(), func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
+			if err := digest(t.Name(), func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
 				return err
 			}
 		}
-		return errors.Join(of("folders", writeFolders), of("messages", writeMessages))
+		return errors.Join(digest("folders", writeFolders), digest("messages", writeMessages))
 	})
 	return digests, errors.Join(err, db.Close())
 }
 
-// writeRecords writes the records in the order of their ids, each as JSON without zero fields, so
-// that a newly added field changes nothing.
+// writeRecords writes the records of a table in the order of their ids, as JSON without zero
+// fields, so that a newly added field does not change the digest.
 func writeRecords(tx *Tx, t *engine.AnyTable, w io.Writer) error {
 	out := json.NewEncoder(w)
 	for k, row := range engine.AscendNamed(tx, t.Name(), nil) {
@@ -92,7 +92,7 @@ func writeFolders(tx *Tx, w io.Writer) error {
 	for k, row := range tx.Ascend(mailrow.BucketFolder, nil) {
 		f := new(Folder)
 		if err := f.Decode(k, row); err != nil {
-			return fmt.Errorf("folder %x: %w", k, err)
+			return fmt.Errorf("read folder %x: %w", k, err)
 		}
 		f.Num = 0 // only folders from format 6 on have it, and no user sees it
 		if err := out.Encode(f); err != nil {
@@ -107,7 +107,7 @@ func writeMessages(tx *Tx, w io.Writer) error {
 	for k, row := range tx.Ascend(mailrow.BucketMessage, nil) {
 		var m Message
 		if err := m.Decode(k, row); err != nil {
-			return fmt.Errorf("message %x: %w", k, err)
+			return fmt.Errorf("read message %x: %w", k, err)
 		}
 		meta, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
 		if err != nil {

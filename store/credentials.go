@@ -6,10 +6,10 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// A Credential is an additional password: either an app password of a mailbox, for one device or
-// program, or one with which a program sends from any address of a domain. The password is shown
-// once, when it is made. A credential ends when it expires, when it is deleted, or with its mailbox
-// or domain; sessions that logged in with it end then too.
+// A Credential is an additional password. Either it is an app password of a mailbox, for one device
+// or program, or it belongs to a domain, and a program sends with it from any address of the
+// domain. The password is shown once, when it is made. A credential ends when it expires, when it
+// is deleted, or with its mailbox or domain; so do the sessions that logged in with it.
 type Credential struct {
 	ID         string // cred_…
 	AccountID  string
@@ -17,19 +17,19 @@ type Credential struct {
 	DomainID   string // "": it belongs to a mailbox
 	Name       string
 	Protocols  []string // some of the Protocol… constants
-	Networks   []string `json:",omitempty"` // CIDR; none: from everywhere
+	Networks   []string `json:",omitempty"` // networks that may log in with it, in CIDR form; empty: all
 	Hash       string   // SHA-256 of the password, hex; enough, since the password is long and random
 	Salt       []byte   // SCRAM salt of a domain's credential; a mailbox's credential uses the salt of the mailbox
 	SCRAM      []byte   // SCRAM keys, sealed
-	TokenID    string   `json:",omitempty"` // of the token that was made with it
-	CreatedBy  string   // id of a user or of the mailbox
+	TokenID    string   `json:",omitempty"` // id of the token that was made with it; "": none
+	CreatedBy  string   // id of the user or mailbox that made it
 	CreatedAt  time.Time
 	ExpiresAt  time.Time `json:",omitzero"`
 	LastUsedAt time.Time `json:",omitzero"`
 	LastUsedIP string    `json:",omitempty"`
-	OwnWords   bool      `json:",omitempty"` // of a domain's credential: its messages count as the account's own words
+	OwnWords   bool      `json:",omitempty"` // only for a domain's credential: see Token.OwnWords
 	Policy     Policy    `json:",omitzero"`
-	Reading    *Reading  `json:",omitempty"` // nil: nothing that taints was read with it
+	Reading    *Reading  `json:",omitempty"` // what was read with it; nil: nothing
 }
 
 // Expired reports whether the credential has expired.
@@ -37,7 +37,7 @@ func (c *Credential) Expired(now time.Time) bool {
 	return !c.ExpiresAt.IsZero() && !now.Before(c.ExpiresAt)
 }
 
-// Protocols that a credential is valid for.
+// Values of Credential.Protocols.
 const (
 	ProtocolIMAP = "imap"
 	ProtocolSMTP = "smtp"
@@ -53,7 +53,8 @@ var (
 	CredentialsByDomain  = Credentials.Index("domain", func(c *Credential) string { return c.DomainID })
 )
 
-// CredentialBinding is the context that the SCRAM keys of a credential are sealed for.
+// CredentialBinding returns the associated data with which the SCRAM keys of a credential are
+// encrypted.
 func CredentialBinding(id string) string { return "credential " + id }
 
 func (c *Credential) secrets(each engine.EachSecret) { each(CredentialBinding(c.ID), &c.SCRAM) }

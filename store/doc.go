@@ -5,14 +5,14 @@
 // The rest of this comment is the format: the files, and every bucket of the database with its keys
 // and values.
 //
-// States and types of records are strings. Each has a constant beside the record, named after the
-// record and the value, as MailboxActive; if the field is not Status or State, its name is in
-// between, as in MailboxTypeHosted. A predicate that several callers need is a method of the
-// record.
+// The state or type of a record is a string. Each value has a constant next to the record, named
+// after the record and the value, such as MailboxActive. If the field is not named Status or State,
+// the constant also contains the name of the field, such as MailboxTypeHosted. A predicate that
+// several callers need is a method of the record.
 //
 // # Source files
 //
-// The sources are in layers; a file uses only files on its own line or above it in this list.
+// The files form layers: a file uses only files on its own line of this list or above it.
 //
 //	ids.go, errors.go  ids, keys of times and numbers; errors
 //	store.go, tx.go    the store and a transaction, over types of the packages below
@@ -31,11 +31,12 @@
 //	open.go, migrate.go, check.go, drop_account.go
 //	                   Open; migrations of older stores; Check; deletion of an account in all tables
 //
-// The packages below know nothing of the records: engine (transactions, the committer, tables and
+// The packages below store do not know the records: engine (transactions, the committer, tables and
 // their indexes, entries), mailrow (rows and keys of the message index), mailindex (folders,
 // messages, lists, threads, references to blobs), textindex (the search by words), segment (message
 // bytes), entry (the changes of one commit), rowform (form and checksum of a row), postings (blocks
-// of the text index), keyfile (the file of the master key), diskroom and boltfile.
+// of the text index), keyfile (the file of the master key), diskroom (free disk space) and boltfile
+// (verifying and salvaging the database file).
 //
 // # Files
 //
@@ -56,13 +57,13 @@
 // day a number of days since then. account, mailbox and folder are the short numbers of the records
 // (Account.Num, Mailbox.Num, Folder.ID); INBOX is folder 1 of every mailbox.
 //
-// A sum is the CRC-32C, 4 bytes, of the bucket's name, a zero, the key and all of the value before
-// it, as in package rowform. A version is 0x32, unless another value is shown, if a sum follows.
-// Brackets show the form of older stores; such rows are still read, and get the current form when
-// they are next written. Their first byte differs from that of current rows by more than one bit,
-// or their length identifies them. Values without a sum are empty or can be derived from other
-// rows, and Check compares them: the ids in indexes with the records; flags, counters and
-// references with the messages.
+// A sum is the CRC-32C, 4 bytes, of the bucket's name, a zero byte, the key and the value before
+// the sum; see package rowform. In a row with a sum, the version is 0x32 unless another value is
+// shown. Brackets show the form of older stores. Rows in that form are still read, and get the
+// current form when they are next written. Their first byte differs from that of current rows by
+// more than one bit, or their length identifies them. Values without a sum are empty or can be
+// derived from other rows. Check compares them: the ids in indexes with the records; flags,
+// counters and references with the messages.
 //
 // # The store itself
 //
@@ -93,11 +94,11 @@
 //	blob_structure   segment 4, offset 4 → version 1 | structure of the message there, if it is over
 //	                 2 KiB | sum [structure]
 //
-// inbox_class holds the messages of INBOX, inbox_mbx_class those of all folders. The number of
-// INBOX is that of its mailbox; other folders have numbers of their own from 2³¹ on. The class is
-// the sum of 1 seen, 2 with attachments, 4 warm-up, 8 flagged. An owner is a letter and a key or an
-// id: m and the key in msg, s a Submission, r a ReportMail, c a RemoteCopy, a an Arrival, b a
-// Batch, l a SpamLesson, p an Approval. The rows:
+// inbox_class holds the messages of INBOX folders, inbox_mbx_class the messages of all folders.
+// INBOX has the number of its mailbox; other folders have numbers of their own from 2³¹ on. The
+// class is the sum of 1 seen, 2 with attachments, 4 warm-up, 8 flagged. An owner is a letter and a
+// key or an id: m and the key in msg, s and a Submission, r and a ReportMail, c and a RemoteCopy, a
+// and an Arrival, b and a Batch, l and a SpamLesson, p and an Approval. The rows:
 //
 //	message row  version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8
 //	             | segment 4 | offset 4 | head 4 | length 4
@@ -166,14 +167,14 @@
 // # Tables
 //
 // A table is a bucket: id → form 1 | record | sum [record as JSON]. In form 1 the record is JSON.
-// Tables that every message writes to have form 2: the fields in the order of the record's method
-// `fields`, after a version of their own, see rowform.Coder. These are job, event, delivery,
-// submission, outgoing and mapping. Reading a row of an unknown form or version returns ErrNewer;
-// every other record can still be read. Each index of a table is a bucket named table.index: key →
-// id. The key of an index that is not unique also ends in the id. An index may leave records out.
-// The list below shows the id and the record of each table, and the key of each index. A 0 is a
-// byte of that value; it ends a text that could be the prefix of another. The sequences of account
-// and mailbox are the newest short numbers.
+// Tables that every message writes to have form 2: a version, then the fields in the order of the
+// record's method `fields`, see rowform.Coder. These tables are job, event, delivery, submission,
+// outgoing and mapping. Reading a row of an unknown form or version returns ErrNewer; every other
+// record can still be read. Each index of a table is a bucket named table.index: key → id. The key
+// of an index that is not unique also ends in the id. An index may leave records out. The list
+// below shows the id and the record of each table, and the key of each index. A 0 is a byte of that
+// value; it ends a text that could be the prefix of another. The sequences of account and mailbox
+// are the newest short numbers.
 //
 //	account                  acc_… → Account
 //	account.num              unique: number 4
@@ -335,18 +336,18 @@
 //	master_key               "master" → MasterKey
 //	sandbox_clock            "clock" → SandboxClock
 //
-// A lane in job.due and job.lane is r for running jobs and p for parked ones; for others it is l
-// and the lane's name, or k and the job's kind if it has no lane.
+// The lane in keys of job.due and job.lane is r for a running job and p for a parked one. For other
+// jobs it is l and the lane's name, or k and the job's kind if the job has no lane.
 //
 // # What Open makes of older stores
 //
-// A rebuilt database has the bucket rebuild until the rows of its messages are made, see
+// A rebuilt database has the bucket rebuild until the lost rows of its messages are made again, see
 // rebuild_messages.go.
 //
-// Open makes missing buckets, empty. A store without the bucket meta gets the format 1: without
-// domain.claim, claims are made from the domains, and mailbox.email is deleted; without text_todo,
-// all messages are marked as not indexed. The steps from there follow, each in bounded transactions
-// that continue where they were:
+// Open creates missing buckets. It brings a store without the bucket meta to format 1: if there is
+// no domain.claim, it makes claims from the domains and deletes mailbox.email; if there is no
+// text_todo, it marks all messages as not indexed. Then it runs the steps to the later formats,
+// each in bounded transactions. After a restart, a step continues where it was:
 //
 //	2  where there are the buckets inbox and inbox_mbx, whose keys had no class, the inbox buckets
 //	   are made of the messages, and those two are deleted
@@ -358,7 +359,7 @@
 //	7  policies and approvals are new; nothing is rewritten
 //	8  the indexes token.tainting and mailbox.hashed are filled
 //
-// During these steps no entries are kept: the next backup is a full one.
+// During these steps no entries are kept, so that the next backup is a full one.
 //
 // # What bounds each bucket
 //

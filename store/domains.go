@@ -9,27 +9,28 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// States of a Domain's claim of its name.
+// Values of Domain.Claim.
 const (
-	ClaimProven  = ""        // the name is this account's alone; also of domains from before there were claims
+	ClaimProven  = ""        // only this account may use the name; also for domains that are older than claims
 	ClaimOpen    = "open"    // not proven yet; other accounts may claim the name too
 	ClaimLost    = "lost"    // another account has proven its claim
 	ClaimExpired = "expired" // it was not proven in time
 )
 
-// A Domain is a mail domain of an account, and the account's claim of the name. It is connected or
-// bought. A job sets it up (keys, zone, delegation, checks), and Status says how far the setup is.
-// A complete domain is checked periodically. A job deletes it with all that belongs to it. Several
-// accounts may claim a name, each once. A claim is open until it is proven; then the claims of the
-// other accounts are lost. docs/claims.md says how a claim is proven.
+// A Domain is a mail domain of an account, and the account's claim of the name. The owner connected
+// it or bought it here. A job sets it up (keys, zone, delegation, checks), and Status says how far
+// the setup is. A complete domain is checked periodically. A job deletes the domain with everything
+// that belongs to it. Several accounts may claim a name, each once. A claim is open until it is
+// proven; then the claims of the other accounts are lost. docs/claims.md says how a claim is
+// proven.
 type Domain struct {
 	ID           string // dom_…
 	AccountID    string
 	Name         string // ASCII, lower-case
 	Claim        string // one of the Claim… constants
 	ClaimedAt    time.Time
-	ProvenAt     time.Time // zero: not proven, or from before there were claims
-	ProvenBy     string    // one of the DomainProvenBy… constants; "" from before there were claims
+	ProvenAt     time.Time // zero: not proven, or older than claims
+	ProvenBy     string    // one of the DomainProvenBy… constants; "": not proven, or older than claims
 	Status       string    // one of DomainPending to DomainDeleting
 	StatusDetail string
 	ErrorCode    string
@@ -40,7 +41,7 @@ type Domain struct {
 	ExpiresAt    time.Time
 	AutoRenew    bool
 	NSStatus     string    // one of the DomainNS… constants
-	NSAwaited    time.Time // since when its setup waits for the delegation; zero: it does not wait
+	NSAwaited    time.Time // when its setup began to wait for the delegation; zero: it does not wait
 	DNSStatus    string    // one of the DomainDNS… constants
 
 	DKIM         []DKIMKey // keys that sign outgoing mail; the RSA key comes first
@@ -49,27 +50,27 @@ type Domain struct {
 	RedirectURL  string
 	RedirectCode int // 301, 302
 	RedirectPath bool
-	Forward      string // forward_address
-	CatchAll     string
+	Forward      string // forward_address in the API: gets mail for unknown addresses if CatchAll is ""
+	CatchAll     string // catch_all in the API: gets mail for unknown addresses; "": none
 	SendingMode  string // one of the DomainSending… constants, or "" for the installation's default
 	Relay        string // the name of the relay for its mail; "" for the first relay
 	ListUnsub    bool   // its messages offer one-click unsubscription (RFC 8058)
 	Tags         []string
 	Notes        string
 	JobID        string // the newest job about it
-	CreatedTold  bool   // the event domain.created was sent
+	CreatedTold  bool   // whether the event domain.created was sent
 
 	EdgeToken   []byte            // the edge provider's API token, sealed
-	EdgeRecords map[string]string // the records that we made at the edge provider: its id of a record, and the record's purpose
+	EdgeRecords map[string]string // purposes of the records that we made at the edge provider, by the provider's ids of the records
 	DNSSEC      *DNSSECKey        // the key that signs the zone that we serve; nil: the zone is not signed
-	Challenges  []DNSChallenge    // texts for certificate authorities that are now in the zone
+	Challenges  []DNSChallenge    // ACME challenges that are in the zone now
 
-	Checks        []DNSCheck // of the newest look-up
-	CheckedAt     time.Time  // of the newest look-up that was answered
-	NextCheckAt   time.Time  // of the next periodic check; zero: none is planned
+	Checks        []DNSCheck // results of the newest DNS look-up
+	CheckedAt     time.Time  // time of the newest look-up that was answered
+	NextCheckAt   time.Time  // time of the next periodic check; zero: none is planned
 	BadChecks     int        // failed checks in a row
 	FailingSince  time.Time
-	FailureTold   bool // the event domain.dns_failed was sent in this episode
+	FailureTold   bool // the event domain.dns_failed was sent since FailingSince
 	CurrentNS     []string
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
@@ -77,7 +78,7 @@ type Domain struct {
 	ZoneChangedAt time.Time // when the records last changed, for the SOA serial
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
-	Counting      *Counting      `json:",omitempty"` // set since somebody resumed its sending
+	Counting      *Counting      `json:",omitempty"` // nil: nobody has resumed its sending yet
 	TLSPolicy     string         `json:",omitempty"` // required, or "" for opportunistic TLS
 
 	SendsElsewhere []SendingPlace `json:",omitempty"` // servers other than this one that send its mail
@@ -85,15 +86,15 @@ type Domain struct {
 
 // A SendingPlace is another server that sends mail of a domain for its owner.
 type SendingPlace struct {
-	Host     string `json:",omitempty"` // name of the host, whose addresses count; "": Network has them
+	Host     string `json:",omitempty"` // host name, which stands for its addresses; "": see Network
 	Network  string `json:",omitempty"` // in CIDR form
-	Selector string // of the DKIM key that signs there
+	Selector string // DKIM selector of the key that signs there
 }
 
 // TLSRequired is the TLSPolicy of a domain that sends mail only to hosts with a valid certificate.
 const TLSRequired = "required"
 
-// States of a domain.
+// Values of Domain.Status.
 const (
 	DomainPending    = "pending"             // a job to set it up is queued
 	DomainPendingNS  = "pending_ns"          // its owner must change the nameservers
@@ -104,7 +105,7 @@ const (
 	DomainDeleting   = "deleting" // a job is deleting it
 )
 
-// Who serves a domain's DNS.
+// Values of Domain.DNSProvider: who serves the DNS of the domain.
 const (
 	DomainProviderBuiltin    = "builtin"    // this server
 	DomainProviderCloudflare = "cloudflare" // Cloudflare; we write the records with an API token of the owner
@@ -112,60 +113,60 @@ const (
 	DomainProviderExternal   = "external"   // somebody else, and the mailboxes are on another server too
 )
 
-// Where a domain comes from.
+// Values of Domain.Source: where the domain comes from.
 const (
 	DomainSourceConnected  = "connected"  // its owner got it elsewhere
 	DomainSourceRegistered = "registered" // it was bought here
 )
 
-// States of a domain's nameservers.
+// Values of Domain.NSStatus: the state of the domain's nameservers.
 const (
 	DomainNSPending     = "pending"
-	DomainNSVerified    = "verified"     // they are this server's
-	DomainNSLost        = "lost"         // they were this server's before
+	DomainNSVerified    = "verified"     // the nameservers are this server's
+	DomainNSLost        = "lost"         // the nameservers were this server's before
 	DomainNSNotRequired = "not_required" // somebody else serves its DNS
 )
 
-// States of a domain's DNS records.
+// Values of Domain.DNSStatus: the state of the domain's records.
 const (
 	DomainDNSPending     = "pending"
-	DomainDNSPropagating = "propagating" // some were found
+	DomainDNSPropagating = "propagating" // some of the records were found
 	DomainDNSComplete    = "complete"
 	DomainDNSFailed      = "failed"
 )
 
-// How a domain's claim of its name was proven.
+// Values of Domain.ProvenBy: how the claim of the name was proven.
 const (
 	DomainProvenByPurchase   = "registered" // the name was bought here
 	DomainProvenByCloudflare = "cloudflare" // the API token can edit the zone
 	DomainProvenByDKIM       = "dkim"       // the published record holds this claim's key
-	DomainProvenByLogin      = "login"      // log-in to a mailbox of the domain on another server
+	DomainProvenByLogin      = "login"      // somebody logged in to a mailbox of the domain on another server
 	DomainProvenByTXT        = "txt"        // a TXT record with the claim's text
-	DomainProvenByDelegation = "delegation" // delegation to this server, while nobody else claims the name
+	DomainProvenByDelegation = "delegation" // the name was delegated to this server while nobody else claimed it
 	DomainProvenByOperator   = "operator"
 )
 
-// How a domain's mail is sent.
+// Values of Domain.SendingMode: how the domain's mail is sent.
 const (
 	DomainSendingDirect = "direct" // to the MX hosts of its recipients
 	DomainSendingRelay  = "relay"  // through a relay
 )
 
-// What the parent's DS records say of a signed zone.
+// Values of DNSSECKey.Status: what the DS records in the parent zone say about a signed zone.
 const (
-	DNSSECUnpublished = "unpublished" // there are no DS records: the zone counts as unsigned
+	DNSSECUnpublished = "unpublished" // there are no DS records, so resolvers treat the zone as unsigned
 	DNSSECSecure      = "secure"
-	DNSSECBogus       = "bogus" // they name only other keys: validating resolvers accept no answer
+	DNSSECBogus       = "bogus" // the DS records are only for other keys, so validating resolvers accept no answer
 )
 
-// Hosted reports whether the mail of a domain is delivered here: mail from outside and from other
-// domains here goes into its mailboxes, and they send in its name.
+// Hosted reports whether the mail of a domain is delivered here. Then mail from outside and from
+// other domains here goes into its mailboxes, and they send in its name.
 func (d *Domain) Hosted() bool {
 	return d.Claim == ClaimProven && d.Status == DomainComplete && d.DNSProvider != DomainProviderExternal
 }
 
-// MaySend reports whether the mailboxes of a domain may send. Mailboxes of an external domain send
-// through its own server, which knows who owns the name, so that the claim does not matter.
+// MaySend reports whether the mailboxes of a domain may send. The claim does not matter for an
+// external domain: its mailboxes send through its own server, which knows who owns the name.
 func (d *Domain) MaySend() bool {
 	return d.Status == DomainComplete && (d.DNSProvider == DomainProviderExternal || d.Claim == ClaimProven)
 }
@@ -173,8 +174,8 @@ func (d *Domain) MaySend() bool {
 // ClaimEnded reports whether a domain's claim was lost or has expired.
 func (d *Domain) ClaimEnded() bool { return d.Claim == ClaimLost || d.Claim == ClaimExpired }
 
-// RedirectsWWW reports whether the redirect of a domain covers its www name too. If the redirect
-// leads to the www name, that name is left to the owner's web site.
+// RedirectsWWW reports whether the redirect of a domain covers its www name too. It does not if the
+// redirect leads to the www name: then that name belongs to the owner's web site.
 func (d *Domain) RedirectsWWW() bool {
 	if d.RedirectURL == "" {
 		return false
@@ -186,11 +187,11 @@ func (d *Domain) RedirectsWWW() bool {
 // Gone reports whether a domain is being deleted: only the job that deletes it may see it.
 func (d *Domain) Gone() bool { return d.Status == DomainDeleting }
 
-// A DKIMKey is one signing key; the private half is sealed.
+// A DKIMKey is one signing key of a domain; the private half is sealed.
 type DKIMKey struct {
 	Selector string
 	Sealed   []byte // PKCS#8 PEM, sealed under the master key
-	Record   string // the TXT value
+	Record   string // value of the TXT record
 }
 
 // A DNSSECKey is the one key that signs a zone (RFC 6781 section 3.1, combined signing key); the
@@ -211,7 +212,7 @@ type DNSChallenge struct {
 // A DNSCheck is the result of looking up one wanted record.
 type DNSCheck struct {
 	Purpose, Type, Host, Expected, Actual, Error string
-	Offer                                        string // what to publish in place of Expected, so that the owner's other senders still pass
+	Offer                                        string // value to publish instead of Expected, so that the owner's other mail servers still pass
 	Priority                                     uint16
 	Critical, Verified                           bool
 }
@@ -227,9 +228,9 @@ var (
 		}
 		return d.Name
 	})
-	// DomainsByName holds every claim of a name; its prefix is ClaimsKey.
+	// DomainsByName holds every claim of a name. ClaimsKey returns the prefix of its keys.
 	DomainsByName = Domains.Index(claimIndex, func(d *Domain) string { return ClaimsKey(d.Name) })
-	// DomainOfAccount finds an account's claim of a name by OwnKey.
+	// DomainOfAccount finds an account's claim of a name. OwnKey returns its keys.
 	DomainOfAccount  = Domains.Unique("own", func(d *Domain) string { return OwnKey(d.AccountID, d.Name) })
 	DomainsByAccount = Domains.Index("account", func(d *Domain) string { return d.AccountID })
 	// DomainsOpen holds the claims that are not proven yet.
@@ -239,17 +240,17 @@ var (
 		}
 		return d.AccountID
 	})
-	// DomainsUnder holds each domain under its labels from the right, each followed by a dot, so
-	// that a domain and all domains below it are adjacent; see TreeKey.
+	// DomainsUnder holds each domain under its labels in reverse order, each followed by a dot. So
+	// a domain and all domains below it are adjacent; see TreeKey.
 	DomainsUnder = Domains.Index("under", func(d *Domain) string { return TreeKey(d.Name) + "\x00" })
 )
 
 const claimIndex = "claim"
 
-// ClaimsKey returns the prefix of the claims of a name in DomainsByName.
+// ClaimsKey returns the prefix that all claims of a name have in DomainsByName.
 func ClaimsKey(name string) string { return name + "\x00" }
 
-// OwnKey returns a key of DomainOfAccount.
+// OwnKey returns the key of an account's claim of a name in DomainOfAccount.
 func OwnKey(accountID, name string) string { return accountID + "\x00" + name }
 
 // publicMail lists domains in which anybody can get a mailbox, so that a log-in to a mailbox proves
@@ -267,8 +268,8 @@ var publicMail = strings.Fields(`
 // PublicMail reports whether anybody can get a mailbox in a domain.
 func PublicMail(domain string) bool { return slices.Contains(publicMail, domain) }
 
-// TreeKey returns a name with its labels reversed, "com.example." for example.com. It is the prefix
-// in DomainsUnder of the name and all names below it.
+// TreeKey returns a name with its labels reversed: "com.example." for example.com. In DomainsUnder
+// it is the prefix for the name and all names below it.
 func TreeKey(name string) string {
 	labels := strings.Split(name, ".")
 	slices.Reverse(labels)
@@ -280,16 +281,16 @@ type CustomRecord struct {
 	ID        string // rec_…
 	DomainID  string
 	Name      string // FQDN, lower-case, no trailing dot
-	Type      string // TXT CNAME A AAAA
+	Type      string // TXT, CNAME, A or AAAA
 	Value     string
 	TTL       int
-	Status    string // one of the CustomRecord… constants; "" where the domain is not at Cloudflare
+	Status    string // one of the CustomRecord… constants; "": the domain is not at Cloudflare
 	Error     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-// States of a custom record at Cloudflare.
+// Values of CustomRecord.Status: the state of the record at Cloudflare.
 const (
 	CustomRecordActive  = "active"
 	CustomRecordPending = "pending" // not written there yet
@@ -308,13 +309,12 @@ var (
 // ZoneBaseID is the id of the one ZoneBase.
 const ZoneBaseID = "zones"
 
-// A ZoneBase is the version of the records that all zones share, such as the addresses of this
-// host.
+// A ZoneBase is the state of the records that all zones share, such as the addresses of this host.
 type ZoneBase struct {
 	ID        string
-	Digest    string    // of the shared records
-	Changes   uint32    // how often they have changed: each change raises the serial of every zone
-	ChangedAt time.Time // when they last changed
+	Digest    string    // digest of the shared records
+	Changes   uint32    // number of changes of these records; each raises the serial of every zone
+	ChangedAt time.Time // when these records last changed
 }
 
 // ZoneBases holds the one ZoneBase, once it is made.
@@ -332,24 +332,24 @@ func accountOfDomain(tx *engine.Tx, id string) string {
 // A Purchase is the intent to buy a domain, and its outcome. It is written before the registrar is
 // called, and stays when the domain is deleted, so that nothing is bought twice.
 type Purchase struct {
-	ID          string // pur_…; the key of the order
+	ID          string // pur_…; also the idempotency key of the order at the registrar
 	AccountID   string // "": the account was deleted
-	Domain      string // name
+	Domain      string // name of the domain
 	Registrar   string
 	Years       int
-	MaxPrice    int64 // cents, for all years
+	MaxPrice    int64 // in cents, for all years
 	AutoRenew   bool
 	State       string // one of the Purchase… constants
 	RefusedCode string
 	RefusedWhy  string
 	TriedAt     time.Time
-	Price       int64 // cents, paid; 0 if the registrar does not say
+	Price       int64 // paid price in cents; 0: the registrar did not say
 	CreatedAt   time.Time
 	BoughtAt    time.Time
 	ExpiresAt   time.Time
 }
 
-// States of a purchase.
+// Values of Purchase.State.
 const (
 	PurchaseIntended = "intended" // the registrar has not been called
 	PurchaseOrdering = "ordering" // the registrar was called at TriedAt; the outcome is not known
@@ -361,7 +361,8 @@ const (
 // may have been paid.
 func (p *Purchase) Stays() bool { return p.State == PurchaseBought || p.State == PurchaseOrdering }
 
-// Purchases keeps the purchases. A name has at most one that is not refused.
+// Purchases keeps the purchases. A domain name has at most one that is not refused;
+// PurchaseOfDomain finds it.
 var (
 	Purchases        = engine.NewTable("purchase", func(p *Purchase) string { return p.ID })
 	PurchaseOfDomain = Purchases.Unique("domain", func(p *Purchase) string {
@@ -375,8 +376,8 @@ var (
 // A PretendDomain is a name that the sandbox registrar has sold.
 type PretendDomain struct {
 	Name         string
-	Key          string // of the order
-	Price        int64  // cents
+	Key          string // idempotency key of the order
+	Price        int64  // in cents
 	AutoRenew    bool
 	Nameservers  []string
 	RegisteredAt time.Time
@@ -392,8 +393,8 @@ const HostCertificate = "host"
 // A Certificate is the TLS certificate of one set of names, with the state of its renewal.
 type Certificate struct {
 	ID        string   // HostCertificate, or the id of the domain that the names belong to
-	Directory string   // of the authority that the other fields refer to
-	Names     []string // names in the certificate; none if there is no certificate yet
+	Directory string   // URL of the ACME directory of the authority that the other fields refer to
+	Names     []string // names in the certificate; empty: there is no certificate yet
 	Chain     [][]byte // DER, the leaf first
 	Key       []byte   // PKCS#8, sealed
 	NotBefore time.Time
@@ -402,40 +403,39 @@ type Certificate struct {
 
 	NextKey    []byte    // key of the next certificate, PKCS#8, sealed; host only
 	NextDigest []byte    // SHA-256 of the public half of NextKey (SubjectPublicKeyInfo)
-	NextSince  time.Time // since when NextDigest is in the DNS
+	NextSince  time.Time // when NextDigest was published in the DNS
 
 	Order    CertificateOrder
 	Refused  map[string]Refusal // names that the authority refused
 	Failures int                // failed attempts in a row
-	Error    string             // of the newest failed attempt
+	Error    string             // text of the newest failed attempt
 	NextTry  time.Time          // earliest time of the next attempt; zero: as soon as one is needed
 	TriedAt  time.Time
 }
 
-// A CertificateOrder is an order at the authority that is not finished; its URL is "" if there is
-// none.
+// A CertificateOrder is an unfinished ACME order. Its URL is "" if there is no such order.
 type CertificateOrder struct {
 	URL     string
 	Names   []string
-	Key     []byte // for the certificate, PKCS#8, sealed
+	Key     []byte // private key for the certificate, PKCS#8, sealed
 	BegunAt time.Time
 }
 
 // A Refusal says that a certificate authority refused a name, and how often.
 type Refusal struct {
 	Why   string
-	Times int // in a row
+	Times int // refusals in a row
 	At    time.Time
 }
 
 // Certificates keeps the certificates of the host and of domains.
 var Certificates = engine.NewTable("certificate", func(c *Certificate) string { return c.ID }).Sealed((*Certificate).secrets)
 
-// A CertificateAccount is our account at a certificate authority.
+// A CertificateAccount is our account at an ACME certificate authority.
 type CertificateAccount struct {
 	Directory string // URL of the authority's directory
 	Key       []byte // PKCS#8, sealed
-	URL       string // the authority's name for the account; "" until it is registered
+	URL       string // URL of the account; "": it is not registered yet
 	CreatedAt time.Time
 }
 

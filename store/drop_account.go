@@ -16,20 +16,20 @@ import (
 type AccountRow struct {
 	Table string // name of the table
 	ID    string
-	table int // index in tables
+	table int // index of the table in tables
 }
 
-// AccountRows finds records of an account, at most `most`, in all tables but those of accounts,
-// domains and mailboxes, which are not deleted by deleting a row. It examines at most `steps`
-// records, starting at `from`, which is nil at first. It returns where to continue, or nil at the
-// end.
+// AccountRows returns at most `most` records of an account. It skips the tables of accounts,
+// domains and mailboxes: deleting one of these takes more than deleting a row. It examines at most
+// `steps` records, starting at `from`, which is nil in the first call. next is the position to
+// continue at, or nil at the end.
 func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows []AccountRow, next []byte) {
 	first, after := 0, ""
 	if len(from) > 0 {
 		first, after = int(from[0]), string(from[1:])
 	}
 	for i := first; i < len(tables); i, after = i+1, "" {
-		for id, account := range owners(tx, tables[i], after) {
+		for id, account := range recordAccounts(tx, tables[i], after) {
 			if account == accountID {
 				rows = append(rows, AccountRow{tables[i].Name(), id, i})
 			}
@@ -41,16 +41,16 @@ func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows 
 	return rows, nil
 }
 
-// DropAccountRow deletes a record that AccountRows has found, and its reference to a blob. It does
-// nothing if the record is gone or now belongs to another account.
+// DropAccountRow deletes a record that AccountRows has returned, with its reference to a blob. It
+// does nothing if the record is gone or now belongs to another account.
 func (tx *Tx) DropAccountRow(accountID string, row AccountRow) error {
-	return dropOwned(tx, tables[row.table], row.ID, accountID)
+	return deleteAccountRecord(tx, tables[row.table], row.ID, accountID)
 }
 
-// DropAccountIndex deletes the rows under an account's number after its messages are deleted: the
-// text index, conversations, tokens of spam, and counts. It deletes about `rows` rows in one call
-// and reports whether it is done. It must not run at the same time as TidyText, PurgeText or
-// AddText, which write rows from what they have read before.
+// DropAccountIndex deletes the rows that have the account's number in their keys: the text index,
+// threads, spam tokens and counts. The account's messages must be deleted before. One call deletes
+// about `rows` rows; done reports whether none are left. It must not run at the same time as
+// TidyText, PurgeText or AddText, which write rows from what they have read before.
 func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) {
 	dropped, err := textindex.DropAccount(&tx.Tx, account, rows)
 	if !dropped || err != nil {
@@ -73,8 +73,8 @@ func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) 
 	return tx.dropSubjects(account, rows)
 }
 
-// dropSubjects deletes at most `rows` subjects of an account's threads and reports whether it is
-// done. It looks under each day, since the keys begin with the day; there are few days.
+// dropSubjects deletes at most `rows` subjects of an account's threads; done reports whether none
+// are left. The keys begin with the day, so it looks under each day; there are few days.
 func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
 	for day, more := uint16(0), true; more; day++ {
 		more = false
@@ -98,8 +98,8 @@ func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
 	return true, nil
 }
 
-// accountField returns the index of the field that names a record's account, or -1 if there is
-// none.
+// accountField returns the index of the field AccountID in a record, or -1 if it has none or is an
+// account, a domain or a mailbox.
 func accountField(rec any) int {
 	switch rec.(type) {
 	case *Account, *Domain, *Mailbox:
@@ -113,9 +113,9 @@ func accountField(rec any) int {
 
 func accountOf(rec any, field int) string { return reflect.ValueOf(rec).Elem().Field(field).String() }
 
-// owners iterates over the records with ids after `after`, with the account of each. It yields
-// nothing if the table's records have no account.
-func owners(tx *Tx, t *engine.AnyTable, after string) iter.Seq2[string, string] {
+// recordAccounts iterates over the ids of the records after the id `after`, each with the id of its
+// account. It yields nothing if the records of the table belong to no account.
+func recordAccounts(tx *Tx, t *engine.AnyTable, after string) iter.Seq2[string, string] {
 	return func(yield func(id, account string) bool) {
 		field := -1
 		t.WalkRows(tx, after, func(k, row []byte) bool {
@@ -132,7 +132,9 @@ func owners(tx *Tx, t *engine.AnyTable, after string) iter.Seq2[string, string] 
 	}
 }
 
-func dropOwned(tx *Tx, t *engine.AnyTable, id, accountID string) error {
+// deleteAccountRecord deletes a record with its reference to a blob if it belongs to the account.
+// It keeps a running job, and a purchase that stays, which then belongs to no account.
+func deleteAccountRecord(tx *Tx, t *engine.AnyTable, id, accountID string) error {
 	row := engine.NamedBucket(tx, t.Name()).Get([]byte(id))
 	if row == nil {
 		return nil
@@ -168,7 +170,7 @@ func dropOwned(tx *Tx, t *engine.AnyTable, id, accountID string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("drop %s %s: %w", t.Name(), id, err)
+		return fmt.Errorf("delete %s %s: %w", t.Name(), id, err)
 	}
 	return t.Delete(tx, id)
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// Entries returns the entries after a number, up to about `most` bytes, but at least one if there
-// is any. Messages of up to entry.MaxMessage are included. It returns ErrGap if the next entry is
-// not kept.
+// Entries returns the entries of the commits after the number `after`. It stops at about `most`
+// bytes, but returns at least one entry if there is one. The entries contain the bytes of new
+// messages of up to entry.MaxMessage bytes. It returns ErrGap if the next entry is not kept.
 func (s *Store) Entries(after uint64, most int) ([]*Entry, error) {
 	list, err := s.db.Entries(after, most)
 	if err != nil {
@@ -23,10 +23,10 @@ func (s *Store) Entries(after uint64, most int) ([]*Entry, error) {
 	return list, nil
 }
 
-// Apply applies the next entry: this store, at number N, becomes what the store that made the entry
-// was at N+1. An entry that was applied before changes nothing; an entry that is not the next one
-// returns ErrGap. Messages that are not part of the entry must be written first. A store that
-// applies entries takes no messages of its own until it is opened again.
+// Apply applies the next entry: if this store is at commit N, it becomes equal to the source of the
+// entry at commit N+1. Applying an entry again changes nothing. For an entry that is not the next
+// one, Apply returns ErrGap. Messages that the entry does not contain must be written first. A
+// store that applies entries accepts no messages of its own until it is opened again.
 func (s *Store) Apply(e *Entry) error {
 	if err := e.WriteMessages(s.seg); err != nil {
 		return err
@@ -35,13 +35,13 @@ func (s *Store) Apply(e *Entry) error {
 	return s.db.Apply(e)
 }
 
-// WriteMessage writes the record of a message that is not part of its entry to its place ref. head
-// is the header of the segment's file.
+// WriteMessage writes the segment record of a message, which its entry does not contain, at ref.
+// head is the header of the segment file.
 func (s *Store) WriteMessage(head [segment.HeaderSize]byte, ref BlobRef, record io.ReaderAt) error {
 	return s.seg.WriteRecord(head, ref, record)
 }
 
-// ReadMessage returns the record of a message, verified, and the header of its segment's file.
+// ReadMessage returns the verified segment record of a message, and the header of its segment file.
 func (s *Store) ReadMessage(ref BlobRef) (head [segment.HeaderSize]byte, record []byte, err error) {
 	return s.seg.ReadRecord(ref)
 }

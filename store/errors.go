@@ -16,8 +16,8 @@ var (
 	ErrInUse = engine.ErrInUse
 	// ErrClosed is returned by Update once Close has begun.
 	ErrClosed = engine.ErrClosed
-	// ErrFailed is returned by every write after the disk has refused a sync: it is then not known
-	// what the disk holds, so nothing more is acknowledged until the process starts again.
+	// ErrFailed is returned by every write after the disk has refused a sync. What the disk holds
+	// is then unknown, so nothing more is acknowledged until the process starts again.
 	ErrFailed = engine.ErrFailed
 	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes
 	// may succeed.
@@ -40,9 +40,9 @@ var (
 	// FailLarge is set.
 	ErrTooMuch = engine.ErrTooMuch
 	// ErrGap is returned by Entries and Apply if the next entry is missing. A copy of the store
-	// must then start again with a full copy.
+	// must then start again from a full backup.
 	ErrGap = engine.ErrGap
-	// ErrInbox is returned for a rename or deletion of INBOX, which every mailbox must have.
+	// ErrInbox is returned for a rename or deletion of INBOX: every mailbox must have one.
 	ErrInbox = mailindex.ErrInbox
 	// ErrFolderName is returned for an empty folder name and for one over 1000 bytes.
 	ErrFolderName = mailindex.ErrFolderName

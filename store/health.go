@@ -7,14 +7,14 @@ import (
 	"github.com/mailstead/mailstead/store/mailindex"
 )
 
-// Holdings are the sizes of a store.
+// Holdings are the size of a store on disk and its number of messages.
 type Holdings struct {
-	Bytes    int64 // of all its files
-	Database int64 // of the database file; part of Bytes
-	Messages int64 // in all mailboxes
+	Bytes    int64 // size of all files
+	Database int64 // size of the database file; part of Bytes
+	Messages int64 // number of messages in all mailboxes
 }
 
-// Holdings measures the store's files and counts its messages.
+// Holdings returns the size of the store's files and the number of its messages.
 func (s *Store) Holdings() (h Holdings, err error) {
 	info, err := os.Stat(filepath.Join(s.dir, DatabaseFile))
 	if err != nil {

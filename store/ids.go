@@ -10,14 +10,15 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// An idSource makes ULIDs that rise even within one millisecond.
+// An idSource makes ULIDs, each greater than the one before, also within one millisecond.
 type idSource struct {
 	mu      sync.Mutex
 	entropy *ulid.MonotonicEntropy
 	last    uint64
 }
 
-// next returns a ULID of the time, in lower case. If the clock steps back, the ids still rise.
+// next returns a new ULID for the time now, in lower case. It is greater than those before it even
+// if the clock was set back.
 func (s *idSource) next(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +27,7 @@ func (s *idSource) next(now time.Time) string {
 	}
 	ms := max(ulid.Timestamp(now), s.last)
 	id, err := ulid.New(ms, s.entropy)
-	if err != nil { //  the random part cannot be raised any more in this millisecond
+	if err != nil { // the random part cannot get any greater in this millisecond
 		ms++
 		id = ulid.MustNew(ms, s.entropy)
 	}
@@ -34,14 +35,14 @@ func (s *idSource) next(now time.Time) string {
 	return strings.ToLower(id.String())
 }
 
-// begin makes all further ids sort after ids that were made up to this time.
-func (s *idSource) begin(newest time.Time) {
+// startAfter makes all further ids sort after every id that was made up to the time newest.
+func (s *idSource) startAfter(newest time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = max(s.last, ulid.Timestamp(newest)+1)
 }
 
-// IsID reports whether text has the form of an id with the prefix.
+// IsID reports whether text has the form of an id with this prefix.
 func IsID(prefix, text string) bool {
 	rest, ok := strings.CutPrefix(text, prefix+"_")
 	if !ok || len(rest) != ulid.EncodedSize || rest != strings.ToLower(rest) {
@@ -51,16 +52,16 @@ func IsID(prefix, text string) bool {
 	return err == nil
 }
 
-// FirstID returns an id that sorts before every id with the prefix that is made at the time, in
-// whole milliseconds, or later. For a time outside of the years 1970 to 10888 it sorts before all
-// ids.
+// FirstID returns an id that sorts before every id with this prefix that is made at the time `at`,
+// cut to whole milliseconds, or later. For a time outside of the years 1970 to 10888 it sorts
+// before all ids.
 func FirstID(prefix string, at time.Time) string {
 	var id ulid.ULID
 	_ = id.SetTime(ulid.Timestamp(at)) // SetTime leaves the id zero if it fails
 	return prefix + "_" + strings.ToLower(id.String())
 }
 
-// IDTime returns the time at which an id was made, in whole milliseconds; ok is false if NewID
+// IDTime returns the time at which an id was made, in whole milliseconds. ok is false if NewID
 // cannot have made the id.
 func IDTime(id string) (at time.Time, ok bool) {
 	_, text, found := strings.Cut(id, "_")
@@ -79,8 +80,8 @@ func TimeKey(t time.Time) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(max(t.UnixMilli(), 0))))
 }
 
-// KeyTime is the inverse of TimeKey. It parses the first eight bytes; the time is zero if there are
-// fewer.
+// KeyTime returns the time in a key that begins with a TimeKey, or the zero time if the key has
+// fewer than eight bytes.
 func KeyTime(key string) time.Time {
 	if len(key) < 8 {
 		return time.Time{}
@@ -88,5 +89,5 @@ func KeyTime(key string) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(key)))).UTC()
 }
 
-// NumKey returns a key of AccountByNum and MailboxByNum.
+// NumKey returns the key of a short number in AccountByNum and MailboxByNum.
 func NumKey(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }

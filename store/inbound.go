@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// A ReportMail is a message that may hold a report about the account's domains. It is kept until it
-// has been parsed.
+// A ReportMail is a message that may contain a DMARC or TLS report about domains of the account. It
+// is kept until it has been parsed.
 type ReportMail struct {
 	ID            string    `json:",omitzero"` // rpm_…
 	AccountID     string    `json:",omitzero"`
@@ -18,38 +18,38 @@ type ReportMail struct {
 	ReceivedAt    time.Time `json:",omitzero"`
 }
 
-// ReportMails keeps the messages that wait to be parsed; Check counts their blobs among the
-// references.
+// ReportMails keeps the messages that wait to be parsed. Check verifies that the Blob of each has a
+// reference.
 var (
 	ReportMails          = engine.NewTable("report_mail", func(m *ReportMail) string { return m.ID })
 	ReportMailsByAccount = ReportMails.Index("account", func(m *ReportMail) string { return m.AccountID })
 )
 
-// Kinds of a Report.
+// Values of Report.Kind.
 const (
 	ReportDMARC = "dmarc" // RFC 9990
 	ReportTLS   = "tls"   // RFC 8460
 )
 
-// A Report is a report of another operator about a domain.
+// A Report is a DMARC or TLS report that another mail operator has sent about a domain.
 type Report struct {
 	ID            string          `json:",omitzero"` // rep_…
 	AccountID     string          `json:",omitzero"`
 	DomainID      string          `json:",omitzero"`
 	Kind          string          `json:",omitzero"` // one of the Report… constants
 	ReportID      string          `json:",omitzero"` // the id that its sender gave it
-	From          string          `json:",omitzero"` // domain that sent the message with the report
+	From          string          `json:",omitzero"` // domain of the author of the message with the report
 	Authenticated bool            `json:",omitzero"` // the message was proven to be from that domain
 	Org           string          `json:",omitzero"`
 	Begin         time.Time       `json:",omitzero"`
 	End           time.Time       `json:",omitzero"`
-	Body          json.RawMessage `json:",omitempty"` // the whole report, as the service encodes it
+	Body          json.RawMessage `json:",omitempty"` // the whole report, encoded by the service
 	ReceivedAt    time.Time       `json:",omitzero"`
 }
 
-// Reports keeps reports for 90 days. Ids rise with time, so that pruning deletes the first rows.
-// ReportsBySender finds an earlier copy of a report. Authenticated and other reports have different
-// keys there, so that a forged report cannot displace a real one.
+// Reports keeps reports for 90 days. Ids increase with time, so that pruning deletes the first
+// rows. ReportsBySender finds an earlier copy of a report. Its keys differ between authenticated
+// and other reports, so that a forged report cannot replace a real one.
 var (
 	Reports         = engine.NewTable("report", func(r *Report) string { return r.ID })
 	ReportsByDomain = Reports.Index("domain", func(r *Report) string { return r.DomainID + r.Kind + "\x00" })
@@ -59,12 +59,12 @@ var (
 	ReportsByClass = Reports.Index("class", func(r *Report) string { return ReportClass(r) })
 )
 
-// ReportSender returns a key of ReportsBySender.
+// ReportSender returns the key of a report in ReportsBySender.
 func ReportSender(r *Report) string {
 	return ReportClass(r) + r.From + "\x00" + r.ReportID + "\x00"
 }
 
-// ReportClass returns a key of ReportsByClass.
+// ReportClass returns the key of a report in ReportsByClass.
 func ReportClass(r *Report) string {
 	if r.Authenticated {
 		return r.DomainID + r.Kind + "\x00a"
@@ -72,14 +72,14 @@ func ReportClass(r *Report) string {
 	return r.DomainID + r.Kind + "\x00u"
 }
 
-// A DMARCCount counts messages of one day with the same DMARC result, until the count has been
+// A DMARCCount counts messages of one day with the same DMARC result. It is kept until it has been
 // reported to the address in the domain's policy.
 type DMARCCount struct {
-	ID     string          `json:",omitzero"`  // digest of the day, the domain and what the messages have in common
+	ID     string          `json:",omitzero"`  // digest of Day, Domain and Record
 	Day    string          `json:",omitzero"`  // YYYY-MM-DD, UTC
 	Domain string          `json:",omitzero"`  // the domain that publishes the policy
-	Policy json.RawMessage `json:",omitempty"` // the published policy, as the service encodes it
-	Record json.RawMessage `json:",omitempty"` // what the messages have in common
+	Policy json.RawMessage `json:",omitempty"` // the published policy, encoded by the service
+	Record json.RawMessage `json:",omitempty"` // what the messages have in common, encoded by the service
 	Count  int64           `json:",omitzero"`
 }
 
@@ -89,52 +89,53 @@ var (
 	DMARCCountsByDay = DMARCCounts.Index("day", func(c *DMARCCount) string { return c.Day + c.Domain + "\x00" })
 )
 
-// A DMARCDay says how many rows of DMARCCounts a day has.
+// A DMARCDay counts the rows of DMARCCounts for one day.
 type DMARCDay struct {
 	Day  string
 	Rows int
 }
 
-// DMARCDays keeps one record for each day that has rows.
+// DMARCDays keeps one record for each day with rows in DMARCCounts.
 var DMARCDays = engine.NewTable("dmarc_day", func(d *DMARCDay) string { return d.Day })
 
-// Facts are what was found out about a message on arrival, and what follows from that. They are
-// copied with the message from its acceptance to its rows.
+// Facts are what was found out about a message on arrival, and what follows from it. When the
+// message is stored, they are copied to its rows.
 type Facts struct {
 	SPF       string `json:",omitzero"`
 	DKIM      string `json:",omitzero"`
 	DMARC     string `json:",omitzero"`
 	Judged    string `json:",omitzero"`      // see Meta.Judged
-	Genuine   bool   `json:",omitzero"`      // the sender may be notified of failures: SPF, DKIM or this server proves the address
-	Junk      bool   `json:",omitzero"`      // it goes to Junk, whatever the rules say
+	Genuine   bool   `json:",omitzero"`      // the sender may be notified of failures, since SPF, DKIM or this server proves the address
+	Junk      bool   `json:",omitzero"`      // it goes to the Junk folder, whatever the rules say
 	Authentic bool   `json:",omitzero"`      // the domain of its author is proven
-	Proven    string `json:",omitzero"`      // domain that the author certainly belongs to, because a check covers everything that is shown; "": not known
-	Signed    bool   `json:",omitzero"`      // only a signature proves that, so it counts only for recipients named in To and Cc
-	Lacks     string `json:",omitzero"`      // why nothing is proven although DMARC passes
+	Proven    string `json:",omitzero"`      // the author's verified domain: a check proves everything that a reader is shown; "": none
+	Signed    bool   `json:",omitzero"`      // only a DKIM signature proves Proven, so Proven counts only for recipients named in To and Cc
+	Lacks     string `json:",omitzero"`      // why Proven is "" although DMARC passes
 	Origin    string `json:"Words,omitzero"` // who wrote it, see Meta.Origin
 }
 
-// An Arrival is a message from outside with more recipients than one transaction can serve. It is
-// kept until the last recipient has it. The record says what is left to do, and changes in the
-// transaction that does it, so that each copy is filed once.
+// An Arrival is a message from outside with so many recipients that one transaction cannot file it
+// for all of them. The record is kept until it is filed for the last recipient. It says what is
+// left to do, and changes in the same transaction that files copies, so that each copy is filed
+// once.
 type Arrival struct {
 	Facts
 	ID         string          `json:",omitzero"`  // arr_…
 	Blob       BlobRef         `json:",omitzero"`  // the message as it is filed
 	Sender     string          `json:",omitzero"`  // return path; "" for a report
 	From       string          `json:",omitzero"`  // domain of its author; "" if that is not known
-	To         []string        `json:",omitempty"` // addresses that do not have it yet
-	Later      []string        `json:",omitempty"` // addresses that could not take it for now
-	Refused    []RefusedRcpt   `json:",omitempty"` // addresses that cannot take it any more, which the sender is to be notified of
-	Placed     map[string]bool `json:",omitempty"` // where it has been filed, so that two addresses of one mailbox get one copy
-	Tries      int             `json:",omitzero"`  // attempts that left recipients in Later
+	To         []string        `json:",omitempty"` // recipients that it is not filed for yet
+	Later      []string        `json:",omitempty"` // recipients that could not take it for now
+	Refused    []RefusedRcpt   `json:",omitempty"` // recipients that cannot take it any more; the sender is to be notified
+	Placed     map[string]bool `json:",omitempty"` // keys of the destinations that it was filed for, so that two addresses of one mailbox get one copy
+	Tries      int             `json:",omitzero"`  // number of attempts after which recipients were left in Later
 	ReceivedAt time.Time       `json:",omitzero"`
 	RequireTLS bool            `json:",omitzero"`  // it came with REQUIRETLS, and is forwarded with it
-	Decisions  []byte          `json:",omitempty"` // what the rules and forwards of its mailboxes do with it, JSON
+	Decisions  []byte          `json:",omitempty"` // what the rules and forwards of the mailboxes do with it, as JSON
 	SentBy     string          `json:",omitzero"`  // id of the mailbox here that sent it
 }
 
-// A RefusedRcpt is a recipient that was accepted but could not be served later, with the SMTP reply
+// A RefusedRcpt is a recipient that was accepted over SMTP but refused later, with the SMTP reply
 // for it.
 type RefusedRcpt struct {
 	Address  string `json:",omitzero"`
@@ -142,32 +143,33 @@ type RefusedRcpt struct {
 	Text     string `json:",omitzero"`
 }
 
-// Arrivals keeps the messages that are not filed for all recipients; Check counts their blobs among
-// the references.
+// Arrivals keeps the messages that are not filed for all recipients. Check verifies that the Blob
+// of each has a reference.
 var Arrivals = engine.NewTable("arrival", func(a *Arrival) string { return a.ID })
 
-// A GreyTuple is a sender that was asked to try again later (RFC 6647), and whether it has.
+// A GreyTuple is the greylisting state (RFC 6647) of one network, sender and recipient: when it was
+// first asked to try again later, and whether it did.
 type GreyTuple struct {
-	ID      string    `json:",omitzero"` // a digest of network, sender and recipient
+	ID      string    `json:",omitzero"` // digest of network, sender and recipient
 	FirstAt time.Time `json:",omitzero"`
 	Expires time.Time `json:",omitzero"`
 	Passed  bool      `json:",omitzero"`
 }
 
-// GreyTuples keeps the greylisting tuples; GreyTuplesByTime finds those that expire first.
+// GreyTuples keeps the greylisting state. Pruning reads GreyTuplesByTime.
 var (
 	GreyTuples       = engine.NewTable("grey_tuple", func(g *GreyTuple) string { return g.ID })
 	GreyTuplesByTime = GreyTuples.Index("time", func(g *GreyTuple) string { return TimeKey(g.Expires) })
 )
 
-// A KnownSender is a domain that has sent proven mail to an account.
+// A KnownSender is a domain that has sent authenticated mail to an account.
 type KnownSender struct {
 	AccountID string    `json:",omitzero"`
 	Domain    string    `json:",omitzero"`
 	Expires   time.Time `json:",omitzero"`
 }
 
-// KnownSenders keeps the known senders; KnownSendersByTime finds those that expire first.
+// KnownSenders keeps the known senders. Pruning reads KnownSendersByTime.
 var (
 	KnownSenders       = engine.NewTable("known_sender", func(k *KnownSender) string { return k.AccountID + k.Domain })
 	KnownSendersByTime = KnownSenders.Index("time", func(k *KnownSender) string { return TimeKey(k.Expires) })

@@ -9,43 +9,43 @@ import (
 )
 
 // A Job is one piece of work in the queue, to be done now or later. It is added in the transaction
-// that makes it necessary, so that both are committed or neither. A worker claims it once it is
-// Due. A claim expires, so that a job is claimed again if its process has ended. A failed attempt
-// is repeated later, up to Max times. An attempt writes its results in the transaction that ends
-// it.
+// that makes it necessary, so that both are committed or neither. A worker claims the job once it
+// is Due. A claim expires, so that the job is claimed again if the process of its worker has ended.
+// A failed attempt is repeated later, up to Max attempts. An attempt writes its results in the
+// transaction that ends it.
 type Job struct {
 	ID        string          `json:",omitzero"` // job_…
 	AccountID string          `json:",omitzero"` // "" for jobs of the installation itself
 	Kind      string          `json:",omitzero"`
-	Key       string          `json:",omitzero"` // unique among the queued jobs of one kind; "" allows duplicates
-	Lane      string          `json:",omitzero"` // a bounded number of jobs of one lane run at a time; "" is unbounded
+	Key       string          `json:",omitzero"` // unique among the queued jobs of its Kind; "": not unique
+	Lane      string          `json:",omitzero"` // only a limited number of jobs of one lane run at a time; "": no limit
 	Args      json.RawMessage `json:",omitempty"`
 	State     string          `json:",omitzero"` // one of the Job… constants
 	Due       time.Time       `json:",omitzero"` // when it may be claimed; while it runs, when its claim expires
-	WakeAt    time.Time       `json:",omitzero"` // while it runs: the next due time that somebody has requested
-	Cancel    bool            `json:",omitzero"` // while it runs: somebody has requested its cancellation
-	Attempt   int             `json:",omitzero"` // claims so far; distinguishes a claim from earlier ones
-	Max       int             `json:",omitzero"` // attempts before it fails for good; 0: no limit
-	Jitter    uint16          `json:",omitzero"` // random, drawn once so that its delays rise: in 65536ths
-	Err       string          `json:",omitzero"` // of the newest attempt
+	WakeAt    time.Time       `json:",omitzero"` // while it runs: due time that was requested for the next attempt
+	Cancel    bool            `json:",omitzero"` // while it runs: its cancellation was requested
+	Attempt   int             `json:",omitzero"` // number of claims so far, which identifies the current claim
+	Max       int             `json:",omitzero"` // number of attempts after which it fails for good; 0: no limit
+	Jitter    uint16          `json:",omitzero"` // random part of the delays between attempts, in 65536ths; drawn once, so that each delay is longer than the one before
+	Err       string          `json:",omitzero"` // error text of the newest attempt
 	ErrCode   string          `json:",omitzero"`
-	Detail    string          `json:",omitzero"` // status_detail
+	Detail    string          `json:",omitzero"` // text on its progress; status_detail in the API
 	Result    json.RawMessage `json:",omitempty"`
 	Steps     []JobStep       `json:",omitempty"`
-	Completed int             `json:",omitzero"` // progress
-	Total     int             `json:",omitzero"` // progress; 0: none is shown
+	Completed int             `json:",omitzero"` // how many of Total parts are done
+	Total     int             `json:",omitzero"` // number of parts; 0: no progress is shown
 	Visible   bool            `json:",omitzero"`
 	Resource  JobResource     `json:",omitzero"`
 	CreatedBy string          `json:",omitzero"` // a user id, or ""
 	CreatedAt time.Time       `json:",omitzero"`
-	StartedAt time.Time       `json:",omitzero"` // of the first attempt
+	StartedAt time.Time       `json:",omitzero"` // time of the first attempt
 	UpdatedAt time.Time       `json:",omitzero"`
 	EndedAt   time.Time       `json:",omitzero"`
-	Crashes   int             `json:",omitzero"` // how often in a row the process has ended while the job ran
-	ParkedAt  time.Time       `json:",omitzero"` // since when it is parked because of Crashes, until Due; zero: it is not parked
+	Crashes   int             `json:",omitzero"` // how often in a row the process crashed while the job ran
+	ParkedAt  time.Time       `json:",omitzero"` // when it was parked because of Crashes, which lasts until Due; zero: it is not parked
 }
 
-// States of a job.
+// Values of Job.State.
 const (
 	JobQueued    = "queued"
 	JobRunning   = "in_progress"
@@ -114,7 +114,8 @@ func (s *JobStep) fields(c *rowform.Coder) {
 	c.Time(&s.At)
 }
 
-// Special lanes of jobs that run and of jobs that are parked; they replace the job's own lane.
+// RunningLane and ParkedLane replace the lane of a running or parked job in the keys of JobsDue and
+// JobsByLane.
 const (
 	RunningLane = "r"
 	ParkedLane  = "p"
@@ -123,11 +124,11 @@ const (
 // Ended reports whether the job has reached a final state.
 func (j *Job) Ended() bool { return j.State != JobQueued && j.State != JobRunning }
 
-// Parked reports whether the job is set aside because the process has ended each time it ran.
+// Parked reports whether the job is set aside because the process crashed each time it ran.
 func (j *Job) Parked() bool { return j.State == JobQueued && !j.ParkedAt.IsZero() }
 
-// laneKey returns the lane of a job in the indexes: RunningLane, ParkedLane, its own lane, or that
-// of its kind if it has no lane. It is "" for an ended job.
+// laneKey returns the lane of a job in the keys of the indexes: RunningLane, ParkedLane, its own
+// lane, or the lane of its kind if it has none. It returns "" for an ended job.
 func (j *Job) laneKey() string {
 	switch {
 	case j.Ended():
@@ -142,13 +143,15 @@ func (j *Job) laneKey() string {
 	return LaneKey(j.Lane)
 }
 
-// LaneKey returns how the keys of JobsByLane begin for queued jobs of a lane, before the "\x00".
+// LaneKey returns the lane of a queued job in the form that it has in the keys of JobsByLane, where
+// a "\x00" follows it.
 func LaneKey(lane string) string { return "l" + lane }
 
-// JobKey returns a key of JobByKey.
+// JobKey returns the key in JobByKey of the queued job with this kind and key.
 func JobKey(kind, key string) string { return kind + "\x00" + key }
 
-// visibleJobChange publishes changes of visible jobs, which people started.
+// visibleJobChange returns the Change that is published for a job. Only visible jobs, which people
+// started, have one.
 func visibleJobChange(_ *engine.Tx, j *Job) Change {
 	if !j.Visible {
 		return Change{}
@@ -160,16 +163,16 @@ func visibleJobChange(_ *engine.Tx, j *Job) Change {
 var (
 	Jobs = engine.NewTable("job", func(j *Job) string { return j.ID }).
 		Binary((*Job).fields).Watched(visibleJobChange).Sealed((*Job).secrets)
-	// JobsDue holds queued and running jobs by due time; each key also has the lane as in
-	// JobsByLane, see DueLane.
+	// JobsDue holds queued and running jobs by due time. Each key also contains the lane, as in
+	// JobsByLane; DueLane returns it.
 	JobsDue = Jobs.Index("due", func(j *Job) string {
 		if j.Ended() {
 			return ""
 		}
 		return TimeKey(j.Due) + j.laneKey() + "\x00"
 	})
-	// JobsByLane holds the same jobs by lane, "\x00" and due time, so that the first job of a lane
-	// is found at once.
+	// JobsByLane holds queued and running jobs by lane, "\x00" and due time, so that the first job
+	// of a lane is found at once.
 	JobsByLane = Jobs.Index("lane", func(j *Job) string {
 		if j.Ended() {
 			return ""

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Mailbox is one address that receives and sends mail; the API calls it an email user.
+// A Mailbox is one address that receives and sends mail. The API calls it an email user.
 type Mailbox struct {
 	ID             string // eu_…
 	Num            uint32 // short form for message keys, from 1, never reused
@@ -19,9 +19,9 @@ type Mailbox struct {
 	Email          string // lower-case
 	Name           string
 	Status         string // one of MailboxPending to MailboxDeleting
-	Ready          bool   // its domain was complete once, and the event email_user.created was sent
-	JobID          string // the job that deletes it
-	ErrorCode      string `json:",omitempty"` // "" in rows of older releases, which have only the text
+	Ready          bool   // whether its domain was ever complete; the event email_user.created was sent then
+	JobID          string // id of the job that deletes it
+	ErrorCode      string `json:",omitempty"` // code for ErrorText; "" in rows of older releases
 	ErrorText      string // why the newest connection to an external mailbox failed
 	Type           string // one of the MailboxType… constants
 	PasswordHash   string // argon2id, PHC form
@@ -35,43 +35,43 @@ type Mailbox struct {
 	External       *External
 	LastSyncAt     time.Time
 	LastLoginAt    time.Time
-	Seen           []SeenNetwork `json:",omitempty"` // networks of log-ins, newest first
+	Seen           []SeenNetwork `json:",omitempty"` // networks that somebody has logged in from, newest first
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 
 	PasswordAt time.Time `json:",omitzero"`  // when the password was last changed
 	Salt       []byte    `json:",omitempty"` // SCRAM salt of its password and its credentials
-	SCRAM      []byte    `json:",omitempty"` // SCRAM keys of the password, sealed; nil: they are made at the next log-in
+	SCRAM      []byte    `json:",omitempty"` // SCRAM keys of the password, sealed; nil: the next log-in makes them
 	Signature  string    `json:",omitempty"`
 	Recovery   *Recovery `json:",omitempty"` // nil: it has no recovery address
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
-	Counting      *Counting      `json:",omitempty"` // set since somebody resumed its sending
+	Counting      *Counting      `json:",omitempty"` // nil: nobody has resumed its sending yet
 
-	SendPolicy Policy    `json:",omitzero"` // for everything that is sent from it
+	SendPolicy Policy    `json:",omitzero"` // applies to everything that is sent from it
 	ExpiresAt  time.Time `json:",omitzero"` // when it is deleted; zero: never
 }
 
-// A Recovery is an external address for password reset links of a mailbox.
+// A Recovery is an external address that password reset links of a mailbox are sent to.
 type Recovery struct {
 	Email     string
-	Confirmed bool        // its owner has opened the confirmation link that was sent there
+	Confirmed bool        // somebody has opened the confirmation link that was sent to it
 	Hash      string      `json:",omitempty"` // SHA-256 of the token in the confirmation link, hex
-	Expires   time.Time   `json:",omitzero"`  // of the confirmation link
+	Expires   time.Time   `json:",omitzero"`  // when the confirmation link expires
 	Asked     []time.Time `json:",omitempty"` // when confirmation links were sent in the last day
 	Mailed    []time.Time `json:",omitempty"` // when password reset links were sent in the last day
 }
 
-// States of a mailbox.
+// Values of Mailbox.Status.
 const (
-	MailboxPending   = "pending" // until its domain is complete
+	MailboxPending   = "pending" // its domain is not complete yet
 	MailboxActive    = "active"
-	MailboxSuspended = "suspended" // by its account
-	MailboxError     = "error"     // external: its server refuses the log-in, so it is not fetched periodically
+	MailboxSuspended = "suspended" // its account suspended it
+	MailboxError     = "error"     // its external server refuses the log-in, so its mail is not fetched periodically
 	MailboxDeleting  = "deleting"  // a job is deleting it
 )
 
-// Types of a mailbox.
+// Values of Mailbox.Type.
 const (
 	MailboxTypeHosted   = "hosted"
 	MailboxTypeExternal = "external" // its mail is on another server
@@ -89,8 +89,8 @@ func (m *Mailbox) MaySend() bool {
 	return m.Status == MailboxActive && (m.Type != MailboxTypeExternal || m.External != nil && m.External.SMTP != nil)
 }
 
-// MayFetch reports whether the mail of an external mailbox may be fetched on request. In
-// MailboxError it is fetched only on request.
+// MayFetch reports whether the mail of an external mailbox may be fetched when somebody requests
+// it. In the state MailboxError it is fetched only then.
 func (m *Mailbox) MayFetch() bool {
 	return m.External != nil && (m.Status == MailboxActive || m.Status == MailboxError)
 }
@@ -98,8 +98,8 @@ func (m *Mailbox) MayFetch() bool {
 // Gone reports whether a mailbox is being deleted: only the job that deletes it may see it.
 func (m *Mailbox) Gone() bool { return m.Status == MailboxDeleting }
 
-// HashOnly reports whether only an imported hash of the mailbox's password is known, so that SCRAM
-// log-ins cannot be checked (RFC 5802).
+// HashOnly reports whether only an imported hash of the mailbox's password is known. Then SCRAM
+// log-ins (RFC 5802) cannot be checked.
 func (m *Mailbox) HashOnly() bool {
 	return m.PasswordHash != "" && m.SCRAM == nil && m.PasswordSealed == nil && m.External == nil
 }
@@ -110,13 +110,13 @@ type SeenNetwork struct {
 	At      time.Time
 }
 
-// External says on which servers the mail of an external mailbox is.
+// External holds the servers that have the mail of an external mailbox.
 type External struct {
 	IMAP Server
 	SMTP *Server
 }
 
-// A Server is another mail server, with the log-in to it.
+// A Server is another mail server, with the credentials for logging in to it.
 type Server struct {
 	Host           string
 	Port           int
@@ -125,9 +125,9 @@ type Server struct {
 	PasswordSealed []byte
 }
 
-// How the connection to a server is encrypted.
+// Values of Server.Security: how the connection to the server is encrypted.
 const (
-	ServerSecurityTLS      = "tls" // from the first byte
+	ServerSecurityTLS      = "tls" // TLS from the first byte
 	ServerSecuritySTARTTLS = "starttls"
 	ServerSecurityNone     = "none"
 )
@@ -136,23 +136,23 @@ const (
 var (
 	Mailboxes = engine.NewTable("mailbox", func(m *Mailbox) string { return m.ID }).
 			Watched(func(_ *engine.Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} }).Sealed((*Mailbox).secrets)
-	// MailboxByAddress finds a mailbox of a domain by AddressKey. It leaves out mailboxes that are
-	// being deleted, so that their addresses are free at once.
+	// MailboxByAddress finds a mailbox of a domain by its AddressKey. It leaves out mailboxes that
+	// are being deleted, so that their addresses are free at once.
 	MailboxByAddress = Mailboxes.Unique("address", func(m *Mailbox) string {
 		if m.Gone() {
 			return ""
 		}
 		return AddressKey(m.DomainID, m.Email)
 	})
-	// MailboxesPaused holds, by domain, the mailboxes that may not send.
+	// MailboxesPaused holds, by domain, the mailboxes whose sending is paused.
 	MailboxesPaused = Mailboxes.Index("paused", func(m *Mailbox) string {
 		if m.SendingPaused == nil {
 			return ""
 		}
 		return m.DomainID
 	})
-	// MailboxByEmail finds the mailbox of an address, in the domain whose claim of the name is
-	// proven.
+	// MailboxByEmail finds the mailbox of an address. It looks in the domain whose claim of the
+	// name is proven.
 	MailboxByEmail     addressFinder
 	MailboxByNum       = Mailboxes.Unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.Index("account", func(m *Mailbox) string { return m.AccountID })
@@ -163,7 +163,7 @@ var (
 		}
 		return m.Recovery.Hash
 	})
-	// MailboxesHashed holds, by domain, the mailboxes of whose password only a hash is known.
+	// MailboxesHashed holds, by domain, the mailboxes for which HashOnly is true.
 	MailboxesHashed = Mailboxes.Index("hashed", func(m *Mailbox) string {
 		if !m.HashOnly() || m.Gone() {
 			return ""
@@ -179,7 +179,7 @@ var (
 	})
 )
 
-// AddressKey returns a key of MailboxByAddress.
+// AddressKey returns the key of an address of a domain in MailboxByAddress.
 func AddressKey(domainID, email string) string { return domainID + "\x00" + email }
 
 // An addressFinder finds mailboxes by address alone.
@@ -195,18 +195,18 @@ func (addressFinder) Find(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.Find(tx, addressKey(tx, email))
 }
 
-// FindShared is Find for callers that do not change the record; see Table.FindShared.
+// FindShared is like Find, but the caller must not change the record; see Table.FindShared.
 func (addressFinder) FindShared(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.FindShared(tx, addressKey(tx, email))
 }
 
-// Read is Get for callers that do not change the record; see Table.Read.
+// Read is like Get, but the caller must not change the record; see Table.Read.
 func (addressFinder) Read(tx *Tx, email string) (*Mailbox, error) {
 	return MailboxByAddress.Read(tx, addressKey(tx, email))
 }
 
-// Of returns the account's own mailbox with the address, whatever the state of its domain's claim,
-// or ErrNotFound.
+// Of returns the account's own mailbox with the address, or ErrNotFound. The state of the domain's
+// claim does not matter.
 func (addressFinder) Of(tx *Tx, accountID, email string) (*Mailbox, error) {
 	name := email[strings.LastIndexByte(email, '@')+1:]
 	id := engine.NamedBucket(tx, DomainOfAccount.Name()).Get([]byte(OwnKey(accountID, name)))
@@ -224,7 +224,7 @@ func (tx *Tx) NextMailboxNum() (uint32, error) {
 	return uint32(n), err
 }
 
-// A Template is a named list of usernames.
+// A Template is a named list of usernames for new mailboxes.
 type Template struct {
 	ID        string // tpl_…
 	AccountID string
@@ -241,12 +241,12 @@ var (
 	TemplatesByAccount = Templates.Index("account", func(t *Template) string { return t.AccountID })
 )
 
-// A CopyIntent records what an IMAP COPY over several transactions has copied so far. The last
-// transaction deletes it. One that is found at a start was left by a crash: the copies that it
-// names must be deleted.
+// A CopyIntent records what an IMAP COPY that takes several transactions has copied so far. Its
+// last transaction deletes the record. If the server finds one when it starts, a crash has left it:
+// the copies that it names must be deleted.
 type CopyIntent struct {
 	ID      string // cpy_…
-	Mailbox uint32 // number
+	Mailbox uint32 // number of the destination mailbox
 	Folder  uint32
 	Ranges  [][2]uint32 // UIDs, first and last
 }
@@ -254,22 +254,22 @@ type CopyIntent struct {
 // CopyIntents keeps the copies that are under way.
 var CopyIntents = engine.NewTable("copy_intent", func(c *CopyIntent) string { return c.ID })
 
-// An Export says which mailboxes a file of credentials covers. The file itself is never stored: it
+// An Export says which mailboxes are in a file of credentials. The file itself is never stored: it
 // is made while it is sent.
 type Export struct {
 	ID        string // exp_…
 	AccountID string
 	CreatedBy string // a user id
 	Format    string
-	All       bool // every mailbox of the account
+	All       bool // the file covers every mailbox of the account
 
 	AppPasswords bool `json:",omitempty"` // the file gets a new credential for each mailbox
 
 	Domains   []string // ids of domains
 	Mailboxes []byte   // short mailbox numbers, four bytes each, big-endian
-	Link      string   // SHA-256 of the token that fetches the file, hex; "" if it was used, or if there was no link
+	Link      string   // SHA-256 of the token in the download link, hex; "": the link was used, or there was none
 	CreatedAt time.Time
-	ExpiresAt time.Time // of the link
+	ExpiresAt time.Time // when the link expires
 }
 
 // Exports keeps the exports until their links expire.
@@ -285,37 +285,38 @@ var (
 type RemoteBox struct {
 	MailboxID   string
 	AccountID   string
-	UIDValidity uint32        // 0: the stored messages are of an older UIDVALIDITY and must be deleted
+	UIDValidity uint32        // 0: the stored messages belong to an older UIDVALIDITY and must be deleted
 	Seen        uint32        // messages up to this UID are not new
-	Done        bool          // all messages that were there at first have been read
-	ModSeq      uint64        // HIGHESTMODSEQ up to which flags are known; 0: none
-	Lost        uint32        // messages that the server counts but does not return
-	WalkedAt    time.Time     // when every row was last compared
+	Done        bool          // the first sync has read all messages that were there
+	ModSeq      uint64        // HIGHESTMODSEQ (RFC 7162) up to which changes of flags are known; 0: none
+	Lost        uint32        // number of messages that the server counts but does not return
+	WalkedAt    time.Time     // when all stored messages were last compared with the server
 	ActiveAt    time.Time     // when new mail was last found
-	Wait        time.Duration // between polls, if the server does not support IDLE
+	Wait        time.Duration // time between polls, if the server does not support IDLE
 	Fails       int           // failed polls in a row
 	Refusals    int           // refused log-ins in a row
 }
 
-// RemoteBoxes keeps the state of external mailboxes.
+// RemoteBoxes keeps the sync state of external mailboxes.
 var (
 	RemoteBoxes          = engine.NewTable("remote_box", func(r *RemoteBox) string { return r.MailboxID })
 	RemoteBoxesByAccount = RemoteBoxes.Index("account", func(r *RemoteBox) string { return r.AccountID })
 )
 
 // A RemoteCopy is a message to be appended to a folder on the server of an external mailbox. It is
-// kept until that is done or given up.
+// kept until the server has it or the attempts are given up.
 type RemoteCopy struct {
 	ID        string    `json:",omitzero"` // rcp_…
 	AccountID string    `json:",omitzero"`
 	MailboxID string    `json:",omitzero"`
-	MessageID string    `json:",omitzero"` // RFC 5322, with brackets: a message that is there already is not appended again
+	MessageID string    `json:",omitzero"` // RFC 5322, with brackets; used to find a message that is there already
 	Sent      bool      `json:",omitzero"` // into the folder of sent mail, marked as read; false: into INBOX
 	Blob      BlobRef   `json:",omitzero"`
 	CreatedAt time.Time `json:",omitzero"`
 }
 
-// RemoteCopies keeps the messages to be appended; Check counts their blobs among the references.
+// RemoteCopies keeps the messages to be appended. Check verifies that the Blob of each has a
+// reference.
 var (
 	RemoteCopies          = engine.NewTable("remote_copy", func(c *RemoteCopy) string { return c.ID })
 	RemoteCopiesByAccount = RemoteCopies.Index("account", func(c *RemoteCopy) string { return c.AccountID })
@@ -333,13 +334,13 @@ func (i *Imported) fields(c *rowform.Coder) {
 	c.Time(&i.Expires)
 }
 
-// ImportedID returns the id of an imported message from its mailbox and a digest of the message.
+// ImportedID returns the id of the Imported for a message: the number of its mailbox and a digest
+// of the message, in hex.
 func ImportedID(mailbox uint32, digest [16]byte) string {
 	return fmt.Sprintf("%08x%x", mailbox, digest)
 }
 
-// ImportedMessages keeps records of imported messages; ImportedByTime finds those that expire
-// first.
+// ImportedMessages keeps one record for each imported message. Pruning reads ImportedByTime.
 var (
 	ImportedMessages = engine.NewTable("imported", func(i *Imported) string { return i.ID }).Binary((*Imported).fields)
 	ImportedByTime   = ImportedMessages.Index("time", func(i *Imported) string { return TimeKey(i.Expires) })

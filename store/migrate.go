@@ -15,20 +15,21 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// The number of the store's format rises with each change after which an older version would
-// misread a row or lose a part of it. It is in bucketMeta, in a form that every version can read.
-// Before the rows of an older store are used, the migrations after its format run, each in
-// transactions of at most migrationRows rows. Each transaction stores how far the migration is, and
-// the last one the new format. If the process is killed, the migration continues where it was.
+// storeFormat is the number of the current format. It is raised with each change after which an
+// older version of the program would misread a row or lose a part of it. The number of a store is
+// in bucketMeta, in a form that every version can read. Before an older store is used, the
+// migrations after its number run, each in transactions of at most migrationRows rows. Each
+// transaction also stores the key at which the migration continues; the last one stores the new
+// number. If the process is killed, the migration continues from that key.
 const (
 	storeFormat   = 8
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
-	progressKey   = "migration" //  → number 4 | key to continue at | crc32c 4; only during a migration
+	progressKey   = "migration" // → number 4 | key to continue at | crc32c 4; only during a migration
 	migrationRows = 5000
 )
 
-// A migration brings a store from the format before it to the format `to`.
+// A migration changes a store of the format to-1 to the format `to`.
 type migration struct {
 	to   uint32
 	name string
@@ -37,8 +38,8 @@ type migration struct {
 	step func(tx *Tx, from []byte, rows int) (next []byte, err error)
 }
 
-// migrations are in the order of formats; each raises the format by one. prepare brings a store
-// without a number to format 1.
+// migrations has one migration for each format number, in ascending order. createBuckets brings a
+// store without a number to format 1.
 var migrations = []migration{
 	{2, "inboxes by class", (*Tx).sortInbox},
 	{3, "a class for flagged messages", (*Tx).moveFlagged},
@@ -59,7 +60,8 @@ func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }
 
 func metaSum() rowform.Sum { return rowform.SumOf(bucketMeta) }
 
-// metaRow reads a row of bucketMeta. n is 0 if the row or the bucket is missing.
+// metaRow reads a row of bucketMeta: the number n and what follows it. If the row or the bucket is
+// missing, n is 0.
 func metaRow(b *bolt.Tx, key string) (n uint32, rest []byte, err error) {
 	meta := b.Bucket([]byte(bucketMeta))
 	if meta == nil {
@@ -74,7 +76,7 @@ func metaRow(b *bolt.Tx, key string) (n uint32, rest []byte, err error) {
 		err = ErrDamagedRow
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("row %s of bucket %s: %w", key, bucketMeta, err)
+		return 0, nil, fmt.Errorf("read row %s of bucket %s: %w", key, bucketMeta, err)
 	}
 	return binary.BigEndian.Uint32(row), row[4:], nil
 }
@@ -127,7 +129,7 @@ func (s *Store) prepare(o Options) error {
 	}
 	s.WriteFreelist()
 	killpoint.At("migrate.begin")
-	if err := s.setup(func(tx *Tx) error { return s.begin(tx, program) }); err != nil {
+	if err := s.setup(func(tx *Tx) error { return s.createBuckets(tx, program) }); err != nil {
 		return err
 	}
 	for done := o.Unmigrated; !done; {
@@ -144,16 +146,16 @@ func (s *Store) prepare(o Options) error {
 	return nil
 }
 
-// begin creates the missing buckets. A store without a format number gets one: a new store the
-// current number, an old store 1.
-func (s *Store) begin(tx *Tx, program string) error {
+// createBuckets creates the missing buckets. It gives a store without a format number one: the
+// current number to a new store, 1 to an old one.
+func (s *Store) createBuckets(tx *Tx, program string) error {
 	b := engine.Bolt(tx)
 	fresh := b.Bucket([]byte(mailrow.BucketLive.Name())) == nil
 	withoutClaims := b.Bucket([]byte(DomainsByName.Name())) == nil
 	withoutText := b.Bucket([]byte(mailrow.BucketTextTodo.Name())) == nil
 	for _, name := range bucketNames() {
 		if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
-			return fmt.Errorf("make bucket %s: %w", name, err)
+			return fmt.Errorf("create bucket %s: %w", name, err)
 		}
 	}
 	if err := s.beginAccepted(b); err != nil {
@@ -180,7 +182,8 @@ func (s *Store) begin(tx *Tx, program string) error {
 	return putMetaRow(b, formatKey, 1, []byte(program))
 }
 
-// migrate does the next part of the migrations, of about `rows` rows; done is true if none is left.
+// migrate does the next part of the migrations, about `rows` rows. done reports whether none is
+// left.
 func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error) {
 	b := engine.Bolt(tx)
 	format, _, err := metaRow(b, formatKey)
@@ -196,13 +199,14 @@ func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error)
 		from = nil
 		s.log.Info("migrating the store", "to", m.to, "of", storeFormat, "what", m.name)
 	}
-	// These writes are in no entry: copies of the store must start again with a full copy.
+	// No entry contains the writes that follow, so copies of the store must start again from a full
+	// backup.
 	if err := tx.EndEntries(); err != nil {
 		return false, err
 	}
 	next, err := m.step(tx, bytes.Clone(from), rows)
 	if err = errors.Join(err, tx.Err()); err != nil {
-		return false, fmt.Errorf("migration to format %d, %s: %w", m.to, m.name, err)
+		return false, fmt.Errorf("migrate the store to format %d (%s): %w", m.to, m.name, err)
 	}
 	if next != nil {
 		return false, putMetaRow(b, progressKey, m.to, next)
@@ -211,10 +215,11 @@ func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error)
 		b.Bucket([]byte(bucketMeta)).Delete([]byte(progressKey)))
 }
 
-// oldInbox is a bucket that only old stores have.
+// oldInbox is a bucket that only stores before format 2 have.
 const oldInbox = "inbox"
 
-// sortInbox fills the inbox indexes of stores whose inbox entries were not sorted by class.
+// sortInbox fills the inbox indexes of stores whose keys had no class yet, and deletes the old
+// indexes.
 func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 	if engine.NamedBucket(tx, oldInbox) == nil {
 		return nil, nil
@@ -225,7 +230,7 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 		}
 		var m Message
 		if err := m.Decode(k, row); err != nil {
-			return nil, fmt.Errorf("message %x: %w", k, err)
+			return nil, fmt.Errorf("read message %x: %w", k, err)
 		}
 		if m.Folder != InboxID {
 			continue
@@ -237,10 +242,11 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 	return nil, errors.Join(engine.Bolt(tx).DeleteBucket([]byte(oldInbox)), engine.Bolt(tx).DeleteBucket([]byte("inbox_mbx")))
 }
 
-// listFolders migrates stores in which only INBOX was listed: it numbers the other folders, then
-// lists their messages and queues them for the text index. It is not known when messages came into
-// their folders; for those in Junk and Trash, the time until they are deleted starts now. The first
-// byte of the key to continue at is 0 during the folders and 1 during the messages.
+// listFolders migrates stores in which only the messages of INBOX were in lists. It numbers the
+// other folders, then lists their messages and queues them for the text index. It is not known when
+// a message came into its folder, so the messages in Junk and Trash are treated as if they came
+// now: they are deleted some time after that. The first byte of the key to continue at is 0 during
+// the folders and 1 during the messages.
 func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 	if len(from) == 0 || from[0] == 0 {
 		for k, row := range tx.Ascend(mailrow.BucketFolder, from[min(len(from), 1):]) {
@@ -249,7 +255,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 			}
 			var f Folder
 			if err := f.Decode(k, row); err != nil {
-				return nil, fmt.Errorf("folder %x: %w", k, err)
+				return nil, fmt.Errorf("read folder %x: %w", k, err)
 			}
 			if f.Num != 0 {
 				continue
@@ -267,7 +273,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 		}
 		var m Message
 		if err := m.Decode(k, row); err != nil {
-			return nil, fmt.Errorf("message %x: %w", k, err)
+			return nil, fmt.Errorf("read message %x: %w", k, err)
 		}
 		if m.Folder == InboxID {
 			continue
@@ -279,7 +285,7 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 			}
 			in = *f
 		}
-		if in.SpecialUse == `\Junk` || in.SpecialUse == `\Trash` { //  old messages in these folders are deleted
+		if in.SpecialUse == `\Junk` || in.SpecialUse == `\Trash` { // messages in these folders are deleted when they are old
 			m.Saved = mailrow.Storable(tx.Now())
 			if err := tx.PutRow(mailrow.BucketMessage, bytes.Clone(k), m.Row()); err != nil {
 				return nil, err
@@ -292,9 +298,10 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 	return nil, nil
 }
 
-// indexTaintingAndHashed fills two indexes, first that of tokens, then that of mailboxes.
+// indexTaintingAndHashed fills the new indexes TokensTainting and MailboxesHashed, one after the
+// other.
 func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err error) {
-	const mailbox = "eu_" // mailbox ids begin with it; as key it says that the tokens are done
+	const mailbox = "eu_" // prefix of mailbox ids; a key with it means that the tokens are done
 	if !bytes.HasPrefix(from, []byte(mailbox)) {
 		next, err = TokensTainting.Fill(tx, from, rows)
 		if next == nil && err == nil {
@@ -305,11 +312,12 @@ func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err er
 	return MailboxesHashed.Fill(tx, from, rows)
 }
 
-// inboxForm is the sequence of the bucket inbox_class once the keys in both inbox buckets have a
-// class for flagged messages.
+// inboxForm is the sequence that the bucket inbox_class has once the keys in both inbox buckets
+// have a class for flagged messages.
 const inboxForm = 1
 
-// moveFlagged moves flagged messages to their class, in stores from before that class existed.
+// moveFlagged moves the inbox entries of flagged messages to their class, in stores that are older
+// than this class.
 func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 	index := tx.Bucket(mailrow.BucketInbox)
 	if index.Sequence() == inboxForm {
@@ -320,7 +328,7 @@ func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 			return bytes.Clone(k), nil
 		}
 		if len(k) != 21 || len(v) != 2 {
-			return nil, fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow)
+			return nil, fmt.Errorf("read inbox entry %x: %w", k, ErrDamagedRow)
 		}
 		if Flags(v[0])&FlagFlagged == 0 || k[4]&mailrow.ClassFlagged != 0 {
 			continue
@@ -340,10 +348,11 @@ func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 	return nil, index.SetSequence(inboxForm)
 }
 
-// claimDomains turns the domains of a store from before there were claims into claims. Domains that
-// are complete or were bought here count as proven; external domains only if a log-in to one of
-// their mailboxes has succeeded. The claims of the others begin now. It also indexes mailboxes by
-// domain and address, since two claims of a name may have mailboxes with the same address.
+// claimDomains adds claims to the domains of a store that is older than claims. Domains that are
+// complete or were bought here count as proven. An external domain counts as proven only if a
+// log-in to one of its mailboxes has succeeded and not everybody can get a mailbox there. The
+// claims of the others begin now. It also indexes mailboxes by domain and address, since two claims
+// of a name may have mailboxes with the same address.
 func (tx *Tx) claimDomains() error {
 	b := engine.Bolt(tx)
 	loggedIn := map[string]bool{}
@@ -375,7 +384,7 @@ func (tx *Tx) claimDomains() error {
 			err = errors.Join(err, x.Add(tx, d))
 		}
 		if err != nil {
-			return fmt.Errorf("claim of %s: %w", d.Name, err)
+			return fmt.Errorf("make the claim of domain %s: %w", d.Name, err)
 		}
 	}
 	if old := []byte("mailbox.email"); b.Bucket(old) != nil {

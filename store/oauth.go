@@ -6,14 +6,15 @@ import (
 	"github.com/mailstead/mailstead/store/engine"
 )
 
-// An OAuthClient is a program that has registered itself (RFC 7591) in order to sign in to /mcp. It
-// has no secret. Programs that are identified by the URL of a metadata document have no record.
+// An OAuthClient is a program that has registered itself (RFC 7591) so that people can sign in to
+// /mcp with it. It has no secret. A program that is identified by the URL of a metadata document
+// has no record.
 type OAuthClient struct {
 	ID           string // oac_…
 	Name         string
 	RedirectURIs []string
 	CreatedAt    time.Time
-	UsedAt       time.Time // when it last got a token, to about a day; zero: never
+	UsedAt       time.Time // when it last got a token, accurate to about a day; zero: never
 }
 
 // OAuthClients keeps the clients of every account. OAuthClientsUnused finds the clients that never
@@ -31,19 +32,19 @@ var (
 // An OAuthRequest is a client's request to act for a team user. It waits for the person's decision.
 // Once it is allowed, it waits for the client to exchange its code for a grant.
 type OAuthRequest struct {
-	ID          string // SHA-256 of the request's value, or of the code, hex
+	ID          string // SHA-256 of the request token, or of the code once it is allowed, hex
 	AccountID   string
 	UserID      string
-	SessionID   string // the session in which the question was shown
-	TokenID     string // of the grant, if it is allowed
-	Allowed     bool   // the request was allowed, and ID is the hash of a code
+	SessionID   string // id of the session that the person was asked in
+	TokenID     string // id of the grant's token, if it is allowed
+	Allowed     bool   // whether the person allowed it; ID is then the hash of a code
 	ClientID    string // oac_…, or the URL of its metadata document
 	ClientName  string
 	RedirectURI string
 	State       string   `json:",omitempty"`
-	Challenge   string   // of RFC 7636, S256
+	Challenge   string   // PKCE code challenge (RFC 7636, S256)
 	Permissions []string // requested permissions; once allowed, the granted ones
-	Mailboxes   []string `json:",omitempty"` // see Token
+	Mailboxes   []string `json:",omitempty"` // see Token.Mailboxes
 	Policy      Policy   `json:",omitzero"`
 	ExpiresAt   time.Time
 }
@@ -60,12 +61,12 @@ var (
 	})
 )
 
-// A Grant holds what a Token of kind oauth has in addition. The Hash of such a token is that of the
-// current access token, and the token ends with its refresh token.
+// A Grant holds what only a token of the kind TokenKindOAuth has. The Hash of such a token is that
+// of the current access token, and the token expires with its refresh token.
 type Grant struct {
 	ClientID    string // oac_…, or the URL of its metadata document
 	ClientName  string
-	Code        string    // SHA-256 of the code that was exchanged for it, hex
+	Code        string    // SHA-256 of the authorization code that was exchanged for it, hex
 	Family      string    // SHA-256 of the prefix that all its refresh tokens share, hex
 	Refresh     string    // SHA-256 of the current refresh token, hex
 	AccessUntil time.Time // when the access token expires

@@ -25,50 +25,52 @@ import (
 type Options struct {
 	SegmentSize int64                    // bytes after which a new message segment begins; 64 MiB if 0
 	LockTimeout time.Duration            // how long to wait for another process to close the store; 5 s if 0
-	Grace       time.Duration            // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
+	Grace       time.Duration            // how long a BlobRef can still be opened after its message was moved or deleted; 1 min if 0
 	Clock       *clock.Clock             // the source of all times in records; if nil, a clock that shows Now
 	Now         func() time.Time         // time.Now if nil
 	Log         *slog.Logger             // for repairs and warnings; slog.Default if nil
-	Program     string                   // the version of the program, stored so that an older one can name it in ErrNewer
+	Program     string                   // the version of this program; it is stored so that an older program can name it in ErrNewer
 	Committed   func(took time.Duration) // called after each commit, with the time it took including its sync; may be nil
 
-	// Limits of one transaction: bytes of keys and values written, writes, cursor steps; 4 MiB, 5
-	// 000 and 20 000 if 0. A larger transaction is logged, or fails with ErrTooMuch if FailLarge is
-	// set.
+	// MaxBytes, MaxWrites and MaxSteps limit one transaction: the bytes of keys and values that it
+	// writes, its writes, and its cursor steps. If 0, the limits are 4 MiB, 5000 and 20000. A
+	// larger transaction is logged, or fails with ErrTooMuch if FailLarge is set.
 	MaxBytes, MaxWrites, MaxSteps int
-	// Expunged is how many UIDs of expunged messages are kept for a folder; 10 000 if 0.
+	// Expunged is the number of UIDs of expunged messages that are kept for a folder; 10000 if 0.
 	Expunged int
-	// EntriesMost is how many bytes of entries, with their messages, are kept; 1 GiB if 0.
+	// EntriesMost is the number of bytes of entries, with their messages, that are kept; 1 GiB if
+	// 0.
 	EntriesMost int64
 
 	FailLarge bool // always on in tests
-	// RunTwice runs every function of Update twice. The writes of the first run are undone, and its
-	// calls of After are dropped. Always on in tests.
+	// RunTwice runs every function of Update twice. It undoes the writes of the first run and drops
+	// its calls of After. It is always on in tests.
 	RunTwice bool
 
-	// Unsynced writes without syncing. It is for a store that is being restored: the restore syncs
-	// the files when they are complete.
+	// Unsynced makes the store write without syncing. It is for a store that is being restored: the
+	// restore syncs the files when they are complete.
 	Unsynced bool
 
 	// Unmigrated leaves a store of an older format as it is, so that entries of that format can be
 	// applied to it. Nothing else may be done with the store until it is opened without Unmigrated.
 	Unmigrated bool
 
-	// MayMigrate is called with the format of an older store and the current format, before
-	// anything is changed. Open returns its error. nil: every older store is migrated.
+	// MayMigrate, if not nil, is called with the format of an older store and the current format
+	// before anything is changed. If it returns an error, Open returns that error and changes
+	// nothing.
 	MayMigrate func(from, to uint32) error
 
-	// CheckPages makes Open verify the pages of the database first, as the function CheckPages
-	// does, and return ErrDatabase if one is damaged. This is quicker than calling the function and
-	// then Open: if the list of free pages is missing, Open verifies every page anyway.
+	// CheckPages makes Open first verify the pages of the database, as the function CheckPages
+	// does, and return ErrDatabase if one is damaged. This is faster than calling the function
+	// before Open: if the list of free pages is missing, Open verifies every page anyway.
 	CheckPages bool
 
-	// Room returns how many bytes are free on the disk of dir, and the disk's size; if nil, the
-	// operating system says so.
+	// Room returns the number of free bytes on the disk of dir, and the size of the disk. If it is
+	// nil, the operating system is asked.
 	Room func(dir string) (free, total int64, err error)
 
 	lenient bool         // use FailLarge and RunTwice as given, even in tests
-	disk    segment.Disk // the operating system's if nil
+	disk    segment.Disk // if nil, the operating system's
 	noSync  bool         // bbolt commits without syncing
 }
 
@@ -78,7 +80,7 @@ type Options struct {
 func Open(dir string, o Options) (s *Store, err error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+		return nil, fmt.Errorf("create data directory: %w", err)
 	}
 	b, err := engine.Open(filepath.Join(dir, DatabaseFile), engine.Options{
 		Log: o.Log, Now: func() time.Time { return wholeMillis(o.Clock.Now()) },
@@ -106,8 +108,8 @@ func Open(dir string, o Options) (s *Store, err error) {
 	return s, nil
 }
 
-// read reads and prepares the files for Open. They may be damaged: it turns a panic over damage
-// into an error.
+// read opens and prepares the files for Open. They may be damaged: it turns a panic that damage
+// causes into an error.
 func (s *Store) read(o Options) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -159,13 +161,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// openIDs finds the newest id in any table, so that new ids are higher even if the clock was set
-// back.
+// openIDs finds the newest id in all tables, so that new ids sort after it even if the clock was
+// set back.
 func (s *Store) openIDs(tx *engine.Tx) error {
 	for _, t := range tables {
 		id, _ := engine.Bolt(tx).Bucket([]byte(t.Name())).Cursor().Last()
 		if at, ok := IDTime(string(id)); ok {
-			s.ids.begin(at)
+			s.ids.startAfter(at)
 		}
 	}
 	return nil
@@ -176,7 +178,7 @@ func (s *Store) openIDs(tx *engine.Tx) error {
 func (s *Store) openFiles(o Options) (err error) {
 	s.spools, err = segment.OpenSpools(s.dir)
 	if err != nil {
-		return fmt.Errorf("open spool: %w", err)
+		return fmt.Errorf("open spool directory: %w", err)
 	}
 	s.seg, err = segment.Open(s.dir, segment.Options{Size: o.SegmentSize, Log: o.Log, Disk: o.disk, LastUsed: s.lastUsed})
 	if err != nil {
@@ -185,8 +187,9 @@ func (s *Store) openFiles(o Options) (err error) {
 	return nil
 }
 
-// lastUsed returns the newest segment up to number `most` that any row refers to, and where its
-// last referenced record ends. Both are 0 if there is no such segment.
+// lastUsed returns the number of the newest segment up to number `most` that a row refers to, and
+// the offset at which the last record with a reference ends. Both are 0 if there is no such
+// segment.
 func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	err = s.db.View(func(tx *engine.Tx) error {
 		refs := engine.Bolt(tx).Bucket([]byte(mailrow.BucketRef.Name()))
@@ -211,8 +214,9 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 	return segment, end, err
 }
 
-// keepExistingSegments records the newest segment that exists when a database is new. No row refers
-// to the messages in these segments; otherwise compaction would delete them as dead.
+// keepExistingSegments makes compaction keep the segments that exist when a database is new. No row
+// refers to their messages, so compaction would otherwise remove them. It stores the number of the
+// newest one.
 func (s *Store) keepExistingSegments(tx *Tx) error {
 	segments := s.seg.List()
 	if len(segments) == 0 {

@@ -8,9 +8,9 @@ import (
 )
 
 // A Submission is one outgoing message: a user's message, a forward or a report. It is written in
-// one transaction with an Outgoing and a job for each recipient, and holds what these share: the
+// one transaction with an Outgoing and a job for each recipient. It holds what they share: the
 // unsigned bytes, and the facts that each attempt needs. Waiting counts the recipients without an
-// outcome; when it reaches 0 the submission is deleted.
+// outcome; when it reaches 0, the submission is deleted.
 type Submission struct {
 	ID         string    `json:",omitzero"` // sub_…
 	AccountID  string    `json:",omitzero"`
@@ -21,35 +21,35 @@ type Submission struct {
 	Subject    string    `json:",omitzero"`
 	Blob       BlobRef   `json:",omitzero"` // the message, unsigned, with CRLF line ends
 	Forward    bool      `json:",omitzero"` // a forwarded message: we do not sign it as ours, and its sender is rewritten
-	TLSReport  bool      `json:",omitzero"` // a report on TLS failures, which is delivered in spite of them (RFC 8460 section 3)
-	ReportTo   string    `json:",omitzero"` // who is notified of failures, if not the mailbox
+	TLSReport  bool      `json:",omitzero"` // it is a report on TLS failures, which is delivered in spite of such failures (RFC 8460 section 3)
+	ReportTo   string    `json:",omitzero"` // address that is notified of failures, if not the mailbox
 	EightBit   bool      `json:",omitzero"`
 	SMTPUTF8   bool      `json:",omitzero"`
 	EnvelopeID string    `json:",omitzero"` // RFC 3461 ENVID
 	Ret        string    `json:",omitzero"` // RFC 3461 RET
-	Starts     bool      `json:",omitzero"` // it starts a conversation, rather than answering in one, and has no unsubscribe header of its own
-	Copied     bool      `json:",omitzero"` // it is copied to the folder of sent mail of an external mailbox
-	Waiting    int       `json:",omitzero"` // recipients without an outcome
+	Starts     bool      `json:",omitzero"` // it answers no message, and has no List-Unsubscribe field of its own
+	Copied     bool      `json:",omitzero"` // a copy goes to the folder of sent mail on the server of its external mailbox
+	Waiting    int       `json:",omitzero"` // number of recipients without an outcome
 	CreatedAt  time.Time `json:",omitzero"`
 
 	SendAt      time.Time `json:",omitzero"` // zero: at once
-	FileSent    bool      `json:",omitzero"` // its first attempt also files the copy in the folder of sent mail
-	Answers     string    `json:",omitzero"` // the Message-ID that it answers; the answered message is marked when the copy is filed
+	FileSent    bool      `json:",omitzero"` // its first attempt also puts the copy into the folder of sent mail
+	Answers     string    `json:",omitzero"` // Message-ID of the message that it answers, which is marked as answered when the copy is filed
 	RequireTLS  bool      `json:",omitzero"` // RFC 8689
 	TLSOptional bool      `json:",omitzero"` // TLS-Required: No (RFC 8689 section 5)
 	Tags        []Tag     `json:",omitempty"`
 	Checked     bool      `json:",omitzero"` // its sender may send as each of its authors
 	Program     bool      `json:",omitzero"` // it was sent with a domain's credential
 	Bcc         string    `json:",omitzero"` // for the copy that is filed later: see Meta.Bcc
-	AnsweredBy  string    `json:",omitzero"` // of the answered message: see Meta.AnsweredBy
-	ListID      string    `json:",omitzero"` // of a forward: the group that it came through
+	AnsweredBy  string    `json:",omitzero"` // value of Meta.AnsweredBy for the answered message
+	ListID      string    `json:",omitzero"` // only for a forward: the group that it came through
 	ApprovalID  string    `json:",omitzero"` // "": no person had to approve it
-	Tainted     bool      `json:",omitzero"` // whoever sent it had read strangers' mail, see Policy.Taint
+	Tainted     bool      `json:",omitzero"` // its sender was tainted (see Policy), or it may contain text of somebody else
 	Required    bool      `json:",omitzero"` // postmaster's mail to the account's owner, sent even if the address is suppressed
-	OwnWords    bool      `json:",omitzero"` // a person of the account wrote it, or a program that speaks for the account
+	OwnWords    bool      `json:",omitzero"` // a person of the account wrote it, or a program whose messages count as such, see Token.OwnWords
 }
 
-// A Tag is a name and a value that a sender gave a message, to find it in lists.
+// A Tag is a name with a value that a sender gave a message, to find it in lists.
 type Tag struct{ Name, Value string }
 
 func (t *Tag) fields(c *rowform.Coder) {
@@ -98,13 +98,13 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.Bool(&s.OwnWords)
 }
 
-// Submissions keeps the submissions until they are done; Check counts their blobs among the
-// references.
+// Submissions keeps each submission until every recipient has an outcome. Check verifies that the
+// Blob of each has a reference.
 var Submissions = engine.NewTable("submission", func(s *Submission) string { return s.ID }).Binary((*Submission).fields)
 
-// An Outgoing is the row in the sending log for one recipient of a submission. It begins as queued,
+// An Outgoing is a row of the sending log: one recipient of a submission. It begins as queued,
 // scheduled or held. Each attempt adds the reply of the next hop to its Log. Once its Status is
-// final there are no more attempts, and the row stays as long as the log is kept.
+// final there are no more attempts. The row stays as long as the log is kept.
 type Outgoing struct {
 	ID                string    `json:",omitzero"` // msg_…
 	SubmissionID      string    `json:",omitzero"`
@@ -132,28 +132,28 @@ type Outgoing struct {
 	ComplainedAt      time.Time `json:",omitzero"`  // when the event email.complained was sent
 	Log               []Attempt `json:",omitempty"` // newest last, bounded
 	SendAt            time.Time `json:",omitzero"`  // zero: at once
-	TriedFrom         time.Time `json:",omitzero"`  // start of the days in which it is tried; zero: QueuedAt
+	TriedFrom         time.Time `json:",omitzero"`  // when the period of attempts began; zero: at QueuedAt
 	HeldAt            time.Time `json:",omitzero"`  // when it was held
 	DelayedAt         time.Time `json:",omitzero"`  // when the event email.delayed was last sent
-	Counted           bool      `json:",omitzero"`  // it is in the counts of its sender
+	Counted           bool      `json:",omitzero"`  // it was added to the sender's SendCounts
 	RequireTLS        bool      `json:",omitzero"`
 	Tags              []Tag     `json:",omitempty"`
 	Program           bool      `json:",omitzero"` // it was sent with a domain's credential, not by a mailbox
-	ApprovalID        string    `json:",omitzero"` // of its submission
-	Tainted           bool      `json:",omitzero"` // as in its submission
-	Checked           bool      `json:",omitzero"` // as in its submission: its sender may send as its authors, and has written its subject
-	// Stop is the reason for which it is cancelled after the running attempt, unless a host accepts
-	// it; "": it is not cancelled.
+	ApprovalID        string    `json:",omitzero"` // see Submission.ApprovalID
+	Tainted           bool      `json:",omitzero"` // see Submission.Tainted
+	Checked           bool      `json:",omitzero"` // see Submission.Checked
+	// Stop is the reason for which the message is cancelled after the running attempt, unless a
+	// host accepts it in that attempt. "": it is not cancelled.
 	Stop     string `json:",omitzero"`
-	OwnWords bool   `json:",omitzero"` // as in its submission
+	OwnWords bool   `json:",omitzero"` // see Submission.OwnWords
 }
 
-// Outcomes of a message for one recipient.
+// Values of Outgoing.Status.
 const (
 	OutgoingQueued     = "queued"
-	OutgoingScheduled  = "scheduled"  // until the time that its sender set
-	OutgoingHeld       = "held"       // until somebody releases it
-	OutgoingDeferred   = "deferred"   // tried, and to be tried again
+	OutgoingScheduled  = "scheduled"  // waits for the time that its sender set
+	OutgoingHeld       = "held"       // waits until somebody releases it
+	OutgoingDeferred   = "deferred"   // an attempt has failed; another one follows
 	OutgoingSent       = "sent"       // accepted by an MX host
 	OutgoingDelivered  = "delivered"  // delivered to a mailbox here
 	OutgoingRelayed    = "relayed"    // accepted by a relay
@@ -165,12 +165,12 @@ const (
 	OutgoingRejected   = "rejected"   // held, and not approved in time
 )
 
-// Transports of a message to a recipient.
+// Values of Outgoing.Transport: how the message goes to the recipient.
 const (
 	OutgoingTransportDirect  = "direct"  // to the MX hosts of the recipient's domain
 	OutgoingTransportRelay   = "relay"   // through a relay
 	OutgoingTransportLocal   = "local"   // into a mailbox of this server
-	OutgoingTransportCapture = "capture" // nowhere
+	OutgoingTransportCapture = "capture" // it is not sent, since this server captures outgoing mail
 
 	OutgoingTransportSimulator = "simulator" // to a recipient that this server simulates
 )
@@ -184,13 +184,13 @@ func (o *Outgoing) Waits() bool {
 	return false
 }
 
-// AwaitsApproval reports whether the message is held for approval. A message that is held for
-// another reason has HeldAt set.
+// AwaitsApproval reports whether the message is held until a person approves it. A message that is
+// held for another reason has HeldAt set.
 func (o *Outgoing) AwaitsApproval() bool {
 	return o.Status == OutgoingHeld && o.ApprovalID != "" && o.HeldAt.IsZero()
 }
 
-// Began returns the start of the days in which a message is tried. It is later than QueuedAt for a
+// Began returns when the period of attempts for a message began. It is later than QueuedAt for a
 // message that was scheduled or held.
 func (o *Outgoing) Began() time.Time {
 	if o.TriedFrom.After(o.QueuedAt) {
@@ -199,13 +199,13 @@ func (o *Outgoing) Began() time.Time {
 	return o.QueuedAt
 }
 
-// An Attempt is one attempt to deliver a message.
+// An Attempt is one attempt to deliver a message to a host, with the reply of the host.
 type Attempt struct {
 	At       time.Time `json:",omitzero"`
 	Host     string    `json:",omitzero"`
 	IP       string    `json:",omitzero"`
 	TLS      string    `json:",omitzero"` // version and cipher; "": no TLS
-	Auth     string    `json:",omitzero"` // how the host was authenticated: dane mta-sts certificate; "": not at all
+	Auth     string    `json:",omitzero"` // how the host was authenticated: dane, mta-sts or certificate; "": it was not
 	Code     int       `json:",omitzero"`
 	Enhanced string    `json:",omitzero"`
 	Reply    string    `json:",omitzero"`
@@ -264,13 +264,13 @@ func (a *Attempt) fields(c *rowform.Coder) {
 	c.String(&a.Reply)
 }
 
-// Outgoings keeps the sending log. Ids rise with time, so that pruning deletes the first rows.
+// Outgoings keeps the sending log. Ids increase with time, so that pruning deletes the first rows.
 var (
 	Outgoings = engine.NewTable("outgoing", func(o *Outgoing) string { return o.ID }).
 			Binary((*Outgoing).fields).Watched(func(_ *engine.Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
 	OutgoingsByAccount = Outgoings.Index("account", func(o *Outgoing) string { return o.AccountID })
-	// OutgoingsWaiting holds the queued and deferred messages, OutgoingsParked the scheduled and
-	// held ones.
+	// OutgoingsWaiting holds the queued and deferred messages. OutgoingsParked holds the scheduled
+	// and held ones.
 	OutgoingsWaiting = Outgoings.Index("waiting", func(o *Outgoing) string {
 		if o.Status != OutgoingQueued && o.Status != OutgoingDeferred {
 			return ""
@@ -320,7 +320,7 @@ var (
 	MappingsByProvided = Mappings.Index("provided", func(m *Mapping) string { return m.AccountID + m.Provided + "\x00" })
 )
 
-// A Suppression bars mail to an address that has bounced or does not want mail.
+// A Suppression stops mail from an account to an address that has bounced or does not want mail.
 type Suppression struct {
 	AccountID string
 	Email     string
@@ -329,25 +329,25 @@ type Suppression struct {
 	CreatedAt time.Time
 }
 
-// Why an address is suppressed.
+// Values of Suppression.Reason: why the address is suppressed.
 const (
 	SuppressionBounce    = "bounce"
 	SuppressionComplaint = "complaint"
 	SuppressionManual    = "manual" // somebody of the account added it, or the recipient has unsubscribed
 )
 
-// Suppressions keeps one record for an account and address.
+// Suppressions keeps one record for each account and suppressed address.
 var (
 	Suppressions = engine.NewTable("suppression", func(s *Suppression) string { return s.AccountID + s.Email }).
 			Watched(func(_ *engine.Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
 	SuppressionsByAccount = Suppressions.Index("account", func(s *Suppression) string { return s.AccountID + TimeKey(s.CreatedAt) })
 )
 
-// PendingRcpts are the recipients of a submission that have no row and no job yet, because there
-// are too many for one transaction.
+// PendingRcpts holds the recipients of a submission that have no Outgoing and no job yet, because
+// there were too many for one transaction.
 type PendingRcpts struct {
 	SubmissionID string        `json:",omitzero"`
-	Domain       string        `json:",omitzero"` // of the sender
+	Domain       string        `json:",omitzero"` // domain of the sender
 	To           []PendingRcpt `json:",omitempty"`
 }
 
@@ -361,19 +361,20 @@ type PendingRcpt struct {
 // PendingRecipients keeps the pending recipients of submissions, by submission id.
 var PendingRecipients = engine.NewTable("pending_rcpt", func(p *PendingRcpts) string { return p.SubmissionID })
 
-// A TLSPolicy is the MTA-STS policy of another domain (RFC 8461), kept as long as its max_age says.
+// A TLSPolicy is the MTA-STS policy of another domain (RFC 8461). It is kept as long as its max_age
+// says.
 type TLSPolicy struct {
 	Domain    string        // ASCII
-	ID        string        // in the TXT record of the policy
-	Mode      string        // enforce testing none
-	MX        []string      // host names, with "*." for any one label
-	MaxAge    time.Duration // as served
+	ID        string        // id in the domain's TXT record
+	Mode      string        // enforce, testing or none
+	MX        []string      // host names; "*." at the start stands for any one label
+	MaxAge    time.Duration // max_age of the policy
 	FetchedAt time.Time
 	ExpiresAt time.Time
-	UsedAt    time.Time // when mail was last sent under it, to a day
+	UsedAt    time.Time // when mail was last sent under it, accurate to a day
 }
 
-// TLSPolicies keeps one record for a domain.
+// TLSPolicies keeps one record for each domain with a policy.
 var TLSPolicies = engine.NewTable("tls_policy", func(p *TLSPolicy) string { return p.Domain })
 
 // A TLSCount counts the TLS sessions with a domain's hosts in one day, for a report to it (RFC
@@ -386,12 +387,12 @@ type TLSCount struct {
 
 // A TLSPolicyCount counts the sessions under one policy.
 type TLSPolicyCount struct {
-	Type       string   // tlsa sts no-policy-found
-	Strings    []string `json:",omitempty"` // as published
+	Type       string   // tlsa, sts or no-policy-found (RFC 8460)
+	Strings    []string `json:",omitempty"` // lines of the policy, as published
 	MXHosts    []string `json:",omitempty"`
 	Successful int64
 	Failed     int64
-	Failures   []TLSFailureCount `json:",omitempty"` // bounded: Failed may be more than their sum
+	Failures   []TLSFailureCount `json:",omitempty"` // limited in number, so Failed may be more than their sum
 }
 
 // A TLSFailureCount counts the sessions that failed in the same way.
@@ -400,8 +401,8 @@ type TLSFailureCount struct {
 	Sessions                 int64
 }
 
-// TLSCountID returns the id of a count.
+// TLSCountID returns the id of the TLSCount for a day and domain.
 func TLSCountID(day, domain string) string { return day + " " + domain }
 
-// TLSCounts keeps one record for a day and domain, in the order of days.
+// TLSCounts keeps one record for each day and domain, in the order of days.
 var TLSCounts = engine.NewTable("tls_count", func(c *TLSCount) string { return TLSCountID(c.Day, c.Domain) })

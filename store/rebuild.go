@@ -21,65 +21,67 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// RebuildDatabase replaces a damaged database: the rows that can be read and have a valid checksum
-// are copied to a new file, and everything that follows from rows is derived from them. Index
-// entries that survive in the damaged file name messages whose rows are lost; those rows are made
-// later, see RowsToMake.
+// RebuildDatabase replaces a damaged database. It copies the rows that can be read and have a valid
+// checksum to a new file, and derives everything else from these rows. If an index entry in the
+// damaged file names a message whose row is lost, that row is made later, see RowsToMake.
 
 const (
-	newDatabase     = DatabaseFile + ".new"     // while it is being made
-	damagedDatabase = DatabaseFile + ".damaged" // and a number: the damaged database
+	newDatabase     = DatabaseFile + ".new"     // the new database while it is being made
+	damagedDatabase = DatabaseFile + ".damaged" // with a number after it: a damaged database that is kept
 	rebuildRows     = 5000                      // rows written in one transaction
 )
 
 // A Rebuilt is the result of RebuildDatabase.
 type Rebuilt struct {
 	Damaged string         // path of the damaged database, which is kept
-	Damage  []error        // what could not be read
-	Kept    map[string]int // number of rows by bucket
-	Folders int            // new folders, made for messages that are in them
-	Lost    []string       // records that indexes name but that are lost
+	Damage  []error        // damage that was found in it
+	Kept    map[string]int // number of copied rows of each bucket
+	Folders int            // number of lost folders that were made again
+	Lost    []string       // names of lost records that indexes still name
 }
 
-// A source is a bucket whose rows cannot be derived from others.
+// A source is a bucket whose rows are copied, since they cannot be derived from other rows.
 type source struct {
 	sum   rowform.Sum
-	sound func(key, row []byte) error
+	check func(key, row []byte) error // returns an error if the bucket cannot have this row
 }
 
+// A rebuilder is one run of RebuildDatabase.
 type rebuilder struct {
-	s        *Store // over the new database
-	old      *os.File
+	s        *Store   // uses the new database
+	old      *os.File // the damaged database
 	size     int64
 	progress func(what string, done, all int64)
 	out      *Rebuilt
 
 	sources   map[string]source
-	indexes   map[string]string // the table of each index
+	indexes   map[string]string // name of the table by name of the index
 	sequences map[string]uint64
-	waiting   []newRow
-	bytes     int // size of waiting
+	waiting   []newRow // rows to be written by flush
+	bytes     int      // size of waiting
 
 	folders   map[[2]uint32]*folderSum
 	mailboxes map[uint32]*mailrow.MailboxCounts
 	accounts  map[uint32]Usage
 	live      map[uint32]int64
-	last      BlobRef // the newest blob that a row refers to
+	last      BlobRef // the last blob in the segments that a row refers to
 }
 
+// A newRow is a row to be written to the new database.
 type newRow struct {
 	bucket     string
 	key, value []byte
 }
 
 // RebuildDatabase makes a new database from what can be read of the one in dir, which no process
-// may have open. It replaces the damaged one, which is kept beside it. If it is killed at any
-// point, it can be run again. Rows that must be made from the bytes of messages are left to the
-// caller that opens the store, see RowsToMake. progress is called with how far it is; it may be
-// nil.
+// may have open. The new database takes the place of the damaged one, which is kept beside it. If
+// the process is killed at any point, RebuildDatabase can be run again. Rows that must be made from
+// the bytes of messages are left to the caller, who opens the store and asks for RowsToMake.
+// progress, which may be nil, is called with the name of the work, how much is done and how much
+// there is.
 func RebuildDatabase(dir, program string, progress func(what string, done, all int64)) (*Rebuilt, error) {
 	path := filepath.Join(dir, DatabaseFile)
-	// bbolt locks the file, so that no process opens the store meanwhile.
+	// bbolt locks the file, so that no other process opens the store.
 	lock, err := engine.OpenOffline(path, true, time.Now, slog.Default())
 	if err != nil {
 		return nil, err
@@ -166,8 +168,8 @@ func (r *rebuilder) run(program string) error {
 		return nil
 	})
 	for _, step := range []func() error{
-		r.copyRows, func() error { return r.checkFormat(program) }, r.indexTables, r.indexMessages, r.referOwners, r.findLostRows,
-		r.nameFolders, r.countFolders, r.listFolders, r.writeCounts, r.dropLeftovers, r.joinThreads, r.resetText, r.setSequences, r.markFiled,
+		r.copyRows, func() error { return r.checkFormat(program) }, r.indexTables, r.indexMessages, r.addRecordRefs, r.findLostRows,
+		r.makeLostFolders, r.countFolders, r.listFolders, r.writeCounts, r.dropLeftovers, r.joinThreads, r.resetText, r.setSequences, r.markFiled,
 	} {
 		if err == nil {
 			err = step()
@@ -176,22 +178,22 @@ func (r *rebuilder) run(program string) error {
 	return err
 }
 
-// sources returns all buckets whose rows are copied, by name.
+// sources returns all buckets whose rows are copied, by bucket name.
 func sources() map[string]source {
 	all := map[string]source{}
-	add := func(name string, sound func(key, row []byte) error) { all[name] = source{rowform.SumOf(name), sound} }
+	add := func(name string, check func(key, row []byte) error) { all[name] = source{rowform.SumOf(name), check} }
 	for _, t := range tables {
-		add(t.Name(), func(key, row []byte) error { return sound(t, key, row) })
+		add(t.Name(), func(key, row []byte) error { return checkTableRow(t, key, row) })
 	}
-	sized := func(n int, sound func(key, row []byte) error) func(key, row []byte) error {
+	sized := func(n int, check func(key, row []byte) error) func(key, row []byte) error {
 		return func(key, row []byte) error {
 			if len(key) != n {
 				return ErrDamagedRow
 			}
-			return sound(key, row)
+			return check(key, row)
 		}
 	}
-	message := func(i *engine.Bucket, sound func(key, row []byte) error) { add(i.Name(), sound) }
+	message := func(i *engine.Bucket, check func(key, row []byte) error) { add(i.Name(), check) }
 	message(mailrow.BucketMessage, sized(12, func(key, row []byte) error { return new(Message).Decode(key, row) }))
 	message(mailrow.BucketMeta, sized(12, func(key, row []byte) error {
 		_, err := new(Meta).Decode(key, row)
@@ -230,7 +232,7 @@ func sources() map[string]source {
 		}
 		return nil
 	})
-	add(bucketRebuild.Name(), func(key, row []byte) error { //  left by an attempt that did not finish
+	add(bucketRebuild.Name(), func(key, row []byte) error { // rows that an unfinished earlier run has left
 		kinds := map[byte][2]int{rebuildMessage: {13, 16}, rebuildMarks: {13, marksSize}, rebuildMissing: {5, 0}}
 		if len(key) == 0 || kinds[key[0]] != [2]int{len(key), len(row)} {
 			return ErrDamagedRow
@@ -254,8 +256,9 @@ func sources() map[string]source {
 	return all
 }
 
-// sound returns an error if a row cannot belong to the table. A row of a newer form is accepted.
-func sound(t *engine.AnyTable, key, row []byte) error {
+// checkTableRow returns an error if the table cannot have this row. A row of a newer form is
+// accepted.
+func checkTableRow(t *engine.AnyTable, key, row []byte) error {
 	rec, err := t.Decode(key, row)
 	if errors.Is(err, ErrNewer) {
 		return nil
@@ -266,8 +269,8 @@ func sound(t *engine.AnyTable, key, row []byte) error {
 	return err
 }
 
-// copyRows copies every row with a valid checksum. After a damaged page, a row may be found in the
-// wrong bucket; then its checksum, which covers the name of its bucket, says where it belongs.
+// copyRows copies every row with a valid checksum. After a damaged page, a row may be found under
+// the wrong bucket. Its checksum also covers the name of its bucket, and so shows where it belongs.
 func (r *rebuilder) copyRows() error {
 	var failed error
 	rows := boltfile.Rows{
@@ -280,9 +283,9 @@ func (r *rebuilder) copyRows() error {
 			if failed != nil {
 				return true
 			}
-			name, ok := r.place(bucket, key, value)
+			name, ok := r.bucketOf(bucket, key, value)
 			if ok && name != "" {
-				failed = r.put(name, key, value)
+				failed = r.queueRow(name, key, value)
 			}
 			return ok
 		},
@@ -292,24 +295,24 @@ func (r *rebuilder) copyRows() error {
 	return errors.Join(err, failed, r.flush())
 }
 
-// place returns the name of the bucket to which a row belongs; the row was read from `bucket`. name
-// is "" if the row is not to be copied. ok is false only if the row is damaged and would have had
+// bucketOf returns the name of the bucket that a row belongs to; `bucket` is the one that it was
+// read from. name is "" if the row is not copied. ok is false if the row is damaged and would have
 // to be copied.
-func (r *rebuilder) place(bucket string, key, value []byte) (name string, ok bool) {
+func (r *rebuilder) bucketOf(bucket string, key, value []byte) (name string, ok bool) {
 	at, known := r.sources[bucket]
-	if known && at.sound(key, value) == nil {
+	if known && at.check(key, value) == nil {
 		return bucket, true
 	}
 	for name, other := range r.sources {
-		if _, err := other.sum.Open(key, value); err == nil && name != bucket && other.sound(key, value) == nil {
+		if _, err := other.sum.Open(key, value); err == nil && name != bucket && other.check(key, value) == nil {
 			return name, true
 		}
 	}
 	return "", !known && bucket != ""
 }
 
-// put queues a row for the new database. flush does not overwrite an existing row.
-func (r *rebuilder) put(bucket string, key, value []byte) error {
+// queueRow queues a row to be written to the new database. A row that exists there already stays.
+func (r *rebuilder) queueRow(bucket string, key, value []byte) error {
 	r.waiting = append(r.waiting, newRow{bucket, bytes.Clone(key), bytes.Clone(value)})
 	r.bytes += len(key) + len(value)
 	if len(r.waiting) < rebuildRows && r.bytes < 4<<20 {
@@ -318,6 +321,7 @@ func (r *rebuilder) put(bucket string, key, value []byte) error {
 	return r.flush()
 }
 
+// flush writes the queued rows in one transaction.
 func (r *rebuilder) flush() error {
 	err := r.s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
@@ -327,7 +331,7 @@ func (r *rebuilder) flush() error {
 				continue
 			}
 			if err := to.Put(row.key, row.value); err != nil {
-				return fmt.Errorf("write row of bucket %s: %w", row.bucket, err)
+				return fmt.Errorf("write row to bucket %s: %w", row.bucket, err)
 			}
 			r.out.Kept[row.bucket]++
 		}
@@ -337,8 +341,8 @@ func (r *rebuilder) flush() error {
 	return err
 }
 
-// each calls fn for every row of a bucket in the new database, in transactions of a bounded number
-// of rows. fn may write.
+// each calls fn for every row of a bucket in the new database, in several transactions of a bounded
+// number of rows. fn may write.
 func (r *rebuilder) each(bucket string, fn func(tx *Tx, key, value []byte) error) error {
 	var after []byte
 	for more := true; more; {
@@ -355,7 +359,7 @@ func (r *rebuilder) each(bucket string, fn func(tx *Tx, key, value []byte) error
 				}
 				after = bytes.Clone(k)
 				if err := fn(tx, after, bytes.Clone(v)); err != nil {
-					return fmt.Errorf("row %x of bucket %s: %w", k, bucket, err)
+					return fmt.Errorf("rebuild from row %x of bucket %s: %w", k, bucket, err)
 				}
 			}
 			return nil
@@ -371,8 +375,8 @@ func (r *rebuilder) update(fn func(tx *Tx) error) error {
 	return r.s.setup(fn)
 }
 
-// checkFormat returns an error for a format that cannot be rebuilt without its indexes, and stores
-// the current format.
+// checkFormat returns an error for a store whose format cannot be rebuilt, and otherwise stores the
+// current format number.
 func (r *rebuilder) checkFormat(program string) error {
 	return r.s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
@@ -395,12 +399,12 @@ func (r *rebuilder) indexTables() error {
 		r.progress("indexes", int64(i), int64(len(tables)))
 		name := t.Name()
 		err := r.each(name, func(tx *Tx, key, row []byte) error {
-			r.sequences[name] = max(r.sequences[name], number(t, key, row))
+			r.sequences[name] = max(r.sequences[name], shortNumber(t, key, row))
 			err := t.AddEntries(tx, key, row)
 			if !errors.Is(err, ErrExists) {
 				return err
 			}
-			r.lost("%s %s, since another record has its value of a unique index", name, key)
+			r.addLost("%s %s, since another record has its value of a unique index", name, key)
 			return t.DropRow(tx, key)
 		})
 		if err != nil {
@@ -410,9 +414,9 @@ func (r *rebuilder) indexTables() error {
 	return nil
 }
 
-// number returns the short number of a record, which comes from the sequence of its bucket; 0 if it
-// has none.
-func number(t *engine.AnyTable, key, row []byte) uint64 {
+// shortNumber returns the short number of an account or mailbox, which was drawn from the sequence
+// of its bucket. It returns 0 for other records.
+func shortNumber(t *engine.AnyTable, key, row []byte) uint64 {
 	rec, err := t.Decode(key, row)
 	if err != nil {
 		return 0
@@ -426,8 +430,8 @@ func number(t *engine.AnyTable, key, row []byte) uint64 {
 	return 0
 }
 
-// lost records the name of a lost record, up to maxProblems.
-func (r *rebuilder) lost(format string, args ...any) {
+// addLost adds the name of a lost record to Rebuilt.Lost, which has at most maxProblems names.
+func (r *rebuilder) addLost(format string, args ...any) {
 	switch n := len(r.out.Lost); {
 	case n < maxProblems:
 		r.out.Lost = append(r.out.Lost, fmt.Sprintf(format, args...))
@@ -436,7 +440,8 @@ func (r *rebuilder) lost(format string, args ...any) {
 	}
 }
 
-// indexMessages makes the rows that follow from the rows of messages, and sums the messages up.
+// indexMessages writes the references and inbox entries that follow from the rows of messages, and
+// counts the messages.
 func (r *rebuilder) indexMessages() error {
 	done := int64(0)
 	return r.each(mailrow.BucketMessage.Name(), func(tx *Tx, key, row []byte) error {
@@ -447,10 +452,10 @@ func (r *rebuilder) indexMessages() error {
 		if err := m.Decode(key, row); err != nil {
 			return err
 		}
-		if err := r.refer(tx, m.Blob, mailrow.MessageOwner(&m)); err != nil {
+		if err := r.addRef(tx, m.Blob, mailrow.MessageOwner(&m)); err != nil {
 			return err
 		}
-		if m.Folder == InboxID { // messages of other folders are listed when their folders have numbers
+		if m.Folder == InboxID { // messages of other folders are listed later, when their folders have numbers
 			if err := mailindex.AddToLists(&tx.Tx, &m, m.Mailbox); err != nil {
 				return err
 			}
@@ -471,8 +476,9 @@ func (r *rebuilder) indexMessages() error {
 	})
 }
 
-// refer writes the reference of an owner to the bytes at ref, and counts the live bytes.
-func (r *rebuilder) refer(tx *Tx, ref BlobRef, owner []byte) error {
+// addRef writes the reference of an owner to the bytes at ref, and counts the live bytes of the
+// segment.
+func (r *rebuilder) addRef(tx *Tx, ref BlobRef, owner []byte) error {
 	_, found, err := mailindex.FindRef(&tx.Tx, ref)
 	if err != nil {
 		return err
@@ -487,44 +493,44 @@ func (r *rebuilder) refer(tx *Tx, ref BlobRef, owner []byte) error {
 	return tx.PutRow(mailrow.BucketRef, append(prefix[:], owner...), mailrow.RefRow(ref))
 }
 
-// referOwners writes the references of the records that have blobs.
-func (r *rebuilder) referOwners() error {
+// addRecordRefs writes the references of the records that have blobs.
+func (r *rebuilder) addRecordRefs() error {
 	return r.update(func(tx *Tx) (err error) {
-		note := func(kind byte, id string, blob BlobRef) {
+		add := func(kind byte, id string, blob BlobRef) {
 			if err == nil && !blob.IsZero() {
-				err = r.refer(tx, blob, append([]byte{kind}, id...))
+				err = r.addRef(tx, blob, append([]byte{kind}, id...))
 			}
 		}
 		for sub := range Submissions.All(tx) {
-			note(mailrow.OwnerSubmission, sub.ID, sub.Blob)
+			add(mailrow.OwnerSubmission, sub.ID, sub.Blob)
 		}
 		for m := range ReportMails.All(tx) {
-			note(mailrow.OwnerReport, m.ID, m.Blob)
+			add(mailrow.OwnerReport, m.ID, m.Blob)
 		}
 		for m := range RemoteCopies.All(tx) {
-			note(mailrow.OwnerCopy, m.ID, m.Blob)
+			add(mailrow.OwnerCopy, m.ID, m.Blob)
 		}
 		for a := range Arrivals.All(tx) {
-			note(mailrow.OwnerArrival, a.ID, a.Blob)
+			add(mailrow.OwnerArrival, a.ID, a.Blob)
 		}
 		for b := range Batches.All(tx) {
-			note(mailrow.OwnerBatch, b.ID, b.Blob)
+			add(mailrow.OwnerBatch, b.ID, b.Blob)
 		}
 		for l := range SpamLessons.All(tx) {
-			note(mailrow.OwnerLesson, l.ID, l.Blob)
+			add(mailrow.OwnerLesson, l.ID, l.Blob)
 		}
 		for a := range Approvals.All(tx) {
-			note(mailrow.OwnerApproval, a.ID, a.Blob)
+			add(mailrow.OwnerApproval, a.ID, a.Blob)
 		}
 		return err
 	})
 }
 
-// findLostRows reads the damaged database once more, for index entries that name lost rows. A
-// deleted row has none: they were deleted with it.
+// findLostRows reads the damaged database again and looks for index entries whose rows are lost. A
+// row that was deleted on purpose has none: its index entries were deleted with it.
 func (r *rebuilder) findLostRows() error {
 	var found []newRow
-	witness := func(kind byte, key, value []byte) {
+	addFound := func(kind byte, key, value []byte) {
 		found = append(found, newRow{bucketRebuild.Name(), append([]byte{kind}, key...), value})
 	}
 	lost := map[string]bool{}
@@ -537,23 +543,23 @@ func (r *rebuilder) findLostRows() error {
 					if len(key) > 4 && len(value) == 4 {
 						at := mailrow.FolderKey(binary.BigEndian.Uint32(key), binary.BigEndian.Uint32(value))
 						if tx.GetRow(mailrow.BucketFolder, at[:]) == nil {
-							witness(rebuildFolder, at[:], bytes.Clone(key[4:]))
+							addFound(rebuildFolder, at[:], bytes.Clone(key[4:]))
 						}
 					}
 				case mailrow.BucketRef.Name():
 					ref, owner, err := mailrow.DecodeRef(key, value)
-					if err == nil && len(owner) == 13 && owner[0] == mailrow.OwnerMessage && !tx.mayBeListed(ref, owner[1:]) {
-						witness(rebuildMessage, owner[1:], ref.AppendTo(nil))
+					if err == nil && len(owner) == 13 && owner[0] == mailrow.OwnerMessage && tx.isRowLost(ref, owner[1:]) {
+						addFound(rebuildMessage, owner[1:], ref.AppendTo(nil))
 					}
 				case mailrow.BucketInbox.Name(), mailrow.BucketInboxOf.Name():
 					if at, marks := parseInboxEntry(key, value); at != nil && tx.GetRow(mailrow.BucketMessage, at) == nil {
-						witness(rebuildMarks, at, marks)
+						addFound(rebuildMarks, at, marks)
 					}
 				default:
 					table := r.indexes[bucket]
 					if id := table + " " + string(value); table != "" && len(value) > 0 && !lost[id] && engine.NamedBucket(tx, table).Get(value) == nil {
 						lost[id] = true
-						r.lost("%s", strings.ToValidUTF8(id, "?"))
+						r.addLost("%s", strings.ToValidUTF8(id, "?"))
 					}
 				}
 				return true
@@ -577,18 +583,18 @@ func (r *rebuilder) findLostRows() error {
 		if row.key[0] == rebuildMarks && len(row.value) != marksSize {
 			continue
 		}
-		if err := r.put(row.bucket, row.key, row.value); err != nil {
+		if err := r.queueRow(row.bucket, row.key, row.value); err != nil {
 			return err
 		}
 	}
 	return r.flush()
 }
 
-// withoutDamaged drops entries of blob_ref that are damaged themselves. An entry counts as damaged
-// if a message in the new database has the same bytes but had no entry in the damaged database:
-// then the entry was that message's own.
+// withoutDamaged returns the found rows without those from damaged entries of blob_ref. An entry
+// counts as damaged if a message in the new database has the same bytes, but no entry of its own in
+// the damaged database. Then the entry was the one of that message.
 func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
-	entries := map[string]map[string]bool{} // owners in the damaged database, by blob
+	entries := map[string]map[string]bool{} // owners of each blob in the damaged database
 	for _, row := range found {
 		if row.key[0] == rebuildMessage {
 			entries[string(row.value)] = map[string]bool{}
@@ -625,25 +631,25 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	return found, err
 }
 
-// mayBeListed reports whether an entry of blob_ref may be left as it is. Either the message that it
-// names has its row; or the entry may be damaged itself, since another message of the same folder
-// has the bytes.
-func (tx *Tx) mayBeListed(ref BlobRef, key []byte) bool {
+// isRowLost reports whether an entry of blob_ref shows that the row of a message is lost; key is
+// the key of that row. It does not if the row exists. It also does not if another message of the
+// same folder has the bytes, since the entry itself may be damaged then.
+func (tx *Tx) isRowLost(ref BlobRef, key []byte) bool {
 	if tx.GetRow(mailrow.BucketMessage, key) != nil {
-		return true
+		return false
 	}
 	owners, err := mailindex.Owners(&tx.Tx, ref)
 	for _, o := range owners {
 		if o[0] == mailrow.OwnerMessage && bytes.HasPrefix(o[1:], key[:8]) {
-			return true
+			return false
 		}
 	}
-	return err != nil
+	return err == nil
 }
 
-// parseInboxEntry parses an entry of an inbox index. It returns the key of the message in msg, and
-// its account, received time, flags and bits; both are nil if the entry is damaged or not of an
-// INBOX.
+// parseInboxEntry parses an entry of an inbox index. at is the key of the message in the bucket
+// msg. marks are its account, received time, flags and bits. Both are nil if the entry is damaged
+// or not for a message of INBOX.
 func parseInboxEntry(key, value []byte) (at, marks []byte) {
 	if len(value) != 2 || len(key) != 21 && len(key) != 17 {
 		return nil, nil
@@ -657,7 +663,7 @@ func parseInboxEntry(key, value []byte) (at, marks []byte) {
 		account, mailbox = mailbox, binary.BigEndian.Uint32(key[17:])
 	}
 	if mailbox >= mailrow.FirstFolderNum {
-		return nil, nil // of another folder; the account's list cannot confirm it
+		return nil, nil // for a message of another folder
 	}
 	place := mailrow.MessageKey(mailbox, InboxID, binary.BigEndian.Uint32(key[13:]))
 	marks = append(binary.BigEndian.AppendUint32(nil, account), key[5:13]...)

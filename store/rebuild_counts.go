@@ -15,10 +15,10 @@ import (
 	"github.com/mailstead/mailstead/store/textindex"
 )
 
-// A folderSum holds the counts over the messages of a folder.
+// A folderSum holds the counts of the messages that a folder has.
 type folderSum struct {
 	mailrow.FolderCounts
-	lost uint32 // messages whose rows are to be made, in addition
+	lost uint32 // number of further messages, whose rows are still to be made
 }
 
 func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
@@ -29,9 +29,9 @@ func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
 	return r.folders[at]
 }
 
-// nameFolders makes the rows of lost folders. Their names come from the bucket folder_name, or they
-// get a new name.
-func (r *rebuilder) nameFolders() error {
+// makeLostFolders makes the rows of lost folders. Their names come from the bucket folder_name; a
+// folder without a valid name there gets a new one.
+func (r *rebuilder) makeLostFolders() error {
 	var lost []Folder
 	err := r.each(bucketRebuild.Name(), func(tx *Tx, key, name []byte) error {
 		if key[0] != rebuildFolder {
@@ -87,8 +87,8 @@ func (r *rebuilder) nameFolders() error {
 	})
 }
 
-// countFolders writes the counters and names of folders. If a folder counted more messages than
-// there are, some are missing.
+// countFolders writes the counters and names of folders. If the row of a folder counts more
+// messages than the folder has, messages are missing, and the mailbox is recorded as such.
 func (r *rebuilder) countFolders() error {
 	err := r.each(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
 		var f Folder
@@ -135,7 +135,7 @@ func (r *rebuilder) countFolders() error {
 	})
 }
 
-// listFolders numbers the folders other than INBOX, and lists their messages.
+// listFolders gives numbers to the folders other than INBOX, and adds their messages to lists.
 func (r *rebuilder) listFolders() error {
 	most := uint32(mailrow.FirstFolderNum)
 	err := r.each(mailrow.BucketFolder.Name(), func(_ *Tx, key, row []byte) error {
@@ -195,7 +195,8 @@ func (r *rebuilder) writeCounts() error {
 	})
 }
 
-// dropLeftovers deletes the meta rows and structures of messages that are lost for good.
+// dropLeftovers deletes meta rows whose messages are lost for good, and structures without a
+// reference.
 func (r *rebuilder) dropLeftovers() error {
 	err := r.each(mailrow.BucketMeta.Name(), func(tx *Tx, key, _ []byte) error {
 		if tx.GetRow(mailrow.BucketMessage, key) != nil || tx.Bucket(bucketRebuild).Get(append([]byte{rebuildMessage}, key...)) != nil {
@@ -214,8 +215,8 @@ func (r *rebuilder) dropLeftovers() error {
 	})
 }
 
-// joinThreads writes which threads were joined to which. If the older thread of a pair is lost, the
-// other becomes a root.
+// joinThreads writes the bucket thread_joined, which names the threads that were joined to each
+// thread. If the row of the older thread is lost, it makes that row again.
 func (r *rebuilder) joinThreads() error {
 	return r.each(mailrow.BucketThread.Name(), func(tx *Tx, key, _ []byte) error {
 		up, _, _, err := mailindex.ThreadRow(&tx.Tx, key)
@@ -232,7 +233,7 @@ func (r *rebuilder) joinThreads() error {
 	})
 }
 
-// resetText marks all messages as not indexed.
+// resetText marks all messages as not indexed, so that the server makes the text index again.
 func (r *rebuilder) resetText() error {
 	var after []byte
 	for more := true; more; more = after != nil {
@@ -247,8 +248,8 @@ func (r *rebuilder) resetText() error {
 	return nil
 }
 
-// setSequences sets the sequences of the buckets. A number that cannot be read continues from the
-// highest one in use. Entries are not kept: the next backup is a full one.
+// setSequences sets the sequences of the buckets. If a sequence could not be read, it becomes the
+// highest number in use. Entries are not kept, so that the next backup is a full one.
 func (r *rebuilder) setSequences() error {
 	r.sequences[mailrow.BucketInbox.Name()] = inboxForm
 	r.sequences[mailrow.BucketTextTodo.Name()], r.sequences[mailrow.BucketTextRun.Name()] = 0, 0
@@ -267,8 +268,8 @@ func (r *rebuilder) setSequences() error {
 	})
 }
 
-// markFiled restores a lost mark of filed messages: all accepted messages up to the newest
-// referenced one count as filed.
+// markFiled restores a lost mark of filed messages. It marks all accepted messages up to the last
+// one that a row refers to as filed.
 func (r *rebuilder) markFiled() error {
 	return r.update(func(tx *Tx) error {
 		if tx.Bucket(bucketAccepted).Get([]byte(filedKey)) != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// bucketRebuild lists the rows that RebuildDatabase could not copy, and that must be made again
-// from the stored messages. Only a store
-// whose database is being rebuilt has this bucket:
+// bucketRebuild lists the rows that RebuildDatabase could not copy, and that must be made from the
+// bytes of the messages. Only a store whose database is being rebuilt has this bucket:
 //
 //	m, key in msg → reference 16            a message whose row is lost
-//	i, key in msg → account 4, received ms 8, flags 1, bits 1   its marks in an inbox index
+//	i, key in msg → account 4, received ms 8, flags 1, bits 1   what an inbox index has about it
 //	d, key in msg → reference 16            a message whose meta row is lost
 //	f, key in folder → name                 a folder whose row is lost; only during RebuildDatabase
-//	b, mailbox 4 → nothing                  messages are missing, and it is not known which
+//	b, mailbox 4 → nothing                  the mailbox lacks messages, and no index names them
 var bucketRebuild = engine.NewBucket("rebuild")
 
 const (
@@ -35,14 +34,14 @@ const (
 
 // A RowToMake is a message whose row, or only whose meta row, must be made from its bytes.
 type RowToMake struct {
-	Message         // Mailbox, Folder, UID and Blob; more if Marked is true
-	Marked    bool  // Received, Flags and Bits are known; Account too if it is not 0
+	Message         // has Mailbox, Folder, UID and Blob; more if Marked is true
+	Marked    bool  // Received, Flags and Bits are set; so is Account if it is not 0
 	MetaAlone bool  // the row exists and is valid; only the meta row is missing
 	Kept      *Meta // its old meta row, or nil
 	key       []byte
 }
 
-// RowsToMake returns the next rows to be made, at most limit.
+// RowsToMake returns the next rows that must be made, at most limit.
 func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 	err = s.View(func(tx *Tx) error {
 		rows = nil
@@ -59,7 +58,7 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 			}
 			ref, err := segment.ParseRef(v)
 			if err != nil || len(k) != 13 {
-				return fmt.Errorf("row %x of bucket %q: %w", k, "rebuild", ErrDamagedRow)
+				return fmt.Errorf("read row %x of bucket %s: %w", k, bucketRebuild.Name(), ErrDamagedRow)
 			}
 			at := k[1:]
 			row := RowToMake{MetaAlone: k[0] == rebuildMeta, key: bytes.Clone(k)}
@@ -81,7 +80,7 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 	return rows, err
 }
 
-// RowMade records that a row is made, or that it cannot be made.
+// RowMade removes a row from the list of RowsToMake, because it was made or cannot be made.
 func (tx *Tx) RowMade(row *RowToMake) error { return tx.DeleteRow(bucketRebuild, row.key) }
 
 // PutMeta writes the meta row of a message that has none.
@@ -94,8 +93,8 @@ func (tx *Tx) PutMeta(m *Message, meta *Meta) error {
 	return tx.PutRow(mailrow.BucketMeta, key[:], mailrow.BucketMeta.Seal(key[:], row))
 }
 
-// MailboxesMissingMessages returns the numbers of mailboxes that lack messages, where nothing says
-// which ones.
+// MailboxesMissingMessages returns the numbers of the mailboxes that lack messages which no index
+// names.
 func (s *Store) MailboxesMissingMessages() (missing map[uint32]bool, err error) {
 	err = s.View(func(tx *Tx) error {
 		missing = map[uint32]bool{}
@@ -114,21 +113,21 @@ func (s *Store) MailboxesMissingMessages() (missing map[uint32]bool, err error) 
 	return missing, err
 }
 
-// An Unlisted is a record of the segments that no row refers to.
+// An Unlisted is a message in the segments that no row refers to.
 type Unlisted struct {
 	Blob     BlobRef
-	Newer    bool // it was appended after everything that the database refers to
+	Newer    bool // it was appended after all messages that the database refers to
 	Envelope []byte
 }
 
 // Unlisted calls fn for each message in the segments that no row refers to, the oldest first. It
-// leaves out messages that are to be filed when the server starts.
+// leaves out accepted messages that the server files when it starts.
 func (s *Store) Unlisted(fn func(Unlisted) error) error {
 	toFile := map[BlobRef]bool{}
-	for _, a := range s.left {
+	for _, a := range s.unfiledAtOpen {
 		toFile[a.Blob] = true
 	}
-	listed := map[uint64]bool{} // sequences
+	listed := map[uint64]bool{} // by sequence number of the record
 	newest := uint64(0)
 	var known segment.Position
 	type record struct {
@@ -203,7 +202,7 @@ func (s *Store) AdoptBlob(ref BlobRef) error {
 func (s *Store) Envelope(ref BlobRef) ([]byte, error) { return s.seg.Envelope(ref) }
 
 // EndRebuild deletes the list of rows to be made. If keep is true, compaction will keep all
-// messages that exist now: the missing messages may be among them.
+// segments that exist now, since the missing messages may be in them.
 func (s *Store) EndRebuild(keep bool) error {
 	return s.Setup(func(tx *engine.Tx) error {
 		b := engine.Bolt(tx)
@@ -220,8 +219,9 @@ func (s *Store) EndRebuild(keep bool) error {
 	})
 }
 
-// recordFiledEnd records the end of the filed messages in the segments, when the store is closed
-// and at times before. An older copy of the database lacks only messages after that end.
+// recordFiledEnd stores up to where in the segments all messages are filed. Compact and Close call
+// it. So if an older copy of the database is put in place later, only messages after this position
+// can be missing in it.
 func (s *Store) recordFiledEnd() error {
 	if !s.appended.Load() || s.Failed() != nil {
 		return nil
@@ -239,10 +239,9 @@ func (s *Store) recordFiledEnd() error {
 	return s.Update(func(tx *Tx) error { return tx.Filed() })
 }
 
-// IsRebuilding reports whether a check has found that rows of messages are still to be made. The
-// other problems in err may follow from that.
+// IsRebuilding reports whether the error of a check says that rows of messages are still to be
+// made. The other problems in err may follow from that.
 func IsRebuilding(err error) bool { return strings.Contains(err.Error(), errRebuilding.Error()) }
 
-// errRebuilding is reported by Check for a store that still has rows to be made after
-// RebuildDatabase.
-var errRebuilding = errors.New("the database was made anew, and messages are still to be made: run mailstead check --rebuild again")
+// errRebuilding is reported by Check after RebuildDatabase as long as there are rows to be made.
+var errRebuilding = errors.New("the database was rebuilt, but rows of messages are still to be made: run mailstead check --rebuild again")

@@ -15,9 +15,9 @@ type Rule struct {
 	MailboxID  string
 	Name       string
 	Enabled    bool
-	Position   int             // among the rules of the mailbox, from 0
-	Match      string          // all or any of the conditions
-	Conditions []RuleCondition `json:",omitempty"` // none: every message
+	Position   int             // position among the rules of the mailbox, from 0
+	Match      string          // all or any: how many of the Conditions must match
+	Conditions []RuleCondition `json:",omitempty"` // empty: every message matches
 	Actions    []RuleAction
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
@@ -25,16 +25,16 @@ type Rule struct {
 
 // A RuleCondition is one condition of a rule.
 type RuleCondition struct {
-	Field  string // from to cc subject header body size list_id spam_score
-	Op     string // is contains matches above below exists
+	Field  string // one of from, to, cc, subject, header, body, size, list_id, spam_score
+	Op     string // one of is, contains, matches, above, below, exists
 	Value  string `json:",omitempty"`
-	Header string `json:",omitempty"` // name of the header field
+	Header string `json:",omitempty"` // name of the header field, if Field is header
 	Not    bool   `json:",omitempty"`
 }
 
 // A RuleAction is one action of a rule.
 type RuleAction struct {
-	Type  string // move copy flag mark_read forward reply reject discard webhook stop
+	Type  string // one of move, copy, flag, mark_read, forward, reply, reject, discard, webhook, stop
 	Value string `json:",omitempty"`
 }
 
@@ -54,29 +54,31 @@ type Vacation struct {
 	From      string    `json:",omitempty"` // "": the mailbox's address
 	StartsAt  time.Time `json:",omitzero"`
 	EndsAt    time.Time `json:",omitzero"`
-	Version   string    // changes when the text changes
+	Version   string    // identifies the text; a new text has another Version
 	UpdatedAt time.Time
 }
 
-// Vacations keeps one record for a mailbox.
+// Vacations keeps one record for each mailbox that has a vacation reply.
 var Vacations = engine.NewTable("vacation", func(v *Vacation) string { return v.MailboxID })
 
-// An AutoReply records that a mailbox has sent somebody an automatic reply, so that it sends no
-// other for some days.
+// An AutoReply records that a mailbox has sent an automatic reply to somebody. The mailbox sends
+// that person no other for some days.
 type AutoReply struct {
-	ID      string // AutoReplyID
-	Version string `json:",omitempty"` // of the vacation at that time; "": it was off
+	ID      string // see AutoReplyID
+	Version string `json:",omitempty"` // Version of the Vacation at that time; "": it was off
 	Expires time.Time
 }
 
-// AutoReplies keeps the automatic replies; AutoRepliesByTime finds those that expire first.
+// AutoReplies keeps one record for each mailbox and person that got an automatic reply. Pruning
+// reads AutoRepliesByTime.
 var (
 	AutoReplies       = engine.NewTable("auto_reply", func(r *AutoReply) string { return r.ID })
 	AutoRepliesByTime = AutoReplies.Index("time", func(r *AutoReply) string { return TimeKey(r.Expires) })
 )
 
-// AutoReplyID returns the id of an AutoReply to a sender. In older rows, of and version name one
-// rule or one text of the vacation.
+// AutoReplyID returns the id of the AutoReply of a mailbox to a sender. of and version are ""
+// except in rows of older releases: there, each rule and each text of the vacation has a row of its
+// own.
 func AutoReplyID(mailboxID, of, version, sender string) string {
 	sum := sha256.Sum256([]byte(of + "\x00" + version + "\x00" + sender))
 	return mailboxID + "." + hex.EncodeToString(sum[:16])

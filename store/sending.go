@@ -9,16 +9,17 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A SendDay counts the recipients of a mailbox, a domain or an account on one UTC day.
+// A SendDay counts the recipients that a mailbox, a domain or an account has sent to on one UTC
+// day.
 type SendDay struct {
 	AccountID  string `json:",omitzero"`
 	Day        string `json:",omitzero"` // YYYY-MM-DD
 	Subject    string `json:",omitzero"` // the id of the mailbox, the domain or the account
 	Recipients int    `json:",omitzero"`
-	New        int    `json:",omitzero"` // of Recipients, the external addresses that were not Contacts of the account
+	New        int    `json:",omitzero"` // how many of the Recipients are external addresses that were not Contacts of the account
 }
 
-// SendDayID returns the id of a SendDay.
+// SendDayID returns the id of the SendDay, and of the SendCount, for a day and subject.
 func SendDayID(accountID, day, subject string) string { return accountID + day + subject }
 
 func (d *SendDay) fields(c *rowform.Coder) {
@@ -30,7 +31,7 @@ func (d *SendDay) fields(c *rowform.Coder) {
 	rowform.Int(c, &d.New)
 }
 
-// SendDays keeps the counts until the day after; SendDaysByTime finds the expired ones.
+// SendDays keeps the counts until the end of the next day. Pruning reads SendDaysByTime.
 var (
 	SendDays       = engine.NewTable("send_day", func(d *SendDay) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendDay).fields)
 	SendDaysByTime = SendDays.Index("time", func(d *SendDay) string {
@@ -44,19 +45,19 @@ var (
 type Contact struct {
 	AccountID string `json:",omitzero"`
 	Hash      string `json:",omitzero"` // the first 16 bytes of the SHA-256 of the address
-	Day       int    `json:",omitzero"` // of the newest message, counted from 1970-01-01, UTC
+	Day       int    `json:",omitzero"` // day of the newest message, as DayNumber counts
 }
 
-// ContactKept is how many days an account keeps a contact.
+// ContactKept is for how many days an account keeps a contact.
 const ContactKept = 90
 
-// ContactID returns the id of an account's contact with a lower-case address.
+// ContactID returns the id of an account's Contact. The address must be in lower case.
 func ContactID(accountID, email string) string {
 	sum := sha256.Sum256([]byte(email))
 	return accountID + string(sum[:16])
 }
 
-// DayNumber returns the number of days from 1970-01-01 to a time, UTC.
+// DayNumber returns the number of days from 1970-01-01 (UTC) to a time.
 func DayNumber(t time.Time) int { return int(t.Unix() / (24 * 60 * 60)) }
 
 func (a *Contact) fields(c *rowform.Coder) {
@@ -66,7 +67,7 @@ func (a *Contact) fields(c *rowform.Coder) {
 	rowform.Int(c, &a.Day)
 }
 
-// Contacts keeps the contacts; ContactsByTime finds the expired ones.
+// Contacts keeps the contacts of every account. Pruning reads ContactsByTime.
 var (
 	Contacts       = engine.NewTable("contact", func(c *Contact) string { return c.AccountID + c.Hash }).Binary((*Contact).fields)
 	ContactsByTime = Contacts.Index("time", func(c *Contact) string {
@@ -74,31 +75,32 @@ var (
 	})
 )
 
-// SendingPaused records why a mailbox or a domain may not send until somebody resumes it.
+// SendingPaused records why a mailbox or a domain may not send. It stays until somebody resumes the
+// sending.
 type SendingPaused struct {
 	Reason string // one of the Paused… constants
 	At     time.Time
 }
 
-// Why sending is paused.
+// Values of SendingPaused.Reason.
 const (
 	PausedBounces    = "bounces"
 	PausedComplaints = "complaints"
 )
 
-// Counting records from when on bounces and complaints count against a mailbox or a domain.
+// Counting records since when bounces and complaints count against a mailbox or a domain.
 type Counting struct {
 	Since time.Time
-	Base  HourCount // counts of that hour before Since, which do not count
+	Base  HourCount // counts in the hour of Since before Since, which are subtracted
 }
 
-// An HourCount counts the outcomes of messages in one hour of a day.
+// An HourCount counts the outcomes of messages within one hour of a day.
 type HourCount struct {
 	Hour       int `json:",omitzero"` // UTC
-	Sent       int `json:",omitzero"` // recipients after their first attempt
-	Deferred   int `json:",omitzero"` // of Sent, those whose first attempt was deferred
+	Sent       int `json:",omitzero"` // recipients that had their first attempt
+	Deferred   int `json:",omitzero"` // how many of Sent were deferred at the first attempt
 	Bounced    int `json:",omitzero"` // refused permanently, at once or later
-	Blocked    int `json:",omitzero"` // of Bounced, those refused because of this host's reputation or the content
+	Blocked    int `json:",omitzero"` // how many of Bounced were refused because of this host's reputation or the content
 	Complained int `json:",omitzero"`
 }
 
@@ -111,13 +113,13 @@ func (h *HourCount) fields(c *rowform.Coder) {
 	rowform.Int(c, &h.Complained)
 }
 
-// A SendCount holds the outcomes of messages on one UTC day: of a mailbox, a domain, an account, or
-// of an account at one receiving operator.
+// A SendCount holds the outcomes of messages on one UTC day for a mailbox, a domain or an account,
+// or for an account at one receiving operator.
 type SendCount struct {
 	AccountID string      `json:",omitzero"`
 	Day       string      `json:",omitzero"`  // YYYY-MM-DD
 	Subject   string      `json:",omitzero"`  // the id of the mailbox, domain or account, or "@" and the operator
-	Domains   []string    `json:",omitempty"` // for an operator: some of the recipient domains
+	Domains   []string    `json:",omitempty"` // only for an operator: some of the recipient domains
 	Hours     []HourCount `json:",omitempty"` // hours with messages, in order
 }
 
@@ -132,10 +134,10 @@ func (d *SendCount) fields(c *rowform.Coder) {
 	d.Domains = strings.Fields(domains)
 }
 
-// SendCountDays is how many days the counts are kept.
+// SendCountDays is for how many days the SendCounts are kept.
 const SendCountDays = 31
 
-// SendCounts keeps the counts; those of an account on one day are adjacent.
+// SendCounts keeps the counts. Those of an account on one day are adjacent.
 var (
 	SendCounts       = engine.NewTable("send_count", func(d *SendCount) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendCount).fields)
 	SendCountsByTime = SendCounts.Index("time", func(d *SendCount) string {
@@ -145,24 +147,25 @@ var (
 	SendCountsByDay = SendCounts.Index("day", func(d *SendCount) string { return d.AccountID + d.Day })
 )
 
-// A SendAlert is an alert that an account was notified of. It is kept while it lasts.
+// A SendAlert is an alert about sending that an account was notified of. The record is kept while
+// the alert lasts.
 type SendAlert struct {
 	AccountID string
-	Kind      string // limit bounces complaints blocked
-	Scope     string // mailbox domain account
-	Subject   string // the id of the scope; the operator if Kind is blocked
+	Kind      string // limit, bounces, complaints or blocked
+	Scope     string // mailbox, domain or account
+	Subject   string // id of the mailbox, domain or account; if Kind is blocked, the operator
 	At        time.Time
 	Until     time.Time // when it expires
-	Reply     string    `json:",omitempty"` // SMTP reply of the receiver that blocks
+	Reply     string    `json:",omitempty"` // SMTP reply of the receiving operator that blocks mail
 	Advice    string    `json:",omitempty"`
 }
 
-// SendAlertID returns the id of an alert.
+// SendAlertID returns the id of a SendAlert.
 func SendAlertID(accountID, kind, scope, subject string) string {
 	return accountID + kind + " " + scope + " " + subject
 }
 
-// SendAlerts keeps the alerts that last.
+// SendAlerts keeps the alerts that have not expired.
 var (
 	SendAlerts       = engine.NewTable("send_alert", func(a *SendAlert) string { return SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject) })
 	SendAlertsByTime = SendAlerts.Index("time", func(a *SendAlert) string { return TimeKey(a.Until) })
@@ -172,14 +175,14 @@ var (
 type Hold struct {
 	MailboxID string
 	AccountID string
-	At        time.Time // messages that were queued until then are held
-	Until     time.Time // when messages that are still held are discarded, if the mailbox is gone by then
+	At        time.Time // messages that were queued up to this time are held
+	Until     time.Time // when held messages are discarded if the mailbox is gone by then
 }
 
-// Holds reports whether a message in the sending log is held by h.
+// Holds reports whether h holds a message in the sending log.
 func (h *Hold) Holds(o *Outgoing) bool { return !o.QueuedAt.After(h.At) && o.HeldAt.Before(h.At) }
 
-// Holds keeps at most one record for a mailbox.
+// Holds keeps at most one record for each mailbox.
 var (
 	Holds       = engine.NewTable("hold", func(h *Hold) string { return h.MailboxID })
 	HoldsByTime = Holds.Index("time", func(h *Hold) string { return TimeKey(h.Until) })

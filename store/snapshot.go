@@ -16,31 +16,31 @@ import (
 )
 
 // DatabaseFile and SegmentDir are the names of the database file and of the directory of segments
-// in a data directory. segment.FileName names the files in SegmentDir.
+// in a data directory. segment.FileName returns the names of the files in SegmentDir.
 const (
 	DatabaseFile = "mailstead.db"
 	SegmentDir   = "segments"
 )
 
-// A Snapshot is the store as it was after one commit, to be copied while the store is used. No
-// segment is removed until it is closed.
+// A Snapshot is the state of the store after one commit, for copying it while it is in use. No
+// segment is removed until the snapshot is closed.
 type Snapshot struct {
-	Number   uint64      // of the commit
-	Nonce    entry.Nonce // of the commit's entry; zero if entries are not kept
-	Time     time.Time   // of the commit; of the snapshot if entries are not kept
-	Messages int64       // in all mailboxes
-	// Segments are the segments that hold the messages. Of the active one, only the bytes up to its
-	// Size belong to the snapshot; the others no longer change.
+	Number   uint64      // number of the commit
+	Nonce    entry.Nonce // nonce of the commit's entry; zero if entries are not kept
+	Time     time.Time   // time of the commit; time of the snapshot if entries are not kept
+	Messages int64       // number of messages in all mailboxes
+	// Segments are the segments that hold the messages. Only the first Size bytes of the active one
+	// belong to the snapshot; the others no longer change.
 	Segments []segment.Info
 
 	s  *Store
 	in *engine.Tx
-	tx *bolt.Tx // of in
+	tx *bolt.Tx // bbolt transaction of in
 }
 
-// Snapshot takes a snapshot of the store. It must be closed.
+// Snapshot takes a snapshot of the store. The caller must close it.
 func (s *Store) Snapshot() (*Snapshot, error) {
-	// After this empty update, all that the snapshot shows is on disk.
+	// This empty Update waits until everything that the snapshot can show is on disk.
 	if err := s.Update(func(*Tx) error { return nil }); err != nil {
 		return nil, err
 	}
@@ -71,18 +71,17 @@ func (n *Snapshot) read() (err error) {
 	return err
 }
 
-// DatabaseSize returns how many bytes WriteDatabase writes.
+// DatabaseSize returns the number of bytes that WriteDatabase writes.
 func (n *Snapshot) DatabaseSize() int64 { return n.tx.Size() }
 
-// WriteDatabase writes the database's file.
+// WriteDatabase writes a copy of the database file to w.
 func (n *Snapshot) WriteDatabase(w io.Writer) error {
 	_, err := n.tx.WriteTo(w)
 	return err
 }
 
-// CloseDatabase releases the database before the snapshot is closed. As long as the snapshot holds
-// it, changed pages are not reused, so that the file of a busy server grows quickly. A second call
-// does nothing.
+// CloseDatabase releases the database before the snapshot itself is closed. Until then bbolt cannot
+// reuse changed pages, so that the file of a busy server grows quickly. A second call does nothing.
 func (n *Snapshot) CloseDatabase() error {
 	if err := n.tx.Rollback(); !errors.Is(err, bolterrors.ErrTxClosed) {
 		return err
@@ -90,12 +89,12 @@ func (n *Snapshot) CloseDatabase() error {
 	return nil
 }
 
-// OpenSegment opens the bytes of one of Segments. It must be closed.
+// OpenSegment opens the file of one of Segments. The caller must close it.
 func (n *Snapshot) OpenSegment(number uint32) (*segment.File, error) {
 	return n.s.seg.OpenFile(number)
 }
 
-// Close releases the snapshot.
+// Close releases the snapshot, so that segments can be removed again.
 func (n *Snapshot) Close() error {
 	n.s.compact.removing.Lock()
 	n.s.compact.snapshots--

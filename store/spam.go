@@ -11,25 +11,25 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A SpamModel counts the messages that an account's spam classifier was trained with.
+// A SpamModel counts the messages that an account's spam classifier has learned from.
 type SpamModel struct {
 	AccountID string
 	Spam      uint32
 	Ham       uint32 // wanted mail
 
-	// Owed counts, by mailbox number, the messages of spam that still lack an example of wanted
-	// mail as counterpart.
+	// Owed counts, by mailbox number, the spam messages for which no wanted message was learned yet
+	// to balance them.
 	Owed map[uint32]uint32 `json:",omitzero"`
 }
 
 // SpamModels keeps one record for each account that has trained its classifier.
 var SpamModels = engine.NewTable("spam_model", func(m *SpamModel) string { return m.AccountID })
 
-// A SpamLesson is a message that an account's spam classifier is to learn or to forget.
+// A SpamLesson is a message that an account's spam classifier has to learn or forget.
 type SpamLesson struct {
 	ID        string // les_…
 	AccountID string
-	Mailbox   uint32 // number of the message's mailbox
+	Mailbox   uint32 // number of the mailbox that has the message
 	Blob      BlobRef
 	Spam      bool
 	Forget    bool   `json:",omitzero"`
@@ -39,24 +39,25 @@ type SpamLesson struct {
 	Answers   bool   `json:",omitzero"` // it answers a message that the account has sent
 }
 
-// SpamLessons keeps the lessons until they are learned; Check counts their blobs among the
-// references.
+// SpamLessons keeps each lesson until it is learned. Check verifies that the Blob of each has a
+// reference.
 var (
 	SpamLessons          = engine.NewTable("spam_lesson", func(l *SpamLesson) string { return l.ID })
 	SpamLessonsByAccount = SpamLessons.Index("account", func(l *SpamLesson) string { return l.AccountID })
 )
 
-// A SpamCount says in how many training messages a token occurred.
+// A SpamCount counts the spam messages and the wanted messages (ham) in which a token occurred, of
+// those that the classifier has learned from.
 type SpamCount struct {
 	Spam, Ham uint16
-	Day       uint16 // since 1970, when it was last counted
+	Day       uint16 // day since 1970-01-01 on which the token was last counted
 }
 
 func spamTokenKey(account uint32, token uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(make([]byte, 0, 12), account), token)
 }
 
-// PutSpamToken stores the counts of an account's token; if both are 0 it deletes the token.
+// PutSpamToken stores the counts of an account's token. If both counts are 0, it deletes the token.
 func (tx *Tx) PutSpamToken(account uint32, token uint64, c SpamCount) error {
 	key := spamTokenKey(account, token)
 	if c.Spam == 0 && c.Ham == 0 {
@@ -69,7 +70,7 @@ func (tx *Tx) PutSpamToken(account uint32, token uint64, c SpamCount) error {
 	return tx.PutRow(mailrow.BucketSpamToken, key, mailrow.BucketSpamToken.Seal(key, row))
 }
 
-// SpamTokens iterates over the tokens of an account.
+// SpamTokens iterates over the tokens of an account and their counts.
 func (tx *Tx) SpamTokens(account uint32) iter.Seq2[uint64, SpamCount] {
 	return func(yield func(uint64, SpamCount) bool) {
 		prefix := binary.BigEndian.AppendUint32(nil, account)
@@ -96,7 +97,7 @@ func spamTokenRow(key, row []byte) (c SpamCount, err error) {
 		err = ErrDamagedRow
 	}
 	if err != nil {
-		return c, fmt.Errorf("row of spam token %x: %w", key, err)
+		return c, fmt.Errorf("read spam token %x: %w", key, err)
 	}
 	return SpamCount{binary.BigEndian.Uint16(row[1:]), binary.BigEndian.Uint16(row[3:]), binary.BigEndian.Uint16(row[5:])}, nil
 }

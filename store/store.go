@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// db is an alias under which engine.DB is embedded, so that the field is unexported.
+// db is an alias of engine.DB, so that the field in which Store embeds it is unexported.
 type db = engine.DB
 
 // A Store is one open data directory. It is safe for concurrent use.
@@ -32,20 +32,20 @@ type Store struct {
 	appended  atomic.Bool // a message was appended to the segments since Open
 	index     *mailindex.Index
 
-	leases  *segment.Leases
-	unfiled *segment.Unfiled
-	left    []Accepted // messages that were not filed when the store was opened
-	compact compactor
+	leases        *segment.Leases
+	unfiled       *segment.Unfiled
+	unfiledAtOpen []Accepted // messages that were accepted but not filed when the store was opened
+	compact       compactor
 }
 
-// compactor is the state of compaction.
+// A compactor is the state of compaction.
 type compactor struct {
-	running chan struct{} // held by the one compaction or check that runs
+	running chan struct{} // a lock with a context: full while a compaction or a check runs
 	grace   time.Duration
-	dead    map[uint32]time.Time // segments without live bytes, and when that was first seen
+	dead    map[uint32]time.Time // when each segment without live bytes was first seen as such
 
-	removing  sync.Mutex // held while a segment is removed, and while a snapshot begins
-	snapshots int        // open snapshots: while there are any, no segment is removed; guarded by removing
+	removing  sync.Mutex // locked while a segment is removed and while a snapshot begins
+	snapshots int        // number of open snapshots; if there are any, no segment is removed; guarded by removing
 }
 
 func (c *compactor) lock(ctx context.Context) error {
@@ -59,14 +59,14 @@ func (c *compactor) lock(ctx context.Context) error {
 
 func (c *compactor) unlock() { <-c.running }
 
-// Close waits for accepted writes and for views, and closes every file. It is safe to call twice.
+// Close waits for the running writes and reads and closes every file. It is safe to call twice.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		if err := s.recordFiledEnd(); err != nil {
 			s.log.Warn("the end of the filed messages was not recorded", "error", err)
 		}
 		s.db.Stop()
-		s.closeErr = errors.Join(s.seg.Close(), s.db.Close()) // the lock on the database goes last
+		s.closeErr = errors.Join(s.seg.Close(), s.db.Close()) // closing the database releases the lock, so it is last
 	})
 	return s.closeErr
 }
@@ -74,8 +74,8 @@ func (s *Store) Close() error {
 // Dir returns the data directory.
 func (s *Store) Dir() string { return s.dir }
 
-// Now returns the time of the store's clock in UTC, cut to the milliseconds that records and keys
-// can hold.
+// Now returns the time of the store's clock in UTC, cut to whole milliseconds, as records and keys
+// can hold it.
 func (s *Store) Now() time.Time { return wholeMillis(s.clock.Now()) }
 
 func wholeMillis(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
@@ -83,5 +83,6 @@ func wholeMillis(t time.Time) time.Time { return t.UTC().Truncate(time.Milliseco
 // Clock returns the store's clock, for callers that wait for a time.
 func (s *Store) Clock() *clock.Clock { return s.clock }
 
-// NewID returns an id: prefix, "_", a lower-case ULID of 26 characters. The ids of one store rise.
+// NewID returns an id: prefix, "_" and a lower-case ULID of 26 characters. Each id of a store sorts
+// after those before it.
 func (s *Store) NewID(prefix string) string { return prefix + "_" + s.ids.next(s.clock.Now()) }

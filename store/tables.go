@@ -5,7 +5,7 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// tables lists every table; a table that is not listed is neither created nor checked.
+// tables lists every table. A table that is not listed is neither created nor checked.
 var tables = untypedTables(
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
@@ -27,8 +27,8 @@ func untypedTables(list ...interface{ Any() *engine.AnyTable }) (out []*engine.A
 	return out
 }
 
-// risingTables are the buckets of logs: their keys rise and their rows do not change; see engine's
-// sequentialFill.
+// risingTables names the tables and indexes of logs: new keys sort after the others, and rows do
+// not change. See sequentialFill in package engine.
 var risingTables = map[string]bool{
 	Events.Name(): true, EventsByAccount.Name(): true, Deliveries.Name(): true, DeliveriesByWebhook.Name(): true, DeliveriesByEvent.Name(): true,
 	OutgoingsByAccount.Name(): true, Audits.Name(): true, AuditsByAccount.Name(): true,

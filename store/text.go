@@ -7,34 +7,35 @@ import (
 	"github.com/mailstead/mailstead/store/textindex"
 )
 
-// The text index, see package textindex.
+// Types of the text index; see package textindex.
 type (
 	// A TextTerm is a word in messages or, with Prefix, the beginning of a word.
 	TextTerm = textindex.Term
-	// A TextBatch collects the words of messages of one account, which become searchable together.
+	// A TextBatch collects the words of messages of one account, which become searchable in one
+	// transaction.
 	TextBatch = textindex.Batch
-	// A TextWork is a set of messages to be indexed together, and the queue entries that this
-	// completes.
+	// A TextWork is a set of messages to be indexed together, with the queue entries that are done
+	// then.
 	TextWork = textindex.Work
 	// TextLimits bound a TextWork.
 	TextLimits = textindex.Limits
-	// An InboxSearch iterates over the messages of an InboxQuery that contain words, newest first.
+	// An InboxSearch iterates over the messages of an InboxQuery that contain the searched words,
+	// newest first.
 	InboxSearch = textindex.Search
 )
 
 var (
 	// ErrTextDamaged is returned for invalid rows of the text index; ResetText repairs it.
 	ErrTextDamaged = textindex.ErrDamaged
-	// ErrTextOrder is returned for messages of a batch that are not added newest first, or are too
+	// ErrTextOrder is returned if the messages of a batch are not added newest first, or are too
 	// many.
 	ErrTextOrder = textindex.ErrOrder
 )
 
-// NewTextBatch begins a batch.
+// NewTextBatch returns an empty batch for the messages of an account.
 func NewTextBatch(account uint32) *TextBatch { return textindex.NewBatch(account) }
 
-// TextWake returns a channel that receives a value some time after a message to be indexed has
-// come.
+// TextWake returns a channel that receives a value after messages to be indexed were added.
 func (s *Store) TextWake() <-chan struct{} { return s.index.TextWake }
 
 // TextWork selects the messages of an account that are indexed next.
@@ -42,13 +43,13 @@ func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 	return textindex.PickWork(&tx.Tx, account, l)
 }
 
-// SearchInbox begins a search, see textindex.NewSearch.
+// SearchInbox begins a search for words in the messages of a query, see textindex.NewSearch.
 func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSearch, error) {
 	return textindex.NewSearch(&tx.Tx, q, terms, cost)
 }
 
-// AddText makes the messages of the batch searchable and marks the done ones as indexed. also, if
-// it is not nil, runs in the same transaction.
+// AddText makes the messages of the batch searchable and removes the entries `done` from the queue.
+// also, if not nil, runs in the same transaction.
 func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) error {
 	batch, err := b.Prepare()
 	if err != nil {

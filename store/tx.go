@@ -8,11 +8,11 @@ import (
 	"github.com/mailstead/mailstead/store/mailrow"
 )
 
-// How records are stored; see package engine.
+// Types that store records; see package engine.
 type (
 	// A Table keeps the records of one type under their ids.
 	Table[T any] = engine.Table[T]
-	// An Index finds records of a table by another key than their id.
+	// An Index finds records of a table by a key other than their id.
 	Index[T any] = engine.Index[T]
 	// A Change names a row of an account that a committed transaction has written or deleted.
 	Change = engine.Change
@@ -20,15 +20,15 @@ type (
 	Entry = engine.Entry
 	// A Reseal returns the replacement for a sealed secret.
 	Reseal = engine.Reseal
-	// A Secret is a sealed secret with its place.
+	// A Secret is a sealed secret with its binding.
 	Secret = engine.Secret
-	// A Disk is the disk that a store is on.
+	// A Disk describes the disk that a store is on.
 	Disk = engine.Disk
-	// A Pacer slows background work down, so that it does not delay other work of the process.
+	// A Pacer slows down background work, so that it does not delay other work of the process.
 	Pacer = engine.Pacer
 )
 
-// What a mailbox contains; see package mailrow.
+// Types of what a mailbox contains; see package mailrow.
 type (
 	// A Message is one message in one folder.
 	Message = mailrow.Message
@@ -42,41 +42,43 @@ type (
 	Flags = mailrow.Flags
 	// Bits are facts about a message that were found on arrival.
 	Bits = mailrow.Bits
-	// A BlobRef says where a message's bytes are.
+	// A BlobRef says where in the segments the bytes of a message are.
 	BlobRef = mailrow.BlobRef
-	// A Blob is the opened bytes of a message.
+	// A Blob reads the bytes of a message that was opened.
 	Blob = mailrow.Blob
 	// A UIDRange is the UIDs from First to Last, both inclusive.
 	UIDRange = mailrow.UIDRange
-	// A ThreadNode stands for a message id in the threads of an account.
+	// A ThreadNode stands for a Message-ID in the threads of an account.
 	ThreadNode = mailrow.ThreadNode
 	// A SubjectKey stands for a subject between two people.
 	SubjectKey = mailrow.SubjectKey
 )
 
-// What is done with the contents of mailboxes; see package mailindex.
+// Types for reading lists of messages; see package mailindex.
 type (
-	// An InboxQuery selects messages of a list.
+	// An InboxQuery selects the messages of a list.
 	InboxQuery = mailindex.InboxQuery
-	// Marks are the facts that a list has about a message, without its row.
+	// Marks are the facts about a message that a list has, so that its row need not be read.
 	Marks = mailindex.Marks
 	// A Usage counts the messages and bytes of an account or a mailbox.
 	Usage = mailindex.Usage
-	// A TextTodo says which messages of a folder are not in the text index.
+	// A TextTodo names messages of a folder that are not in the text index yet.
 	TextTodo = mailindex.TextTodo
 )
 
-// Subscriptions is the older form of a mailbox's subscribed names, see package mailindex.
+// Subscriptions is the older form of the names that a mailbox has subscribed to, see package
+// mailindex.
 type Subscriptions = mailindex.Subscriptions
 
-// SubscribedNames keeps the Subscriptions that are not converted to rows yet, by SubscriptionsID.
+// SubscribedNames keeps the Subscriptions that are not converted to rows yet. SubscriptionsID
+// returns their ids.
 var SubscribedNames = mailindex.SubscribedNames
 
 // SubscriptionsID returns the id of a mailbox's Subscriptions.
 func SubscriptionsID(mailbox uint32) string { return mailindex.SubscriptionsID(mailbox) }
 
-// SubjectKept and ThreadKept are how long a subject and a row of a thread are kept. InboxName is
-// the Table in a Change of an INBOX.
+// SubjectKept and ThreadKept are how long the rows of a subject and of a thread are kept. InboxName
+// is the Table in a Change of an INBOX.
 const (
 	SubjectKept = mailindex.SubjectKept
 	ThreadKept  = mailindex.ThreadKept
@@ -111,25 +113,24 @@ type Tx struct {
 
 func (s *Store) in(tx *engine.Tx) *Tx { return &Tx{Tx: s.index.In(tx), s: s} }
 
-// NewID returns an id with a prefix such as "dom", from the store's clock. Later ids of one process
-// sort after earlier ones.
+// NewID returns an id with a prefix such as "dom". Each id of a store sorts after those before it.
 func (tx *Tx) NewID(prefix string) string { return tx.s.NewID(prefix) }
 
-// DescSome is Index.Desc for callers that need few of many records, see engine.DescSome.
+// DescSome is like Index.Desc, for callers that want few of many records; see engine.DescSome.
 func DescSome[T any](tx *Tx, x *Index[T], prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
 	return engine.DescSome(tx, x, prefix, before, wanted)
 }
 
-// Update runs fn in a transaction and returns once everything that it wrote, and every blob
-// appended before, is on disk. If fn returns an error nothing is written, and Update returns that
-// error. fn shares its commit with other waiting updates, may run more than once, and must not wait
-// for anything.
+// Update runs fn in a write transaction. It returns once everything that fn wrote, and every blob
+// appended before, is on disk. If fn returns an error, nothing is written and Update returns that
+// error. Several Updates share one commit. fn may run more than once and must not wait for
+// anything.
 func (s *Store) Update(fn func(*Tx) error) error {
 	return s.UpdateFor(fn, func(tx *engine.Tx) error { return fn(s.in(tx)) })
 }
 
-// View runs fn on a snapshot. fn must not wait for a network peer: a reader that hangs keeps every
-// old page alive.
+// View runs fn on a snapshot. fn must not wait for a network peer, since bbolt cannot reuse old
+// pages until it returns.
 func (s *Store) View(fn func(*Tx) error) error {
 	return s.db.View(func(tx *engine.Tx) error { return fn(s.in(tx)) })
 }

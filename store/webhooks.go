@@ -18,7 +18,7 @@ type Webhook struct {
 	Status         string // one of the Webhook… constants
 	DisabledReason string // one of the WebhookDisabled… constants; "" while it is enabled
 	DisabledAt     time.Time
-	Failures       int    // events in a row whose delivery failed
+	Failures       int    // number of events in a row that could not be delivered
 	Secret         []byte // sealed
 	SecretHint     string
 	OldSecret      []byte // sealed; also used for signatures until OldSecretEnds
@@ -30,13 +30,13 @@ type Webhook struct {
 	UpdatedAt      time.Time
 }
 
-// States of a webhook.
+// Values of Webhook.Status.
 const (
 	WebhookEnabled  = "enabled"
 	WebhookDisabled = "disabled"
 )
 
-// Why a webhook is disabled.
+// Values of Webhook.DisabledReason.
 const (
 	WebhookDisabledManual   = "manual"
 	WebhookDisabledFailures = "consecutive_failures"
@@ -50,8 +50,8 @@ var (
 	WebhooksByAccount = Webhooks.Index("account", func(w *Webhook) string { return w.AccountID })
 )
 
-// An Event is something that happened in an account. It is written in the transaction in which it
-// happened, and kept for 30 days whether or not an endpoint wants it. Each endpoint gets it through
+// An Event is something that happened in an account. It is written in the transaction that makes it
+// happen, and kept for 30 days whether or not an endpoint wants it. Each endpoint gets it by
 // Deliveries of its own.
 type Event struct {
 	ID        string // evt_…
@@ -70,7 +70,7 @@ func (e *Event) fields(c *rowform.Coder) {
 	c.Bytes((*[]byte)(&e.Data))
 }
 
-// Events keeps the events; ids rise with time, so that pruning deletes the first rows.
+// Events keeps the events. Ids increase with time, so that pruning deletes the first rows.
 var (
 	Events = engine.NewTable("event", func(e *Event) string { return e.ID }).
 		Binary((*Event).fields).Watched(func(_ *engine.Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
@@ -118,13 +118,13 @@ func (d *Delivery) fields(c *rowform.Coder) {
 	c.Time(&d.NextAt)
 }
 
-// Outcomes of a delivery.
+// Values of Delivery.Outcome.
 const (
 	DeliverySuccess = "success"
 	DeliveryFailed  = "failed"
 )
 
-// Why a delivery was made.
+// Values of Delivery.Trigger: why the delivery was attempted.
 const (
 	DeliveryTriggerEvent     = "event"
 	DeliveryTriggerRetry     = "retry"
@@ -132,7 +132,7 @@ const (
 	DeliveryTriggerRedeliver = "redeliver" // somebody requested it again
 )
 
-// Deliveries keeps the attempt log for 30 days.
+// Deliveries keeps the log of attempts for 30 days.
 var (
 	Deliveries = engine.NewTable("delivery", func(d *Delivery) string { return d.ID }).
 			Binary((*Delivery).fields).Watched(func(_ *engine.Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })

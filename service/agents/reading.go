@@ -44,7 +44,7 @@ func Verified(p *store.Policy, w *Source, own func(domain string) (bool, error))
 		return true, nil
 	case w.Origin != OriginAuthor && w.Origin != OriginElsewhere || w.Verified == "":
 		return false, nil
-	case core.DomainOfAddress(w.Author) == w.Verified && store.Names(p.TrustedSenders, w.Author, w.Verified):
+	case core.DomainOfAddress(w.Author) == w.Verified && store.ContainsAddress(p.TrustedSenders, w.Author, w.Verified):
 		return true, nil
 	case w.Origin == OriginElsewhere:
 		return own(w.Verified)

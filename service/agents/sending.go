@@ -107,7 +107,7 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 func applyPolicy(p *store.Policy, reading *store.Reading, away bool, m *Message) (held string, err error) {
 	outside := func(people []string) (out []string) { // recipients that are not among the people
 		for _, email := range m.reached {
-			if !store.Names(p.AllowedRecipients, email, core.DomainOfAddress(email)) && !slices.Contains(people, email) {
+			if !store.ContainsAddress(p.AllowedRecipients, email, core.DomainOfAddress(email)) && !slices.Contains(people, email) {
 				out = append(out, email)
 			}
 		}
