@@ -7,22 +7,23 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// About is the subject of a reply that refuses a message: the sender, the address, the mailbox or
-// the message.
+// About says what a server's refusal is about: the sender, the recipient's address, the recipient's
+// mailbox, or the message.
 type About int
 
-// The subjects of refusals. AboutUnknown means that the text does not say, so the reply codes
-// decide.
+// The possible subjects of a refusal. AboutUnknown means that the text does not say; callers then
+// go by the reply codes.
 const (
 	AboutUnknown About = iota
-	AboutSender        // the sender, its volume or its host, whatever the reply code
-	AboutAddress       // the recipient's address, which does not exist or is not in use
-	AboutRoom          // a mailbox that is full
-	AboutMessage       // the message's size or form, or a problem in transport
+	AboutSender        // the sender, how much the sender sends, or the sending host
+	AboutAddress       // the recipient's address: it does not exist or is not in use
+	AboutRoom          // the recipient's mailbox: it is full
+	AboutMessage       // the message's size or format, or a problem on the way
 )
 
-// Phrases, in lower case and separated by |, that say that an address does not exist, that its
-// domain does not exist, that it is disabled, or that its mailbox is full.
+// Phrases that say that an address does not exist, that a lookup failed for now, that a domain does
+// not exist, that an address is disabled, or that a mailbox is full. They are in lower case and
+// separated by |.
 const (
 	unknownPhrases = "user unknown|unknown user|no such user|no such local user|no such person|no such account|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|" +
 		"user not found|recipient not found|recipientnotfound|not found by smtp address lookup|unknown recipient|unknown local part|unknown address|address unknown|recipient unknown|" +
@@ -46,15 +47,16 @@ const (
 		"邮箱已满|空间已满|信箱已满|容量已满|メールボックスがいっぱい|容量を超え|容量オーバー|postfach ist voll|postfach voll|boîte aux lettres pleine|boîte pleine|buzón lleno|buzón está lleno|casella piena|caixa cheia|ящик переполнен|skrzynka pełna"
 )
 
-// aboutPhrases are searched in order. Phrases about the sender come first, since many servers send
-// them with the code for a bad address; phrases about the address come later.
+// aboutPhrases maps phrases to subjects; the first match counts. Phrases about the sender come
+// before those about the address, since many servers send them with the reply code for a bad
+// address.
 var aboutPhrases = []struct {
 	about   About
 	words   string
-	pattern func() *regexp.Regexp // an alternative to words, or nil
+	pattern func() *regexp.Regexp // tried if none of words matches; nil for most
 }{
-	{AboutUnknown, "recipient address rejected: access denied", nil},                 // Exchange means an unknown user, Postfix a refusal: only the code distinguishes them
-	{AboutAddress, "mail exchanger or ip address|recipient account is blocked", nil}, // not about the sender, although the words suggest it
+	{AboutUnknown, "recipient address rejected: access denied", nil},                 // Exchange means an unknown user, Postfix a refusal, so only the reply code distinguishes them
+	{AboutAddress, "mail exchanger or ip address|recipient account is blocked", nil}, // exceptions: these contain words of the next row, but are not about the sender
 	{AboutSender, "sender|mail from|mailfrom|from address|envelope from|envelope-from|return path|return-path|originator|forged|spoof|your domain|" +
 		"reputation|at a rate|rate limit|rate-limit|ratelimit|too much mail|too many|too quickly|faster than|volume|frequency|per hour|this hour|hourly|per day|daily|throttl|complain|" +
 		"policy|policies|spf|dkim|dmarc|signature|seal |authenticat| auth |starttls|tls required|not authorized|unauthorized|not permitted|not allowed|prohibit|administrative|" +
@@ -70,9 +72,10 @@ var aboutPhrases = []struct {
 	{AboutMessage, "internal error|system error|server error|configuration error|server busy|service unavailable|server unavailable|temporary|temporarily|not accepting network", nil},
 }
 
-// Regular expressions for the words that denote an address or a domain, and for those that say it
-// does not exist (unknownPattern) or is no longer in use (disabledPattern). disabledPattern is not
-// combined with domainPattern, since a host can be closed or unavailable and still exist.
+// Regular expressions for words that mean an address or a domain, and for words that say that an
+// address does not exist (unknownPattern) or is no longer in use (disabledPattern). absentAddress
+// does not combine disabledPattern with domainPattern, since a host can be closed or unavailable
+// and still exist.
 const (
 	mailboxPattern  = `(?:mail ?box|inbox|user(?: ?name| ?id)?|recipient|addressee|(?:e-?mail )?(?:address|account)|alias|person|maildrop|local[- ]part|destination|employee)(?:e?s)?`
 	domainPattern   = `(?:(?:mail )?(?:domain|host)(?: ?name)?)`
@@ -85,9 +88,9 @@ var absentAddress = lazyregexp.New(`\b` + mailboxPattern + `\b(?:[^.;!:]|\.[^ ])
 	`\b(?:no|no such|no valid|not an?|not a valid|not a known|not an active|unknown|invalid|bad|illegal|malformed|undeliverable|deactivated|suspended|non-?existent)(?: (?:local|virtual|remote|mail|e-?mail|destination|valid|such|known|active))* (?:` + mailboxPattern + `|` + domainPattern + `)\b|` +
 	`\bno one at this address|do(?:es)? not know *$|\bbad(?:rcptto|recipientto)|\bvalidrcptto`)
 
-// AboutOf classifies the text of a server's reply. It ignores addresses and links. If a relay
-// quotes another host's reply, only the quoted reply counts (5.1.0 - Unknown address error
-// 550-'5.2.2 … Mailbox Full').
+// AboutOf classifies the text of a server's reply. It ignores addresses and links in the text. If a
+// relay quotes another host's reply, as in "550-'5.2.2 … Mailbox Full'", only the quoted reply
+// counts.
 func AboutOf(answer string) About {
 	text := withoutAddresses(answer)
 	if quoted := quotedReply(text); quoted != "" {
@@ -110,7 +113,7 @@ func withoutAddresses(text string) string {
 			continue
 		}
 		if strings.Contains(word, "@") {
-			word = word[:max(0, strings.IndexByte(word, '<'))] // FROM:<a@b.test>
+			word = word[:max(0, strings.IndexByte(word, '<'))] // keep "from:" of from:<a@b.test>
 		}
 		if word != "" {
 			kept = append(kept, word)
@@ -130,7 +133,7 @@ func quotedReply(text string) string {
 	return ""
 }
 
-// containsAny reports whether the text contains one of the words, which are separated by |.
+// containsAny reports whether the text contains one of the phrases, which are separated by |.
 func containsAny(text, words string) bool {
 	for w := range strings.SplitSeq(words, "|") {
 		if strings.Contains(text, w) {

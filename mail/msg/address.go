@@ -14,22 +14,23 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// MissingHost is the Host of an address without a domain. It is not "", since in IMAP an empty host
-// marks a group. Email and String leave it out.
+// MissingHost is the Host of an address without a domain. An empty Host cannot say that, since in
+// IMAP it marks the start or end of a group. Email and String leave MissingHost out.
 const MissingHost = "missing-domain.invalid"
 
-// Address is one address of a header field. As in IMAP's ENVELOPE (RFC 9051 §7.5.2), a group is a
-// start marker (its name as Mailbox, no Host), then its members, then an empty end marker.
+// Address is one address of a header field, or the start or end marker of a group, as in IMAP's
+// ENVELOPE (RFC 9051 §7.5.2). A group is a start marker (the group's name as Mailbox, no Host), its
+// members, and an empty end marker.
 type Address struct {
-	Name          string // decoded display name
+	Name          string // display name, decoded
 	Mailbox, Host string // the local part without its quotes; the domain
 }
 
 // IsGroupMarker reports whether the value is not an address but the start or end marker of a group.
 func (a Address) IsGroupMarker() bool { return a.Host == "" }
 
-// Email returns "local@domain", the local part quoted where it must be. It is "" for a
-// group marker and for a display name without an address.
+// Email returns "local@domain", with the local part quoted where RFC 5322 requires it. It returns
+// "" for a group marker and for a display name without an address.
 func (a Address) Email() string {
 	switch {
 	case a.Host == "" || a.Mailbox == "":
@@ -40,8 +41,8 @@ func (a Address) Email() string {
 	return quoteLocal(a.Mailbox) + "@" + a.Host
 }
 
-// String returns "Name <local@domain>" for people, with the name quoted where it has
-// special characters, or the bare address.
+// String returns "Name <local@domain>" as it is shown to people, with the name quoted if it has
+// special characters. Without a name it returns the bare address.
 func (a Address) String() string {
 	email := a.Email()
 	switch {
@@ -109,19 +110,19 @@ func quoteString(s string) string {
 	return out.String()
 }
 
-// addressReader parses an address list in one pass. It accepts any input; faulty reports that it
-// had to guess.
+// addressReader parses an address list in one pass. It accepts any input. It sets faulty if the
+// input was invalid and the result is a guess.
 type addressReader struct {
 	s     string
 	pos   int
 	limit int
 	out   []Address
 
-	countOnly bool // count the addresses in n instead of storing them in out
+	countOnly bool // only count the addresses in n; store none in out
 	n         int
 
-	phrase  strings.Builder // words before the angle bracket, without quotes
-	raw     strings.Builder // the same with quotes, for an address without angle brackets
+	phrase  strings.Builder // words before the angle bracket, without their quotes
+	raw     strings.Builder // phrase with its quotes, for an address without angle brackets
 	comment string
 	angle   string
 	inAngle bool
@@ -130,8 +131,9 @@ type addressReader struct {
 	group   bool
 	faulty  bool
 
-	// Facts about the unread rest, which keep the time linear: it has no closing quote, parenthesis
-	// or angle bracket; its quotes within angle brackets are unbalanced.
+	// Facts about the text after pos, kept so that it is not searched again and the time stays
+	// linear. noQuote, noComment and noAngle say that it has no closing quote, parenthesis or angle
+	// bracket, oddQuote that the quotes within angle brackets do not pair.
 	noQuote, noComment, noAngle, oddQuote bool
 }
 
@@ -144,36 +146,36 @@ func parseAddresses(s string, limit int) []Address {
 
 func (r *addressReader) run() {
 	for r.pos < len(r.s) && len(r.out) < r.limit {
-		r.step()
+		r.readToken()
 	}
-	r.end()
+	r.endAddress()
 	if r.group {
 		r.emit(Address{})
 		r.faulty = true
 	}
 }
 
-func (r *addressReader) step() {
+func (r *addressReader) readToken() {
 	switch c := r.s[r.pos]; c {
 	case '"':
-		r.quoted()
+		r.readQuoted()
 	case '(':
-		r.parens()
+		r.readComment()
 	case '<':
-		r.angled()
+		r.readAngle()
 	case ',':
 		r.pos++
-		r.end()
+		r.endAddress()
 	case ';':
 		r.pos++
-		r.end()
+		r.endAddress()
 		if r.group {
 			r.emit(Address{})
 			r.group = false
 		}
 	case ':':
 		r.pos++
-		r.colon()
+		r.readColon()
 	default:
 		end := strings.IndexAny(r.s[r.pos+1:], `"(<,;:`)
 		if end < 0 {
@@ -191,8 +193,9 @@ func (r *addressReader) step() {
 	}
 }
 
-// encodedWord returns the length of the encoded word at the start of s, which may contain commas
-// and other separators. It returns 0 if there is no such word, or if it contains one of < > " @.
+// encodedWord returns the length of the encoded word (RFC 2047) at the start of s, which may
+// contain commas and other separators. It returns 0 if s does not begin with one, or if the word
+// contains < > " or @.
 func encodedWord(s string) int {
 	s = s[:min(len(s), 512)]
 	charset, rest, _ := strings.Cut(s[2:], "?")
@@ -206,8 +209,8 @@ func encodedWord(s string) int {
 	return len(s) - len(rest) + 2 + end + 2
 }
 
-// quoted reads a quoted string. It skips a quote that is never closed.
-func (r *addressReader) quoted() {
+// readQuoted reads a quoted string. It skips a quote that has no closing quote.
+func (r *addressReader) readQuoted() {
 	if end := r.closing('"', 0, &r.noQuote); end > 0 {
 		r.raw.WriteString(r.s[r.pos:end])
 		r.phrase.WriteString(unescape(r.s[r.pos+1 : end-1]))
@@ -218,7 +221,7 @@ func (r *addressReader) quoted() {
 	r.pos++
 }
 
-func (r *addressReader) parens() {
+func (r *addressReader) readComment() {
 	if end := r.closing(')', '(', &r.noComment); end > 0 {
 		r.comment = unescape(r.s[r.pos+1 : end-1])
 		r.phrase.WriteByte(' ')
@@ -229,8 +232,9 @@ func (r *addressReader) parens() {
 	r.pos++
 }
 
-// closing returns the index after the mark that closes the one at pos. Without one it returns 0 and
-// sets *none.
+// closing returns the index after the character that closes the quote or parenthesis at pos, which
+// is mark. If there is none, it returns 0 and sets *none. nested is the opening parenthesis, since
+// comments nest; it is 0 for a quote.
 func (r *addressReader) closing(mark, nested byte, none *bool) int {
 	if *none {
 		return 0
@@ -252,7 +256,8 @@ func (r *addressReader) closing(mark, nested byte, none *bool) int {
 	return 0
 }
 
-func (r *addressReader) angled() {
+// readAngle reads an address in angle brackets.
+func (r *addressReader) readAngle() {
 	rest := r.s[r.pos+1:]
 	end := r.angleEnd(rest)
 	next := end + 1
@@ -274,8 +279,8 @@ func (r *addressReader) angled() {
 	r.pos += 1 + next
 }
 
-// angleEnd returns the index of the closing angle bracket, -1 if there is none. If the quotes are
-// balanced, it ignores brackets within quotes.
+// angleEnd returns the index of the closing angle bracket, -1 if there is none. If the quotes pair,
+// it ignores angle brackets within quotes.
 func (r *addressReader) angleEnd(s string) int {
 	if r.noAngle {
 		return -1
@@ -299,8 +304,9 @@ func (r *addressReader) angleEnd(s string) int {
 	return end
 }
 
-// colon begins a group if a name precedes it. Otherwise the colon is an ordinary character.
-func (r *addressReader) colon() {
+// readColon begins a group if a name precedes the colon. Otherwise the colon is an ordinary
+// character.
+func (r *addressReader) readColon() {
 	if r.group || r.inAngle || r.hasAt || !r.hasText {
 		r.phrase.WriteByte(':')
 		r.raw.WriteByte(':')
@@ -311,16 +317,16 @@ func (r *addressReader) colon() {
 	r.reset()
 }
 
-// end emits the address made of the words read so far.
-func (r *addressReader) end() {
+// endAddress emits the address that was read since the last separator.
+func (r *addressReader) endAddress() {
 	name, spec := r.phrase.String(), r.angle
 	if !r.inAngle {
 		name, spec = splitBare(r.raw.String(), name)
-		if name == "" && spec != "" { // a comment without an address names nobody
+		if name == "" && spec != "" { // a comment is a name only for an address
 			name = r.comment
 		}
 	}
-	a := r.addrSpec(spec)
+	a := r.parseAddrSpec(spec)
 	a.Name = displayName(name)
 	if a.Mailbox != "" || a.Name != "" {
 		r.emit(a)
@@ -330,13 +336,14 @@ func (r *addressReader) end() {
 	r.reset()
 }
 
-// countAddresses counts the addresses of an address list, group markers left out.
+// countAddresses counts the addresses of an address list, without group markers.
 func countAddresses(s string) int {
 	r := addressReader{s: s, limit: 1, countOnly: true}
 	r.run()
 	return r.n
 }
 
+// emit adds an address to the result, or counts it.
 func (r *addressReader) emit(a Address) {
 	if r.countOnly {
 		if !a.IsGroupMarker() {
@@ -356,7 +363,8 @@ func (r *addressReader) reset() {
 	r.inAngle, r.hasText, r.hasAt = false, false, false
 }
 
-// splitBare finds the address in words without brackets: "a@b", "Name a@b", "a @ b".
+// splitBare splits text without angle brackets, such as "a@b", "Name a@b" or "a @ b", into a
+// display name and an address.
 func splitBare(raw, phrase string) (name, spec string) {
 	raw = strings.TrimSpace(raw)
 	at := strings.LastIndexByte(raw, '@')
@@ -383,8 +391,9 @@ func splitBare(raw, phrase string) (name, spec string) {
 	return "", local + raw[at:]
 }
 
-// addrSpec splits an address at its last @ and removes the source route, quotes and space.
-func (r *addressReader) addrSpec(s string) Address {
+// parseAddrSpec splits an address at its last @. It removes the source route, quotes, comments and
+// space.
+func (r *addressReader) parseAddrSpec(s string) Address {
 	if strings.IndexByte(s, '(') >= 0 {
 		s, r.faulty = withoutComments(s), true
 	}
@@ -411,8 +420,8 @@ func (r *addressReader) addrSpec(s string) Address {
 	return Address{Mailbox: cleanText(local, 256), Host: cleanText(host, 256)}
 }
 
-// withoutComments removes comments from an address (RFC 5322 §3.2.2). It keeps a comment that is
-// not closed.
+// withoutComments removes comments from an address (RFC 5322 §3.2.2). A comment without a closing
+// parenthesis stays.
 func withoutComments(s string) string {
 	var out strings.Builder
 	quoted, depth, began := false, 0, 0
@@ -450,8 +459,8 @@ func displayName(s string) string {
 	return s
 }
 
-// joinFields joins the words of s with between. A text without white space, the common case, is
-// returned as it is.
+// joinFields replaces each run of white space in s by the string between, and trims s. It does not
+// copy a text without white space, the common case.
 func joinFields(s, between string) string {
 	if strings.IndexFunc(s, unicode.IsSpace) < 0 {
 		return s
@@ -474,17 +483,18 @@ func unescape(s string) string {
 	return out.String()
 }
 
-// ErrAddress is wrapped by every error about an address that a person typed. The error text quotes
-// the address and says what is wrong.
+// ErrAddress is wrapped by all errors about an address that a person typed. The text of such an
+// error quotes the address and says what is wrong.
 var ErrAddress = errors.New("invalid email address")
 
-// Limits of RFC 5321 §4.5.3.1, in octets. The limit of 256 for a path includes two angle brackets.
+// Limits of RFC 5321 §4.5.3.1, in octets. The RFC's 256 octets for a path include two angle
+// brackets.
 const (
 	maxLocal = 64
 	maxEmail = 254
 )
 
-// SplitEmail splits an address at its last @. ok is false if there is no @ or either side is empty.
+// SplitEmail splits an address at its last @. ok is false if there is no @ or if one side is empty.
 func SplitEmail(s string) (local, domain string, ok bool) {
 	at := strings.LastIndexByte(s, '@')
 	if at <= 0 || at == len(s)-1 {
@@ -493,8 +503,8 @@ func SplitEmail(s string) (local, domain string, ok bool) {
 	return s[:at], s[at+1:], true
 }
 
-// NormalizeEmail returns the canonical form of an address, in which records store and compare it:
-// lower case, the domain in ASCII (IDNA), Unicode in NFC. Errors wrap ErrAddress.
+// NormalizeEmail returns the canonical form of an address, by which records store and compare
+// addresses: lower case, the domain in ASCII (IDNA), Unicode in NFC. Errors wrap ErrAddress.
 func NormalizeEmail(s string) (string, error) {
 	local, domain, ok := SplitEmail(s)
 	if !ok {
@@ -509,11 +519,12 @@ func NormalizeEmail(s string) (string, error) {
 	}
 	local = norm.NFC.String(strings.ToLower(local))
 	if len(local) > maxLocal || len(local)+1+len(domain) > maxEmail {
-		return "", fmt.Errorf("%w %q: longer than %d bytes, or %d before the @", ErrAddress, cut(s, 80), maxEmail, maxLocal)
+		return "", fmt.Errorf("%w %q: it is longer than %d bytes, or its part before the @ is longer than %d", ErrAddress, cut(s, 80), maxEmail, maxLocal)
 	}
 	return local + "@" + domain, nil
 }
 
+// checkLocal returns an error unless local is a valid local part.
 func checkLocal(local string) error {
 	if !utf8.ValidString(local) || strings.ContainsFunc(local, unicode.IsControl) {
 		return errors.New("it has control characters or broken UTF-8")
@@ -522,10 +533,10 @@ func checkLocal(local string) error {
 		if inner := local[1 : n-1]; quoteString(unescape(inner)) == local {
 			return nil
 		}
-		return errors.New("the quotes before the @ do not pair")
+		return errors.New("a quote before the @ is not closed")
 	}
 	if !isDotAtom(local) || strings.ContainsFunc(local, unicode.IsSpace) {
-		return errors.New("it has characters before the @ that need quotes, or a dot too many")
+		return errors.New("it has characters before the @ that need quotes, or misplaced dots")
 	}
 	return nil
 }
@@ -557,8 +568,8 @@ func ParseAddress(s string) (Address, error) {
 	return list[0], nil
 }
 
-// ParseAddressList parses addresses separated by commas, each with the rules of ParseAddress. It
-// refuses groups, and more than MaxAddresses addresses.
+// ParseAddressList parses addresses separated by commas, each as ParseAddress does. It refuses
+// groups, and more than MaxAddresses addresses. Errors wrap ErrAddress.
 func ParseAddressList(s string) ([]Address, error) {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, visible.IsControl) {
 		return nil, fmt.Errorf("%w %q: it has control characters or broken UTF-8", ErrAddress, cut(s, 80))
@@ -574,17 +585,17 @@ func ParseAddressList(s string) ([]Address, error) {
 		return nil, fmt.Errorf("%w list: more than %d", ErrAddress, MaxAddresses)
 	}
 	for i := range r.out {
-		if err := r.out[i].check(); err != nil {
+		if err := r.out[i].normalize(); err != nil {
 			return nil, err
 		}
 	}
 	return r.out, nil
 }
 
-// check refuses an address to which no mail can be sent, and normalizes its domain.
-func (a *Address) check() error {
+// normalize checks that mail can be sent to the address, and brings its domain into canonical form.
+func (a *Address) normalize() error {
 	if a.IsGroupMarker() {
-		return fmt.Errorf("%w %q: groups are not taken", ErrAddress, a.Mailbox)
+		return fmt.Errorf("%w %q: it is a group, not an address", ErrAddress, a.Mailbox)
 	}
 	shown := a.Mailbox
 	if shown == "" {

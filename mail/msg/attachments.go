@@ -7,23 +7,23 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// Attachment is a part that is not the text of the message.
+// Attachment describes a part that is not displayed as the text of the message.
 type Attachment struct {
-	Index       int    // position in Attachments, from 0; the API identifies the attachment by it
+	Index       int    // position in the result of Attachments, from 0; identifies the attachment in the API
 	Filename    string // safe as a file name, never empty
 	ContentType string // type/subtype, lower case
-	Size        int64  // decoded bytes; exact if the body is validly encoded
-	ContentID   string // without brackets, "" if none; cid: links in the HTML refer to it
+	Size        int64  // bytes after decoding; exact if the encoding of the body is valid
+	ContentID   string // Content-ID without brackets, "" if none; cid: links in the HTML refer to it
 	Part        *Part
 }
 
-// Attachments lists the attachments of a message in order. These are all leaves and attached
-// messages except the displayed text and HTML, other renderings of that text, signatures, and the
+// Attachments lists the attachments of a message in order. Every leaf and every attached message is
+// one, except the displayed text and HTML, other renderings of that text, signatures, and the
 // machine-readable parts of a report. It does not look into attached messages.
 func Attachments(root *Part) []Attachment {
 	var out []Attachment
 	walkContent(root, nil, nil, func(p, parent *Part, in *branch) {
-		if kind, of := kinds(p, parent); !isAttachment(kind, of) || isReadable(kind) && in.namedBody() == p {
+		if kind, of := kindsOf(p, parent); !isAttachment(kind, of) || isReadable(kind) && in.namedBody() == p {
 			return
 		}
 		subject := ""
@@ -46,8 +46,8 @@ func newAttachment(index int, filename, subject, mediaType, id string, size int6
 	}
 }
 
-// walkContent visits every part that is not a multipart, together with its branch. It does not
-// enter attached messages.
+// walkContent calls visit for every part that is not a multipart, with the branch that contains the
+// part. It does not enter attached messages.
 func walkContent(p, parent *Part, in *branch, visit func(p, parent *Part, in *branch)) {
 	if p.IsMultipart() && (parent == nil || parent.Subtype == "alternative") {
 		in = &branch{top: p}
@@ -61,16 +61,16 @@ func walkContent(p, parent *Part, in *branch, visit func(p, parent *Part, in *br
 	}
 }
 
-// A branch is a message, or an alternative, that is a multipart.
+// A branch is a multipart that is the whole message or one of several alternatives.
 type branch struct {
 	top      *Part
 	searched bool
 	named    *Part
 }
 
-// namedBody returns the text part that is part of the body although it has a file name: the first
-// such part of the branch, if the branch begins with it or has no text without a name (RFC 8621
-// section 4.1.4). It returns nil if there is none.
+// namedBody returns the text part that belongs to the body although it has a file name (RFC 8621
+// section 4.1.4). It is the first such part of the branch, provided that the branch begins with it
+// or has no text without a file name. Otherwise namedBody returns nil.
 func (b *branch) namedBody() *Part {
 	switch {
 	case b == nil:
@@ -81,32 +81,36 @@ func (b *branch) namedBody() *Part {
 	b.searched = true
 	var search namedSearch[*Part]
 	walkContent(b.top, &Part{}, nil, func(p, parent *Part, _ *branch) {
-		kind, of := kinds(p, parent)
+		kind, of := kindsOf(p, parent)
 		addNamed(&search, p, kind, of)
 	})
 	b.named = search.found()
 	return b.named
 }
 
-// A namedSearch is the state of namedBody's search among the parts of a branch.
+// A namedSearch holds the state while namedBody examines the parts of a branch.
 type namedSearch[P any] struct {
-	first                    P
-	hasFirst, unnamed, begun bool
-	leads                    bool // the branch begins with first
+	first      P // the first text part with a file name
+	hasFirst   bool
+	leads      bool // first is the first part of the branch
+	hasUnnamed bool // the branch has a text part without a file name
+	begun      bool // a part was examined
 }
 
+// addNamed examines the next part of a branch.
 func addNamed[P any, S string | []byte](s *namedSearch[P], part P, kind partKind[S], parent *partKind[S]) {
 	switch {
 	case isBodyText(kind, parent):
-		s.unnamed = true
+		s.hasUnnamed = true
 	case !s.hasFirst && isReadable(kind):
 		s.first, s.hasFirst, s.leads = part, true, !s.begun
 	}
 	s.begun = true
 }
 
+// found returns the result of the search, the zero value if there is none.
 func (s *namedSearch[P]) found() P {
-	if s.unnamed && !s.leads {
+	if s.hasUnnamed && !s.leads {
 		var none P
 		return none
 	}
@@ -120,7 +124,7 @@ func (p *Part) kind() partKind[string] {
 	return partKind[string]{p.Type, p.Subtype, p.Disposition, p.filename()}
 }
 
-func kinds(p, parent *Part) (partKind[string], *partKind[string]) {
+func kindsOf(p, parent *Part) (partKind[string], *partKind[string]) {
 	if parent == nil {
 		return p.kind(), nil
 	}
@@ -128,7 +132,7 @@ func kinds(p, parent *Part) (partKind[string], *partKind[string]) {
 	return p.kind(), &of
 }
 
-// isAttachment reports whether a part is an attachment. parent is nil for the message itself.
+// isAttachment reports whether a part is an attachment. parent is nil for the root of the message.
 func isAttachment[S string | []byte](p partKind[S], parent *partKind[S]) bool {
 	if string(p.Disposition) == "attachment" {
 		return true
@@ -150,7 +154,8 @@ func isAttachment[S string | []byte](p partKind[S], parent *partKind[S]) bool {
 	return true
 }
 
-// isBodyText reports whether the part is displayed as the message's text or as a piece of it.
+// isBodyText reports whether the part is displayed as the text of the message or as a section of
+// it.
 func isBodyText[S string | []byte](p partKind[S], parent *partKind[S]) bool {
 	return isReadable(p) && (parent == nil || string(parent.Subtype) == "alternative" || len(p.Filename) == 0)
 }
@@ -160,8 +165,9 @@ func isReadable[S string | []byte](p partKind[S]) bool {
 	return string(p.Type) == "text" && (string(p.Subtype) == "plain" || string(p.Subtype) == "html") && string(p.Disposition) != "attachment"
 }
 
-// safeFilename reduces the sender's file name to its last path element and to safe characters. If
-// nothing is left it makes a name: for an attached message from its subject, otherwise from number.
+// safeFilename makes a safe file name of the sender's: the last path element, without characters
+// that are unsafe in file names. If nothing is left, it takes the subject of an attached message,
+// or else makes a name with number.
 func safeFilename(name, subject, mediaType string, number int) string {
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]

@@ -13,20 +13,21 @@ import (
 	"github.com/mailstead/mailstead/mail/transfer"
 )
 
-// ErrAuthors is wrapped by every error about the authors of a message: a field is missing, is
-// repeated, or has a form that programs read differently. The text names the field.
+// ErrAuthors is wrapped by all errors about the authors of a message: a field is missing, is
+// repeated, or has a form that programs read differently. The text of the error names the field.
 var ErrAuthors = errors.New("it is not clear who wrote the message")
 
 const (
 	maxAuthors       = 100      // addresses in one From or Resent-From field
 	maxAuthorFields  = 200      // From, Sender, Resent-From and Resent-Sender fields of one header
 	maxAuthorValue   = 64 << 10 // bytes of one such field, and of all unclear From fields together
-	maxAuthorAts     = 1400     // @ examined in unclear From fields, each of which is read in seven forms
+	maxAuthorAts     = 1400     // at signs that are examined in unclear From fields; each field is searched in seven forms
 	maxAuthorDomains = 64       // domains found in unclear From fields
-	maxAuthorJoins   = 8        // words after an @ that may belong to one domain
+	maxAuthorJoins   = 8        // words after an @ that may form one domain together
 )
 
-// Authors names who wrote and sent a message. All programs read these addresses alike.
+// Authors holds the addresses of those who wrote and sent a message. All programs read these
+// addresses alike.
 type Authors struct {
 	From   []Address // one or more
 	Sender []Address // one address, or none if the field is missing
@@ -34,8 +35,8 @@ type Authors struct {
 }
 
 // ReadAuthors reads From, Sender, Resent-From and Resent-Sender from a whole header, up to its
-// empty line. It does not guess: a field that two programs could read differently is an error.
-// Other fields are ignored, whatever their number and size. Errors wrap ErrAuthors.
+// empty line. A field that two programs could read differently is an error. Other fields are
+// ignored, whatever their number and size. Errors wrap ErrAuthors.
 func ReadAuthors(header []byte) (*Authors, error) {
 	out := &Authors{}
 	fields, ok := authorFields(header)
@@ -65,16 +66,16 @@ func ReadAuthors(header []byte) (*Authors, error) {
 	return out, nil
 }
 
-// PossibleAuthors lists everyone whom some program could take for the author of a message.
+// PossibleAuthors holds everyone whom some mail program could show as the author of a message.
 type PossibleAuthors struct {
-	Emails  []string // of the From field, if all programs read it alike
-	Domains []string // otherwise: every domain that a program could find in a field it may take for From
-	Unclear bool
-	TooMany bool // Domains is not complete
+	Emails  []string // the addresses of the From field, if all programs read the field alike
+	Domains []string // every domain that a program could find in a field that it takes for From; empty if Emails is set
+	Unclear bool     // programs may disagree about the author
+	TooMany bool     // Domains is incomplete, since a limit was reached
 }
 
-// ReadPossibleAuthors reads the From field of a whole header, and every field that a program could
-// take for one. It returns the zero value for a header without such a field.
+// ReadPossibleAuthors reads the From field of a whole header, and every field that some program
+// could take for From. It returns the zero value if the header has none.
 func ReadPossibleAuthors(header []byte) PossibleAuthors {
 	fields, complete := authorFields(header)
 	fields = slices.DeleteFunc(fields, func(f authorField) bool { return f.name != "From" })
@@ -91,33 +92,36 @@ func ReadPossibleAuthors(header []byte) PossibleAuthors {
 			return out
 		}
 	}
-	d := domainFinder{ats: maxAuthorAts, room: maxAuthorValue}
+	d := domainFinder{atsLeft: maxAuthorAts, bytesLeft: maxAuthorValue}
 	var values []string
 	for _, f := range fields {
-		d.read(f.value)
+		d.search(f.value)
 		values = append(values, f.value)
 	}
-	if len(values) > 1 { // some programs join all fields, so a comment may continue in the next one
-		d.read(strings.Join(values, ", "))
+	if len(values) > 1 { // some programs join the fields, so a comment may continue in the next field
+		d.search(strings.Join(values, ", "))
 	}
-	return PossibleAuthors{Domains: d.found, Unclear: len(fields) > 0 || !complete, TooMany: d.cut || !complete}
+	return PossibleAuthors{Domains: d.found, Unclear: len(fields) > 0 || !complete, TooMany: d.incomplete || !complete}
 }
 
-// authorField is a field that a program could take for From, Sender, Resent-From or Resent-Sender.
+// authorField is a field that some program could take for From, Sender, Resent-From or
+// Resent-Sender.
 type authorField struct {
 	name  string // canonical name
 	raw   []byte // value, still folded
-	value string // unfolded; a bare CR stays
-	wrong string // why programs disagree on whether this is a field; "" if they agree
+	value string // raw, unfolded; a bare CR stays
+	wrong string // why programs disagree on whether this is such a field; "" if they agree
 }
 
+// fault returns an error about the field. what is the end of a sentence that begins with the
+// field's name.
 func (f authorField) fault(what string) error {
 	return fmt.Errorf("%w: the %s field %s", ErrAuthors, f.name, what)
 }
 
 // authorFields finds the author fields up to the first empty line. Some programs end a line at a
-// bare CR; if that makes a difference, it returns the fields of both readings. It returns false if
-// there are too many fields.
+// bare CR, others do not; if the two readings differ, it returns the fields of both. It returns
+// false if there are too many fields.
 func authorFields(header []byte) ([]authorField, bool) {
 	out, ok := splitAuthorFields(header)
 	if n := bytes.Count(header, []byte("\r")); n == bytes.Count(header, []byte("\r\n")) || !ok {
@@ -135,13 +139,13 @@ func authorFields(header []byte) ([]authorField, bool) {
 	return out, ok
 }
 
-// splitAuthorFields finds the author fields in lines that end in LF or CRLF. It also finds those
-// after a line that ends the header for some programs, and those with a name that only some
+// splitAuthorFields finds the author fields in lines that end in LF or CRLF. It includes fields
+// after a line that ends the header for some programs only, and fields with a name that only some
 // programs accept.
 func splitAuthorFields(header []byte) ([]authorField, bool) {
 	var out []authorField
-	open, inField, ended := -1, false, false // open: the index of the field that folded lines belong to
-	start := 0                               // where the open field's value begins
+	open, inField, ended := -1, false, false // open: index of the field to which the next folded line belongs, or -1
+	start := 0                               // where the value of the field at open begins
 	for pos := 0; pos < len(header); {
 		first, begin := pos == 0, pos
 		line, _, _ := bytes.Cut(header[pos:], []byte("\n"))
@@ -191,15 +195,15 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 	return out, true
 }
 
-// Replacers that remove line ends, quotes and the ends of encoded words.
+// Replacers for the different forms in which programs read an unclear From field.
 var (
 	removeLineEnds = strings.NewReplacer("\r\n", "", "\n", "")
 	removeQuotes   = strings.NewReplacer(`"`, "", `\`, "")
-	removeWordEnds = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // for text that only looks like an encoded word
+	removeWordEnds = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // for text that looks like an encoded word but is none
 )
 
-// authorName returns the author field for which some program could take the name, "" if there is
-// none.
+// authorName returns the canonical name of the author field for which some program could take name.
+// It returns "" if there is none.
 func authorName(name []byte) string {
 	if len(name) < len("from") || len(name) > 64 {
 		return ""
@@ -225,8 +229,9 @@ func authorName(name []byte) string {
 	return ""
 }
 
-// addresses parses the field's addresses strictly: RFC 5322 §3.4 without groups, domain literals,
-// quoted local parts, comments except at the end, and the obsolete forms of §4.
+// addresses parses the field's addresses strictly: RFC 5322 §3.4, but without groups, domain
+// literals, quoted local parts and the obsolete forms of §4, and with comments only after an
+// address.
 func (f authorField) addresses() ([]Address, error) {
 	if f.wrong != "" {
 		return nil, f.fault(f.wrong)
@@ -255,14 +260,13 @@ func (f authorField) addresses() ([]Address, error) {
 	}
 }
 
-// isUnsafe reports whether r is a character at which some programs end a line or word, or which
-// they skip.
+// isUnsafe reports whether some programs end a line or a word at r, or skip r.
 func isUnsafe(r rune) bool {
 	return r != '\t' && unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) || r == 0xfeff
 }
 
 // repeatedAddress returns the address of a value such as "a@b.example <a@b.example>", nil for other
-// values. The form is invalid (RFC 5322 §3.2.5) but common, and both readings of it name the same
+// values. This form is invalid (RFC 5322 §3.2.5) but common. Both ways to read it give the same
 // address.
 func (f authorField) repeatedAddress() []Address {
 	first, second, ok := strings.Cut(f.value, " <")
@@ -277,20 +281,22 @@ func (f authorField) repeatedAddress() []Address {
 	return []Address{a}
 }
 
-// authorReader parses the mailboxes of one field.
+// authorReader parses the addresses of one author field.
 type authorReader struct {
 	s   string
 	pos int
 }
 
-func (r *authorReader) space() { r.pos += len(r.s[r.pos:]) - len(strings.TrimLeft(r.s[r.pos:], " \t")) }
+func (r *authorReader) skipSpace() {
+	r.pos += len(r.s[r.pos:]) - len(strings.TrimLeft(r.s[r.pos:], " \t"))
+}
 
 func (r *authorReader) at(c byte) bool { return r.pos < len(r.s) && r.s[r.pos] == c }
 
 // mailbox reads "a@b", "Name <a@b>" or "<a@b>", each optionally followed by a comment, up to the
 // next comma or the end (RFC 5322 §3.4).
 func (r *authorReader) mailbox() (a Address, ok bool) {
-	r.space()
+	r.skipSpace()
 	start := r.pos
 	a, ok = r.addrSpec()
 	if !ok {
@@ -307,7 +313,7 @@ func (r *authorReader) mailbox() (a Address, ok bool) {
 		r.pos++
 		a.Name = displayName(name)
 	}
-	r.space()
+	r.skipSpace()
 	if !r.at('(') {
 		return a, true
 	}
@@ -319,15 +325,15 @@ func (r *authorReader) mailbox() (a Address, ok bool) {
 		a.Name = displayName(r.s[r.pos+1 : r.pos+end])
 	}
 	r.pos += end + 1
-	r.space()
+	r.skipSpace()
 	return a, true
 }
 
-// phrase reads the display name: atoms, dots after the first character, and quoted strings (RFC
-// 5322 §3.2.5). Encoded words in them must be complete.
+// phrase reads a display name: atoms, dots after the first character, and quoted strings (RFC 5322
+// §3.2.5). Encoded words in it must be valid.
 func (r *authorReader) phrase() (string, bool) {
 	var name strings.Builder
-	start, plain := r.pos, r.pos // plain: start of the current text outside of quotes
+	start, plain := r.pos, r.pos // plain: start of the text since the last quoted string
 	for r.pos < len(r.s) {
 		switch c := r.s[r.pos]; {
 		case c == '"':
@@ -359,7 +365,7 @@ func areEncodedWords(s string) bool {
 		if !ok {
 			return true
 		}
-		word := strings.SplitN(rest, "?", 4) // charset, encoding, text, and what follows
+		word := strings.SplitN(rest, "?", 4) // charset, encoding, text, rest
 		if len(word) < 4 || !isToken(word[0]) || word[2] == "" || !strings.EqualFold(word[1], "q") && !strings.EqualFold(word[1], "b") || !strings.HasPrefix(word[3], "=") {
 			return false
 		}
@@ -376,7 +382,7 @@ func isBase64(s string) bool {
 	return err == nil
 }
 
-// quoted reads a quoted string and returns it without its quotes (RFC 5322 §3.2.4).
+// quoted reads a quoted string and returns its content (RFC 5322 §3.2.4).
 func (r *authorReader) quoted() (string, bool) {
 	for i := r.pos + 1; i < len(r.s); i++ {
 		switch r.s[i] {
@@ -392,7 +398,7 @@ func (r *authorReader) quoted() (string, bool) {
 }
 
 // addrSpec reads "dot-atom@domain" (RFC 5322 §3.4.1). It refuses anything that looks like an
-// encoded word, since some programs decode it here.
+// encoded word, since some programs decode encoded words here.
 func (r *authorReader) addrSpec() (Address, bool) {
 	end := strings.IndexAny(r.s[r.pos:], "\t ()<>,:;\"[]\\")
 	if end < 0 {
@@ -422,24 +428,25 @@ func isHostname(s string) bool {
 }
 
 // isOddRune reports whether r is a non-ASCII character that is not a letter, mark or digit, such as
-// a wide space.
+// an ideographic space.
 func isOddRune(r rune) bool {
 	return r >= utf8.RuneSelf && !unicode.In(r, unicode.L, unicode.M, unicode.Nd)
 }
 
-// domainFinder collects, in lower case, every domain that a program could find in unclear fields:
-// in the raw text, with encoded words decoded, without quotes, and without the white space and
-// comments around dots (RFC 5322 §4.4).
+// domainFinder collects every domain, in lower case, that some program could find in unclear
+// fields. It searches the raw text, the text with encoded words decoded, without quotes, and
+// without white space and comments around dots (RFC 5322 §4.4).
 type domainFinder struct {
-	found     []string
-	ats, room int // remaining budget of @ and of bytes
-	cut       bool
+	found              []string
+	atsLeft, bytesLeft int // how many more @ and bytes may be examined
+	incomplete         bool
 }
 
-func (d *domainFinder) read(value string) {
-	d.room -= len(value)
-	if d.room < 0 {
-		d.cut = true
+// search adds the domains that some program could find in value.
+func (d *domainFinder) search(value string) {
+	d.bytesLeft -= len(value)
+	if d.bytesLeft < 0 {
+		d.incomplete = true
 		return
 	}
 	decoded := decodeWordsLeniently(value)
@@ -450,8 +457,8 @@ func (d *domainFinder) read(value string) {
 			if !ok {
 				break
 			}
-			if d.ats--; d.ats < 0 {
-				d.cut = true
+			if d.atsLeft--; d.atsLeft < 0 {
+				d.incomplete = true
 				return
 			}
 			text = rest
@@ -467,14 +474,14 @@ func (d *domainFinder) add(domain string) {
 		return
 	}
 	if len(d.found) == maxAuthorDomains {
-		d.cut = true
+		d.incomplete = true
 		return
 	}
 	d.found = append(d.found, domain)
 }
 
-// domainsAt returns the possible domain names at the start of s, the text after an @. There are
-// several, since some programs join words across white space and comments.
+// domainsAt returns the domains that programs could read at the start of s, the text after an @.
+// There can be several, since some programs join words across white space and comments.
 func domainsAt(s string) []string {
 	var out []string
 	joined := ""
@@ -486,7 +493,7 @@ func domainsAt(s string) []string {
 		joined += s[:end]
 		whole := strings.ToLower(joined)
 		ascii := strings.TrimRightFunc(whole, func(r rune) bool { return r >= utf8.RuneSelf || strings.ContainsRune(".-_", r) })
-		for _, name := range []string{whole, ascii} { // some programs end a domain at the last letter or digit of ASCII
+		for _, name := range []string{whole, ascii} { // some programs end a domain at its last ASCII letter or digit
 			name = strings.Trim(name, ".-_")
 			if end > 0 && name != "" && len(name) <= 1024 && !slices.Contains(out, name) {
 				out = append(out, name)
@@ -501,13 +508,13 @@ func domainsAt(s string) []string {
 	return out
 }
 
-// isNoDomainRune reports whether r ends a word after an @.
+// isNoDomainRune reports whether r cannot be part of a domain.
 func isNoDomainRune(r rune) bool {
 	return r < utf8.RuneSelf && r != '-' && r != '_' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) || isOddRune(r)
 }
 
-// decodeAnyWords decodes everything that a program could take for an encoded word, each separately.
-// It accepts any charset, and white space within a word (which RFC 2047 §2 forbids).
+// decodeAnyWords decodes everything that some program could take for an encoded word, each word by
+// itself. It accepts any charset, and white space within a word (which RFC 2047 §2 forbids).
 func decodeAnyWords(s string) string {
 	var out strings.Builder
 	for {
@@ -527,18 +534,18 @@ func decodeAnyWords(s string) string {
 			continue
 		}
 		text := decodeWordsLeniently("=?" + word)
-		if text == "=?"+word { // of an unknown charset
+		if text == "=?"+word { // the charset is unknown
 			var raw []byte
 			if strings.EqualFold(parts[1], "b") {
 				var state transfer.Base64
 				raw = state.Flush(state.Append(raw, []byte(encoded)))
 			} else {
-				raw = appendQ(raw, encoded)
+				raw = appendQDecoded(raw, encoded)
 			}
 			text = strings.ToValidUTF8(string(raw), " ")
 		}
-		out.WriteString("\x00" + text + "\x00") // NUL ends a word, see skipCFWS
-		// Some programs ignore padding inside the text.
+		out.WriteString("\x00" + text + "\x00") // the NULs keep skipCFWS from joining the words
+		// Some programs ignore padding within base64, so the result without it is added.
 		if raw, err := base64.RawStdEncoding.DecodeString(strings.ReplaceAll(encoded, "=", "")); err == nil && strings.EqualFold(parts[1], "b") && string(raw) != text {
 			out.WriteString(strings.ToValidUTF8(string(raw), " ") + "\x00")
 		}
@@ -546,7 +553,8 @@ func decodeAnyWords(s string) string {
 	}
 }
 
-// withoutBracketed removes bracketed text. Like some programs it does not handle nested brackets.
+// withoutBracketed removes text in brackets. It does not handle nested brackets, like some
+// programs.
 func withoutBracketed(s, opening, closing string) string {
 	var out strings.Builder
 	for {
@@ -563,7 +571,7 @@ func withoutBracketed(s, opening, closing string) string {
 }
 
 // skipCFWS skips comments (RFC 5322 §3.2.2), white space, quotes, and characters that some programs
-// treat as such. A comment that is not closed counts as text.
+// treat as white space. It does not skip a comment that is not closed.
 func skipCFWS(s string) string {
 	for {
 		s = strings.TrimLeftFunc(s, func(r rune) bool {

@@ -14,18 +14,18 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// Body is the text of a message as it is displayed, in UTF-8 with LF line ends.
+// Body holds the displayed text of a message, in UTF-8 with LF line ends.
 type Body struct {
 	Text string
-	HTML string // unsanitized, so not safe to display: see SanitizeHTML
+	HTML string // not sanitized, so not safe to display: see SanitizeHTML
 
-	HasText, HasHTML bool // the message has such a part, even if it is empty
+	HasText, HasHTML bool // the message has a part of this type, even if the part is empty
 	Truncated        bool // the message has more text than the limit
 }
 
-// ReadRawBody returns the text and the HTML of a message, each of at most max bytes. Of
-// alternatives it takes the first with plain text for the text and the last with HTML for the HTML,
-// each with all its pieces. Consecutive texts, such as a mailing list's footer, are joined.
+// ReadRawBody returns the text and the HTML of a message, each of at most max bytes. Among
+// alternatives, the text comes from the first that has plain text, and the HTML from the last that
+// has HTML. Consecutive texts, such as a message and a mailing list's footer, are joined.
 func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	b := bodyReader{r: r, textLeft: max, htmlLeft: max}
 	pieces := bodyPieces(root)
@@ -43,8 +43,9 @@ func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	return b.Body, nil
 }
 
-// bodyPiece is one section of the displayed message, as plain text, as HTML, or as both: the parts
-// of each form in order. A form may include parts of the other type that have no alternative.
+// bodyPiece is one section of the displayed message, as plain text, as HTML, or as both. Each list
+// has the parts of one rendering in order. The rendering may include parts of the other type that
+// exist in that type only.
 type bodyPiece struct {
 	text, html []*Part
 }
@@ -67,8 +68,8 @@ func bodyPieces(root *Part) []bodyPiece {
 	return out
 }
 
-// collectPieces appends the pieces of one part to out. The part is passed as a slice of length 1,
-// which the piece stores without a copy.
+// collectPieces appends the sections of one part to out. The part is the only element of self, so
+// that a bodyPiece can keep that slice without a copy.
 func collectPieces(self []*Part, parent *Part, in *branch, out *[]bodyPiece) {
 	p := self[0]
 	if p.IsMultipart() && (parent == nil || parent.Subtype == "alternative") {
@@ -86,7 +87,7 @@ func collectPieces(self []*Part, parent *Part, in *branch, out *[]bodyPiece) {
 			collectPieces(p.Children[i:i+1:i+1], p, in, out)
 		}
 	case !isReadable(p.kind()):
-	case !isBodyText(kinds(p, parent)) && in.namedBody() != p:
+	case !isBodyText(kindsOf(p, parent)) && in.namedBody() != p:
 	case isHTML(p):
 		*out = append(*out, bodyPiece{html: self})
 	default:
@@ -129,6 +130,8 @@ func chooseBranches(branches [][]bodyPiece) []bodyPiece {
 	return []bodyPiece{whole}
 }
 
+// bodyReader reads the displayed parts of a message. textLeft and htmlLeft are the bytes left until
+// the limit.
 type bodyReader struct {
 	Body
 	r                  io.ReaderAt
@@ -136,8 +139,8 @@ type bodyReader struct {
 	textLeft, htmlLeft int64
 }
 
-// add writes a piece to each form (text, HTML) that the message has. A piece with one form only is
-// converted to the other.
+// add appends a section to the text, to the HTML or to both, whichever the message has. A section
+// in only one of the two forms is converted to the other.
 func (b *bodyReader) add(p bodyPiece) error {
 	text, html := p.text, p.html
 	if len(text) == 0 {
@@ -146,7 +149,7 @@ func (b *bodyReader) add(p bodyPiece) error {
 	if len(html) == 0 {
 		html = text
 	}
-	if len(p.text) == 0 || len(p.html) == 0 { // one form only: read each part once
+	if len(p.text) == 0 || len(p.html) == 0 { // only one rendering: read each part once
 		for _, part := range text {
 			if err := b.addPart(part, b.HasText, b.HasHTML); err != nil {
 				return err
@@ -189,6 +192,7 @@ func (b *bodyReader) addPart(p *Part, toText, toHTML bool) error {
 	return nil
 }
 
+// join appends s to one of the texts, on a new line, and shortens it to the limit.
 func (b *bodyReader) join(to *strings.Builder, s string, left *int64) {
 	if to.Len() > 0 && s != "" {
 		s = "\n" + s
@@ -211,17 +215,17 @@ func (b *bodyReader) read(p *Part, limit int64) (string, error) {
 	return text, err
 }
 
-// maxGrow bounds the buffer that is allocated for a part before it is read, in bytes. The buffer of
-// a larger part grows as it is read.
+// maxGrow limits the buffer that is allocated for a part before the part is read, in bytes. The
+// buffer grows while a larger part is read.
 const maxGrow = 256 << 10
 
-// readText decodes at most limit bytes of a text part to UTF-8 with LF line ends. more reports
-// whether the part is longer than that.
+// readText decodes a text part to UTF-8 with LF line ends, and stops after limit bytes. more
+// reports whether the part has more bytes.
 func readText(r io.ReaderAt, p *Part, limit int64) (text string, more bool, err error) {
 	var buf bytes.Buffer
 	buf.Grow(int(min(p.DecodedSize, limit, maxGrow)) + bytes.MinRead)
 	if _, err := buf.ReadFrom(io.LimitReader(Open(r, p), limit+1)); err != nil {
-		return "", false, fmt.Errorf("read part at %d: %w", p.BodyOffset, err)
+		return "", false, fmt.Errorf("read message part at offset %d: %w", p.BodyOffset, err)
 	}
 	raw := buf.Bytes()
 	more = int64(len(raw)) > limit
@@ -247,8 +251,8 @@ func trimPartialRune(b []byte) []byte {
 	return b
 }
 
-// Text returns the displayed text of one text part, as UTF-8 with LF line ends. It reads at most
-// limit bytes, from which markup is then removed. It returns "" for a part that is not a text.
+// Text returns the displayed text of one text part, in UTF-8 with LF line ends. It reads at most
+// limit bytes and removes HTML markup. It returns "" if the part is not a text.
 func Text(r io.ReaderAt, p *Part, limit int64) (string, error) {
 	if p.Type != "text" {
 		return "", nil
@@ -260,9 +264,9 @@ func Text(r io.ReaderAt, p *Part, limit int64) (string, error) {
 	return text, err
 }
 
-// Open returns the content of a part with its transfer encoding (base64, quoted-printable,
-// uuencode) decoded, even if it is damaged. It does not convert the charset. A multipart or a
-// message is returned as it is.
+// Open returns a reader of a part's content. It decodes the transfer encoding (base64,
+// quoted-printable, uuencode), even if the encoded data is damaged. It does not convert the
+// charset. A multipart or a message is returned as it is.
 func Open(r io.ReaderAt, p *Part) io.Reader {
 	body := io.NewSectionReader(r, p.BodyOffset, p.Size())
 	if len(p.Children) > 0 {

@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// ErrTree is returned by DecodePart and View for bytes that AppendBinary did not write.
-var ErrTree = errors.New("the structure of the message cannot be read")
+// ErrTree is returned by DecodePart, View.Parts and View.Envelope if the bytes are not a tree that
+// AppendBinary wrote.
+var ErrTree = errors.New("the stored structure of the message cannot be decoded")
 
+// treeVersion is the first byte of a stored tree.
 const treeVersion = 1
 
-// Bits for the optional fields of a part: all but type, offsets and lines. The first six are the
-// texts in the order of Part.texts.
+// Bits that say which optional fields of a part follow. Type, subtype, offsets and number of lines
+// are always stored. The first six bits are for the strings that Part.texts returns, in that order.
 const (
 	hasID = 1 << iota
 	hasDescription
@@ -30,19 +32,20 @@ const (
 	hasDecodedSize
 )
 
+// texts returns the strings of a part that may be empty, in the order in which they are stored.
 func (p *Part) texts() [6]*string {
 	return [6]*string{&p.ID, &p.Description, &p.Encoding, &p.Disposition, &p.Location, &p.MD5}
 }
 
-// AppendBinary appends the tree to b in a compact format that DecodePart reads. The format begins
-// with a version, so that stored trees stay readable when it changes.
+// AppendBinary appends the tree to b in a compact format, which DecodePart reads. The first byte is
+// the version of the format, so that stored trees stay readable when the format changes.
 func (p *Part) AppendBinary(b []byte) []byte {
 	return p.appendTo(append(b, treeVersion), 0, true)
 }
 
-// appendTo appends a part with offsets relative to base, the start of its parent. An envelope is
-// written once, with the message it belongs to; a message/rfc822 part that shares it is written
-// without.
+// appendTo appends a part. Its offsets are relative to base, the start of its parent. The envelope
+// is written only if the part is a message (isMessage), not again for a message/rfc822 part that
+// shares the envelope of its child.
 func (p *Part) appendTo(b []byte, base int64, isMessage bool) []byte {
 	has := p.fieldBits(isMessage)
 	b = binary.AppendUvarint(b, has)
@@ -107,7 +110,7 @@ func (p *Part) fieldBits(isMessage bool) uint64 {
 	return has
 }
 
-// Bits for the optional fields of an envelope.
+// Bits that say which optional fields of an envelope are set.
 const (
 	hasDate = 1 << iota
 	hasEmptySubject
@@ -138,6 +141,7 @@ func (e *Envelope) appendTo(b []byte) []byte {
 	return appendStrings(b, e.References)
 }
 
+// lists returns the address lists of an envelope, in the order in which they are stored.
 func (e *Envelope) lists() [6]*[]Address {
 	return [6]*[]Address{&e.From, &e.Sender, &e.ReplyTo, &e.To, &e.Cc, &e.Bcc}
 }
@@ -166,13 +170,13 @@ func appendParams(b []byte, params map[string]string) []byte {
 	return b
 }
 
-// DecodePart decodes a tree that AppendBinary wrote. For other bytes it returns ErrTree. The tree
-// has the shape that Part documents.
+// DecodePart decodes a tree that AppendBinary wrote. It returns ErrTree for other bytes, and for
+// trees that break the rules in the comment of Part.
 func DecodePart(b []byte) (*Part, error) {
 	if len(b) == 0 || b[0] != treeVersion {
 		return nil, ErrTree
 	}
-	// All texts are slices of this one copy.
+	// All strings of the tree are slices of this one copy.
 	d := treeReader{fieldReader: fieldReader[string]{s: string(b[1:])}}
 	root := &Part{}
 	d.part(root, 0, 1, true)
@@ -182,8 +186,8 @@ func DecodePart(b []byte) (*Part, error) {
 	return root, nil
 }
 
-// A fieldReader decodes the fields of a stored tree one after another. After an error every field
-// is zero.
+// A fieldReader decodes the fields of a stored tree one after another. After an error, bad is set
+// and all further fields are zero.
 type fieldReader[S string | []byte] struct {
 	s   S // the unread rest
 	bad bool
@@ -210,7 +214,7 @@ func (d *fieldReader[S]) varint() int64 {
 	return int64(n>>1) ^ -int64(n&1)
 }
 
-// length reads a byte length or an offset within the message.
+// length reads a length in bytes or an offset within the message.
 func (d *fieldReader[S]) length() int64 {
 	n := d.uvarint()
 	if n > 1<<50 {
@@ -220,8 +224,8 @@ func (d *fieldReader[S]) length() int64 {
 	return int64(n)
 }
 
-// count reads the number of items that follow. Each takes at least size bytes, which bounds the
-// number.
+// count reads the number of items that follow. It fails if the rest is too short for that many
+// items of at least size bytes.
 func (d *fieldReader[S]) count(size int) int {
 	n := d.uvarint()
 	if n > uint64(len(d.s)/size) {
@@ -238,7 +242,7 @@ func (d *fieldReader[S]) text() S {
 	return s
 }
 
-// date reads a time as seconds since 1970 and its zone's offset in seconds.
+// date reads a time in seconds since 1970, and the offset of its zone in seconds east of UTC.
 func (d *fieldReader[S]) date() (sec int64, offset int) {
 	sec, east := d.varint(), d.varint()
 	if east < -24*3600 || east > 24*3600 || sec < -1<<40 || sec > 1<<40 {
@@ -248,6 +252,7 @@ func (d *fieldReader[S]) date() (sec int64, offset int) {
 	return sec, int(east)
 }
 
+// treeReader decodes a stored tree. parts is the number of parts so far.
 type treeReader struct {
 	fieldReader[string]
 	parts int
@@ -344,7 +349,7 @@ func (d *treeReader) children(p *Part, depth int) {
 	}
 }
 
-// hasShape checks that the number of children fits the type, as Part documents it.
+// hasShape reports whether the number of children fits the type, as the comment of Part says.
 func (p *Part) hasShape() bool {
 	switch {
 	case p.IsMultipart():
@@ -361,7 +366,7 @@ func (d *treeReader) envelope() *Envelope {
 	e.EmptySubject = has&hasEmptySubject != 0
 	if has&hasDate != 0 {
 		if sec, offset := d.date(); !d.bad {
-			e.Date = time.Unix(sec, 0).In(zone(offset))
+			e.Date = time.Unix(sec, 0).In(zoneLocation(offset))
 		}
 	}
 	e.Subject = d.text()

@@ -15,28 +15,29 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// Composer writes a message from its parts. It writes a Bcc field only for a draft; otherwise blind
-// copies are recipients in the SMTP envelope alone.
+// Composer holds the content of a message to write. WriteTo adds a Bcc field only to a draft. In a
+// message that is sent, Bcc addresses are recipients in the SMTP envelope alone.
 type Composer struct {
 	From            Address
 	To, Cc, ReplyTo []Address
 	Subject         string
-	Text, HTML      string // either or both; if both are empty, the message has an empty text
+	Text, HTML      string // if both are empty, the message has an empty plain text
 	InReplyTo       string // with or without angle brackets
 	References      []string
-	Headers         []Header // further fields; fields that Composer itself writes are refused
+	Headers         []Header // further fields; those that Composer writes itself are refused
 	Attachments     []AttachedFile
 	MessageID       string // required, see NewMessageID
 	Date            time.Time
-	Calendar        []byte // a reply to an invitation, sent as an alternative to the text (RFC 6047 section 2.4)
+	Calendar        []byte // an iCalendar reply to an invitation, sent as an alternative to the text (RFC 6047 section 2.4)
 
-	// A draft is stored and never sent as it is. So it may lack recipients, and it has a Bcc field.
+	// Draft says that the message is stored and not sent. It may lack recipients, and it keeps its
+	// Bcc field.
 	Draft bool
 	Bcc   []Address
 }
 
 // AttachedFile is a file to attach. If it has a ContentID and the message has HTML, it becomes an
-// inline part next to the HTML.
+// inline part beside the HTML.
 type AttachedFile struct {
 	Filename    string
 	ContentType string // "application/octet-stream" if empty
@@ -44,28 +45,30 @@ type AttachedFile struct {
 	Content     []byte
 }
 
-// WriteTo writes the message with CRLF line ends, folded to 78 columns, in ASCII unless an address
-// needs SMTPUTF8. Errors about the parts wrap ErrHeader or ErrAddress and are returned before
-// anything is written. Other errors are those of w.
+// WriteTo writes the message with CRLF line ends, in lines of at most 78 columns where possible,
+// and in ASCII unless an address needs SMTPUTF8. Invalid content is an error that wraps ErrHeader
+// or ErrAddress, returned before anything is written. Other errors are those of w.
 func (c *Composer) WriteTo(w io.Writer) (int64, error) {
 	head, err := c.header()
 	if err != nil {
 		return 0, err
 	}
-	root, err := c.tree()
+	root, err := c.partTree()
 	if err != nil {
 		return 0, err
 	}
 	return writeMessage(w, root, head)
 }
 
+// writeMessage writes a message with root as its tree. head has the header fields that are not
+// about the content.
 func writeMessage(w io.Writer, root *entity, head []byte) (int64, error) {
-	if err := root.check(); err != nil {
+	if err := root.checkHeaders(); err != nil {
 		return 0, err
 	}
 	buffered := buffers.Writer(w)
 	defer buffers.FreeWriter(buffered)
-	s := &sink{w: buffered}
+	s := &countingWriter{w: buffered}
 	err := root.write(s, head)
 	if err == nil {
 		err = buffered.Flush()
@@ -76,21 +79,22 @@ func writeMessage(w io.Writer, root *entity, head []byte) (int64, error) {
 	return s.n, nil
 }
 
-// check builds every header once, so that an invalid one is found before the first byte is written.
-func (e *entity) check() error {
+// checkHeaders builds the headers of all parts once, so that an invalid header is found before
+// anything is written.
+func (e *entity) checkHeaders() error {
 	if _, err := e.header(nil); err != nil {
 		return err
 	}
 	for _, c := range e.children {
-		if err := c.check(); err != nil {
+		if err := c.checkHeaders(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reserved are the fields that Composer writes itself, or that servers add in transit.
-var reserved = map[string]bool{
+// reservedFields are the header fields that Composer writes itself, or that servers add in transit.
+var reservedFields = map[string]bool{
 	"from": true, "to": true, "cc": true, "bcc": true, "reply-to": true, "subject": true, "date": true, "message-id": true,
 	"in-reply-to": true, "references": true, "mime-version": true, "received": true, "return-path": true,
 	"dkim-signature": true, "authentication-results": true, "resent-bcc": true,
@@ -135,8 +139,8 @@ func (c *Composer) header() ([]byte, error) {
 func (c *Composer) appendHeaders(list []Header) ([]byte, error) {
 	for _, h := range c.Headers {
 		name := strings.ToLower(h.Name)
-		if reserved[name] || strings.HasPrefix(name, "content-") {
-			return nil, fmt.Errorf("%w: %s is not for callers to set", ErrHeader, h.Name)
+		if reservedFields[name] || strings.HasPrefix(name, "content-") {
+			return nil, fmt.Errorf("%w: %s cannot be set, since it is written automatically", ErrHeader, h.Name)
 		}
 		if err := checkHeader(h.Name, h.Value); err != nil {
 			return nil, err
@@ -154,8 +158,8 @@ func (c *Composer) appendHeaders(list []Header) ([]byte, error) {
 	return b, nil
 }
 
-// checkAddress refuses an address that is incomplete or invalid, and a display name with line
-// breaks or control characters.
+// checkAddress returns an error if the address is incomplete or invalid, or if its display name has
+// line breaks or control characters.
 func checkAddress(field string, a Address) error {
 	if err := checkHeader(field, a.Name); err != nil {
 		return err
@@ -182,7 +186,7 @@ func (c *Composer) ids() ([]Header, error) {
 				continue
 			}
 			if strings.ContainsAny(id, "<> \t") || !charset.IsASCII(id) {
-				return nil, fmt.Errorf("%w: %s has a bad id", ErrHeader, f.name)
+				return nil, fmt.Errorf("%w: %s has an invalid message id", ErrHeader, f.name)
 			}
 			ids = append(ids, "<"+id+">")
 		}
@@ -196,9 +200,9 @@ func (c *Composer) ids() ([]Header, error) {
 	return out, nil
 }
 
-// tree arranges the parts as mixed(alternative(text, related(html, images)), files). It omits a
-// multipart that would have one member.
-func (c *Composer) tree() (*entity, error) {
+// partTree arranges the parts as mixed(alternative(text, related(html, images)), files). It leaves
+// out a multipart with only one member.
+func (c *Composer) partTree() (*entity, error) {
 	var inline, files []*entity
 	for _, a := range c.Attachments {
 		e, err := a.entity(c.HTML != "")
@@ -212,7 +216,7 @@ func (c *Composer) tree() (*entity, error) {
 		}
 	}
 	if len(c.Attachments) == 0 && len(c.Calendar) == 0 && (c.Text == "" || c.HTML == "") {
-		return c.single(), nil
+		return c.singleText(), nil
 	}
 	root := textEntity("plain", c.Text)
 	if c.HTML != "" {
@@ -237,8 +241,9 @@ func (c *Composer) tree() (*entity, error) {
 	return root, nil
 }
 
-// single returns the text of a message with one part. Its last line must end in a line break.
-func (c *Composer) single() *entity {
+// singleText returns the only part of a message without attachments: its text or its HTML. Its last
+// line must end in a line break.
+func (c *Composer) singleText() *entity {
 	subtype, text := "plain", c.Text
 	if c.HTML != "" {
 		subtype, text = "html", c.HTML
@@ -258,7 +263,8 @@ func (a *AttachedFile) entity(hasHTML bool) (*entity, error) {
 		return nil, err
 	}
 	e := &entity{ctype: ctype, encoding: "base64", content: a.Content}
-	// A message/* part must not be base64 (RFC 2046 §5.2.1), so it is attached as a plain file.
+	// A message/* part must not be base64 (RFC 2046 §5.2.1), so its type becomes
+	// application/octet-stream.
 	if strings.HasPrefix(strings.ToLower(ctype), "message/") {
 		e.ctype = "application/octet-stream"
 	}
@@ -266,7 +272,7 @@ func (a *AttachedFile) entity(hasHTML bool) (*entity, error) {
 	if a.ContentID != "" {
 		id := strings.Trim(a.ContentID, "<> ")
 		if id == "" || strings.ContainsAny(id, "<> \t") || !charset.IsASCII(id) {
-			return nil, fmt.Errorf("%w: Content-ID %q", ErrHeader, cut(a.ContentID, 80))
+			return nil, fmt.Errorf("%w: invalid Content-ID %q", ErrHeader, cut(a.ContentID, 80))
 		}
 		e.fields = append(e.fields, Header{"Content-ID", "<" + id + ">"})
 		if hasHTML {
@@ -283,29 +289,30 @@ func (a *AttachedFile) entity(hasHTML bool) (*entity, error) {
 	return e, nil
 }
 
-// entity is a part to write: its own header fields, and either content or children.
+// entity is a MIME part to write: its header fields, and either content or children.
 type entity struct {
-	fields   []Header // Content-* without Content-Type and Content-Transfer-Encoding
-	ctype    string   // value of Content-Type, without boundary
+	fields   []Header // other Content-* fields than those of ctype and encoding
+	ctype    string   // value of Content-Type, without the boundary parameter
 	encoding string
 	content  []byte
 	boundary string
 	children []*entity
 }
 
+// multipart returns a multipart with a random boundary.
 func multipart(ctype string, children ...*entity) *entity {
 	return &entity{ctype: ctype, boundary: "=_" + rand.Text(), children: children}
 }
 
-// textEntity returns a text part. The text may have any line ends.
+// textEntity returns a text part in UTF-8. The text may have any line ends.
 func textEntity(subtype, text string) *entity {
 	e := &entity{ctype: "text/" + subtype + "; charset=utf-8", content: normalized(text)}
 	e.encoding = textEncoding(e.content)
 	return e
 }
 
-// normalized returns the text with CRLF line ends. It allocates the whole buffer at once, since a
-// buffer that grows briefly needs memory for its old and its new bytes.
+// normalized returns the text with CRLF line ends. It allocates the whole buffer first, since
+// growing a buffer needs memory for the old and the new one.
 func normalized[T string | []byte](text T) []byte {
 	ends := 0
 	for i := range len(text) {
@@ -313,7 +320,7 @@ func normalized[T string | []byte](text T) []byte {
 			ends++
 		}
 	}
-	var b bytes.Buffer // its writes never fail
+	var b bytes.Buffer // writes to it never fail
 	b.Grow(len(text) + ends)
 	n := NormalizeLines(&b)
 	for at := 0; at < len(text); at += buffers.Size {
@@ -323,8 +330,9 @@ func normalized[T string | []byte](text T) []byte {
 	return b.Bytes()
 }
 
-// textEncoding returns the most readable encoding that survives any transport: 7bit, else
-// quoted-printable, or base64 if over a quarter of the text would be escaped.
+// textEncoding returns the most readable transfer encoding that survives any transport: 7bit,
+// otherwise quoted-printable, or base64 if quoted-printable would escape over a quarter of the
+// text.
 func textEncoding(text []byte) string {
 	special := 0
 	for _, c := range text {
@@ -349,14 +357,14 @@ func longestLine(text []byte) int {
 	return most
 }
 
-// sink counts the bytes written to w and keeps the first error.
-type sink struct {
+// countingWriter counts the bytes written to w and keeps the first error.
+type countingWriter struct {
 	w   io.Writer
 	n   int64
 	err error
 }
 
-func (s *sink) Write(b []byte) (int, error) {
+func (s *countingWriter) Write(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
@@ -366,7 +374,7 @@ func (s *sink) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// header appends the entity's header block to b, without the empty line.
+// header appends the header block of the part to b, without the empty line.
 func (e *entity) header(b []byte) ([]byte, error) {
 	ctype := e.ctype
 	if e.boundary != "" {
@@ -386,8 +394,8 @@ func (e *entity) header(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// write writes the header fields in head, the entity's own fields, and its body.
-func (e *entity) write(s *sink, head []byte) error {
+// write writes the header fields in head, the part's own header fields, and its body.
+func (e *entity) write(s *countingWriter, head []byte) error {
 	head, err := e.header(head)
 	if err != nil {
 		return err
@@ -407,7 +415,7 @@ func (e *entity) write(s *sink, head []byte) error {
 	return e.body(s)
 }
 
-func (e *entity) body(s *sink) error {
+func (e *entity) body(s *countingWriter) error {
 	switch e.encoding {
 	case "base64":
 		return writeBase64(s, e.content)
@@ -422,7 +430,7 @@ func (e *entity) body(s *sink) error {
 	return err
 }
 
-func writeBase64(s *sink, content []byte) error {
+func writeBase64(s *countingWriter, content []byte) error {
 	const perLine = 57 // bytes that make 76 characters
 	line := make([]byte, 0, 78)
 	for len(content) > 0 && s.err == nil {
@@ -434,13 +442,13 @@ func writeBase64(s *sink, content []byte) error {
 	return s.err
 }
 
-// checkMediaType accepts "type/subtype" with or without parameters. It refuses types that would
-// break the structure of the message.
+// checkMediaType checks that ctype is "type/subtype" with or without parameters. It refuses
+// multipart types, which would break the structure of the message.
 func checkMediaType(ctype string) error {
 	head, _, _ := strings.Cut(ctype, ";")
 	typ, subtype, _ := strings.Cut(strings.TrimSpace(head), "/")
 	if !isToken(typ) || !isToken(subtype) || strings.EqualFold(typ, "multipart") || !charset.IsASCII(ctype) {
-		return fmt.Errorf("%w: Content-Type %q", ErrHeader, cut(ctype, 80))
+		return fmt.Errorf("%w: invalid Content-Type %q", ErrHeader, cut(ctype, 80))
 	}
 	return nil
 }

@@ -7,19 +7,19 @@ import (
 	"unicode"
 )
 
-// dateParts collects the values that the words of a date give, in any order.
+// dateParts collects the values of a date, word by word. The words may come in any order.
 type dateParts struct {
 	day, month, year  int
 	hour, minute, sec int
 	offset            int // seconds east of UTC
 	hasTime, pm, am   bool
-	hasOffset         bool // the zone is given as a number, which overrides a zone name
-	place             *time.Location
+	hasOffset         bool // the zone was given as a number, which overrides a zone name
+	location          *time.Location
 }
 
-// parseDate parses a Date field (RFC 5322 §3.3, §4.3). It also accepts the order of asctime,
-// comments, dashes, common mistakes, and ISO 8601 with or without dashes and colons. A date without
-// a zone is UTC. For anything else it returns the zero time.
+// parseDate parses the value of a Date field (RFC 5322 §3.3, §4.3). It also accepts the order of
+// asctime, comments, dashes, common mistakes, and ISO 8601 with or without dashes and colons. A
+// date without a zone is in UTC. It returns the zero time if the value is no date.
 func parseDate(s string) time.Time {
 	s = strings.Trim(dropComments(cut(s, 128)), " \t\"")
 	if t, err := time.Parse(time.RFC3339, s); err == nil && t.Year() >= 1900 {
@@ -28,55 +28,57 @@ func parseDate(s string) time.Time {
 	var d dateParts
 	s = colonBlanks.Replace(colonBlanks.Replace(s))
 	for word := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' }) {
-		if !d.word(word) {
+		if !d.readWord(word) {
 			return time.Time{}
 		}
 	}
 	return d.time()
 }
 
-// colonBlanks removes the blanks around colons that RFC 5322 §4.3 permits in a time. It is applied
-// twice to remove two blanks in one place. It also replaces the typographic minus sign (U+2212).
+// colonBlanks removes the blanks around colons, which RFC 5322 §4.3 permits in a time. A caller
+// applies it twice, since one pass leaves the second of two blanks. It also replaces the
+// typographic minus sign (U+2212) by "-".
 var colonBlanks = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":", "\u2212", "-")
 
-func (d *dateParts) word(w string) bool {
+// readWord reads one word of a date. It returns false if the date is invalid.
+func (d *dateParts) readWord(w string) bool {
 	if i := strings.IndexAny(w, "Tt"); i > 0 && isDigit(w) && isDigit(w[i+1:]) { // ISO 8601
-		return d.word(w[:i]) && d.clock(w[i+1:])
+		return d.readWord(w[:i]) && d.readClock(w[i+1:])
 	}
 	if len(w) == 14 && strings.Trim(w, "0123456789") == "" {
-		return d.word(w[:8]) && d.clock(w[8:])
+		return d.readWord(w[:8]) && d.readClock(w[8:])
 	}
 	whole := d.year != 0 && d.day != 0
 	switch sign := strings.IndexAny(w, "+-"); {
 	case !d.hasTime && strings.Contains(w, ":"):
-		return d.clock(w)
+		return d.readClock(w)
 	case d.hasTime && sign >= 0 && !isDigit(w): // +0100, +01:00, GMT+0100
-		d.name(strings.ToLower(w[:sign]))
+		d.readName(strings.ToLower(w[:sign]))
 		if !d.hasOffset {
-			d.zone(w[sign:])
+			d.readZone(w[sign:])
 		}
 		return true
-	case d.hasTime && whole && len(w) == 4 && isDigit(w): // the sign is missing
-		d.zone("+" + w)
+	case d.hasTime && whole && len(w) == 4 && isDigit(w): // a zone without its sign
+		d.readZone("+" + w)
 		return true
-	case d.hasTime && whole && isDigit(w): // a fraction of a second after a comma
+	case d.hasTime && whole && isDigit(w): // a fraction of a second after a comma; ignored
 		return true
 	case isDigit(w) && !d.hasTime && whole && (strings.Contains(w, ".") || len(w) == 4): // 10.30, 1030
-		return d.clock(strings.ReplaceAll(w, ".", ":"))
+		return d.readClock(strings.ReplaceAll(w, ".", ":"))
 	case isDigit(w):
-		return d.numbers(w)
-	case d.hasTime && d.place == nil && strings.ContainsAny(w, "/5678"): // Europe/Berlin, EST5EDT
-		d.place, _ = time.LoadLocation(w)
+		return d.readNumbers(w)
+	case d.hasTime && d.location == nil && strings.ContainsAny(w, "/5678"): // Europe/Berlin, EST5EDT
+		d.location, _ = time.LoadLocation(w)
 	}
-	d.name(strings.ToLower(w))
+	d.readName(strings.ToLower(w))
 	return true
 }
 
 func isDigit(w string) bool { return w != "" && '0' <= w[0] && w[0] <= '9' }
 
-// zone reads a sign and hours, with or without minutes; it ignores letters after them. An invalid
-// zone counts as UTC (RFC 5256 section 2.2).
-func (d *dateParts) zone(w string) {
+// readZone reads the offset of a zone: a sign and hours, with or without minutes. It ignores
+// letters after them. An invalid zone counts as UTC (RFC 5256 section 2.2).
+func (d *dateParts) readZone(w string) {
 	behind := strings.TrimLeft(w[1:], "0123456789:")
 	if behind != "" && behind[0] != ';' && !unicode.IsLetter(rune(behind[0])) { // +0100GMT
 		return
@@ -98,9 +100,9 @@ func (d *dateParts) zone(w string) {
 	}
 }
 
-// numbers reads one number, or a whole date of three numbers: 20-Nov-2026, 2026-11-20, 2026/11/20,
-// 11/20/2026, 20.11.2026.
-func (d *dateParts) numbers(w string) bool {
+// readNumbers reads one number, or a whole date of three numbers: 20-Nov-2026, 2026-11-20,
+// 2026/11/20, 11/20/2026, 20.11.2026. It returns false if the date already has all numbers.
+func (d *dateParts) readNumbers(w string) bool {
 	if len(w) == 8 && d.year == 0 && strings.Trim(w, "0123456789") == "" {
 		w = w[:4] + "-" + w[4:6] + "-" + w[6:]
 	}
@@ -119,7 +121,7 @@ func (d *dateParts) numbers(w string) bool {
 		case len(parts[0]) == 4:
 			d.year, d.month, d.day = n[0], n[1], n[2]
 			return true
-		case strings.Contains(w, "/") && n[0] <= 12: // as in the United States
+		case strings.Contains(w, "/") && n[0] <= 12: // month first, as in the United States
 			d.month, d.day, d.year = n[0], n[1], fullYear(n[2], len(parts[2]))
 			return true
 		default:
@@ -128,14 +130,14 @@ func (d *dateParts) numbers(w string) bool {
 		}
 	}
 	for _, part := range parts {
-		if !d.number(part) {
+		if !d.readNumber(part) {
 			return false
 		}
 	}
 	return true
 }
 
-func (d *dateParts) number(s string) bool {
+func (d *dateParts) readNumber(s string) bool {
 	n, err := strconv.Atoi(s)
 	if err != nil && len(s) > 2 && strings.Contains("st nd rd th", strings.ToLower(s[len(s)-2:])) {
 		s = s[:len(s)-2]
@@ -143,7 +145,7 @@ func (d *dateParts) number(s string) bool {
 	}
 	switch {
 	case err != nil:
-		d.name(strings.ToLower(s))
+		d.readName(strings.ToLower(s))
 	case len(s) <= 2 && d.day == 0:
 		d.day = n
 	case d.year == 0:
@@ -154,7 +156,7 @@ func (d *dateParts) number(s string) bool {
 	return true
 }
 
-// fullYear completes a year of two or three digits by RFC 5322 §4.3.
+// fullYear returns the full year for a year of two or three digits (RFC 5322 §4.3).
 func fullYear(n, digits int) int {
 	switch {
 	case digits == 2 && n < 50:
@@ -165,8 +167,9 @@ func fullYear(n, digits int) int {
 	return n
 }
 
-// clock reads hours, minutes and seconds, and a zone or am/pm if one follows directly.
-func (d *dateParts) clock(s string) bool {
+// readClock reads hours, minutes and seconds, and a zone or am/pm that follows without a space. It
+// returns false for an impossible time.
+func (d *dateParts) readClock(s string) bool {
 	end := len(s)
 	if i := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != ':' && r != '.' }); i >= 0 {
 		end = i
@@ -174,7 +177,7 @@ func (d *dateParts) clock(s string) bool {
 	var n [3]int
 	i := 0
 	digits := s[:end]
-	for at := 2; at < len(digits) && at < 6 && strings.Trim(s[:at], "0123456789") == "" && isDigit(digits[at:]); at += 3 { // 103000
+	for at := 2; at < len(digits) && at < 6 && strings.Trim(s[:at], "0123456789") == "" && isDigit(digits[at:]); at += 3 { // put colons into 103000
 		digits = digits[:at] + ":" + digits[at:]
 	}
 	for part := range strings.SplitSeq(digits, ":") {
@@ -187,14 +190,15 @@ func (d *dateParts) clock(s string) bool {
 		i++
 	}
 	d.hour, d.minute, d.sec, d.hasTime = n[0], n[1], n[2], true
-	if end < len(s) && !d.word(s[end:]) {
+	if end < len(s) && !d.readWord(s[end:]) {
 		return false
 	}
 	return n[0] < 24 && n[1] < 60 && n[2] <= 60 || n == [3]int{24}
 }
 
-// name reads the name of a month or zone, or am/pm. It ignores names of days and unknown zones.
-func (d *dateParts) name(w string) {
+// readName reads the name of a month or zone, or am/pm. It ignores names of weekdays and unknown
+// zones.
+func (d *dateParts) readName(w string) {
 	if d.hasTime {
 		w = strings.ReplaceAll(w, ".", "") // p.m.
 		d.pm = d.pm || w == "pm"
@@ -218,6 +222,7 @@ var namedZones = map[string]int{"gmt": 0, "ut": 0, "utc": 0, "z": 0,
 	"aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13, "hst": -10, "akst": -9, "akdt": -8, "brt": -3,
 	"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7}
 
+// time returns the date from its parts, or the zero time if they are no date.
 func (d *dateParts) time() time.Time {
 	if d.pm && d.hour < 12 {
 		d.hour += 12
@@ -228,9 +233,9 @@ func (d *dateParts) time() time.Time {
 	if d.day == 0 || d.month == 0 || d.month > 12 || d.year < 1900 || d.year > 9999 {
 		return time.Time{}
 	}
-	in := zone(d.offset)
-	if d.place != nil && !d.hasOffset {
-		in = d.place
+	in := zoneLocation(d.offset)
+	if d.location != nil && !d.hasOffset {
+		in = d.location
 	}
 	t := time.Date(d.year, time.Month(d.month), d.day, d.hour, d.minute, d.sec, 0, in)
 	if d.sec < 60 && d.hour < 24 && t.Day() != d.day {
@@ -239,14 +244,15 @@ func (d *dateParts) time() time.Time {
 	return t
 }
 
-func zone(offset int) *time.Location {
+// zoneLocation returns a time zone with the offset in seconds east of UTC.
+func zoneLocation(offset int) *time.Location {
 	if offset == 0 {
 		return time.UTC
 	}
 	return time.FixedZone("", offset)
 }
 
-// dropComments removes text in parentheses, which may be nested.
+// dropComments removes comments: text in parentheses, which may be nested.
 func dropComments(s string) string {
 	if !strings.Contains(s, "(") {
 		return s

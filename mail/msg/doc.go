@@ -3,10 +3,10 @@
 // where messages are kept, who may see them, or how they travel.
 package msg
 
-// Limits on what is parsed from one message. Content beyond a limit is skipped, not refused: its
+// Limits on what is parsed from one message. What exceeds a limit is skipped, not refused: its
 // bytes still belong to the part that contains them.
 const (
-	MaxDepth      = 32        // levels of parts, the root included; a container at the last level is an opaque leaf
+	MaxDepth      = 32        // levels of parts, the root included; a multipart or message at the last level becomes a leaf
 	MaxParts      = 1000      // parts in one tree, the root included
 	MaxHeader     = 256 << 10 // bytes of one header block that are read
 	MaxAddresses  = 1000      // addresses in one envelope, all fields together

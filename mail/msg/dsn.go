@@ -10,34 +10,34 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// DSN is a delivery status notification to send (RFC 3464). Its recipients all have the same kind
-// of action: failed, delayed, or delivered/relayed.
+// DSN is a delivery status notification to send (RFC 3464). All its recipients have actions of one
+// kind: failed, delayed, or delivered/relayed.
 type DSN struct {
-	ReportingMTA       string  // our host name
-	From               Address // the daemon that sends the notification
-	To                 string  // the envelope sender of the original message
-	OriginalEnvelopeID string  // the sender's ENVID, unchanged
+	ReportingMTA       string  // host name of this server
+	From               Address // sender that the notification shows, such as MAILER-DAEMON
+	To                 string  // the envelope sender of the original message, who gets the notification
+	OriginalEnvelopeID string  // the ENVID that the sender gave (RFC 3461), unchanged
 	Recipients         []DSNRecipient
-	Original           io.Reader // the message or its header
+	Original           io.Reader // the original message or only its header
 	MessageID          string
 	Date               time.Time
 	ArrivalDate        time.Time // when the message was accepted, zero if unknown
 	Full               bool      // return the whole original (RFC 3461 section 4.3), not only its header
 }
 
-// DSNRecipient is the result for one recipient.
+// DSNRecipient is the result of the delivery to one recipient.
 type DSNRecipient struct {
-	Final          string // address
-	Original       string // the sender's ORCPT, such as "rfc822;a@b", "" if none
+	Final          string // email address
+	Original       string // the ORCPT that the sender gave (RFC 3461), such as "rfc822;a@b", "" if none
 	Action         string // one of the Action… constants
-	Status         string // RFC 3463 code, such as 5.1.1
-	Diagnostic     string // the other server's reply, or our own text
-	Own            bool   // Diagnostic is our own text, not a reply of another host
+	Status         string // status code of RFC 3463, such as 5.1.1
+	Diagnostic     string // the reply of the other server, or a text of this server
+	Own            bool   // Diagnostic is a text of this server, not a reply of another host
 	RemoteMTA      string // host that replied, "" if none did
 	WillRetryUntil time.Time
 }
 
-// The actions that we report (RFC 3464 §2.3.3).
+// The actions that a DSN can report (RFC 3464 §2.3.3).
 const (
 	ActionFailed  = "failed"
 	ActionDelayed = "delayed"
@@ -46,8 +46,9 @@ const (
 	ActionRelayed   = "relayed" // to a host that sends no notifications
 )
 
-// WriteTo writes the notification as a multipart/report: text for people, the machine-readable
-// part, and the original or its header. It must be sent with the null return path.
+// WriteTo writes the notification as a multipart/report: a text for people, the machine-readable
+// part, and the original message or its header. It must be sent with the null return path. Errors
+// wrap ErrHeader or ErrAddress, or are those of w and Original.
 func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 	to, err := ParseAddress(d.To)
 	if err != nil {
@@ -72,7 +73,7 @@ func (d *DSN) WriteTo(w io.Writer) (int64, error) {
 	return writeMessage(w, root, head)
 }
 
-// introduction returns the subject, and the first paragraph of the text for people.
+// introduction returns the subject and the first paragraph of the text for people.
 func (d *DSN) introduction() (subject, text string) {
 	actions := map[string]bool{}
 	for _, r := range d.Recipients {
@@ -120,10 +121,10 @@ func (d *DSN) status() (*entity, error) {
 	block.addDate("Arrival-Date", d.ArrivalDate)
 	for _, r := range d.Recipients {
 		if !slices.Contains([]string{ActionFailed, ActionDelayed, ActionDelivered, ActionRelayed}, r.Action) {
-			return nil, fmt.Errorf("%w: Action %q", ErrHeader, r.Action)
+			return nil, fmt.Errorf("%w: invalid Action %q in a delivery report", ErrHeader, r.Action)
 		}
 		if statusCode(r.Status) == "" {
-			return nil, fmt.Errorf("%w: Status %q", ErrHeader, r.Status)
+			return nil, fmt.Errorf("%w: invalid Status %q in a delivery report", ErrHeader, r.Status)
 		}
 		block.b = append(block.b, "\r\n"...)
 		if r.Original != "" {
@@ -138,7 +139,7 @@ func (d *DSN) status() (*entity, error) {
 		if r.Diagnostic != "" {
 			kind := "smtp; "
 			if r.Own {
-				kind = "x-mailstead; " // RFC 3464 section 2.3.6: not an SMTP reply
+				kind = "x-mailstead; " // a text of this server, which is no SMTP reply (RFC 3464 section 2.3.6)
 			}
 			block.add("Diagnostic-Code", kind+toASCII(oneLine(r.Diagnostic)))
 		}
@@ -147,7 +148,7 @@ func (d *DSN) status() (*entity, error) {
 	return &entity{ctype: "message/delivery-status", encoding: "7bit", content: block.b}, block.err
 }
 
-// statusBlock collects fields and keeps the first error.
+// statusBlock collects header fields and keeps the first error.
 type statusBlock struct {
 	b   []byte
 	err error
@@ -169,8 +170,8 @@ func (s *statusBlock) addDate(name string, t time.Time) {
 	}
 }
 
-// typedAddress returns an address with its type. It escapes non-ASCII characters, so that the
-// report needs no SMTPUTF8 (RFC 6533 §3).
+// typedAddress returns an address after its type, such as "rfc822; a@b". It escapes non-ASCII
+// characters, so that the report needs no SMTPUTF8 (RFC 6533 §3).
 func typedAddress(s string) string {
 	if charset.IsASCII(s) {
 		return "rfc822; " + s
@@ -186,6 +187,7 @@ func typedAddress(s string) string {
 	return "utf-8; " + out.String()
 }
 
+// oneLine returns s as one line without control characters, at most MaxText bytes long.
 func oneLine(s string) string {
 	return cut(strings.Join(strings.Fields(cleanText(strings.ToValidUTF8(s, "?"), MaxText)), " "), MaxText)
 }
@@ -199,7 +201,7 @@ func toASCII(s string) string {
 	}, s)
 }
 
-// returned returns the part with the original message, or with its header.
+// returned returns the part that holds the original message or its header.
 func (d *DSN) returned() (*entity, error) {
 	if d.Full && d.Original != nil {
 		return wholeEntity(d.Original)
@@ -224,8 +226,8 @@ func (d *DSN) returned() (*entity, error) {
 	return e, nil
 }
 
-// wholeEntity returns a message as a message/rfc822 part, which must not be encoded (RFC 2046
-// section 5.2.1).
+// wholeEntity returns the message as a message/rfc822 part. It has no transfer encoding, which RFC
+// 2046 section 5.2.1 forbids.
 func wholeEntity(r io.Reader) (*entity, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// ErrHeader is wrapped by errors about a header that cannot be written. The error text names the
-// field.
+// ErrHeader is wrapped by errors about a header field that cannot be written. The text of the error
+// names the field.
 var ErrHeader = errors.New("header refused")
 
 const (
-	foldAt      = 78  // RFC 5322 §2.1.1
-	maxLine     = 998 // the same
-	maxWord     = 64  // RFC 2047 §2 allows 75; 64 leaves room for a field name
+	foldAt      = 78  // columns; RFC 5322 §2.1.1
+	maxLine     = 998 // bytes without CRLF; RFC 5322 §2.1.1
+	maxWord     = 64  // characters of an encoded word; RFC 2047 §2 allows 75, but a field name needs room too
 	wordPrefixQ = "=?utf-8?q?"
 	wordPrefixB = "=?utf-8?b?"
 )
 
-// checkHeader refuses an invalid field name, and a value with line breaks, control characters or
-// invalid UTF-8.
+// checkHeader returns an error if the field name is invalid, or if the value has line breaks,
+// control characters or invalid UTF-8.
 func checkHeader(name, value string) error {
 	if fieldName([]byte(name+":")) != len(name) || name == "" || len(name) > 76 {
 		return fmt.Errorf("%w: %q is not a field name", ErrHeader, cut(name, 80))
@@ -38,13 +38,14 @@ func checkHeader(name, value string) error {
 	return nil
 }
 
-// appendField appends one field, folded at spaces. It keeps a long word whole, up to the maximum
-// length of a line.
+// appendField appends one header field, folded at spaces to lines of 78 columns. A longer word
+// stays whole; a word that exceeds a line of 998 bytes is an error.
 func appendField(b []byte, name, value string) ([]byte, error) {
 	if err := checkHeader(name, value); err != nil {
 		return nil, err
 	}
-	// Some programs keep the line end of a fold within quotes as part of a file name.
+	// A Content-* field is not folded within quotes, since some programs then read the line end as
+	// part of a file name.
 	contentField := len(name) > 8 && strings.EqualFold(name[:8], "content-")
 	b = append(append(b, name...), ':')
 	rest := " " + strings.TrimSpace(value)
@@ -91,8 +92,8 @@ func withoutQuotedSpace(s string) string {
 	return string(out)
 }
 
-// foldPoint returns the index of the space before which to break: the last within room, else the
-// first after it, 0 if there is none. The text before it is never blank.
+// foldPoint returns the index of the space at which to fold: the last space within room bytes,
+// otherwise the first one after them, 0 if there is none. It does not fold before the first word.
 func foldPoint(s string, room int) int {
 	first := len(s) - len(strings.TrimLeft(s, " \t"))
 	if room > first {
@@ -110,8 +111,8 @@ func foldPoint(s string, room int) int {
 	return 0
 }
 
-// encodeText encodes an unstructured value for a header: unchanged if possible, else as RFC 2047
-// words.
+// encodeText encodes a value of free text for a header: unchanged if possible, otherwise as RFC
+// 2047 encoded words.
 func encodeText(s string) string {
 	if charset.IsASCII(s) && !strings.Contains(s, "=?") && longestWord(s) <= maxWord && !strings.Contains(s, "  ") {
 		return s
@@ -119,8 +120,8 @@ func encodeText(s string) string {
 	return encodeWords(s)
 }
 
-// encodeField encodes a value as RFC 2047 words. It leaves an ASCII value unchanged, since it may
-// be structured.
+// encodeField encodes a header value as RFC 2047 encoded words. It leaves an ASCII value unchanged,
+// since the value may have a syntax of its own.
 func encodeField(s string) string {
 	if charset.IsASCII(s) {
 		return s
@@ -136,8 +137,8 @@ func longestWord(s string) int {
 	return most
 }
 
-// encodeWords returns s as RFC 2047 words of at most maxWord characters, separated by spaces, in
-// encoding Q or B, whichever is shorter.
+// encodeWords returns s as RFC 2047 encoded words of at most maxWord characters, separated by
+// spaces. It uses encoding Q or B, whichever is shorter.
 func encodeWords(s string) string {
 	special := 0
 	for i := range len(s) {
@@ -146,13 +147,14 @@ func encodeWords(s string) string {
 		}
 	}
 	if len(s)+2*special <= len(s)*4/3 {
-		return joinWords(s, wordPrefixQ, maxWord-len(wordPrefixQ)-2, sizeInQ, appendQEncodedWord)
+		return joinWords(s, wordPrefixQ, maxWord-len(wordPrefixQ)-2, sizeInQ, appendQEncoded)
 	}
 	return joinWords(s, wordPrefixB, (maxWord-len(wordPrefixB)-2)/4*3, func(r rune) int { return utf8.RuneLen(r) }, base64.StdEncoding.AppendEncode)
 }
 
 // joinWords splits s between characters into encoded words and joins these with spaces. size
-// returns the length of an encoded character, room is the maximum length of a word.
+// returns the length of one character after encoding; room is the maximum length of the text of one
+// word.
 func joinWords(s, prefix string, room int, size func(rune) int, encode func(dst, src []byte) []byte) string {
 	var out []byte
 	start, used := 0, 0
@@ -181,14 +183,15 @@ func sizeInQ(r rune) int {
 	return 3 * utf8.RuneLen(r)
 }
 
-// plainInQ reports whether c needs no escape in Q, even in a display name (RFC 2047 §5).
+// plainInQ reports whether the byte c needs no escape in encoding Q, even in a display name (RFC
+// 2047 §5).
 func plainInQ(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("!*+-/", c) >= 0
 }
 
 const hexDigits = "0123456789ABCDEF"
 
-func appendQEncodedWord(dst, src []byte) []byte {
+func appendQEncoded(dst, src []byte) []byte {
 	for _, c := range src {
 		switch {
 		case c == ' ':
@@ -202,8 +205,8 @@ func appendQEncodedWord(dst, src []byte) []byte {
 	return dst
 }
 
-// encodeAddress encodes an address for a header. A non-ASCII local part stays unchanged (RFC 6532);
-// such a message needs SMTPUTF8.
+// encodeAddress encodes an address for a header. A non-ASCII local part stays unchanged (RFC 6532),
+// so that the message needs SMTPUTF8.
 func encodeAddress(a Address) string {
 	email := a.Email()
 	switch {
@@ -223,13 +226,13 @@ func encodeAddresses(list []Address) string {
 	return strings.Join(out, ", ")
 }
 
-// encodeParam returns "; name=value" in the simplest form that the value allows: token,
-// quoted string, or RFC 2231 with continuations.
+// encodeParam returns "; name=value" in the simplest form that can express the value: token, quoted
+// string, or RFC 2231 with continuations.
 func encodeParam(name, value string) string {
 	switch {
-	case isToken(value) && !strings.ContainsAny(value, "*'%") && len(value) <= 60: // RFC 2231 gives these a meaning
+	case isToken(value) && !strings.ContainsAny(value, "*'%") && len(value) <= 60: // RFC 2231 gives * ' % a meaning
 		return "; " + name + "=" + value
-	case charset.IsASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60 && strings.Trim(value, " ") == value: // some programs would decode an encoded word or lose outer blanks
+	case charset.IsASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60 && strings.Trim(value, " ") == value: // some programs would decode "=?" or drop blanks at the ends
 		return "; " + name + "=" + quoteString(value)
 	}
 	var out strings.Builder

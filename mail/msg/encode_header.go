@@ -10,9 +10,10 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// EncodeHeader converts a header block to ASCII: text to RFC 2047 words, parameters by RFC 2231,
-// domains to A-labels. ASCII fields stay byte for byte. A value that needs SMTPUTF8 (RFC 6532),
-// such as a non-ASCII local part, is an error that wraps ErrHeader and names the field.
+// EncodeHeader converts a header block to ASCII: text to RFC 2047 encoded words, parameters to RFC
+// 2231, domains to A-labels. Fields that are ASCII stay byte for byte. If a value needs SMTPUTF8
+// (RFC 6532), as a non-ASCII local part does, it returns an error that wraps ErrHeader and names
+// the field.
 func EncodeHeader(block []byte) ([]byte, error) {
 	var out []byte
 	for rest := block; len(rest) > 0; {
@@ -55,21 +56,24 @@ func encodeValue(name string, value []byte) (string, error) {
 	return encodeWords(cleanText(decodeWords(text), MaxHeader)), nil
 }
 
-// addressNames are the fields that hold addresses, or phrases before something in angle brackets.
+// addressNames are the fields that hold addresses, or phrases followed by something in angle
+// brackets.
 var addressNames = map[string]bool{
 	"from": true, "to": true, "cc": true, "bcc": true, "reply-to": true, "sender": true, "resent-from": true, "resent-to": true,
 	"resent-cc": true, "resent-bcc": true, "resent-sender": true, "resent-reply-to": true, "mail-followup-to": true, "mail-reply-to": true,
 	"disposition-notification-to": true, "return-receipt-to": true, "errors-to": true, "delivered-to": true, "return-path": true,
 }
 
-// structuredNames are the other structured fields: only their comments may be encoded as words.
+// structuredNames are the other fields with a syntax of their own. Only their comments may contain
+// encoded words.
 var structuredNames = map[string]bool{
 	"date": true, "resent-date": true, "message-id": true, "resent-message-id": true, "in-reply-to": true, "references": true,
 	"received": true, "mime-version": true, "content-transfer-encoding": true, "content-id": true, "content-location": true,
 	"dkim-signature": true, "authentication-results": true, "auto-submitted": true,
 }
 
-// encodeParams converts a value with parameters to ASCII. It writes each parameter once, in order.
+// encodeParams converts a value with parameters to ASCII. It writes each parameter once, in the
+// order of the value.
 func encodeParams(text string) string {
 	head, rest, _ := strings.Cut(text, ";")
 	p := paramReader{s: rest}
@@ -89,7 +93,7 @@ func encodeParams(text string) string {
 		switch {
 		case !ok:
 			continue
-		case name == "boundary" && charset.IsASCII(value): // quoted at any length, for programs that do not know RFC 2231
+		case name == "boundary" && charset.IsASCII(value): // always quoted, since programs that do not know RFC 2231 must find the boundary
 			out += "; " + name + "=" + quoteString(value)
 		default:
 			out += encodeParam(name, value)
@@ -99,8 +103,8 @@ func encodeParams(text string) string {
 	return out
 }
 
-// A valueEncoder encodes a structured value: its comments, and if phrases is set also its domains
-// and the words before an angle bracket or a colon.
+// A valueEncoder converts a structured value to ASCII: its comments and, if phrases is set, also
+// its domains and the words before an angle bracket or a colon.
 type valueEncoder struct {
 	name    string
 	s       string
@@ -111,7 +115,7 @@ type valueEncoder struct {
 }
 
 func (e *valueEncoder) encode() (string, error) {
-	start := 0 // of the words not yet written
+	start := 0 // start of the text that is not yet written
 	for e.pos < len(e.s) && e.err == nil {
 		switch e.s[e.pos] {
 		case '"':
@@ -153,10 +157,11 @@ func (e *valueEncoder) skipQuoted() {
 	e.pos = min(e.pos, len(e.s))
 }
 
-// words writes the text between two separators of a value: a phrase, or an address.
+// words writes the text between two separators. phrase says that the text is a phrase; otherwise it
+// is an address.
 func (e *valueEncoder) words(s string, phrase bool) {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) { // such as a no-break space
+		if unicode.IsSpace(r) { // also a no-break space
 			return ' '
 		}
 		return r
@@ -178,7 +183,8 @@ func (e *valueEncoder) words(s string, phrase bool) {
 	}
 }
 
-// unquoted removes the quotes and backslashes of quoted strings from a phrase.
+// unquoted removes the quotes of quoted strings, and the backslashes of quoted pairs, from a
+// phrase.
 func unquoted(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -193,7 +199,7 @@ func unquoted(s string) string {
 	return out.String()
 }
 
-// comment writes a comment, including nested comments, as one.
+// comment writes a comment together with the comments inside it.
 func (e *valueEncoder) comment() {
 	start, depth := e.pos+1, 0
 	for ; e.pos < len(e.s); e.pos++ {

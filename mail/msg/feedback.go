@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// A FeedbackReport is a complaint to send: a recipient marked a message as spam. It is written in
-// the Abuse Reporting Format (RFC 5965), which ParseComplaint reads.
+// A FeedbackReport is a complaint to send: a recipient marked a message as spam. WriteTo writes it
+// in the Abuse Reporting Format (RFC 5965), which ParseComplaint reads.
 type FeedbackReport struct {
 	From         Address
 	To           string
 	ReportingMTA string
-	FeedbackType string // such as abuse
-	UserAgent    string // the reporting program
-	MailFrom     string // the return path of the message
-	Recipient    string // the recipient of the message
+	FeedbackType string // "abuse" or another feedback type of RFC 5965
+	UserAgent    string // name of the reporting program
+	MailFrom     string // the return path of the message that was marked as spam
+	Recipient    string // the recipient of the message that was marked as spam
 	Original     io.Reader
-	MessageID    string // of the report
+	MessageID    string // Message-ID of the report
 	Date         time.Time
 	ArrivalDate  time.Time // when the message arrived, zero if unknown
 }
 
-// WriteTo writes the report as a multipart/report: text for people, the machine-readable part, and
-// the header of the message. It returns the same errors as Composer.WriteTo.
+// WriteTo writes the report as a multipart/report: a text for people, the machine-readable part,
+// and the header of the message that was marked as spam. It returns the same errors as
+// Composer.WriteTo.
 func (f *FeedbackReport) WriteTo(w io.Writer) (int64, error) {
 	to, err := ParseAddress(f.To)
 	if err != nil {

@@ -20,21 +20,21 @@ type Header struct {
 	Name, Value string
 }
 
-// maxHeaders is the maximum number of fields that Headers returns, maxHeaderValue the maximum
-// length of a value in bytes.
+// Limits of Headers: maxHeaders is the number of fields that it returns, maxHeaderValue the length
+// of a value in bytes.
 const (
 	maxHeaders     = 2000
 	maxHeaderValue = 16 << 10
 )
 
-// field is one raw header field. value is still folded; whole is all of it, with name and line
-// ends.
+// field is one raw header field. value is still folded. whole is the entire field with its name and
+// line ends.
 type field struct {
 	name, value, whole []byte
 }
 
-// fields yields the header fields of a raw block, whatever its line ends. It skips lines that are
-// neither a field nor the continuation of one.
+// fields yields the header fields of a raw header block with any line ends. It skips lines that
+// belong to no field.
 func fields(block []byte) iter.Seq[field] {
 	return func(yield func(field) bool) {
 		for len(block) > 0 {
@@ -50,8 +50,9 @@ func fields(block []byte) iter.Seq[field] {
 	}
 }
 
-// firstField parses the first field with its continuation lines, n bytes in all. n is 0 at the
-// empty line. f is empty if the line is not a field.
+// firstField parses the field at the start of block with its continuation lines. n is the number of
+// bytes read, or 0 at the empty line that ends the header. f is empty if the line is not a header
+// field.
 func firstField(block []byte) (f field, n int) {
 	end, next := lineEnd(block, 0)
 	if end == 0 {
@@ -73,8 +74,8 @@ func firstField(block []byte) (f field, n int) {
 	return field{name: block[mark:name], value: block[colon+1 : end], whole: block[:next]}, next
 }
 
-// lineEnd finds the end of the line that begins at from: end is before its line break, next after
-// it.
+// lineEnd finds the end of the line that begins at from. end is the index of its line break, next
+// the index of the next line.
 func lineEnd(b []byte, from int) (end, next int) {
 	for end = from; end < len(b) && b[end] != '\r' && b[end] != '\n'; end++ {
 	}
@@ -88,8 +89,8 @@ func lineEnd(b []byte, from int) (end, next int) {
 	return end, next
 }
 
-// fieldName returns the length of the field name at the start of the line, 0 if the line is no
-// header field. Space before the colon is tolerated (RFC 5322 §4.5).
+// fieldName returns the length of the field name at the start of line, or 0 if line is not a header
+// field. It accepts space before the colon (RFC 5322 §4.5).
 func fieldName(line []byte) int {
 	colon := bytes.IndexByte(line, ':')
 	if colon < 0 {
@@ -107,8 +108,9 @@ func fieldName(line []byte) int {
 // byteOrderMark is the UTF-8 byte order mark, with which some programs begin a message.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// isKnownField reports whether the line is a header field with a known name, and not text that only
-// looks like a field. In a MIME part only Content-* fields count (RFC 2045 section 9).
+// isKnownField reports whether the line is a header field with a well-known name, so that it is
+// probably not text that happens to have a colon. In a MIME part that is not a message only
+// Content-* fields count (RFC 2045 section 9).
 func isKnownField(line []byte, inMessage bool) bool {
 	line = bytes.TrimPrefix(line, byteOrderMark)
 	n := fieldName(line)
@@ -132,11 +134,13 @@ func isKnownField(line []byte, inMessage bool) bool {
 	return false
 }
 
+// isMboxLine reports whether the line is a "From " line of mbox, which some messages have above
+// their header.
 func isMboxLine(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("From ")) || bytes.HasPrefix(line, []byte(">From "))
 }
 
-// unfold removes line ends (RFC 5322 §2.2.3) and the space around the value.
+// unfold removes the line ends from a folded value (RFC 5322 §2.2.3), and the space around it.
 func unfold(value []byte) []byte {
 	if bytes.ContainsAny(value, "\r\n") {
 		out := make([]byte, 0, len(value))
@@ -150,19 +154,20 @@ func unfold(value []byte) []byte {
 	return bytes.TrimSpace(value)
 }
 
-// RawHeader returns the raw header block of a part, at most MaxHeader bytes, with its empty line if
-// it has one. For the message inside a message/rfc822 part, pass that part's child.
+// RawHeader returns the raw header block of a part, at most MaxHeader bytes, with the empty line
+// after it if there is one. To get the header of the message inside a message/rfc822 part, pass
+// that part's child.
 func RawHeader(r io.ReaderAt, p *Part) ([]byte, error) {
 	b := make([]byte, min(p.BodyOffset-p.HeaderOffset, MaxHeader))
 	n, err := r.ReadAt(b, p.HeaderOffset)
 	if n < len(b) {
-		return nil, fmt.Errorf("read header at %d: %w", p.HeaderOffset, err)
+		return nil, fmt.Errorf("read header at offset %d: %w", p.HeaderOffset, err)
 	}
 	return b, nil
 }
 
-// HeaderFields returns the raw fields of a part's header block with one of the names (in any letter
-// case), in order, and an empty line. With except it returns all other fields. IMAP sends this for
+// HeaderFields returns the raw header fields of a part whose name is in names (in any letter case),
+// in order, and an empty line. If except is set, it returns all other fields. IMAP returns this for
 // BODY[HEADER.FIELDS (…)] and BODY[HEADER.FIELDS.NOT (…)].
 func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, error) {
 	block, err := RawHeader(r, p)
@@ -181,7 +186,7 @@ func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, 
 		}
 		out = append(out, f.whole...)
 		switch {
-		case bytes.HasSuffix(f.whole, []byte("\r")): // a bare CR; adding CRLF would make an empty line
+		case bytes.HasSuffix(f.whole, []byte("\r")): // the field ends in a bare CR; a CRLF after it would make an empty line
 			out = append(out, '\n')
 		case !bytes.HasSuffix(f.whole, []byte("\n")):
 			out = append(out, '\r', '\n')
@@ -190,7 +195,7 @@ func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, 
 	return append(out, '\r', '\n'), nil
 }
 
-// Headers returns the header fields of a part in order, unfolded and decoded.
+// Headers returns the header fields of a part in order, unfolded and decoded, at most maxHeaders.
 func Headers(r io.ReaderAt, p *Part) ([]Header, error) {
 	block, err := RawHeader(r, p)
 	if err != nil {
@@ -210,8 +215,9 @@ func Headers(r io.ReaderAt, p *Part) ([]Header, error) {
 	return out, nil
 }
 
-// headerCharset returns the charset of a part's raw 8-bit header text that is not UTF-8: the first
-// charset other than UTF-8 that the part or a text inside it declares, "" if there is none.
+// headerCharset guesses the charset of raw 8-bit text in a part's header that is not UTF-8. It
+// returns the first charset other than UTF-8 that the part or a text inside it declares, or "" if
+// there is none.
 func headerCharset(p *Part) string {
 	if p.Type == "text" {
 		if name := p.Params["charset"]; charset.Declared(name) && !charset.IsUTF8(name) {
@@ -226,14 +232,15 @@ func headerCharset(p *Part) string {
 	return ""
 }
 
-const defaultEncoding = "7bit" // RFC 2045 §6.1
+const defaultEncoding = "7bit" // the Content-Transfer-Encoding of a part without that field (RFC 2045 §6.1)
 
-// textBudget limits the bytes of text that are stored in one tree.
+// textBudget limits the bytes of strings that are stored in one tree.
 type textBudget struct {
 	left    int
-	charset string // of raw 8-bit text
+	charset string // charset of raw 8-bit text in the header
 }
 
+// keep returns s and takes its length from the budget. It returns "" if s does not fit.
 func (t *textBudget) keep(s string) string {
 	if len(s) > t.left {
 		return ""
@@ -242,7 +249,8 @@ func (t *textBudget) keep(s string) string {
 	return s
 }
 
-// The header fields that are parsed for a part and for an envelope, in parsing order.
+// The header fields that are parsed for a part and for an envelope, in the order in which they are
+// parsed.
 var (
 	partNames = [...]string{
 		"content-type", "content-transfer-encoding", "content-id", "content-description", "content-location", "content-md5", "content-language", "content-disposition",
@@ -250,9 +258,9 @@ var (
 	envelopeNames = [...]string{"date", "subject", "from", "sender", "reply-to", "to", "cc", "bcc", "message-id", "in-reply-to", "references"}
 )
 
-// readHeader fills a part, and env if it is not nil, from the header block. Of a repeated field the
-// last one counts, since DKIM signs that one (RFC 6376 section 5.4.2), while anybody can add
-// another above it.
+// readHeader fills p, and env unless it is nil, from a header block. If a field is repeated, the
+// last one counts, since DKIM signs that one (RFC 6376 section 5.4.2). Anybody can add another one
+// above it.
 func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest bool) {
 	hasType := false
 	var lists addressFields
@@ -301,7 +309,8 @@ func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest boo
 	}
 }
 
-// keepField stores the value of a field at the index of its name in names.
+// keepField stores value in values, at the index that the field name has in names. It ignores other
+// names.
 func keepField(names []string, values [][]byte, name, value []byte) {
 	for i, one := range names {
 		if one == string(name) {
@@ -311,8 +320,8 @@ func keepField(names []string, values [][]byte, name, value []byte) {
 	}
 }
 
-// readAgain parses a header again and replaces the texts of its part and envelope, now that the
-// charset of its 8-bit text is known.
+// readAgain parses a header again and replaces the strings of its part and envelope. It is called
+// when the charset of the 8-bit text in the header is known.
 func (t *textBudget) readAgain(h rawHeader, charset string) {
 	t.left += h.used
 	t.charset = charset
@@ -360,12 +369,14 @@ func (t *textBudget) contentField(name string, p *Part, value []byte) {
 	}
 }
 
+// keepFirst stores the decoded value in *to unless *to is already set.
 func (t *textBudget) keepFirst(to *string, value []byte, limit int) {
 	if *to == "" {
 		*to = t.keep(decodeText(value, t.charset, limit))
 	}
 }
 
+// languages returns the language tags of a Content-Language value.
 func (t *textBudget) languages(value []byte) []string {
 	var out []string
 	for tag := range strings.SplitSeq(cut(decodeText(value, t.charset, MaxText), 512), ",") {
@@ -377,8 +388,8 @@ func (t *textBudget) languages(value []byte) []string {
 	return out
 }
 
-// contentType sets the part's type. It returns false for an invalid value, which counts as absent
-// (RFC 2045 §5.2).
+// contentType sets the part's type. It returns false if the value is invalid, which counts as
+// absent (RFC 2045 §5.2).
 func (t *textBudget) contentType(p *Part, value []byte) bool {
 	head, params := parseParams(value, t.charset)
 	typ, subtype, _ := strings.Cut(strings.ToLower(head), "/")
@@ -398,7 +409,7 @@ func (t *textBudget) contentType(p *Part, value []byte) bool {
 	}
 	p.Type, p.Subtype = t.keep(typ), t.keep(subtype)
 	if p.Type == "" || p.Subtype == "" {
-		p.opaque()
+		p.makeOpaque()
 	}
 	p.Params = t.keepParams(params)
 	return true
@@ -445,19 +456,21 @@ func (t *textBudget) envelopeField(name string, env *Envelope, value []byte, lis
 	}
 }
 
-// addressFields collects the address fields until the whole header has been read.
+// addressFields collects the address fields of a header, so that addressLists can choose their
+// order.
 type addressFields struct {
 	from, sender, replyTo [][]byte
 	others                []recipientField
 }
 
+// recipientField is the value of a To, Cc or Bcc field.
 type recipientField struct {
 	initial byte // t, c or b for To, Cc or Bcc
 	value   []byte
 }
 
-// addressLists parses the authors before the recipients, so that many recipients cannot use up the
-// limit and exclude an author.
+// addressLists parses the address fields. The authors come before the recipients, so that many
+// recipients cannot use up MaxAddresses and push out an author.
 func (t *textBudget) addressLists(env *Envelope, lists *addressFields) {
 	room := MaxAddresses
 	for _, value := range lists.from {
@@ -509,17 +522,19 @@ func (t *textBudget) ids(to *[]string, value []byte) {
 	}
 }
 
+// encodingName returns the Content-Transfer-Encoding in lower case. It recognizes misspelled names
+// such as "quoted_printable".
 func encodingName(value []byte) string {
 	value = bytes.TrimSpace(value)
 	for _, name := range [...]string{defaultEncoding, "8bit", "base64", "quoted-printable"} {
-		if string(value) == name { // the common case
+		if string(value) == name { // avoids an allocation in the common case
 			return name
 		}
 	}
 	s := strings.TrimLeft(dropComments(cut(string(unfold(value)), 256)), `"' `)
 	s, _, _ = strings.Cut(s, ";")
 	s = strings.ToLower(cut(strings.Trim(s, "\"' \t"), 64))
-	letters := strings.Map(func(r rune) rune { // the prefix "x-" is ignored
+	letters := strings.Map(func(r rune) rune { // only letters and digits, without the prefix "x-"
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
 			return r
 		}
@@ -541,7 +556,7 @@ func encodingName(value []byte) string {
 	return strings.TrimRight(s, ",")
 }
 
-// appendLower appends a text with its ASCII letters in lower case.
+// appendLower appends text to b with its ASCII letters in lower case.
 func appendLower(b, text []byte) []byte {
 	for _, c := range text {
 		b = append(b, lowerByte(c))
@@ -557,8 +572,8 @@ func lowerByte(c byte) byte {
 }
 
 // BaseSubject removes the prefixes that mail programs and mailing lists add to a subject (RFC 5256
-// section 2.1, in many languages) and folds case and space. answer reports whether a reply prefix
-// such as "Re:" was removed.
+// section 2.1), in many languages. It also converts it to lower case and joins white space. answer
+// reports whether one of the prefixes was that of a reply, such as "Re:".
 func BaseSubject(subject string) (base string, answer bool) {
 	base = strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	for {
@@ -571,8 +586,9 @@ func BaseSubject(subject string) (base string, answer bool) {
 	}
 }
 
-// cutMark removes one prefix: a known word with a colon, or a list name in brackets that is
-// followed by text. mark is "" if there is none.
+// cutMark removes one prefix from a subject: a known word with a colon, or a list name in brackets
+// that is followed by text. It returns the word, or "[]", as mark. mark is "" if there is no
+// prefix.
 func cutMark(s string) (rest, mark string) {
 	if strings.HasPrefix(s, "[") {
 		name, after, ok := strings.Cut(s[1:], "]")
@@ -605,14 +621,14 @@ var (
 	}
 )
 
-// NewMessageID returns a fresh Message-ID at the domain, with its brackets.
+// NewMessageID returns a new random Message-ID at the domain, in angle brackets.
 func NewMessageID(domain string) string {
 	return "<" + strings.ToLower(rand.Text()) + "@" + domain + ">"
 }
 
-// messageIDs returns the ids of a Message-ID, In-Reply-To or References field, each in brackets. Of
-// more than MaxReferences ids it keeps the first, which names the thread, and the newest. It
-// accepts an id without brackets if it has an @, or if it is the whole value.
+// messageIDs returns the ids of a Message-ID, In-Reply-To or References field, each in angle
+// brackets. If there are more than MaxReferences, it keeps the first, which identifies the thread,
+// and the newest. It accepts an id without brackets if the id has an @ or is the whole value.
 func messageIDs(value []byte) []string {
 	value = unfold(value)
 	var found [][]byte

@@ -8,14 +8,14 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// NormalizeLines returns a writer to w that converts bare LF and bare CR to CRLF and drops NUL, so
-// that all programs see the same lines and the same end of the message (RFC 5321 §2.3.8). Close
-// writes pending bytes and ends the writer; it does not close w.
+// NormalizeLines returns a writer that converts bare LF and bare CR to CRLF, drops NUL, and writes
+// the result to w. So all programs see the same lines and the same end of the message (RFC 5321
+// §2.3.8). Close writes the pending bytes; it does not close w.
 func NormalizeLines(w io.Writer) io.WriteCloser { return &lineNormalizer{w: buffers.Writer(w)} }
 
 type lineNormalizer struct {
 	w      *bufio.Writer // nil after Close
-	heldCR bool          // the last byte was CR; the next byte decides whether it was bare
+	heldCR bool          // the last byte was a CR; the next byte decides whether it is bare
 	err    error         // the first error
 }
 
@@ -30,15 +30,15 @@ func (l *lineNormalizer) Write(b []byte) (int, error) {
 		i := bytes.IndexByte(b, '\n')
 		switch {
 		case i < 0:
-			l.run(b)
+			l.writeRun(b)
 			b = nil
 		case i == 0 || b[i-1] != '\r':
-			l.run(b[:i])
+			l.writeRun(b[:i])
 			l.heldCR = false
 			l.put([]byte("\r\n"))
 			b = b[i+1:]
 		default:
-			l.run(b[:i-1])
+			l.writeRun(b[:i-1])
 			l.endCR()
 			l.put([]byte("\r\n"))
 			b = b[i+1:]
@@ -50,8 +50,8 @@ func (l *lineNormalizer) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// normalPrefix returns a number of leading bytes that need no change: usually all (but a final CR),
-// else 0. It is a fast check and may return 0 for bytes that are partly normal.
+// normalPrefix returns how many bytes at the start of b certainly need no change: usually all
+// except a CR at the end. It is a fast check that returns 0 if b has anything to convert.
 func normalPrefix(b []byte) int {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return 0
@@ -76,8 +76,8 @@ func normalPrefix(b []byte) int {
 	return len(b)
 }
 
-// run writes bytes that contain no LF.
-func (l *lineNormalizer) run(b []byte) {
+// writeRun writes bytes that contain no LF. It converts bare CR, and it holds back a CR at the end.
+func (l *lineNormalizer) writeRun(b []byte) {
 	for len(b) > 0 {
 		i := bytes.IndexAny(b, "\r\x00")
 		if i < 0 {
@@ -98,7 +98,7 @@ func (l *lineNormalizer) run(b []byte) {
 	}
 }
 
-// endCR writes CRLF for a held CR that turned out to be bare.
+// endCR writes CRLF for a CR that was held back and turned out to be bare.
 func (l *lineNormalizer) endCR() {
 	if l.heldCR {
 		l.heldCR = false
@@ -124,7 +124,7 @@ func (l *lineNormalizer) Close() error {
 	err := l.err
 	l.w = nil
 	if err == nil {
-		l.err = io.ErrClosedPipe // for later writes
+		l.err = io.ErrClosedPipe // returned by Write after Close
 	}
 	return err
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/mailstead/mailstead/mail/transfer"
 )
 
-// maxParamText is the maximum length of the raw value of a field with parameters, in bytes.
+// maxParamText is the maximum length of a raw Content-Type or Content-Disposition value, in bytes.
 const maxParamText = 64 << 10
 
-// parseParams splits a Content-Type or Content-Disposition value into its head and its parameters.
-// It decodes RFC 2231 and also RFC 2047, which many programs use instead. Semicolons may be
-// missing. label is the charset of raw 8-bit text.
+// parseParams splits a Content-Type or Content-Disposition value into the text before its
+// parameters (head) and the parameters. It decodes values by RFC 2231, and by RFC 2047, which many
+// programs use instead. Semicolons may be missing. label is the charset of raw 8-bit text.
 func parseParams(value []byte, label string) (head string, params map[string]string) {
 	value = unfold(value)
 	s := charset.DecodeRaw(value[:min(len(value), maxParamText)], label)
@@ -28,8 +28,8 @@ func parseParams(value []byte, label string) (head string, params map[string]str
 	return head, p.decode()
 }
 
-// cutHead splits off the first word, which may be quoted and may have space around its slash. head
-// is "" if the value begins with a parameter.
+// cutHead splits off the text before the parameters, which may be quoted and may have space around
+// its slash. head is "" if the value begins with a parameter.
 func cutHead(s string) (head, rest string) {
 	first, rest, _ := strings.Cut(s, ";")
 	head = firstWord(first)
@@ -47,7 +47,7 @@ func cutHead(s string) (head, rest string) {
 	return strings.Trim(head, `"',:`), rest
 }
 
-// firstWord returns the text before the first space or comment: "text/plain" of "text/plain (for
+// firstWord returns the first word of s, without a comment: "text/plain" for "text/plain (for
 // people)".
 func firstWord(s string) string {
 	s = strings.TrimSpace(s)
@@ -66,6 +66,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
+// rawParam is a parameter as written, perhaps one piece of a value (RFC 2231).
 type rawParam struct {
 	name, value string
 }
@@ -76,7 +77,7 @@ type paramReader struct {
 	raw []rawParam
 }
 
-// next reads up to the semicolon after one parameter, or skips a text that is not a parameter.
+// next reads one parameter and the semicolon after it, or skips text that is not a parameter.
 func (p *paramReader) next() {
 	rest := p.s[p.pos:]
 	end := strings.IndexAny(rest, "=;")
@@ -88,19 +89,21 @@ func (p *paramReader) next() {
 	p.pos += end + 1
 	p.pos += len(p.s[p.pos:]) - len(strings.TrimLeft(p.s[p.pos:], " \t"))
 	if rest := p.s[p.pos:]; strings.HasPrefix(rest, `\"`) || len(rest) > 2 && rest[:2] == `""` && strings.IndexByte("; \t", rest[2]) < 0 {
-		p.pos++ // quotes within quotes
+		p.pos++ // quotes within quotes: skip the outer quote
 	}
 	var value string
 	if p.pos < len(p.s) && p.s[p.pos] == '"' {
-		value = p.quoted() // the next call skips anything before the next parameter
+		value = p.quoted() // text before the next parameter is skipped by the next call
 	} else {
-		value = p.bare(name)
+		value = p.unquoted(name)
 	}
 	if isToken(name) && len(name) <= 64 {
 		p.raw = append(p.raw, rawParam{name, value})
 	}
 }
 
+// skip moves past the semicolon at the given index after pos, or to the end if the index is
+// negative.
 func (p *paramReader) skip(semicolon int) {
 	if semicolon < 0 {
 		p.pos = len(p.s)
@@ -109,15 +112,16 @@ func (p *paramReader) skip(semicolon int) {
 	p.pos += semicolon + 1
 }
 
-// lastWord returns the last word of s: the name of a parameter, without stray text before it.
+// lastWord returns the last word of s. Before "=", it is the name of a parameter; words before it
+// do not belong there.
 func lastWord(s string) string {
 	s = strings.Trim(s, " \t,")
 	return s[strings.LastIndexAny(s, " \t,")+1:]
 }
 
-// quoted reads a quoted string. A backslash before anything but a quote or a backslash is literal,
+// quoted reads a quoted string. A backslash that precedes neither a quote nor a backslash is kept,
 // since some programs send Windows paths. If the closing quote is missing, or belongs to the next
-// parameter, the string ends before the semicolon.
+// parameter, the string ends before the next semicolon.
 func (p *paramReader) quoted() string {
 	var out strings.Builder
 	start := p.pos + 1
@@ -144,13 +148,14 @@ func (p *paramReader) quoted() string {
 	return strings.TrimRight(value, " \t\\\"")
 }
 
-// nextParam matches the start of a parameter that no semicolon precedes.
+// nextParam matches the start of a parameter without a semicolon before it.
 var nextParam = regexp.MustCompile(`(?i)[ \t]+(?:name|filename|charset|boundary|size|type|format|delsp|method|(?:creation|modification|read)-date)(?:\*[0-9]{0,3}\*?)?[ \t]*=`)
 
-// bare reads an unquoted value. File names may have spaces, although the standard forbids it.
-func (p *paramReader) bare(name string) string {
+// unquoted reads a value without quotes. A file name may contain spaces, although the standard
+// forbids them.
+func (p *paramReader) unquoted(name string) string {
 	from := p.pos
-	if inner, _, ok := strings.Cut(strings.TrimPrefix(p.s[from:], "'"), "'"); ok && p.s[from] == '\'' && name != "boundary" { // in a boundary the quotes may be part of the value
+	if inner, _, ok := strings.Cut(strings.TrimPrefix(p.s[from:], "'"), "'"); ok && p.s[from] == '\'' && name != "boundary" { // the quotes of a boundary may be part of it
 		if after := strings.TrimLeft(p.s[from+len(inner)+2:], " \t"); after == "" || after[0] == ';' {
 			p.pos = from + len(inner) + 2
 			return inner
@@ -166,7 +171,7 @@ func (p *paramReader) bare(name string) string {
 	value = strings.TrimSpace(value)
 	switch {
 	case strings.HasPrefix(name, "name") || strings.HasPrefix(name, "filename"):
-	case name == "boundary": // may contain parentheses
+	case name == "boundary": // may contain parentheses, which look like a comment
 		value, _, _ = strings.Cut(strings.ReplaceAll(value, "\t", " "), " ")
 		value = strings.TrimRight(value, ",")
 	default:
@@ -175,7 +180,7 @@ func (p *paramReader) bare(name string) string {
 	return strings.TrimRight(value, `"`)
 }
 
-// paramPieces are the numbered pieces of one parameter (RFC 2231 §3, §4).
+// paramPieces holds the pieces of one parameter by their number (RFC 2231 §3, §4).
 type paramPieces struct {
 	text    map[int]string
 	encoded map[int]bool
@@ -213,8 +218,8 @@ func (p *paramReader) decode() map[string]string {
 	return out
 }
 
-// splitParamName divides "filename*1*" into its name, its number, and whether it is
-// percent-encoded; the number is -1 for a plain name.
+// splitParamName splits a name such as "filename*1*" into the name, the number of the piece, and
+// whether the piece is percent-encoded. The number is -1 for a plain name.
 func splitParamName(s string) (name string, number int, encoded bool) {
 	name, rest, starred := strings.Cut(s, "*")
 	if !starred || name == "" {
@@ -231,6 +236,7 @@ func splitParamName(s string) (name string, number int, encoded bool) {
 	return name, n, encoded
 }
 
+// plainParam returns the value of a parameter that is not written in the form of RFC 2231.
 func plainParam(name, value string) string {
 	if name == "boundary" {
 		return strings.TrimRight(cut(value, MaxParamValue), " ")
@@ -238,7 +244,7 @@ func plainParam(name, value string) string {
 	return cleanText(decodeWords(value), MaxParamValue)
 }
 
-// join joins the pieces in the order of their numbers. The numbers may begin at 1 and have gaps.
+// join joins the pieces in the order of their numbers, which may begin at 1 and have gaps.
 func (p paramPieces) join() string {
 	mark, label, anyEncoded := "", "", false
 	var out []byte
@@ -256,19 +262,19 @@ func (p paramPieces) join() string {
 			label, rest = splitCharset(text)
 			mark, text = text[:len(text)-len(rest)], rest
 		} else if mark != "" {
-			text = strings.TrimPrefix(text, mark) // some repeat it
+			text = strings.TrimPrefix(text, mark) // some programs repeat charset'language' in each piece
 		}
 		anyEncoded = anyEncoded || strings.Contains(text, "%")
 		out = appendPercent(out, text)
 	}
-	if !anyEncoded { // some programs split RFC 2047 words over the pieces
+	if !anyEncoded { // some programs split RFC 2047 encoded words into pieces
 		return cleanText(decodeWords(string(out)), MaxParamValue)
 	}
 	return cleanText(charset.Decode(out, label), MaxParamValue)
 }
 
-// splitCharset splits the prefix charset'language' off an extended value, or charset' alone if the
-// charset is known.
+// splitCharset removes the prefix charset'language' from an encoded value (RFC 2231 §4), or
+// charset' alone if the charset is known. label is that charset, "" if there is no prefix.
 func splitCharset(s string) (label, text string) {
 	label, rest, ok := strings.Cut(s, "'")
 	if !ok {

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// A Recoder writes a message so that SMTP can carry it without 8BITMIME (RFC 5321 section 2.4, RFC
-// 6152 section 3): leaves with bytes beyond ASCII, or with lines over 998 bytes, become
-// quoted-printable or base64, whichever is smaller for text, and base64 for all else, since line
-// ends may change in quoted-printable. Decoded, their content stays the same.
+// A Recoder writes a message in a form that SMTP can carry without 8BITMIME (RFC 5321 section 2.4,
+// RFC 6152 section 3). It encodes each leaf that has bytes beyond ASCII or lines of over 998 bytes.
+// A text becomes quoted-printable or base64, whichever is smaller. Any other leaf becomes base64,
+// since quoted-printable may change line ends. The decoded content stays the same.
 //
 // With EncodeHeaders it also converts the header fields of the message and of its parts to ASCII
 // (see EncodeHeader), except those of attached messages.
 //
-// The following stay byte for byte: parts below multipart/signed (RFC 1847 section 2.1), other
-// header fields, text between parts, leaves of type message/* (RFC 2045 section 6.4 forbids to
-// encode them; attached messages are recoded part by part instead), and leaves with an unknown
-// encoding. Memory use is one header block and some buffers, whatever the message's size.
+// These stay byte for byte: parts below multipart/signed (RFC 1847 section 2.1), other header
+// fields, text between parts, leaves with an unknown encoding, and leaves of type message/*, which
+// must not be encoded (RFC 2045 section 6.4). Attached messages are recoded part by part. A Recoder
+// keeps one header block and some buffers in memory, whatever the size of the message.
 type Recoder struct {
 	r         io.ReaderAt
 	root      *Part
@@ -28,14 +28,14 @@ type Recoder struct {
 	growth    int64
 	clean     bool
 
-	encodeHeaders  bool            // RecodeOptions.EncodeHeaders
+	encodeHeaders  bool            // see RecodeOptions
 	encodedHeaders map[*Part]bool  // parts with header fields to encode
 	headerErrors   map[*Part]error // why the header fields of a part cannot be encoded
-	messageDepth   int             // number of attached messages around the current part
+	messageDepth   int             // how many attached messages contain the part that is planned
 }
 
-// NewRecoder examines a message with CRLF line ends. root is its tree from Scan. It reads the
-// message once, and the leaves that change a second time.
+// NewRecoder examines a message with CRLF line ends and decides what to change. root is its tree
+// from Scan. It reads the message once, and the leaves that change a second time.
 func NewRecoder(r io.ReaderAt, root *Part, o RecodeOptions) (*Recoder, error) {
 	c := &Recoder{r: r, root: root, encodings: map[*Part]string{}, encodeHeaders: o.EncodeHeaders, encodedHeaders: map[*Part]bool{}, headerErrors: map[*Part]error{}}
 	var err error
@@ -43,65 +43,65 @@ func NewRecoder(r io.ReaderAt, root *Part, o RecodeOptions) (*Recoder, error) {
 	return c, err
 }
 
-// RecodeOptions select what a Recoder changes besides leaves.
+// RecodeOptions select what a Recoder changes beside leaves.
 type RecodeOptions struct {
 	EncodeHeaders bool
 }
 
-// Changes reports whether the output of WriteTo differs from the message.
+// Changes reports whether WriteTo changes the message.
 func (c *Recoder) Changes() bool { return len(c.encodings)+len(c.encodedHeaders) > 0 }
 
-// HeaderFault returns why the header of the message cannot be converted to ASCII. It returns nil if
-// it can be, is ASCII already, or need not be (without EncodeHeaders).
+// HeaderFault returns the reason why the header of the message cannot be converted to ASCII. It
+// returns nil if there is none, or without EncodeHeaders.
 func (c *Recoder) HeaderFault() error { return c.headerErrors[c.root] }
 
-// Clean reports whether the output of WriteTo is pure ASCII, in lines of at most 998 bytes.
+// Clean reports whether WriteTo writes ASCII only, in lines of at most 998 bytes.
 func (c *Recoder) Clean() bool { return c.clean }
 
-// Growth estimates by how many bytes the output of WriteTo is larger than the message.
+// Growth returns an estimate of how many bytes WriteTo adds to the message.
 func (c *Recoder) Growth() int64 { return c.growth }
 
-// WriteTo writes the message.
+// WriteTo writes the recoded message.
 func (c *Recoder) WriteTo(w io.Writer) (int64, error) {
-	s := &sink{w: w}
-	err := c.write(s, c.root)
-	if err == nil { // a write that failed without an error from c.write
+	s := &countingWriter{w: w}
+	err := c.writePart(s, c.root)
+	if err == nil { // c.writePart ignores the errors of some writes, but s keeps the first
 		err = s.err
 	}
 	return s.n, err
 }
 
-// A smtpCheck is a writer that records whether a text has anything that SMTP without 8BITMIME
-// cannot carry.
+// A smtpCheck is a writer that records whether the text written to it has anything that SMTP
+// without 8BITMIME cannot carry.
 type smtpCheck struct {
-	high bool // a byte beyond ASCII, or NUL
-	long bool // a line over 998 bytes
-	line int
+	nonASCII bool // a byte beyond ASCII, or a NUL, was written
+	long     bool // a line of over 998 bytes was written
+	line     int
 }
 
 func (l *smtpCheck) Write(p []byte) (int, error) {
 	for _, b := range p {
 		if b >= 0x80 || b == 0 {
-			l.high = true
+			l.nonASCII = true
 		}
 		if b == '\n' {
 			l.line = 0
 			continue
 		}
-		if l.line++; l.line > maxLine+1 { // the CR does not count
+		if l.line++; l.line > maxLine+1 { // maxLine does not count the CR
 			l.long = true
 		}
 	}
 	return len(p), nil
 }
 
-func (l *smtpCheck) clean() bool { return !l.high && !l.long }
+func (l *smtpCheck) clean() bool { return !l.nonASCII && !l.long }
 
 func (c *Recoder) section(from, to int64) *io.SectionReader {
 	return io.NewSectionReader(c.r, from, max(to-from, 0))
 }
 
-// isClean reports whether the given range of the message can be sent unchanged.
+// isClean reports whether the bytes from one offset to another can be sent unchanged.
 func (c *Recoder) isClean(from, to int64) (bool, error) {
 	var l smtpCheck
 	if _, err := io.Copy(&l, c.section(from, to)); err != nil {
@@ -110,7 +110,7 @@ func (c *Recoder) isClean(from, to int64) (bool, error) {
 	return l.clean(), nil
 }
 
-// planPart decides how to recode a part, and reports whether its output is clean.
+// planPart decides how to recode a part. It reports whether the output for that part is clean.
 func (c *Recoder) planPart(p *Part) (bool, error) {
 	head, err := c.planHeader(p)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Recoder) planPart(p *Part) (bool, error) {
 			return head && body, err
 		}
 		body, err = c.planLeaf(p)
-		if body && err == nil { // c.header also drops lines that are no fields
+		if body && err == nil { // withoutEncoding also drops lines that are no fields, so check its result
 			var fields []byte
 			var l smtpCheck
 			fields, _, err = c.withoutEncoding(p)
@@ -160,8 +160,8 @@ func (c *Recoder) planPart(p *Part) (bool, error) {
 	return clean, err
 }
 
-// planHeader decides whether to encode the header of a part, and reports whether its output is
-// clean.
+// planHeader decides whether to encode the header of a part. It reports whether the output for that
+// header is clean.
 func (c *Recoder) planHeader(p *Part) (bool, error) {
 	clean, err := c.isClean(p.HeaderOffset, p.BodyOffset)
 	if clean || err != nil || !c.encodeHeaders || c.messageDepth > 0 || p.BodyOffset-p.HeaderOffset >= MaxHeader {
@@ -185,7 +185,7 @@ func (c *Recoder) planHeader(p *Part) (bool, error) {
 	return l.clean(), nil
 }
 
-// finalHeader returns the header of a part as it is written, encoded if so decided.
+// finalHeader returns the header of a part as it will be written.
 func (c *Recoder) finalHeader(p *Part) ([]byte, error) {
 	block, err := RawHeader(c.r, p)
 	if err != nil || !c.encodedHeaders[p] {
@@ -194,8 +194,8 @@ func (c *Recoder) finalHeader(p *Part) ([]byte, error) {
 	return EncodeHeader(block)
 }
 
-// planLeaf chooses the encoding of a leaf that cannot be sent unchanged. It returns false if the
-// leaf must not be encoded.
+// planLeaf chooses an encoding for a leaf that cannot be sent unchanged. It returns false if the
+// leaf must stay as it is.
 func (c *Recoder) planLeaf(p *Part) (bool, error) {
 	switch p.Encoding {
 	case "7bit", "8bit", "binary", "base64", "quoted-printable":
@@ -213,7 +213,7 @@ func (c *Recoder) planLeaf(p *Part) (bool, error) {
 	size += 2 * (size / 76)
 	c.encodings[p] = "base64"
 	if p.Type == "text" {
-		count := &sink{w: io.Discard}
+		count := &countingWriter{w: io.Discard}
 		if err := writeQuoted(count, Open(c.r, p)); err != nil {
 			return false, fmt.Errorf("read message: %w", err)
 		}
@@ -221,13 +221,13 @@ func (c *Recoder) planLeaf(p *Part) (bool, error) {
 			c.encodings[p], size = "quoted-printable", count.n
 		}
 	}
-	c.growth += size - p.Size() + 100 // 100 for the header field
+	c.growth += size - p.Size() + 100 // about 100 bytes for Content-Transfer-Encoding
 	return true, nil
 }
 
 // withoutEncoding returns the header fields of a part without Content-Transfer-Encoding. It returns
-// false if the part must keep its encoding: its header is too long to rewrite, or it is a container
-// that Scan left as a leaf.
+// false if the encoding of the part must not change: the header is too long to rewrite, or the part
+// is a multipart or message that Scan left as a leaf.
 func (c *Recoder) withoutEncoding(p *Part) ([]byte, bool, error) {
 	if p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return nil, false, nil
@@ -257,16 +257,16 @@ func (c *Recoder) withoutEncoding(p *Part) ([]byte, bool, error) {
 		}
 	}
 	if len(p.Children) == 0 && !typed && p.Type != "text" {
-		return nil, false, nil // a message of a multipart/digest
+		return nil, false, nil // a message in a multipart/digest
 	}
-	if !versioned { // without it the encoding says nothing (RFC 2045 section 4)
+	if !versioned { // without MIME-Version, Content-Transfer-Encoding has no meaning (RFC 2045 section 4)
 		out = append(out, "MIME-Version: 1.0\r\n"...)
 	}
 	return out, true, nil
 }
 
-// endsInEmptyLine reports whether a header ends in an empty line. One that runs into the body does
-// not.
+// endsInEmptyLine reports whether the header of a part ends in an empty line, and does not run into
+// the body.
 func (c *Recoder) endsInEmptyLine(p *Part) bool {
 	var end [4]byte
 	n := min(p.BodyOffset-p.HeaderOffset, int64(len(end)))
@@ -276,7 +276,7 @@ func (c *Recoder) endsInEmptyLine(p *Part) bool {
 	return string(end[:n]) == "\r\n\r\n" || string(end[:n]) == "\r\n"
 }
 
-func (c *Recoder) write(s *sink, p *Part) error {
+func (c *Recoder) writePart(s *countingWriter, p *Part) error {
 	encoding := c.encodings[p]
 	if encoding == "" {
 		if c.encodedHeaders[p] {
@@ -285,11 +285,11 @@ func (c *Recoder) write(s *sink, p *Part) error {
 				return err
 			}
 			s.Write(head)
-		} else if err := c.copy(s, p.HeaderOffset, p.BodyOffset); err != nil {
+		} else if err := c.copyRange(s, p.HeaderOffset, p.BodyOffset); err != nil {
 			return err
 		}
 		if p.IsMessage() && len(p.Children) == 1 && c.encodings[p.Children[0]] != "" && !c.endsInEmptyLine(p) {
-			s.Write([]byte("\r\n")) // otherwise the fields of the message inside would become this part's
+			s.Write([]byte("\r\n")) // otherwise the header of the message inside would continue this part's header
 		}
 	} else {
 		head, _, err := c.withoutEncoding(p)
@@ -305,29 +305,29 @@ func (c *Recoder) write(s *sink, p *Part) error {
 		case "quoted-printable":
 			return writeQuoted(s, Open(c.r, p))
 		}
-		return c.copy(s, p.BodyOffset, p.End)
+		return c.copyRange(s, p.BodyOffset, p.End)
 	}
 	at := p.BodyOffset
 	for _, child := range p.Children {
-		if err := c.copy(s, at, child.HeaderOffset); err != nil {
+		if err := c.copyRange(s, at, child.HeaderOffset); err != nil {
 			return err
 		}
-		if err := c.write(s, child); err != nil {
+		if err := c.writePart(s, child); err != nil {
 			return err
 		}
 		at = child.End
 	}
-	return c.copy(s, at, p.End)
+	return c.copyRange(s, at, p.End)
 }
 
-func (c *Recoder) copy(s *sink, from, to int64) error {
+func (c *Recoder) copyRange(s *countingWriter, from, to int64) error {
 	_, err := io.Copy(s, c.section(from, to))
 	return err
 }
 
-// writeWrapped writes content as base64 in lines of 76 characters. With ended the last line too
-// ends in CRLF.
-func writeWrapped(s *sink, content io.Reader, ended bool) error {
+// writeWrapped writes content as base64 in lines of 76 characters. If ended is set, the last line
+// ends in CRLF too.
+func writeWrapped(s *countingWriter, content io.Reader, ended bool) error {
 	const perLine = 57
 	r := bufio.NewReaderSize(content, 128*perLine)
 	raw, line, first := make([]byte, perLine), make([]byte, 0, 80), true
@@ -357,9 +357,9 @@ func writeWrapped(s *sink, content io.Reader, ended bool) error {
 	return s.err
 }
 
-// writeQuoted writes text as quoted-printable (RFC 2045 section 6.7). No line begins with a dash,
-// so that none can be mistaken for a boundary.
-func writeQuoted(s *sink, content io.Reader) error {
+// writeQuoted writes text as quoted-printable (RFC 2045 section 6.7). It escapes a dash at the
+// start of a line, so that no line looks like a boundary.
+func writeQuoted(s *countingWriter, content io.Reader) error {
 	r, q := bufio.NewReaderSize(content, 8<<10), &quoter{w: bufio.NewWriterSize(s, 8<<10)}
 	for {
 		b, err := r.ReadByte()
@@ -383,12 +383,12 @@ func writeQuoted(s *sink, content io.Reader) error {
 
 const maxQuoted = 76 // characters of a line, including the = of a soft line break
 
-// quoter encodes quoted-printable; its fields describe the current output line.
+// quoter encodes text as quoted-printable. Its fields describe the line that is being written.
 type quoter struct {
 	w     *bufio.Writer
 	col   int
 	blank byte // a pending space or tab, which is escaped only at the end of a line
-	cr    bool // a pending CR, which may begin a CRLF
+	cr    bool // a pending CR, which is a line end if LF follows
 }
 
 func (q *quoter) add(b byte) {
@@ -424,6 +424,7 @@ func (q *quoter) end() {
 	q.flushBlank(true)
 }
 
+// flushBlank writes the pending space or tab.
 func (q *quoter) flushBlank(escaped bool) {
 	if b := q.blank; b != 0 {
 		q.blank = 0
@@ -431,7 +432,7 @@ func (q *quoter) flushBlank(escaped bool) {
 	}
 }
 
-// put writes one byte, after a soft line break if the line is full.
+// put writes one byte. If the line is full, it writes a soft line break first.
 func (q *quoter) put(b byte, escaped bool) {
 	size := 1
 	if escaped {

@@ -80,7 +80,7 @@ func TestRecode(t *testing.T) {
 
 func wrap64(content string) string {
 	var b bytes.Buffer
-	_ = writeWrapped(&sink{w: &b}, strings.NewReader(content), true)
+	_ = writeWrapped(&countingWriter{w: &b}, strings.NewReader(content), true)
 	return strings.ReplaceAll(b.String(), "\r\n", "\n")
 }
 
@@ -153,7 +153,7 @@ func FuzzQuoted(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
 		var b bytes.Buffer
-		if err := writeQuoted(&sink{w: &b}, bytes.NewReader(data)); err != nil {
+		if err := writeQuoted(&countingWriter{w: &b}, bytes.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.SplitSeq(b.String(), "\r\n") {

@@ -15,49 +15,49 @@ import (
 const (
 	maxReport           = 256 << 10 // bytes of a delivery status that are parsed
 	maxReportRecipients = 1000
-	maxReturned         = 64 << 10 // bytes of a returned header that are searched
+	maxReturned         = 64 << 10 // bytes of the returned message's header that are read, or of a report's text
 )
 
-// Report is a machine's report about an earlier message of ours.
+// Report is a mail system's report about an earlier message.
 type Report struct {
 	Kind               ReportKind
-	ReportingMTA       string // host name
+	ReportingMTA       string // host name of the reporting server
 	OriginalEnvelopeID string
 	ArrivalDate        time.Time
 	Recipients         []ReportRecipient
-	OriginalMessageID  string // of the returned message, with brackets, "" if missing
-	Returned           []byte // header of the returned message, possibly incomplete
+	OriginalMessageID  string // Message-ID of the returned message, with brackets, "" if missing
+	Returned           []byte // header of the returned message, possibly incomplete; empty if missing
 }
 
 // ReportKind is the kind of a report.
 type ReportKind string
 
-// DeliveryReport is a report on failed, delayed or successful deliveries (RFC 3464).
+// DeliveryReport is the kind of a report on failed, delayed or successful deliveries (RFC 3464).
 const DeliveryReport ReportKind = "delivery-status"
 
 // ReportRecipient is the result that a delivery report gives for one recipient (RFC 3464 §2.3).
 type ReportRecipient struct {
-	Final, Original string // addresses, without their type
-	Actual          string // X-Actual-Recipient: the address to which it was forwarded
+	Final, Original string // email addresses, without the address type
+	Actual          string // the address to which the message was forwarded (X-Actual-Recipient)
 	Action          string // failed, delayed, delivered, relayed or expanded
-	Status          string // such as 5.1.1, "" if neither the field nor the diagnostic has one
-	Diagnostic      string // without its type
+	Status          string // status code such as 5.1.1, "" if neither the Status field nor the diagnostic has one
+	Diagnostic      string // reply or reason, without the diagnostic type
 	RemoteMTA       string
 	WillRetryUntil  time.Time
 }
 
-// ParseReport parses a delivery report: in the format of RFC 3464, or in one of the older formats,
-// which are plain text (see readPlain). It returns false for other messages, and if r cannot be
-// read.
+// ParseReport parses a delivery report: in the format of RFC 3464, or in one of the older plain
+// text formats (see readPlain). It returns false if the message is not a delivery report or if r
+// cannot be read.
 func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	var report *Report
 	switch status := deliveryStatus(root); {
 	case status != nil:
 		report = readStatus(r, status)
 		if report != nil {
-			report.explain(r, root)
+			report.fillDiagnostics(r, root)
 		}
-	case otherReport(root):
+	case isOtherReport(root):
 		return nil, false
 	default:
 		report = readPlain(r, root)
@@ -70,16 +70,16 @@ func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	return report, true
 }
 
-// ParseReturned parses a message from the null sender to a return path that was used for one
-// message only, sent to recipient. So it is about that message, in whatever form: RFC 3464, status
-// fields in text, or plain words in any language. A status or a reply code outside of the copy of
-// the message suffices; words without a code suffice only if no vacation responder could have
-// written them. It returns false for messages that say nothing about delivery, such as vacation
-// notices and complaints, and if r cannot be read. If the report names no recipient, the parameter
-// recipient is used.
+// ParseReturned parses a message that came from the null sender to a return path of its own: the
+// return path was used for one message to one recipient only, so the report must be about that
+// message. It accepts RFC 3464, status fields in the text, and plain words in many languages. A
+// status or reply code outside of the copy of the message suffices. Words without a code suffice
+// only if no vacation responder could have written them. If the report names no recipient,
+// recipient is used. ParseReturned returns false if the message says nothing about delivery, like a
+// vacation notice or a complaint, and if r cannot be read.
 func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) {
 	report, ok := ParseReport(r, root)
-	if otherReport(root) || feedbackReport(root) != nil {
+	if isOtherReport(root) || feedbackReport(root) != nil {
 		return report, ok
 	}
 	text, fields := reportText(r, root)
@@ -88,7 +88,7 @@ func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) 
 		if rcpt.Action == ActionFailed && rcpt.Diagnostic == "" {
 			reason, _ := reasonOf(text, recipient)
 			rcpt.Diagnostic = oneLine(reason)
-			rcpt.refine()
+			rcpt.correctStatus()
 		}
 		if rcpt.Action != "" && (rcpt.Action != ActionFailed || rcpt.Status != "") {
 			return report, true
@@ -96,7 +96,7 @@ func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) 
 	}
 	told := recipientInFields(text+"\n\n"+fields, recipient)
 	if told == nil && !ok {
-		if inside, found := insideReport(r, root); found {
+		if inside, found := attachedReport(r, root); found {
 			return inside, true
 		}
 	}
@@ -114,8 +114,8 @@ func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) 
 	return report, true
 }
 
-// insideReport parses a whole report that a gateway has attached to a notice of its own.
-func insideReport(r io.ReaderAt, root *Part) (*Report, bool) {
+// attachedReport parses a report that a gateway has attached to its own notice.
+func attachedReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	for _, p := range root.Children {
 		if !p.IsMessage() || len(p.Children) != 1 {
 			continue
@@ -127,8 +127,9 @@ func insideReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	return nil, false
 }
 
-// About returns the entry for the recipient, compared with every address of an entry. If there is
-// none, it returns the first failed entry, else the first entry. The report must have an entry.
+// About returns the entry for the recipient. It compares recipient with all addresses of each
+// entry. If no entry matches, it returns the first entry that failed, otherwise the first entry.
+// The report must have at least one entry.
 func (report *Report) About(recipient string) *ReportRecipient {
 	failed := 0
 	for i, rcpt := range slices.Backward(report.Recipients) {
@@ -146,15 +147,14 @@ func (report *Report) About(recipient string) *ReportRecipient {
 	return &report.Recipients[failed]
 }
 
-// otherReport reports whether the message declares itself a report on something other than
-// delivery.
-func otherReport(root *Part) bool {
+// isOtherReport reports whether the message is declared as a report, but not on delivery.
+func isOtherReport(root *Part) bool {
 	kind := strings.ToLower(root.Params["report-type"])
 	return root.IsMultipart() && root.Subtype == "report" && kind != "" && kind != "delivery-status"
 }
 
-// deliveryStatus returns the machine-readable part of a delivery report (RFC 3464, RFC 6533), nil
-// if there is none.
+// deliveryStatus returns the machine-readable part of a delivery report (RFC 3464, RFC 6533). It
+// returns nil if there is none.
 func deliveryStatus(root *Part) *Part {
 	if !root.IsMultipart() {
 		return nil
@@ -170,6 +170,7 @@ func deliveryStatus(root *Part) *Part {
 	return nil
 }
 
+// readStatus parses the machine-readable part of a delivery report.
 func readStatus(r io.ReaderAt, status *Part) *Report {
 	text, err := io.ReadAll(io.LimitReader(Open(r, status), maxReport))
 	if err != nil {
@@ -183,8 +184,8 @@ func readStatus(r io.ReaderAt, status *Part) *Report {
 			report.OriginalEnvelopeID = values["original-envelope-id"]
 			report.ArrivalDate = parseDate(values["arrival-date"])
 		}
-		// Some servers send the fields of the recipient in the block of the message, without an
-		// empty line.
+		// Some servers write the fields of the recipient into the first block, without an empty
+		// line before them.
 		if values["final-recipient"] == "" && values["original-recipient"] == "" {
 			continue
 		}
@@ -196,6 +197,7 @@ func readStatus(r io.ReaderAt, status *Part) *Report {
 	return report
 }
 
+// readRecipient returns the result for one recipient from its fields.
 func readRecipient(values map[string]string) ReportRecipient {
 	rcpt := ReportRecipient{
 		Final:          reportAddress(values["final-recipient"]),
@@ -210,13 +212,13 @@ func readRecipient(values map[string]string) ReportRecipient {
 	if rcpt.Final == "" {
 		rcpt.Final = rcpt.Original
 	}
-	rcpt.refine()
+	rcpt.correctStatus()
 	return rcpt
 }
 
-// explain fills missing diagnostics from the text for people. OpenSMTPD writes the reason only
-// there, and so does exim for hosts that it could not reach.
-func (report *Report) explain(r io.ReaderAt, root *Part) {
+// fillDiagnostics fills missing diagnostics from the text for people. OpenSMTPD gives the reason
+// there only, and so does exim for hosts that it could not reach.
+func (report *Report) fillDiagnostics(r io.ReaderAt, root *Part) {
 	unexplained := func(rcpt ReportRecipient) bool { return rcpt.Diagnostic == "" }
 	if !slices.ContainsFunc(report.Recipients, unexplained) {
 		return
@@ -229,30 +231,31 @@ func (report *Report) explain(r io.ReaderAt, root *Part) {
 	for i := range report.Recipients {
 		if rcpt := &report.Recipients[i]; unexplained(*rcpt) {
 			rcpt.Diagnostic = reasons[strings.ToLower(rcpt.Final)]
-			rcpt.refine()
+			rcpt.correctStatus()
 		}
 	}
 }
 
-// refine corrects status and action from the diagnostic. exim and OpenSMTPD write the status 5.0.0
-// whatever the other server replied, exim also for a message that expired after deferrals. Some
-// servers omit required fields. sendmail writes 5.1.1 for any 550 without a status.
-func (rcpt *ReportRecipient) refine() {
+// correctStatus corrects status and action by the text of the diagnostic. exim and OpenSMTPD report
+// the status 5.0.0 whatever the other server replied; exim does so also for a message that expired
+// after deferrals. sendmail reports 5.1.1 for every 550 reply without a status. Some servers omit
+// required fields.
+func (rcpt *ReportRecipient) correctStatus() {
 	class, rest, _ := strings.Cut(rcpt.Status, ".")
 	if rest == "" || rest == "0.0" {
 		told := StatusIn(rcpt.Diagnostic)
 		switch {
 		case told == "":
-		case class == "4": // deferred until it expired
+		case class == "4": // deferred until the time limit
 			rcpt.Status = class + told[1:]
-		case class == "" || told == expired || strings.HasPrefix(told, class+".") || strings.HasPrefix(told, replyClass(rcpt.Diagnostic)+"."):
+		case class == "" || told == statusExpired || strings.HasPrefix(told, class+".") || strings.HasPrefix(told, replyClass(rcpt.Diagnostic)+"."):
 			rcpt.Status = told
 		}
 	}
-	if rcpt.Status == noSuchMailbox && replyClass(rcpt.Diagnostic) == "5" {
+	if rcpt.Status == statusNoSuchMailbox && replyClass(rcpt.Diagnostic) == "5" {
 		rcpt.Status = mailboxStatus(rcpt.Diagnostic)
 	}
-	if rcpt.Action == ActionDelayed && rcpt.Diagnostic == "Envelope expired" { // OpenSMTPD has given up
+	if rcpt.Action == ActionDelayed && rcpt.Diagnostic == "Envelope expired" { // how OpenSMTPD says that it gave up
 		rcpt.Action = ActionFailed
 	}
 	if rcpt.Action == "" && strings.HasPrefix(rcpt.Status, "5.") {
@@ -260,20 +263,20 @@ func (rcpt *ReportRecipient) refine() {
 	}
 }
 
-// noSuchMailbox is the status of an address that does not exist (RFC 3463 section 3.2).
-const noSuchMailbox = "5.1.1"
+// statusNoSuchMailbox is the status of an address that does not exist (RFC 3463 section 3.2).
+const statusNoSuchMailbox = "5.1.1"
 
-// mailboxStatus returns the right status for a reply that was reported as noSuchMailbox. It
-// confirms noSuchMailbox if the reply has a status of its own or is about the mailbox. Otherwise it
-// returns the permanent status that the words of the reply mean.
+// mailboxStatus returns the right status for a reply that was reported as statusNoSuchMailbox.
+// statusNoSuchMailbox is right if the reply itself contains a status or is about the mailbox.
+// Otherwise mailboxStatus returns the permanent status that the words of the reply mean.
 func mailboxStatus(reply string) string {
 	told := StatusIn(reply)
 	_, about, _ := strings.Cut(told, ".")
 	switch {
 	case enhancedCode().MatchString(reply), strings.HasPrefix(about, "1."), about == "2.1":
-		return noSuchMailbox
+		return statusNoSuchMailbox
 	case strings.Contains(strings.ToLower(reply), "mailbox unavailable"): // the wording of RFC 5321 section 4.2.2
-		return noSuchMailbox
+		return statusNoSuchMailbox
 	}
 	return "5." + about
 }
@@ -292,7 +295,7 @@ func fieldBlocks(text []byte) [][]byte {
 	return out
 }
 
-// statusFields returns the first value of each field by its name in lower case.
+// statusFields returns the first value of each field, by field name in lower case.
 func statusFields(block []byte) map[string]string {
 	out := make(map[string]string)
 	for f := range fields(block) {
@@ -304,7 +307,7 @@ func statusFields(block []byte) map[string]string {
 	return out
 }
 
-// typedValue removes the type of a value such as "dns; host" or "smtp; 550 no".
+// typedValue removes the type from a value such as "dns; host" or "smtp; 550 no".
 func typedValue(s string) string {
 	kind, value, ok := strings.Cut(s, ";")
 	if !ok || !isToken(strings.TrimSpace(kind)) {
@@ -346,8 +349,8 @@ func decodeUnitext(s string) string {
 	return out.String()
 }
 
-// statusCode returns the status at the start of s: "5.1.1" of "5.1.1 (no such user)". It returns ""
-// if there is none.
+// statusCode returns the status code at the start of s: "5.1.1" for "5.1.1 (no such user)". It
+// returns "" if there is none.
 func statusCode(s string) string {
 	s = firstWord(s)
 	class, rest, ok := strings.Cut(s, ".")
@@ -362,8 +365,8 @@ func isNumber(s string) bool {
 	return s != "" && len(s) <= 3 && strings.Trim(s, "0123456789") == ""
 }
 
-// returnedHeader returns the header of the message that the report is about, empty if it is
-// missing.
+// returnedHeader returns the header of the message that the report is about. It is empty if the
+// report does not contain it.
 func returnedHeader(r io.ReaderAt, root *Part) []byte {
 	if !root.IsMultipart() {
 		text, _ := leadingText(r, root)
@@ -394,7 +397,8 @@ func returnedHeader(r io.ReaderAt, root *Part) []byte {
 	return header
 }
 
-// isReturnedHeader reports whether the part holds only a header, or an encoded message.
+// isReturnedHeader reports whether the part holds only a header, or a message with a transfer
+// encoding.
 func isReturnedHeader(p *Part) bool {
 	switch p.MediaType() {
 	case "text/rfc822-headers", "text/rfc822-header", "message/rfc822-headers", "message/global-headers", "application/octet-stream":
@@ -415,8 +419,8 @@ func idInHeader(block []byte) string {
 	return ""
 }
 
-// FieldValues returns the values of the fields with the name (in any letter case) in a header
-// block, unfolded and decoded, at most 20.
+// FieldValues returns the values of the fields with the given name (in any letter case) in a header
+// block, unfolded and decoded. It returns at most 20.
 func FieldValues(block []byte, name string) []string {
 	var out []string
 	for f := range fields(block) {
@@ -427,19 +431,20 @@ func FieldValues(block []byte, name string) []string {
 	return out
 }
 
-// Complaint is a mail system's report that its user marked a message of ours as spam, in the Abuse
+// Complaint is another mail system's report that its user marked a message as spam, in the Abuse
 // Reporting Format (RFC 5965).
 type Complaint struct {
-	FeedbackType string // lower case: abuse, fraud, virus, other, not-spam, auth-failure, …
+	FeedbackType string // in lower case: abuse, fraud, virus, other, not-spam, auth-failure, …
 	UserAgent    string
-	ArrivalDate  time.Time // when the message arrived there, zero if unknown
-	MailFrom     string    // the return path of the message
-	Recipients   []string  // recipients of the message, if the report names them
-	MessageID    string    // of the message, with brackets, "" if missing
-	Returned     []byte    // header of the message
+	ArrivalDate  time.Time // when the message arrived at the reporting system, zero if unknown
+	MailFrom     string    // the return path of the message that was marked as spam
+	Recipients   []string  // recipients of that message, if the report names them
+	MessageID    string    // Message-ID of that message, with brackets, "" if missing
+	Returned     []byte    // header of that message
 }
 
-// ParseComplaint parses a complaint. It returns false for other messages, and if r cannot be read.
+// ParseComplaint parses a complaint. It returns false if the message is not a complaint or if r
+// cannot be read.
 func ParseComplaint(r io.ReaderAt, root *Part) (*Complaint, bool) {
 	part := feedbackReport(root)
 	if part == nil {
@@ -461,7 +466,7 @@ func ParseComplaint(r io.ReaderAt, root *Part) (*Complaint, bool) {
 	return c, true
 }
 
-// read stores one field of the report. Of repeated fields the first counts, except that all
+// read stores one field of the report. If a field is repeated, the first one counts; but all
 // recipients are stored.
 func (c *Complaint) read(name, value string) {
 	first := func(to *string, value string) {

@@ -11,14 +11,13 @@ import (
 )
 
 const (
-	maxPlainLines = 2000 // lines of a bounce's text that are read
-	maxReason     = 12   // lines of a reason
+	maxPlainLines = 2000 // lines of a bounce that are read
+	maxReason     = 12   // lines of a reason that are kept
 )
 
 // readPlain parses a bounce in plain text, as written by qmail, older exim, sendmail and Exchange,
-// Lotus Notes, Gmail and Yahoo. Such a bounce comes from a mail system, says in a known phrase that
-// a message was not delivered, and names addresses on separate lines. A message that lacks one of
-// these is not a bounce.
+// Lotus Notes, Gmail and Yahoo. A message counts as a bounce if it comes from a mail system, says
+// in a known phrase that a message was not delivered, and names addresses on lines of their own.
 func readPlain(r io.ReaderAt, root *Part) *Report {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -66,9 +65,10 @@ func failedRecipients(header []byte) []string {
 	return out
 }
 
-// fromMailSystem reports whether a mail system wrote the message: its author's address is that of
-// one, or the return path is null and the author's name sounds like one. A null return path alone
-// does not suffice, since auto-replies have it too.
+// fromMailSystem reports whether a mail system wrote the message. It did if the author's address is
+// one of mailSystems, or if the return path is null and the author's name contains one of
+// mailSystemWords. For a message with an author, a null return path alone does not suffice, since
+// automatic replies have it too.
 func fromMailSystem(root *Part, null bool) bool {
 	if root.Envelope == nil || len(root.Envelope.From) == 0 {
 		return null
@@ -86,9 +86,8 @@ var (
 	mailSystemWords = []string{"daemon", "postmaster", "mailer", "deliver", "administrator", "mail system", "bounce", "mail.system"}
 )
 
-// plainFailures and plainDelays are phrases of mail systems, in lower case. A text with phrases of
-// both is a failure only if it also has one of permanentPhrases, which say that delivery was given
-// up.
+// Phrases with which mail systems report failures and delays, in lower case. A text with phrases of
+// both lists reports a failure only if it also has one of permanentPhrases.
 var (
 	plainFailures = []string{
 		"could not be delivered", "couldn't be delivered", "cannot be delivered", "can't be delivered", "was not delivered",
@@ -100,7 +99,7 @@ var (
 		"non è stato possibile recapitare", "impossibile recapitare", "não pôde ser entregue", "nie została dostarczona", "nie można dostarczyć", "не может быть доставлено", "не было доставлено", "не доставлено", "не удалось доставить",
 		"无法投递", "無法投遞", "无法送达", "無法送達", "被退回", "投递失败", "投遞失敗", "配信できません", "配信されません", "送信できません", "送達できません", "届けることができません", "전송되지 않았습니다", "전송하지 못했습니다",
 	}
-	// subjectFailures and subjectDelays are phrases in the subjects of reports, in lower case.
+	// Phrases in the subjects of such reports, in lower case.
 	subjectFailures = []string{
 		"undeliver", "returned mail", "returned to sender", "failure notice", "notification (failure)", "delivery failure", "delivery failed", "delivery has failed", "delivery error",
 		"mail delivery failed", "could not be delivered", "unzustellbar", "non remis", "échec de la remise", "退信", "不能投递", "配信エラー", "配信不能", "недоставленн", "не доставлено",
@@ -114,7 +113,7 @@ var (
 	permanentPhrases = []string{"permanent error", "permanent fatal", "given up", "giving up", "failed permanently", "permanent failure"}
 )
 
-// actionInText returns the action (failed or delayed) that a text reports, "" if it reports none.
+// actionInText returns the action (failed or delayed) that the text reports, "" if it reports none.
 func actionInText(text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	switch {
@@ -126,7 +125,7 @@ func actionInText(text string) string {
 	return ""
 }
 
-// subjectAction returns the action (failed or delayed) that a report's subject names, "" if it
+// subjectAction returns the action (failed or delayed) that the subject of a report names, "" if it
 // names none.
 func subjectAction(root *Part) string {
 	if root.Envelope == nil {
@@ -145,7 +144,7 @@ func containsPhrase(text string, list []string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// plainRecipients returns the addresses in a text, each with the reason given after it.
+// plainRecipients returns the addresses in a text, each with the reason that follows it.
 func plainRecipients(text, action string) []ReportRecipient {
 	var out []ReportRecipient
 	var reasons [][]string
@@ -179,7 +178,7 @@ func plainRecipients(text, action string) []ReportRecipient {
 	return out
 }
 
-// lineAddress splits off the address at the start of a line: "<a@b>: why", "a@b" alone, or "a@b on
+// lineAddress splits off the address at the start of a line such as "<a@b>: why", "a@b", or "a@b on
 // Friday".
 func lineAddress(line string) (email, rest string) {
 	if inner, ok := strings.CutPrefix(line, "<"); ok {
@@ -202,6 +201,7 @@ func lineAddress(line string) (email, rest string) {
 	return email, strings.TrimLeft(rest, ": ")
 }
 
+// leadingText returns the beginning of the first plain text of a message.
 func leadingText(r io.ReaderAt, root *Part) (string, error) {
 	for _, p := range bodyPieces(root) {
 		if plain := p.plain(); plain != nil {
@@ -212,7 +212,7 @@ func leadingText(r io.ReaderAt, root *Part) (string, error) {
 	return "", nil
 }
 
-// reasonFor returns the paragraph that follows the address's line, as one line.
+// reasonFor returns the paragraph after the line with the address, as one line.
 func reasonFor(email, text string) string {
 	_, rest, ok := strings.Cut(text, email)
 	if !ok {
@@ -226,8 +226,8 @@ func reasonFor(email, text string) string {
 	return cut(strings.Join(strings.Fields(reason), " "), MaxText)
 }
 
-// reasonsIn returns the reasons by address, in lower case. A reason is the rest of a line "a@b:
-// why", or the more deeply indented lines below a line "a@b".
+// reasonsIn returns the reasons that a text gives, by email address in lower case. A reason is the
+// rest of a line "a@b: why", or the lines below a line "a@b" that are indented more.
 func reasonsIn(text string) map[string]string {
 	out := map[string]string{}
 	above, depth := "", 0
@@ -252,11 +252,11 @@ func reasonsIn(text string) map[string]string {
 	return out
 }
 
-// copyMarks are phrases in the line before the copy of a message.
+// copyMarks are phrases that occur in the line before the copy of a message.
 var copyMarks = []string{"copy of", "original message", "original mail", "original header", "unsent message", "returned message", "message header", "message follows", "message text follows"}
 
-// cutCopy splits a bounce's text at the line that introduces the copy of the message. That line has
-// dashes, or a header follows it. copied is "" if there is no copy.
+// cutCopy splits the text of a bounce at the line that introduces the copy of the message. That
+// line begins with dashes, or a header follows it. copied is "" if there is no copy.
 func cutCopy(text string) (said, copied string) {
 	for at := 0; at < len(text); {
 		end := strings.IndexByte(text[at:], '\n')
@@ -267,7 +267,7 @@ func cutCopy(text string) (said, copied string) {
 		next := at + end + 1
 		dashes := strings.HasPrefix(strings.TrimPrefix(line, "|"), "---")
 		marked := slices.ContainsFunc(copyMarks, func(m string) bool { return strings.Contains(line, m) })
-		if marked && (dashes || beginsWith(text[next:], messageFields)) || dashes && beginsWith(text[next:], traceFields) {
+		if marked && (dashes || beginsWithField(text[next:], messageFields)) || dashes && beginsWithField(text[next:], traceFields) {
 			return text[:at], strings.TrimLeft(text[next:], "\n")
 		}
 		at = next
@@ -275,9 +275,9 @@ func cutCopy(text string) (said, copied string) {
 	return text, ""
 }
 
-// beginsWith reports whether the first non-empty line of a text is a header field with one of the
-// names.
-func beginsWith(text string, names map[string]bool) bool {
+// beginsWithField reports whether a text begins with a header field that has one of the names. It
+// skips empty lines.
+func beginsWithField(text string, names map[string]bool) bool {
 	name, _, ok := strings.Cut(strings.TrimLeft(text[:min(len(text), 1024)], " \t\n"), ":")
 	return ok && names[strings.ToLower(name)]
 }
@@ -292,8 +292,8 @@ var (
 	replyCode    = lazyregexp.New(`(?:^|[\s:>('"])(42[0-9]|45[0-9]|50[0-4]|51[0-3]|52[0-9]|53[0-9]|54[01]|55[0-7]|571)(?:[^0-9A-Za-z.:/@]|:? |\.?$|\. )`)
 )
 
-// statusWords are phrases, in lower case, with the status that they mean in a text without a code.
-// The first match counts.
+// statusWords maps phrases, in lower case, to the status that they mean in a text without a status
+// code. The first match counts.
 var statusWords = []struct{ status, words string }{
 	{"4.2.2", fullPhrases},
 	{"4.4.3", lookupPhrases},
@@ -308,11 +308,12 @@ var statusWords = []struct{ status, words string }{
 	{"5.7.1", "spam|blacklist|blocklist|blocked|policy|access denied|not authorized|dmarc|rejected due"},
 }
 
-// expired is the status of a message that was deferred until its time limit (RFC 3463 section 3.5).
-const expired = "4.4.7"
+// statusExpired is the status of a message that was deferred until the time limit (RFC 3463 section
+// 3.5).
+const statusExpired = "4.4.7"
 
-// replyClass returns the first digit (4 or 5) of a text that begins with the code of a failed SMTP
-// reply, "" for other texts.
+// replyClass returns the first digit (4 or 5) of the SMTP reply code at the start of a text. It
+// returns "" for a text without such a code, or with a code of success.
 func replyClass(text string) string {
 	if m := replyCode().FindStringIndex(text); m == nil || m[0] > 0 {
 		return ""
@@ -320,9 +321,9 @@ func replyClass(text string) string {
 	return text[:1]
 }
 
-// StatusIn finds a status (RFC 3463) in a server's text: the code itself, else the status that the
-// words mean, with the class of the SMTP reply code if there is one. With only a reply code it
-// returns 4.0.0 or 5.0.0, and "" if it finds nothing.
+// StatusIn finds a status code (RFC 3463) in the text of a server. If the text has none, StatusIn
+// returns the status that the words mean, with 4 or 5 as in the SMTP reply code if there is one.
+// For a text with only a reply code it returns 4.0.0 or 5.0.0. It returns "" if it finds nothing.
 func StatusIn(text string) string {
 	if m := enhancedCode().FindStringSubmatch(text); m != nil && m[1][0] != '2' {
 		return m[1]

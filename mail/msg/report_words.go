@@ -9,8 +9,8 @@ import (
 )
 
 // recipientFromText finds the result of a delivery in the text of a message that is known to be
-// about one of ours. It looks beside the recipient's address, then anywhere outside of the copy. It
-// returns nil if the text has no result.
+// about an earlier message to recipient. It looks near the recipient's address, then anywhere
+// outside of the copy. It returns nil if the text gives no result.
 func recipientFromText(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipient {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -38,7 +38,7 @@ func recipientFromText(r io.ReaderAt, root *Part, text, recipient string) *Repor
 	return told
 }
 
-// isAutoReply reports whether the header is that of an auto-reply, such as a vacation notice.
+// isAutoReply reports whether a header is that of an automatic reply, such as a vacation notice.
 func isAutoReply(header []byte) bool {
 	for f := range fields(header) {
 		switch strings.ToLower(string(f.name)) {
@@ -55,8 +55,8 @@ func isAutoReply(header []byte) bool {
 	return false
 }
 
-// reportText returns the text of a report without the copy of the message, and its machine-readable
-// part, each at most maxReturned bytes.
+// reportText returns the text of a report without the copy of the message, and the fields of its
+// machine-readable part. Each has at most maxReturned bytes.
 func reportText(r io.ReaderAt, root *Part) (text, fields string) {
 	if status := deliveryStatus(root); status != nil {
 		if raw, err := io.ReadAll(io.LimitReader(Open(r, status), maxReturned)); err == nil {
@@ -87,8 +87,8 @@ func reportText(r io.ReaderAt, root *Part) (text, fields string) {
 	return strings.ReplaceAll(strings.Join(said, "\n\n"), "(expanded from\n", "(expanded from "), fields
 }
 
-// recipientInFields finds RFC 3464 fields within a text: those of the recipient, else the first
-// that have an action. It returns nil if there are none.
+// recipientInFields finds fields of RFC 3464 within a text: those of the recipient, otherwise the
+// first that have an action. It returns nil if there are none.
 func recipientInFields(text, recipient string) *ReportRecipient {
 	var found *ReportRecipient
 	for _, block := range fieldBlocks([]byte(text)) {
@@ -114,8 +114,8 @@ func recipientInFields(text, recipient string) *ReportRecipient {
 }
 
 // reasonOf returns the reason that a text gives for the failure to deliver to recipient: the lines
-// after the address, else the first paragraph with a code, else the first with words that mean a
-// status. coded reports whether the reason has a code.
+// after the address, otherwise the first paragraph with a code, otherwise the first with words that
+// mean a status. coded reports whether the reason contains a code.
 func reasonOf(text, recipient string) (reason string, coded bool) {
 	paragraphs := strings.SplitN(text, "\n\n", maxPlainLines)
 	var near []string
@@ -146,9 +146,9 @@ func reasonOf(text, recipient string) (reason string, coded bool) {
 	return "", false
 }
 
-// linesAbout returns the lines of a paragraph that are about recipient. The lines end before a line
-// that begins with another address. If there are more than maxReason, it returns the lines around
-// the first one with a status code.
+// linesAbout returns the lines of a paragraph that are about recipient, up to a line that begins
+// with another address. If there are more than maxReason lines, it returns those around the first
+// line with a status code.
 func linesAbout(paragraph, recipient string) string {
 	lines := strings.SplitN(strings.TrimSpace(paragraph), "\n", maxPlainLines)
 	for i, line := range lines {
@@ -162,7 +162,7 @@ func linesAbout(paragraph, recipient string) string {
 	return strings.Join(lines[:min(len(lines), maxReason)], "\n")
 }
 
-// hasCode reports whether a text contains a status or a reply code of a failure.
+// hasCode reports whether a text contains a status code or an SMTP reply code of a failure.
 func hasCode(text string) bool {
 	m := enhancedCode().FindStringSubmatch(text)
 	return m != nil && m[1][0] != '2' || replyCode().MatchString(text)

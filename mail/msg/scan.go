@@ -17,12 +17,12 @@ import (
 // child or more; a message/rfc822 or message/global part has exactly one child, the
 // message inside; every other part is a leaf. Texts are decoded UTF-8.
 type Part struct {
-	Type, Subtype     string            // lower case; default text/plain, in a digest message/rfc822
-	Params            map[string]string // of Content-Type; names in lower case
-	ID                string            // Content-ID with its brackets
+	Type, Subtype     string            // lower case; default text/plain, or message/rfc822 in a multipart/digest
+	Params            map[string]string // parameters of Content-Type; names in lower case
+	ID                string            // Content-ID with its brackets, "" without the field
 	Description       string
 	Encoding          string // Content-Transfer-Encoding, lower case; default "7bit"
-	Disposition       string // lower case, "" without the field
+	Disposition       string // Content-Disposition, lower case, "" without the field
 	DispositionParams map[string]string
 	Language          []string
 	Location, MD5     string
@@ -32,10 +32,10 @@ type Part struct {
 	HeaderOffset, BodyOffset, End int64
 
 	Lines       int64 // number of line ends in the body
-	DecodedSize int64 // bytes of the decoded body; exact if it is validly encoded
+	DecodedSize int64 // bytes of the body after decoding; exact if its encoding is valid
 
-	// Envelope is set on the root and on the child of a message/rfc822 part. Such a part,
-	// unless it is the root, shares the envelope of its child.
+	// Envelope is set on the root and on the child of a message/rfc822 part. A message/rfc822 part
+	// that is not the root has the same Envelope as its child.
 	Envelope *Envelope
 	Children []*Part
 }
@@ -43,10 +43,10 @@ type Part struct {
 // Envelope holds the header fields that IMAP's ENVELOPE and the message index need
 // (RFC 9051 §7.5.2). Sender and ReplyTo are empty when the message has none.
 type Envelope struct {
-	Date     time.Time // zero when the field is missing or unreadable
+	Date     time.Time // zero if the field is missing or unreadable
 	DateText string
 	Subject  string
-	// EmptySubject reports that there is a Subject field and it is empty.
+	// EmptySubject is true if there is a Subject field and it is empty.
 	EmptySubject bool
 
 	From, Sender, ReplyTo, To, Cc, Bcc []Address
@@ -71,7 +71,7 @@ func (p *Part) IsMessage() bool {
 	return p.Type == "message" && (p.Subtype == "rfc822" || p.Subtype == "global")
 }
 
-// filename returns the sender's file name for the part, which may be unsafe, or "".
+// filename returns the sender's file name for the part, "" if there is none. It may be unsafe.
 func (p *Part) filename() string {
 	if name := p.DispositionParams["filename"]; name != "" {
 		return name
@@ -79,13 +79,13 @@ func (p *Part) filename() string {
 	return p.Params["name"]
 }
 
-// Scan parses one message in one pass and returns its part tree. It accepts any bytes: content that
-// it cannot parse becomes a leaf. The only errors are those of r. Time is linear in the size of the
-// message; memory is bounded by MaxParts and the other limits.
+// Scan parses a message in one pass and returns its part tree. It accepts any bytes: content that
+// it cannot parse becomes a leaf. All errors come from r. The time is linear in the size of the
+// message; MaxParts and the other limits bound the memory.
 func Scan(r io.Reader) (*Part, error) {
 	s := &scanner{lines: newLineReader(r), text: textBudget{left: maxTreeText}, rawLeft: MaxHeader}
 	defer s.lines.free()
-	root := s.open(&Part{Envelope: &Envelope{}}, false)
+	root := s.openPart(&Part{Envelope: &Envelope{}}, false)
 	s.run()
 	if s.lines.err != nil {
 		return nil, fmt.Errorf("read message: %w", s.lines.err)
@@ -93,7 +93,8 @@ func Scan(r io.Reader) (*Part, error) {
 	return root, nil
 }
 
-// scanner holds the parts that are open at the current line, outermost first.
+// scanner holds the state of Scan. stack has the parts that are open at the current line, outermost
+// first.
 type scanner struct {
 	lines *lineReader
 	stack []frame
@@ -101,34 +102,33 @@ type scanner struct {
 	text  textBudget
 
 	inHeader bool
-	header   []byte // of the innermost part, line ends as LF
+	header   []byte // header of the innermost part so far, with LF as line end
 	hasField bool
 	midLine  bool
-	fieldAt  int64 // offset of the next field that a look-ahead found; lines before it belong to the header
+	fieldAt  int64 // offset of the next header field, if a look-ahead found one; the lines before it belong to the header
 	raw      []rawHeader
 	rawLeft  int
-	count    int64 // line ends read so far
-	lineEnd  int64 // end of the previous line, before its line break
+	count    int64 // number of line ends before the current line
+	lineEnd  int64 // offset of the end of the previous line, before its line break
 	leafBody leafBody
 }
 
-// frame is one open part.
+// frame is a part that is open, so its end was not yet found.
 type frame struct {
 	part     *Part
-	envelope *Envelope // receives this part's envelope fields, nil for a part that is not a message
-	boundary string    // of an open multipart, "" once it is closed
-	digest   bool      // the parent is a multipart/digest
+	envelope *Envelope // envelope to fill from the header of the part, nil if it is not a message
+	boundary string    // boundary of an open multipart, "" once it is closed
+	digest   bool      // the parent is a multipart/digest, which changes the default type
 	firstEnd int64     // number of line ends before the body
 }
 
-// rawHeader is a header with raw 8-bit text. Its charset is known only after a later text part
-// declares it.
+// rawHeader is a header with raw 8-bit text. It is parsed again if a text part declares a charset.
 type rawHeader struct {
 	part, message *Part
 	envelope      *Envelope
 	digest        bool
 	block         []byte
-	used          int // of the text budget
+	used          int // bytes that it took from the text budget
 }
 
 func (s *scanner) run() {
@@ -138,7 +138,7 @@ func (s *scanner) run() {
 			break
 		}
 		off := s.lines.off - int64(len(piece)+eol)
-		s.piece(piece, eol, off)
+		s.scanPiece(piece, eol, off)
 		s.lineEnd = off + int64(len(piece))
 		s.midLine = eol == 0
 		if eol > 0 {
@@ -158,9 +158,11 @@ func (s *scanner) run() {
 	}
 }
 
-func (s *scanner) piece(piece []byte, eol int, off int64) {
+// scanPiece processes one piece of a line: a boundary, or a piece of the header or of the body. eol
+// is the length of its line end, off its offset in the message.
+func (s *scanner) scanPiece(piece []byte, eol int, off int64) {
 	dashes := !s.midLine && len(piece) > 2 && piece[0] == '-' && piece[1] == '-'
-	if dashes && s.delimiter(piece, off) {
+	if dashes && s.boundaryLine(piece, off) {
 		return
 	}
 	inHeader := s.inHeader
@@ -171,16 +173,17 @@ func (s *scanner) piece(piece []byte, eol int, off int64) {
 			return
 		}
 	}
-	// If a multipart's header runs into its first boundary, the boundary is known only now.
-	if inHeader && dashes && s.delimiter(piece, off) {
+	// A boundary that ends the multipart's own header is known only after the header was parsed.
+	if inHeader && dashes && s.boundaryLine(piece, off) {
 		return
 	}
 	s.leafBody.add(piece, eol)
 }
 
-// delimiter handles a boundary line of any open multipart (RFC 2046 §5.1.1). The boundary of an
-// outer multipart also ends unclosed inner parts. It returns false if the line is not a boundary.
-func (s *scanner) delimiter(line []byte, off int64) bool {
+// boundaryLine processes a boundary line of any open multipart (RFC 2046 §5.1.1). The boundary of
+// an outer multipart also ends inner parts that are still open. It returns false if the line is not
+// a boundary.
+func (s *scanner) boundaryLine(line []byte, off int64) bool {
 	if len(line) > maxBoundary+64 {
 		return false
 	}
@@ -188,21 +191,23 @@ func (s *scanner) delimiter(line []byte, off int64) bool {
 	for i := len(s.stack) - 1; i >= 0; i-- {
 		b := s.stack[i].boundary
 		if bare := strings.Trim(b, "'"); len(bare)+2 == len(b) && !bytes.HasPrefix(line, []byte("'")) {
-			b = bare // some programs quote the parameter with ' although these quotes are not part of the boundary
+			b = bare // some programs put the parameter in single quotes, which are not part of the boundary
 		}
 		if b == "" || len(line) < len(b) || string(line[:len(b)]) != b {
 			continue
 		}
 		last := len(line) == len(b)+2 && line[len(b)] == '-' && line[len(b)+1] == '-'
 		if len(line) == len(b) || last {
-			s.divide(i, last, off)
+			s.startPart(i, last, off)
 			return true
 		}
 	}
 	return false
 }
 
-func (s *scanner) divide(level int, last bool, off int64) {
+// startPart ends the parts above level at a boundary line, and begins the next part of the
+// multipart at that level. last says that the line closes the multipart.
+func (s *scanner) startPart(level int, last bool, off int64) {
 	s.finishHeaders(off, s.count)
 	// The line end before the boundary belongs to the boundary.
 	s.closeTo(level+1, s.lineEnd, s.count-1)
@@ -218,10 +223,10 @@ func (s *scanner) divide(level int, last bool, off int64) {
 	child := &Part{HeaderOffset: s.lines.off}
 	digest := multi.part.Subtype == "digest"
 	multi.part.Children = append(multi.part.Children, child)
-	s.open(child, digest)
+	s.openPart(child, digest)
 }
 
-func (s *scanner) open(p *Part, digest bool) *Part {
+func (s *scanner) openPart(p *Part, digest bool) *Part {
 	s.parts++
 	s.stack = append(s.stack, frame{part: p, envelope: p.Envelope, digest: digest})
 	s.inHeader, s.hasField = true, false
@@ -229,10 +234,10 @@ func (s *scanner) open(p *Part, digest bool) *Part {
 	return p
 }
 
-// headerLine adds one piece of a line to the header. It returns false if the piece belongs to the
-// body instead. A line that is not a field ends the header, unless a field follows it or the body
-// is base64 that begins after an empty line. The returned piece has the same bytes as the argument,
-// but stays valid after the look-ahead.
+// headerLine adds a piece of a line to the header. It returns false if the piece belongs to the
+// body. A line that is not a field ends the header, unless a field follows later, or the header
+// declares a base64 body and that body begins after an empty line. The returned piece equals the
+// argument, but stays valid after the look-ahead.
 func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	if !s.midLine {
 		if len(piece) == 0 {
@@ -282,8 +287,9 @@ func isBase64Line(line []byte) bool {
 	return len(line)%4 == 0 && len(bytes.Trim(line, transfer.Base64Letters+"=")) == 0
 }
 
-// endHeader parses the innermost part's header. off is the start of its body, count the number of
-// line ends before it. If the part is a message, it opens the message inside.
+// endHeader parses the header of the innermost part. off is the offset of its body, count the
+// number of line ends before the body. If the part is a message/rfc822, endHeader opens the message
+// inside it.
 func (s *scanner) endHeader(off, count int64) {
 	s.inHeader = false
 	f := &s.stack[len(s.stack)-1]
@@ -303,11 +309,11 @@ func (s *scanner) endHeader(off, count int64) {
 			f.boundary = ""
 		}
 		if atLimit {
-			p.opaque()
+			p.makeOpaque()
 		}
 	case p.IsMessage():
-		if atLimit || s.parts >= MaxParts || !isIdentity(p.Encoding) {
-			p.opaque()
+		if atLimit || s.parts >= MaxParts || !isUnencoded(p.Encoding) {
+			p.makeOpaque()
 			break
 		}
 		inner := &Part{HeaderOffset: off, Envelope: &Envelope{}}
@@ -315,13 +321,13 @@ func (s *scanner) endHeader(off, count int64) {
 		if p.Envelope == nil {
 			p.Envelope = inner.Envelope
 		}
-		s.open(inner, false)
+		s.openPart(inner, false)
 		return
 	}
 	s.leafBody = leafBody{encoding: p.Encoding}
 }
 
-// message returns the innermost open message.
+// message returns the innermost open part that is a message.
 func (s *scanner) message() *Part {
 	i := len(s.stack) - 1
 	for i > 0 && s.stack[i].envelope == nil {
@@ -330,21 +336,23 @@ func (s *scanner) message() *Part {
 	return s.stack[i].part
 }
 
-// finishHeaders ends headers that ran into a boundary or the end of the message.
+// finishHeaders ends headers that run into a boundary or into the end of the message, without an
+// empty line.
 func (s *scanner) finishHeaders(off, count int64) {
 	for s.inHeader {
 		s.endHeader(off, count)
 	}
 }
 
-// closeTo closes the open parts until height of them are left. Their bodies end at offset end;
-// count is the number of line ends up to there.
+// closeTo closes open parts until height parts are left open. Their bodies end at offset end; count
+// is the number of line ends before it.
 func (s *scanner) closeTo(height int, end, count int64) {
 	toEnd := end == s.lines.off
 	for i := len(s.stack) - 1; i >= height; i-- {
 		f := &s.stack[i]
 		p := f.part
-		// An empty body begins after that line end, and its parents cannot end before it.
+		// If end is the line end before an empty body, the part and its parents end where the body
+		// begins.
 		end = max(end, p.BodyOffset)
 		p.End = end
 		p.Lines = max(count-f.firstEnd, 0)
@@ -353,26 +361,28 @@ func (s *scanner) closeTo(height int, end, count int64) {
 			p.DecodedSize = s.leafBody.size(p.Size(), toEnd)
 		}
 		if p.IsMultipart() && len(p.Children) == 0 {
-			// No boundary was found: display the content as text.
+			// The boundary was not found, so the content is displayed as text.
 			p.Type, p.Subtype = "text", "plain"
 		}
 	}
 	s.stack = s.stack[:height]
 }
 
-// opaque turns a container whose content is not parsed into a leaf.
-func (p *Part) opaque() {
+// makeOpaque makes a leaf of a multipart or message that is not parsed further.
+func (p *Part) makeOpaque() {
 	p.Type, p.Subtype = "application", "octet-stream"
 }
 
-func isIdentity(encoding string) bool {
+// isUnencoded reports whether the encoding is 7bit, 8bit, binary or unknown, so that the body can
+// be parsed as it is.
+func isUnencoded(encoding string) bool {
 	return encoding != "base64" && encoding != "quoted-printable" && encoding != transfer.UUEncode
 }
 
-// leafBody computes the decoded size of a leaf from its lines.
+// leafBody computes the size of a leaf after decoding, from its lines.
 type leafBody struct {
 	encoding string
-	n        int64 // base64: characters; the others: bytes
+	n        int64 // base64: number of characters; other encodings: number of bytes
 	uu       transfer.UU
 	midLine  bool
 	pending  int64 // quoted-printable: length of the last line end, which may belong to a boundary
@@ -401,6 +411,8 @@ func (l *leafBody) add(piece []byte, eol int) {
 	}
 }
 
+// size returns the decoded size. raw is the size of the encoded body; toEnd says that it ends with
+// the message.
 func (l *leafBody) size(raw int64, toEnd bool) int64 {
 	switch l.encoding {
 	case "base64":
@@ -416,13 +428,13 @@ func (l *leafBody) size(raw int64, toEnd bool) int64 {
 	return raw
 }
 
-// lineReader splits a stream at CRLF, LF and bare CR. It has a fixed buffer, so that lines of any
-// length need no more memory.
+// lineReader splits a stream at CRLF, LF and bare CR. Its buffer has a fixed size; a longer line is
+// returned in pieces.
 type lineReader struct {
 	r          io.Reader
-	buf        []byte // a whole buffer from lineBuffers
+	buf        []byte // taken from lineBuffers
 	start, end int
-	lf         int // index of the next LF at or after start; end if the buffer has none; -1 if unknown
+	lf         int // index of the next LF at or after start; end if there is none in the buffer; -1 if not yet searched
 	off        int64
 	eof        bool
 	err        error
@@ -434,16 +446,16 @@ func newLineReader(r io.Reader) *lineReader {
 	return &lineReader{r: r, buf: lineBuffers.Get().(*[scanBuffer]byte)[:], lf: -1}
 }
 
-// free returns the buffer to the pool. The reader and the pieces that it returned are invalid after
-// that.
+// free returns the buffer to the pool. After that, neither the reader nor the pieces that it
+// returned may be used.
 func (l *lineReader) free() {
 	lineBuffers.Put((*[scanBuffer]byte)(l.buf))
 	l.buf = nil
 }
 
-// next returns the next piece of a line without its line end, and the length of that line end: 0 if
-// the line continues or the stream ends. The piece is valid until the next call. ok is false at the
-// end and after a read error, which is then in err.
+// next returns the next piece of a line without its line end, and the length of that line end,
+// which is 0 if the line continues or the stream ends. The piece is valid until the next call. ok
+// is false at the end and after a read error, which is in err.
 func (l *lineReader) next() (piece []byte, eol int, ok bool) {
 	for {
 		i, found := l.findEnd()
@@ -469,8 +481,8 @@ func (l *lineReader) next() (piece []byte, eol int, ok bool) {
 }
 
 // findEnd returns the index of the next line end. If the buffer has none, it returns false and the
-// index up to which the bytes certainly belong to the line: a CR at the end of the buffer may be
-// half of a CRLF.
+// index up to which the bytes belong to the line. A CR at the end of the buffer is left out, since
+// an LF may follow.
 func (l *lineReader) findEnd() (int, bool) {
 	if l.lf < l.start {
 		l.lf = l.end
@@ -485,8 +497,8 @@ func (l *lineReader) findEnd() (int, bool) {
 	return l.lf, l.lf < l.end
 }
 
-// fieldAhead looks ahead, as far as the buffer reaches, for a known header field or an empty line,
-// whichever comes first. It returns its offset, or -1 if there is neither or a possible boundary
+// fieldAhead looks for a known header field or an empty line, as far as the buffer reaches. It
+// returns the offset of whichever comes first, or -1 if there is neither or if a possible boundary
 // comes first. The call invalidates the piece that next returned.
 func (l *lineReader) fieldAhead(inMessage bool) (at int64, isField bool) {
 	for pos := l.start; ; {
@@ -521,11 +533,14 @@ func (l *lineReader) fieldAhead(inMessage bool) (at int64, isField bool) {
 	}
 }
 
+// advance moves the start of the unread bytes to index to.
 func (l *lineReader) advance(to int) {
 	l.off += int64(to - l.start)
 	l.start = to
 }
 
+// fill moves the unread bytes to the start of the buffer and reads more. It returns false after a
+// read error.
 func (l *lineReader) fill() bool {
 	copy(l.buf, l.buf[l.start:l.end])
 	l.end -= l.start

@@ -10,10 +10,10 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// StripFields copies a message from r to w without the header fields that begin with one of
-// prefixes (in any letter case). found reports whether there were such fields. They may be folded
-// and have white space before the colon. Everything else stays byte for byte. Memory use is at most
-// one line, whatever the length of the header.
+// StripFields copies a message from r to w without the header fields whose names begin with one of
+// prefixes (in any letter case). Such fields may be folded, and may have white space before the
+// colon. found reports whether there were any. Everything else stays byte for byte. No more than
+// one line is in memory.
 func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err error) {
 	br := buffers.Reader(r)
 	defer buffers.FreeReader(br)
@@ -31,8 +31,8 @@ func HasFields(r io.Reader, prefixes []string) (bool, error) {
 	return stripHeader(io.Discard, br, prefixes)
 }
 
-// stripHeader copies the header and its empty line, without the fields that begin with one of
-// prefixes.
+// stripHeader copies the header and the empty line after it, without the fields whose names begin
+// with one of prefixes.
 func stripHeader(w io.Writer, br *bufio.Reader, prefixes []string) (found bool, err error) {
 	lineStart, drop := true, false
 	for {
@@ -56,7 +56,7 @@ func stripHeader(w io.Writer, br *bufio.Reader, prefixes []string) (found bool, 
 	}
 }
 
-const maxFieldName = 200 // bytes of a line that are compared with the prefixes
+const maxFieldName = 200 // only so many bytes of a line are compared with the prefixes
 
 // HasFieldPrefix reports whether a field name begins with one of prefixes, in any letter case.
 func HasFieldPrefix(name string, prefixes []string) bool {

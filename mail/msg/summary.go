@@ -15,29 +15,29 @@ import (
 
 const (
 	previewRunes = 200
-	previewText  = 16 << 10  // bytes of plain text looked at for a preview
-	previewHTML  = 256 << 10 // bytes of HTML; more, since style sheets come first
+	previewText  = 16 << 10  // bytes of plain text that are read for a preview
+	previewHTML  = 256 << 10 // bytes of HTML that are read for a preview; more, since style sheets come first
 )
 
-// Summary holds what a message list shows of a message and what rules test.
+// Summary holds what a message list shows about a message, and what rules test.
 type Summary struct {
-	MessageID             string // this and the other ids have their brackets
+	MessageID             string // with its brackets, like InReplyTo and References
 	InReplyTo             string
 	References            []string
 	From, To, Cc, ReplyTo []Address // without group markers
-	ToCount, CcCount      int       // number of addresses in the fields, including those beyond MaxAddresses
+	ToCount, CcCount      int       // number of addresses in To and Cc, including those beyond MaxAddresses
 	Subject               string
-	Preview               string // at most 200 characters of the text, white space folded
+	Preview               string // at most 200 characters of the displayed text, in one line
 	Date                  time.Time
 	Attachments           []Attachment
 
-	AutoReply bool // a machine wrote it (RFC 3834): never reply to it automatically
-	List      bool // it came through a mailing list or went to many (List-*, Precedence): never reply automatically either
-	Bounce    bool // it reports on the delivery of another message
+	AutoReply bool // written by a machine (RFC 3834): send no automatic reply
+	List      bool // from a mailing list or bulk mail (List-*, Precedence): send no automatic reply
+	Bounce    bool // a report on the delivery of another message
 }
 
-// Summarize returns the summary of a message. It reads the root's header and the beginning of the
-// text.
+// Summarize returns the summary of a message. It reads the header of the root and the beginning of
+// the text.
 func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -69,7 +69,7 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	return s, err
 }
 
-// countRecipients counts the addresses in To and Cc. Of a repeated field the last one counts.
+// countRecipients counts the addresses in To and Cc. If a field is repeated, the last one counts.
 func countRecipients(header []byte) (to, cc int) {
 	for f := range fields(header) {
 		switch {
@@ -92,12 +92,13 @@ func withoutGroupMarkers(list []Address) []Address {
 	return out
 }
 
-// automation holds the header's marks of automatic and list mail.
+// automation holds what the header says about automatic and list mail.
 type automation struct {
 	auto, precedence, list bool
 	nullPath, failed       bool // Return-Path: <>; exim's X-Failed-Recipients
 }
 
+// read sets what the header fields say.
 func (m *automation) read(header []byte) {
 	var name []byte
 	for f := range fields(header) {
@@ -128,6 +129,7 @@ func (m *automation) read(header []byte) {
 	}
 }
 
+// isBounce reports whether the message is a delivery report or was sent by a mail system.
 func (m *automation) isBounce(root *Part, s *Summary) bool {
 	if deliveryStatus(root) != nil || m.failed {
 		return true
@@ -181,7 +183,7 @@ func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 }
 
 // foldText returns the text as one line of at most previewRunes characters. It drops invisible
-// characters, with which newsletters pad their previews.
+// characters, since newsletters pad their texts with them.
 func foldText(s string) string {
 	var out strings.Builder
 	out.Grow(min(len(s), previewRunes))
@@ -207,8 +209,8 @@ func foldText(s string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// ShownName returns a display name for people: without characters that reverse the reading
-// direction or have no width, which make one name look like another. Raw header fields keep them.
+// ShownName returns a display name as it is shown to people: without invisible characters and those
+// that reverse the reading direction, since these make one name look like another.
 func ShownName[T string | []byte](name T) T {
 	for i := range len(name) {
 		if name[i] >= utf8.RuneSelf {
@@ -218,8 +220,8 @@ func ShownName[T string | []byte](name T) T {
 	return name
 }
 
-// isAwaySubject reports whether the subject is that of a vacation notice from a common mail service
-// or program. Not all of them mark the notice in the header.
+// isAwaySubject reports whether the subject is that of a vacation notice by a common mail service
+// or program. Some of these do not mark the notice in the header.
 func isAwaySubject(subject string) bool {
 	s := strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")
 	if awaySubjects[strings.TrimRight(s, " .!")] {
@@ -229,7 +231,8 @@ func isAwaySubject(subject string) bool {
 	return ok && awaySubjects[strings.TrimSpace(head)]
 }
 
-// awaySubjects are subjects of vacation notices: the text before the colon, or the whole subject.
+// awaySubjects are the subjects of vacation notices, in lower case. A real subject may continue
+// with a colon and more text.
 var awaySubjects = wordSet(
 	// Exchange, Outlook and Microsoft 365
 	"automatic reply", "automatische antwort", "réponse automatique", "respuesta automática", "risposta automatica",
@@ -256,13 +259,13 @@ func wordSet(words ...string) map[string]bool {
 }
 
 const (
-	searchText = 64 << 10  // bytes of a message's text that are indexed for search
+	searchText = 64 << 10  // bytes of the displayed text that are indexed for search
 	searchHTML = 512 << 10 // bytes of HTML that are read to get that text
-	stubText   = 200       // characters; shorter plain text may only say that there is HTML
+	stubText   = 200       // characters; a shorter plain text may only say that the message is in HTML
 )
 
-// SearchTexts returns the texts by which a message can be found: those of HeadTexts, and at most 64
-// KiB of the displayed text, without markup.
+// SearchTexts returns the texts by which a message can be found: the texts of HeadTexts, and at
+// most 64 KiB of the displayed text without markup.
 func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
 	out, left := HeadTexts(root), searchText
 	for _, piece := range bodyPieces(root) {
@@ -281,8 +284,8 @@ func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
 	return out, nil
 }
 
-// HeadTexts returns the searchable texts outside of the body: the subject, the name and address of
-// each person, and the names of attachments.
+// HeadTexts returns the searchable texts of a message that are not in its body: the subject, the
+// names and addresses of all people, and the file names of attachments.
 func HeadTexts(root *Part) (out []string) {
 	if e := root.Envelope; e != nil {
 		out = append(out, e.Subject)
@@ -300,8 +303,8 @@ func HeadTexts(root *Part) (out []string) {
 	return out
 }
 
-// pieceTexts returns the plain text of a piece. If that is shorter than stubText, it adds the text
-// of the HTML.
+// pieceTexts returns the plain text of a section. If that has at most stubText characters, it adds
+// the text of the HTML.
 func pieceTexts(r io.ReaderAt, p bodyPiece, limit int) (out []string, err error) {
 	add := func(part *Part) error {
 		most := limit
@@ -310,7 +313,7 @@ func pieceTexts(r io.ReaderAt, p bodyPiece, limit int) (out []string, err error)
 		}
 		text, _, err := readText(r, part, int64(most))
 		if err != nil {
-			return fmt.Errorf("text of message: %w", err)
+			return fmt.Errorf("read text of message: %w", err)
 		}
 		if isHTML(part) {
 			text = cut(visible.HTMLWords(text, limit), limit)

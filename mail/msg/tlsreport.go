@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A TLSReport is a report about TLS sessions to send as mail (RFC 8460 section 5.3).
+// A TLSReport is a report about TLS sessions that is sent as mail (RFC 8460 section 5.3).
 type TLSReport struct {
-	From      Address // its domain signs the mail
+	From      Address // the mail is signed by the domain of this address
 	To        string
 	Domain    string // the domain that the report is about
-	Submitter string // the domain that reports
-	ID        string // report-id, without brackets
-	Content   []byte // the report, compressed
+	Submitter string // the domain that sends the report
+	ID        string // the report-id, without brackets
+	Content   []byte // the report as gzip-compressed JSON
 	Start     time.Time
 	End       time.Time
 	MessageID string
 	Date      time.Time
 }
 
-// WriteTo writes the mail, a multipart/report with text for people and the report. It returns the
+// WriteTo writes the mail: a multipart/report with a text for people and the report. It returns the
 // same errors as Composer.WriteTo.
 func (r *TLSReport) WriteTo(w io.Writer) (int64, error) {
 	to, err := ParseAddress(r.To)

@@ -1,7 +1,7 @@
 package msg
 
-// A View decodes a stored tree in place: its texts are slices of the encoded bytes, so it is valid
-// only as long as these. A View that is used again allocates almost nothing.
+// A View decodes a stored tree without copying: its texts are slices of the encoded bytes, so they
+// are valid only as long as these. A View can be used again, and then allocates almost nothing.
 type View struct {
 	in        fieldReader[[]byte]
 	parts     []PartView
@@ -9,11 +9,11 @@ type View struct {
 	addresses []AddressView
 	texts     [][]byte
 	envelopes []EnvelopeView
-	encoding  []byte // the default, for parts without one
+	encoding  []byte // default encoding, for parts without one
 }
 
-// A PartView is a Part in a View. Its children follow it in the list of parts, each followed by its
-// own children.
+// A PartView is a Part that a View has decoded. In the list of parts it is followed by its
+// children, each followed by its own children.
 type PartView struct {
 	Type, Subtype                 []byte
 	ID, Description, Encoding     []byte
@@ -37,15 +37,15 @@ func (p *PartView) IsMessage() bool {
 	return string(p.Type) == "message" && (string(p.Subtype) == "rfc822" || string(p.Subtype) == "global")
 }
 
-// A ParamView is one parameter.
+// A ParamView is one parameter of a part.
 type ParamView struct{ Name, Value []byte }
 
-// An EnvelopeView is an Envelope in a View.
+// An EnvelopeView is an Envelope that a View has decoded.
 type EnvelopeView struct {
-	Date struct { // of the Date field, if it has a readable date
+	Date struct { // the Date field; Known is false if it is missing or unreadable
 		Known  bool
-		Unix   int64 // seconds
-		Offset int   // seconds east of UTC
+		Unix   int64 // seconds since 1970
+		Offset int   // offset of the zone, in seconds east of UTC
 	}
 	DateText, Subject, MessageID       []byte
 	EmptySubject                       bool
@@ -53,7 +53,7 @@ type EnvelopeView struct {
 	InReplyTo, References              [][]byte
 }
 
-// An AddressView is an Address in a View.
+// An AddressView is an Address that a View has decoded.
 type AddressView struct{ Name, Mailbox, Host []byte }
 
 // IsGroupMarker is like Address.IsGroupMarker.
@@ -72,7 +72,7 @@ func (a *AddressView) AppendEmail(b []byte) []byte {
 	return append(append(append(b, a.Mailbox...), '@'), a.Host...)
 }
 
-// AppendText appends name and address to b in the form of Address.String.
+// AppendText appends the name and address to b in the form of Address.String.
 func (a *AddressView) AppendText(b []byte) []byte {
 	switch {
 	case len(a.Name) == 0:
@@ -87,12 +87,12 @@ func (a *AddressView) AppendText(b []byte) []byte {
 	return append(a.AppendEmail(append(b, " <"...)), '>')
 }
 
-// AppendAttachments appends the attachments of the message to list, as Attachments does, but leaves
-// Part nil. parts is the message's list from View.Parts. The texts are copies.
+// AppendAttachments appends the attachments of a message to list, like Attachments, but with Part
+// nil. parts is the result of View.Parts. The texts of an Attachment are copies.
 func AppendAttachments(list []Attachment, parts []PartView) []Attachment {
 	before := len(list)
 	walkContentViews(parts, nil, nil, false, func(p, parent *PartView, child []PartView, in *branchView) {
-		kind, of := p.kinds(parent)
+		kind, of := p.kindsOf(parent)
 		if !isAttachment(kind, of) || isReadable(kind) && in.namedBody() == p {
 			return
 		}
@@ -106,7 +106,7 @@ func AppendAttachments(list []Attachment, parts []PartView) []Attachment {
 	return list
 }
 
-func (p *PartView) kinds(parent *PartView) (partKind[[]byte], *partKind[[]byte]) {
+func (p *PartView) kindsOf(parent *PartView) (partKind[[]byte], *partKind[[]byte]) {
 	if parent == nil {
 		return p.kind(), nil
 	}
@@ -122,7 +122,7 @@ func (p *PartView) kind() partKind[[]byte] {
 	return partKind[[]byte]{p.Type, p.Subtype, p.Disposition, name}
 }
 
-// paramOf returns the last value with the name, like DecodePart.
+// paramOf returns the last parameter with the name, as DecodePart would.
 func paramOf(list []ParamView, name string) (value []byte) {
 	for i := range list {
 		if string(list[i].Name) == name {
@@ -132,8 +132,9 @@ func paramOf(list []ParamView, name string) (value []byte) {
 	return value
 }
 
-// walkContentViews is walkContent for parts[0], whose children follow it in parts. It returns the
-// parts after the children. With inside it is within an attached message and visits nothing.
+// walkContentViews does what walkContent does, for parts[0] and its children, which follow it in
+// parts. It returns the parts after them. If inside is set, parts[0] is within an attached message
+// and is not visited.
 func walkContentViews(parts []PartView, parent *PartView, in *branchView, inside bool, visit func(p, parent *PartView, children []PartView, in *branchView)) []PartView {
 	p, rest := &parts[0], parts[1:]
 	multi := p.IsMultipart()
@@ -152,7 +153,7 @@ func walkContentViews(parts []PartView, parent *PartView, in *branchView, inside
 	return rest
 }
 
-// A branchView is a branch with parts[0] as its top.
+// A branchView is a branch in the form of a View. parts[0] is its top.
 type branchView struct {
 	parts    []PartView
 	searched bool
@@ -170,14 +171,14 @@ func (b *branchView) namedBody() *PartView {
 	b.searched = true
 	var search namedSearch[*PartView]
 	walkContentViews(b.parts, &PartView{}, nil, false, func(p, parent *PartView, _ []PartView, _ *branchView) {
-		kind, of := p.kinds(parent)
+		kind, of := p.kindsOf(parent)
 		addNamed(&search, p, kind, of)
 	})
 	b.named = search.found()
 	return b.named
 }
 
-// Clear removes all references to the decoded bytes, which may become invalid.
+// Clear removes all references to the decoded bytes, so that these may be changed or freed.
 func (v *View) Clear() {
 	v.in.s = nil
 	clear(v.parts[:cap(v.parts)])
@@ -198,55 +199,54 @@ func (v *View) start(b []byte) error {
 	return nil
 }
 
-// Envelope decodes only the envelope of the message. It does not detect errors in the bytes after
-// it.
+// Envelope decodes only the envelope of the message. It does not notice errors in the bytes after
+// the envelope.
 func (v *View) Envelope(b []byte) (*EnvelopeView, error) {
 	if err := v.start(b); err != nil {
 		return nil, err
 	}
 	v.parts = append(v.parts, PartView{})
 	p := &v.parts[0]
-	v.part(p, 0)
+	v.readPart(p, 0)
 	switch {
 	case v.in.bad:
 		return nil, ErrTree
 	case p.Envelope != nil:
 		return p.Envelope, nil
 	}
-	parts, err := v.Parts(b) // the message may share the envelope of its child
+	parts, err := v.Parts(b) // the message shares the envelope of its child
 	if err != nil {
 		return nil, err
 	}
 	return parts[0].Envelope, nil
 }
 
-// Parts decodes the whole tree. The list begins with the message; each part comes before its
-// children.
+// Parts decodes the whole tree. The list begins with the root, and each part precedes its children.
 func (v *View) Parts(b []byte) ([]PartView, error) {
 	if err := v.start(b); err != nil {
 		return nil, err
 	}
-	v.tree(0, 1, true)
+	v.readTree(0, 1, true)
 	if v.in.bad || len(v.in.s) > 0 {
 		return nil, ErrTree
 	}
 	return v.parts, nil
 }
 
-// tree decodes a part and its children, with the checks of DecodePart.
-func (v *View) tree(base int64, depth int, isMessage bool) {
+// readTree decodes a part and its children. It makes the same checks as DecodePart.
+func (v *View) readTree(base int64, depth int, isMessage bool) {
 	if len(v.parts) == MaxParts || depth > MaxDepth {
 		v.in.fail()
 	}
 	at := len(v.parts)
 	v.parts = append(v.parts, PartView{})
 	p := &v.parts[at] // valid until a child is appended
-	v.part(p, base)
+	v.readPart(p, base)
 	children, end, headerOffset := p.Children, p.End, p.HeaderOffset
 	isMultipart, holdsMessage := p.IsMultipart(), p.IsMessage()
 	for range children {
 		child := len(v.parts)
-		v.tree(headerOffset, depth+1, holdsMessage)
+		v.readTree(headerOffset, depth+1, holdsMessage)
 		if v.parts[child].End > end {
 			v.in.fail()
 		}
@@ -267,8 +267,8 @@ func (v *View) tree(base int64, depth int, isMessage bool) {
 	}
 }
 
-// part decodes a part up to its children.
-func (v *View) part(p *PartView, base int64) {
+// readPart decodes a part without its children.
+func (v *View) readPart(p *PartView, base int64) {
 	d := &v.in
 	has := d.uvarint()
 	p.Type, p.Subtype = d.text(), d.text()

@@ -111,7 +111,7 @@ func envelopeOf(v *EnvelopeView) *Envelope {
 	}
 	e.EmptySubject = v.EmptySubject
 	if v.Date.Known {
-		e.Date = time.Unix(v.Date.Unix, 0).In(zone(v.Date.Offset))
+		e.Date = time.Unix(v.Date.Unix, 0).In(zoneLocation(v.Date.Offset))
 	}
 	return e
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// decodeText converts a raw field value to clean text of at most limit bytes: unfolded, with RFC
-// 2047 words decoded, without control characters. Raw 8-bit bytes are read as UTF-8, else in the
-// charset label if it is known, else as windows-1252.
+// decodeText converts a raw field value to clean text of at most limit bytes. It unfolds the value,
+// decodes RFC 2047 encoded words, and removes control characters. Raw 8-bit text is read as UTF-8
+// if it is valid, otherwise in the charset label if that is known, otherwise as windows-1252.
 func decodeText(value []byte, label string, limit int) string {
 	// An encoded word is at most about nine times as long as its text.
 	if most := limit*9 + 1024; len(value) > most {
@@ -20,8 +20,8 @@ func decodeText(value []byte, label string, limit int) string {
 	return cleanText(decodeWords(charset.DecodeRaw(unfold(value), label)), limit)
 }
 
-// cleanText replaces control characters by spaces, trims, and shortens to limit bytes at a rune
-// boundary.
+// cleanText replaces control characters by spaces, trims s, and shortens it to limit bytes without
+// splitting a character.
 func cleanText(s string, limit int) string {
 	if strings.IndexFunc(s, visible.IsControl) >= 0 {
 		s = strings.Map(func(r rune) rune {
@@ -34,7 +34,7 @@ func cleanText(s string, limit int) string {
 	return strings.TrimSpace(cut(strings.TrimSpace(s), limit))
 }
 
-// cut shortens s to at most limit bytes without splitting a rune.
+// cut shortens s to at most limit bytes without splitting a character.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -45,23 +45,23 @@ func cut(s string, limit int) string {
 	return s[:limit]
 }
 
-// wordDecoder decodes RFC 2047 words. It tolerates spaces in a word, missing padding, and a
-// character split over two words of one charset.
+// wordDecoder decodes RFC 2047 encoded words. It tolerates spaces in a word, missing padding, and a
+// character that is split over two words of one charset.
 type wordDecoder struct {
 	s       string
-	guess   bool // decode words of unknown charsets, and base64 with other characters in it
+	guess   bool // decode even words of unknown charsets, and base64 with invalid characters
 	out     strings.Builder
-	bytes   []byte // decoded bytes of the adjacent words so far
+	bytes   []byte // decoded bytes of the adjacent words so far; they may end in a part of a character
 	charset string
-	nextEnd int // index of the next "?=", searched again only once it is passed, which keeps the time linear
+	nextEnd int // index of the next "?="; kept until it is passed, so that the time is linear
 }
 
-// decodeWords decodes RFC 2047 words. A word that cannot be decoded stays as it is (RFC 2047
-// section 6.2).
+// decodeWords decodes RFC 2047 encoded words. A word that cannot be decoded stays as it is (RFC
+// 2047 section 6.2).
 func decodeWords(s string) string { return decodeAllWords(s, false) }
 
-// decodeWordsLeniently decodes RFC 2047 words like the most lenient program, also if they are
-// invalid.
+// decodeWordsLeniently decodes RFC 2047 encoded words even if they are invalid, like the most
+// lenient programs.
 func decodeWordsLeniently(s string) string { return decodeAllWords(s, true) }
 
 func decodeAllWords(s string, guess bool) string {
@@ -72,7 +72,7 @@ func decodeAllWords(s string, guess bool) string {
 	d := wordDecoder{s: s, guess: guess, nextEnd: -1}
 	plain := 0 // start of the text not yet written
 	for i := first; i >= 0; i = indexFrom(s, "=?", i) {
-		next := d.word(i, plain)
+		next := d.decodeWord(i, plain)
 		if next == 0 {
 			i += 2
 			continue
@@ -91,9 +91,9 @@ func indexFrom(s, sub string, from int) int {
 	return -1
 }
 
-// word decodes the word at index i and returns the index after it, or 0 if there is no word. The
-// text from plain to i has not been written yet.
-func (d *wordDecoder) word(i, plain int) int {
+// decodeWord decodes the encoded word at index i and returns the index after it, or 0 if there is
+// none. The text from plain to i has not been written yet.
+func (d *wordDecoder) decodeWord(i, plain int) int {
 	label, rest, ok := strings.Cut(d.s[i+2:min(len(d.s), i+70)], "?")
 	if !ok || label == "" || strings.ContainsAny(label, " \t\"=") || len(rest) < 2 || rest[1] != '?' || !strings.ContainsRune("bBqQ", rune(rest[0])) {
 		return 0
@@ -116,7 +116,7 @@ func (d *wordDecoder) word(i, plain int) int {
 	if strings.Contains(text, "=?") { // this word is not closed; the "?=" belongs to a later one
 		return 0
 	}
-	label, _, _ = strings.Cut(strings.ToLower(label), "*") // RFC 2231 §5, language
+	label, _, _ = strings.Cut(strings.ToLower(label), "*") // drop the language (RFC 2231 §5)
 	if !d.guess && (!charset.Known(label) || isBase64 && strings.Trim(text, transfer.Base64Text) != "") {
 		return 0
 	}
@@ -136,15 +136,15 @@ func (d *wordDecoder) word(i, plain int) int {
 		var state transfer.Base64
 		d.bytes = state.Flush(state.Append(d.bytes, []byte(text)))
 	} else {
-		d.bytes = appendQ(d.bytes, text)
+		d.bytes = appendQDecoded(d.bytes, text)
 	}
 	return d.nextEnd + 2
 }
 
-// endsLater reports whether the "?=" found in a Q word is not its end: an unencoded question mark
-// followed by an encoded byte, as in "=?utf-8?Q?Why?=20not?=".
+// endsLater reports whether the "?=" found in a Q-encoded word is not its end: the text has an
+// unencoded question mark before an encoded byte, as in "=?utf-8?Q?Why?=20not?=".
 func (d *wordDecoder) endsLater() bool {
-	rest := d.s[d.nextEnd+2 : min(len(d.s), d.nextEnd+80)] // a word has 75 characters
+	rest := d.s[d.nextEnd+2 : min(len(d.s), d.nextEnd+80)] // an encoded word has at most 75 characters
 	if len(rest) < 4 || !transfer.IsHex(rest[0]) || !transfer.IsHex(rest[1]) {
 		return false
 	}
@@ -153,6 +153,7 @@ func (d *wordDecoder) endsLater() bool {
 	return more && !strings.Contains(rest, "=?")
 }
 
+// flush writes the decoded bytes in UTF-8.
 func (d *wordDecoder) flush() {
 	if d.bytes != nil {
 		d.out.WriteString(charset.Decode(d.bytes, d.charset))
@@ -160,7 +161,7 @@ func (d *wordDecoder) flush() {
 	}
 }
 
-func appendQ(dst []byte, s string) []byte {
+func appendQDecoded(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		switch {
 		case s[i] == '_':
