@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// maxSets is the maximum number of sets in a chain (RFC 8617 section 4.2.1). Each set costs a DNS
-// look-up.
+// maxSets is the maximum number of ARC sets in a message (RFC 8617 section 4.2.1). Each set costs a
+// DNS look-up.
 const maxSets = 50
 
 // The fields of an ARC set (RFC 8617 section 4.1).
@@ -25,28 +25,28 @@ const (
 	arcSeal    = "ARC-Seal"
 )
 
-// A Chain is the result of validating a message's Authenticated Received Chain (RFC 8617 section
-// 5.2), in which forwarders record the authentication results that they saw.
+// A Chain is the result of validating the Authenticated Received Chain (ARC) of a message (RFC 8617
+// section 5.2). In a chain, forwarders record the authentication results that they saw.
 type Chain struct {
-	Result Result // None, Pass, Fail, or TempError when DNS did not answer
+	Result Result // None, Pass, Fail, or TempError if DNS did not answer
 	Reason string // why Result is Fail, in a few printable ASCII words
-	Sealer string // d= of the newest seal, in lower-case A-labels; empty without one
+	Sealer string // d= of the newest seal, in lower-case A-labels; "" if there is none
 	Sets   int
 
-	results string // the authentication results in the newest set
+	results string // the authentication results that the newest set records
 }
 
 var (
-	errBroken  = errors.New("chain is incomplete")
-	errSealed  = errors.New("chain is sealed as failed")
-	errTooMany = errors.New("too many sets")
-	errForm    = errors.New("set is malformed")
+	errBroken  = errors.New("the ARC chain is incomplete")
+	errSealed  = errors.New("the ARC chain is sealed as failed")
+	errTooMany = errors.New("the ARC chain has too many sets")
+	errForm    = errors.New("an ARC set is malformed")
 )
 
-// An arcSet is the set of three fields that one forwarder added.
+// An arcSet holds the three fields that one forwarder added.
 type arcSet struct{ results, message, seal field }
 
-// part returns the member of the set for the field f, nil if f is no ARC field.
+// part returns where the set keeps the field f, nil if f is not an ARC field.
 func (s *arcSet) part(f field) *field {
 	switch {
 	case f.is(arcResults):
@@ -59,8 +59,8 @@ func (s *arcSet) part(f field) *field {
 	return nil
 }
 
-// arcSets returns the sets of a header in order. They must be numbered from 1 without a gap, and
-// each must be complete and occur once.
+// arcSets returns the ARC sets of a header in the order of their instance numbers. It returns an
+// error unless the numbers begin at 1 without a gap and each set is complete and occurs once.
 func arcSets(fields []field) ([]arcSet, error) {
 	var sets [maxSets]arcSet
 	found, highest := 0, 0
@@ -92,7 +92,7 @@ func instance(f field) (int, error) {
 		return 0, errForm
 	}
 	value := f.value()
-	if f.is(arcResults) { // the rest is not a tag list
+	if f.is(arcResults) { // the text after i= is not a tag list
 		value, _, _ = strings.Cut(value, ";")
 	}
 	n, err := strconv.ParseUint(removeSpace(parseTags(value)["i"]), 10, 8)
@@ -105,8 +105,8 @@ func instance(f field) (int, error) {
 	return int(n), nil
 }
 
-// checkARC validates a chain (RFC 8617 section 5.2). It returns an error only if the body cannot be
-// read.
+// checkARC validates the ARC chain of a message (RFC 8617 section 5.2). It returns an error only if
+// the body cannot be read.
 func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (Chain, error) {
 	if msg.tooLarge {
 		return Chain{Result: Fail, Reason: errHeader.Error()}, nil
@@ -130,7 +130,7 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 	var body *bodyError
 	switch {
 	case errors.As(err, &body):
-		return Chain{}, fmt.Errorf("read message: %w", body.error)
+		return Chain{}, fmt.Errorf("read message body for ARC: %w", body.error)
 	case err != nil && isTemporary(err):
 		c.Result = TempError
 	case err != nil:
@@ -139,8 +139,8 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 	return c, nil
 }
 
-// chainOf validates the chain of a message. If the header has ARC fields, it reads the message a
-// second time.
+// chainOf validates the ARC chain of a message. If the header has ARC fields, chainOf reads the
+// message a second time.
 func (v *Verifier) chainOf(ctx context.Context, look *lookups, r Request, fields []field) (Chain, error) {
 	if len(fieldsNamed(fields, arcSeal))+len(fieldsNamed(fields, arcMessage))+len(fieldsNamed(fields, arcResults)) == 0 {
 		return Chain{Result: None}, nil
@@ -153,7 +153,8 @@ func (v *Verifier) chainOf(ctx context.Context, look *lookups, r Request, fields
 	return v.checkARC(ctx, look, msg)
 }
 
-// bodyError is an error in reading the message, as opposed to an invalid chain.
+// bodyError is an error in reading the body of a message. It tells such errors from those of an
+// invalid chain.
 type bodyError struct{ error }
 
 // isTemporary reports whether err means that DNS did not answer.
@@ -162,7 +163,7 @@ func isTemporary(err error) bool {
 	return errors.As(err, &dns) && dns.Temporary()
 }
 
-// checkSeals validates all seals, the newest first.
+// checkSeals validates the seals of all sets, the newest first.
 func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 	tags := make([]map[string]string, len(sets))
 	for i, s := range sets {
@@ -195,7 +196,7 @@ func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 	return nil
 }
 
-// sealedText returns the text that the seal of the last set signs (RFC 8617 section 5.1.1).
+// sealedText returns the text that is signed by the seal of the last set (RFC 8617 section 5.1.1).
 func sealedText(sets []arcSet) string {
 	var b strings.Builder
 	for i, s := range sets {
@@ -209,7 +210,7 @@ func sealedText(sets []arcSet) string {
 	return b.String()
 }
 
-// checkMessage validates the newest ARC-Message-Signature.
+// checkMessage validates f, the newest ARC-Message-Signature.
 func checkMessage(ctx context.Context, look *lookups, f field, msg *message, now time.Time) error {
 	s, err := readSignature(f, now)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // AttestsDMARC reports whether the chain passes and its newest sealer recorded that the message was
-// authentic for the From domain: DMARC passed, or SPF or DKIM passed for an aligned domain. The
-// caller must decide whether to trust the sealer (RFC 8617 section 7.2): anybody can seal an
+// authentic for the domain from: DMARC passed, or SPF or DKIM passed for an aligned domain. The
+// caller must decide whether to trust the sealer (RFC 8617 section 7.2), since anybody can seal an
 // invented result.
 func (c Chain) AttestsDMARC(from string) bool {
 	if c.Result != Pass || from == "" {
@@ -18,7 +18,7 @@ func (c Chain) AttestsDMARC(from string) bool {
 	if !ok {
 		return false
 	}
-	// The first part is i=, the second the authserv-id.
+	// parts[0] is the instance (i=), parts[1] the authserv-id.
 	parts := strings.Split(bare, ";")
 	for _, part := range parts[min(2, len(parts)):] {
 		words := strings.Fields(part)
@@ -36,8 +36,8 @@ func (c Chain) AttestsDMARC(from string) bool {
 	return false
 }
 
-// alignedProperty reports whether the first property with one of the names has a domain that is
-// aligned with from. words are of the form name=value.
+// alignedProperty reports whether a domain is aligned with from. It takes the domain from the first
+// word of the form name=value that has one of the names.
 func alignedProperty(words []string, from string, names ...string) bool {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
@@ -53,9 +53,9 @@ func alignedProperty(words []string, from string, names ...string) bool {
 	return false
 }
 
-// withoutComments removes comments, also nested ones (RFC 5322 section 3.2.2), and quoted strings
-// with white space or a semicolon, such as reasons. It returns false if a comment or quoted string
-// is not closed.
+// withoutComments removes comments, including nested ones (RFC 5322 section 3.2.2), and quoted
+// strings that have white space or a semicolon, such as reasons. It returns false if a comment or a
+// quoted string is not closed.
 func withoutComments(s string) (string, bool) {
 	var b strings.Builder
 	depth, quoted := 0, -1
@@ -83,8 +83,8 @@ func withoutComments(s string) (string, bool) {
 	return b.String(), depth == 0 && quoted < 0
 }
 
-// Authentic reports whether a message is really from the domain in its From field: DMARC passes, or
-// the domain has no DMARC record and SPF or DKIM passes for an aligned domain.
+// Authentic reports whether the message is proven to be from the domain in its From field: DMARC
+// passes, or the domain has no DMARC record and SPF or DKIM passes for an aligned domain.
 func (v *Verdict) Authentic() bool {
 	switch v.DMARC {
 	case Pass:
@@ -104,10 +104,11 @@ func (v *Verdict) Authentic() bool {
 	return false
 }
 
-// GenuinePath reports whether the sender of a message was entitled to its reverse-path, so that a
-// report sent to it reaches no innocent third party. Either SPF passes for the path's domain, or
-// DMARC passes for an author domain that is aligned with it. A signature of another domain proves
-// nothing, since anyone can send a signed message again with another path.
+// GenuinePath reports whether the sender of the message may use the reverse-path mailFrom, so that
+// a report to that address does not reach an uninvolved person. Either SPF passes for the domain of
+// mailFrom, or DMARC passes for an author domain that is aligned with it. A DKIM signature of
+// another domain proves nothing, since anyone can send a signed message again with another
+// reverse-path.
 func (v *Verdict) GenuinePath(mailFrom string) bool {
 	_, name := splitAddress(mailFrom)
 	domain, ok := idn.Host(name)

@@ -28,15 +28,16 @@ import (
 // Verifier verifies messages. It is safe for concurrent use once its fields are set.
 type Verifier struct {
 	Resolver Resolver
-	// Now is the clock by which signatures expire; nil is time.Now.
+	// Now is the clock by which signatures expire; nil means time.Now.
 	Now func() time.Time
-	// MaxVerifications is the maximum number of signatures to verify; 0 is 10. Signatures aligned
-	// with the From domain come first, the others in the order of the header.
+	// MaxVerifications is the maximum number of DKIM signatures that are verified; 0 means 10.
+	// Signatures of the From domain's organisation come first, then the others, in the order of the
+	// header.
 	MaxVerifications int
-	// Health tracks whether the resolver is dead. It is optional.
+	// Health knows whether the resolver is dead. It may be nil.
 	Health *ResolverHealth
-	// Timeout limits all DNS look-ups for one message, 0 is 20 s. LookupTimeout limits one look-up,
-	// 0 is 6 s, so that one slow name cannot use up the time of the others.
+	// Timeout limits all DNS look-ups for one message; 0 means 20 s. LookupTimeout limits one
+	// look-up, so that one slow name cannot use up the time of the others; 0 means 6 s.
 	Timeout, LookupTimeout time.Duration
 }
 
@@ -46,8 +47,8 @@ const (
 	defaultLookupTimeout = 6 * time.Second
 )
 
-// Verify authenticates a message. If DNS fails, it returns temperror results without a policy, not
-// an error. It returns an error if ctx ends, the message cannot be read, or the authserv-id is
+// Verify authenticates a message. If DNS fails, it returns no error but temperror results without a
+// policy. It returns an error if ctx ends, if the message cannot be read, or if the authserv-id is
 // invalid (ErrAuthservID).
 func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	id, ok := idn.Host(r.AuthservID)
@@ -66,39 +67,39 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	from := authorsOf(r.HeaderFrom, m)
 	walks := newTree(look)
 	var dkimErr, arcErr error
-	asking := []func(){
+	withLookups := []func(){
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo, verdict.SPFOwn = checkSPF(look, r) },
 		func() { walks.prepare(from.domains) },
 	}
 	dkim := func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, walks, m, from.domains...) }
 	arc := func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) }
 	for _, check := range []struct {
-		do    func()
-		field string // the message has no such field: the check asks nothing
+		run   func()
+		field string // without such a field, the check needs no look-ups
 	}{{dkim, "DKIM-Signature"}, {arc, arcSeal}} {
 		if slices.ContainsFunc(m.fields, func(f field) bool { return f.is(check.field) }) {
-			asking = append(asking, check.do)
+			withLookups = append(withLookups, check.run)
 		} else {
-			check.do()
+			check.run()
 		}
 	}
-	runAll(asking...)
+	runAll(withLookups...)
 	if err := errors.Join(dkimErr, arcErr); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	verdict.DKIM = overall(verdict.Signatures)
+	verdict.DKIM = overallResult(verdict.Signatures)
 	verdict.Repeated = m.repeated
 	evaluateDMARC(walks, verdict, from)
 	verdict.Header = resultsField(id, verdict)
 	return verdict, nil
 }
 
-// runAll runs the functions concurrently. It passes a panic on to the caller, which can recover it.
-// Otherwise a panic in a goroutine would end the process, and a stranger's message could cause
-// that.
+// runAll runs the functions concurrently. If one panics, runAll panics in the caller's goroutine,
+// where it can be recovered. Otherwise the panic would end the process, and a stranger's message
+// could cause that.
 func runAll(fns ...func()) {
 	switch len(fns) {
 	case 0:
@@ -129,6 +130,7 @@ func runAll(fns ...func()) {
 	}
 }
 
+// lookups returns a resolver for one message, and a function that ends its look-ups.
 func (v *Verifier) lookups(ctx context.Context) (*lookups, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, orDefault(v.Timeout, defaultTimeout))
 	look := &lookups{ctx: ctx, resolver: v.Resolver, each: orDefault(v.LookupTimeout, defaultLookupTimeout)}

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// relaxed returns the field in the relaxed header canonicalisation (RFC 6376 section 3.4.2), with
-// its CRLF.
+// relaxed returns the field in the relaxed canonical form for headers (RFC 6376 section 3.4.2),
+// with its CRLF.
 func (f field) relaxed() string {
 	name, value, _ := strings.Cut(f.raw, ":")
 	return strings.ToLower(strings.TrimSpace(name)) + ":" + oneLine(value) + "\r\n"
 }
 
-// withoutSignature returns a signature field with an empty b= tag, the form in which it signs
-// itself (RFC 6376 section 3.5).
+// withoutSignature returns a signature field with an empty b= tag. The signature is computed over
+// this form (RFC 6376 section 3.5).
 func (f field) withoutSignature() field {
 	name, value, _ := strings.Cut(f.raw, ":")
 	parts := strings.Split(value, ";")
@@ -25,14 +25,14 @@ func (f field) withoutSignature() field {
 	return newField(name+":"+strings.Join(parts, ";"), f.lines)
 }
 
-// A canonicalBody is a writer that writes a body to another writer in canonical form (RFC 6376
-// sections 3.4.3 and 3.4.4). It only counts line ends until text follows, so that any number of
-// empty lines at the end of the body needs no memory.
+// A canonicalBody is a writer that writes a message body to another writer in canonical form (RFC
+// 6376 sections 3.4.3 and 3.4.4). It counts line ends and writes them when text follows, so that
+// empty lines at the end of the body need no memory.
 type canonicalBody struct {
 	to      io.Writer
 	relaxed bool
-	ends    int  // line ends since the last text
-	space   bool // white space since the last text of this line; relaxed only
+	ends    int  // line ends that are not yet written
+	space   bool // white space that is not yet written; in relaxed form only
 	cr      bool // the last byte was CR
 	wrote   bool
 	buf     []byte
@@ -51,7 +51,7 @@ func (c *canonicalBody) Write(p []byte) (int, error) {
 
 func (c *canonicalBody) add(b byte) error {
 	if c.cr && b != '\n' {
-		if err := c.text('\r'); err != nil { // a bare CR is text
+		if err := c.text('\r'); err != nil { // a bare CR counts as text
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (c *canonicalBody) flush() error {
 	return err
 }
 
-// Close ends the body with one line end. An empty body in relaxed form stays empty.
+// Close ends the body with one line end. In relaxed form, an empty body stays empty.
 func (c *canonicalBody) Close() error {
 	if c.cr {
 		if err := c.text('\r'); err != nil {

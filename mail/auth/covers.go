@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// namesIn returns the lower-case field names in the value of an h= tag.
+// namesIn returns the field names in the value of an h= tag, in lower case.
 func namesIn(list string) []string { return strings.Split(strings.ToLower(removeSpace(list)), ":") }
 
-// covers reports whether the signature passes and signs the fields with all these names, which are
+// covers reports whether the signature passes and signs all fields with these names, which must be
 // in lower case.
 func (s *Signature) covers(names []string) bool {
 	return s.Result == Pass && !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(s.signed, name) })
 }
 
-// Covers reports whether one valid signature covers the fields with all these names. Each field
-// must occur exactly once. It returns an error if the message cannot be read or ctx ends.
+// Covers reports whether one DKIM signature passes and covers the fields with all these names. Each
+// of these fields must occur exactly once. Covers returns an error if the message cannot be read or
+// if ctx ends.
 func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, names ...string) (bool, error) {
 	m, err := openMessage(io.NewSectionReader(message, 0, size))
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // checkDKIM verifies the signatures that signaturesOf chooses (RFC 6376 section 6). It reads the
-// body only if a signature depends on it, and returns an error only if that fails.
+// body only if the result of a signature depends on it. It returns an error only if the body cannot
+// be read.
 func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, from ...string) ([]Signature, error) {
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil
@@ -21,7 +22,7 @@ func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, fro
 	errs := make([]error, len(fields))
 	var ask []func()
 	for i, f := range fields {
-		out[i] = describe(f)
+		out[i] = describeSignature(f)
 		s, err := readSignature(f, v.now())
 		errs[i] = err
 		if err != nil {
@@ -45,7 +46,7 @@ func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, fro
 	}
 	sums, err := hashBodies(ctx, msg.body, simple, relaxed)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, fmt.Errorf("read message body for DKIM: %w", err)
 	}
 	for i, s := range read {
 		var key keyRecord
@@ -62,8 +63,8 @@ func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, fro
 	return out, nil
 }
 
-// resultOf converts the error of a signature to a result of RFC 8601 section 2.7.1 and its reason.
-// A signature with l=, whose result the RFC calls "policy", is Neutral.
+// resultOf converts the error of a signature to a result of RFC 8601 section 2.7.1 and the reason
+// for it. A signature with l= is Neutral; the RFC calls its result "policy".
 func resultOf(err error, key keyRecord) (Result, string) {
 	switch {
 	case err == nil:
@@ -74,15 +75,15 @@ func resultOf(err error, key keyRecord) (Result, string) {
 		return Neutral, err.Error()
 	case !errors.Is(err, errSignature) && !errors.Is(err, errBody):
 		return PermError, err.Error()
-	case key.testing: // RFC 6376 section 3.6.1, t=y
+	case key.testing: // t=y (RFC 6376 section 3.6.1)
 		return Neutral, errTestMode.Error()
 	}
 	return Fail, err.Error()
 }
 
-// signaturesOf returns the signatures to verify, at most MaxVerifications, in the order of the
-// message. If there are more, it prefers those by the organisation of a possible From domain, since
-// others prove nothing for DMARC.
+// signaturesOf returns the DKIM-Signature fields to verify, at most MaxVerifications, in the order
+// of the header. If there are more, it prefers those of the organisations of from, the possible
+// From domains, since others prove nothing for DMARC.
 func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []field {
 	fields := fieldsNamed(msg.fields, "DKIM-Signature")
 	most := orDefault(v.MaxVerifications, defaultVerifications)
@@ -113,12 +114,13 @@ func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []fiel
 
 // signsFor reports whether the signature's domain is within one of the organisations.
 func signsFor(f field, orgs []string) bool {
-	domain := describe(f).Domain
+	domain := describeSignature(f).Domain
 	return slices.ContainsFunc(orgs, func(org string) bool { return isWithin(domain, org) })
 }
 
-// describe reads the properties of a signature that are reported whether or not it passes.
-func describe(f field) Signature {
+// describeSignature reads those properties of a signature that are reported even if it does not
+// pass.
+func describeSignature(f field) Signature {
 	if len(f.raw) > maxSignature {
 		return Signature{}
 	}
@@ -135,8 +137,9 @@ func describe(f field) Signature {
 	return sig
 }
 
-// overall returns the most significant result of all signatures.
-func overall(sigs []Signature) Result {
+// overallResult returns the most significant result of the signatures: pass if any passes, None
+// without signatures.
+func overallResult(sigs []Signature) Result {
 	for _, r := range []Result{Pass, Fail, TempError, Neutral, PermError} {
 		for _, s := range sigs {
 			if s.Result == r {

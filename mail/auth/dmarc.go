@@ -8,32 +8,32 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-const maxAuthors = 10 // maximum number of From domains that are evaluated
+const maxAuthors = 10 // From domains that are evaluated
 
-// foundRecord is a DMARC record and where it was found.
+// foundRecord is a DMARC record with the domain at which it was found.
 type foundRecord struct {
 	dmarc.Record
-	at               string // the domain that publishes it
-	fromOrganisation bool   // at is above the From domain, so sp= or np= applies
+	at               string // the domain that publishes the record
+	fromOrganisation bool   // at is above the From domain, so that sp= or np= applies
 }
 
-// discovery is the record that applies to a From domain. If there is none, failed is None,
-// TempError or PermError.
+// discovery is the result of looking for the DMARC record of a From domain. failed is "" if one was
+// found, and otherwise None, TempError or PermError.
 type discovery struct {
 	domain string
 	record foundRecord
 	failed Result
 }
 
-// authors holds the domains of the From field. If the field is unclear, it holds all domains that a
-// program could find in it.
+// authors holds the domains of the authors of a message. If its From field is unclear, it holds all
+// domains that some program could find in the field.
 type authors struct {
 	domains []string
-	unclear bool // programs disagree on the author, or the field has more than addresses at domains
-	tooMany bool // domains is not complete
+	unclear bool // programs disagree about the author, or the field does not only hold addresses at domains
+	tooMany bool // domains is incomplete
 }
 
-// authorsOf reads the From field. shown are the addresses that the caller displays to people.
+// authorsOf reads the From field of m. shown are the addresses that the caller displays to people.
 func authorsOf(shown []string, m *message) authors {
 	possible := msg.ReadPossibleAuthors(m.header)
 	present := possible.Emails != nil || possible.Unclear || m.truncated
@@ -60,7 +60,7 @@ func authorsOf(shown []string, m *message) authors {
 	return a
 }
 
-// add adds a domain if it is new. It returns false if name is not a domain.
+// add adds the domain name unless it is known. It returns false if name is not a domain.
 func (a *authors) add(name string) bool {
 	domain, ok := idn.Host(name)
 	switch {
@@ -75,16 +75,16 @@ func (a *authors) add(name string) bool {
 	return true
 }
 
-// The rules of a DMARC version: how to find the record of a From domain, which domains are aligned
-// with it, and which policy applies to a message that fails. settled is false if DNS did not
-// answer.
+// rules are the rules of one version of DMARC: how to find the record of a From domain, which
+// domains are aligned with a From domain, and which policy applies to a message that fails. settled
+// is false if DNS did not answer.
 type rules interface {
 	discover(domain string) discovery
 	aligned(authenticated, from string, strict bool) (same, settled bool)
 	policy(d discovery) (policy string, tested bool)
 }
 
-// rfc7489 implements the rules of RFC 7489 with the public suffix list, without sampling by pct=.
+// rfc7489 implements the rules of RFC 7489. It uses the public suffix list and ignores pct=.
 type rfc7489 struct{ records *tree }
 
 func (r rfc7489) discover(domain string) discovery {
@@ -120,8 +120,8 @@ func (rfc7489) policy(d discovery) (policy string, tested bool) {
 	return d.record.Policy, false
 }
 
-// policy returns the policy for a message that fails (RFC 9989 section 4.7). In test mode (t=y) it
-// is one step milder than the published policy, and tested is true.
+// policy returns the policy for a message that fails (RFC 9989 section 4.7). In test mode (t=y)
+// that is one step milder than the published policy, and tested is true.
 func (t *tree) policy(d discovery) (policy string, tested bool) {
 	policy = t.publishedPolicy(d)
 	if !d.record.Testing || policy == dmarc.PolicyNone {
@@ -131,7 +131,7 @@ func (t *tree) policy(d discovery) (policy string, tested bool) {
 }
 
 // publishedPolicy returns the policy that the record publishes for the From domain (p=, sp= or
-// np=). If DNS does not say whether the domain exists, the milder of sp= and np= applies.
+// np=). If DNS does not tell whether that domain exists, it returns the milder of sp= and np=.
 func (t *tree) publishedPolicy(d discovery) string {
 	r := d.record
 	switch {
@@ -150,22 +150,22 @@ func (t *tree) publishedPolicy(d discovery) string {
 	return r.NoPolicy
 }
 
-// A Judgment is the result of DMARC for a message by one set of rules.
+// A Judgment is the DMARC result of a message by one version of the rules.
 type Judgment struct {
 	Result Result
-	// Policy is the requested handling: dmarc.PolicyNone, PolicyQuarantine or PolicyReject. It is
-	// empty if DMARC passes or does not apply to the message.
+	// Policy is what the domain asks receivers to do: dmarc.PolicyNone, PolicyQuarantine or
+	// PolicyReject. It is empty if DMARC passes or does not apply to the message.
 	Policy string
 
 	tested bool      // Policy is milder than the published one
-	found  discovery // of the From domain that decided; its domain is empty if there is none
+	found  discovery // for the From domain that decided; its domain is empty if there is none
 }
 
-// judge evaluates DMARC by one set of rules. With several From domains the strictest policy of
-// those that fail applies (RFC 9989 section 11.5). An unclear From field is permerror and at least
-// quarantine, since people may be shown any name in it. With more domains than can be looked up it
-// is reject. A message without a From field is permerror without a policy, since it shows no domain
-// to protect.
+// judge evaluates DMARC by one version of the rules. If there are several From domains, the
+// strictest policy of those that fail applies (RFC 9989 section 11.5). An unclear From field is
+// permerror with at least quarantine, since programs may show any name in it. If it names more
+// domains than are looked up, the policy is reject. A message without a From field is permerror
+// without a policy, since it names no domain to protect.
 func judge(by rules, verdict *Verdict, from authors) Judgment {
 	j := Judgment{Result: PermError}
 	for i, domain := range from.domains {
@@ -187,7 +187,7 @@ func judge(by rules, verdict *Verdict, from authors) Judgment {
 	return j
 }
 
-// evaluate returns the DMARC result for one From domain from the results of SPF and DKIM.
+// evaluate returns the DMARC result for one From domain, derived from the results of SPF and DKIM.
 func evaluate(by rules, verdict *Verdict, d discovery) Result {
 	if d.failed != "" {
 		return d.failed
@@ -198,7 +198,7 @@ func evaluate(by rules, verdict *Verdict, d discovery) Result {
 			return false
 		}
 		same, settled := by.aligned(domain, d.domain, strict)
-		// A look-up that failed might have led to a pass, so the message must not fail for it.
+		// If the failed look-up could have led to a pass, the message must not fail.
 		unsure = unsure || !settled || same && result == TempError
 		return same && result == Pass
 	}
@@ -216,7 +216,8 @@ func evaluate(by rules, verdict *Verdict, d discovery) Result {
 	return Fail
 }
 
-// evaluateDMARC fills in the DMARC fields of verdict, by RFC 9989 and, for comparison, by RFC 7489.
+// evaluateDMARC sets the DMARC fields of verdict by RFC 9989, and Former by RFC 7489 for
+// comparison.
 func evaluateDMARC(t *tree, verdict *Verdict, from authors) {
 	j := judge(t, verdict, from)
 	domain := j.found.domain
@@ -239,19 +240,20 @@ func evaluateDMARC(t *tree, verdict *Verdict, from authors) {
 	}
 }
 
-// Published is the DMARC record that applies to a message.
+// Published is the DMARC record that applies to a message, with its domain.
 type Published struct {
-	Domain string // the domain that publishes it
+	Domain string // the domain that publishes the record
 	dmarc.Record
 }
 
+// stricter returns the stricter of two policies.
 func stricter(a, b string) string {
 	order := []string{"", dmarc.PolicyNone, dmarc.PolicyQuarantine, dmarc.PolicyReject}
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
-// severity ranks the outcomes of several From domains: by the strictness of the policy, then by the
-// result, from Pass (lowest) to Fail.
+// severity ranks the outcomes for several From domains: first by the strictness of the policy, then
+// by the result, from Pass (lowest) to Fail.
 func severity(result Result, policy string) int {
 	policies := []string{"", dmarc.PolicyNone, dmarc.PolicyQuarantine, dmarc.PolicyReject}
 	results := []Result{Pass, None, PermError, TempError, Fail}

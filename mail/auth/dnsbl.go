@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	dnsblTime = 3 * time.Second
-	maxZones  = 10
+	dnsblTime = 3 * time.Second // for all look-ups of one address
+	maxZones  = 10              // DNS zones that are asked
 )
 
-// A Listing is an entry of an address in a DNS-based list (RFC 5782).
+// A Listing says that a DNS-based list has an entry for an address (RFC 5782).
 type Listing struct {
 	Zone   string // DNS zone of the list
-	Reason string // the list's reason in printable ASCII, "" if it gives none
+	Reason string // printable ASCII; "" if the list gives no reason
 }
 
-// CheckDNSBL looks an address up in all lists concurrently and returns the first in the order of
-// zones that lists it. A list that does not answer within three seconds counts as not listing the
-// address. So does an answer that is not an entry: outside of 127.0.0.0/8, as for a domain that is
-// for sale, or in 127.255.255.0/24, where lists report errors.
+// CheckDNSBL looks an address up in all lists concurrently. Of the lists that have an entry it
+// returns the first in the order of zones. A list that does not answer within three seconds counts
+// as having no entry. So does one that answers something else than an entry: an address outside of
+// 127.0.0.0/8, as for a domain that is for sale, or in 127.255.255.0/24, by which lists report
+// errors.
 func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) (Listing, bool) {
 	name := reversed(ip)
 	if name == "" || len(zones) == 0 {
@@ -55,12 +56,12 @@ func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) 
 	return Listing{}, false
 }
 
-// ErrListRefuses is returned if a list answers with an error instead of an entry. Large lists do so
-// for queries through a public resolver.
+// ErrListRefuses is returned by InDNSBL if a list answers with an error instead of an entry. Large
+// lists do so if the query comes through a public resolver.
 var ErrListRefuses = errors.New("the list does not answer who asks through this resolver")
 
 // InDNSBL looks an address up in one list. Unlike CheckDNSBL it returns an error if the list does
-// not answer. An address that is not listed is not an error.
+// not answer. listed is false if the list has no entry for the address.
 func InDNSBL(ctx context.Context, r Resolver, zone string, ip netip.Addr) (l Listing, listed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dnsblTime)
 	defer cancel()
@@ -81,6 +82,7 @@ func InDNSBL(ctx context.Context, r Resolver, zone string, ip netip.Addr) (l Lis
 	return Listing{}, false, err
 }
 
+// isEntry reports whether an answer of a list means that the address is listed.
 func isEntry(ip netip.Addr) bool {
 	if !ip.Is4() {
 		return false
@@ -97,8 +99,8 @@ func listingReason(look *lookups, name string) string {
 	return printable(txts[0])
 }
 
-// reversed returns an address in the reversed form in which lists are queried (RFC 5782 sections
-// 2.1 and 2.4).
+// reversed returns an address in the reversed form by which lists are queried (RFC 5782 sections
+// 2.1 and 2.4), "" if ip is invalid.
 func reversed(ip netip.Addr) string {
 	ip = ip.Unmap()
 	var parts []string

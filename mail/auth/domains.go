@@ -10,7 +10,8 @@ func isAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// splitAddress splits an address at its last @, since a quoted local part may contain an @.
+// splitAddress splits an address at its last @, since a quoted local part may contain an @. domain
+// is "" if there is no @.
 func splitAddress(address string) (local, domain string) {
 	at := strings.LastIndexByte(address, '@')
 	if at < 0 {
@@ -20,9 +21,9 @@ func splitAddress(address string) (local, domain string) {
 }
 
 // orgDomain returns the organisational domain by the public suffix list (RFC 7489 section 3.2): the
-// public suffix and one label, or the name itself when it is a public suffix. Private suffixes such
-// as github.io count, so that their tenants do not align. RFC 9989 uses the tree walk instead; this
-// is for other decisions.
+// public suffix and one more label, or the name itself if it is a public suffix. Private suffixes
+// such as github.io count as public, so that their tenants are not aligned with each other. RFC
+// 9989 does not use this list; its rules are in tree.
 func orgDomain(domain string) string {
 	org, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	if err != nil {
@@ -31,8 +32,8 @@ func orgDomain(domain string) string {
 	return org
 }
 
-// aligned reports whether two domains, in the form of idn.Host, are aligned by the public suffix
-// list (RFC 7489 section 3.1).
+// aligned reports whether two domains are aligned by the public suffix list (RFC 7489 section 3.1).
+// Both must be in the form of idn.Host.
 func aligned(authenticated, from string, strict bool) bool {
 	if authenticated == "" || from == "" {
 		return false

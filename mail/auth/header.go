@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// Limits on a header in bytes and fields: far above real mail (a few hundred fields, under 200
-// KiB), and low enough that processing takes at most some tens of milliseconds.
+// Limits on a header, in bytes and in fields. They are far above real mail (a few hundred fields,
+// under 200 KiB). A header within them is processed in some tens of milliseconds at most.
 const (
 	maxHeader = 1 << 20
 	maxFields = 4096
@@ -25,7 +25,7 @@ var errHeader = errors.New("header too large")
 // field is one header field.
 type field struct {
 	name  string // without white space around it
-	raw   string // the whole field, with every CRLF
+	raw   string // the whole field with its line ends
 	lines int
 }
 
@@ -39,20 +39,21 @@ func oneLine(s string) string { return strings.Join(strings.FieldsFunc(s, isFold
 
 func isFold(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }
 
-// message is a message with its header read and its body still unread.
+// message is a message with its header parsed and its body not yet read.
 type message struct {
-	header    []byte // without the empty line
+	header    []byte // without the empty line after it
 	fields    []field
-	tooLarge  bool // fields is incomplete
-	truncated bool // header is incomplete too, and the reader body is still within it
+	tooLarge  bool // the header is beyond a limit, so fields is incomplete
+	truncated bool // header is incomplete too, and body continues within the header
 	body      *bufio.Reader
 
-	shownNames  []string // lower-case names of the fields that readers are shown
-	repeated    string   // the first of them that occurs twice, "" if none
-	unambiguous bool     // all programs see the same fields; otherwise no signature proves what they display
+	shownNames  []string // names of the fields that readers are shown, in lower case
+	repeated    string   // the first of shownNames that occurs twice, "" if none does
+	unambiguous bool     // all programs see the same fields; otherwise no signature proves what programs show
 }
 
-// openMessage reads the header of r and leaves the body unread. The caller must call free.
+// openMessage reads the header of r and leaves the body unread. The caller must call free on the
+// result.
 func openMessage(r io.Reader) (*message, error) {
 	br := buffers.Reader(r)
 	header, err := rawHeader(br)
@@ -73,7 +74,7 @@ func openMessage(r io.Reader) (*message, error) {
 	return m, nil
 }
 
-// free returns the buffer of body, which is invalid after that.
+// free returns the buffer of m.body to its pool; m.body must not be used after that.
 func (m *message) free() { buffers.FreeReader(m.body) }
 
 // is reports whether the field has the name, in any letter case.
@@ -90,8 +91,8 @@ func fieldsNamed(fields []field, name string) []field {
 	return out
 }
 
-// countShown counts the fields that programs take for fields with the name. These include a field
-// after a byte order mark, which package msg accepts and no signature covers.
+// countShown counts the fields that programs take for fields with the name. That includes a field
+// after a byte order mark: package msg accepts it, but no signature covers it.
 func countShown(fields []field, name string) (n int) {
 	for _, f := range fields {
 		if strings.EqualFold(strings.TrimSpace(strings.TrimPrefix(f.name, "\ufeff")), name) {
@@ -101,7 +102,8 @@ func countShown(fields []field, name string) (n int) {
 	return n
 }
 
-// readHeader reads the header up to and including the empty line, or to the end if there is none.
+// readHeader reads and splits the header, up to and including the empty line, or to the end if
+// there is none.
 func readHeader(br *bufio.Reader) ([]field, error) {
 	text, err := rawHeader(br)
 	if err != nil {
@@ -110,8 +112,8 @@ func readHeader(br *bufio.Reader) ([]field, error) {
 	return splitFields(string(text))
 }
 
-// rawHeader reads the header like readHeader and returns it without the empty line. If it is too
-// long, it returns the beginning and errHeader.
+// rawHeader reads the header like readHeader and returns it unsplit, without the empty line. If it
+// is longer than maxHeader, rawHeader returns its beginning and errHeader.
 func rawHeader(br *bufio.Reader) ([]byte, error) {
 	var buf []byte
 	for lineStart := 0; ; {
@@ -136,7 +138,7 @@ func rawHeader(br *bufio.Reader) ([]byte, error) {
 }
 
 // splitFields splits a header into fields. A line that begins with white space belongs to the field
-// before it.
+// before it. It returns errHeader if there are more than maxFields.
 func splitFields(text string) ([]field, error) {
 	var out []field
 	start, lines := 0, 0
@@ -155,6 +157,7 @@ func splitFields(text string) ([]field, error) {
 	return out, nil
 }
 
+// lineEnd returns the index after the line that begins at pos.
 func lineEnd(text string, pos int) int {
 	if i := strings.IndexByte(text[pos:], '\n'); i >= 0 {
 		return pos + i + 1
@@ -162,6 +165,7 @@ func lineEnd(text string, pos int) int {
 	return len(text)
 }
 
+// newField makes a field of its text, to which it adds a missing CRLF.
 func newField(raw string, lines int) field {
 	if !strings.HasSuffix(raw, "\n") {
 		raw = strings.TrimSuffix(raw, "\r") + "\r\n"
@@ -170,12 +174,12 @@ func newField(raw string, lines int) field {
 	return field{name: strings.TrimSpace(name), raw: raw, lines: lines}
 }
 
-// parseTags parses a tag-list leniently: of a repeated tag the first counts, and invalid tags are
-// skipped.
+// parseTags parses a tag list and ignores errors: it skips invalid tags, and the first of repeated
+// tags counts.
 func parseTags(list string) map[string]string {
 	tags, _ := taglist.Parse(list)
 	return tags
 }
 
-// removeSpace removes all white space, which may occur anywhere in a folded tag value.
+// removeSpace removes all white space. A tag value may have it anywhere, since the field is folded.
 func removeSpace(s string) string { return strings.Join(strings.Fields(s), "") }

@@ -19,32 +19,33 @@ import (
 const (
 	rsaBits    = 2048
 	minRSABits = 1024 // RFC 8301 section 3.2
-	maxRSABits = 4096 // RFC 8301 requires verifiers to support no larger keys
+	maxRSABits = 4096 // RFC 8301 does not require verifiers to support larger keys
 )
 
-// ErrKey is returned by ParseKey and Sign for a key that is not PKCS#8 PEM of an ed25519 key or an
-// RSA key of 1024 to 4096 bits.
+// ErrKey is returned by ParseKey, Sign and Seal for a key that is not PKCS#8 PEM of an ed25519 key
+// or of an RSA key of 1024 to 4096 bits.
 var ErrKey = errors.New("not a DKIM key")
 
-// Key is a signing key of a domain. Its KeyRecord is published at <Selector>._domainkey.<Domain>.
+// Key is a signing key of a domain. The value of KeyRecord must be published at
+// <Selector>._domainkey.<Domain>.
 type Key struct {
 	Domain, Selector string
-	// Signer comes from ParseKey, GenerateRSA or GenerateEd25519.
+	// Signer is the result of ParseKey, GenerateRSA or GenerateEd25519.
 	Signer crypto.Signer
 }
 
-// dnsNames returns the domain and the selector as DNS names. It returns ErrKey if they are invalid
-// or the key cannot sign.
+// dnsNames returns the domain and the selector as DNS names. It returns ErrKey if one of them is
+// invalid or if the key cannot sign.
 func (k Key) dnsNames() (domain, selector string, err error) {
 	domain, isDomain := idn.Host(k.Domain)
 	selector, isSelector := idn.Host(k.Selector)
 	if !isDomain || !isSelector || k.Signer == nil || !canSign(k.Signer) {
-		return "", "", fmt.Errorf("%w: %s._domainkey.%s", ErrKey, k.Selector, k.Domain)
+		return "", "", fmt.Errorf("%w: %s._domainkey.%s is no DNS name, or the key has no usable type or size", ErrKey, k.Selector, k.Domain)
 	}
 	return domain, selector, nil
 }
 
-// algorithm returns the value of a= for the key's signatures (RFC 6376 section 3.3, RFC 8463
+// algorithm returns the value of a= for signatures by the key (RFC 6376 section 3.3, RFC 8463
 // section 3).
 func (k Key) algorithm() string {
 	if _, ok := k.Signer.Public().(ed25519.PublicKey); ok {
@@ -53,11 +54,11 @@ func (k Key) algorithm() string {
 	return "rsa-sha256"
 }
 
-// sign signs the SHA-256 hash of text. It returns f, which must end in an empty b=, with the
-// signature appended, folded.
+// sign signs the SHA-256 hash of text. f is the signature field with an empty b= at its end. sign
+// returns f with the signature appended and folded.
 func (k Key) sign(f field, text string) (field, error) {
 	digest := sha256.Sum256([]byte(text))
-	var hash crypto.Hash // Ed25519 signs the digest as its message
+	var hash crypto.Hash // Ed25519 signs the digest as if it were a message
 	if k.algorithm() == "rsa-sha256" {
 		hash = crypto.SHA256
 	}
@@ -74,7 +75,7 @@ func (k Key) sign(f field, text string) (field, error) {
 	return newField(raw+"\r\n", 1), nil
 }
 
-// GenerateRSA generates an RSA key of 2048 bits. text is its PKCS#8 PEM form.
+// GenerateRSA generates an RSA key of 2048 bits. text is the key as PKCS#8 PEM.
 func GenerateRSA() (text []byte, key crypto.Signer, err error) {
 	k, err := rsa.GenerateKey(rand.Reader, rsaBits)
 	if err != nil {
@@ -84,7 +85,7 @@ func GenerateRSA() (text []byte, key crypto.Signer, err error) {
 	return text, k, err
 }
 
-// GenerateEd25519 generates an ed25519 key (RFC 8463). text is its PKCS#8 PEM form.
+// GenerateEd25519 generates an ed25519 key (RFC 8463). text is the key as PKCS#8 PEM.
 func GenerateEd25519() (text []byte, key crypto.Signer, err error) {
 	_, k, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -102,8 +103,8 @@ func marshalKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// ParseKey parses the PEM form that GenerateRSA and GenerateEd25519 return. It returns ErrKey for
-// anything that cannot sign.
+// ParseKey parses a key in the PEM form that GenerateRSA and GenerateEd25519 return. It returns an
+// error that wraps ErrKey if text is not a key that can sign.
 func ParseKey(text []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
@@ -115,7 +116,7 @@ func ParseKey(text []byte) (crypto.Signer, error) {
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok || !canSign(signer) {
-		return nil, fmt.Errorf("%w: %T of this size", ErrKey, key)
+		return nil, fmt.Errorf("%w: the type or size of %T is not supported", ErrKey, key)
 	}
 	return signer, nil
 }
@@ -131,8 +132,8 @@ func canSign(key crypto.Signer) bool {
 }
 
 // KeyRecord returns the TXT value that publishes the key (RFC 6376 section 3.6.1, RFC 8463 section
-// 4). It has up to 736 bytes; DNS splits it into strings of 255. It is empty for a key that is not
-// RSA or ed25519.
+// 4). It has up to 736 bytes, so DNS stores it in several strings of at most 255. It is "" for a
+// key that is neither RSA nor ed25519.
 func KeyRecord(key crypto.Signer) string {
 	switch public := key.Public().(type) {
 	case *rsa.PublicKey:

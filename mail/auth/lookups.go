@@ -12,14 +12,14 @@ import (
 // maxAnswers is the maximum number of records used from one DNS answer.
 const maxAnswers = 100
 
-// lookups is a Resolver for one message. It queries absolute names only, limits the time of each
-// look-up, and returns every error as a plain *net.DNSError. The SPF and DKIM libraries compare
-// types without unwrapping, and would take the end of a context for a permanent error.
+// lookups is a Resolver for one message. It queries absolute names only and limits the time of each
+// look-up. It returns each error as a plain *net.DNSError, since the SPF library compares types
+// without unwrapping, and would take the end of a context for a permanent error.
 type lookups struct {
 	ctx      context.Context
 	resolver Resolver
 	each     time.Duration
-	answered func() // called after any answer; may be nil
+	answered func() // called after each answer, also a negative one; may be nil
 }
 
 func (l *lookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
@@ -38,6 +38,8 @@ func (l *lookups) LookupAddr(ctx context.Context, addr string) ([]string, error)
 	return ask(ctx, l, addr, l.resolver.LookupAddr)
 }
 
+// lookUp looks up a host name, converted to ASCII. A name that is invalid in DNS counts as not
+// found.
 func lookUp[T any](ctx context.Context, l *lookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
 	ascii, ok := idn.Host(name)
 	if !ok {
@@ -46,6 +48,7 @@ func lookUp[T any](ctx context.Context, l *lookups, name string, f func(context.
 	return ask(ctx, l, ascii+".", f)
 }
 
+// ask passes a name to f within the time limits, and returns at most maxAnswers answers.
 func ask[T any](ctx context.Context, l *lookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.each)
 	defer cancel()
@@ -62,8 +65,8 @@ func ask[T any](ctx context.Context, l *lookups, name string, f func(context.Con
 	return answers[:min(len(answers), maxAnswers)], nil
 }
 
-// plainDNSError converts an error to a plain *net.DNSError, temporary unless it is "not found" (RFC
-// 7208 section 2.6.6, RFC 6376 section 6.1.2).
+// plainDNSError converts an error to a plain *net.DNSError. The result is temporary unless err says
+// that the name was not found (RFC 7208 section 2.6.6, RFC 6376 section 6.1.2).
 func plainDNSError(name string, err error) *net.DNSError {
 	if notFound(err) {
 		return &net.DNSError{Err: "no such record", Name: name, IsNotFound: true}
@@ -77,9 +80,10 @@ func notFound(err error) bool {
 }
 
 // Resolver is the DNS access that a Verifier needs; *net.Resolver implements it. Names are passed
-// in absolute form, with a final dot, so that the host's search list does not apply. LookupAddr is
-// passed an address. A method must return once its context has ended. A *net.DNSError with
-// IsNotFound means that the name or type does not exist. Every other error is treated as temporary.
+// in absolute form, with a final dot, so that the search list of the host does not apply.
+// LookupAddr is passed an address. A method must return once its context has ended. A *net.DNSError
+// with IsNotFound means that the name or the type does not exist. Every other error counts as
+// temporary.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A HeaderSignature is a DKIM signature that is valid for the header of a message. Its body hash
-// was not checked.
+// A HeaderSignature is a DKIM signature that is valid for the header of a message. The body was not
+// checked.
 type HeaderSignature struct {
 	Domain   string   // d=
 	Selector string   // s=
 	Names    []string // h=, in lower case
 }
 
-// VerifyHeader verifies the DKIM signatures of a header without its body. record returns the key
-// record of a domain and selector, false if it knows none. VerifyHeader is for returned messages,
-// which often have no body or a changed one. A signature covers the body only by a hash within the
-// signature field, so a header can be verified alone. Only the first 10 signatures are verified.
-// Expired ones count too, since a report may arrive late.
+// VerifyHeader returns the DKIM signatures that are valid for a header, without the body. It is for
+// returned messages, which often have no body or a changed one. That works since a signature covers
+// the body only by a hash within the signature field. record returns the key record of a domain and
+// selector, false if it knows none. VerifyHeader verifies only the first 10 signatures. Expired
+// ones count too, since a report may arrive late.
 func VerifyHeader(block []byte, record func(domain, selector string) (string, bool)) []HeaderSignature {
 	fields, err := readHeader(bufio.NewReader(bytes.NewReader(block)))
 	if err != nil {
@@ -31,7 +31,7 @@ func VerifyHeader(block []byte, record func(domain, selector string) (string, bo
 		if err != nil {
 			continue
 		}
-		sig := describe(f)
+		sig := describeSignature(f)
 		text, known := record(sig.Domain, sig.Selector)
 		if !known {
 			continue

@@ -22,14 +22,14 @@ var (
 	errRevoked   = errors.New("key revoked")
 	errShortKey  = errors.New("key is too short")
 	errLongKey   = errors.New("key is too long")
-	errService   = errors.New("inappropriate service")
-	errKeyHash   = errors.New("inappropriate hash algorithm")
-	errKeyKind   = errors.New("inappropriate key algorithm")
+	errService   = errors.New("key does not apply to email")
+	errKeyHash   = errors.New("key does not allow the hash algorithm")
+	errKeyKind   = errors.New("key has another algorithm than the signature")
 	errWeakHash  = errors.New("hash algorithm too weak")
 	errAlgorithm = errors.New("algorithm is not supported")
 )
 
-// Limits on keys, since verifying with a large key is expensive and the sender chooses the key.
+// Limits on keys. The sender chooses the key, and verifying with a large one is expensive.
 const (
 	maxKeyRecord  = 4 << 10 // bytes; an RSA key of 16 384 bits has 2.8 KiB
 	maxVerifyBits = 16 << 10
@@ -38,12 +38,12 @@ const (
 // A keyRecord is a parsed DKIM key record (RFC 6376 section 3.6.1).
 type keyRecord struct {
 	public  crypto.PublicKey
-	strict  bool // t=s: i= must be in the domain of d= itself
+	strict  bool // t=s: the domain of i= must equal d=
 	testing bool // t=y: a failed signature counts as no signature
 }
 
-// publicKey looks up the key of a signature (RFC 6376 section 3.6) for the algorithm in a=. Any
-// error not defined in this file is temporary.
+// publicKey looks up the key of a signature (RFC 6376 section 3.6) for the algorithm in a=. Errors
+// that are not defined in this file are temporary.
 func publicKey(look *lookups, tags map[string]string) (keyRecord, error) {
 	domain, isDomain := idn.Host(removeSpace(tags["d"]))
 	selector, isSelector := idn.Host(removeSpace(tags["s"]))
@@ -62,8 +62,8 @@ func publicKey(look *lookups, tags map[string]string) (keyRecord, error) {
 	return parsePublicKey(txts[0], removeSpace(tags["a"]))
 }
 
-// parsePublicKey parses a key record for rsa-sha256 or ed25519-sha256. If the record is
-// well-formed, it returns the flags even with an error.
+// parsePublicKey parses a key record for the algorithm rsa-sha256 or ed25519-sha256. If the record
+// is well-formed, it returns the flags strict and testing even with an error.
 func parsePublicKey(record, algorithm string) (keyRecord, error) {
 	if len(record) > maxKeyRecord {
 		return keyRecord{}, errKeyRecord
@@ -76,7 +76,7 @@ func parsePublicKey(record, algorithm string) (keyRecord, error) {
 	out := keyRecord{strict: flagged && listed(tags, "t", "s"), testing: flagged && listed(tags, "t", "y")}
 	kind, hash, _ := strings.Cut(strings.ToLower(algorithm), "-")
 	switch k := strings.ToLower(tags["k"]); {
-	case hash == "sha1": // RFC 8301 section 3.1
+	case hash == "sha1": // forbidden by RFC 8301 section 3.1
 		return out, errWeakHash
 	case hash != "sha256" || kind != "rsa" && kind != "ed25519":
 		return out, errAlgorithm
@@ -104,8 +104,8 @@ func parsePublicKey(record, algorithm string) (keyRecord, error) {
 	return out, err
 }
 
-// parseRSA parses an RSA key in either form in which keys are published (RFC 6376 section 3.6.1 and
-// its erratum).
+// parseRSA parses an RSA key in either of the forms in which keys are published (RFC 6376 section
+// 3.6.1 and its erratum).
 func parseRSA(der []byte) (crypto.PublicKey, error) {
 	key, err := x509.ParsePKCS1PublicKey(der)
 	if err != nil {
@@ -128,8 +128,8 @@ func parseRSA(der []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// listed reports whether a tag with a colon-separated list allows the value: the tag is absent, or
-// the list has the value or *.
+// listed reports whether the tag allows the value. It does if it is absent, or if its
+// colon-separated list has the value or *.
 func listed(tags map[string]string, tag, value string) bool {
 	list, ok := tags[tag]
 	if !ok {
@@ -144,7 +144,7 @@ func listed(tags map[string]string, tag, value string) bool {
 	return false
 }
 
-// checkSignature checks the signature b, the value of b=, over a SHA-256 digest.
+// checkSignature checks a signature over a SHA-256 digest. b is the value of b=.
 func checkSignature(key crypto.PublicKey, digest []byte, b string) error {
 	sig, err := base64.StdEncoding.DecodeString(removeSpace(b))
 	if err != nil {
@@ -155,7 +155,7 @@ func checkSignature(key crypto.PublicKey, digest []byte, b string) error {
 		if rsa.VerifyPKCS1v15(key, crypto.SHA256, digest, sig) == nil {
 			return nil
 		}
-	case ed25519.PublicKey: // over the digest (RFC 8463 section 3)
+	case ed25519.PublicKey: // signs the digest as a message (RFC 8463 section 3)
 		if ed25519.Verify(key, digest, sig) {
 			return nil
 		}

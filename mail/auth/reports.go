@@ -10,16 +10,16 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// A ReportTarget is an address to which aggregate reports are sent.
+// A ReportTarget is an address to which DMARC aggregate reports are sent.
 type ReportTarget struct {
 	Address string // local@domain
 	Most    int64  // maximum size of the attached report in bytes; 0 means no limit
 }
 
-// ReportTargets returns the addresses to which reports about a domain may be sent. uris are from
-// the domain's rua=. A URI in another organisation counts only if its host has published that it
-// accepts the reports (RFC 9990 section 4). waits reports that DNS did not answer for some of them.
-// Only mailto: is supported.
+// ReportTargets returns the addresses to which DMARC reports about a domain may be sent. uris are
+// the URIs in rua= of the domain's record; only mailto: is supported. A URI in another organisation
+// counts only if its host has published that it accepts the reports (RFC 9990 section 4). waits is
+// true if DNS did not answer for some of the hosts.
 func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []string) (targets []ReportTarget, waits bool) {
 	look, cancel := v.lookups(ctx)
 	defer cancel()
@@ -39,7 +39,7 @@ func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []stri
 			targets = append(targets, target)
 			continue
 		}
-		theirs, failed := wantsReports(look, domain, host)
+		theirs, failed := acceptsReports(look, domain, host)
 		switch {
 		case failed == TempError:
 			waits = true
@@ -47,17 +47,17 @@ func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []stri
 		case len(theirs) == 0:
 			targets = append(targets, target)
 		default:
-			targets = append(targets, replaced(theirs, host)...)
+			targets = append(targets, redirectedTargets(theirs, host)...)
 		}
 	}
 	return targets, waits
 }
 
-// wantsReports looks up whether a host accepts reports about a domain that is not its own. uris are
-// other URIs at which the host wants them instead, if any. failed is "" if the host accepts, None
-// if it does not, and TempError if DNS did not answer. Of the DMARC record there, only the version
-// and rua= count.
-func wantsReports(look *lookups, domain, host string) (uris []string, failed Result) {
+// acceptsReports looks up whether a host accepts reports about a domain that is not its own. uris
+// are the URIs to which the host redirects them, if any. failed is "" if the host accepts, None if
+// it does not, and TempError if DNS did not answer. Only the version and rua= of the host's DMARC
+// record count.
+func acceptsReports(look *lookups, domain, host string) (uris []string, failed Result) {
 	txts, err := look.LookupTXT(look.ctx, domain+"._report._dmarc."+host)
 	if err != nil && !notFound(err) {
 		return nil, TempError
@@ -70,9 +70,9 @@ func wantsReports(look *lookups, domain, host string) (uris []string, failed Res
 	return nil, None
 }
 
-// replaced returns the addresses to which a host redirects reports. They must be at the host
-// itself.
-func replaced(uris []string, host string) (out []ReportTarget) {
+// redirectedTargets returns the addresses to which a host redirects reports. Only addresses at the
+// host itself count.
+func redirectedTargets(uris []string, host string) (out []ReportTarget) {
 	for _, uri := range uris {
 		target, ok := parseReportURI(uri)
 		if _, at := splitAddress(target.Address); ok && at == host {
@@ -82,8 +82,8 @@ func replaced(uris []string, host string) (out []ReportTarget) {
 	return out
 }
 
-// parseReportURI parses mailto:local@domain!10m (RFC 7489 section 6.2; RFC 9989 no longer has the
-// size limit).
+// parseReportURI parses a URI such as mailto:local@domain!10m. RFC 7489 section 6.2 has the size
+// limit after "!"; RFC 9989 no longer has it.
 func parseReportURI(uri string) (ReportTarget, bool) {
 	uri, limit, limited := strings.Cut(uri, "!")
 	u, err := url.Parse(uri)
@@ -103,7 +103,7 @@ func parseReportURI(uri string) (ReportTarget, bool) {
 	return t, ok
 }
 
-// isLocal reports whether a local part needs no quotes (RFC 5321 section 4.1.2).
+// isLocal reports whether s is a local part that needs no quotes (RFC 5321 section 4.1.2).
 func isLocal(s string) bool {
 	for i := range len(s) {
 		if !isAlnum(s[i]) && !strings.ContainsRune("!#$%&'*+-/=?^_`{|}~.", rune(s[i])) {
@@ -114,7 +114,7 @@ func isLocal(s string) bool {
 }
 
 // parseSize parses a number of bytes with an optional unit k, m, g or t (powers of 1024). It
-// returns 0, no limit, for 1 TiB or more.
+// returns 0, which means no limit, for 1 TiB or more.
 func parseSize(text string) (int64, bool) {
 	number := strings.TrimRight(text, "kKmMgGtT")
 	shift, known := map[string]uint{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[strings.ToLower(text[len(number):])]

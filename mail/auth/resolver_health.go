@@ -7,29 +7,28 @@ import (
 )
 
 const (
-	probeAfter   = time.Second      // time without an answer after which the resolver is probed
-	probeTimeout = 2 * time.Second  // time limit of a probe, and of all DNS for a message once the resolver is dead
+	probeAfter   = time.Second      // how long look-ups may run before the resolver is probed
+	probeTimeout = 2 * time.Second  // limit of a probe, and of all DNS for a message while the resolver is dead
 	recheckAfter = 10 * time.Second // time after which a dead resolver is probed again
 )
 
-// ResolverHealth tracks whether the resolver answers at all, so that mail need not wait for a dead
-// one. Failed look-ups of names from mail are not enough to call it dead: a sender controls those
-// names, and could leave them unanswered so that the checks that would expose a forgery are
-// skipped. So the resolver counts as dead only once Probe has failed as well, and as alive again as
-// soon as any look-up is answered. A ResolverHealth is shared by all messages and safe for
-// concurrent use.
+// ResolverHealth knows whether the resolver answers at all, so that mail need not wait for a dead
+// one. Failed look-ups of names in mail do not make the resolver count as dead: a sender controls
+// those names, and could leave them unanswered so that checks that would expose a forgery are
+// skipped. The resolver counts as dead once Probe has failed as well, and as alive as soon as any
+// look-up is answered. A ResolverHealth is shared by all messages and safe for concurrent use.
 type ResolverHealth struct {
 	// Probe queries the resolver for a name that no sender controls. Any answer counts, even one
-	// that reports a failure of other servers. It returns an error only if ctx ends or the resolver
-	// cannot be reached.
+	// that reports a failure of other servers. It returns an error only if ctx ends or if the
+	// resolver cannot be reached.
 	Probe func(ctx context.Context) error
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
 	mu      sync.Mutex
 	dead    bool
-	checked time.Time     // when dead was last determined
-	probing chan struct{} // closed when the running probe ends; nil if none runs
+	checked time.Time     // when a probe last ended
+	probing chan struct{} // closed when the running probe ends; nil if none is running
 }
 
 // answered records that the resolver answered a look-up.
@@ -39,22 +38,22 @@ func (h *ResolverHealth) answered() {
 	h.dead = false
 }
 
-// Dead reports whether the resolver was last found dead.
+// Dead reports whether the resolver counts as dead.
 func (h *ResolverHealth) Dead() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.dead
 }
 
-// watch calls cancel, to end look-ups, once the resolver is found dead. stop ends the watch, unless
-// a probe runs; that ends with ctx.
+// watch calls cancel, which ends look-ups, if the resolver is found dead. stop ends the watch. It
+// does not end a probe that is already running, which ends with ctx.
 func (h *ResolverHealth) watch(ctx context.Context, cancel context.CancelFunc) (stop func()) {
 	wait := probeAfter
 	if h.Dead() {
 		wait = 0
 	}
 	timer := time.AfterFunc(wait, func() {
-		// Probe even if other names were answered, since a look-up is still running.
+		// Other names may have been answered, but a look-up is still running, so probe.
 		if !h.alive(ctx) && ctx.Err() == nil {
 			cancel()
 		}
@@ -62,8 +61,8 @@ func (h *ResolverHealth) watch(ctx context.Context, cancel context.CancelFunc) (
 	return func() { timer.Stop() }
 }
 
-// alive probes the resolver and reports whether it answers. If it was found dead less than
-// recheckAfter ago, alive does not probe but waits probeTimeout for any answer.
+// alive probes the resolver and reports whether it answers. If the resolver was found dead less
+// than recheckAfter ago, alive does not probe; it waits probeTimeout for an answer to any look-up.
 func (h *ResolverHealth) alive(ctx context.Context) bool {
 	h.mu.Lock()
 	recentlyDead := h.dead && h.now().Sub(h.checked) < recheckAfter
@@ -80,8 +79,8 @@ func (h *ResolverHealth) alive(ctx context.Context) bool {
 	return !h.Dead()
 }
 
-// probe starts a probe, or joins the running one, and returns a channel that is closed when it
-// ends.
+// probe starts a probe, or joins the one that is running. It returns a channel that is closed when
+// the probe ends.
 func (h *ResolverHealth) probe() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()

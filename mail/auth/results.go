@@ -4,13 +4,14 @@ import (
 	"strings"
 )
 
-// foldAt is the line length that RFC 5322 section 2.1.1 recommends.
+// foldAt is the maximum line length, in columns, that RFC 5322 section 2.1.1 recommends.
 const foldAt = 78
 
-// maxReason is the maximum length of a reason in bytes.
+// maxReason is the maximum length in bytes of a reason in an Authentication-Results field.
 const maxReason = 80
 
-// resultsField returns the Authentication-Results field (RFC 8601) for a verdict.
+// resultsField returns the Authentication-Results field (RFC 8601) of a verdict. id is the
+// authserv-id.
 func resultsField(id string, v *Verdict) string {
 	infos := [][]string{{id}, spfInfo(v)}
 	for _, sig := range v.Signatures {
@@ -40,6 +41,7 @@ func resultsField(id string, v *Verdict) string {
 	return f.text.String()
 }
 
+// spfInfo returns the words about SPF in an Authentication-Results field.
 func spfInfo(v *Verdict) []string {
 	words := []string{"spf=" + string(v.SPF)}
 	switch {
@@ -52,6 +54,7 @@ func spfInfo(v *Verdict) []string {
 	return words
 }
 
+// signatureInfo returns the words about one DKIM signature.
 func signatureInfo(s Signature) []string {
 	words := []string{"dkim=" + string(s.Result)}
 	if s.Reason != "" {
@@ -86,7 +89,7 @@ func chainInfo(c Chain) []string {
 	return words
 }
 
-// folder writes words in lines of at most foldAt columns where possible.
+// folder writes the words of a field, in lines of at most foldAt columns where possible.
 type folder struct {
 	text   strings.Builder
 	column int
@@ -98,7 +101,7 @@ func (f *folder) newLine() {
 }
 
 func (f *folder) add(word string) {
-	// One column is reserved for a semicolon that may follow.
+	// A semicolon may follow the word, so one column is left for it.
 	if f.column > 0 && f.column+1+len(word)+1 > foldAt {
 		f.newLine()
 	}
@@ -111,7 +114,7 @@ func (f *folder) add(word string) {
 	f.column += len(word)
 }
 
-// quoted returns a token (RFC 2045 section 5.1) unchanged, and any other value in quotes.
+// quoted returns s unchanged if it is a token (RFC 2045 section 5.1), otherwise in quotes.
 func quoted(s string) string {
 	if isToken(s) {
 		return s

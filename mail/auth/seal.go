@@ -13,38 +13,39 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// ErrUnsealable is returned by Seal for a message that has a chain that did not pass or has the
-// maximum length, lacks our Authentication-Results field, or has a header beyond 1 MiB or 4096
+// ErrUnsealable is returned by Seal for a message whose ARC chain did not pass or has the maximum
+// length, that lacks our Authentication-Results field, or whose header is beyond 1 MiB or 4096
 // fields.
-var ErrUnsealable = errors.New("message cannot be sealed")
+var ErrUnsealable = errors.New("message cannot be sealed for ARC")
 
 // SealOptions are the options of Seal.
 type SealOptions struct {
-	// Key is an RSA key, since few ARC verifiers support ed25519.
+	// Key must be an RSA key, since few ARC verifiers support ed25519.
 	Key Key
-	// AuthservID is our host name, which identifies our Authentication-Results field. StripResults
-	// must have been applied to the message before that field was added.
+	// AuthservID is our host name. It identifies our Authentication-Results field in the message.
+	// Before that field was added, StripResults must have been applied to the message.
 	AuthservID string
-	// OmitMessageID keeps Message-ID and Date out of the signature, for relays that replace them.
+	// OmitMessageID leaves Message-ID and Date out of the signature. It is for relays that replace
+	// these fields.
 	OmitMessageID bool
 	Now           time.Time
 }
 
-// sealedFields are the fields that the message signature of a set covers if they are present.
+// sealedFields are the fields that the ARC-Message-Signature covers if they are present.
 var sealedFields = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Message-ID", "In-Reply-To", "References", "Sender",
 	"MIME-Version", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "List-Id", "List-Unsubscribe",
 	"List-Unsubscribe-Post", "Resent-From", "Resent-To", "Resent-Date", "DKIM-Signature"}
 
-// Seal reads a whole message with CRLF line ends and returns an ARC set (RFC 8617 section 5.1) with
-// the results in our Authentication-Results field. The set is folded and ends in CRLF, ready to be
-// written before the message. Errors wrap ErrUnsealable, ErrKey or the read error.
+// Seal reads a whole message with CRLF line ends and returns an ARC set (RFC 8617 section 5.1) that
+// records the results in our Authentication-Results field. The set is folded and ends in CRLF,
+// ready to be written before the message. Errors wrap ErrUnsealable, ErrKey or the read error.
 func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 	domain, selector, err := o.Key.dnsNames()
 	if err != nil {
 		return nil, err
 	}
 	if o.Key.algorithm() != "rsa-sha256" {
-		return nil, fmt.Errorf("%w for ARC: %s._domainkey.%s", ErrKey, o.Key.Selector, o.Key.Domain)
+		return nil, fmt.Errorf("%w for ARC: %s._domainkey.%s is not an RSA key", ErrKey, o.Key.Selector, o.Key.Domain)
 	}
 	br := buffers.Reader(message)
 	defer buffers.FreeReader(br)
@@ -56,7 +57,7 @@ func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	s := &sealing{o: o, domain: domain, selector: selector, fields: fields}
-	if err := s.begin(); err != nil {
+	if err := s.prepare(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsealable, err)
 	}
 	body, err := hashBody(context.Background(), br, true)
@@ -72,13 +73,13 @@ type sealing struct {
 	domain, selector string
 	fields           []field
 	sets             []arcSet
-	results          string // the text after the authserv-id in our Authentication-Results field
+	results          string // our Authentication-Results field without the authserv-id
 	cv               string
 }
 
-// begin determines the results and cv= of the set. It returns an error if the message must not be
-// sealed.
-func (s *sealing) begin() (err error) {
+// prepare determines the results and cv= of the new set. It returns an error if the message must
+// not be sealed.
+func (s *sealing) prepare() (err error) {
 	s.sets, err = arcSets(s.fields)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (s *sealing) begin() (err error) {
 	}
 	ours, ok := s.ourResults()
 	if !ok {
-		return errors.New("no Authentication-Results of ours")
+		return errors.New("the message has no Authentication-Results field of this host")
 	}
 	s.results, s.cv = ours, string(None)
 	if len(s.sets) == 0 {
@@ -96,13 +97,13 @@ func (s *sealing) begin() (err error) {
 	}
 	s.cv = string(Pass)
 	if chainResult(ours) != Pass {
-		return errors.New("the chain did not pass")
+		return errors.New("the ARC chain of the message did not pass")
 	}
 	return nil
 }
 
-// ourResults returns the text after the authserv-id in our Authentication-Results field, false if
-// there is no such field.
+// ourResults returns our Authentication-Results field without the authserv-id, false if there is no
+// such field.
 func (s *sealing) ourResults() (string, bool) {
 	for _, f := range fieldsNamed(s.fields, "Authentication-Results") {
 		id, rest, ok := strings.Cut(f.value(), ";")
@@ -113,7 +114,8 @@ func (s *sealing) ourResults() (string, bool) {
 	return "", false
 }
 
-// chainResult returns the arc= result in our Authentication-Results field, None if there is none.
+// chainResult returns the arc= result in the text of our Authentication-Results field, None if
+// there is none.
 func chainResult(results string) Result {
 	for part := range strings.SplitSeq(results, ";") {
 		words := strings.Fields(part)
@@ -124,13 +126,13 @@ func chainResult(results string) Result {
 	return None
 }
 
-// seal builds the three fields. body is the hash of the message's body.
+// seal returns the three fields of the set. body is the hash of the message's body.
 func (s *sealing) seal(body []byte) ([]byte, error) {
 	i := strconv.Itoa(len(s.sets) + 1)
 	set := arcSet{results: newField(arcResults+": i="+i+"; "+s.o.AuthservID+";"+s.results+"\r\n", 1)}
 	names := s.signedNames()
 	set.message = newField(folded(arcMessage,
-		"i="+i, "a=rsa-sha256", "c=relaxed/relaxed", "d="+s.domain, "s="+s.selector, s.time(), "h="+strings.Join(names, ":"),
+		"i="+i, "a=rsa-sha256", "c=relaxed/relaxed", "d="+s.domain, "s="+s.selector, s.timeTag(), "h="+strings.Join(names, ":"),
 		"bh="+base64.StdEncoding.EncodeToString(body), "b="), 1)
 	lower := strings.Split(strings.ToLower(strings.Join(names, ":")), ":")
 	text, ok := signedText(s.fields, lower, set.message, true)
@@ -142,7 +144,7 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	set.seal = newField(folded(arcSeal, "i="+i, "a=rsa-sha256", s.time(), "cv="+s.cv, "d="+s.domain, "s="+s.selector, "b="), 1)
+	set.seal = newField(folded(arcSeal, "i="+i, "a=rsa-sha256", s.timeTag(), "cv="+s.cv, "d="+s.domain, "s="+s.selector, "b="), 1)
 	text = sealedText(append(s.sets[:len(s.sets):len(s.sets)], set))
 	set.seal, err = s.o.Key.sign(set.seal, text)
 	if err != nil {
@@ -151,9 +153,10 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 	return []byte(set.seal.raw + set.message.raw + set.results.raw), nil
 }
 
-func (s *sealing) time() string { return "t=" + strconv.FormatInt(s.o.Now.Unix(), 10) }
+func (s *sealing) timeTag() string { return "t=" + strconv.FormatInt(s.o.Now.Unix(), 10) }
 
-// signedNames returns the names for h=, each as often as the field occurs, at most maxNames bytes.
+// signedNames returns the field names for h=, each as often as the field occurs, in at most
+// maxNames bytes.
 func (s *sealing) signedNames() []string {
 	var names []string
 	size := 0
@@ -172,8 +175,8 @@ func (s *sealing) signedNames() []string {
 	return names
 }
 
-// folded returns a field with the tags, folded between tags, and after a colon within a list of
-// names.
+// folded returns a field with the tags. It is folded between tags and, within a list of names,
+// after a colon.
 func folded(name string, tags ...string) string {
 	f := folder{}
 	f.text.WriteString(name + ":")

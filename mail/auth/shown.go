@@ -7,16 +7,18 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// shownOnce are the names of fields that readers are shown. Names with a prefix in shownFamilies
-// are shown as well.
+// shownOnce are the lower-case names of the fields that mail programs show to readers.
+// shownFamilies are prefixes of names of further such fields.
 var shownOnce = []string{"from", "subject", "to", "cc", "reply-to", "sender", "date", "message-id", "in-reply-to", "references", "mime-version"}
 
 var shownFamilies = []string{"content-", "list-"}
 
-// IsShown reports whether readers are shown the header field, so that a Proof must cover it.
+// IsShown reports whether mail programs show the header field to readers, so that a Proof must
+// cover it.
 func IsShown(name string) bool { return shownName(field{name: name}) != "" }
 
-// shownName returns the lower-case name of a field that readers are shown, "" for other fields.
+// shownName returns the lower-case name of a field that readers are shown, and "" for any other
+// field.
 func shownName(f field) string {
 	for _, name := range shownOnce {
 		if f.is(name) {
@@ -31,7 +33,7 @@ func shownName(f field) string {
 	return ""
 }
 
-// readShown determines which fields of the message readers are shown.
+// readShown sets shownNames, repeated and unambiguous.
 func (m *message) readShown() {
 	if len(m.header) > msg.MaxHeader {
 		return
@@ -51,7 +53,7 @@ func (m *message) readShown() {
 }
 
 // isPlain reports whether all programs read the field alike: its name is printable ASCII (RFC 5322
-// section 2.2), and its lines end only in CRLF.
+// section 2.2), and its line ends are CRLF.
 func isPlain(f field) bool {
 	before, _, ok := strings.Cut(f.raw, ":")
 	before = strings.TrimRight(before, " \t")

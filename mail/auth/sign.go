@@ -14,27 +14,27 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// ErrUnsignable is returned by Sign for a message with a header beyond 1 MiB or 4096 fields,
-// without exactly one From field, with so many repeated fields that h= would be too long, or with a
-// continuation line at the start.
+// ErrUnsignable is returned by Sign for a message that has not exactly one From field, that begins
+// with a continuation line, that has so many repeated fields that h= would be too long, or whose
+// header is beyond 1 MiB or 4096 fields.
 var ErrUnsignable = errors.New("message cannot be signed")
 
-// maxNames is the maximum length of h= in bytes. All signed names, with oversigning, take about
-// 500.
+// maxNames is the maximum length of h= in bytes. The names of all signed fields take about 500, if
+// none is repeated.
 const maxNames = 900
 
 // SignOptions are the options of Sign.
 type SignOptions struct {
-	// Keys make one signature each, in this order.
+	// Keys are the signing keys. Each makes one signature, in this order.
 	Keys []Key
-	// OmitMessageID keeps Message-ID and Date out of the signature, for relays that replace them
-	// (Amazon SES writes both again).
+	// OmitMessageID leaves Message-ID and Date out of the signature. It is for relays that replace
+	// these fields, as Amazon SES does.
 	OmitMessageID bool
 }
 
-// oversigned fields are listed in h= once more than they occur, so that a field added later breaks
-// the signature (RFC 6376 section 8.15). Fields in signedIfPresent, which relays and lists may add
-// legitimately, are not oversigned.
+// Names of the signed fields. A field in oversigned is listed in h= once more than it occurs, so
+// that adding another one breaks the signature (RFC 6376 section 8.15). Fields in signedIfPresent
+// are not oversigned, since relays and lists may rightly add them.
 var (
 	oversigned = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Message-ID", "In-Reply-To", "References",
 		"MIME-Version", "Content-Type", "Content-Transfer-Encoding"}
@@ -44,9 +44,9 @@ var (
 )
 
 // Sign reads a whole message with CRLF line ends and returns its DKIM-Signature fields
-// (relaxed/relaxed, SHA-256), one per key. They are folded and end in CRLF, ready to be written
-// before the message. It reads the body once for all keys and does not store it. Errors wrap
-// ErrUnsignable, ErrKey or the read error.
+// (relaxed/relaxed, SHA-256), one for each key. They are folded and end in CRLF, ready to be
+// written before the message. It reads the body once for all keys and does not keep it in memory.
+// Errors wrap ErrUnsignable, ErrKey or the read error.
 func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	br := buffers.Reader(message)
 	defer buffers.FreeReader(br)
@@ -58,15 +58,15 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	if len(fields) > 0 && strings.ContainsAny(fields[0].raw[:1], " \t") {
-		// After the signature, this line would be a continuation of it (RFC 5322 section 2.2.3).
+		// Behind the signature field, this line would continue it (RFC 5322 section 2.2.3).
 		return nil, fmt.Errorf("%w: the header begins with a continuation line", ErrUnsignable)
 	}
 	if n := len(fieldsNamed(fields, "From")); n != 1 {
-		return nil, fmt.Errorf("%w: %d From fields", ErrUnsignable, n)
+		return nil, fmt.Errorf("%w: it has %d From fields instead of one", ErrUnsignable, n)
 	}
 	names := o.signedNames(fields)
 	if n := len(strings.Join(names, ":")); n > maxNames {
-		return nil, fmt.Errorf("%w: too many repeated fields", ErrUnsignable)
+		return nil, fmt.Errorf("%w: it has too many repeated fields", ErrUnsignable)
 	}
 	body, err := hashBody(context.Background(), br, true)
 	if err != nil {
@@ -94,7 +94,7 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	return out, nil
 }
 
-// signedNames returns the names for h=.
+// signedNames returns the field names for h=.
 func (o SignOptions) signedNames(fields []field) (names []string) {
 	add := func(name string, more int) {
 		if o.OmitMessageID && (name == "Message-ID" || name == "Date") {

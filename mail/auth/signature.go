@@ -17,24 +17,24 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// Limits on one signature. The sender chooses both numbers, and each name costs a search of the
-// header.
+// Limits on one signature. The sender chooses its length and the number of names, and each name
+// costs a search of the header.
 const (
 	maxSignature   = 16 << 10 // bytes of the field
 	maxSignedNames = 200      // names in its h=
 )
 
-// Reasons why a signature cannot be verified or does not pass.
+// Reasons why a signature does not pass, as they stand in the Authentication-Results field.
 var (
 	errLarge     = errors.New("signature field too large")
 	errTagList   = errors.New("malformed signature tags")
 	errVersion   = errors.New("incompatible signature version")
 	errMissing   = errors.New("signature missing required tag")
-	errIdentity  = errors.New("domain mismatch")
+	errIdentity  = errors.New("i= is not within the domain d=")
 	errStrict    = errors.New("key forbids i= in a subdomain")
 	errFrom      = errors.New("no signature of the From field")
 	errSeals     = errors.New("signature covers a seal")
-	errTime      = errors.New("malformed time")
+	errTime      = errors.New("malformed time in t= or x=")
 	errExpired   = errors.New("signature has expired")
 	errQuery     = errors.New("unsupported public key query method")
 	errHeadForm  = errors.New("unsupported header canonicalization algorithm")
@@ -45,20 +45,20 @@ var (
 	errSignature = errors.New("signature did not verify")
 )
 
-// A signedField is a DKIM-Signature (RFC 6376 section 3.5), or an ARC-Message-Signature (RFC 8617
-// section 4.1.2), which differs only in its name, version and instance.
+// A signedField is a DKIM-Signature (RFC 6376 section 3.5) or an ARC-Message-Signature (RFC 8617
+// section 4.1.2). The latter differs only in its name, version and instance.
 type signedField struct {
 	field
 	tags                     map[string]string
-	names                    []string // h=, lower-case
-	relaxedHead, relaxedBody bool     // c=
-	bodyHash                 []byte   // bh=
+	names                    []string // h=, in lower case
+	relaxedHead, relaxedBody bool     // from c=
+	bodyHash                 []byte   // from bh=
 	subdomain                bool     // i= is in a subdomain of d=, which a key with t=s forbids
 	key                      keyRecord
 	keyErr                   error
 }
 
-// readSignature parses a signature field and checks everything that can be checked without its key.
+// readSignature parses a signature field and checks everything that can be checked without the key.
 func readSignature(f field, now time.Time) (*signedField, error) {
 	if len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames {
 		return nil, errLarge
@@ -104,7 +104,7 @@ func readSignature(f field, now time.Time) (*signedField, error) {
 	return s, nil
 }
 
-// readForms parses c=. A missing half means simple.
+// readForms parses c=. An algorithm that is missing there is simple.
 func (s *signedField) readForms() error {
 	forms, present := s.tags["c"]
 	head, body, both := strings.Cut(strings.ToLower(removeSpace(forms)), "/")
@@ -124,8 +124,8 @@ func (s *signedField) readForms() error {
 	return nil
 }
 
-// readIdentity checks that the domain of i= is the domain of d= or below it. The comparison ignores
-// case, and i= is in dkim-quoted-printable (RFC 6376 sections 2.11 and 3.5).
+// readIdentity checks that the domain of i= is the domain of d= or below it (RFC 6376 section 3.5).
+// i= is in dkim-quoted-printable, and letter case does not count.
 func (s *signedField) readIdentity() error {
 	identity, ok := s.tags["i"]
 	if !ok {
@@ -145,8 +145,8 @@ func (s *signedField) readIdentity() error {
 	return nil
 }
 
-// unquoteDKIM decodes dkim-quoted-printable (RFC 6376 section 2.11), ignoring white space. It
-// returns false if a = is not followed by two hexadecimal digits.
+// unquoteDKIM decodes dkim-quoted-printable (RFC 6376 section 2.11) and ignores white space. It
+// returns false if a "=" is not followed by two hexadecimal digits.
 func unquoteDKIM(s string) (string, bool) {
 	s = removeSpace(s)
 	var b strings.Builder
@@ -168,7 +168,7 @@ func unquoteDKIM(s string) (string, bool) {
 	return b.String(), true
 }
 
-// checkTimes checks t= and x=, which are decimal seconds since 1970, and returns errExpired if x=
+// checkTimes checks t= and x=, which are seconds since 1970 in decimal. It returns errExpired if x=
 // is before now.
 func checkTimes(tags map[string]string, now time.Time) error {
 	for _, tag := range []string{"t", "x"} {
@@ -187,8 +187,8 @@ func checkTimes(tags map[string]string, now time.Time) error {
 	return nil
 }
 
-// verify checks the signature over the header fields with the key that was looked up. It does not
-// check bodyHash (see checkBody).
+// verify checks the signature over the header fields with s.key. It does not check the hash of the
+// body; checkBody does.
 func (s *signedField) verify(fields []field) error {
 	_, partial := s.tags["l"]
 	switch {
@@ -196,7 +196,7 @@ func (s *signedField) verify(fields []field) error {
 		return s.keyErr
 	case s.subdomain && s.key.strict:
 		return errStrict
-	case partial: // text after the signed length could be by anyone
+	case partial: // the text after the signed length could be by anyone
 		return errPartial
 	}
 	text, ok := signedText(fields, s.names, s.field, s.relaxedHead)
@@ -207,9 +207,9 @@ func (s *signedField) verify(fields []field) error {
 	return checkSignature(s.key.public, digest[:], s.tags["b"])
 }
 
-// signedText returns the text that a signature over header fields signs (RFC 6376 section 3.7). A
-// name that is repeated in names selects the fields with that name from the last to the first. It
-// returns false if the text is longer than maxHeader.
+// signedText returns the text over which a header signature is computed (RFC 6376 section 3.7). If
+// names has a name several times, the fields with that name are taken from the last to the first.
+// It returns false if the text is longer than maxHeader.
 func signedText(fields []field, names []string, signature field, relaxed bool) (string, bool) {
 	form := func(f field) string { return f.raw }
 	if relaxed {
@@ -239,13 +239,13 @@ func signedText(fields []field, names []string, signature field, relaxed bool) (
 	return b.String(), true
 }
 
-// bodyHashes are the hashes of a body in its two canonical forms. A hash that was not requested is
-// nil.
+// bodyHashes are the hashes of a body in its two canonical forms. A hash is nil if it was not
+// requested.
 type bodyHashes struct{ simple, relaxed []byte }
 
-// hashBodies reads the whole body once and returns the requested hashes. ctx must be the caller's
-// context, without the time limit of DNS. Otherwise a sender could turn the result of a forged
-// signature into temperror with a slow DNS name.
+// hashBodies reads the whole body once and returns the requested hashes. ctx must not have the time
+// limit of DNS look-ups: a sender could use a slow DNS name to turn the result of a forged
+// signature from fail into temperror.
 func hashBodies(ctx context.Context, body io.Reader, simple, relaxed bool) (out bodyHashes, err error) {
 	var forms []io.Writer
 	var ends []func() error
@@ -289,7 +289,7 @@ func hashBody(ctx context.Context, body io.Reader, relaxed bool) ([]byte, error)
 	return sums.simple, err
 }
 
-// checkBody compares the hash of the body with bh=.
+// checkBody compares the hash of the body with bh=. It returns errBody if they differ.
 func (s *signedField) checkBody(sums bodyHashes) error {
 	sum := sums.simple
 	if s.relaxedBody {

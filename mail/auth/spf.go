@@ -15,12 +15,12 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// errSPFRecord is returned for a record with a syntax error.
+// errSPFRecord is returned for an SPF record with a syntax error.
 var errSPFRecord = errors.New("malformed SPF record")
 
-// checkSPF evaluates SPF for the reverse-path, or for postmaster@helo if the sender is null (RFC
-// 7208 section 2.4). It returns the domain that was evaluated, whether that is the HELO domain, and
-// whether SPF passes for a host of the domain's own (see Verdict.SPFOwn).
+// checkSPF evaluates SPF for the reverse-path, or for postmaster@helo if the reverse-path is null
+// (RFC 7208 section 2.4). domain is the domain that was evaluated, helo says that this is the HELO
+// domain, and own that SPF passes for a host of that domain itself (see Verdict.SPFOwn).
 func checkSPF(look *lookups, r Request) (result Result, domain string, helo, own bool) {
 	local, name := splitAddress(r.MailFrom)
 	if name == "" {
@@ -29,7 +29,7 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo, own
 	}
 	domain, ok := idn.Host(name)
 	if !ok || !strings.Contains(domain, ".") {
-		// RFC 7208 section 4.3: a malformed or single-label domain has no SPF.
+		// A malformed or single-label domain has no SPF record (RFC 7208 section 4.3).
 		return None, domain, helo, false
 	}
 	if net.ParseIP(domain) != nil || !r.IP.IsValid() {
@@ -51,7 +51,7 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo, own
 	return result, domain, helo, own && result == Pass
 }
 
-// evaluate returns the result for the domain. byHost reports whether ip4, ip6, a or mx matched.
+// evaluate returns the SPF result for the domain. byHost reports whether ip4, ip6, a or mx matched.
 func (l *spfLookups) evaluate() (result Result, byHost bool) {
 	domain := l.macros.domain
 	got, err := evaluator.CheckHostWithSender(net.IP(l.macros.ip.AsSlice()), domain, "postmaster@"+domain, evaluator.WithContext(l.ctx), evaluator.WithResolver(l))
@@ -62,17 +62,17 @@ func (l *spfLookups) evaluate() (result Result, byHost bool) {
 	return Result(got), byHost
 }
 
-// spfLookups is the resolver that the SPF library uses. It returns records with their macros
-// expanded, and an error for a record with a syntax error. The library would read such a record up
-// to the first match, but RFC 7208 section 4.6 makes the whole record invalid. Names that the
-// library would not look up, such as names with a slash, are replaced by placeholders.
+// spfLookups is the resolver for the SPF library. It returns SPF records with their macros
+// expanded, and an error for a record with a syntax error: RFC 7208 section 4.6 makes the whole
+// record invalid, while the library would use it up to the first match. Names that the library
+// would not look up, such as names with a slash, are replaced by placeholders.
 type spfLookups struct {
 	*lookups
 	macros       spfMacros
-	placeholders []string // names that placeholders stand for, by number
+	placeholders []string // the names for which placeholders stand; the number is in the placeholder
 
 	otherOrganisation bool   // a record of another organisational domain was looked up
-	within            string // follow only records of this organisational domain; "" follows all
+	within            string // use only records of this organisational domain; "" means all
 }
 
 func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
@@ -92,7 +92,7 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 		}
 		record := spf.Parse(txt)
 		if !record.WellFormed {
-			return nil, errSPFRecord // no DNS error, so that the library treats it as permanent
+			return nil, errSPFRecord // not a DNS error, so that the library takes it for permanent
 		}
 		if l.expand(ctx, record, strings.ToLower(strings.TrimSuffix(name, "."))) {
 			out[i] = record.String()
@@ -105,8 +105,8 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 	return out, nil
 }
 
-// leavesDomain reports whether a term (include or redirect) refers to the record of another
-// organisational domain.
+// leavesDomain reports whether a term (include or redirect) refers to a record of another
+// organisational domain than l.within.
 func (l *spfLookups) leavesDomain(t spf.Term) bool {
 	return (t.Name == "include" || t.Name == "redirect") && orgDomain(strings.ToLower(strings.TrimSuffix(l.realName(t.Value), "."))) != l.within
 }
@@ -119,7 +119,7 @@ func (l *spfLookups) LookupIPAddr(ctx context.Context, host string) ([]net.IPAdd
 	return lookUpAny(ctx, l, l.realName(host), l.resolver.LookupIPAddr)
 }
 
-// lookUpAny looks up a name. It also accepts valid DNS names that are no host names.
+// lookUpAny looks up a name, even one that is valid in DNS but no host name.
 func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(context.Context, string) ([]T, error)) ([]T, error) {
 	if _, ok := idn.Host(name); !ok && isOddName(name) {
 		return ask(ctx, l.lookups, strings.TrimSuffix(name, ".")+".", f)
@@ -127,9 +127,8 @@ func lookUpAny[T any](ctx context.Context, l *spfLookups, name string, f func(co
 	return lookUp(ctx, l.lookups, name, f)
 }
 
-// isOddName reports whether a name is valid in DNS, with any printable characters in its labels
-// (RFC 2181 section 11), even if it is not a host name. Macros produce such names from a sender's
-// local part.
+// isOddName reports whether a name is valid in DNS (RFC 2181 section 11): its labels have printable
+// characters only. It need not be a host name. Macros make such names of a sender's local part.
 func isOddName(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	for label := range strings.SplitSeq(name, ".") {
@@ -140,8 +139,8 @@ func isOddName(name string) bool {
 	return len(name) <= idn.MaxName
 }
 
-// expand replaces each name with macros or a slash in a record of domain by its expansion, and
-// reports whether there was one.
+// expand replaces each name in a record that has macros or a slash by its expansion. domain is the
+// domain of the record. It reports whether it replaced any.
 func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain string) (changed bool) {
 	for i, t := range record.Terms {
 		if t.Asks() && strings.ContainsAny(t.Value, "%/") {
@@ -154,8 +153,8 @@ func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain strin
 
 const placeholderSuffix = ".stand-in.invalid"
 
-// placeholder returns the name under which the library looks up name: the name itself, or a new
-// placeholder.
+// placeholder returns a name that the library looks up in place of name: name itself if it is a
+// host name, otherwise a new placeholder.
 func (l *spfLookups) placeholder(name string) string {
 	if _, ok := idn.Host(name); ok {
 		return name
@@ -164,7 +163,7 @@ func (l *spfLookups) placeholder(name string) string {
 	return fmt.Sprint(len(l.placeholders)-1, placeholderSuffix)
 }
 
-// realName returns the name that a placeholder stands for, and any other name unchanged.
+// realName returns the name for which a placeholder stands. It returns other names unchanged.
 func (l *spfLookups) realName(name string) string {
 	number, ok := strings.CutSuffix(name, placeholderSuffix)
 	i, err := strconv.Atoi(number)

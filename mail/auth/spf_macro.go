@@ -11,22 +11,22 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// maxPTRNames is the maximum number of PTR names of an address that are checked (RFC 7208 section
+// maxPTRNames is the maximum number of PTR names of one address that are checked (RFC 7208 section
 // 4.6.4).
 const maxPTRNames = 10
 
-// spfMacros expands the macros in a record (RFC 7208 section 7).
+// spfMacros expands the macros in an SPF record (RFC 7208 section 7).
 type spfMacros struct {
 	look          *lookups
 	ip            netip.Addr
 	helo          string
-	local, domain string   // of the sender
-	names         []string // PTR names of ip that resolve to ip, once looked is set
+	local, domain string   // of the sender address
+	names         []string // PTR names of ip that resolve to ip; set if looked is true
 	looked        bool
 }
 
-// expandName expands a well-formed domain-spec in the record of domain. A name that is too long
-// loses labels on the left (RFC 7208 section 7.3).
+// expandName expands a well-formed domain-spec in the record of domain. If the name is too long, it
+// drops labels on the left (RFC 7208 section 7.3).
 func (m *spfMacros) expandName(ctx context.Context, spec, domain string) string {
 	name := strings.TrimSuffix(spf.Expand(spec, func(letter byte) string { return m.value(ctx, letter, domain) }), ".")
 	for len(name) > idn.MaxName {
@@ -39,8 +39,8 @@ func (m *spfMacros) expandName(ctx context.Context, spec, domain string) string 
 	return name
 }
 
-// value returns the value of a macro letter (RFC 7208 section 7.2). The letters c, r and t occur in
-// explanations only.
+// value returns the value of a macro letter (RFC 7208 section 7.2). It does not support c, r and t,
+// which occur in explanations only.
 func (m *spfMacros) value(ctx context.Context, letter byte, domain string) string {
 	switch letter {
 	case 's':
@@ -64,7 +64,7 @@ func (m *spfMacros) value(ctx context.Context, letter byte, domain string) strin
 	return m.helo
 }
 
-// dotted returns an IPv4 address as usual, and an IPv6 address as dot-separated nibbles.
+// dotted returns an IPv4 address in dotted form, and an IPv6 address as nibbles separated by dots.
 func dotted(ip netip.Addr) string {
 	if ip.Is4() {
 		return ip.String()
@@ -76,8 +76,9 @@ func dotted(ip netip.Addr) string {
 	return strings.Join(nibbles, ".")
 }
 
-// validated returns a PTR name of the client that resolves to its address: the domain itself, else
-// a name below it, else any (RFC 7208 section 7.3). It returns "unknown" if there is none.
+// validated returns a PTR name of the client that resolves to its address (RFC 7208 section 7.3):
+// domain itself if it is one, otherwise a name below domain, otherwise any. It returns "unknown" if
+// there is none.
 func (m *spfMacros) validated(ctx context.Context, domain string) string {
 	if !m.looked {
 		m.looked = true
@@ -97,6 +98,7 @@ func (m *spfMacros) validated(ctx context.Context, domain string) string {
 	return "unknown"
 }
 
+// ptrNames looks up the PTR names of ip and returns those that resolve to ip.
 func (m *spfMacros) ptrNames(ctx context.Context) (out []string) {
 	names, err := m.look.LookupAddr(ctx, m.ip.String())
 	if err != nil {

@@ -12,16 +12,17 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// maxResults is the maximum number of bytes of an Authentication-Results field that are read to
-// find its authserv-id.
+// maxResults is the maximum number of bytes of an Authentication-Results field in which its
+// authserv-id is searched.
 const maxResults = 16 << 10
 
 var resultsName = []byte("authentication-results")
 
 // StripResults copies a message from r to w without the Authentication-Results fields that have our
-// authserv-id, since these must be forged (RFC 8601 section 5). It also removes a malformed field
-// that could be mistaken for ours. Everything else stays byte for byte. Memory use is limited to a
-// part of one field. It returns an error if reading or writing fails, or ErrAuthservID.
+// authserv-id: this host has not added any yet, so these are forged (RFC 8601 section 5). It also
+// removes malformed fields that could be taken for ours. Everything else stays byte for byte. Only
+// a part of one field is kept in memory. It returns an error if reading or writing fails, and
+// ErrAuthservID if authservID is invalid.
 func StripResults(w io.Writer, r io.Reader, authservID string) error {
 	id, ok := idn.Host(authservID)
 	if !ok {
@@ -43,21 +44,21 @@ func StripResults(w io.Writer, r io.Reader, authservID string) error {
 	return nil
 }
 
-// stripper copies a header line by line.
+// stripper copies a header without our Authentication-Results fields.
 type stripper struct {
 	id     string
 	w      *bufio.Writer
-	held   []byte // the start of a field that may have to be dropped
+	held   []byte // the start of a field that may have to be removed
 	action fieldAction
 }
 
-// fieldAction is how to treat the bytes of the current field.
+// fieldAction says what to do with the bytes of the current field.
 type fieldAction int
 
 const (
-	keep fieldAction = iota
-	hold
-	drop
+	keepField fieldAction = iota
+	holdField
+	dropField
 )
 
 func (s *stripper) header(br *bufio.Reader) error {
@@ -85,25 +86,26 @@ func (s *stripper) header(br *bufio.Reader) error {
 	}
 }
 
-// begin ends the previous field and sets the action for the field that starts with line.
+// begin ends the previous field and sets the action for the field that begins with line.
 func (s *stripper) begin(line []byte) error {
 	if err := s.endField(); err != nil {
 		return err
 	}
 	if n := len(resultsName); len(line) >= n && bytes.EqualFold(line[:n], resultsName) &&
 		(len(line) == n || bytes.IndexByte([]byte(": \t\r\n"), line[n]) >= 0) {
-		s.action = hold
+		s.action = holdField
 	}
 	return nil
 }
 
+// take writes, holds or drops a piece of the current field.
 func (s *stripper) take(piece []byte) error {
 	switch s.action {
-	case drop:
-	case keep:
+	case dropField:
+	case keepField:
 		_, err := s.w.Write(piece)
 		return err
-	case hold:
+	case holdField:
 		s.held = append(s.held, piece...)
 		if len(s.held) > maxResults {
 			return s.decide(0)
@@ -112,35 +114,36 @@ func (s *stripper) take(piece []byte) error {
 	return nil
 }
 
-// endField decides on a held field that has ended.
+// endField decides about a held field at its end.
 func (s *stripper) endField() error {
-	if s.action == hold {
-		// The end of a field ends its authserv-id as a semicolon does.
+	if s.action == holdField {
+		// The end of a field ends the authserv-id, as a semicolon does.
 		s.held = append(s.held, ';')
 		if err := s.decide(1); err != nil {
 			return err
 		}
 	}
-	s.action = keep
+	s.action = keepField
 	return nil
 }
 
-// decide writes or drops the held bytes. The last extra bytes of them are not part of the message.
+// decide writes or drops the held bytes. The last extra bytes of these do not belong to the
+// message.
 func (s *stripper) decide(extra int) error {
 	held := s.held
-	s.held, s.action = s.held[:0], drop
+	s.held, s.action = s.held[:0], dropField
 	name, value, _ := strings.Cut(string(held), ":")
 	if strings.EqualFold(strings.TrimRight(name, " \t\r\n"), string(resultsName)) && claimsID(value, s.id) {
 		return nil
 	}
-	s.action = keep
+	s.action = keepField
 	_, err := s.w.Write(held[:len(held)-extra])
 	return err
 }
 
-// claimsID reports whether the value of an Authentication-Results field has our authserv-id, or
-// could seem to have it for a lenient program: with a comment that is not closed within maxResults,
-// or with our name split by comments or quotes.
+// claimsID reports whether an Authentication-Results field with this value has our authserv-id, or
+// could seem to have it to a lenient program. That is so if a comment is not closed within
+// maxResults, or if our name is split by comments or quotes.
 func claimsID(value, ours string) bool {
 	bare, ok := uncomment(value)
 	if !ok {
@@ -153,9 +156,9 @@ func claimsID(value, ours string) bool {
 	return strings.HasPrefix(strings.ToLower(bare), ours)
 }
 
-// authservIDOf returns the authserv-id at the start of a value: comments and white space, a token
-// or a quoted string, an optional version, a semicolon (RFC 8601 section 2.2). It returns false for
-// any other form.
+// authservIDOf returns the authserv-id at the start of a value (RFC 8601 section 2.2). The value
+// must have comments and white space, a token or a quoted string, an optional version, and a
+// semicolon. It returns false for any other form.
 func authservIDOf(value string) (string, bool) {
 	rest := skipCFWS(value)
 	if rest == "" {
@@ -183,7 +186,7 @@ func authservIDOf(value string) (string, bool) {
 	return id, strings.HasPrefix(rest, ";")
 }
 
-// skipCFWS skips white space and comments, also nested ones and ones with quoted pairs (RFC 5322
+// skipCFWS skips white space and comments, which may be nested and have quoted pairs (RFC 5322
 // section 3.2.2).
 func skipCFWS(s string) string {
 	depth := 0
@@ -229,8 +232,8 @@ func uncomment(s string) (string, bool) {
 	return "", false
 }
 
-// unquote reads a quoted string, after its opening quote, up to and including the closing quote.
-// rest is the text after it.
+// unquote reads a quoted string. s begins after the opening quote; rest is the text after the
+// closing quote.
 func unquote(s string) (text, rest string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

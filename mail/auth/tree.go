@@ -11,29 +11,29 @@ import (
 // maxWalk is the maximum number of names that one tree walk looks up (RFC 9989 section 4.10).
 const maxWalk = 8
 
-// A step is a domain in a tree walk that has a record.
+// A step is a name in a tree walk that has a DMARC record.
 type step struct {
 	domain string
 	record foundRecord
 	broken bool // the record cannot be parsed
 }
 
-// A tree implements the rules of RFC 9989. It finds organisational domains by section 4.10: it
-// walks up from a domain and looks up the DMARC record of each name. It is for one message, and
+// A tree implements the rules of RFC 9989. To find an organisational domain, it walks up from a
+// domain and looks up the DMARC record of each name (section 4.10). A tree is for one message. It
 // looks up each name once.
 type tree struct {
 	look *lookups
 
 	mu      sync.Mutex
 	known   map[string]*answer
-	answers sync.Cond // signals that one more answer has arrived
+	answers sync.Cond // signals that an answer has arrived
 }
 
-// An answer is the result of looking up the DMARC record of a name.
+// An answer is the result of looking up the DMARC record of one name.
 type answer struct {
 	arrived  bool
-	answered bool // by DNS
-	records  int  // number of records; more than one counts as none
+	answered bool // DNS answered, perhaps that there is no record
+	records  int  // number of DMARC records; several count as none
 	record   dmarc.Record
 	broken   bool // the record cannot be parsed
 }
@@ -44,7 +44,7 @@ func newTree(look *lookups) *tree {
 	return t
 }
 
-// at returns the answer for a domain. If another goroutine is already looking it up, it waits for
+// at returns the answer for a domain. If another goroutine is looking up the domain, at waits for
 // that answer.
 func (t *tree) at(domain string) *answer {
 	t.mu.Lock()
@@ -81,9 +81,9 @@ func (t *tree) at(domain string) *answer {
 	return a
 }
 
-// steps walks up from a domain and returns the names that have records. settled is false if DNS did
-// not answer for a name that matters: the domain itself, or a name with at least two labels. With
-// toPolicy the walk ends at a record of the domain itself.
+// steps walks up from a domain and returns the names that have a DMARC record. settled is false if
+// DNS did not answer for a name that matters: the domain itself, or a name with at least two
+// labels. If toPolicy is set, the walk ends at the record of the domain itself.
 func (t *tree) steps(domain string, toPolicy bool) (found []step, settled bool) {
 	settled = true
 	name := domain
@@ -109,7 +109,8 @@ func (t *tree) steps(domain string, toPolicy bool) (found []step, settled bool) 
 	return found, settled
 }
 
-// organisation returns the organisational domain, chosen from the steps of a walk from domain.
+// organisation returns the organisational domain of domain. found are the steps of a walk up from
+// domain.
 func organisation(domain string, found []step) string {
 	for _, s := range found {
 		switch {
@@ -125,21 +126,21 @@ func organisation(domain string, found []step) string {
 	return domain
 }
 
-// below returns the name one label below above that is domain or its ancestor.
+// below returns the name that has one label more than above and is domain or an ancestor of domain.
 func below(above, domain string) string {
 	rest := strings.TrimSuffix(domain, "."+above)
 	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + above
 }
 
-// org returns the organisational domain of a domain, false if DNS did not answer.
+// org returns the organisational domain of a domain. It returns false if DNS did not answer.
 func (t *tree) org(domain string) (string, bool) {
 	found, settled := t.steps(domain, false)
 	return organisation(domain, found), settled
 }
 
 // aligned reports whether an authenticated domain is aligned with the From domain (RFC 9989 section
-// 4.4). settled is false if DNS did not answer. The authenticated domain must be within the
-// organisation of the From domain, so most unaligned domains need no walk of their own.
+// 4.4). settled is false if DNS did not answer. An authenticated domain outside of the From
+// domain's organisation is not aligned, so most unaligned domains need no walk of their own.
 func (t *tree) aligned(authenticated, from string, strict bool) (same, settled bool) {
 	switch {
 	case authenticated == "" || from == "":
@@ -159,8 +160,8 @@ func (t *tree) aligned(authenticated, from string, strict bool) (same, settled b
 
 func topLabel(domain string) string { return domain[strings.LastIndexByte(domain, '.')+1:] }
 
-// discover finds the record for a From domain: its own, that of its organisational domain, or that
-// of the public suffix above (RFC 9989 section 4.10.1).
+// discover finds the DMARC record for a From domain: its own, that of its organisational domain, or
+// that of the public suffix above it (RFC 9989 section 4.10.1).
 func (t *tree) discover(domain string) discovery {
 	d := discovery{domain: domain}
 	found, settled := t.steps(domain, true)
@@ -175,7 +176,7 @@ func (t *tree) discover(domain string) discovery {
 	if s.domain != domain {
 		org := organisation(domain, found)
 		i := slices.IndexFunc(found, func(s step) bool { return s.domain == org })
-		if i < 0 { // the organisation has no record, but the suffix above it has one
+		if i < 0 { // the organisation has no record, but the public suffix above it has one
 			i = len(found) - 1
 		}
 		s = found[i]
@@ -204,8 +205,8 @@ func (t *tree) exists(domain string) (exists, settled bool) {
 	return txt == nil, txt == nil || notFound(ip) && notFound(mx) && notFound(txt)
 }
 
-// prepare looks up the records of the From domains concurrently, so that later calls find the
-// answers.
+// prepare looks up the DMARC records of the From domains concurrently, so that later calls need not
+// wait.
 func (t *tree) prepare(domains []string) {
 	asks := make([]func(), len(domains))
 	for i, domain := range domains {

@@ -6,60 +6,61 @@ import (
 	"net/netip"
 )
 
-// Result is the result of one authentication method, as named in RFC 8601 section 2.7. Instead of
-// that RFC's "policy" we use neutral with a reason.
+// Result is the result of one authentication method, with the names of RFC 8601 section 2.7. It is
+// Neutral, with a reason, where that RFC has "policy".
 type Result string
 
 // Request is one received message with its envelope.
 type Request struct {
 	// IP is the address of the SMTP client.
 	IP netip.Addr
-	// Helo is the name the client gave with EHLO or HELO.
+	// Helo is the name that the client gave with EHLO or HELO.
 	Helo string
-	// MailFrom is the reverse-path without angle brackets; empty for the null sender.
+	// MailFrom is the reverse-path without angle brackets; "" is the null sender.
 	MailFrom string
-	// AuthservID is our host name, the authserv-id of Verdict.Header (RFC 8601 section 2.2).
+	// AuthservID is our host name, which is the authserv-id in Verdict.Header (RFC 8601 section
+	// 2.2).
 	AuthservID string
-	// Message is the message as received, with CRLF line ends, Size bytes long.
+	// Message is the message as received, with CRLF line ends. Size is its length in bytes.
 	Message io.ReaderAt
 	Size    int64
-	// HeaderFrom has the addresses (local@domain) of the From header field that the caller displays
-	// to people. Verify also reads the field itself, since other programs may display other
-	// addresses.
+	// HeaderFrom are the addresses (local@domain) of the From field that the caller displays to
+	// people. Verify also reads the field itself, since other programs may display other addresses.
 	HeaderFrom []string
 }
 
 // Signature is the result of one DKIM-Signature field.
 type Signature struct {
-	// Domain and Selector are d= and s= in lower-case A-labels; empty if they are no DNS names.
+	// Domain and Selector are d= and s= in lower-case A-labels; "" if they are no DNS names.
 	Domain, Selector string
 	Result           Result
-	// Reason says, in a few printable ASCII words, why Result is not pass. It is empty with pass.
+	// Reason says in a few printable ASCII words why Result is not pass. It is "" if Result is
+	// pass.
 	Reason string
 	// Aligned reports whether Domain is aligned with the From domain (RFC 9989 section 4.4.1). If
-	// Result is not pass, it reports whether they are equal.
+	// Result is not pass, it reports whether the two are equal.
 	Aligned bool
-	// Covers reports whether the signature passes and signs every field that readers are shown, and
-	// none of these fields is repeated. They are From, Subject, To, Cc, Reply-To, Sender, Date,
-	// Message-ID, In-Reply-To, References, MIME-Version, Content-* and List-*.
+	// Covers reports whether the signature passes, signs every field that readers are shown, and
+	// none of these fields is repeated. The fields are From, Subject, To, Cc, Reply-To, Sender,
+	// Date, Message-ID, In-Reply-To, References, MIME-Version, Content-* and List-*.
 	Covers bool
 
-	signed    []string // h=, lower-case
-	algorithm string   // a=, if it is a plain token
-	hint      string   // the first characters of b= (RFC 6008)
+	signed    []string // h=, in lower case
+	algorithm string   // a= if it is a plain token, otherwise ""
+	hint      string   // the first characters of b=, which tell signatures apart (RFC 6008)
 }
 
-// Verdict is the result of authenticating a message.
+// Verdict holds the results of authenticating a message.
 type Verdict struct {
-	// SPF is the result for SPFDomain: the domain of the reverse-path, or of HELO for the null
-	// sender.
+	// SPF is the result for SPFDomain: the domain of the reverse-path, or of HELO if the
+	// reverse-path is null.
 	SPF        Result
 	SPFDomain  string
 	SPFHelo    bool // SPFDomain is that of HELO
 	SPFAligned bool // SPFDomain is aligned with the From domain; see Signature.Aligned
-	// SPFOwn reports that SPF passes by ip4, ip6, a or mx in a record of the organisational domain
-	// of SPFDomain. So the client is a host of that organisation, not a shared one that others send
-	// through as well.
+	// SPFOwn reports whether SPF passes by ip4, ip6, a or mx in a record of the organisational
+	// domain of SPFDomain. If so, the client is a host of that organisation, and not a shared host
+	// through which others send as well.
 	SPFOwn bool
 	// Repeated is the lower-case name of a field that readers are shown and that occurs more than
 	// once; "" if there is none.
@@ -69,26 +70,25 @@ type Verdict struct {
 	DKIM       Result
 	Signatures []Signature
 	DMARC      Result
-	// Policy is the handling that DMARC requests, with sp=, np= and t= applied: dmarc.PolicyNone,
-	// PolicyQuarantine or PolicyReject. It is empty if DMARC passes or does not apply to the
-	// message.
+	// Policy is what the From domain asks receivers to do, with sp=, np= and t= applied:
+	// dmarc.PolicyNone, PolicyQuarantine or PolicyReject. It is "" if DMARC passes or does not
+	// apply to the message.
 	Policy string
-	// TooManyAuthors reports that Policy is reject because the From field, or fields that programs
-	// may take for one, name more domains than are looked up.
+	// TooManyAuthors reports that Policy is reject because the author fields name more domains than
+	// are looked up.
 	TooManyAuthors bool
 	// Tested reports that Policy is milder than the published one because of t=y.
 	Tested bool
-	// Former is the DMARC result by the older RFC 7489 with the public suffix list, without
-	// sampling by pct=. It is informational only.
+	// Former is the DMARC result by the older RFC 7489, with the public suffix list and without
+	// pct=. It is for information only.
 	Former Judgment
-	// Published is the record that applies; nil if there is none or it cannot be read.
+	// Published is the DMARC record that applies; nil if there is none or if it cannot be read.
 	Published *Published
 	// FromDomain is the From domain that decided the DMARC result; "" if there is none.
 	FromDomain     string
-	org            string // organisational domain of FromDomain, if it was looked up
+	org            string // organisational domain of FromDomain; "" if it was not looked up
 	severalAuthors bool   // the authors have more than one domain
-	// ARC is the result of the ARC chain, in which forwarders record the authentication results
-	// that they saw.
+	// ARC is the result of the ARC chain.
 	ARC Chain
 	// Header is the whole Authentication-Results field, folded and with its final CRLF, ready to be
 	// written before the message.
@@ -106,5 +106,6 @@ const (
 	PermError Result = "permerror"
 )
 
-// ErrAuthservID is returned by Verify and StripResults if the given authserv-id is not a host name.
+// ErrAuthservID is returned by Verify and StripResults if the authserv-id in the request is not a
+// host name.
 var ErrAuthservID = errors.New("authserv-id is not a host name")

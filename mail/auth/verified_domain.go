@@ -5,20 +5,21 @@ import "slices"
 // A Proof says whether it is proven that the displayed content of a message comes from its author.
 type Proof struct {
 	Domain string // the author's domain; "" if nothing is proven
-	// Signed reports that the only proof is a signature. Anyone who received such a message can
+	// Signed reports that a signature is the only proof. Anyone who received such a message can
 	// send it again, unchanged, to others.
 	Signed bool
-	// Lacks says, in a few words, why nothing is proven although DMARC passes; "" otherwise.
+	// Lacks says in a few words why nothing is proven although DMARC passes; "" otherwise.
 	Lacks string
 }
 
-// Proof returns the author's domain if DMARC passes for it, all authors are of that domain, and the
-// check that passes covers everything that readers are shown. That is either SPF by a host of the
-// domain's own, which then wrote the whole message, or one aligned signature of all displayed
-// fields. ARC results of others do not count. Signatures of a part of the body (l=), with SHA-1, or
-// with an RSA key below 1024 bits do not pass at all. The DMARC tree walk may treat all names below
-// a public suffix as one organisation, if the suffix has a record without psd=. Proof tells them
-// apart by the public suffix list.
+// Proof returns the author's domain if DMARC passes for it, if all authors are of that domain, and
+// if one check proves everything that readers are shown. That check is either SPF by a host of the
+// domain itself, which then wrote the whole message, or one aligned signature that covers all
+// displayed fields. ARC results do not count. Signatures of a part of the body (l=), with SHA-1, or
+// with an RSA key below 1024 bits never pass.
+//
+// The DMARC tree walk may treat all names below a public suffix as one organisation, if the suffix
+// has a record without psd=. So Proof also compares domains by the public suffix list.
 func (v *Verdict) Proof() Proof {
 	spf := v.SPF == Pass && v.SPFAligned
 	switch {
