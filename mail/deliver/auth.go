@@ -12,8 +12,8 @@ var (
 	errLogin       = errors.New("the relay refused the login")
 )
 
-// login authenticates with a mechanism that the host offers (RFC 4954). It is called only over TLS,
-// or if the operator configured a relay without TLS.
+// login authenticates with PLAIN or LOGIN, whichever the host offers (RFC 4954). It must be called
+// only over TLS, unless the operator configured the relay without TLS.
 func (s *session) login(username, password string) *failure {
 	var secrets []string
 	mechanism := "AUTH LOGIN"

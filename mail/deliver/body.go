@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
+// bodyBlock is the number of bytes that are written at a time.
 const bodyBlock = 32 << 10
 
 // bodyWriter writes a message in the format of DATA (RFC 5321 §4.5.2). It converts every line end,
 // including bare CR and LF, to CRLF, so that all servers agree on where the message ends. It
-// doubles a dot at the start of a line. With chunked it writes the format of BDAT: the same without
-// changes to dots.
+// doubles a dot at the start of a line. If chunked is set, it writes the format of BDAT instead,
+// which leaves dots unchanged.
 type bodyWriter struct {
 	w       *bufio.Writer
 	chunked bool
-	cr      bool  // a CR is pending until the next byte is known
-	mid     bool  // the current line is not empty
-	err     error // the first error of the connection, as opposed to an error of the message's source
+	cr      bool  // a CR was read; a line end is written once the next byte is known
+	midLine bool  // something was written to the current line
+	err     error // the first error in writing to the connection, not in reading the message
 }
 
 func (b *bodyWriter) Write(p []byte) (int, error) {
@@ -31,17 +32,17 @@ func (b *bodyWriter) Write(p []byte) (int, error) {
 			}
 			continue
 		}
-		if !b.mid && p[0] == '.' && !b.chunked {
+		if !b.midLine && p[0] == '.' && !b.chunked {
 			b.putString(".")
 		}
 		i := bytes.IndexAny(p, "\r\n")
 		if i < 0 {
 			b.put(p)
-			b.mid = true
+			b.midLine = true
 			break
 		}
 		b.put(p[:i])
-		b.mid = b.mid || i > 0
+		b.midLine = b.midLine || i > 0
 		if p[i] == '\r' {
 			b.cr = true
 		} else {
@@ -52,9 +53,9 @@ func (b *bodyWriter) Write(p []byte) (int, error) {
 	return n, b.err
 }
 
-// finish ends the last line if necessary, then the message.
+// finish ends the last line if necessary, then writes the final dot unless chunked is set.
 func (b *bodyWriter) finish() error {
-	if b.cr || b.mid {
+	if b.cr || b.midLine {
 		b.endLine()
 	}
 	if !b.chunked {
@@ -67,7 +68,7 @@ func (b *bodyWriter) finish() error {
 }
 
 func (b *bodyWriter) endLine() {
-	b.cr, b.mid = false, false
+	b.cr, b.midLine = false, false
 	b.putString("\r\n")
 }
 
@@ -83,7 +84,7 @@ func (b *bodyWriter) putString(s string) {
 	}
 }
 
-// blockWriter writes a message in blocks, with a separate deadline for each block.
+// blockWriter writes to a connection in blocks, with a new deadline for each block.
 type blockWriter struct {
 	conn  net.Conn
 	limit time.Duration

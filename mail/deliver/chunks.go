@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// chunkSize is the number of bytes sent in one BDAT command. A message that fits into one chunk is
-// sent together with its envelope.
+// chunkSize is about the number of bytes in one BDAT command. A message that fits into one chunk
+// can be sent together with its envelope.
 const chunkSize = 64 << 10
 
 // chunker splits a message into chunks and converts line ends to CRLF.
@@ -28,14 +28,13 @@ func newChunker(src io.Reader) *chunker {
 	return c
 }
 
-// next returns the next chunk, which is valid until the next call. last reports that the message
-// ends with it.
+// next returns the next chunk, which is valid until the next call. last is true for the last chunk.
 func (c *chunker) next() (chunk []byte, last bool, err error) {
 	c.out.Reset()
 	for !c.done && c.out.Len() < chunkSize {
 		n, err := c.src.Read(c.block)
 		c.read += int64(n)
-		_, _ = c.lines.Write(c.block[:n]) // writes to memory do not fail
+		_, _ = c.lines.Write(c.block[:n]) // writing to a buffer does not fail
 		if err == io.EOF {
 			c.done = true
 			err = c.lines.finish()
@@ -50,7 +49,8 @@ func (c *chunker) next() (chunk []byte, last bool, err error) {
 	return c.out.Bytes(), c.done, c.lines.err
 }
 
-// chunks sends a message by BDAT (RFC 3030). On success it returns the reply to the last chunk.
+// chunks sends a message by BDAT (RFC 3030). If the host accepts the message, it returns the reply
+// to the last chunk.
 func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *failure) {
 	c := newChunker(content)
 	chunk, last, f := s.nextChunk(c, m)
@@ -74,7 +74,7 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 	for {
 		r, f := s.chunk(chunk, last)
 		if f != nil {
-			s.broken = s.broken || !last // the host would take the next command as the start of another message
+			s.broken = s.broken || !last // the host would treat the next MAIL as part of the unfinished message
 		}
 		if f != nil || last {
 			return r, f
@@ -87,7 +87,8 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 	}
 }
 
-// nextChunk returns the next chunk, or a failure if the message cannot be read.
+// nextChunk returns the next chunk. It returns a failure if the message cannot be read or does not
+// have its declared size.
 func (s *session) nextChunk(c *chunker, m Message) ([]byte, bool, *failure) {
 	chunk, last, err := c.next()
 	if err == nil && last && m.Size > 0 && c.read != m.Size {
@@ -107,21 +108,22 @@ func bdat(chunk []byte, last bool) string {
 	return line + "\r\n"
 }
 
-// oneChunk sends envelope and message together (RFC 3030 section 4.2).
+// oneChunk sends the envelope and the message together, for which the host must offer PIPELINING
+// (RFC 3030 section 4.2).
 func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure) {
 	head := e.mailLine(s.ext, m.Size) + "\r\n" + e.rcptLine(s.ext) + "\r\n" + bdat(chunk, true)
 	if s.br.Buffered() > 0 {
 		s.broken = true
 		return reply{}, s.expect(stageMail, 2, reply{}, errUnsolicited)
 	}
-	if _, err := (blockWriter{s.conn, s.t.DataBlock}).Write(append([]byte(head), chunk...)); err != nil {
+	if _, err := (blockWriter{s.conn, s.timeouts.DataBlock}).Write(append([]byte(head), chunk...)); err != nil {
 		f := s.interrupted(err)
 		f.stage = stageMail // the host has not replied to anything yet
 		return reply{}, f
 	}
 	var first *failure
 	for _, at := range []stage{stageMail, stageRcpt} {
-		r, err := s.receive(s.t.Command)
+		r, err := s.receive(s.timeouts.Command)
 		f := s.expect(at, 2, r, err)
 		if first == nil {
 			first = f
@@ -130,10 +132,10 @@ func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure
 			return reply{}, first
 		}
 	}
-	r, err := s.receive(s.t.DataEnd)
+	r, err := s.receive(s.timeouts.DataEnd)
 	switch {
 	case first != nil:
-		s.broken = s.broken || err != nil || r.class() == 2 // the host accepted a message without a recipient
+		s.broken = s.broken || err != nil || r.class() == 2 // the host has accepted a message for no recipient
 		return reply{}, first
 	case err != nil:
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
@@ -141,19 +143,19 @@ func (s *session) oneChunk(e Envelope, m Message, chunk []byte) (reply, *failure
 	return r, s.expect(stageEnd, 2, r, nil)
 }
 
-// chunk sends one chunk and reads its reply.
+// chunk sends one chunk and returns the reply to it.
 func (s *session) chunk(chunk []byte, last bool) (reply, *failure) {
 	if f := s.expect(stageBody, 2, reply{code: 250}, s.send(bdat(chunk, last))); f != nil {
 		return reply{}, f
 	}
-	if _, err := (blockWriter{s.conn, s.t.DataBlock}).Write(chunk); err != nil {
+	if _, err := (blockWriter{s.conn, s.timeouts.DataBlock}).Write(chunk); err != nil {
 		return reply{}, s.interrupted(err)
 	}
 	if !last {
-		r, err := s.receive(s.t.DataBlock)
+		r, err := s.receive(s.timeouts.DataBlock)
 		return r, s.expect(stageBody, 2, r, err)
 	}
-	r, err := s.receive(s.t.DataEnd)
+	r, err := s.receive(s.timeouts.DataEnd)
 	if err != nil {
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}

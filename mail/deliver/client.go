@@ -17,53 +17,56 @@ import (
 	"github.com/mailstead/mailstead/mail/dane"
 )
 
-// Resolver looks up names; *net.Resolver implements it. For a name that does not exist or has no
-// such record it returns a *net.DNSError with IsNotFound. Any other error counts as a failure of
-// DNS. Domains and MX hosts are passed with a final dot, so that no search list applies. The host
-// of a relay is passed as configured.
+// Resolver looks up names; *net.Resolver implements it. If a name does not exist or has no such
+// record, the error is a *net.DNSError with IsNotFound. Any other error counts as a failure of DNS.
+// Domains and MX hosts are passed with a final dot, so that no search list applies; the host of a
+// relay is passed as configured.
 type Resolver interface {
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Client delivers messages. Its exported fields are set before the first use; it is safe for
-// concurrent use after that.
+// Client delivers messages. Set its exported fields before the first use; after that it is safe for
+// concurrent use.
 type Client struct {
-	// Hostname is our name in EHLO. An MX record with this name is a loop.
+	// Hostname is the name of this host in EHLO. If it is also an MX host of the domain, mail would
+	// loop.
 	Hostname string
-	// Helo is our name in EHLO if it differs from Hostname.
+	// Helo is the name in EHLO if it is to differ from Hostname.
 	Helo string
-	// Skip reports which addresses of hosts must not be used; nil uses all.
+	// Skip reports whether an address of a host must not be used; nil means that all may be used.
 	Skip func(netip.Addr) bool
-	// Resolver is used for all look-ups except those of DANE; nil is net.DefaultResolver.
+	// Resolver is used for all look-ups except those of DANE; nil means net.DefaultResolver.
 	Resolver Resolver
-	// Dialer connects to addr, always a literal ip:port that Client has resolved; nil is a plain
-	// net.Dialer. It can refuse forbidden addresses: its error counts as an unreachable host.
+	// Dialer connects to addr, which is always an ip:port that Client has resolved; nil means a
+	// plain net.Dialer. It can refuse forbidden addresses: an error counts as an unreachable host.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-	// MXPort is the port of direct delivery; 0 is 25.
+	// MXPort is the port for direct delivery; 0 means 25.
 	MXPort int
-	// RootCAs are the root certificates; nil is the system's set.
+	// RootCAs are the trusted root certificates; nil means those of the system.
 	RootCAs *x509.CertPool
-	// DANE does look-ups with DNSSEC (RFC 7672), of MX records too; nil disables DANE.
+	// DANE does all look-ups for direct delivery with DNSSEC (RFC 7672), also those of MX records;
+	// nil disables DANE.
 	DANE *dane.Resolver
-	// Timeouts limit every step; zero fields have defaults.
+	// Timeouts limit each step; fields that are zero have defaults.
 	Timeouts Timeouts
-	// Now is the clock of Attempt.At; nil is time.Now. Certificates are checked with time.Now.
+	// Now is the clock for Attempt.At; nil means time.Now. Certificates are always checked with
+	// time.Now.
 	Now func() time.Time
-	// IdlePerHop is the maximum number of idle connections to one next hop; 0 is 4, negative keeps
-	// none.
+	// IdlePerHop is the maximum number of idle connections to one next hop; 0 means 4, a negative
+	// number means none.
 	IdlePerHop int
-	// IdleTotal is the maximum number of all idle connections; 0 is 64.
+	// IdleTotal is the maximum number of all idle connections; 0 means 64.
 	IdleTotal int
-	// IdleTimeout is how long an idle connection is kept; 0 is 30 s.
+	// IdleTimeout is how long an idle connection is kept; 0 means 30 s.
 	IdleTimeout time.Duration
 
 	idle pool
 }
 
-// Timeouts limit the steps of an attempt. They follow RFC 5321 §4.5.3.2. Most are shorter, since a
-// server that needs so long is retried anyway. DataEnd is not, since a short limit would cause
-// duplicates. Defaults are given below.
+// Timeouts limit the steps of an attempt. The steps are those of RFC 5321 §4.5.3.2. Most limits are
+// shorter than in the RFC, since mail for a slow server is retried. DataEnd is not, since a short
+// limit would cause duplicates. The comments give the defaults.
 type Timeouts struct {
 	DNS       time.Duration // one look-up: 20 s
 	Connect   time.Duration // one address: 30 s
@@ -101,10 +104,11 @@ type Relay struct {
 
 var errOverall = errors.New("the attempt exceeded its time limit")
 
-// Direct delivers to the MX hosts of domain, a name in Unicode or ASCII, or an address literal such
-// as "[192.0.2.1]" (RFC 5321 §5.1). TLS is opportunistic (RFC 7435): used if offered, if necessary
-// without verification, and replaced by plain text if it fails. DANE or the domain's MTA-STS policy
-// can require more; a connection that they forbid is a temporary failure.
+// Direct delivers to the MX hosts of domain. domain is a name in Unicode or ASCII, or an address
+// literal such as "[192.0.2.1]" (RFC 5321 §5.1). TLS is opportunistic (RFC 7435): it is used if the
+// host offers it, even with an invalid certificate, and the message is sent in plain text if TLS
+// fails. DANE or the MTA-STS policy of the domain can require more. If they forbid a connection,
+// that is a temporary failure.
 func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
@@ -121,9 +125,9 @@ func (c *Client) Direct(ctx context.Context, domain string, env Envelope, m Mess
 }
 
 // Relay delivers through r, over verified TLS unless r.TLS is "none". If the relay cannot be
-// reached, is not trusted or refuses the login, the failure is temporary whatever its reply code,
-// since the operator must fix that. Result.Reply is the reply to the message, such as "250 Ok
-// 0102018f-abc".
+// reached, is not trusted or refuses the login, the failure is temporary whatever the reply code,
+// since the operator must fix that. Result.Reply is the relay's reply to the message, such as "250
+// Ok 0102018f-abc".
 func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
@@ -139,8 +143,8 @@ func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Re
 	return w.run(ctx, []target{t})
 }
 
-// TryRelay connects to r like Relay, logs in, and disconnects without sending a message. The error
-// says which step failed and has the host's reply.
+// TryRelay connects to r as Relay does, logs in, and disconnects without sending a message. Its
+// error says which step failed and contains the relay's reply.
 func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
 	defer cancel()
@@ -163,8 +167,8 @@ func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 	return fmt.Errorf("%s answered: %s", r.Host, f.reply)
 }
 
-// Close closes all idle connections. Later connections are not kept idle. Running calls end with
-// their own context.
+// Close closes all idle connections. After that no connection is kept idle. Calls that are running
+// end with their own context.
 func (c *Client) Close() error {
 	c.idle.close()
 	return nil

@@ -6,17 +6,17 @@ import (
 	"net/netip"
 )
 
-// delivery is the attempt to deliver one message to one recipient, at one host after another.
+// delivery is the attempt to deliver one message to one recipient. It tries one host after another.
 type delivery struct {
 	client   *Client
 	env      Envelope
 	message  Message
 	attempts []Attempt
 	sessions []Session
-	best     *Result // the result to report unless a later host gives a better one
+	best     *Result // the result so far; a better one replaces it
 }
 
-// run tries the targets in order until one accepts or refuses the message.
+// run tries the targets in order until one accepts or refuses the message, and returns the result.
 func (d *delivery) run(ctx context.Context, targets []target) Result {
 	for _, t := range targets {
 		if d.tryHost(ctx, t) {
@@ -27,10 +27,11 @@ func (d *delivery) run(ctx context.Context, targets []target) Result {
 	return *d.best
 }
 
-// tryHost tries one host. It returns true if the delivery has ended.
+// tryHost tries an idle connection to one host, then the addresses of the host. It returns true if
+// no other host must be tried.
 func (d *delivery) tryHost(ctx context.Context, t target) bool {
 	if f := d.requireTLS(ctx, &t); f != nil {
-		return d.failed(ctx, t.hop, Attempt{Host: t.hop.host}, d.explainPolicy(t.hop, f))
+		return d.recordFailure(ctx, t.hop, Attempt{Host: t.hop.host}, d.explainPolicy(t.hop, f))
 	}
 	if s := d.client.idle.take(t.hop); s != nil {
 		s.bind(ctx)
@@ -40,7 +41,7 @@ func (d *delivery) tryHost(ctx context.Context, t target) bool {
 	}
 	addrs, f := d.client.addresses(ctx, t)
 	if f != nil {
-		return d.failed(ctx, t.hop, Attempt{Host: t.hop.host}, f)
+		return d.recordFailure(ctx, t.hop, Attempt{Host: t.hop.host}, f)
 	}
 	for _, ip := range addrs {
 		if d.tryAddress(ctx, t.hop, ip) {
@@ -50,7 +51,8 @@ func (d *delivery) tryHost(ctx context.Context, t target) bool {
 	return false
 }
 
-// tryAddress tries one address with a new connection. It returns true if the delivery has ended.
+// tryAddress tries one address by a new connection. It returns true if no other address or host
+// must be tried.
 func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
 	a := Attempt{Host: h.host, IP: ip.String()}
 	s, f := d.client.open(ctx, h, ip, h.tls)
@@ -63,29 +65,31 @@ func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
 		f = d.tlsUnavailable(h, f)
 	}
 	if f != nil {
-		return d.failed(ctx, h, a, d.explainPolicy(h, f))
+		return d.recordFailure(ctx, h, a, d.explainPolicy(h, f))
 	}
 	r, f := s.transact(d.env, d.message)
 	d.client.release(s)
 	return d.finish(ctx, s, r, f)
 }
 
-// tryIdle tries an idle connection. stale reports that the connection was dead before MAIL was
-// accepted. That is not an attempt: the caller must use a new connection.
+// tryIdle tries an idle connection. stale reports that the connection had died before the host
+// accepted MAIL. That does not count as an attempt, and the caller must use a new connection.
 func (d *delivery) tryIdle(ctx context.Context, s *session) (done, stale bool) {
 	r, f := s.transact(d.env, d.message)
 	broken := s.broken
-	d.client.release(s) // another delivery may use s from here on
+	d.client.release(s) // after this call another delivery may use s
 	if f != nil && broken && f.stage <= stageMail && ctx.Err() == nil {
 		return false, true
 	}
 	return d.finish(ctx, s, r, f), false
 }
 
+// finish records the outcome of a transaction. It returns true if no other address or host must be
+// tried.
 func (d *delivery) finish(ctx context.Context, s *session, r reply, f *failure) bool {
 	a := Attempt{Host: s.hop.host, IP: s.ip.String(), TLS: s.tls, Authenticated: s.auth}
 	if f != nil {
-		return d.failed(ctx, s.hop, a, f)
+		return d.recordFailure(ctx, s.hop, a, f)
 	}
 	a.Code, a.Enhanced, a.Reply, a.At = r.code, cmp.Or(r.enhanced(), "2.0.0"), r.String(), d.client.now()
 	d.attempts = append(d.attempts, a)
@@ -93,8 +97,9 @@ func (d *delivery) finish(ctx context.Context, s *session, r reply, f *failure) 
 	return true
 }
 
-// failed records a failed attempt. It returns true if the delivery has ended.
-func (d *delivery) failed(ctx context.Context, h hop, a Attempt, f *failure) bool {
+// recordFailure records a failed attempt. It returns true if no other address or host must be
+// tried.
+func (d *delivery) recordFailure(ctx context.Context, h hop, a Attempt, f *failure) bool {
 	status, next := f.verdict(h.relay)
 	if f.err != nil {
 		f.err = withCause(ctx, f.err)
@@ -106,9 +111,9 @@ func (d *delivery) failed(ctx context.Context, h hop, a Attempt, f *failure) boo
 	return !next || ctx.Err() != nil || len(d.attempts) >= maxAttempts
 }
 
-// isBetter reports whether a failure is a better result than d.best, if no host gives a final
-// answer. A temporary failure is better than a permanent one, since a retry may succeed. A host's
-// reply is better than our own error.
+// isBetter reports whether a failure is a better result than d.best, in case all hosts fail. A
+// temporary failure is better than a permanent one, since a retry may succeed. The reply of a host
+// is better than an error of our own.
 func (d *delivery) isBetter(a Attempt, status Status) bool {
 	switch {
 	case d.best == nil:
@@ -119,7 +124,7 @@ func (d *delivery) isBetter(a Attempt, status Status) bool {
 	return a.Code != 0 || d.best.Code == 0
 }
 
-// addFailure completes a failed attempt and appends it to attempts.
+// addFailure completes a failed attempt and appends it to d.attempts.
 func (d *delivery) addFailure(a Attempt, f *failure, status Status) Attempt {
 	a.Code, a.Enhanced, a.Reply, a.Err, a.At = f.reply.code, f.enhancedFor(status), f.text(), f.err, d.client.now()
 	d.attempts = append(d.attempts, a)

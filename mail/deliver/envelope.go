@@ -12,42 +12,44 @@ import (
 )
 
 // Envelope holds the SMTP parameters of a message and its requirements for TLS. Addresses have no
-// angle brackets. Their domains may be in Unicode and are sent as A-labels.
+// angle brackets. Their domains may be in Unicode; they are sent as A-labels.
 type Envelope struct {
 	From     string // "" is the null reverse path
 	To       string
-	SMTPUTF8 bool // the header has UTF-8: a host without SMTPUTF8 is a permanent failure (RFC 6531)
-	// EightBit reports that the content has bytes over 127: a host without 8BITMIME is a permanent
-	// failure. Recoding the content here would break signatures (RFC 6152 section 3).
+	SMTPUTF8 bool // the header has UTF-8; for a host without SMTPUTF8 this is a permanent failure (RFC 6531)
+	// EightBit says that the content has bytes over 127. For a host without 8BITMIME this is a
+	// permanent failure, since recoding the content here would break its signatures (RFC 6152
+	// section 3).
 	EightBit bool
-	// The parameters of RFC 3461, sent only to a host that offers DSN. EnvelopeID and the address
-	// in ORCPT ("rfc822;user@example.com") are plain text, which this package encodes as xtext.
-	// Notify is "NEVER" or some of "SUCCESS,FAILURE,DELAY". Ret is "FULL" or "HDRS". Invalid values
-	// are not sent.
+	// Parameters of RFC 3461, which are sent only to a host that offers DSN. EnvelopeID and the
+	// address in ORCPT ("rfc822;user@example.com") are plain text; they are sent as xtext. Notify
+	// is "NEVER" or some of "SUCCESS,FAILURE,DELAY". Ret is "FULL" or "HDRS". Invalid values are
+	// not sent.
 	EnvelopeID, Notify, Ret, ORCPT string
-	// STS is the MTA-STS policy of To's domain (RFC 8461), which Direct enforces; nil if there is
-	// none.
+	// STS is the MTA-STS policy of the recipient's domain (RFC 8461), nil if there is none. Direct
+	// enforces it.
 	STS *mtasts.Policy
-	// TLSOptional makes Direct ignore DANE and STS. It is for reports about their failures (RFC
-	// 8460 section 3).
+	// TLSOptional makes Direct ignore DANE and STS. It is for mail that reports failures of these
+	// (RFC 8460 section 3).
 	TLSOptional bool
-	// RequireTLS allows only a host that offers REQUIRETLS and has a valid certificate and a proven
-	// name (RFC 8689). A name is proven by DNSSEC or STS, or if the domain has no MX, or if the
-	// operator configured it as relay. Otherwise the result is Permanent with 5.7.30.
+	// RequireTLS allows only hosts that offer REQUIRETLS and have a valid certificate and a proven
+	// name (RFC 8689). A name is proven by DNSSEC or STS, if it is the recipient's domain itself,
+	// or if it is a relay that the operator configured. If no host qualifies, the result is
+	// Permanent with 5.7.30.
 	RequireTLS bool
-	// VerifyTLS allows only a host with a valid certificate for its name. Otherwise the result is
-	// Temporary.
+	// VerifyTLS allows only hosts with a valid certificate for their name. If there is none, the
+	// result is Temporary.
 	VerifyTLS bool
 }
 
-// Message is the content. Size is its exact length in bytes, 0 if unknown. If the content has
-// another length, the transmission is aborted. Open is called once for each attempt at a host.
+// Message is the content to deliver. Size is its exact length in bytes, 0 if unknown; content of
+// another length is not delivered. Open is called once for each attempt.
 type Message struct {
 	Size int64
 	Open func() (io.ReadCloser, error)
-	// HandOver, unless nil, is called before each DATA or first BDAT command. An error ends the
-	// attempt as a temporary failure. done is called once the host has replied or the connection
-	// has failed.
+	// HandOver is called before each DATA or first BDAT command; it may be nil. If it returns an
+	// error, the attempt ends as a temporary failure. done is called once the host has replied or
+	// the connection has failed.
 	HandOver func() (done func(), err error)
 }
 
@@ -73,8 +75,8 @@ var (
 
 const maxAddress = 320 // RFC 5321 §4.5.3.1: 64 + "@" + 255
 
-// prepare returns e in the form for SMTP: domains in ASCII, and SMTPUTF8 set if an address needs
-// it.
+// prepare returns e as it is sent by SMTP: with domains in ASCII, and with SMTPUTF8 if an address
+// needs it.
 func (e Envelope) prepare() (Envelope, *failure) {
 	var err error
 	e.To, err = asciiAddress(e.To)
@@ -92,6 +94,8 @@ func (e Envelope) prepare() (Envelope, *failure) {
 	return e, nil
 }
 
+// asciiAddress returns an address with its domain in ASCII. It returns an error if SMTP cannot
+// carry the address.
 func asciiAddress(addr string) (string, error) {
 	if at := strings.LastIndexByte(addr, '@'); at >= 0 && !isASCII(addr[at:]) {
 		domain, ok := idn.Host(addr[at+1:])
@@ -106,8 +110,8 @@ func asciiAddress(addr string) (string, error) {
 	return addr, nil
 }
 
-// isPath reports whether addr is safe between angle brackets: it cannot be misread as the end of
-// the path or of the line.
+// isPath reports whether addr is safe between angle brackets, so that no host can misread it as the
+// end of the path or of the line.
 func isPath(addr string) bool {
 	if len(addr) > maxAddress || !utf8.ValidString(addr) {
 		return false
@@ -183,7 +187,7 @@ func isNotify(s string) bool {
 	return true
 }
 
-// xtext encodes ASCII text as xtext, for a parameter (RFC 3461 §4).
+// xtext encodes ASCII text as xtext for a parameter (RFC 3461 §4).
 func xtext(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -13,28 +13,28 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// Limits on what one call tries, however many records a domain publishes.
+// Limits on what one call tries, whatever a domain publishes.
 const (
 	maxHosts    = 5
 	maxAddrs    = 4 // addresses of one host
 	maxAttempts = 12
 )
 
-// tlsPolicy is the TLS that a host must offer before a message is sent to it.
+// tlsPolicy is the kind of TLS that is used or required for a connection.
 type tlsPolicy int
 
 const (
-	tlsOpportunistic tlsPolicy = iota // STARTTLS if it works, verified or not
+	tlsOpportunistic tlsPolicy = iota // STARTTLS if it works, even with an invalid certificate
 	tlsNone                           // plain text
-	tlsVerified                       // STARTTLS with a certificate for the host
-	tlsImplicit                       // TLS from the first byte with a certificate for the host
-	tlsSTS                            // like tlsVerified, required by the domain's MTA-STS policy
+	tlsVerified                       // STARTTLS with a valid certificate for the host
+	tlsImplicit                       // TLS from the first byte, with a valid certificate for the host
+	tlsSTS                            // like tlsVerified, but required by the domain's MTA-STS policy
 	tlsDANE                           // STARTTLS with a certificate that matches the TLSA records
-	tlsEncrypted                      // STARTTLS with any certificate: there are TLSA records, but none is usable
+	tlsEncrypted                      // STARTTLS with any certificate, since there are TLSA records but none is usable
 )
 
-// hop is a next hop with everything that a connection to it depends on. Equal hops can share
-// connections.
+// hop is a next hop: a host and all parameters of a connection to it. Connections are shared
+// between equal hops.
 type hop struct {
 	host               string
 	port               int
@@ -42,17 +42,17 @@ type hop struct {
 	relay              bool
 	username, password string
 	tlsa               string // the TLSA records that apply, one per line
-	names              string // names for which a certificate is valid with usage DANE-TA, separated by blanks
-	sni                string // server name indication; "" is host
+	names              string // names that a certificate may have for usage DANE-TA, separated by spaces
+	sni                string // server name for TLS (SNI); "" means host
 }
 
-// target is a hop with its addresses. addrs is nil before they are looked up.
+// target is a hop with its addresses. addrs is nil until they are looked up.
 type target struct {
 	hop        hop
 	addrs      []netip.Addr
-	secure     bool // the host's name is validated by DNSSEC
-	literal    bool // address literal: there is no name to validate
-	implicitMX bool // the host is the recipient's domain itself, which has no MX
+	secure     bool // DNSSEC validates the name of the host
+	literal    bool // the host is an address literal, so there is no name to validate
+	implicitMX bool // the host is the recipient's domain itself, which has no MX records
 }
 
 var errNoAddress = errors.New("the name has no address")
@@ -90,6 +90,7 @@ func (c *Client) targets(ctx context.Context, domain string) ([]target, *failure
 	return out, nil
 }
 
+// mxHop returns the next hop for an MX host.
 func (c *Client) mxHop(host string) hop {
 	port := c.MXPort
 	if port == 0 {
@@ -98,7 +99,8 @@ func (c *Client) mxHop(host string) hop {
 	return hop{host: host, port: port, tls: tlsOpportunistic}
 }
 
-// literal returns the target for "[192.0.2.1]" or "[IPv6:2001:db8::1]" (RFC 5321 §4.1.3).
+// literal returns the target for an address literal: "[192.0.2.1]" or "[IPv6:2001:db8::1]" (RFC
+// 5321 §4.1.3).
 func (c *Client) literal(domain string) ([]target, *failure) {
 	text, closed := strings.CutSuffix(strings.TrimPrefix(domain, "["), "]")
 	if len(text) > 5 && strings.EqualFold(text[:5], "IPv6:") {
@@ -112,7 +114,7 @@ func (c *Client) literal(domain string) ([]target, *failure) {
 	return []target{{hop: c.mxHop(ip.String()), addrs: []netip.Addr{ip}, literal: true}}, nil
 }
 
-// implicitMX returns the domain itself as target, since it has no MX.
+// implicitMX returns the domain itself as target, since it has no MX records (RFC 5321 §5.1).
 func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]target, *failure) {
 	if strings.EqualFold(name, c.Hostname) {
 		return nil, unroutable("5.4.6", fmt.Errorf("mail for %s loops back to us", name))
@@ -129,8 +131,8 @@ func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]ta
 	return []target{t}, nil
 }
 
-// lookupMX returns the MX records; it is not an error if there are none. It also reports whether
-// the answer is validated by DNSSEC.
+// lookupMX returns the MX records of name, perhaps none. It also reports whether DNSSEC validates
+// the answer.
 func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeouts.withDefaults().DNS)
 	defer cancel()
@@ -139,12 +141,12 @@ func (c *Client) lookupMX(ctx context.Context, name string) ([]*net.MX, bool, er
 	}
 	records, err := c.resolver().LookupMX(ctx, name+".")
 	if len(records) > 0 || isNotFound(err) {
-		return records, false, nil // *net.Resolver returns the valid records together with an error about the others
+		return records, false, nil // *net.Resolver returns the valid records even if others are invalid, with an error about these
 	}
 	return nil, false, err
 }
 
-// addresses returns the addresses of a target, at most maxAddrs, alternating between IPv4 and IPv6.
+// addresses returns at most maxAddrs addresses of a target. IPv4 and IPv6 alternate.
 func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, *failure) {
 	if t.addrs != nil {
 		return alternate(t.addrs), nil
@@ -165,7 +167,8 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, *failur
 	return alternate(addrs), nil
 }
 
-// lookupAddrs returns at least one address, errNoAddress, or another error if DNS failed.
+// lookupAddrs returns at least one address of the hop. The error wraps errNoAddress if there is
+// none, and is another error if DNS failed.
 func (c *Client) lookupAddrs(ctx context.Context, h hop) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeouts.withDefaults().DNS)
 	defer cancel()
@@ -183,8 +186,8 @@ func (c *Client) lookupAddrs(ctx context.Context, h hop) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// alternate orders addresses by alternating between IPv4 and IPv6, and returns the first maxAddrs.
-// It begins with the family that the resolver returned first. So the limit never excludes a family.
+// alternate returns the first maxAddrs addresses with IPv4 and IPv6 alternating, so that the limit
+// does not exclude one of the two. It begins with the kind that the resolver returned first.
 func alternate(addrs []netip.Addr) []netip.Addr {
 	var first, second []netip.Addr
 	for _, a := range addrs {
@@ -207,8 +210,9 @@ func alternate(addrs []netip.Addr) []netip.Addr {
 	return out[:min(len(out), maxAddrs)]
 }
 
-// rank sorts MX hosts by preference, at random among equals. If self is one of them, it removes
-// self and all hosts that are no better (RFC 5321 §5.1); loop reports that.
+// rank sorts MX hosts by preference, and at random if that is equal. If self is one of them, it
+// removes self and the hosts that are not preferred to it (RFC 5321 §5.1). loop reports whether it
+// did.
 func rank(records []*net.MX, self string) (hosts []string, loop bool) {
 	sorted := slices.Clone(records)
 	rand.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })

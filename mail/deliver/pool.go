@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxPerConnection is the maximum number of messages per connection. Many servers close it after a
-// hundred.
+// maxPerConnection is the maximum number of messages per connection. Many servers close a
+// connection after a hundred.
 const maxPerConnection = 100
 
-// pool keeps idle sessions by next hop. The zero value is ready to use.
+// pool keeps idle sessions by next hop. The zero value is an empty pool.
 type pool struct {
 	mu     sync.Mutex
 	idle   map[hop][]*session
@@ -20,8 +20,8 @@ type pool struct {
 	ending sync.WaitGroup
 }
 
-// release returns a session after a transaction. It keeps the session for the next message if it is
-// intact and the pool has room, and closes it otherwise.
+// release takes a session back after a transaction. It keeps the session for another message if it
+// is intact and the pool has room; otherwise it closes the session.
 func (c *Client) release(s *session) {
 	if s.broken || s.uses >= maxPerConnection {
 		c.end(s)
@@ -37,7 +37,7 @@ func (c *Client) release(s *session) {
 	}
 }
 
-// put adds s to the pool until timeout. It returns false if there is no room.
+// put adds s to the pool, which closes s after timeout. It returns false if there is no room.
 func (p *pool) put(s *session, perHop, total int, timeout time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,8 @@ func (p *pool) put(s *session, perHop, total int, timeout time.Duration) bool {
 	return true
 }
 
-// take removes and returns the most recently used session of h, or returns nil.
+// take removes the most recently used session of h from the pool and returns it, nil if there is
+// none.
 func (p *pool) take(h hop) *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,6 +84,7 @@ func (p *pool) remove(s *session) bool {
 	return true
 }
 
+// expire closes a session that was idle for too long.
 func (p *pool) expire(s *session) {
 	p.mu.Lock()
 	idle := p.remove(s)
@@ -96,7 +98,7 @@ func (p *pool) expire(s *session) {
 	}
 }
 
-// close ends all idle sessions and waits until they are closed.
+// close closes all idle sessions and waits until that is done.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

@@ -9,28 +9,28 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on one reply in bytes and lines. RFC 5321 §4.5.3.1.5 allows 512 bytes per line.
+// Limits on one reply, in bytes and lines. RFC 5321 §4.5.3.1.5 allows 512 bytes per line.
 const (
 	maxReplyLine  = 4 << 10
 	maxReplyBytes = 16 << 10
 	maxReplyLines = 100
-	maxReplyText  = 1 << 10 // of the text that is stored and shown
+	maxReplyText  = 1 << 10 // bytes of the text that is stored and shown
 )
 
 var (
-	errReplyTooLong = errors.New("reply is too long")
-	errReplySyntax  = errors.New("reply is not SMTP")
+	errReplyTooLong = errors.New("the reply of the server is too long")
+	errReplySyntax  = errors.New("the reply of the server is not valid SMTP")
 	errUnsolicited  = errors.New("the server sent data that no command asked for")
 )
 
-// reply is one reply of a server (RFC 5321 §4.2). lines have no code and no line end.
+// reply is one reply of a server (RFC 5321 §4.2). The lines are without code and line end.
 type reply struct {
 	code  int
 	lines []string
 }
 
-// readReply reads one reply of one or more lines, at most maxReplyBytes. Lines may end in a bare
-// LF. br's buffer must have room for maxReplyLine bytes.
+// readReply reads one reply, which may have several lines. Lines may end in a bare LF. It returns
+// errReplyTooLong if the reply exceeds a limit. br must have a buffer of maxReplyLine bytes.
 func readReply(br *bufio.Reader) (reply, error) {
 	var r reply
 	for total := 0; ; {
@@ -82,8 +82,8 @@ func parseReplyLine(line string) (code int, more bool, text string, ok bool) {
 
 func (r reply) class() int { return r.code / 100 }
 
-// enhanced returns the enhanced status code (RFC 3463) at the start of the reply, "" if there is
-// none or it does not match the reply's class.
+// enhanced returns the enhanced status code (RFC 3463) at the start of the reply. It returns "" if
+// there is none, or if the code does not match the class of the reply code.
 func (r reply) enhanced() string {
 	if len(r.lines) == 0 {
 		return ""
@@ -101,8 +101,8 @@ func (r reply) enhanced() string {
 	return status
 }
 
-// String returns the reply as one printable line of at most maxReplyText bytes, beginning with the
-// code. Enhanced codes that later lines repeat are omitted.
+// String returns the reply as one printable line of at most maxReplyText bytes, which begins with
+// the reply code. An enhanced code that later lines repeat is left out there.
 func (r reply) String() string {
 	status := r.enhanced()
 	var b strings.Builder
@@ -120,8 +120,8 @@ func (r reply) String() string {
 	return bounded(b.String(), maxReplyText)
 }
 
-// bounded makes foreign text safe to log and show: one line, printable, valid UTF-8, at most limit
-// bytes.
+// bounded makes text from others safe to log and show: one printable line of valid UTF-8, with at
+// most limit bytes.
 func bounded(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

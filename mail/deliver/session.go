@@ -17,39 +17,40 @@ import (
 	"github.com/mailstead/mailstead/mail/tlsrpt"
 )
 
-// session is one connection to one host. It is used by one goroutine at a time.
+// session is one SMTP connection to one host. Only one goroutine uses it at a time.
 type session struct {
-	hop  hop
-	ip   netip.Addr
-	raw  net.Conn // closed to abort the session at once
-	conn net.Conn // raw, or TLS over it
-	br   *bufio.Reader
-	bw   *bufio.Writer // for message content; nil before the first
-	t    Timeouts
-	ext  extensions
-	tls  string // version and cipher
-	auth string // how the host was authenticated, see Attempt.Authenticated
-	// unverified is the verification error of a certificate that need not be valid.
+	hop      hop
+	ip       netip.Addr
+	raw      net.Conn // the TCP connection; closing it aborts the session at once
+	conn     net.Conn // raw, or the TLS connection over it
+	br       *bufio.Reader
+	bw       *bufio.Writer // for message content; nil until the first DATA
+	timeouts Timeouts
+	ext      extensions
+	tls      string // TLS version and cipher, "" for plain text
+	auth     string // how the host was authenticated, see Attempt.Authenticated
+	// unverified is why a certificate that need not be valid is not valid; nil if it is.
 	unverified error
-	uses       int  // transactions
-	dirty      bool // a transaction is incomplete: send RSET first
-	broken     bool // the session is out of step with the host and must be closed
+	uses       int  // number of transactions so far
+	dirty      bool // a transaction was not completed, so RSET must come first
+	broken     bool // replies may not match commands any more, so the session must be closed
 
-	unbind func() bool // detaches the session from its context; false if the context has already ended it
-	timer  *time.Timer // closes the session after it was idle for too long
+	unbind func() bool // ends the effect of bind; returns false if the context has already closed the connection
+	timer  *time.Timer // closes the session when it was idle for too long
 }
 
 var errClosed = errors.New("the host closed the connection")
 
-// extensions are the extensions that the host offers in reply to EHLO.
+// extensions are the SMTP extensions that the host offers in its reply to EHLO.
 type extensions struct {
 	startTLS, pipelining, eightBit, utf8, dsn, size, chunking, requireTLS bool
 
-	maxSize int64 // 0: no limit
+	maxSize int64 // SIZE limit in bytes; 0 means none
 	auth    []string
 }
 
-// open connects to one address and does greeting, EHLO, TLS and AUTH, so that MAIL may follow.
+// open connects to one address of a hop and does everything that precedes MAIL: greeting, EHLO, TLS
+// and AUTH.
 func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolicy) (_ *session, f *failure) {
 	t := c.Timeouts.withDefaults()
 	dialCtx, cancel := context.WithTimeout(ctx, t.Connect)
@@ -58,7 +59,7 @@ func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolic
 	if err != nil {
 		return nil, &failure{stage: stageConnect, err: fmt.Errorf("connect to %s: %w", h.host, err), enhanced: "4.4.1"}
 	}
-	s := &session{hop: h, ip: ip, raw: conn, conn: conn, br: bufio.NewReaderSize(conn, maxReplyLine), t: t}
+	s := &session{hop: h, ip: ip, raw: conn, conn: conn, br: bufio.NewReaderSize(conn, maxReplyLine), timeouts: t}
 	s.bind(ctx)
 	defer func() {
 		if f != nil {
@@ -70,14 +71,14 @@ func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolic
 			return nil, f
 		}
 	}
-	r, err := s.receive(s.t.Greeting)
+	r, err := s.receive(s.timeouts.Greeting)
 	if f := s.expect(stageHello, 2, r, err); f != nil {
 		return nil, f
 	}
 	if f := s.hello(cmp.Or(c.Helo, c.Hostname)); f != nil {
 		return nil, f
 	}
-	if f := s.upgrade(ctx, c, policy); f != nil {
+	if f := s.startTLS(ctx, c, policy); f != nil {
 		return nil, f
 	}
 	if h.username != "" {
@@ -88,12 +89,12 @@ func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolic
 	return s, nil
 }
 
-// bind closes the connection when ctx ends.
+// bind makes the end of ctx close the connection.
 func (s *session) bind(ctx context.Context) {
 	s.unbind = context.AfterFunc(ctx, func() { s.raw.Close() })
 }
 
-// hello sends EHLO, or HELO if the host does not support EHLO (RFC 5321 §3.2).
+// hello sends EHLO, or HELO if the host refuses EHLO (RFC 5321 §3.2).
 func (s *session) hello(name string) *failure {
 	if name == "" {
 		name = "localhost"
@@ -113,7 +114,7 @@ func (s *session) hello(name string) *failure {
 func parseExtensions(lines []string) extensions {
 	var x extensions
 	for _, line := range lines[1:] {
-		words := strings.Fields(strings.ToUpper(strings.Replace(line, "=", " ", 1))) // "AUTH=LOGIN" of old servers
+		words := strings.Fields(strings.ToUpper(strings.Replace(line, "=", " ", 1))) // old servers send "AUTH=LOGIN"
 		if len(words) == 0 {
 			continue
 		}
@@ -137,15 +138,15 @@ func parseExtensions(lines []string) extensions {
 		case "SIZE":
 			x.size = true
 			if len(words) > 1 {
-				x.maxSize, _ = strconv.ParseInt(words[1], 10, 64) // an invalid limit means no limit
+				x.maxSize, _ = strconv.ParseInt(words[1], 10, 64) // an invalid limit counts as no limit
 			}
 		}
 	}
 	return x
 }
 
-// upgrade does STARTTLS (RFC 3207) as the policy requires.
-func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *failure {
+// startTLS does STARTTLS (RFC 3207) if the policy wants TLS and the host offers it.
+func (s *session) startTLS(ctx context.Context, c *Client, policy tlsPolicy) *failure {
 	switch {
 	case policy == tlsNone || policy == tlsImplicit:
 		return nil
@@ -160,12 +161,12 @@ func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *fai
 			return nil // refused: continue in plain text (RFC 3207 §4)
 		}
 		f.handshake, f.tls = err != nil, tlsrpt.Failed
-		if f.err == nil && !s.hop.relay { // the reply code is not about the message
+		if f.err == nil && !s.hop.relay { // keep the reply code out, since it is not about the message
 			f.err, f.enhanced, f.reply = fmt.Errorf("%s: %w: %s", s.hop.host, errTLSRefused, r), "4.7.4", reply{}
 		}
 		return f
 	}
-	if s.br.Buffered() > 0 { // an attacker has injected replies in plain text before the handshake
+	if s.br.Buffered() > 0 { // replies before the handshake can only come from an attacker
 		s.broken = true
 		return &failure{stage: stageHello, err: fmt.Errorf("%s: after STARTTLS: %w", s.hop.host, errUnsolicited), enhanced: "4.7.0"}
 	}
@@ -174,16 +175,16 @@ func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *fai
 	}
 	f := s.hello(cmp.Or(c.Helo, c.Hostname))
 	if f != nil && f.err != nil {
-		f.handshake, f.tls = true, tlsrpt.Failed // with TLS 1.3 the server may refuse the handshake only now
+		f.handshake, f.tls = true, tlsrpt.Failed // with TLS 1.3 the server may refuse the handshake only at this point
 	}
 	return f
 }
 
-// handshake does the TLS handshake and replaces the connection.
+// handshake does the TLS handshake and continues the session over TLS.
 func (s *session) handshake(ctx context.Context, c *Client, policy tlsPolicy) *failure {
-	ctx, cancel := context.WithTimeout(ctx, s.t.TLS)
+	ctx, cancel := context.WithTimeout(ctx, s.timeouts.TLS)
 	defer cancel()
-	s.raw.SetDeadline(time.Now().Add(s.t.TLS))
+	s.raw.SetDeadline(time.Now().Add(s.timeouts.TLS))
 	conn := tls.Client(s.raw, c.tlsConfig(s.hop, policy))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		s.broken = true
@@ -199,17 +200,17 @@ func (s *session) command(line string) (reply, error) {
 	if err := s.send(line + "\r\n"); err != nil {
 		return reply{}, err
 	}
-	return s.receive(s.t.Command)
+	return s.receive(s.timeouts.Command)
 }
 
-// send writes complete command lines. It fails if the host has sent data before a command, since
-// replies would then be matched to wrong commands.
+// send writes complete command lines. It fails if there is unread data from the host, since replies
+// would then be matched to the wrong commands.
 func (s *session) send(lines string) error {
 	if s.br.Buffered() > 0 {
 		s.broken = true
 		return errUnsolicited
 	}
-	s.conn.SetDeadline(time.Now().Add(s.t.Command))
+	s.conn.SetDeadline(time.Now().Add(s.timeouts.Command))
 	if _, err := s.conn.Write([]byte(lines)); err != nil {
 		s.broken = true
 		return err
@@ -217,8 +218,8 @@ func (s *session) send(lines string) error {
 	return nil
 }
 
-// receive reads one reply. limit applies to the whole reply, so that a host cannot extend it by
-// sending slowly.
+// receive reads one reply. limit is for the whole reply, so that a host cannot extend it by sending
+// slowly.
 func (s *session) receive(limit time.Duration) (reply, error) {
 	s.conn.SetDeadline(time.Now().Add(limit))
 	r, err := readReply(s.br)
@@ -229,7 +230,8 @@ func (s *session) receive(limit time.Duration) (reply, error) {
 	return r, err
 }
 
-// expect returns nil for a reply of the class, and a failure for any other reply or an error.
+// expect returns nil if the reply has the given class (first digit), and a failure for another
+// reply or an error.
 func (s *session) expect(at stage, class int, r reply, err error) *failure {
 	switch {
 	case err != nil:
@@ -245,7 +247,7 @@ func (s *session) expect(at stage, class int, r reply, err error) *failure {
 }
 
 // end closes a session. It sends QUIT if the session is intact, but does not wait for the reply,
-// since nothing depends on it.
+// which does not matter.
 func (c *Client) end(s *session) {
 	if s.unbind() && !s.broken {
 		s.quit()
@@ -253,13 +255,14 @@ func (c *Client) end(s *session) {
 	s.raw.Close()
 }
 
+// quit sends QUIT and closes the connection.
 func (s *session) quit() {
 	s.conn.SetDeadline(time.Now().Add(time.Second))
 	s.conn.Write([]byte("QUIT\r\n"))
 	s.raw.Close()
 }
 
-// withCause adds the cause of ctx to err if ctx has ended.
+// withCause adds the cause of the end of ctx to err. It returns err unchanged if ctx has not ended.
 func withCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
 		return err

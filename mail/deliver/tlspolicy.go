@@ -16,21 +16,21 @@ import (
 	"github.com/mailstead/mailstead/mail/tlsrpt"
 )
 
-// Values of Attempt.Authenticated.
+// Values of Attempt.Authenticated: how the host was authenticated.
 const (
 	ByDANE        = "dane"
 	BySTS         = "mta-sts"
-	ByCertificate = "certificate" // valid for the name, but the name comes from DNS without DNSSEC
+	ByCertificate = "certificate" // a valid certificate for a name that comes from DNS without DNSSEC
 )
 
-// A Session is the result of TLS on one new connection, or of the failure to connect, as RFC 8460
-// counts it.
+// A Session is the TLS result of one new connection, or of the failure to connect, as TLS reports
+// count it (RFC 8460).
 type Session struct {
 	Policy   string   // tlsrpt.PolicyTLSA, PolicySTS or PolicyNone
-	Strings  []string // the policy as published
-	MXHosts  []string // patterns of an MTA-STS policy
+	Strings  []string // the lines of the policy as published
+	MXHosts  []string // MX patterns of an MTA-STS policy
 	Host, IP string
-	Result   string // result type of section 4.3; "" for success
+	Result   string // result type of RFC 8460 section 4.3; "" for success
 	Reason   string // error text of a failure
 }
 
@@ -42,11 +42,11 @@ var (
 	errNoRequire  = errors.New("the message requires TLS for all hops, which the host does not offer (REQUIRETLS)")
 )
 
-// mandatory reports whether the policy forbids to send without TLS.
+// mandatory reports whether the policy forbids sending without TLS.
 func (p tlsPolicy) mandatory() bool { return p != tlsOpportunistic && p != tlsNone }
 
-// requireTLS sets the TLS policy of a target: what the recipient's domain requires, and what the
-// message or its sender requires. It returns a failure if the target cannot meet it.
+// requireTLS sets the TLS policy of a target to what the recipient's domain and the message
+// require. It returns a failure if the target cannot meet these requirements.
 func (d *delivery) requireTLS(ctx context.Context, t *target) *failure {
 	if f := d.requirePublishedTLS(ctx, t); f != nil {
 		return f
@@ -68,9 +68,9 @@ func (d *delivery) requireTLS(ctx context.Context, t *target) *failure {
 	return nil
 }
 
-// tlsUnavailable returns the failure for a host that cannot be reached over the required TLS. It
-// returns f, unless the message requires TLS (RFC 8689). In that case the failure is permanent, and
-// other hosts are tried.
+// tlsUnavailable returns the failure for a host that cannot be reached over the required TLS. That
+// is f, unless the message has RequireTLS (RFC 8689): then the failure is permanent, and other
+// hosts are tried.
 func (d *delivery) tlsUnavailable(h hop, f *failure) *failure {
 	if !d.env.RequireTLS {
 		return f
@@ -80,13 +80,13 @@ func (d *delivery) tlsUnavailable(h hop, f *failure) *failure {
 		out.err = fmt.Errorf("%s: %s", h.host, f.reply)
 	}
 	if h.relay {
-		out.stage = stageHello // there is no other
+		out.stage = stageHello // a relay is the only host
 	}
 	return out
 }
 
-// requirePublishedTLS sets the TLS policy that the recipient's domain publishes: by DANE if DNSSEC
-// validates the host's name, else by MTA-STS (RFC 8461 section 2).
+// requirePublishedTLS sets the TLS policy of a target to what the recipient's domain publishes:
+// DANE if DNSSEC validates the name of the host, otherwise MTA-STS (RFC 8461 section 2).
 func (d *delivery) requirePublishedTLS(ctx context.Context, t *target) *failure {
 	if d.env.TLSOptional && !d.env.RequireTLS || t.hop.relay || t.literal {
 		return nil
@@ -114,9 +114,9 @@ func (d *delivery) requirePublishedTLS(ctx context.Context, t *target) *failure 
 	return f
 }
 
-// requireDANE looks up the host and its TLSA records with DNSSEC (RFC 7672 section 2.2). Secure but
-// unusable records still require TLS. If a look-up fails, requireDANE returns a failure and does
-// not allow a connection without TLS.
+// requireDANE looks up the addresses of the host and its TLSA records with DNSSEC (RFC 7672 section
+// 2.2). Records that are secure but unusable still require TLS. If a look-up fails, requireDANE
+// returns a failure, so that no connection without TLS is made.
 func (d *delivery) requireDANE(ctx context.Context, t *target) *failure {
 	ctx, cancel := context.WithTimeout(ctx, d.client.Timeouts.withDefaults().DNS)
 	defer cancel()
@@ -147,7 +147,8 @@ func (d *delivery) requireDANE(ctx context.Context, t *target) *failure {
 	return nil
 }
 
-// requireTLSA makes the hop require the TLSA records. base is the name for which they were found.
+// requireTLSA makes the hop require the TLSA records. base is the name at which they were found,
+// domain the recipient's domain.
 func (h *hop) requireTLSA(records []dane.Record, base, domain string) {
 	h.tls, h.sni = tlsEncrypted, base
 	var lines []string
@@ -180,10 +181,10 @@ func (c *Client) tlsConfig(h hop, policy tlsPolicy) *tls.Config {
 	config := &tls.Config{ServerName: h.host, RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12}
 	switch policy {
 	case tlsOpportunistic, tlsEncrypted:
-		config.InsecureSkipVerify = true     // verified afterwards: an unverified connection is still better than plain text
-		config.MinVersion = tls.VersionTLS10 // RFC 7435 section 3: so is an old version
+		config.InsecureSkipVerify = true     // a connection that fails verification is still better than plain text
+		config.MinVersion = tls.VersionTLS10 // so is an old version of TLS (RFC 7435 section 3)
 	case tlsDANE:
-		config.InsecureSkipVerify = true // VerifyConnection verifies by DANE instead
+		config.InsecureSkipVerify = true // VerifyConnection verifies by DANE
 		config.VerifyConnection = func(state tls.ConnectionState) error {
 			return dane.Verify(h.records(), state.PeerCertificates, strings.Fields(h.names), time.Now())
 		}
@@ -194,7 +195,7 @@ func (c *Client) tlsConfig(h hop, policy tlsPolicy) *tls.Config {
 	return config
 }
 
-// recordTLS stores the TLS version and the authentication of a finished handshake in the session.
+// recordTLS stores in the session the TLS version, the cipher and how the host was authenticated.
 func (s *session) recordTLS(c *Client, policy tlsPolicy, state tls.ConnectionState) {
 	s.tls = tls.VersionName(state.Version) + " " + tls.CipherSuiteName(state.CipherSuite)
 	switch policy {
@@ -212,10 +213,10 @@ func (s *session) recordTLS(c *Client, policy tlsPolicy, state tls.ConnectionSta
 	}
 }
 
-// verify verifies a certificate that the policy does not require to be valid.
+// verify verifies the certificate of a connection whose policy does not require a valid one.
 func (c *Client) verify(state tls.ConnectionState, host string) error {
 	if len(state.PeerCertificates) == 0 {
-		return errors.New("the host showed no certificate")
+		return errors.New("the host sent no certificate")
 	}
 	opts := x509.VerifyOptions{DNSName: host, Roots: c.RootCAs, Intermediates: x509.NewCertPool()}
 	for _, cert := range state.PeerCertificates[1:] {
@@ -225,7 +226,7 @@ func (c *Client) verify(state tls.ConnectionState, host string) error {
 	return err
 }
 
-// tlsResult returns the result type of a handshake error for a report (RFC 8460 section 4.3).
+// tlsResult returns the result type for a handshake error in a TLS report (RFC 8460 section 4.3).
 func tlsResult(err error) string {
 	invalid := x509.CertificateInvalidError{}
 	switch {
@@ -243,8 +244,8 @@ func tlsResult(err error) string {
 	return tlsrpt.Failed
 }
 
-// countSession appends the result of TLS with a host to sessions: of a session, or of the failure
-// to make one. It skips relays, and failures that are not about TLS.
+// countSession appends to d.sessions the TLS result of a session, or of the failure f to make one.
+// It skips relays and failures that are not about TLS.
 func (d *delivery) countSession(h hop, ip netip.Addr, s *session, f *failure) {
 	if h.relay || f != nil && f.tls == "" || s != nil && f == nil && h.tls == tlsNone {
 		return
@@ -265,13 +266,13 @@ func (d *delivery) countSession(h hop, ip netip.Addr, s *session, f *failure) {
 		out.Result, out.Reason = f.tls, f.text()
 	case s.tls == "":
 		out.Result, out.Reason = tlsrpt.NoSTARTTLS, errNoTLS.Error()
-	case out.Policy == tlsrpt.PolicySTS && s.unverified != nil: // the STS mode is testing: otherwise there would be no session
+	case out.Policy == tlsrpt.PolicySTS && s.unverified != nil: // the policy is in mode testing; otherwise there would be no session
 		out.Result, out.Reason = tlsResult(s.unverified), bounded(s.unverified.Error(), maxReplyText)
 	}
 	d.sessions = append(d.sessions, out)
 }
 
-// explainPolicy adds to the error which policy requires TLS.
+// explainPolicy adds to the error of f which policy requires TLS.
 func (d *delivery) explainPolicy(h hop, f *failure) *failure {
 	if f.tls == "" || f.err == nil {
 		return f

@@ -10,10 +10,10 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
-// graceReply is how long to wait for the reply of a host that stopped reading the message.
+// graceReply is how long to wait for the reply of a host that stops reading the message.
 const graceReply = time.Second
 
-// transact sends one message. On success it returns the reply to the end of the message.
+// transact sends one message. If the host accepts it, transact returns the host's last reply.
 func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	if f := s.checkFeatures(e, m); f != nil {
 		return reply{}, f
@@ -41,7 +41,7 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	return r, nil
 }
 
-// data sends a message by DATA. On success it returns the reply to the final dot.
+// data sends a message by DATA. If the host accepts it, data returns the reply to the final dot.
 func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failure) {
 	steps := s.envelope(e, m)
 	if !s.ext.pipelining {
@@ -55,7 +55,7 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 		return reply{}, f
 	}
 	defer done()
-	if f := s.steps(append(steps, step{stageData, "DATA\r\n", 3, s.t.DataStart})); f != nil {
+	if f := s.steps(append(steps, step{stageData, "DATA\r\n", 3, s.timeouts.DataStart})); f != nil {
 		return reply{}, f
 	}
 	killpoint.At("delivery.body")
@@ -63,7 +63,7 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 		return reply{}, f
 	}
 	killpoint.At("delivery.dot_sent")
-	r, err := s.receive(s.t.DataEnd)
+	r, err := s.receive(s.timeouts.DataEnd)
 	killpoint.At("delivery.answered")
 	if err != nil {
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
@@ -71,8 +71,8 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 	return r, s.expect(stageEnd, 2, r, nil)
 }
 
-// checkFeatures returns a failure if the host lacks an extension that the message needs, or its
-// size limit is too low.
+// checkFeatures returns a failure if the host lacks an extension that the message needs, or if the
+// message exceeds its size limit.
 func (s *session) checkFeatures(e Envelope, m Message) *failure {
 	f := &failure{stage: stageMail, status: Permanent}
 	switch {
@@ -83,7 +83,7 @@ func (s *session) checkFeatures(e Envelope, m Message) *failure {
 		}
 	case e.SMTPUTF8 && !s.ext.utf8:
 		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNeedsUTF8), "5.6.7"
-	case e.EightBit && !s.ext.eightBit: // conversion required, but not supported (RFC 3463 section 3.7)
+	case e.EightBit && !s.ext.eightBit: // conversion required but not supported (RFC 3463 section 3.7)
 		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNeeds8Bit), "5.6.3"
 	case s.ext.maxSize > 0 && m.Size > s.ext.maxSize:
 		f.err, f.enhanced = fmt.Errorf("%s: %w: %d bytes of %d", s.hop.host, errTooBig, m.Size, s.ext.maxSize), "5.3.4"
@@ -93,8 +93,8 @@ func (s *session) checkFeatures(e Envelope, m Message) *failure {
 	return f
 }
 
-// reset sends RSET after an incomplete transaction. If it fails, the session is broken; the failure
-// says nothing about the message.
+// reset sends RSET after a transaction that was not completed. If that fails, the session is
+// broken; the failure says nothing about the message.
 func (s *session) reset() *failure {
 	if !s.dirty {
 		return nil
@@ -105,7 +105,7 @@ func (s *session) reset() *failure {
 	return f
 }
 
-// step is one command of a transaction with the reply class it expects.
+// step is one command of a transaction, with the class of the reply that it expects.
 type step struct {
 	at    stage
 	line  string
@@ -113,16 +113,16 @@ type step struct {
 	limit time.Duration
 }
 
-// envelope returns the steps MAIL and RCPT.
+// envelope returns the MAIL and RCPT commands.
 func (s *session) envelope(e Envelope, m Message) []step {
 	return []step{
-		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
-		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
+		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.timeouts.Command},
+		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.timeouts.Command},
 	}
 }
 
-// steps sends commands and reads the replies. If the host offers PIPELINING (RFC 2920), it sends
-// all commands at once. It returns the first failure.
+// steps sends the commands and reads the replies. If the host offers PIPELINING (RFC 2920), it
+// sends all commands at once. It returns the first failure.
 func (s *session) steps(steps []step) *failure {
 	if s.ext.pipelining {
 		all := ""
@@ -144,8 +144,8 @@ func (s *session) steps(steps []step) *failure {
 			r, err = s.receive(step.limit)
 		}
 		if first != nil {
-			// The host expects the content of a message without a recipient: disconnect instead of
-			// sending an empty message.
+			// The host has refused the recipient but accepted DATA, and waits for content.
+			// Disconnect, so that it gets no empty message.
 			s.broken = s.broken || r.class() == 3
 		} else {
 			first = s.expect(step.at, step.class, r, err)
@@ -157,10 +157,10 @@ func (s *session) steps(steps []step) *failure {
 	return first
 }
 
-// body sends the content and the final dot. After a failure the dot is not sent, so the host
+// body sends the content and the final dot. If that fails, it does not send the dot, so the host
 // discards the incomplete message.
 func (s *session) body(content io.Reader, size int64) *failure {
-	out := blockWriter{conn: s.conn, limit: s.t.DataBlock}
+	out := blockWriter{conn: s.conn, limit: s.timeouts.DataBlock}
 	if s.bw == nil {
 		s.bw = bufio.NewWriterSize(out, bodyBlock)
 	}
@@ -180,8 +180,8 @@ func (s *session) body(content io.Reader, size int64) *failure {
 	return s.interrupted(w.err)
 }
 
-// interrupted returns the failure for a host that stopped reading the message: its reply, if it
-// sent one before it disconnected, otherwise err.
+// interrupted returns the failure for a host that stops reading the message. It has the host's
+// reply if there is one, otherwise err.
 func (s *session) interrupted(err error) *failure {
 	r, rerr := s.receive(graceReply)
 	s.broken = true
