@@ -12,20 +12,19 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// capGmail is a capability that only Gmail has. Gmail's SMTP server stores what it sends in the
-// folder of sent mail.
+// capGmail is a capability that only Gmail has. Gmail's SMTP server itself stores the mail that it
+// sends in the folder of sent mail.
 const capGmail = imap.Cap("X-GM-EXT-1")
 
-// sentNames are common names of the folder of sent mail, for servers that do not mark it (RFC
-// 6154).
+// sentNames are common names of the folder of sent mail. They are for servers that do not mark that
+// folder (RFC 6154).
 var sentNames = []string{"sent", "sent items", "sent messages", "sent mail"}
 
-// KeepsSent reports whether the server itself stores a copy of mail that is sent through its SMTP
-// server.
+// KeepsSent reports whether the server stores a copy of mail that is sent through its SMTP server.
 func (s *Session) KeepsSent() bool { return s.caps.Has(capGmail) }
 
 // SentFolder returns the name of the folder of sent mail: the one that the server marks as \Sent,
-// else one with a common name, else "".
+// otherwise one with a common name. It returns "" if there is neither.
 func (s *Session) SentFolder(ctx context.Context) (name string, err error) {
 	var folders []*imap.ListData
 	err = s.runShort(ctx, func() (err error) {
@@ -50,8 +49,8 @@ func (s *Session) SentFolder(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-// sentName returns a folder's name in lower case, without the prefix INBOX under which some servers
-// have all folders.
+// sentName returns the name of a folder in lower case, without the prefix INBOX that some servers
+// put before the names of all folders.
 func sentName(f *imap.ListData) string {
 	name := strings.ToLower(f.Mailbox)
 	if f.Delim != 0 {
@@ -60,8 +59,8 @@ func sentName(f *imap.ListData) string {
 	return name
 }
 
-// Holds reports whether a folder has a message with the Message-ID. It leaves that folder selected
-// instead of INBOX.
+// Holds reports whether a folder has a message with the Message-ID. Afterwards that folder is
+// selected.
 func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, error) {
 	held := false
 	err := s.runShort(ctx, func() error {
@@ -82,9 +81,10 @@ func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, er
 	return held, nil
 }
 
-// Append adds a message of size bytes to a folder (RFC 9051 section 6.3.12). seen marks it as read.
+// Append adds a message to a folder (RFC 9051 section 6.3.12). size is its length in bytes, at its
+// INTERNALDATE. seen marks it as read.
 func (s *Session) Append(ctx context.Context, folder string, seen bool, at time.Time, size int64, message io.Reader) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeouts.Bulk, ErrStalled) // in case the server stops reading without a reply
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeouts.Bulk, ErrStalled) // the server could stop reading without a reply
 	defer cancel()
 	o := &imap.AppendOptions{Time: at}
 	if seen {
@@ -96,7 +96,7 @@ func (s *Session) Append(ctx context.Context, folder string, seen bool, at time.
 		closed := cmd.Close()
 		_, err := cmd.Wait()
 		if e := new(imap.Error); errors.As(err, &e) {
-			return err // the server refused; the other errors follow from that
+			return err // the server refused the message; the other errors result from that
 		}
 		return errors.Join(written, closed, err)
 	})

@@ -8,16 +8,16 @@ import (
 	"github.com/emersion/go-imap/v2"
 )
 
-// A FlagChange says which flags to set (true) or clear (false); nil leaves a flag unchanged.
+// A FlagChange says which flags to set (true), to clear (false) or to leave unchanged (nil).
 type FlagChange struct{ Seen, Answered, Flagged *bool }
 
-// Satisfied reports whether the flags have the values of the change.
+// Satisfied reports whether the flags f are as the change wants them.
 func (c FlagChange) Satisfied(f Flags) bool {
 	is := func(want *bool, have bool) bool { return want == nil || *want == have }
 	return is(c.Seen, f.Seen) && is(c.Answered, f.Answered) && is(c.Flagged, f.Flagged)
 }
 
-// flags returns the flags that the change sets, or with set=false those that it clears.
+// flags returns the flags that the change sets, or those that it clears if set is false.
 func (c FlagChange) flags(set bool) (out []imap.Flag) {
 	for _, f := range []struct {
 		want *bool
@@ -30,28 +30,28 @@ func (c FlagChange) flags(set bool) (out []imap.Flag) {
 	return out
 }
 
-// ChangeFlags changes the flags of messages and returns their new rows, without messages that no
-// longer exist. FlagChange.Satisfied reports whether the server made the change.
+// ChangeFlags changes the flags of messages and returns the new rows of those that still exist.
+// Whether the server made the change can be seen by FlagChange.Satisfied.
 func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) ([]Row, error) {
 	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: c.flags(true), imap.StoreFlagsDel: c.flags(false)} {
 		if len(flags) == 0 {
 			continue
 		}
 		if err := s.store(ctx, uids, op, flags...); err != nil {
-			return nil, fmt.Errorf("mark %d messages: %w", len(uids), err)
+			return nil, fmt.Errorf("change flags of %d messages: %w", len(uids), err)
 		}
 	}
 	rows, err := s.rows(ctx, uids)
 	if err != nil {
-		return nil, fmt.Errorf("mark %d messages: %w", len(uids), err)
+		return nil, fmt.Errorf("read flags of %d messages: %w", len(uids), err)
 	}
 	return rows, nil
 }
 
-// Delete deletes messages permanently. left are the messages that still exist afterwards.
+// Delete deletes messages permanently. left are the UIDs of those that still exist afterwards.
 func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err error) {
 	if err := s.store(ctx, uids, imap.StoreFlagsAdd, imap.FlagDeleted); err != nil {
-		return nil, fmt.Errorf("delete %d messages: %w", len(uids), err)
+		return nil, fmt.Errorf("mark %d messages as deleted: %w", len(uids), err)
 	}
 	if s.caps.Has(imap.CapUIDPlus) || s.caps.Has(imap.CapIMAP4rev2) {
 		err = s.runShort(ctx, func() error { return s.client.UIDExpunge(uidSet(uids)).Close() })
@@ -63,7 +63,7 @@ func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err
 	}
 	rows, err := s.rows(ctx, uids)
 	if err != nil {
-		return nil, fmt.Errorf("delete %d messages: %w", len(uids), err)
+		return nil, fmt.Errorf("look for %d deleted messages: %w", len(uids), err)
 	}
 	for _, r := range rows {
 		left = append(left, r.UID)
@@ -71,8 +71,8 @@ func (s *Session) Delete(ctx context.Context, uids []uint32) (left []uint32, err
 	return left, nil
 }
 
-// expungeOnly deletes messages on a server without UID EXPUNGE (RFC 4315). While it runs, it
-// removes the \Deleted flag from messages that others have marked.
+// expungeOnly deletes messages on a server without UID EXPUNGE (RFC 4315), where EXPUNGE deletes
+// all messages with the \Deleted flag. Meanwhile it removes that flag from other messages.
 func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
 	var others []uint32
 	err := s.runShort(ctx, func() error {
@@ -103,10 +103,10 @@ func (s *Session) expungeOnly(ctx context.Context, uids []uint32) error {
 	return nil
 }
 
-// maxOthers is the maximum number of other messages marked as deleted that expungeOnly handles.
+// maxOthers is the maximum number of other messages marked as deleted that expungeOnly can protect.
 const maxOthers = 50_000
 
-// without returns the UIDs of a set except the given ones.
+// without returns the UIDs of set that are not in uids.
 func without(set imap.UIDSet, uids []uint32) ([]uint32, error) {
 	var out []uint32
 	for _, r := range set {
@@ -122,13 +122,14 @@ func without(set imap.UIDSet, uids []uint32) ([]uint32, error) {
 	return out, nil
 }
 
+// store adds or removes flags of messages.
 func (s *Session) store(ctx context.Context, uids []uint32, op imap.StoreFlagsOp, flags ...imap.Flag) error {
 	return s.runShort(ctx, func() error {
 		return s.client.Store(uidSet(uids), &imap.StoreFlags{Op: op, Silent: true, Flags: flags}, nil).Close()
 	})
 }
 
-// rows returns the rows of the messages that exist.
+// rows returns the rows of those messages that exist.
 func (s *Session) rows(ctx context.Context, uids []uint32) (rows []Row, err error) {
 	err = s.runShort(ctx, func() error {
 		cmd := s.client.Fetch(uidSet(uids), &imap.FetchOptions{UID: true, Flags: true})

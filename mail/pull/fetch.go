@@ -10,21 +10,21 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// A Message is the beginning of a message, with the data that the server reports about it.
+// A Message is the beginning of a message, with what the server reports about it.
 type Message struct {
 	Row
 	Received time.Time // INTERNALDATE; zero if the server does not report it
-	Size     int64     // reported by the server, may be wrong
-	Content  []byte    // up to 256 KiB; valid during the call only
-	More     bool      // Content may be incomplete: see Session.Content
+	Size     int64     // bytes, as the server reports them; may be wrong
+	Content  []byte    // up to 256 KiB; valid until the callback returns
+	More     bool      // Content may be incomplete; Session.Content reads all of it
 }
 
-// Fetch fetches messages by UID, without marking them as seen, and calls each for every message.
+// Fetch fetches messages by UID without marking them as seen, and calls each for every one of them.
 // uids should be at most a few dozen. The server may use any order, and omits messages that no
-// longer exist. After an error of each the rest is skipped.
+// longer exist. After an error of each, the remaining messages are skipped.
 func (s *Session) Fetch(ctx context.Context, uids []uint32, each func(Message) error) error {
 	var failed error
-	err := s.do(ctx, s.bulk(int64(len(uids))*(pieceSize+rowCost)), func() error {
+	err := s.do(ctx, s.bulkBounds(int64(len(uids))*(pieceSize+rowCost)), func() error {
 		cmd := s.client.Fetch(uidSet(uids), &imap.FetchOptions{
 			UID: true, Flags: true, InternalDate: true, RFC822Size: true, BodySection: []*imap.FetchItemBodySection{pieceSection(imap.PartSpecifierNone, 0)},
 		})
@@ -45,12 +45,13 @@ func (s *Session) Fetch(ctx context.Context, uids []uint32, each func(Message) e
 	return fmt.Errorf("fetch %d messages: %w", len(uids), err)
 }
 
-// pieceSection returns the section of pieceSize bytes at an offset. Fetching by pieces limits the
-// size of a literal.
+// pieceSection returns the section of pieceSize bytes that begins at an offset. Fetching a message
+// in such pieces limits the size of a literal.
 func pieceSection(what imap.PartSpecifier, offset int64) *imap.FetchItemBodySection {
 	return &imap.FetchItemBodySection{Specifier: what, Peek: true, Partial: &imap.SectionPartial{Offset: offset, Size: pieceSize}}
 }
 
+// readMessage reads a message from a FETCH response.
 func readMessage(data *imapclient.FetchMessageData) (Message, error) {
 	var m Message
 	for item := data.Next(); item != nil; item = data.Next() {
@@ -78,8 +79,8 @@ func readMessage(data *imapclient.FetchMessageData) (Message, error) {
 	return m, nil
 }
 
-// Content writes a whole message to w, piece by piece, and returns its size in bytes; 0 if it no
-// longer exists. An error of w is wrapped.
+// Content writes a whole message to w, piece by piece, and returns its size in bytes. It returns 0
+// if the message no longer exists. Errors of w are wrapped.
 func (s *Session) Content(ctx context.Context, uid uint32, w io.Writer) (int64, error) {
 	var size int64
 	for {
@@ -94,7 +95,7 @@ func (s *Session) Content(ctx context.Context, uid uint32, w io.Writer) (int64, 
 	}
 }
 
-// Header writes the header of a message to w, at most 256 KiB of it.
+// Header writes at most 256 KiB of the header of a message to w, and returns the number of bytes.
 func (s *Session) Header(ctx context.Context, uid uint32, w io.Writer) (int64, error) {
 	n, err := s.fetchPiece(ctx, uid, pieceSection(imap.PartSpecifierHeader, 0), w)
 	if err != nil {
@@ -103,9 +104,10 @@ func (s *Session) Header(ctx context.Context, uid uint32, w io.Writer) (int64, e
 	return n, nil
 }
 
+// fetchPiece writes one section of a message to w and returns its length.
 func (s *Session) fetchPiece(ctx context.Context, uid uint32, section *imap.FetchItemBodySection, w io.Writer) (n int64, err error) {
 	var failed error
-	err = s.do(ctx, s.bulk(pieceSize), func() error {
+	err = s.do(ctx, s.bulkBounds(pieceSize), func() error {
 		cmd := s.client.Fetch(uidSet([]uint32{uid}), &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{section}})
 		for data := cmd.Next(); data != nil; data = cmd.Next() {
 			var m Message

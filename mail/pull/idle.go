@@ -11,9 +11,9 @@ import (
 // idleBytes is the maximum number of bytes that a server may send during IDLE.
 const idleBytes = 1 << 20
 
-// Idle waits until the server reports a change, but at most most (RFC 2177; servers end sessions
-// after 30 minutes of silence). If a change was reported during the last command, Idle returns at
-// once.
+// Idle waits until the server reports a change (RFC 2177), but not longer than most. most should be
+// under 30 minutes, since servers then end silent sessions. Idle returns at once if a change was
+// reported during the last command.
 func (s *Session) Idle(ctx context.Context, most time.Duration) error {
 	var cmd *imapclient.IdleCommand
 	err := s.runShort(ctx, func() (err error) {
@@ -21,13 +21,13 @@ func (s *Session) Idle(ctx context.Context, most time.Duration) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("idle: %w", err)
+		return fmt.Errorf("start IDLE: %w", err)
 	}
 	s.wire.begin(bounds{bytes: idleBytes})
 	t := time.NewTimer(most)
 	defer t.Stop()
 	select {
-	case <-s.news:
+	case <-s.changed:
 	case <-t.C:
 	case <-s.client.Closed():
 	case <-ctx.Done():
@@ -39,7 +39,7 @@ func (s *Session) Idle(ctx context.Context, most time.Duration) error {
 		return cmd.Wait()
 	})
 	if err != nil {
-		return fmt.Errorf("idle: %w", err)
+		return fmt.Errorf("end IDLE: %w", err)
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
-// Package pull reads folders of a foreign IMAP server, mostly INBOX: rows, flags and raw messages,
-// newest first or by UID. It can also change flags and delete messages there. It does not know
-// accounts, schedules or stores: it returns what it reads to its caller.
+// Package pull reads folders of other IMAP servers, mostly INBOX: rows, flags and raw messages,
+// newest first or by UID. It can also change flags there, and delete and append messages. It does
+// not know accounts, schedules or stores: it returns what it reads to its caller.
 //
-// The server is not trusted. Every command has limits on time, silence and bytes, and lines and
-// literals have a maximum length. So a server that stalls, sends slowly or sends endlessly occupies
-// only one connection for a limited time.
+// The server is not trusted. Each command has limits on time, silence and bytes; lines and literals
+// have a maximum length. So a server that stalls, sends slowly or sends endlessly occupies only one
+// connection for a limited time.
 package pull
 
 import (
@@ -24,31 +24,30 @@ import (
 )
 
 var (
-	// ErrLogin is wrapped if the server refuses the user name and password; a *LoginError has
-	// details.
-	ErrLogin = errors.New("log-in refused")
+	// ErrLogin is wrapped if the server refuses the login. A *LoginError has the details.
+	ErrLogin = errors.New("login refused")
 	// ErrTLS is wrapped if no trusted TLS connection can be established.
 	ErrTLS = errors.New("no trusted TLS connection")
-	// ErrStalled is wrapped if the server does not complete its response within the time limit of
+	// ErrStalled is wrapped if the server does not complete its response within the time limits of
 	// the command.
-	ErrStalled = errors.New("no answer in time")
+	ErrStalled = errors.New("the server did not answer in time")
 	// ErrTooMuch is wrapped if the server sends more than the command can have requested.
-	ErrTooMuch = errors.New("more data than was asked for")
-	// ErrProtocol is wrapped for responses that are not valid IMAP.
-	ErrProtocol = errors.New("not an answer of IMAP")
-	// ErrRefused is wrapped if the server answers NO or BAD. The session stays usable.
-	ErrRefused = errors.New("refused")
+	ErrTooMuch = errors.New("the server sent more data than was requested")
+	// ErrProtocol is wrapped if the server sends data that is not valid IMAP.
+	ErrProtocol = errors.New("the server sent invalid IMAP")
+	// ErrRefused is wrapped if the server answers NO or BAD to a command. The session stays usable.
+	ErrRefused = errors.New("the server refused the command")
 	// ErrClosed is wrapped if the server closes the connection.
 	ErrClosed = errors.New("connection closed by the server")
-	// ErrGreeted is wrapped, together with another error, if Connect fails after the server's
-	// greeting. The problem may affect only this login.
-	ErrGreeted = errors.New("after its greeting")
+	// ErrGreeted is wrapped, together with another error, if Connect fails after the greeting of
+	// the server. Then the problem may affect only this login.
+	ErrGreeted = errors.New("the connection failed after the greeting of the server")
 )
 
-// A LoginError is a refusal of a login.
+// A LoginError says that the server refused a login.
 type LoginError struct {
-	Final bool   // the server says that the user name or password is wrong, or that the user may not log in
-	Text  string // text of the server
+	Final bool   // a retry is useless: the user name or password is wrong, or the user may not log in
+	Text  string // text of the server, "" if it gave none
 }
 
 func (e *LoginError) Error() string {
@@ -61,33 +60,33 @@ func (e *LoginError) Error() string {
 // Unwrap returns ErrLogin.
 func (e *LoginError) Unwrap() error { return ErrLogin }
 
-// A Server is the address of an IMAP server with the login to a mailbox.
+// A Server is the address of an IMAP server, with the login to a mailbox there.
 type Server struct {
 	Host     string // a name, or an IP address
 	Port     int
-	Security string // tls, starttls, none
+	Security string // "tls" (from the first byte), "starttls" or "none"
 	Username string
 	Password string
 }
 
 func (s Server) addr() string { return net.JoinHostPort(s.Host, strconv.Itoa(s.Port)) }
 
-// A Client connects to servers. Its fields are set before the first use; it is safe for concurrent
-// use after that.
+// A Client connects to servers. Set its fields before the first use; after that it is safe for
+// concurrent use.
 type Client struct {
-	// Dial connects to addr, "host:port". It can refuse forbidden addresses.
+	// Dial connects to addr, which is "host:port". It can refuse forbidden addresses.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// RootCAs are the root certificates; nil is the system's set.
+	// RootCAs are the trusted root certificates; nil means those of the system.
 	RootCAs *x509.CertPool
-	// Timeouts limit every step; zero fields have defaults.
+	// Timeouts limit each step; fields that are zero have defaults.
 	Timeouts Timeouts
 }
 
-// Timeouts limit the steps of a session. Their defaults are given below.
+// Timeouts limit the steps of a session. The comments give the defaults.
 type Timeouts struct {
-	Connect time.Duration // until logged in: 45 s
-	Command time.Duration // a command with a short response: 45 s
-	Bulk    time.Duration // a command that fetches many messages: 5 min
+	Connect time.Duration // until the login is complete: 45 s
+	Command time.Duration // one command with a short response: 45 s
+	Bulk    time.Duration // one command that fetches many messages: 5 min
 	Silence time.Duration // between two pieces of a response: 30 s
 }
 
@@ -104,8 +103,8 @@ func (t Timeouts) withDefaults() Timeouts {
 	return t
 }
 
-// Connect opens a connection and logs in, with AUTHENTICATE PLAIN (RFC 4616) if offered, else with
-// LOGIN. The caller must call Session.Close.
+// Connect opens a connection and logs in, by AUTHENTICATE PLAIN (RFC 4616) if the server offers it,
+// otherwise by LOGIN. The caller must call Session.Close.
 func (c *Client) Connect(ctx context.Context, server Server) (*Session, error) {
 	t := c.Timeouts.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Connect, ErrStalled)
@@ -139,7 +138,7 @@ type afterGreeting struct{ error }
 
 func (g afterGreeting) Unwrap() []error { return []error{g.error, ErrGreeted} }
 
-// withCause adds the cause of ctx to err if ctx has ended.
+// withCause adds the cause of the end of ctx to err. It returns err unchanged if ctx has not ended.
 func withCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -147,7 +146,8 @@ func withCause(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
-// secure does the TLS handshake if required, and returns the connection for IMAP.
+// secure does the TLS handshake if server.Security requires one, and returns the connection for
+// IMAP.
 func (c *Client) secure(ctx context.Context, conn net.Conn, server Server) (*wire, error) {
 	config := &tls.Config{ServerName: server.Host, RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12}
 	var greeting string
@@ -158,10 +158,10 @@ func (c *Client) secure(ctx context.Context, conn net.Conn, server Server) (*wir
 		if err := startTLS(conn); err != nil {
 			return nil, err
 		}
-		greeting = "* OK now encrypted\r\n" // the server sends no greeting after STARTTLS, but the library waits for one
+		greeting = "* OK now encrypted\r\n" // the library waits for a greeting, which the server does not send again after STARTTLS
 	case "tls":
 	default:
-		return nil, fmt.Errorf("security is %q, not tls, starttls or none", server.Security)
+		return nil, fmt.Errorf("invalid security %q of the IMAP server: it must be tls, starttls or none", server.Security)
 	}
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
@@ -181,7 +181,7 @@ func (s *Session) login(server Server) error {
 	}
 	caps := s.client.Caps()
 	if caps == nil {
-		return fmt.Errorf("%w: it does not tell its capabilities", ErrProtocol)
+		return fmt.Errorf("%w: no capabilities before the login", ErrProtocol)
 	}
 	var err error
 	switch {
@@ -200,12 +200,12 @@ func (s *Session) login(server Server) error {
 	}
 	s.caps = s.client.Caps()
 	if s.caps == nil {
-		return fmt.Errorf("%w: it does not tell its capabilities", ErrProtocol)
+		return fmt.Errorf("%w: no capabilities after the login", ErrProtocol)
 	}
 	return nil
 }
 
-// loginError converts a refused login to an error by its response code (RFC 5530).
+// loginError converts a refused login to an error, by its response code (RFC 5530).
 func loginError(e *imap.Error) error {
 	switch e.Code {
 	case imap.ResponseCodeUnavailable, imap.ResponseCodeInUse, imap.ResponseCodeServerBug, imap.ResponseCodeLimit:
@@ -221,8 +221,8 @@ func refused(e *imap.Error) error {
 	return fmt.Errorf("%w: %s", ErrRefused, printable(string(e.Type)+" "+e.Text))
 }
 
-// printable makes a server's text safe to show: one line without control characters, at most 200
-// characters.
+// printable makes the text of a server safe to show: one line of at most 200 characters, without
+// control characters.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\ufffd' {
@@ -236,7 +236,7 @@ func printable(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// options makes the library call notify for unsolicited changes.
+// options returns options for the library that make it call notify for unsolicited changes.
 func (s *Session) options() *imapclient.Options {
 	return &imapclient.Options{UnilateralDataHandler: &imapclient.UnilateralDataHandler{
 		Expunge: func(uint32) { s.notify() },

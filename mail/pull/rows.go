@@ -10,31 +10,32 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// rowCost is an upper limit of the bytes of one row, even with many keywords.
+// rowCost is an upper limit for the bytes that one row takes in a response, even with many
+// keywords.
 const rowCost = 2 << 10
 
-// Flags are the flags of a message.
+// Flags are the flags of one message.
 type Flags struct {
 	Seen, Answered, Flagged, Deleted, Draft bool
 	Keywords                                []string // as spelled by the server
 }
 
-// A Row is one message of INBOX without its content.
+// A Row is one message of the selected folder, without its content.
 type Row struct {
 	UID   uint32
 	Flags Flags
 }
 
-// Window returns the rows with the sequence numbers lo to hi, both inclusive, in ascending order.
-// whole reports that the server returned all of them. In that case a UID between theirs that is
-// missing no longer exists.
+// Window returns the rows of the messages with the sequence numbers lo to hi, both inclusive, in
+// ascending order. whole reports that the server returned all of them. Then a UID between those of
+// the rows that is missing does not exist any more.
 //
-// The sequence number of a message only ever decreases, when an earlier message is deleted. So a
-// caller that reads windows from the newest downwards, each ending where the previous one began,
-// may see some rows twice but misses none.
+// The sequence number of a message only decreases, when an earlier message is deleted. So a caller
+// misses no message, but may see some twice, if it reads windows from the newest downwards, each
+// ending where the previous one began.
 func (s *Session) Window(ctx context.Context, lo, hi uint32) (rows []Row, whole bool, err error) {
 	count := int64(hi) - int64(lo) + 1
-	err = s.do(ctx, s.bulk(count*rowCost), func() error {
+	err = s.do(ctx, s.bulkBounds(count*rowCost), func() error {
 		cmd := s.client.Fetch(imap.SeqSet{{Start: lo, Stop: hi}}, &imap.FetchOptions{UID: true, Flags: true})
 		rows = make([]Row, 0, count)
 		for m := cmd.Next(); m != nil; m = cmd.Next() {
@@ -47,20 +48,20 @@ func (s *Session) Window(ctx context.Context, lo, hi uint32) (rows []Row, whole 
 	}
 	for i, r := range rows {
 		if r.UID == 0 || i > 0 && r.UID <= rows[i-1].UID {
-			return nil, false, fmt.Errorf("fetch rows %d to %d: %w: UIDs do not rise", lo, hi, ErrProtocol)
+			return nil, false, fmt.Errorf("fetch rows %d to %d: %w: UIDs are not in ascending order", lo, hi, ErrProtocol)
 		}
 	}
 	return rows, int64(len(rows)) == count, nil
 }
 
-// Changed calls each with batches of the rows that have changed since a HIGHESTMODSEQ (RFC 7162),
-// with UIDs up to last. most is the maximum number of rows.
+// Changed calls each for batches of the rows that have changed since a HIGHESTMODSEQ (RFC 7162) and
+// have a UID of at most last. most is the maximum number of rows that the server may return.
 func (s *Session) Changed(ctx context.Context, since uint64, last, most uint32, each func([]Row) error) error {
 	if last == 0 {
 		return nil
 	}
 	var failed error
-	err := s.do(ctx, s.bulk(int64(most)*rowCost), func() error {
+	err := s.do(ctx, s.bulkBounds(int64(most)*rowCost), func() error {
 		set := imap.UIDSet{{Start: 1, Stop: imap.UID(last)}}
 		cmd := s.client.Fetch(set, &imap.FetchOptions{UID: true, Flags: true, ChangedSince: since})
 		var batch []Row
@@ -82,11 +83,12 @@ func (s *Session) Changed(ctx context.Context, since uint64, last, most uint32, 
 	return fmt.Errorf("fetch changed rows: %w", err)
 }
 
-func (s *Session) bulk(bytes int64) bounds {
+// bulkBounds returns the limits of a command that fetches that many bytes.
+func (s *Session) bulkBounds(bytes int64) bounds {
 	return bounds{bytes: bytes + smallResponse, time: s.timeouts.Bulk, silence: s.timeouts.Silence}
 }
 
-// readRow reads the UID and flags from a FETCH response.
+// readRow reads the UID and the flags from a FETCH response.
 func readRow(m *imapclient.FetchMessageData) Row {
 	var r Row
 	for item := m.Next(); item != nil; item = m.Next() {
@@ -120,7 +122,7 @@ func readFlags(list []imap.Flag) Flags {
 // skip discards an item that was not requested.
 func skip(item imapclient.FetchItemData) {
 	if body, ok := item.(imapclient.FetchItemDataBodySection); ok && body.Literal != nil {
-		_, _ = io.Copy(io.Discard, body.Literal) // a connection error is returned by the next command
+		_, _ = io.Copy(io.Discard, body.Literal) // if the connection fails, the next command returns the error
 	}
 }
 

@@ -13,28 +13,28 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// A Session is a logged-in connection. It must be used by one goroutine at a time. After an error
-// that does not wrap ErrRefused, only Close may be called.
+// A Session is a connection that is logged in. Only one goroutine may use it at a time. After an
+// error that does not wrap ErrRefused, only Close may be called.
 type Session struct {
 	wire     *wire
 	client   *imapclient.Client
 	timeouts Timeouts
 	caps     imap.CapSet
 	greeted  bool
-	news     chan struct{} // holds a value once the server has reported a change
+	changed  chan struct{} // holds a value if the server has reported a change
 }
 
 func newSession(w *wire, t Timeouts) *Session {
-	s := &Session{wire: w, timeouts: t, news: make(chan struct{}, 1)}
+	s := &Session{wire: w, timeouts: t, changed: make(chan struct{}, 1)}
 	w.begin(bounds{bytes: smallResponse, time: t.Connect})
 	s.client = imapclient.New(w, s.options())
 	return s
 }
 
-// notify records an unsolicited change. It never blocks.
+// notify records that the server has reported a change. It never blocks.
 func (s *Session) notify() {
 	select {
-	case s.news <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
@@ -47,14 +47,14 @@ func (s *Session) RemoteAddr() netip.Addr {
 	return netip.Addr{}
 }
 
-// Close closes the connection at once, without LOGOUT. No change is lost, since every command has
-// been confirmed.
+// Close closes the connection at once, without LOGOUT. No change is lost, since the server has
+// confirmed every command.
 func (s *Session) Close() {
 	s.wire.abort(ErrClosed)
-	_ = s.client.Close() // the error can only repeat why the connection ended
+	_ = s.client.Close() // its error can only repeat why the connection ended
 }
 
-// do runs one command within limits. It returns an error that says why the command failed.
+// do runs one command within the limits b. Its error says why the command failed.
 func (s *Session) do(ctx context.Context, b bounds, command func() error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -79,11 +79,12 @@ func (s *Session) do(ctx context.Context, b bounds, command func() error) error 
 	return fmt.Errorf("%w: %s", ErrProtocol, printable(err.Error()))
 }
 
+// runShort runs a command with a short response.
 func (s *Session) runShort(ctx context.Context, command func() error) error {
 	return s.do(ctx, bounds{bytes: smallResponse, time: s.timeouts.Command}, command)
 }
 
-// A Box is the state of a folder when it was selected.
+// A Box is the state that a folder had when it was selected.
 type Box struct {
 	UIDValidity uint32
 	UIDNext     uint32 // 0 if the server does not report it
@@ -93,13 +94,13 @@ type Box struct {
 
 // A Folder is one folder of the server.
 type Folder struct {
-	Name   string   // the name for Open
-	Levels []string // the name split at the hierarchy delimiter
+	Name   string   // the name to pass to Open
+	Levels []string // the name, split at the hierarchy delimiter
 }
 
-// Folders lists the folders that can be selected.
+// Folders lists the folders that can be opened.
 func (s *Session) Folders(ctx context.Context) (out []Folder, err error) {
-	err = s.do(ctx, s.bulk(4<<20), func() error {
+	err = s.do(ctx, s.bulkBounds(4<<20), func() error {
 		list, err := s.client.List("", "*", nil).Collect()
 		for _, f := range list {
 			if slices.Contains(f.Attrs, imap.MailboxAttrNoSelect) || slices.Contains(f.Attrs, imap.MailboxAttrNonExistent) {
@@ -119,15 +120,16 @@ func (s *Session) Folders(ctx context.Context) (out []Folder, err error) {
 	return out, nil
 }
 
-// Select opens INBOX (see Open).
+// Select opens INBOX, see Open.
 func (s *Session) Select(ctx context.Context) (Box, error) { return s.Open(ctx, "INBOX") }
 
-// Open selects a folder. All other methods except CanIdle and Folders require it. Another call
-// returns the folder's current state.
+// Open selects a folder. It must be called before the methods that read or change messages by UID
+// or sequence number. If it is called again for the same folder, it returns the current state of
+// the folder.
 func (s *Session) Open(ctx context.Context, folder string) (Box, error) {
 	var box Box
-	select { // the response to SELECT includes the changes
-	case <-s.news:
+	select { // the reply to SELECT has all changes that were reported before
+	case <-s.changed:
 	default:
 	}
 	err := s.runShort(ctx, func() error {

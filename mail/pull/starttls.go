@@ -12,14 +12,14 @@ const (
 )
 
 // startTLS sends STARTTLS on a new connection (RFC 9051 section 6.2.1). It reads byte by byte, so
-// that no plain-text data is buffered and taken for encrypted data.
+// that it buffers no plain text that would then be taken for encrypted data.
 func startTLS(conn net.Conn) error {
 	greeting, err := readLine(conn)
 	if err != nil {
 		return err
 	}
 	if !strings.HasPrefix(strings.ToUpper(greeting), "* OK") {
-		return fmt.Errorf("%w: the greeting is %q", ErrProtocol, printable(greeting))
+		return fmt.Errorf("%w: unexpected greeting %q", ErrProtocol, printable(greeting))
 	}
 	if _, err := conn.Write([]byte("a1 STARTTLS\r\n")); err != nil {
 		return err
@@ -31,12 +31,12 @@ func startTLS(conn net.Conn) error {
 		}
 		if answer, ok := strings.CutPrefix(line, "a1 "); ok {
 			if !strings.HasPrefix(strings.ToUpper(answer), "OK") {
-				return fmt.Errorf("%w: STARTTLS: %s", ErrTLS, printable(answer))
+				return fmt.Errorf("%w: STARTTLS refused: %s", ErrTLS, printable(answer))
 			}
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: STARTTLS is not answered", ErrProtocol)
+	return fmt.Errorf("%w: no reply to STARTTLS", ErrProtocol)
 }
 
 func readLine(conn net.Conn) (string, error) {
@@ -51,5 +51,5 @@ func readLine(conn net.Conn) (string, error) {
 		}
 		line = append(line, b[0])
 	}
-	return "", fmt.Errorf("%w: a line without end", ErrTooMuch)
+	return "", fmt.Errorf("%w: a line before TLS is too long", ErrTooMuch)
 }

@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	pieceSize     = 256 << 10
-	smallResponse = 256 << 10 // bytes of a short response
+	pieceSize     = 256 << 10 // bytes of a message that are fetched at a time
+	smallResponse = 256 << 10 // bytes of the response to a command other than a fetch
 )
 
-// bounds are the limits of one command.
+// bounds are the limits on one command.
 type bounds struct {
 	bytes   int64
 	time    time.Duration
-	silence time.Duration // 0: no limit but time
+	silence time.Duration // longest pause between two reads; 0 means no limit
 }
 
-// A wire is a connection that enforces the bounds of the current command. It ignores the library's
-// own deadlines, which restart with each response.
+// A wire is a connection that enforces the bounds of the current command. It ignores the deadlines
+// that the library sets, since those begin again with each response.
 type wire struct {
 	net.Conn
-	greeting []byte // data to return first
+	greeting []byte // data that Read returns first
 
 	mu      sync.Mutex
 	left    int64
-	until   time.Time // zero if no command is running
+	until   time.Time // end of the time limit; zero if no command is running
 	silence time.Duration
-	cause   error // why reading has ended
+	cause   error // why no more can be read, or nil
 	lines   lineScanner
 }
 
-// begin sets the bounds for a command.
+// begin sets the limits for a command that begins now.
 func (w *wire) begin(b bounds) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,27 +44,27 @@ func (w *wire) begin(b bounds) {
 	if b.time > 0 {
 		w.until = time.Now().Add(b.time)
 	}
-	w.wait()
+	w.setDeadline()
 }
 
-// end removes the time limit. Unsolicited data still counts towards the limit of bytes.
+// end ends the time limit of a command. Unsolicited data still counts towards its limit of bytes.
 func (w *wire) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.until = time.Time{}
-	w.wait()
+	w.setDeadline()
 }
 
-// wait sets the deadline for the next piece. It also affects a Read that is blocked.
-func (w *wire) wait() {
+// setDeadline sets the deadline for the next read. It also affects a Read that is blocked.
+func (w *wire) setDeadline() {
 	at := w.until
 	if piece := time.Now().Add(w.silence); !at.IsZero() && w.silence > 0 && piece.Before(at) {
 		at = piece
 	}
-	_ = w.Conn.SetReadDeadline(at) // the next Read returns the error of a closed connection
+	_ = w.Conn.SetReadDeadline(at) // if the connection is closed, the next Read returns the error
 }
 
-// abort closes the connection. Later reads return cause.
+// abort closes the connection. Reads then return cause.
 func (w *wire) abort(cause error) {
 	w.mu.Lock()
 	if w.cause == nil {
@@ -74,14 +74,14 @@ func (w *wire) abort(cause error) {
 	_ = w.Conn.Close()
 }
 
-// closeCause returns the error that ended the connection, nil if it is still open.
+// closeCause returns the error that ended the connection, nil if the connection is still open.
 func (w *wire) closeCause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cause
 }
 
-// Read implements net.Conn and enforces the bounds.
+// Read implements net.Conn. It enforces the limits of the current command.
 func (w *wire) Read(p []byte) (int, error) {
 	if len(w.greeting) > 0 {
 		n := copy(p, w.greeting)
@@ -101,7 +101,7 @@ func (w *wire) Read(p []byte) (int, error) {
 		w.cause = ErrTooMuch
 	case !w.lines.scan(p[:n]):
 		w.cause = w.lines.err
-	case n > 0: // an error is returned again by the next call
+	case n > 0: // the next Read returns the error again
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.cause = ErrStalled
 	case errors.Is(err, io.EOF):
@@ -113,13 +113,13 @@ func (w *wire) Read(p []byte) (int, error) {
 		return 0, w.cause
 	}
 	if w.silence > 0 {
-		w.wait()
+		w.setDeadline()
 	}
 	return n, nil
 }
 
-// SetReadDeadline does nothing: begin and end set the deadlines.
+// SetReadDeadline does nothing. Only begin and end set deadlines.
 func (w *wire) SetReadDeadline(time.Time) error { return nil }
 
-// SetDeadline does nothing: begin and end set the deadlines.
+// SetDeadline does nothing. Only begin and end set deadlines.
 func (w *wire) SetDeadline(time.Time) error { return nil }

@@ -1,5 +1,5 @@
-// Package pulltest is an IMAP server for tests. It has one INBOX and other folders, and can
-// misbehave on request. It does not know what is tested.
+// Package pulltest is an IMAP server for tests. It has an INBOX and other folders, and can be made
+// to misbehave. It does not know what is tested.
 package pulltest
 
 import (
@@ -29,33 +29,34 @@ type Message struct {
 	modSeq uint64
 }
 
-// A Server is an IMAP server on loopback. Its exported fields are set and read inside Change.
+// A Server is an IMAP server on the loopback interface. Its exported fields may be read and set
+// only inside Change.
 type Server struct {
 	Port     int
 	Validity uint32
 	UIDNext  uint32
 	Messages []*Message
 	Caps     string
-	Folders  []*Folder                                            // folders besides INBOX
+	Folders  []*Folder                                            // folders beside INBOX
 	TLS      *tls.Config                                          // configuration for STARTTLS
 	Greeting string                                               // "" means a plain OK
-	Login    string                                               // the response to a login; "" means OK
-	Manners  func(tag, verb string, c net.Conn, w io.Writer) bool // called first for each command; returns true if it has answered
-	Commands []string                                             // received commands, without their tags
+	Login    string                                               // the reply to a login; "" means OK
+	Manners  func(tag, verb string, c net.Conn, w io.Writer) bool // called for each command; returns true if it has answered the command
+	Commands []string                                             // the commands received, without their tags
 	Open     int                                                  // number of open connections
 
 	mu      sync.Mutex
 	modSeq  uint64
-	changed chan struct{} // closed with each change
+	changed chan struct{} // closed and replaced at each change
 }
 
 // A Folder is a folder to which messages can be appended.
 type Folder struct {
-	Name, Attr string // Attr is an attribute such as \Sent
+	Name, Attr string // Attr is a special-use attribute such as \Sent
 	Messages   []*Message
 }
 
-// Serve starts a server on ln, or on a free port if ln is nil. It ends with the test.
+// Serve starts a server on ln, or on a free port if ln is nil. The server ends with the test.
 func Serve(t testing.TB, ln net.Listener) *Server {
 	t.Helper()
 	if ln == nil {
@@ -79,7 +80,7 @@ func Serve(t testing.TB, ln net.Listener) *Server {
 			conns.Store(c, true)
 			all.Go(func() {
 				defer c.Close()
-				s.talk(c)
+				s.serve(c)
 				conns.Delete(c)
 			})
 		}
@@ -92,7 +93,8 @@ func Serve(t testing.TB, ln net.Listener) *Server {
 	return s
 }
 
-// Change calls fn to change the server's state between two commands, and notifies idling sessions.
+// Change calls fn, which may change the state of the server. No command runs meanwhile. Then Change
+// notifies sessions in IDLE.
 func (s *Server) Change(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +108,7 @@ func (s *Server) touch() {
 	s.changed = make(chan struct{})
 }
 
-// Add adds a message to INBOX; for use inside Change.
+// Add adds a message to INBOX. It must be called inside Change.
 func (s *Server) Add(text string, flags ...string) *Message {
 	m := &Message{UID: s.UIDNext, Flags: flags, Date: time.Date(2026, 11, 1, 0, 0, int(s.UIDNext), 0, time.UTC), Text: text, modSeq: s.modSeq + 1}
 	s.UIDNext++
@@ -114,15 +116,15 @@ func (s *Server) Add(text string, flags ...string) *Message {
 	return m
 }
 
-// Touch replaces the flags of a message; for use inside Change.
+// Touch replaces the flags of a message. It must be called inside Change.
 func (s *Server) Touch(m *Message, flags ...string) { m.Flags, m.modSeq = flags, s.modSeq+1 }
 
-// Remove removes a message from INBOX; for use inside Change.
+// Remove removes a message from INBOX. It must be called inside Change.
 func (s *Server) Remove(uid uint32) {
 	s.Messages = slices.DeleteFunc(s.Messages, func(m *Message) bool { return m.UID == uid })
 }
 
-// Find returns the message with the UID, nil if there is none.
+// Find returns the message of INBOX with the UID, nil if there is none.
 func (s *Server) Find(uid uint32) *Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +155,8 @@ func (s *Server) Sessions() int {
 	return s.Open
 }
 
-// A talk is one connection.
-type talk struct {
+// A session is one connection to the server.
+type session struct {
 	*Server
 	c      net.Conn
 	r      *bufio.Reader
@@ -162,10 +164,10 @@ type talk struct {
 	folder *Folder // the selected folder; nil for INBOX
 }
 
-func (s *Server) talk(c net.Conn) {
+func (s *Server) serve(c net.Conn) {
 	s.Change(func() { s.Open++ })
 	defer s.Change(func() { s.Open-- })
-	t := &talk{Server: s, c: c, r: bufio.NewReader(c), w: bufio.NewWriter(c)}
+	t := &session{Server: s, c: c, r: bufio.NewReader(c), w: bufio.NewWriter(c)}
 	s.mu.Lock()
 	greeting := s.Greeting
 	s.mu.Unlock()
@@ -186,8 +188,8 @@ func (s *Server) talk(c net.Conn) {
 	}
 }
 
-// answer handles one command. It returns false to end the connection.
-func (t *talk) answer(tag, command string) bool {
+// answer executes one command and writes the response. It returns false to end the connection.
+func (t *session) answer(tag, command string) bool {
 	verb, args, _ := strings.Cut(command, " ")
 	if strings.EqualFold(verb, "UID") {
 		var second string
@@ -219,7 +221,7 @@ func (t *talk) answer(tag, command string) bool {
 	return true
 }
 
-func (t *talk) startTLS(tag string) bool {
+func (t *session) startTLS(tag string) bool {
 	fmt.Fprintf(t.w, "%s OK begin\r\n", tag)
 	if t.w.Flush() != nil {
 		return false
@@ -232,7 +234,7 @@ func (t *talk) startTLS(tag string) bool {
 }
 
 // idle reports each change until DONE.
-func (t *talk) idle(tag string) bool {
+func (t *session) idle(tag string) bool {
 	fmt.Fprint(t.w, "+ idling\r\n")
 	done := make(chan bool, 1)
 	go func() {
@@ -258,8 +260,8 @@ func (t *talk) idle(tag string) bool {
 	}
 }
 
-// do handles a command and returns the text of its tagged response. The caller holds the lock.
-func (t *talk) do(verb, args string) string {
+// do executes a command and returns the text of its tagged response. The caller holds the lock.
+func (t *session) do(verb, args string) string {
 	switch verb {
 	case "CAPABILITY":
 		fmt.Fprintf(t.w, "* CAPABILITY %s\r\n", t.Caps)
@@ -305,8 +307,9 @@ func (t *talk) do(verb, args string) string {
 	return "OK done"
 }
 
-// find returns the folder with a quoted or bare name, nil for INBOX or an unknown folder.
-func (t *talk) find(name string) *Folder {
+// find returns the folder with the name, which may be quoted. It returns nil for INBOX and for an
+// unknown folder.
+func (t *session) find(name string) *Folder {
 	i := slices.IndexFunc(t.Folders, func(f *Folder) bool { return f.Name == strings.Trim(name, `"`) })
 	if i < 0 {
 		return nil
@@ -314,8 +317,9 @@ func (t *talk) find(name string) *Folder {
 	return t.Folders[i]
 }
 
-// search finds messages marked as deleted, or messages that contain a text: HEADER "name" "text".
-func (t *talk) search(args string) {
+// search executes SEARCH for messages marked as deleted, or for messages that contain a text:
+// HEADER "name" "text".
+func (t *session) search(args string) {
 	messages := t.Messages
 	if t.folder != nil {
 		messages = t.folder.Messages
@@ -331,8 +335,8 @@ func (t *talk) search(args string) {
 	fmt.Fprint(t.w, "\r\n")
 }
 
-// append handles APPEND: "folder" (flags) "date" {size}.
-func (t *talk) append(tag, args string) bool {
+// append executes APPEND: "folder" (flags) "date" {size}.
+func (t *session) append(tag, args string) bool {
 	name, rest, _ := strings.Cut(args, " ")
 	flags := ""
 	if strings.HasPrefix(rest, "(") {
@@ -364,7 +368,7 @@ func (t *talk) append(tag, args string) bool {
 	return true
 }
 
-func (t *talk) fetch(args string, byUID bool) {
+func (t *session) fetch(args string, byUID bool) {
 	set, items, _ := strings.Cut(args, " ")
 	var since uint64
 	if _, text, ok := strings.Cut(items, "CHANGEDSINCE "); ok {
@@ -388,7 +392,7 @@ func (t *talk) fetch(args string, byUID bool) {
 }
 
 // body sends the requested section of a message.
-func (t *talk) body(m *Message, items string) {
+func (t *session) body(m *Message, items string) {
 	_, rest, ok := strings.Cut(items, "BODY.PEEK[")
 	if !ok {
 		return
@@ -405,7 +409,7 @@ func (t *talk) body(m *Message, items string) {
 	fmt.Fprintf(t.w, " BODY[%s]<%d> {%d}\r\n%s", what, offset, len(text), text)
 }
 
-func (t *talk) store(args string) {
+func (t *session) store(args string) {
 	set, rest, _ := strings.Cut(args, " ")
 	op, list, _ := strings.Cut(rest, " ")
 	flags := strings.Fields(strings.Trim(list, "()"))
@@ -424,7 +428,7 @@ func (t *talk) store(args string) {
 	t.touch()
 }
 
-func (t *talk) expunge(set string, byUID bool) {
+func (t *session) expunge(set string, byUID bool) {
 	kept := t.Messages[:0:0]
 	for _, m := range t.Messages {
 		if slices.Contains(m.Flags, `\Deleted`) && (!byUID || within(set, m.UID)) {
@@ -437,7 +441,7 @@ func (t *talk) expunge(set string, byUID bool) {
 	t.touch()
 }
 
-// within reports whether a set such as "1:3,7" contains n.
+// within reports whether a sequence set such as "1:3,7" contains n.
 func within(set string, n uint32) bool {
 	for part := range strings.SplitSeq(set, ",") {
 		from, to, ranged := strings.Cut(part, ":")
