@@ -8,9 +8,9 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// HTML returns what the author of an HTML text wrote, without quotes, as plain text; "" if there is
-// nothing. It needs the original HTML, not sanitized, since mail programs mark quotes by classes
-// and ids.
+// HTML returns what the author of a message wrote, as plain text without quotes. s is the message's
+// HTML. It must not be sanitized, since mail programs mark quotes by classes and ids. HTML returns
+// "" if the author wrote nothing.
 func HTML(s string) string {
 	z := html.NewTokenizer(strings.NewReader(cut(s)))
 	w := &lineWriter{count: map[atom.Atom]int{}}
@@ -33,33 +33,33 @@ func HTML(s string) string {
 	return authorText(w.lines)
 }
 
-// An element is an open element that may mark a quote.
+// An element is an open element that may contain a quote.
 type element struct {
 	tag   atom.Atom
-	kind  kind // kind of the lines in it
-	gmail bool // Gmail's element for a quote or its introduction
+	kind  kind // what the lines in it are
+	gmail bool // Gmail's element for a quote or for the line that introduces it
 }
 
-// A lineWriter converts HTML to the lines that a browser displays.
+// A lineWriter converts HTML to the lines of text that a browser displays.
 type lineWriter struct {
-	lines  []line
-	open   []element
-	count  map[atom.Atom]int // number of open elements by tag
-	hidden atom.Atom         // the open element with hidden text; 0 if none
-	rest   bool              // everything that follows is quoted
+	lines      []line
+	open       []element
+	count      map[atom.Atom]int // how many elements of each tag are open
+	hidden     atom.Atom         // the open element whose text is not displayed; 0 if none
+	restQuoted bool              // everything from here on is quoted
 
-	text   strings.Builder
-	kind   kind // kind of the current line
-	space  bool // write a space before the next word
-	high   bool // show the line even if it is blank
-	margin bool // write a blank line before the next word
-	spaced bool // the current paragraph has blank lines around it
+	text    strings.Builder
+	kind    kind // what the current line is
+	space   bool // a space precedes the next word
+	visible bool // the line is displayed even if it is blank
+	margin  bool // a blank line precedes the next word
+	spaced  bool // the current paragraph has a blank line before and after it
 }
 
-// currentKind returns the kind of the current position.
+// currentKind returns the kind of text that is written next.
 func (w *lineWriter) currentKind() kind {
 	switch {
-	case w.rest:
+	case w.restQuoted:
 		return quoted
 	case len(w.open) == 0:
 		return own
@@ -76,10 +76,10 @@ func (w *lineWriter) start(z *html.Tokenizer) {
 			w.hidden = tag
 		}
 	case atom.Br:
-		w.high = true
+		w.visible = true
 		id, _, _, _ := attributes(z, more)
 		w.endLine()
-		w.mark(id)
+		w.markSignature(id)
 	case atom.Td, atom.Th:
 		w.space = true
 	case atom.P:
@@ -104,11 +104,11 @@ func (w *lineWriter) start(z *html.Tokenizer) {
 		}
 		e.gmail = strings.HasPrefix(class, "gmail_quote") || strings.HasPrefix(class, "gmail_attr")
 		if id == "divrplyfwdmsg" || class == "outlookmessageheader" {
-			w.rest = true // the quote comes after this element, and has no element around it
+			w.restQuoted = true // the quote follows this element and has no element around it
 		}
-		w.mark(id)
+		w.markSignature(id)
 		if class == "gmail_signature_prefix" {
-			w.mark(startOfSignature)
+			w.markSignature(startOfSignature)
 		}
 		w.open = append(w.open, e)
 		w.count[tag]++
@@ -118,7 +118,8 @@ func (w *lineWriter) start(z *html.Tokenizer) {
 // startOfSignature is the id of the element that Apple's programs write before a signature.
 const startOfSignature = "linebreakatbeginningofsignature"
 
-func (w *lineWriter) mark(id string) {
+// markSignature adds a line that marks the start of a signature, if id is startOfSignature.
+func (w *lineWriter) markSignature(id string) {
 	if id == startOfSignature && w.currentKind() == own {
 		w.endLine()
 		w.lines = append(w.lines, line{kind: signMark})
@@ -141,7 +142,7 @@ func (w *lineWriter) end(tag atom.Atom) {
 	if w.count[tag] == 0 {
 		return
 	}
-	for closed := false; !closed; { // including the elements inside it
+	for closed := false; !closed; { // also closes the elements inside it
 		e := w.open[len(w.open)-1]
 		w.open = w.open[:len(w.open)-1]
 		w.count[e.tag]--
@@ -152,7 +153,7 @@ func (w *lineWriter) end(tag atom.Atom) {
 	}
 }
 
-// attributes returns the attributes that show the purpose of an element, in lower case. other has
+// attributes returns the attributes that may say what an element is for, in lower case. other has
 // the values of name, type and data-marker.
 func attributes(z *html.Tokenizer, more bool) (id, class, style, other string) {
 	const maxRead = 1000
@@ -176,7 +177,7 @@ func attributes(z *html.Tokenizer, more bool) (id, class, style, other string) {
 	return id, class, style, other
 }
 
-// kindOf returns the kind of the lines in an element, by its attributes.
+// kindOf returns the kind of text in an element, which its attributes tell.
 func kindOf(tag atom.Atom, id, class, style, other string) kind {
 	if id == "" && class == "" && style == "" && other == "" {
 		if tag == atom.Blockquote {
@@ -212,7 +213,7 @@ func kindOf(tag atom.Atom, id, class, style, other string) kind {
 	case tag == atom.Blockquote && strings.Contains(other, "cite"):
 		return quoted
 	case tag == atom.Blockquote && strings.Contains(style, "border:none") && !strings.Contains(style, "border-left:"):
-		return own // indented in Gmail
+		return own // Gmail's indented text
 	case tag == atom.Blockquote, tag == atom.Div && strings.Contains(style, "border-left:") && !strings.Contains(style, "border-left:none"):
 		return maybeQuoted
 	case tag == atom.Div && strings.Contains(style, "border-top:") && (strings.Contains(style, "padding:3pt") || strings.Contains(style, "padding:3.0pt")):
@@ -235,23 +236,24 @@ var ids = map[string]kind{
 	"ms-outlook-mobile-signature": signature, "composer_signature": signature, "outlooksignature": signature,
 }
 
-// otherMarks are values of the attributes name, type and data-marker.
+// otherMarks has values of the attributes name, type and data-marker, with the kind of text in the
+// element.
 var otherMarks = map[string]kind{
 	"quote": quoted, "messagereplysection": quoted, "messagesignaturesection": signature,
 	"__quoted_text__": quoted, "__sig_post__": signature, "__sig_pre__": signature,
 }
 
-// write adds text to the line.
+// write adds text to the current line.
 func (w *lineWriter) write(s string) {
 	kind := w.currentKind()
 	if w.count[atom.Pre] > 0 {
 		for i, text := range strings.Split(s, "\n") {
 			if i > 0 {
-				w.high = true
+				w.visible = true
 				w.endLine()
 			}
 			if text != "" {
-				w.word(text, kind)
+				w.writeWord(text, kind)
 			}
 		}
 		return
@@ -262,7 +264,7 @@ func (w *lineWriter) write(s string) {
 	w.space = w.space || isBlank(s[0])
 	for i, text := range strings.FieldsFunc(s, func(r rune) bool { return r < 0x80 && isBlank(byte(r)) }) {
 		w.space = w.space || i > 0
-		w.word(strings.ReplaceAll(text, "\u00a0", " "), kind)
+		w.writeWord(strings.ReplaceAll(text, "\u00a0", " "), kind)
 	}
 	w.space = w.space || isBlank(s[len(s)-1])
 	if kind == quoted {
@@ -270,8 +272,8 @@ func (w *lineWriter) write(s string) {
 	}
 }
 
-// gmailForward marks the rest of Gmail's element as quoted if it is a forwarded message. In a
-// reply, the element also contains the author's lines between the quotes.
+// gmailForward marks all of Gmail's outer element as quoted if s begins a forwarded message. In a
+// reply, that element also contains what the author wrote between the quotes.
 func (w *lineWriter) gmailForward(s string) {
 	n := len(w.open)
 	if n < 2 || !w.open[n-1].gmail || !w.open[n-2].gmail || !strings.HasPrefix(strings.TrimSpace(s), "-----") {
@@ -280,7 +282,8 @@ func (w *lineWriter) gmailForward(s string) {
 	w.open[n-2].kind = quoted
 }
 
-func (w *lineWriter) word(text string, kind kind) {
+// writeWord adds a word to the current line, or begins a line with it.
+func (w *lineWriter) writeWord(text string, kind kind) {
 	if w.text.Len() == 0 {
 		if w.margin && len(w.lines) > 0 {
 			w.blank(kind)
@@ -290,7 +293,7 @@ func (w *lineWriter) word(text string, kind kind) {
 		w.text.WriteByte(' ')
 	}
 	w.space = false
-	w.high = true
+	w.visible = true
 	w.text.WriteString(text)
 }
 
@@ -306,11 +309,11 @@ func (w *lineWriter) endLine() {
 	switch {
 	case text != "":
 		w.lines = append(w.lines, line{text: text, kind: w.kind})
-	case w.high:
+	case w.visible:
 		w.blank(w.currentKind())
 	}
 	w.text.Reset()
-	w.space, w.high = false, false
+	w.space, w.visible = false, false
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == '\f' }

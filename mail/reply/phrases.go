@@ -10,7 +10,7 @@ var verbs = setOf("wrote", "writes", "schrieb", "schreibt", "geschrieben", "écr
 	"escreveu", "scritto", "scrive", "schreef", "geschreven", "schrijft", "napisał", "napisała", "napisał(a)", "pisze", "napisana", "napisano",
 	"skrev", "kirjoitti", "napsal", "napsal(a)", "написал", "написала", "написал(а)", "пишет", "írta", "yazdı", "scris")
 
-// introductionStarts are the starts of introductions such as "On Monday … wrote:".
+// introductionStarts are the first words of introductions such as "On Monday … wrote:".
 var introductionStarts = []string{
 	"on ", "am ", "le ", "el ", "em ", "no dia ", "a ", "às ", "il ", "op ", "w dniu ", "dnia ", "wiadomość napisana",
 	"pon., ", "wt., ", "śr., ", "czw., ", "pt., ", "sob., ", "niedz., ", "nd., ",
@@ -18,7 +18,7 @@ var introductionStarts = []string{
 	"den ", "på ", "dne ", "ma ", "mån ", "man. ",
 }
 
-// originalMarks are texts between dashes that precede a quoted or forwarded message.
+// originalMarks are texts that precede a quoted or forwarded message, between dashes.
 var originalMarks = setOf(
 	"original message", "original appointment", "original email", "forwarded message", "forwarded email", "forwarded by", "reply message",
 	"ursprüngliche nachricht", "original-nachricht", "originalnachricht", "urspr. nachricht", "weitergeleitete nachricht",
@@ -30,14 +30,15 @@ var originalMarks = setOf(
 	"ursprungligt meddelande", "oprindelig meddelelse", "oprindelig besked", "opprinnelig melding", "alkuperäinen viesti", "původní zpráva",
 	"исходное сообщение", "пересылаемое сообщение")
 
-// forwardMarks are such texts without dashes, as written by Apple's programs.
+// forwardMarks are texts that precede a forwarded message, without dashes; Apple's programs write
+// them.
 var forwardMarks = setOf(
 	"begin forwarded message", "anfang der weitergeleiteten nachricht", "beginn der weitergeleiteten nachricht",
 	"début du message réexpédié", "début du message transféré", "inicio del mensaje reenviado", "comienzo del mensaje reenviado",
 	"início da mensagem reencaminhada", "início da mensagem encaminhada", "inizio messaggio inoltrato", "inizio del messaggio inoltrato",
 	"begin doorgestuurd bericht", "begin van doorgestuurd bericht", "początek przekazywanej wiadomości", "początek przekazanej wiadomości")
 
-// A label is a header field shown above a quoted message.
+// A label is a set of header fields that are shown above a quoted message.
 type label uint8
 
 const (
@@ -46,7 +47,7 @@ const (
 	toField
 	subjectField
 	otherField
-	sentField // a dateField with a name that means "sent"
+	sentField // a date field whose name means "sent"
 )
 
 const maxLabel = 32 // bytes
@@ -70,7 +71,7 @@ var labels = func() map[string]label {
 	return m
 }()
 
-// phoneStarts are the starts of lines that programs add below a message, by their first word.
+// phoneStarts are the starts of lines that mail programs add below a message, by their first word.
 var phoneStarts = byFirstWord(
 	"sent from my ", "gesendet von meinem ", "gesendet von meiner ", "gesendet mit meinem ", "diese nachricht wurde von meinem ",
 	"envoyé de mon ", "envoyé depuis mon ", "envoyé à partir de mon ", "envoyé via mon ", "envoyé de ma ",
@@ -82,7 +83,8 @@ var phoneStarts = byFirstWord(
 	"baixar o outlook para ", "baixe o outlook para ", "ottieni outlook per ", "scarica outlook per ", "outlook voor ios", "outlook voor android", "download outlook voor ",
 	"pobierz program outlook ", "pobierz aplikację outlook ", "pobierz outlook ", "yahoo mail: search")
 
-// sentWords also begin such lines, if one of sentBy follows and the line names a device or program.
+// sentWords are the first words of further such lines. One of sentBy must follow, and the line must
+// name a device or program.
 var sentWords = setOf("sent", "gesendet", "verschickt", "envoyé", "enviado", "enviada", "inviato", "inviata", "verstuurd", "verzonden",
 	"wysłane", "wysłano", "skickat", "sendt", "von")
 
@@ -95,7 +97,7 @@ var devices = setOf(
 	"smartphone", "smartphona", "telefon", "telefonu", "téléphone", "teléfono", "telefone", "telefoon", "telefono", "mobile", "mobil", "mobiel",
 	"móvil", "telemóvel", "celular", "cellulare", "komórki", "tablet", "tabletu", "handy", "phone", "app", "application", "aplikacji")
 
-// listPhrases are phrases in the footers of mailing lists.
+// listPhrases are phrases that occur in the footers of mailing lists.
 var listPhrases = []string{
 	"mailing list", "mailinglist", "mailing-list", "unsubscribe", "groups.io", "google groups", "to view this discussion", "list archive",
 	"liste de diffusion", "désabonner", "désinscrire", "lista de correo", "darse de baja", "lista de discussão", "lista de distribuição", "cancelar a inscrição",

@@ -1,4 +1,4 @@
-// Package reply finds what the author of a message wrote: its text without quoted messages, the
+// Package reply finds what the author of a message wrote: the text without quoted messages, the
 // lines that introduce them, signatures and the footers of mailing lists. It does not know how
 // messages are stored or decoded, and does not read their headers.
 package reply
@@ -11,16 +11,16 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// Limits on the text that is read, in bytes and lines. The rest is ignored.
+// Limits on the text, in bytes and lines. Text beyond them is ignored.
 const (
 	maxText  = 1 << 20
 	maxLines = 50_000
 )
 
-// maxPhrase is the maximum length of a line, in bytes, that introduces a quote or is a signature.
+// maxPhrase is the maximum length in bytes of a line that introduces a quote or is a signature.
 const maxPhrase = 300
 
-// A kind says what a line belongs to.
+// A kind says what kind of text a line is.
 type kind uint8
 
 const (
@@ -35,11 +35,11 @@ const (
 type line struct {
 	text  string // without trailing white space
 	kind  kind
-	label label // the header field that the line is, if any
+	label label // the header field on the line, 0 if none
 }
 
-// Of returns what the author wrote in a body from msg.ReadRawBody: in its text, or in its HTML if
-// the text is blank. It returns "" if there is nothing.
+// Of returns what the author wrote in a body that msg.ReadRawBody returned. It reads the text, or
+// the HTML if the text is blank. It returns "" if the author wrote nothing.
 func Of(b msg.Body) string {
 	if strings.TrimSpace(b.Text) == "" && b.HasHTML {
 		return HTML(b.HTML)
@@ -47,8 +47,8 @@ func Of(b msg.Body) string {
 	return Text(b.Text)
 }
 
-// Text returns what the author wrote in a plain text with LF line ends, "" if there is nothing.
-// Parts that a quote separated are separated by one blank line.
+// Text returns what the author wrote in a plain text with LF line ends. It returns "" if the author
+// wrote nothing. Where it leaves out a quote, it writes one blank line.
 func Text(s string) string {
 	s = cut(s)
 	lines := make([]line, 0, min(strings.Count(s, "\n")+1, maxLines))
@@ -76,7 +76,7 @@ func cut(s string) string {
 	return s[:n]
 }
 
-// authorText returns the lines that the author wrote.
+// authorText returns the author's own lines as one text.
 func authorText(lines []line) string {
 	for i := range lines {
 		l := &lines[i]
@@ -85,7 +85,7 @@ func authorText(lines []line) string {
 			l.kind = quoted
 		}
 	}
-	t := &thread{lines: lines, next: make([]int32, len(lines)+1)}
+	t := &bodyLines{lines: lines, next: make([]int32, len(lines)+1)}
 	t.next[len(lines)] = int32(len(lines))
 	for i := len(lines) - 1; i >= 0; i-- {
 		t.next[i] = t.next[i+1]
@@ -124,35 +124,36 @@ func isQuoted(text string) bool {
 	return strings.HasPrefix(strings.TrimLeft(text, " "), ">") && text != ">:" // ">:" is the end of an introduction
 }
 
-// isEscapedFrom reports whether line i is not a quote but was escaped with > by an mbox file (RFC
-// 4155).
+// isEscapedFrom reports whether line i begins with > only because an mbox file needs that before
+// "From " (RFC 4155), so that it is not a quote.
 func isEscapedFrom(lines []line, i int) bool {
 	return strings.HasPrefix(lines[i].text, ">From ") &&
 		(i == 0 || !isQuoted(lines[i-1].text)) && (i+1 == len(lines) || !isQuoted(lines[i+1].text))
 }
 
-// A thread holds the lines of a message.
-type thread struct {
+// A bodyLines holds the lines of a message.
+type bodyLines struct {
 	lines []line
-	next  []int32 // for each line, the first non-blank line from there on
+	next  []int32 // for each index, that of the first non-blank line from there on
 }
 
-// nextText returns the first non-blank line from i on, or the number of lines if there is none.
-func (t *thread) nextText(i int) int { return int(t.next[min(i, len(t.lines))]) }
+// nextText returns the index of the first non-blank line from i on, or the number of lines if there
+// is none.
+func (t *bodyLines) nextText(i int) int { return int(t.next[min(i, len(t.lines))]) }
 
-func (t *thread) mark(from, to int, k kind) {
+func (t *bodyLines) setKind(from, to int, k kind) {
 	for i := from; i < to; i++ {
 		t.lines[i].kind = k
 	}
 }
 
-// startsQuote reports whether line i is the beginning of a quote.
-func (t *thread) startsQuote(i int) bool {
+// startsQuote reports whether line i is marked as a quote, or possibly one.
+func (t *bodyLines) startsQuote(i int) bool {
 	return i < len(t.lines) && (t.lines[i].kind == quoted || t.lines[i].kind == maybeQuoted)
 }
 
-// endOfKind returns the end of the consecutive lines from i on with the kind of line i.
-func (t *thread) endOfKind(i int) int {
+// endOfKind returns the index after the last of the lines from i on that have the kind of line i.
+func (t *bodyLines) endOfKind(i int) int {
 	end := i + 1
 	for end < len(t.lines) && t.lines[end].kind == t.lines[i].kind {
 		end++
@@ -160,8 +161,9 @@ func (t *thread) endOfKind(i int) int {
 	return end
 }
 
-// findQuotes marks the quotes without a > prefix or markup, and the introductions of quotes.
-func (t *thread) findQuotes() {
+// findQuotes marks quotes that have neither a > prefix nor markup, and the introductions of all
+// quotes.
+func (t *bodyLines) findQuotes() {
 	all := len(t.lines)
 	seen := false // a quote was found
 	for i := t.nextText(0); i < all; i = t.nextText(i) {
@@ -177,23 +179,23 @@ func (t *thread) findQuotes() {
 			end := t.endOfKind(i)
 			if t.countLabels(i, end) >= 3 {
 				t.markSeparator(i)
-				t.mark(i, all, quoted)
+				t.setKind(i, all, quoted)
 				return
 			}
-			t.mark(i, end, own)
+			t.setKind(i, end, own)
 		case maybeQuoted:
 			k := own
-			if end, sure := t.introduction(i); seen || end > i && sure || isMark(t.lines[i].text) || t.headerBlock(i) > i {
+			if end, sure := t.introduction(i); seen || end > i && sure || isQuoteMark(t.lines[i].text) || t.headerBlock(i) > i {
 				k = quoted
 			}
-			t.mark(i, t.endOfKind(i), k)
+			t.setKind(i, t.endOfKind(i), k)
 			if k == quoted {
 				continue
 			}
 		}
 
 		block := i
-		marked := isMark(t.lines[i].text)
+		marked := isQuoteMark(t.lines[i].text)
 		if marked {
 			block = t.nextText(i + 1)
 		}
@@ -204,12 +206,12 @@ func (t *thread) findQuotes() {
 			sure = sure || introduced > next && t.startsQuote(t.nextText(introduced))
 			t.markSeparator(i)
 			if !t.startsQuote(next) && !sure {
-				t.mark(i, all, quoted)
+				t.setKind(i, all, quoted)
 				return
 			}
-			t.mark(i, end, quoted)
+			t.setKind(i, end, quoted)
 			if t.startsQuote(next) {
-				t.mark(next, t.endOfKind(next), quoted)
+				t.setKind(next, t.endOfKind(next), quoted)
 			}
 			i = end
 			continue
@@ -218,25 +220,25 @@ func (t *thread) findQuotes() {
 			next := t.nextText(end)
 			switch {
 			case t.startsQuote(next):
-				t.mark(i, end, quoted)
-				t.mark(next, t.endOfKind(next), quoted)
+				t.setKind(i, end, quoted)
+				t.setKind(next, t.endOfKind(next), quoted)
 				i = end
 				continue
 			case sure:
-				t.mark(i, all, quoted)
+				t.setKind(i, all, quoted)
 				return
 			}
 		}
 		if all-i <= maxFooter && t.isFooter(i) {
-			t.mark(i, all, quoted)
+			t.setKind(i, all, quoted)
 			return
 		}
 		i++
 	}
 }
 
-// markSeparator marks a line of dashes before line i as quoted.
-func (t *thread) markSeparator(i int) {
+// markSeparator marks a line of dashes just before line i as quoted.
+func (t *bodyLines) markSeparator(i int) {
 	for k := i - 1; k >= max(0, i-3); k-- {
 		if t.lines[k].text == "" {
 			continue
@@ -253,8 +255,8 @@ func isSeparator(text string) bool {
 	return len(text) >= 5 && strings.Trim(text, "-_=*#~ –—‐") == ""
 }
 
-// isMark reports whether a line announces a quoted or forwarded message.
-func isMark(text string) bool {
+// isQuoteMark reports whether a line announces a quoted or forwarded message.
+func isQuoteMark(text string) bool {
 	if len(text) > maxPhrase || len(text) < 8 {
 		return false
 	}
@@ -271,15 +273,15 @@ func isMark(text string) bool {
 	return dashed && originalMarks[bare] || !dashed && forwardMarks[bare]
 }
 
-// headerBlock returns the end of a quoted message's header that begins at line i, in the style of
-// Outlook, phones and forwarding programs. It returns i if there is none.
-func (t *thread) headerBlock(i int) int {
+// headerBlock returns the index after the header of a quoted message that begins at line i.
+// Outlook, phones and forwarding programs write such headers. It returns i if there is none.
+func (t *bodyLines) headerBlock(i int) int {
 	if i >= len(t.lines) || t.lines[i].label == 0 {
 		return i
 	}
 	marked := false
 	for k := i - 1; k >= max(0, i-3) && !marked; k-- {
-		marked = isMark(t.lines[k].text)
+		marked = isQuoteMark(t.lines[k].text)
 	}
 	const all = fromField | dateField | toField | subjectField
 	begin := t.lines[i].label
@@ -313,8 +315,8 @@ func (t *thread) headerBlock(i int) int {
 	return i
 }
 
-// countLabels counts the lines from i to end that begin like a header field, in any language.
-func (t *thread) countLabels(i, end int) int {
+// countLabels returns how many lines from i to end begin like a header field, in any language.
+func (t *bodyLines) countLabels(i, end int) int {
 	n := 0
 	for ; i < end; i++ {
 		if name, _, ok := strings.Cut(t.lines[i].text, ":"); ok && name != "" && len(name) <= maxLabel {
@@ -324,7 +326,7 @@ func (t *thread) countLabels(i, end int) int {
 	return n
 }
 
-// labelOf returns the header field that a line is, 0 if it is none.
+// labelOf returns the header field on a line, 0 if there is none.
 func labelOf(text string) label {
 	at := strings.IndexByte(text[:min(len(text), maxLabel)], ':')
 	if at < 1 {
@@ -334,9 +336,10 @@ func labelOf(text string) label {
 	return labels[name]
 }
 
-// introduction returns the end of the lines from i on that introduce a quote, such as "On …
-// wrote:", or i if they do not. sure reports that this is certain even if no marked quote follows.
-func (t *thread) introduction(i int) (end int, sure bool) {
+// introduction returns the index after the lines from i on that introduce a quote, such as "On …
+// wrote:". It returns i if they do not introduce one. sure reports that they do even if no marked
+// quote follows.
+func (t *bodyLines) introduction(i int) (end int, sure bool) {
 	const maxWrapped = 4
 	if i >= len(t.lines) {
 		return i, false
@@ -344,8 +347,7 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 	first := t.lines[i].text
 	head, more, _ := strings.Cut(first[:min(len(first), maxPhrase)], ":  ")
 	if bare := strings.TrimRight(head, " -"); more != "" || strings.HasSuffix(bare, " wrote") {
-		// Yahoo's app for Android writes the quote on the same line. Zoho writes dashes and no
-		// colon.
+		// Yahoo's app for Android puts the quote on the same line. Zoho writes dashes and no colon.
 		low := strings.ToLower(strings.Trim(bare, " -"))
 		if beginsIntroduction(low+" ") && strings.Contains(low, "@") && hasTime(low) && hasVerb(low) {
 			return i + 1, true
@@ -399,7 +401,8 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 	return i, false
 }
 
-// beginsWithAddress reports whether a text begins with a name of at most six words and an address.
+// beginsWithAddress reports whether a text begins with a name of at most six words and an address
+// in angle brackets.
 func beginsWithAddress(text string) bool {
 	name, rest, ok := strings.Cut(text, "<")
 	if !ok || strings.Count(name, " ") > 5 {
@@ -429,6 +432,8 @@ func countDigits(text string) (n int) {
 	return n
 }
 
+// beginsIntroduction reports whether a text in lower case begins like an introduction: with a digit
+// or one of introductionStarts.
 func beginsIntroduction(text string) bool {
 	if text[0] >= '0' && text[0] <= '9' {
 		return true
@@ -441,7 +446,7 @@ func beginsIntroduction(text string) bool {
 	return false
 }
 
-// hasVerb reports whether a lower-case text contains one of verbs.
+// hasVerb reports whether a text in lower case contains a form of "wrote".
 func hasVerb(text string) bool {
 	for word := range strings.FieldsSeq(text) {
 		if verbs[strings.Trim(word, ":,;()\u00a0")] || verbs[strings.TrimRight(word, ":")] {
@@ -451,12 +456,12 @@ func hasVerb(text string) bool {
 	return false
 }
 
-// maxFooter is the maximum length of a mailing list's footer, which is at the end of a message.
+// maxFooter is the maximum length of the footer that a mailing list adds at the end of a message.
 const maxFooter = 40 // lines
 
-// isFooter reports whether a mailing list's footer begins at line i: a line of dashes, and a phrase
-// about the list in the next lines.
-func (t *thread) isFooter(i int) bool {
+// isFooter reports whether the footer of a mailing list begins at line i: a line of dashes, with a
+// phrase about the list in the lines after it.
+func (t *bodyLines) isFooter(i int) bool {
 	text := t.lines[i].text
 	if len(text) < 2 || !isSeparator(text) && strings.Trim(text, "-=") != "" && strings.Trim(text, "_") != "" {
 		return false
@@ -478,7 +483,7 @@ func (t *thread) isFooter(i int) bool {
 }
 
 // findSignatures marks the signature at the end of each section that the author wrote.
-func (t *thread) findSignatures() {
+func (t *bodyLines) findSignatures() {
 	for i := 0; i < len(t.lines); {
 		if k := t.lines[i].kind; k != own && k != signMark {
 			i++
@@ -493,24 +498,26 @@ func (t *thread) findSignatures() {
 	}
 }
 
-func (t *thread) signatureIn(from, end int) {
+// signatureIn marks the signatures in the lines from from to end.
+func (t *bodyLines) signatureIn(from, end int) {
 	const maxAfter = 12 // maximum lines of a signature after "--" without a space
 	for i := from; i < end; i++ {
 		l := t.lines[i]
-		isMark := l.kind == signMark
-		if !isMark && (l.text == "--" || l.text == "—") {
+		isStart := l.kind == signMark
+		if !isStart && (l.text == "--" || l.text == "—") {
 			at := i
 			for range maxAfter {
 				at = t.nextText(at + 1)
 			}
-			isMark = at >= end
+			isStart = at >= end
 		}
-		if isMark {
-			t.mark(i, end, signature)
+		if isStart {
+			t.setKind(i, end, signature)
 			end = i
 		}
 	}
-	// A phone's signature is the last paragraph or the end of it, or a paragraph of one line.
+	// A phone's signature is the last paragraph, the end of it, or a paragraph of one line before
+	// it.
 	const maxPhone = 5 // maximum lines at a paragraph's end
 	last := true
 	for to := end; to > from; {
@@ -531,10 +538,10 @@ func (t *thread) signatureIn(from, end int) {
 		}
 		switch {
 		case last && phone < to:
-			t.mark(phone, to, signature)
+			t.setKind(phone, to, signature)
 			last = phone == begin
 		case !last && to-begin == 1 && isPhoneSignature(t.lines[begin].text):
-			t.mark(begin, to, signature)
+			t.setKind(begin, to, signature)
 		default:
 			last = false
 		}
@@ -542,8 +549,8 @@ func (t *thread) signatureIn(from, end int) {
 	}
 }
 
-// isPhoneSignature reports whether a line is one that a mail program adds by itself, such as "Sent
-// from my iPhone".
+// isPhoneSignature reports whether a line is one that mail programs add, such as "Sent from my
+// iPhone".
 func isPhoneSignature(text string) bool {
 	if len(text) > maxPhrase {
 		return false

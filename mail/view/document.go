@@ -1,6 +1,7 @@
-// Package view converts a message's text or HTML to a document that is safe to show in a browser:
-// nothing in it runs code, submits forms, loads external content or is positioned outside of its
-// place. It does not know where messages are stored, who views them, or how images are fetched.
+// Package view converts the text or HTML of a message to a document that is safe to show in a
+// browser: nothing in it runs code, submits forms, loads external content, or covers anything
+// outside of the document. It does not know where messages are stored, who views them, or how
+// images are fetched.
 package view
 
 import (
@@ -12,34 +13,34 @@ import (
 	"strings"
 )
 
-// Options are the options of a document.
+// Options say how to show a message.
 type Options struct {
 	Title string
 	Dark  bool // dark colours, for messages without colours of their own
 
-	// Image returns the URL from which to show an image. src is the URL in the message, cid: or
-	// https:. If Image returns "", the image is not shown. The returned URL is trusted and written
-	// to the document.
+	// Image returns the URL from which an image is loaded. src is the URL in the message, which
+	// begins with cid: or https:. The image is not shown if Image returns "". The returned URL is
+	// written to the document unchecked.
 	Image func(src string) string
 
-	// More reports that the text is truncated.
+	// More says that the text was truncated.
 	More bool
 }
 
 // A Document is a complete HTML page with one style sheet and no style attributes.
 type Document struct {
 	HTML      []byte
-	StyleHash string // hash of the style sheet for a Content-Security-Policy
-	Remote    int    // number of external images, without trackers
-	Held      int    // number of external images that are replaced by a placeholder
+	StyleHash string // hash of the style sheet, for a Content-Security-Policy
+	Remote    int    // number of external images, not counting trackers
+	Held      int    // number of external images in whose place a placeholder is shown
 	Trackers  int    // number of invisible external images, which are removed
 }
 
-// The surrounding page sets the height of the frame to that of the document. So the height of the
-// document must not depend on the frame. base.css makes the height of html and body follow their
-// content, and no style of the message overrides that, since among important rules those of the
-// first layer win. Heights in per cent then have no reference, and units of the window's height are
-// not allowed.
+// The style sheets of the document. The page around the document sets the height of its frame to
+// the height of the document, so that height must not depend on the frame. Therefore base.css makes
+// the height of html and body follow their content. No style of the message can override that,
+// since the first layer wins among important rules. Heights in per cent then refer to nothing, and
+// units of the window's height are not allowed.
 var (
 	//go:embed base.css
 	baseStyle string
@@ -49,21 +50,21 @@ var (
 	darkStyle string
 )
 
-// Notes that we add to the document.
+// Notes that are added to the document.
 const (
 	truncatedNote = `<p class="note">The message goes on. Its source has all of it.</p>`
 	emptyNote     = `<p class="note">This message has no text.</p>`
 )
 
 // page returns the document with the given body. A message with colours of its own is shown on
-// white, since some of its text might be invisible on black.
+// white even if o.Dark is set, since some of its text might be invisible on black.
 func page(o Options, body []byte, class string, styles []byte, coloured bool) *Document {
 	theme := lightStyle
 	if o.Dark && !coloured {
 		theme = darkStyle
 	}
-	// Later layers override earlier ones. The styles from the message's style attributes are in no
-	// layer, so they override all.
+	// Later layers override earlier ones. Rules for the message's style attributes are in no layer,
+	// so they override both.
 	sheet := "@layer base,message;\n@layer base{\n" + baseStyle + theme + "}\n" + string(styles)
 	sum := sha256.Sum256([]byte(sheet))
 	var out bytes.Buffer
@@ -81,9 +82,9 @@ func page(o Options, body []byte, class string, styles []byte, coloured bool) *D
 	return &Document{HTML: out.Bytes(), StyleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
-// Characters that change the text direction can make a text look like another. withoutDirection
-// removes all of them and is used in links. withoutOverrides removes only direction overrides and
-// is used elsewhere. Both remove NUL.
+// Characters that change the text direction can make one text look like another. withoutDirection
+// removes all of them, for the text of links. withoutOverrides removes only those that override the
+// direction, for other text. Both remove NUL.
 var (
 	withoutOverrides = strings.NewReplacer("\u202d", "", "\u202e", "", "\x00", "")
 	withoutDirection = strings.NewReplacer("\u202a", "", "\u202b", "", "\u202c", "", "\u202d", "", "\u202e", "", "\u2066", "", "\u2067", "", "\u2068", "", "\u2069", "",

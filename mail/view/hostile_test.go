@@ -218,7 +218,7 @@ func (c *documentChecker) attribute(n *html.Node, a html.Attribute) {
 	case "alt":
 		ok = ok && n.Data == "img"
 	default:
-		ok = ok && (plain[n.Data][a.Key] != nil || anywhere[a.Key] != nil)
+		ok = ok && (elementAttributes[n.Data][a.Key] != nil || globalAttributes[a.Key] != nil)
 	}
 	if !ok {
 		c.t.Errorf("<%s %s=%q>", n.Data, a.Key, a.Val)

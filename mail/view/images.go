@@ -9,16 +9,16 @@ import (
 
 // Limits on images.
 const (
-	maxImages = 1000 // in one document; more images are removed
-	maxPlace  = 1200 // maximum width and height of a placeholder in pixels
-	pixel     = 2    // an image not larger than this in both directions is a tracking pixel
+	maxImages      = 1000 // images in one document; more are removed
+	maxPlaceholder = 1200 // maximum width and height of a placeholder, in pixels
+	maxTrackerSide = 2    // an image is a tracking pixel if neither side is longer than this
 )
 
-// An image is an img element of the message with its parsed attributes and styles.
+// An image is an img element of the message, with its attributes and styles parsed.
 type image struct {
 	token         html.Token
 	src, alt      string
-	width, height int // pixels; -1 if unknown
+	width, height int // pixels; -1 if not given
 	hidden        bool
 	styles        []declaration
 }
@@ -44,6 +44,7 @@ func readImage(t html.Token) image {
 	return m
 }
 
+// smaller returns the smaller of two sizes. A negative size is unknown and does not count.
 func smaller(a, b int) int {
 	if a < 0 || b >= 0 && b < a {
 		return b
@@ -51,7 +52,7 @@ func smaller(a, b int) int {
 	return a
 }
 
-// pixels parses a size in pixels. It returns -1 for any other text.
+// pixels parses a size in pixels. It returns -1 for other text.
 func pixels(s string) int {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), "px"), 64)
 	if err != nil || !(n >= 0 && n < 100_000) {
@@ -60,13 +61,13 @@ func pixels(s string) int {
 	return int(n)
 }
 
-// isTracker reports whether the image is invisible to the reader.
+// isTracker reports whether a reader cannot see the image.
 func (m *image) isTracker() bool {
-	small := func(n int) bool { return n >= 0 && n <= pixel }
+	small := func(n int) bool { return n >= 0 && n <= maxTrackerSide }
 	return m.hidden || small(m.width) && small(m.height) || m.width == 0 || m.height == 0
 }
 
-// image writes an image or its placeholder.
+// image writes an image, or a placeholder for it.
 func (r *renderer) image(t html.Token) {
 	if r.images++; r.images > maxImages {
 		return
@@ -107,14 +108,14 @@ func shortened(alt string) string {
 	return withoutDirection.Replace(strings.ToValidUTF8(alt[:min(len(alt), 500)], ""))
 }
 
-// placeholder writes a placeholder of the image's size, with its alternative text.
+// placeholder writes a placeholder with the size and the alternative text of the image.
 func (r *renderer) placeholder(m *image) {
 	var styles []declaration
 	if m.width >= 0 {
-		styles = append(styles, declaration{property: "width", value: strconv.Itoa(min(m.width, maxPlace)) + "px"})
+		styles = append(styles, declaration{property: "width", value: strconv.Itoa(min(m.width, maxPlaceholder)) + "px"})
 	}
 	if m.height >= 0 {
-		styles = append(styles, declaration{property: "height", value: strconv.Itoa(min(m.height, maxPlace)) + "px"})
+		styles = append(styles, declaration{property: "height", value: strconv.Itoa(min(m.height, maxPlaceholder)) + "px"})
 	}
 	class := "held"
 	if name := r.style(styles); name != "" {

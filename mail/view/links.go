@@ -13,28 +13,29 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// maxLinkText is the maximum number of bytes of a link's text that are checked.
+// maxLinkText is how many bytes of the text of a link are checked.
 const maxLinkText = 2048
 
-// linkAttributes are set on every link. The opened page cannot access or learn about the page with
-// the link.
+// linkAttributes are set on every link. They keep the opened page from reaching, and from learning,
+// the page that has the link.
 const linkAttributes = ` target="_blank" rel="noopener noreferrer nofollow"`
 
-// A link is an open link. It is written when it ends, since its whole text must be known. A link
-// without a valid target becomes a span.
+// A link is a link that is still open. It is written at its end, since its whole text is needed to
+// check it. A link without a valid target is written as a span.
 type link struct {
 	token   html.Token
 	seen    strings.Builder
 	content bytes.Buffer
 }
 
-// addText records text shown in the link.
+// addText records text that is shown in the link.
 func (l *link) addText(s string) {
 	if room := maxLinkText - l.seen.Len(); room > 0 {
 		l.seen.WriteString(s[:min(room, len(s))])
 	}
 }
 
+// startLink begins a link.
 func (r *renderer) startLink(t html.Token) {
 	if r.link != nil { // nested in a table within a link: the next end tag ends the outer link
 		return
@@ -43,6 +44,7 @@ func (r *renderer) startLink(t html.Token) {
 	r.open = append(r.open, "a")
 }
 
+// endLink writes the link that ends.
 func (r *renderer) endLink() {
 	l := r.link
 	r.link = nil
@@ -69,7 +71,7 @@ func attributeOf(t html.Token, name string) string {
 	return ""
 }
 
-// targetAttributes returns the attributes of a link to a web page or email address.
+// targetAttributes returns the attributes of a link to a web page or an email address.
 func targetAttributes(target, host string) string {
 	if target == "" {
 		return ""
@@ -82,7 +84,8 @@ func targetAttributes(target, host string) string {
 }
 
 // linkTarget returns the target of a link, "" if it is neither a web page nor an email address.
-// host is the page's host in ASCII (IDNA), so that it cannot be mistaken for a similar name.
+// host is the host of the page in ASCII (IDNA), so that a name with similar letters of another
+// script does not pass for it.
 func linkTarget(href string) (target, host string) {
 	u, err := url.Parse(strings.TrimSpace(href))
 	if err != nil || len(href) > 8192 {
@@ -104,15 +107,14 @@ func linkTarget(href string) (target, host string) {
 	return "", ""
 }
 
-// hostForm matches text that people read as a host: after http:// or www., or a bare name.
+// hostForm matches text that people read as a host name: after http:// or www., or by itself.
 var hostForm = lazyregexp.New(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
 
-// idnDots replaces the full stops of other scripts, which browsers treat as dots in a host (IDNA,
-// UTS 46).
+// idnDots replaces the full stops of other scripts by ".", as browsers do in a host (IDNA, UTS 46).
 var idnDots = strings.NewReplacer("\u3002", ".", "\uff61", ".")
 
-// misleads reports whether a link's text names a host with another owner than the target's host, or
-// the target has a user name, which is a common deception.
+// misleads reports whether a link is deceptive: its text names a host of another owner than the
+// target's host, or the target has a user name, which looks like a host.
 func misleads(text, target, host string) bool {
 	if u, err := url.Parse(target); err != nil || u.User != nil {
 		return true
@@ -123,7 +125,7 @@ func misleads(text, target, host string) bool {
 			return true
 		}
 		if _, listed := publicsuffix.PublicSuffix(shown); m[1] == "" && !listed {
-			continue // "Node.js" is not a host
+			continue // a name such as "Node.js" is not a host
 		}
 		if ownerOf(shown) != ownerOf(host) {
 			return true
@@ -132,8 +134,8 @@ func misleads(text, target, host string) bool {
 	return false
 }
 
-// ownerOf returns the registrable domain of a host (public suffix and one label), or the host
-// itself.
+// ownerOf returns the registrable domain of a host, which is the public suffix and one more label.
+// It returns host itself if there is none.
 func ownerOf(host string) string {
 	if owner, err := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(host, ".")); err == nil {
 		return owner

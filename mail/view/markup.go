@@ -15,7 +15,7 @@ import (
 // maxClasses is the maximum number of different style attributes in one document.
 const maxClasses = 4000
 
-// HTML returns a document with a message's HTML, which need not be sanitized.
+// HTML returns a document that shows the HTML of a message. raw need not be sanitized.
 func HTML(raw string, o Options) *Document {
 	r := &renderer{o: o, sheet: readSheets(styleElements(raw)), classes: map[string]string{}}
 	r.render(visible.StripHTML(raw))
@@ -23,12 +23,12 @@ func HTML(raw string, o Options) *Document {
 	if len(r.sheet.out) > 0 {
 		styles = append(append([]byte("@layer message{\n"), r.sheet.out...), "}\n"...)
 	}
-	d := page(o, r.out.Bytes(), r.body, append(styles, r.styles.Bytes()...), r.coloured || r.sheet.paints)
+	d := page(o, r.out.Bytes(), r.body, append(styles, r.styles.Bytes()...), r.coloured || r.sheet.setsColour)
 	d.Remote, d.Held, d.Trackers = r.remote, r.held, r.trackers
 	return d
 }
 
-// styleElements returns the contents of the style elements that apply to screens.
+// styleElements returns the content of all style elements that apply to screens.
 func styleElements(raw string) []string {
 	var out []string
 	left := maxSheets
@@ -50,7 +50,7 @@ func styleElements(raw string) []string {
 	}
 }
 
-// forScreens reports whether the media attribute of a style element includes screens.
+// forScreens reports whether a style element applies to screens, by its media attribute.
 func forScreens(z *html.Tokenizer, more bool) bool {
 	for more {
 		var key, value []byte
@@ -63,8 +63,8 @@ func forScreens(z *html.Tokenizer, more bool) bool {
 	return true
 }
 
-// A renderer writes a message's HTML tag by tag. It writes only allowed elements and attributes
-// with valid values, and closes every element within its parent.
+// A renderer writes the HTML of a message again, tag by tag. It writes only allowed elements and
+// attributes with valid values, and closes every element inside its parent.
 type renderer struct {
 	o     Options
 	sheet *sheet
@@ -72,15 +72,16 @@ type renderer struct {
 	out      bytes.Buffer
 	open     []string
 	link     *link  // the open link, or nil
-	body     string // attributes of the body element
+	body     string // the attributes of the body element
 	coloured bool
 
 	styles  bytes.Buffer
-	classes map[string]string // class names by declarations
+	classes map[string]string // the class name for each list of declarations
 
 	images, remote, held, trackers int
 }
 
+// render writes the tags and texts of safe, which is sanitized HTML.
 func (r *renderer) render(safe string) {
 	z := html.NewTokenizer(strings.NewReader(safe))
 	for {
@@ -99,7 +100,8 @@ func (r *renderer) render(safe string) {
 	}
 }
 
-// output returns the buffer for content: that of the open link if there is one, else the output.
+// output returns the buffer to write to: that of the open link, or that of the document if no link
+// is open.
 func (r *renderer) output() *bytes.Buffer {
 	if r.link != nil {
 		return &r.link.content
@@ -117,9 +119,9 @@ func (r *renderer) text(s string) {
 	r.output().WriteString(html.EscapeString(s))
 }
 
-// close closes all open elements except the first stay ones.
-func (r *renderer) close(stay int) {
-	for i := len(r.open) - 1; i >= stay; i-- {
+// close closes all open elements but the first kept ones.
+func (r *renderer) close(kept int) {
+	for i := len(r.open) - 1; i >= kept; i-- {
 		name := r.open[i]
 		if name == "a" {
 			r.endLink()
@@ -127,7 +129,7 @@ func (r *renderer) close(stay int) {
 			r.output().WriteString("</" + name + ">")
 		}
 	}
-	r.open = r.open[:stay]
+	r.open = r.open[:kept]
 }
 
 func (r *renderer) start(t html.Token) {
@@ -137,7 +139,7 @@ func (r *renderer) start(t html.Token) {
 			r.body = r.attributes(t, nil)
 		}
 		return
-	case !elements[t.Data] || len(r.open) >= maxDepth && !void[t.Data]:
+	case !elements[t.Data] || len(r.open) >= maxDepth && !voidElements[t.Data]:
 		return
 	}
 	r.close(openAfterStart(r.open, t.Data))
@@ -150,39 +152,39 @@ func (r *renderer) start(t html.Token) {
 		return
 	}
 	r.output().WriteString("<" + t.Data + r.attributes(t, nil) + ">")
-	if !void[t.Data] {
+	if !voidElements[t.Data] {
 		r.open = append(r.open, t.Data)
 	}
 }
 
 var (
-	number   = lazyregexp.New(`^[0-9]{1,4}$`)
-	size     = lazyregexp.New(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
-	colour   = lazyregexp.New(`^#?[0-9a-zA-Z]{1,20}$`)
-	face     = lazyregexp.New(`^[\p{L}\p{N} ,'_-]+$`) // no limit on the length here: compiled for these classes it would take megabytes
-	fontSize = lazyregexp.New(`^[+-]?[0-9]$`)
-	side     = lazyregexp.New(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
-	dir      = lazyregexp.New(`^(?i:ltr|rtl|auto)$`)
-	lang     = lazyregexp.New(`^[a-zA-Z0-9-]{1,20}$`)
-	anyText  = lazyregexp.New(`^[^\x00]*$`)
+	number    = lazyregexp.New(`^[0-9]{1,4}$`)
+	size      = lazyregexp.New(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
+	colour    = lazyregexp.New(`^#?[0-9a-zA-Z]{1,20}$`)
+	fontFace  = lazyregexp.New(`^[\p{L}\p{N} ,'_-]+$`) // without a length limit, which would take megabytes once compiled for these classes
+	fontSize  = lazyregexp.New(`^[+-]?[0-9]$`)
+	alignment = lazyregexp.New(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
+	dir       = lazyregexp.New(`^(?i:ltr|rtl|auto)$`)
+	lang      = lazyregexp.New(`^[a-zA-Z0-9-]{1,20}$`)
+	anyText   = lazyregexp.New(`^[^\x00]*$`)
 
-	// anywhere are attributes allowed on every element, plain those allowed on certain elements. No
-	// others are written, except those of links and images, and class.
-	anywhere = map[string]func() *regexp.Regexp{"align": side, "valign": side, "dir": dir, "lang": lang, "title": anyText}
-	boxes    = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "border": number, "cellpadding": number, "cellspacing": number, "span": number}
-	cellsOf  = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "colspan": lazyregexp.New(`^[0-9]{1,2}$`), "rowspan": lazyregexp.New(`^[0-9]{1,3}$`)}
-	plain    = map[string]map[string]func() *regexp.Regexp{
-		"table": boxes, "tr": boxes, "thead": boxes, "tbody": boxes, "tfoot": boxes, "col": boxes, "colgroup": boxes, "td": cellsOf, "th": cellsOf,
+	// The attributes that are written, with their valid values: globalAttributes on every element,
+	// plain on certain elements. Links, images and the class attribute are written separately.
+	globalAttributes  = map[string]func() *regexp.Regexp{"align": alignment, "valign": alignment, "dir": dir, "lang": lang, "title": anyText}
+	tableAttributes   = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "border": number, "cellpadding": number, "cellspacing": number, "span": number}
+	cellAttributes    = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "colspan": lazyregexp.New(`^[0-9]{1,2}$`), "rowspan": lazyregexp.New(`^[0-9]{1,3}$`)}
+	elementAttributes = map[string]map[string]func() *regexp.Regexp{
+		"table": tableAttributes, "tr": tableAttributes, "thead": tableAttributes, "tbody": tableAttributes, "tfoot": tableAttributes, "col": tableAttributes, "colgroup": tableAttributes, "td": cellAttributes, "th": cellAttributes,
 		"hr":   {"width": size},
 		"ol":   {"start": number},
 		"body": {"bgcolor": colour},
-		"font": {"color": colour, "face": face, "size": fontSize},
+		"font": {"color": colour, "face": fontFace, "size": fontSize},
 		"img":  {"width": size, "height": size, "border": number},
 	}
 )
 
-// attributes returns the allowed attributes of a tag. class has a class for the style attribute,
-// and the classes and ids that the message's style sheets use. more are additional classes of ours.
+// attributes returns the allowed attributes of a tag. Its class attribute has a class for the style
+// attribute, those classes and ids that the message's style sheets use, and the classes in more.
 func (r *renderer) attributes(t html.Token, more []string) string {
 	var out strings.Builder
 	classes := more
@@ -208,13 +210,14 @@ func (r *renderer) attributes(t html.Token, more []string) string {
 	return out.String()
 }
 
-// maxAttribute is the longest value of an attribute, in characters.
+// maxAttribute is the maximum length of the value of an attribute, in characters.
 const maxAttribute = 300
 
+// attribute writes an attribute if it is allowed for the element and has a valid value.
 func (r *renderer) attribute(out *strings.Builder, element string, a html.Attribute) {
-	form := plain[element][a.Key]
+	form := elementAttributes[element][a.Key]
 	if form == nil && (a.Key != "title" || element != "a") {
-		form = anywhere[a.Key]
+		form = globalAttributes[a.Key]
 	}
 	if form == nil || utf8.RuneCountInString(a.Val) > maxAttribute || !form().MatchString(a.Val) {
 		return
@@ -223,7 +226,7 @@ func (r *renderer) attribute(out *strings.Builder, element string, a html.Attrib
 	out.WriteString(" " + a.Key + `="` + html.EscapeString(withoutDirection.Replace(a.Val)) + `"`)
 }
 
-// addUsedClass appends a class if the message's style sheets use it.
+// addUsedClass appends a class if the style sheets of the message use it.
 func (r *renderer) addUsedClass(classes []string, name string) []string {
 	if !r.sheet.names[name] || len(classes) > 20 {
 		return classes
@@ -231,8 +234,8 @@ func (r *renderer) addUsedClass(classes []string, name string) []string {
 	return append(classes, name)
 }
 
-// style returns the class for the declarations of a style attribute, and defines it if it is new.
-// It returns "" without declarations, or if there are too many classes.
+// style returns the class for the declarations of a style attribute, and defines the class if it is
+// new. It returns "" if there are no declarations or too many classes.
 func (r *renderer) style(all []declaration) string {
 	if len(all) == 0 {
 		return ""
@@ -240,7 +243,7 @@ func (r *renderer) style(all []declaration) string {
 	var out strings.Builder
 	for _, d := range all {
 		out.WriteString(d.String() + ";")
-		r.coloured = r.coloured || d.paints()
+		r.coloured = r.coloured || d.setsColour()
 	}
 	text := out.String()
 	if name, ok := r.classes[text]; ok {
@@ -255,55 +258,56 @@ func (r *renderer) style(all []declaration) string {
 	return name
 }
 
-// maxDepth is the maximum nesting of elements. The tags of deeper elements are removed. The limit
-// of browsers is 512.
+// maxDepth is the maximum nesting of elements; browsers allow 512. The tags of deeper elements are
+// removed.
 const maxDepth = 200
 
-// elements are the allowed elements, including void ones.
-var elements = set("a", "p", "br", "hr", "div", "span", "center", "font", "b", "strong", "i", "em", "u", "s", "strike",
+// elements are the allowed elements, including those that have no content (voidElements).
+var elements = setOf("a", "p", "br", "hr", "div", "span", "center", "font", "b", "strong", "i", "em", "u", "s", "strike",
 	"del", "ins", "sub", "sup", "small", "big", "code", "pre", "tt", "kbd", "samp", "blockquote", "q", "cite",
 	"address", "article", "section", "header", "footer", "main", "h1", "h2", "h3", "h4", "h5", "h6",
 	"ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption", "img",
 	"table", "caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr", "td", "th")
 
-var void = set("br", "hr", "img", "col")
+// voidElements are the elements that have no content and no end tag.
+var voidElements = setOf("br", "hr", "img", "col")
 
-// An ending says which open elements a start tag implicitly closes: the outermost element in ends
-// that is inside the nearest element in within.
+// An ending says which open elements a start tag closes without an end tag. It closes the outermost
+// open element that is in ends and is inside the nearest element that is in within.
 type ending struct {
 	ends   map[string]bool
 	within map[string]bool
 }
 
 var (
-	cells  = set("td", "th", "caption", "table")
-	ofRows = ending{set("tr", "td", "th", "caption", "colgroup"), set("table", "tbody", "thead", "tfoot")}
-	groups = ending{set("thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup"), set("table")}
-	items  = ending{set("li"), set("ul", "ol", "td", "th", "caption", "table")}
-	terms  = ending{set("dt", "dd"), set("dl", "td", "th", "caption", "table")}
-	blocks = ending{set("p"), cells}
+	cellElements    = setOf("td", "th", "caption", "table")
+	rowEnding       = ending{setOf("tr", "td", "th", "caption", "colgroup"), setOf("table", "tbody", "thead", "tfoot")}
+	rowGroupEnding  = ending{setOf("thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup"), setOf("table")}
+	itemEnding      = ending{setOf("li"), setOf("ul", "ol", "td", "th", "caption", "table")}
+	termEnding      = ending{setOf("dt", "dd"), setOf("dl", "td", "th", "caption", "table")}
+	paragraphEnding = ending{setOf("p"), cellElements}
 
-	// implied maps a start tag to the end tags that it implies, and that HTML therefore lets
-	// authors omit (HTML Living Standard, 13.1.2.4).
+	// implied has, for a start tag, the end tags that it implies and that HTML lets authors omit
+	// (HTML Living Standard, 13.1.2.4).
 	implied = map[string]ending{
-		"li": items, "dt": terms, "dd": terms, "tr": ofRows,
-		"td":    {set("td", "th"), set("tr", "table")},
-		"th":    {set("td", "th"), set("tr", "table")},
-		"thead": groups, "tbody": groups, "tfoot": groups, "caption": groups, "colgroup": groups,
-		"a": {set("a"), cells},
-		"p": blocks, "div": blocks, "center": blocks, "hr": blocks, "pre": blocks, "blockquote": blocks, "address": blocks,
-		"article": blocks, "section": blocks, "header": blocks, "footer": blocks, "main": blocks, "h1": blocks, "h2": blocks,
-		"h3": blocks, "h4": blocks, "h5": blocks, "h6": blocks, "ul": blocks, "ol": blocks, "dl": blocks, "figure": blocks,
-		"figcaption": blocks, "table": blocks,
+		"li": itemEnding, "dt": termEnding, "dd": termEnding, "tr": rowEnding,
+		"td":    {setOf("td", "th"), setOf("tr", "table")},
+		"th":    {setOf("td", "th"), setOf("tr", "table")},
+		"thead": rowGroupEnding, "tbody": rowGroupEnding, "tfoot": rowGroupEnding, "caption": rowGroupEnding, "colgroup": rowGroupEnding,
+		"a": {setOf("a"), cellElements},
+		"p": paragraphEnding, "div": paragraphEnding, "center": paragraphEnding, "hr": paragraphEnding, "pre": paragraphEnding, "blockquote": paragraphEnding, "address": paragraphEnding,
+		"article": paragraphEnding, "section": paragraphEnding, "header": paragraphEnding, "footer": paragraphEnding, "main": paragraphEnding, "h1": paragraphEnding, "h2": paragraphEnding,
+		"h3": paragraphEnding, "h4": paragraphEnding, "h5": paragraphEnding, "h6": paragraphEnding, "ul": paragraphEnding, "ol": paragraphEnding, "dl": paragraphEnding, "figure": paragraphEnding,
+		"figcaption": paragraphEnding, "table": paragraphEnding,
 	}
 
-	// fences are elements that an end tag inside them cannot close beyond, except end tags in
-	// ofTable.
-	fences  = set("td", "th", "caption", "table")
-	ofTable = set("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup")
+	// scopeElements are elements that an end tag inside them cannot close past, unless it is in
+	// tableElements.
+	scopeElements = setOf("td", "th", "caption", "table")
+	tableElements = setOf("table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption", "colgroup")
 )
 
-func set(names ...string) map[string]bool {
+func setOf(names ...string) map[string]bool {
 	out := make(map[string]bool, len(names))
 	for _, name := range names {
 		out[name] = true
@@ -311,30 +315,30 @@ func set(names ...string) map[string]bool {
 	return out
 }
 
-// openAfterStart returns the number of open elements that stay open when an element with the name
-// starts.
+// openAfterStart returns how many of the open elements stay open when an element with the name
+// begins.
 func openAfterStart(open []string, name string) int {
-	stay := len(open)
+	kept := len(open)
 	e, ok := implied[name]
 	if !ok {
-		return stay
+		return kept
 	}
 	for i := len(open) - 1; i >= 0 && !e.within[open[i]]; i-- {
 		if e.ends[open[i]] {
-			stay = i
+			kept = i
 		}
 	}
-	return stay
+	return kept
 }
 
-// openAfterEnd returns the number of open elements that stay open after an end tag with the name:
-// all if it closes none.
+// openAfterEnd returns how many of the open elements stay open after an end tag with the name. It
+// returns their number if the tag closes none.
 func openAfterEnd(open []string, name string) int {
 	for i := len(open) - 1; i >= 0; i-- {
 		if open[i] == name {
 			return i
 		}
-		if open[i] == "table" || fences[open[i]] && !ofTable[name] {
+		if open[i] == "table" || scopeElements[open[i]] && !tableElements[name] {
 			return len(open)
 		}
 	}

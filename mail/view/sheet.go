@@ -11,22 +11,22 @@ import (
 
 // Limits on the style sheets of a message.
 const (
-	maxSheets    = 256 << 10 // total bytes that are read
+	maxSheets    = 256 << 10 // bytes of all style sheets that are read
 	maxRules     = 2000
-	maxPrelude   = 200 // tokens of one rule's selectors
-	maxCompounds = 3   // in one selector: `.a td a`
+	maxPrelude   = 200 // tokens in the selectors of one rule
+	maxCompounds = 3   // compound selectors in one selector; `.a td a` has three
 )
 
-// A sheet is the checked content of a message's style sheets: rules with simple selectors and
+// A sheet holds the checked content of a message's style sheets: rules with simple selectors and
 // allowed properties, and media queries about the width.
 type sheet struct {
-	out    []byte
-	names  map[string]bool // classes and ids in its selectors, as written to the page
-	rules  int
-	paints bool
+	out        []byte
+	names      map[string]bool // classes and ids in the selectors, under their names in the document
+	rules      int
+	setsColour bool
 }
 
-// readSheets parses the contents of the style elements.
+// readSheets parses the content of the style elements.
 func readSheets(sources []string) *sheet {
 	s := &sheet{names: map[string]bool{}}
 	left := maxSheets
@@ -38,7 +38,7 @@ func readSheets(sources []string) *sheet {
 	return s
 }
 
-// read reads rules up to the end, or with inside up to the brace that ends the block.
+// read reads rules up to the end or, if inside is set, up to the brace that ends the block.
 func (s *sheet) read(lexer *css.Lexer, inside bool) {
 	for s.rules < maxRules {
 		typ, text := lexer.Next()
@@ -54,7 +54,8 @@ func (s *sheet) read(lexer *css.Lexer, inside bool) {
 	}
 }
 
-// prelude reads the tokens before a block. block is false if no block follows.
+// prelude reads the tokens before a block. first are tokens that were already read. block is false
+// if no block follows.
 func prelude(lexer *css.Lexer, first ...token) (tokens []token, block bool) {
 	tokens = first
 	depth := 0
@@ -78,7 +79,7 @@ func prelude(lexer *css.Lexer, first ...token) (tokens []token, block bool) {
 	}
 }
 
-// atRule reads an at-rule. It writes `@media` rules about the screen width and skips all others.
+// atRule reads an at-rule. It writes `@media` rules about the screen width and skips the others.
 func (s *sheet) atRule(lexer *css.Lexer, name string, inside bool) {
 	tokens, block := prelude(lexer)
 	if !block {
@@ -100,6 +101,7 @@ func (s *sheet) atRule(lexer *css.Lexer, name string, inside bool) {
 	s.out = append(s.out, "}\n"...)
 }
 
+// skipBlock skips the rest of a block and its closing brace.
 func skipBlock(lexer *css.Lexer) {
 	for depth := 1; depth > 0; {
 		typ, _ := lexer.Next()
@@ -116,8 +118,8 @@ func skipBlock(lexer *css.Lexer) {
 
 var mediaForm = lazyregexp.New(`^(?:(?:only )?(?:screen|all)(?: and |$))?(?:\((?:max|min)-(?:device-)?width:[0-9]{1,4}px\)(?: and |$)){0,2}$`)
 
-// mediaQuery returns a media query in normalized form. It returns false if the query is not about
-// the screen width.
+// mediaQuery returns a media query in normalized form, false if the query is about anything else
+// than the screen width.
 func mediaQuery(tokens []token) (string, bool) {
 	var out strings.Builder
 	for _, t := range tokens {
@@ -138,7 +140,7 @@ func mediaQuery(tokens []token) (string, bool) {
 	return text, text != "" && !strings.HasSuffix(text, " and") && mediaForm().MatchString(text)
 }
 
-// rule reads one rule and writes its allowed selectors and declarations, if there are any.
+// rule reads one rule. It writes the selectors and declarations in it that are allowed.
 func (s *sheet) rule(lexer *css.Lexer, first token) {
 	var tokens []token
 	block := first.kind == css.LeftBraceToken
@@ -160,12 +162,12 @@ func (s *sheet) rule(lexer *css.Lexer, first token) {
 	s.out = append(s.out, strings.Join(selectors, ",")+"{"...)
 	for _, d := range body {
 		s.out = append(s.out, d.String()+";"...)
-		s.paints = s.paints || d.paints()
+		s.setsColour = s.setsColour || d.setsColour()
 	}
 	s.out = append(s.out, "}\n"...)
 }
 
-// selectorList parses selectors separated by commas. It skips selectors that are not simple.
+// selectorList parses selectors separated by commas. It skips those that are not simple.
 func selectorList(tokens []token) (selectors, names []string) {
 	if len(tokens) > maxPrelude {
 		return nil, nil
@@ -187,21 +189,22 @@ func selectorList(tokens []token) (selectors, names []string) {
 
 var nameForm = lazyregexp.New(`^[a-zA-Z_-][a-zA-Z0-9_-]{0,59}$`)
 
-// classOf and idOf return the class names in the page for the classes and ids of the message. The
-// prefixes keep them distinct from our classes.
+// classOf and idOf return the class names that stand in the document for a class and an id of the
+// message. Their prefixes keep them apart from the classes of this package.
 func classOf(name string) string { return "m-" + name }
 func idOf(name string) string    { return "i-" + name }
 
-// A selectorReader parses one selector and writes it in checked form: compounds of types, classes
-// and ids, combined by descendant or child.
+// A selectorReader parses one selector and writes it again: compounds of types, classes and ids,
+// combined by descendant or child.
 type selectorReader struct {
-	out       strings.Builder
-	names     []string
-	compounds int
-	joint     string // the combinator before the next compound
-	started   bool   // the current compound has begun
+	out        strings.Builder
+	names      []string
+	compounds  int
+	combinator string // the combinator to write before the next compound
+	started    bool   // the current compound has a part already
 }
 
+// read returns the checked selector, false if it is not allowed.
 func (r *selectorReader) read(tokens []token) (string, bool) {
 	for i := 0; i < len(tokens); i++ {
 		t := tokens[i]
@@ -227,30 +230,32 @@ func (r *selectorReader) read(tokens []token) (string, bool) {
 			return "", false
 		}
 	}
-	ok := r.compounds > 0 && r.compounds <= maxCompounds && r.joint != ">"
+	ok := r.compounds > 0 && r.compounds <= maxCompounds && r.combinator != ">"
 	return r.out.String(), ok
 }
 
-// end ends a compound. It ignores a space next to a >.
-func (r *selectorReader) end(joint string) {
-	if r.compounds == 0 && joint == ">" {
-		r.compounds = maxCompounds + 1 // invalid: there is no parent before >
+// end ends a compound. combinator is the combinator after it; a space beside > does not count.
+func (r *selectorReader) end(combinator string) {
+	if r.compounds == 0 && combinator == ">" {
+		r.compounds = maxCompounds + 1 // invalid, since > has no parent before it
 	}
-	if r.joint != ">" && r.compounds > 0 {
-		r.joint = joint
+	if r.combinator != ">" && r.compounds > 0 {
+		r.combinator = combinator
 	}
 	r.started = false
 }
 
+// start begins a compound, if none has begun.
 func (r *selectorReader) start() {
 	if r.started {
 		return
 	}
-	r.out.WriteString(r.joint)
-	r.joint, r.started = "", true
+	r.out.WriteString(r.combinator)
+	r.combinator, r.started = "", true
 	r.compounds++
 }
 
+// element writes an element name. It returns false if the name is not allowed there.
 func (r *selectorReader) element(name string) bool {
 	if r.started || name != "*" && name != "body" && !elements[name] {
 		return false
@@ -260,8 +265,8 @@ func (r *selectorReader) element(name string) bool {
 	return true
 }
 
-// qualify writes a class, an id, or one of the pseudo-classes :link and :hover. It returns false if
-// the name is not allowed.
+// qualify writes a class, an id, or one of the pseudo-classes :link and :hover. mark is ".", "#" or
+// ":". It returns false if the name is not allowed.
 func (r *selectorReader) qualify(mark, name string) bool {
 	if !nameForm().MatchString(name) {
 		return false

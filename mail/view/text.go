@@ -11,11 +11,11 @@ import (
 
 const (
 	maxQuote    = 6    // levels of quotation that look different
-	maxTextLink = 2048 // bytes of one link
+	maxTextLink = 2048 // bytes of one link; a longer one is written as text
 )
 
-// Text returns a document with a message's plain text: with links, quotations as blocks without >
-// marks, and the signature dimmed.
+// Text returns a document that shows a plain text. It has links, it has blocks in place of the >
+// marks of quotations, and the signature is dimmed.
 func Text(text string, o Options) *Document {
 	w := textWriter{}
 	for line := range strings.Lines(withoutOverrides.Replace(text)) {
@@ -32,12 +32,12 @@ func Text(text string, o Options) *Document {
 	return page(o, w.out.Bytes(), class, nil, false)
 }
 
-// Source returns a document that shows a text literally.
+// Source returns a document that shows a text as it is.
 func Source(text string, o Options) *Document {
 	return page(o, []byte(html.EscapeString(text)), ` class="plain"`, nil, false)
 }
 
-// A textWriter writes plain text line by line as HTML.
+// A textWriter writes plain text as HTML, line by line.
 type textWriter struct {
 	out       bytes.Buffer
 	depth     int
@@ -56,7 +56,7 @@ func (w *textWriter) line(line string) {
 	w.out.WriteByte('\n')
 }
 
-// level opens and closes blocks until the quotation depth is depth.
+// level opens or closes blocks until the quotation depth is depth.
 func (w *textWriter) level(depth int) {
 	for ; w.depth < depth; w.depth++ {
 		w.out.WriteString(`<div class="quote">`)
@@ -66,7 +66,8 @@ func (w *textWriter) level(depth int) {
 	}
 }
 
-// quotation returns the number of > marks at the start of a line, and the rest of the line.
+// quotation returns the number of > marks at the start of a line, at most maxQuote, and the rest of
+// the line.
 func quotation(line string) (depth int, rest string) {
 	rest = line
 	for depth < maxQuote && strings.HasPrefix(rest, ">") {
@@ -84,7 +85,7 @@ func quotation(line string) (depth int, rest string) {
 
 var textLink = lazyregexp.New(`(?i)\b(?:https?://|www\.)[^\s<>"\x60]+|\b[a-z0-9._%+-]+@(?:[a-z0-9-]+\.)+[a-z]+\b`)
 
-// linked writes a line and makes links of the URLs and addresses in it.
+// linked writes a line. It makes links of the URLs and email addresses in it.
 func (w *textWriter) linked(line string) {
 	at := 0
 	for _, m := range textLink().FindAllStringIndex(line, -1) {
@@ -117,8 +118,8 @@ func withScheme(shown string) string {
 	return "mailto:" + shown
 }
 
-// trimLink removes trailing punctuation that belongs to the sentence. A closing bracket stays if it
-// was opened in the link.
+// trimLink removes punctuation at the end that belongs to the sentence around a link. A closing
+// bracket stays if the link has the opening one.
 func trimLink(s string) string {
 	for s != "" {
 		last := s[len(s)-1]

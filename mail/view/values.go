@@ -14,23 +14,23 @@ import (
 
 // Limits on the styles of a message.
 const (
-	maxValueTokens = 64   // in one declaration
-	maxLength      = 4000 // maximum length in pixels and similar units
+	maxValueTokens = 64   // tokens in one declaration
+	maxLength      = 4000 // maximum length in pixels, points, millimetres and per cent
 	maxString      = 80   // characters of a font name
-	maxEms         = 100  // maximum length in ems, inches and similar units
+	maxEms         = 100  // maximum length in longer units, such as em or inch
 )
 
-// A kind says which values a property allows besides words and lengths.
+// A kind says which values a property may have beside words and lengths.
 type kind uint8
 
 const (
 	colours    kind = 1 << iota // #fff, rgb()
 	fontNames                   // "Open Sans"
-	background                  // background: only its colour is used
+	background                  // like colours, but of the value only the colour is used
 )
 
-// properties are the allowed properties: those that cannot load anything nor move content out of
-// its place. Negative lengths, and functions other than colours, are not allowed as values.
+// properties are the allowed properties. They can neither load anything nor move content out of its
+// place. Their values may not contain negative lengths, nor functions other than colours.
 var properties = map[string]kind{
 	"color": colours, "background-color": colours, "background": colours | background,
 	"font": fontNames, "font-family": fontNames, "font-size": 0, "font-style": 0, "font-weight": 0, "font-variant": 0, "font-stretch": 0,
@@ -59,13 +59,13 @@ var (
 		"in": maxEms, "cm": maxEms, "mm": maxLength, "pc": maxEms}
 )
 
-// A token is one token of a style sheet from the lexer.
+// A token is one token of a style sheet.
 type token struct {
 	kind css.TokenType
 	text []byte
 }
 
-// A declaration is a property with its checked value.
+// A declaration is a property with its value, which was checked.
 type declaration struct {
 	property, value string
 	important       bool
@@ -78,12 +78,12 @@ func (d declaration) String() string {
 	return d.property + ":" + d.value
 }
 
-// paints reports whether the declaration sets a colour.
-func (d declaration) paints() bool {
+// setsColour reports whether the declaration sets a colour.
+func (d declaration) setsColour() bool {
 	return (d.property == "color" || d.property == "background-color") && !plainColour[strings.ToLower(d.value)]
 }
 
-// plainColour are values that do not set a colour of the message's own.
+// plainColour are values of colour properties that do not set a colour of the message's own.
 var plainColour = map[string]bool{"inherit": true, "initial": true, "unset": true, "transparent": true, "currentcolor": true}
 
 // styleAttribute parses the value of a style attribute.
@@ -91,7 +91,7 @@ func styleAttribute(s string) []declaration {
 	return declarations(css.NewLexer(parse.NewInputString(s)))
 }
 
-// declarations parses declarations up to the brace that ends the rule, or to the end.
+// declarations parses declarations up to the brace that ends the rule, or up to the end.
 func declarations(lexer *css.Lexer) []declaration {
 	var out []declaration
 	var one []token
@@ -110,13 +110,14 @@ func declarations(lexer *css.Lexer) []declaration {
 			continue
 		}
 		depth += nesting(typ)
-		if len(one) <= maxValueTokens { // one token too many makes the declaration invalid
+		if len(one) <= maxValueTokens { // keep one token too many, so that the declaration is invalid
 			one = append(one, token{typ, text})
 		}
 	}
 }
 
-// nesting returns by how much a token changes the depth of brackets.
+// nesting returns 1 for a token that opens a bracket, -1 for one that closes a bracket, and 0 for
+// others.
 func nesting(typ css.TokenType) int {
 	switch typ {
 	case css.LeftBraceToken, css.LeftParenthesisToken, css.LeftBracketToken, css.FunctionToken:
@@ -127,15 +128,14 @@ func nesting(typ css.TokenType) int {
 	return 0
 }
 
-// readDeclaration parses `property: value` and returns its checked form, false if it is not
-// allowed.
+// readDeclaration parses `property: value`. It returns false if the declaration is not allowed.
 func readDeclaration(tokens []token) (declaration, bool) {
 	tokens = withoutSpace(tokens)
 	if len(tokens) < 3 || len(tokens) > maxValueTokens || tokens[0].kind != css.IdentToken || tokens[1].kind != css.ColonToken {
 		return declaration{}, false
 	}
 	d := declaration{property: strings.ToLower(string(tokens[0].text))}
-	takes, known := properties[d.property]
+	allowed, known := properties[d.property]
 	if !known {
 		return d, false
 	}
@@ -143,10 +143,10 @@ func readDeclaration(tokens []token) (declaration, bool) {
 	if n := len(value); n > 2 && value[n-2].is("!") && strings.EqualFold(string(value[n-1].text), "important") {
 		d.important, value = true, value[:n-2]
 	}
-	if takes&background != 0 {
+	if allowed&background != 0 {
 		d.property, value = "background-color", backgroundColour(value)
 	}
-	w := valueWriter{takes: takes, tokens: value}
+	w := valueWriter{allowed: allowed, tokens: value}
 	d.value = w.write()
 	return d, d.value != ""
 }
@@ -163,8 +163,8 @@ func withoutSpace(tokens []token) []token {
 
 func (t token) is(delim string) bool { return t.kind == css.DelimToken && string(t.text) == delim }
 
-// backgroundColour returns the tokens of the colour in a value of `background`: a single token, or
-// a hash or colour function. It returns nil if there is none.
+// backgroundColour returns the tokens of the colour in a value of `background`: a single token, a
+// hash, or a colour function. It returns nil if there is no colour.
 func backgroundColour(value []token) []token {
 	if len(value) == 1 {
 		return value
@@ -184,13 +184,13 @@ func backgroundColour(value []token) []token {
 	return nil
 }
 
-// A valueWriter checks a value and writes it again. The result is "" if the value has anything that
-// is not known to be harmless.
+// A valueWriter checks a value and writes it again. It writes "" if the value has anything that is
+// not known to be harmless.
 type valueWriter struct {
-	takes  kind
-	tokens []token
-	out    strings.Builder
-	inside bool // within a function
+	allowed kind
+	tokens  []token
+	out     strings.Builder
+	inside  bool // inside a function
 }
 
 func (w *valueWriter) write() string {
@@ -210,18 +210,19 @@ func (w *valueWriter) write() string {
 	return w.out.String()
 }
 
+// piece returns a token as it is written, false if it is not allowed.
 func (w *valueWriter) piece(t token) (string, bool) {
 	text := string(t.text)
 	switch t.kind {
 	case css.IdentToken:
 		return text, wordForm().MatchString(text) && !w.inside
 	case css.HashToken:
-		return text, w.takes&colours != 0 && colourForm().MatchString(text) && !w.inside
+		return text, w.allowed&colours != 0 && colourForm().MatchString(text) && !w.inside
 	case css.StringToken:
-		return quoted(text, w.takes)
+		return quoted(text, w.allowed)
 	case css.FunctionToken:
 		text = strings.ToLower(text)
-		ok := w.takes&colours != 0 && functions[text] && !w.inside
+		ok := w.allowed&colours != 0 && functions[text] && !w.inside
 		w.inside = true
 		return text, ok
 	case css.RightParenthesisToken:
@@ -236,16 +237,17 @@ func (w *valueWriter) piece(t token) (string, bool) {
 	return "/", t.is("/")
 }
 
-// quoted returns a quoted font name, false if it is not allowed.
-func quoted(text string, takes kind) (string, bool) {
-	if takes&fontNames == 0 || len(text) < 2 || text[len(text)-1] != text[0] {
+// quoted returns the name of a font in quotes, false if it is not allowed.
+func quoted(text string, allowed kind) (string, bool) {
+	if allowed&fontNames == 0 || len(text) < 2 || text[len(text)-1] != text[0] {
 		return "", false
 	}
 	name := text[1 : len(text)-1]
 	return `"` + name + `"`, utf8.RuneCountInString(name) <= maxString && stringForm().MatchString(name)
 }
 
-// length returns a number with its unit, false if it is negative or too large.
+// length returns a number with its unit, false if the number is negative or too large, or the unit
+// unknown.
 func length(text string) (string, bool) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%")
 	unit := strings.ToLower(text[len(digits):])

@@ -12,12 +12,12 @@ import (
 
 var localImage = lazyregexp.New(`(?i)^cid:`)
 
-// localPolicy is newPolicy without external images. It allows no styles, since they could hide the
-// target of a link.
+// localPolicy is newPolicy without external images and styles. Styles could hide the target of a
+// link.
 var localPolicy = sync.OnceValue(func() *bluemonday.Policy { return policyWithImages(localImage()) })
 
-// LocalHTML returns HTML that loads nothing from outside its message: the result of SanitizeHTML
-// without styles and external images. Links stay, and each link's target is shown.
+// LocalHTML returns HTML that loads nothing from outside of the message: the result of SanitizeHTML
+// without styles and external images. After each link, its target is shown.
 func LocalHTML(s string) string {
 	if s == "" {
 		return ""
@@ -25,12 +25,12 @@ func LocalHTML(s string) string {
 	return showLinks(localPolicy().Sanitize(s))
 }
 
-// showLinks adds the target after each link of sanitized HTML, unless the link's text already is
-// the target.
+// showLinks adds the target after each link of sanitized HTML, unless the text of the link is the
+// target.
 func showLinks(s string) string {
 	z := html.NewTokenizer(strings.NewReader(s))
 	var out, text strings.Builder
-	target, shown := "", "" // target of the open link; text to add after the link that has ended
+	target, shown := "", "" // target: of the open link; shown: the text to add after the link that has just ended
 	end := func() {
 		read := strings.Join(strings.Fields(text.String()), "")
 		if target != "" && read != target && "mailto:"+read != target {
@@ -42,11 +42,11 @@ func showLinks(s string) string {
 	for {
 		kind := z.Next()
 		raw := string(z.Raw())
-		if shown != "" && (kind != html.TextToken || !strings.HasPrefix(raw, shown)) { // unless it is already there
+		if shown != "" && (kind != html.TextToken || !strings.HasPrefix(raw, shown)) { // unless the text is there already
 			out.WriteString(shown)
 		}
 		shown = ""
-		if kind == html.ErrorToken { // the end; reading a string causes no other error
+		if kind == html.ErrorToken { // the end of s; reading a string has no other error
 			end()
 			out.WriteString(shown)
 			return out.String()

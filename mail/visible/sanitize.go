@@ -11,9 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// SanitizeHTML returns HTML that is safe to show within our own pages: without scripts, forms,
-// frames, event handlers, style sheets and anything else that loads or runs. Images stay if they
-// are https: or cid:, links if they are http, https or mailto, with rel="noopener".
+// SanitizeHTML returns HTML that is safe to show within the dashboard's pages: without scripts,
+// forms, frames, event handlers, style sheets and anything else that loads or runs. Images stay if
+// their URL is https: or cid:. Links stay if they are http, https or mailto, and get
+// rel="noopener".
 func SanitizeHTML(s string) string {
 	if s == "" {
 		return ""
@@ -21,9 +22,9 @@ func SanitizeHTML(s string) string {
 	return mailPolicy().Sanitize(s)
 }
 
-// StripHTML keeps the same elements and attributes as SanitizeHTML, and body, but does not check
-// the attributes style, class and id. It is for callers that check these themselves. The result
-// must not be shown unchecked.
+// StripHTML keeps the elements and attributes that SanitizeHTML keeps, and the element body. But it
+// does not check the attributes style, class and id. It is for callers that check these themselves.
+// The result must not be shown unchecked.
 func StripHTML(s string) string {
 	if s == "" {
 		return ""
@@ -31,7 +32,7 @@ func StripHTML(s string) string {
 	return bodyPolicy().Sanitize(s)
 }
 
-// The policies are slow to build, so they are built at first use.
+// Policies of the sanitizer. They are slow to build, so each is built at its first use.
 var (
 	mailPolicy = sync.OnceValue(func() *bluemonday.Policy {
 		p := newPolicy()
@@ -67,7 +68,8 @@ func policyWithImages(source *regexp.Regexp) *bluemonday.Policy {
 	return p
 }
 
-// linkPolicy allows elements of text and tables, and no attributes except the targets of links.
+// linkPolicy allows the elements of text and tables. It allows no attributes except the targets of
+// links.
 func linkPolicy() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements("p", "br", "hr", "div", "span", "center", "b", "strong", "i", "em", "u", "s", "strike",
@@ -93,8 +95,8 @@ var (
 	imageSource = lazyregexp.New(`(?i)^(?:https://|cid:)`)
 )
 
-// HTMLText returns the text of HTML as plain text: each block on a separate line, without scripts,
-// styles and the title.
+// HTMLText returns the text of HTML as plain text, with each block on a line of its own. It leaves
+// out scripts, styles and the title.
 func HTMLText(s string) string {
 	return HTMLWords(s, len(s)+1)
 }
@@ -134,14 +136,14 @@ func HTMLWords(s string, limit int) string {
 
 var hiddenTags = map[string]bool{"script": true, "style": true, "title": true, "template": true}
 
-// blockTags holds the number of line ends before and after a tag; -1 means a space.
+// blockTags has the number of line ends before and after an element; -1 means a space.
 var blockTags = map[string]int{"br": 1, "p": 2, "div": 1, "tr": 1, "li": 1, "ul": 1, "ol": 1, "table": 1, "blockquote": 1, "hr": 1,
 	"h1": 2, "h2": 2, "h3": 2, "h4": 2, "h5": 2, "h6": 2, "pre": 1, "section": 1, "article": 1, "header": 1, "footer": 1, "td": -1, "th": -1}
 
-// textWriter writes text with white space collapsed as in HTML.
+// textWriter writes text in which white space is collapsed as in HTML.
 type textWriter struct {
 	out   strings.Builder
-	lines int // line ends to write before the next word
+	lines int // line ends that precede the next word
 	space bool
 }
 

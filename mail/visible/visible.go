@@ -1,6 +1,7 @@
-// Package visible extracts the visible content of a text or HTML, and makes foreign HTML safe to
-// show (sanitize.go: which elements and attributes stay). Package view makes the document that the
-// dashboard shows; what it keeps besides is in its markup.go. Visible does not know messages.
+// Package visible extracts the visible content of a text or HTML, and makes HTML from others safe
+// to show. Which elements and attributes stay is in sanitize.go. The dashboard shows documents that
+// package view makes, which keeps some more (see its markup.go). Package visible does not know
+// messages.
 package visible
 
 import (
@@ -16,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// IsInvisible reports whether r has no width or changes the reading direction: it is ignorable in
-// display (Default_Ignorable_Code_Point) or a format character.
+// IsInvisible reports whether r has no width or changes the reading direction. Such characters are
+// ignorable in display (Default_Ignorable_Code_Point) or format characters.
 func IsInvisible(r rune) bool {
 	if r < 0xad || r >= 0x4e00 && r < 0xd800 { // fast path for most texts
 		return false
@@ -26,20 +27,20 @@ func IsInvisible(r rune) bool {
 		unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
-// isBlankRune reports whether r is displayed as blank space.
+// isBlankRune reports whether r is shown as blank space.
 func isBlankRune(r rune) bool {
 	const brailleBlank = '\u2800'
 	return r == brailleBlank || unicode.IsSpace(r)
 }
 
-// Limits on blank space, which could move text out of sight.
+// Limits on blank space, since more could move text out of sight.
 const (
-	maxBlanks     = 80 // in a row
-	maxEmptyLines = 2  // in a row
+	maxBlanks     = 80 // blanks in a row
+	maxEmptyLines = 2  // empty lines in a row
 )
 
-// Line returns a text as one line, without invisible and control characters and without consecutive
-// blanks.
+// Line returns a text as one line, without invisible and control characters, and with one blank for
+// each run of white space.
 func Line(s string) string {
 	return strings.Join(strings.FieldsFunc(WithoutInvisible(s), func(r rune) bool { return isBlankRune(r) || IsControl(r) }), " ")
 }
@@ -54,7 +55,8 @@ func WithoutInvisible(s string) string {
 	}, s)
 }
 
-// MarkInvisible replaces each invisible or control character by its code, such as [U+200B].
+// MarkInvisible replaces each invisible or control character by its code, such as [U+200B]. Line
+// ends become LF and stay, like tabs.
 func MarkInvisible(s string) string {
 	var out strings.Builder
 	for _, r := range strings.ToValidUTF8(lineEnds.Replace(s), "\ufffd") {
@@ -67,14 +69,15 @@ func MarkInvisible(s string) string {
 	return out.String()
 }
 
-// Text returns a text without invisible and control characters and trailing blanks. It shortens
-// long runs of blanks or empty lines, which would move the rest out of sight. Lines end in LF.
+// Text returns a text without invisible and control characters and without blanks at line ends. It
+// shortens long runs of blanks and of empty lines, which would move the text after them out of
+// sight. Lines end in LF.
 func Text(s string) string {
 	var out strings.Builder
-	empty := maxEmptyLines // none at the start
+	empty := maxEmptyLines // so that there are no empty lines at the start
 	for line := range strings.SplitSeq(lineEnds.Replace(s), "\n") {
 		line = visibleBlanks(line)
-		if line != "-- " { // the start of a signature (RFC 3676 section 4.3)
+		if line != "-- " { // keep the start of a signature (RFC 3676 section 4.3)
 			line = strings.TrimRight(line, " \t")
 		}
 		if line != "" {
@@ -94,8 +97,8 @@ func Text(s string) string {
 
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
-// visibleBlanks removes invisible and control characters and shortens runs of blanks. It keeps line
-// ends and tabs.
+// visibleBlanks removes invisible and control characters, and shortens runs of blanks. It keeps
+// line ends and tabs.
 func visibleBlanks(s string) string {
 	run := 0
 	return strings.Map(func(r rune) rune {
@@ -123,8 +126,9 @@ func visibleBlanks(s string) string {
 }
 
 // HTML returns HTML in which all text is visible: the result of SanitizeHTML without hidden
-// elements, comments, images, styles, colours, sizes, and attributes with text. Each link's target
-// is shown. Since all styling is removed, text cannot be hidden in a way that is unknown here.
+// elements, comments, images, styles, colours, sizes, and attributes that hold text. After each
+// link, its target is shown. All styling is removed, so text cannot be hidden in a way that this
+// package does not know.
 func HTML(s string) string {
 	if s == "" {
 		return ""
@@ -147,17 +151,18 @@ var (
 	})
 )
 
-// invisibleElements are elements with content that browsers do not show, or show differently.
+// invisibleElements are elements whose content browsers do not show, or do not show as text.
 var invisibleElements = wordSet("title", "script", "style", "template", "noscript", "noframes", "noembed", "iframe", "frameset", "object", "embed",
 	"applet", "textarea", "select", "datalist", "svg", "math", "canvas", "audio", "video", "xmp", "plaintext", "dialog", "rp")
 
+// voidElements are the elements that have no content and no end tag.
 var voidElements = wordSet("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr", "frame")
 
-// shrinkingElements reduce the font size, and more so when nested.
+// shrinkingElements make the font smaller. Nested, they could make it too small to read.
 var shrinkingElements = wordSet("sub", "sup", "small", "h5", "h6")
 
-// An implicitEnd holds the start and end tags that implicitly close an element with an optional end
-// tag (HTML Living Standard, 13.1.2.4).
+// An implicitEnd holds the tags that close an element without its end tag, because HTML lets
+// authors omit it (HTML Living Standard, 13.1.2.4).
 type implicitEnd struct{ starts, ends map[string]bool }
 
 var (
@@ -177,13 +182,14 @@ var (
 )
 
 // visibleMarkup removes comments, invisible elements with their content, and invisible characters.
-// It never ends an invisible element later than browsers do, since that would remove visible text.
+// For it an invisible element never ends later than for browsers, since then visible text would be
+// removed.
 func visibleMarkup(s string) string {
 	z := html.NewTokenizer(strings.NewReader(s))
 	var out strings.Builder
-	unseen, depth := "", 0 // the open invisible element, and the number of open elements with its name
-	small := ""            // the open shrinking element
-	breaks := 0            // consecutive breaks without text between them
+	unseen, depth := "", 0 // unseen: the open invisible element; depth: the number of open elements with its name
+	small := ""            // the shrinking element that is open
+	breaks := 0            // breaks in a row, without text between them
 	for {
 		kind := z.Next()
 		if kind == html.ErrorToken {
@@ -214,7 +220,7 @@ func visibleMarkup(s string) string {
 			}
 			out.WriteString(html.EscapeString(limitEmptyLines(text)))
 		case starts && (invisibleElements[t.Data] || isHidden(t.Attr)):
-			foreign := t.Data == "svg" || t.Data == "math" // only these can be self-closing
+			foreign := t.Data == "svg" || t.Data == "math" // only svg and math can be self-closing
 			if !voidElements[t.Data] && !(foreign && kind == html.SelfClosingTagToken) {
 				unseen, depth = t.Data, 1
 			}
@@ -246,7 +252,7 @@ func visibleMarkup(s string) string {
 	}
 }
 
-// limitEmptyLines shortens runs of empty lines, since preformatted text shows all of them.
+// limitEmptyLines shortens runs of empty lines, all of which preformatted text would show.
 func limitEmptyLines(s string) string {
 	if !strings.Contains(s, "\n\n\n\n") {
 		return s
@@ -262,15 +268,15 @@ func limitEmptyLines(s string) string {
 	}, s)
 }
 
-// isHidden reports whether the attributes of an element hide it.
+// isHidden reports whether an element is hidden by its attributes.
 func isHidden(attributes []html.Attribute) bool {
 	return slices.ContainsFunc(attributes, func(a html.Attribute) bool {
 		return a.Key == "hidden" || a.Key == "style" && isHidingStyle(a.Val)
 	})
 }
 
-// isHidingStyle reports whether a style hides its element, in one of the ways that newsletters use
-// for their preview text.
+// isHidingStyle reports whether a style hides its element in one of the ways by which newsletters
+// hide their preview text.
 func isHidingStyle(style string) bool {
 	said := map[string]string{}
 	for declaration := range strings.SplitSeq(strings.ToLower(style), ";") {
@@ -289,11 +295,12 @@ func isHidingStyle(style string) bool {
 		clipped && (none("height") || none("width"))
 }
 
-// IsControl reports whether r is a control character, or one that ends lines or paragraphs.
+// IsControl reports whether r is a control character, or a character that ends a line or paragraph.
 func IsControl(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029'
 }
 
+// wordSet returns a set of the words.
 func wordSet(words ...string) map[string]bool {
 	set := make(map[string]bool, len(words))
 	for _, w := range words {
