@@ -1,6 +1,6 @@
-// Package classify distinguishes junk mail from wanted mail by the words and properties of a
-// message. It uses the counts that an account was trained with, and a small start set of counts for
-// all accounts. It does not know accounts, folders or where counts are stored.
+// Package classify tells junk mail from wanted mail by the words and properties of a message. It
+// uses the counts from an account's training, and a small start set of counts for all accounts. It
+// does not know accounts, folders or where counts are stored.
 package classify
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// Limits on what is read of one message, which bound the time.
+// Limits on how much of one message is read. They bound the time.
 const (
 	maxTokens    = 1500
-	maxWords     = 1300     // tokens from texts; the rest is for links and facts
+	maxWords     = 1300     // tokens from texts, so that there is room for those of links and facts
 	maxText      = 32 << 10 // bytes of text, without markup
-	maxRaw       = 48 << 10 // encoded bytes of all texts
+	maxRaw       = 48 << 10 // encoded bytes of all texts together
 	maxConverted = 8 << 10  // bytes of text in a charset that is slow to convert
-	minPiece     = 2 << 10  // bytes that each text may have, even if there are many
+	minPiece     = 2 << 10  // bytes that are read of each text, however many texts there are
 	maxHeader    = 32 << 10
 	maxFields    = 200
 	maxParts     = 100
@@ -33,21 +33,21 @@ const (
 	maxMarkup    = 6000 // tags and entities
 )
 
-// A Token represents a feature of a message, such as a word of its subject. It is a hash of the
+// A Token stands for one feature of a message, such as a word in its subject. It is a hash of the
 // feature's kind and text, and never 0. Tokens are stored, so the hash function must not change.
 type Token uint64
 
-// Evidence is what the server knows about an arriving message, besides its content.
+// Evidence is what the server knows about an arriving message beside its content.
 type Evidence struct {
-	SPF, DKIM, DMARC string // pass, fail, none, softfail, neutral, temperror, permerror, or "" for unknown
-	WrittenTo        bool   // the account wrote to the author before, and DMARC passed
+	SPF, DKIM, DMARC string // pass, fail, none, softfail, neutral, temperror or permerror; "" if unknown
+	WrittenTo        bool   // the account has written to the author before, and DMARC passed
 }
 
-// A Reading holds the distinct tokens of one message, in order of appearance.
+// A Reading holds the tokens of one message, each once, in order of appearance.
 type Reading struct {
 	tokens []Token
-	refs   []ref  // the position of each token's text
-	text   []byte // the concatenated texts of all tokens
+	refs   []ref  // where the text of each token is
+	text   []byte // the texts of all tokens, one after the other
 }
 
 type ref struct {
@@ -56,12 +56,12 @@ type ref struct {
 	kind kind
 }
 
-// Tokens returns the tokens for training, at most 1 500. The caller must not change the slice.
+// Tokens returns the tokens for training, at most 1500. The caller must not change the slice.
 func (r *Reading) Tokens() []Token { return r.tokens }
 
-// Common returns the tokens that are not specific to an account: it leaves out names, addresses and
-// hosts. said are the tokens of the visible and the hidden text, sent are the tokens about how the
-// message was made and sent.
+// Common returns the tokens that mean the same for all accounts, so no names, addresses and hosts.
+// said are the tokens of the visible and hidden text. sent are the tokens about how the message was
+// made and sent.
 func (r *Reading) Common() (said, sent []Token) {
 	for i, t := range r.tokens {
 		switch use := kinds[r.refs[i].kind].use; {
@@ -74,7 +74,8 @@ func (r *Reading) Common() (said, sent []Token) {
 	return said, sent
 }
 
-// A kind is the kind of a token's text. It is part of the hash, so the numbers must not change.
+// A kind says which kind of feature a token stands for. It is part of the hash, so the numbers must
+// not change.
 type kind uint8
 
 const (
@@ -100,7 +101,7 @@ const (
 	kindField
 )
 
-// hash mixes eight bytes at a time by a 128-bit multiplication.
+// hash returns the token for a feature. It mixes eight bytes at a time by a 128-bit multiplication.
 func hash(k kind, text []byte) Token {
 	h := uint64(k)*0x9e3779b97f4a7c15 ^ uint64(len(text))
 	for {
@@ -124,23 +125,23 @@ type reader struct {
 	Reading
 	src  io.ReaderAt
 	seed uint64       // random, so that nobody can choose words that collide in seen
-	seen [4096]uint16 // hash table with open addressing; entries are indexes of tokens plus 1
+	seen [4096]uint16 // hash table with open addressing; an entry is the index of a token plus 1, 0 if free
 
 	textLeft, rawLeft int
 	partsLeft         int
-	textsLeft         int // text parts not yet read
+	textsLeft         int // text parts that are not yet read
 	markupLeft        int
-	links, hosts      int // links, and distinct hosts of the first links
-	moneySums         int // sums of money
-	words             int // words in texts
+	links, hosts      int // number of links; number of distinct hosts, of the first links only
+	moneySums         int // number of sums of money
+	words             int // number of words in texts
 	images            int
 	attachments       int
 	hasText, hasHTML  bool
-	exclaims          bool // there are consecutive exclamation marks
-	invisible         bool // words contain invisible characters
-	comments          bool // words contain HTML comments
-	hides             bool // some text is hidden, or too small to read
-	forms             bool
+	hasExclamations   bool // there are several exclamation marks in a row
+	invisible         bool // there are invisible characters in words
+	comments          bool // there are HTML comments in words
+	hidesText         bool // some text is hidden, or too small to read
+	hasForm           bool
 	userLinks         bool // a link has a user name before its host
 }
 
@@ -156,22 +157,22 @@ func Read(r io.ReaderAt, root *msg.Part, e Evidence) (*Reading, error) {
 	buf.Grow(maxRaw)
 	work := buf.AvailableBuffer()[:maxRaw]
 
-	s.evidence(e)
+	s.addEvidence(e)
 	s.partsLeft = maxParts
 	s.countTexts(root)
 	s.partsLeft = maxParts
-	if err := s.header(root, work); err != nil {
+	if err := s.addHeader(root, work); err != nil {
 		return nil, err
 	}
-	s.envelope(root.Envelope)
-	if err := s.part(root, work); err != nil {
+	s.addEnvelope(root.Envelope)
+	if err := s.addPart(root, work); err != nil {
 		return nil, err
 	}
-	s.facts()
+	s.addFacts()
 	return &s.Reading, nil
 }
 
-// add adds a token if it is new and there is room. It reports whether it added the token.
+// add adds a token if it is new and the limits permit. It reports whether it did.
 func (s *reader) add(k kind, text []byte) bool {
 	t := hash(k, text)
 	hi, lo := bits.Mul64(uint64(t), s.seed)
@@ -192,8 +193,8 @@ func (s *reader) add(k kind, text []byte) bool {
 	return true
 }
 
-// facts adds the facts that are known only after the whole message has been read.
-func (s *reader) facts() {
+// addFacts adds the facts that are known only at the end of the message.
+func (s *reader) addFacts() {
 	for _, of := range [...]struct {
 		is   bool
 		text string
@@ -207,11 +208,11 @@ func (s *reader) facts() {
 		{s.hosts == 0, "has no links"},
 		{s.hosts == 1, "has links to one place"},
 		{s.hosts > 8, "has links to many places"},
-		{s.exclaims, "has several exclamation marks in a row"},
+		{s.hasExclamations, "has several exclamation marks in a row"},
 		{s.invisible, "has invisible characters in words"},
 		{s.comments, "has comments in words"},
-		{s.hides, "hides text"},
-		{s.forms, "has a form"},
+		{s.hidesText, "hides text"},
+		{s.hasForm, "has a form"},
 		{s.userLinks, "has a link with a user name in it"},
 	} {
 		if of.is {
@@ -222,9 +223,10 @@ func (s *reader) facts() {
 
 func (s *reader) addText(k kind, text string) { s.add(k, []byte(text)) }
 
-func (s *reader) fact(text string) { s.addText(kindFact, text) }
+func (s *reader) addFact(text string) { s.addText(kindFact, text) }
 
-func (s *reader) evidence(e Evidence) {
+// addEvidence adds what the server knows about the message.
+func (s *reader) addEvidence(e Evidence) {
 	for _, of := range [...]struct{ name, result string }{{"SPF", e.SPF}, {"DKIM", e.DKIM}, {"DMARC", e.DMARC}} {
 		switch of.result {
 		case "pass", "fail", "none", "softfail", "neutral", "temperror", "permerror":
@@ -236,11 +238,11 @@ func (s *reader) evidence(e Evidence) {
 	}
 }
 
-// header adds the tokens that need the raw header.
-func (s *reader) header(root *msg.Part, work []byte) error {
+// addHeader adds the tokens for which the raw header is needed.
+func (s *reader) addHeader(root *msg.Part, work []byte) error {
 	block := work[:min(root.BodyOffset-root.HeaderOffset, maxHeader)]
 	if n, err := s.src.ReadAt(block, root.HeaderOffset); n < len(block) {
-		return fmt.Errorf("read header at %d: %w", root.HeaderOffset, err)
+		return fmt.Errorf("read header at offset %d: %w", root.HeaderOffset, err)
 	}
 	received, listed := 0, false
 	var name [40]byte
@@ -270,11 +272,11 @@ func (s *reader) header(root *msg.Part, work []byte) error {
 		switch string(name[:n]) {
 		case "", "from", "to", "subject", "date", "delivered-to", "return-path", "authentication-results", "received-spf", "message-id",
 			"mime-version", "content-type", "content-transfer-encoding", "dkim-signature", "cc", "x-original-to", "envelope-to":
-			// Most messages have these fields, and their values are read elsewhere.
+			// Most messages have these fields, and their values are read in other places.
 		case "received":
 			received++
 		case "x-mailer", "user-agent":
-			s.split(value[:min(len(value), 60)], kindMailer)
+			s.addWords(value[:min(len(value), 60)], kindMailer)
 		case "list-id":
 			if i := bytes.IndexByte(value, '<'); i >= 0 {
 				value = bytes.TrimRight(value[i+1:], "> \t\r")
@@ -285,31 +287,31 @@ func (s *reader) header(root *msg.Part, work []byte) error {
 			listed = true
 			s.add(kindField, name[:n])
 		case "precedence":
-			s.fact("is marked as " + string(appendLower(nil, value[:min(len(value), 8)])))
+			s.addFact("is marked as " + string(appendLower(nil, value[:min(len(value), 8)])))
 		default:
 			s.add(kindField, name[:n])
 		}
 	}
 	if listed {
-		s.fact("came through a list")
+		s.addFact("came through a list")
 	}
 	switch {
 	case received > 8:
-		s.fact("passed more than eight servers")
+		s.addFact("passed more than eight servers")
 	case received > 4:
-		s.fact("passed more than four servers")
+		s.addFact("passed more than four servers")
 	}
 	return nil
 }
 
-// envelope adds the tokens of author, recipients, subject and the other envelope fields.
-func (s *reader) envelope(env *msg.Envelope) {
+// addEnvelope adds the tokens of author, recipients, subject and the other envelope fields.
+func (s *reader) addEnvelope(env *msg.Envelope) {
 	if env == nil {
 		env = &msg.Envelope{}
 	}
 	var host string
 	if len(env.From) == 0 {
-		s.fact("names no author")
+		s.addFact("names no author")
 	}
 	for _, a := range env.From[:min(len(env.From), 3)] {
 		if a.IsGroupMarker() {
@@ -317,64 +319,64 @@ func (s *reader) envelope(env *msg.Envelope) {
 		}
 		host = strings.ToLower(a.Host)
 		s.addText(kindSender, senderText(a.Mailbox, host))
-		s.domain(short(host, 100))
-		name := short(a.Name, 200)
-		s.split([]byte(name), kindName)
+		s.addDomain(truncated(host, 100))
+		name := truncated(a.Name, 200)
+		s.addWords([]byte(name), kindName)
 		switch {
 		case name == "":
-			s.fact("has an author without a name")
+			s.addFact("has an author without a name")
 		case strings.Contains(name, "@"):
-			s.fact("has an author whose name is an address")
+			s.addFact("has an author whose name is an address")
 		}
 		digits := 0
-		for _, c := range []byte(short(a.Mailbox, 64)) {
+		for _, c := range []byte(truncated(a.Mailbox, 64)) {
 			if c >= '0' && c <= '9' {
 				digits++
 			}
 		}
 		if digits > 3 {
-			s.fact("has an author with many digits in the address")
+			s.addFact("has an author with many digits in the address")
 		}
 	}
 	if len(env.ReplyTo) > 0 && host != "" && !strings.EqualFold(env.ReplyTo[0].Host, host) {
-		s.fact("wants answers at another domain")
+		s.addFact("wants answers at another domain")
 	}
 	switch {
 	case env.DateText == "":
-		s.fact("has no date")
+		s.addFact("has no date")
 	case env.Date.IsZero():
-		s.fact("has an unreadable date")
+		s.addFact("has an unreadable date")
 	}
 	if env.MessageID == "" {
-		s.fact("has no Message-ID")
+		s.addFact("has no Message-ID")
 	} else if host != "" && !strings.Contains(strings.ToLower(env.MessageID), registrable(host)) {
-		s.fact("has a Message-ID of another domain")
+		s.addFact("has a Message-ID of another domain")
 	}
 	switch n := len(env.To) + len(env.Cc); {
 	case n == 0 || len(env.To) > 0 && env.To[0].IsGroupMarker():
-		s.fact("names no recipient")
+		s.addFact("names no recipient")
 	case n > 10:
-		s.fact("has many recipients")
+		s.addFact("has many recipients")
 	}
 	answers := len(env.InReplyTo)+len(env.References) > 0
 	if answers {
-		s.fact("answers another message")
+		s.addFact("answers another message")
 	}
-	subject := short(env.Subject, 400)
+	subject := truncated(env.Subject, 400)
 	if subject == "" {
-		s.fact("has no subject")
+		s.addFact("has no subject")
 	}
-	if head := short(subject, 4); !answers && (strings.EqualFold(head, "re: ") || strings.EqualFold(head, "aw: ")) {
-		s.fact("looks like an answer but is none")
+	if head := truncated(subject, 4); !answers && (strings.EqualFold(head, "re: ") || strings.EqualFold(head, "aw: ")) {
+		s.addFact("looks like an answer but is none")
 	}
 	if len(subject) > 8 && strings.ToUpper(subject) == subject && strings.ToLower(subject) != subject {
-		s.fact("has a subject in capitals")
+		s.addFact("has a subject in capitals")
 	}
-	s.split([]byte(subject), kindSubject)
+	s.addWords([]byte(subject), kindSubject)
 }
 
 func senderText(mailbox, host string) string {
-	return short(strings.ToLower(mailbox), 64) + "@" + short(strings.ToLower(host), 100)
+	return truncated(strings.ToLower(mailbox), 64) + "@" + truncated(strings.ToLower(host), 100)
 }
 
 // SenderToken returns the token of an author's address.
@@ -382,7 +384,7 @@ func SenderToken(mailbox, host string) Token {
 	return hash(kindSender, []byte(senderText(mailbox, host)))
 }
 
-// countTexts counts the text parts, among which the limits are divided.
+// countTexts counts the text parts, which share the limits.
 func (s *reader) countTexts(p *msg.Part) {
 	if s.partsLeft--; s.partsLeft < 0 {
 		return
@@ -399,8 +401,8 @@ func isText(p *msg.Part) bool {
 	return p.Type == "text" && len(p.Children) == 0 && p.Disposition != "attachment"
 }
 
-// part adds the tokens of a part and its children.
-func (s *reader) part(p *msg.Part, work []byte) error {
+// addPart adds the tokens of a part and of its children.
+func (s *reader) addPart(p *msg.Part, work []byte) error {
 	if s.partsLeft--; s.partsLeft < 0 {
 		return nil
 	}
@@ -408,9 +410,9 @@ func (s *reader) part(p *msg.Part, work []byte) error {
 	if name == "" {
 		name = p.Params["name"]
 	}
-	name = short(name, 200)
+	name = truncated(name, 200)
 	if name != "" {
-		s.attachment(strings.ToLower(strings.TrimRight(name, " .")))
+		s.addAttachment(strings.ToLower(strings.TrimRight(name, " .")))
 	}
 	if p.Disposition == "attachment" || name != "" && p.Type != "image" {
 		s.attachments++
@@ -418,10 +420,10 @@ func (s *reader) part(p *msg.Part, work []byte) error {
 	if p.Type == "image" {
 		s.images++
 	}
-	s.addText(kindType, short(p.Type, 40)+"/"+short(p.Subtype, 60))
+	s.addText(kindType, truncated(p.Type, 40)+"/"+truncated(p.Subtype, 60))
 	if isText(p) {
 		if charset := p.Params["charset"]; charset != "" {
-			s.addText(kindType, short(strings.ToLower(charset), 40))
+			s.addText(kindType, truncated(strings.ToLower(charset), 40))
 		}
 		if p.Subtype == "html" {
 			s.hasHTML = true
@@ -431,27 +433,28 @@ func (s *reader) part(p *msg.Part, work []byte) error {
 		return s.readText(p, work)
 	}
 	for _, c := range p.Children {
-		if err := s.part(c, work); err != nil {
+		if err := s.addPart(c, work); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attachment adds the extension of a file name, and whether the name has two extensions.
-func (s *reader) attachment(name string) {
+// addAttachment adds the extension of a file name. If the name has two extensions, it adds that
+// fact.
+func (s *reader) addAttachment(name string) {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 || len(name)-dot > 8 {
 		return
 	}
 	s.addText(kindAttachment, name[dot:])
 	if before := strings.LastIndexByte(name[:dot], '.'); before >= 0 && dot-before > 3 && dot-before < 6 && len(name)-dot < 5 {
-		s.fact("has a file with two endings")
+		s.addFact("has a file with two endings")
 	}
 }
 
-// domain adds the domain of an author, its registrable domain, and its top-level domain.
-func (s *reader) domain(host string) {
+// addDomain adds the domain of an author, its registrable domain and its top-level domain.
+func (s *reader) addDomain(host string) {
 	s.addText(kindDomain, host)
 	if of := registrable(host); of != host {
 		s.addText(kindDomain, of)
@@ -475,4 +478,5 @@ func appendLower(b, text []byte) []byte {
 	return b
 }
 
-func short(s string, most int) string { return s[:min(len(s), most)] }
+// truncated returns the first most bytes of s.
+func truncated(s string, most int) string { return s[:min(len(s), most)] }

@@ -8,18 +8,18 @@ import (
 	"unsafe"
 )
 
-// A Count is the number of an account's training messages that have a token.
+// A Count says in how many training messages of an account a token occurred.
 type Count struct {
 	Spam, Ham uint16
 	Day       uint16 // day of the last training, in days since 1970
 }
 
-// A Model holds the training data of one account. It is not safe for concurrent use while it is
-// written.
+// A Model holds the training data of one account. While it is changed, it is not safe for
+// concurrent use.
 type Model struct {
-	Spam, Ham uint32 // messages
+	Spam, Ham uint32 // number of training messages
 
-	slots []slot // hash table with open addressing, its length a power of two; token 0 marks a free slot
+	slots []slot // hash table with open addressing; its length is a power of two, and token 0 marks a free slot
 	used  int
 	seed  uint64 // random, so that nobody can choose words that collide in slots
 }
@@ -31,13 +31,13 @@ type slot struct {
 
 const minSlots = 64
 
-// NewModel returns a model without training.
+// NewModel returns a model without training data.
 func NewModel() *Model { return &Model{seed: rand.Uint64() | 1} }
 
 // Len returns the number of tokens in the model.
 func (m *Model) Len() int { return m.used }
 
-// Bytes returns the memory used by the model in bytes.
+// Bytes returns the memory that the model uses, in bytes.
 func (m *Model) Bytes() int {
 	return int(unsafe.Sizeof(*m)) + len(m.slots)*int(unsafe.Sizeof(slot{}))
 }
@@ -49,21 +49,22 @@ func (m *Model) Clone() *Model {
 	return &c
 }
 
-func (m *Model) home(t Token) int {
+// homeSlot returns the index of the slot where the search for a token begins.
+func (m *Model) homeSlot(t Token) int {
 	hi, lo := bits.Mul64(uint64(t), m.seed)
 	return int(hi^lo) & (len(m.slots) - 1)
 }
 
-// find returns the slot of a token, or the free slot where to insert it.
+// find returns the slot of a token, or the free slot where it would be inserted.
 func (m *Model) find(t Token) int {
-	at := m.home(t)
+	at := m.homeSlot(t)
 	for m.slots[at].token != t && m.slots[at].token != 0 {
 		at = (at + 1) & (len(m.slots) - 1)
 	}
 	return at
 }
 
-// Get returns the count of a token, zero if it is not in the model.
+// Get returns the count of a token. The count is zero if the token is not in the model.
 func (m *Model) Get(t Token) Count {
 	if m.used == 0 {
 		return Count{}
@@ -96,8 +97,8 @@ func (m *Model) Set(t Token, c Count) {
 	m.slots[at] = slot{t, c}
 }
 
-// remove removes a token. It moves later slots up, so that no free slot lies between a token and
-// its home slot.
+// remove removes a token. It moves later slots, so that no free slot is between a token and its
+// home slot.
 func (m *Model) remove(t Token) {
 	if m.used == 0 {
 		return
@@ -109,7 +110,7 @@ func (m *Model) remove(t Token) {
 	m.used--
 	last := len(m.slots) - 1
 	for at := (free + 1) & last; m.slots[at].token != 0; at = (at + 1) & last {
-		if away := (at - m.home(m.slots[at].token)) & last; away >= (at-free)&last {
+		if away := (at - m.homeSlot(m.slots[at].token)) & last; away >= (at-free)&last {
 			m.slots[free] = m.slots[at]
 			free = at
 		}
@@ -117,8 +118,8 @@ func (m *Model) remove(t Token) {
 	m.slots[free] = slot{}
 }
 
-// Train counts a message as spam or ham, or with undo reverts that. It returns the tokens with
-// changed counts. Counts saturate at 0 and at their maximum. undo does not change the days.
+// Train counts a message as spam or ham. If undo is set, it takes back an earlier Train; the days
+// stay. It returns the tokens whose counts changed. Counts stop at 0 and at their maximum.
 func (m *Model) Train(tokens []Token, spam, undo bool, day uint16) []Token {
 	messages := &m.Ham
 	if spam {
@@ -152,8 +153,8 @@ func (m *Model) Train(tokens []Token, spam, undo bool, day uint16) []Token {
 	return changed
 }
 
-// LeastUsed returns n tokens to remove: those with the smallest sum of counts, and among equals
-// those with the oldest day.
+// LeastUsed returns n tokens to remove: those with the smallest counts and, if counts are equal,
+// the oldest day.
 func (m *Model) LeastUsed(n int) []Token {
 	n = min(n, m.used)
 	if n <= 0 {
@@ -163,7 +164,7 @@ func (m *Model) LeastUsed(n int) []Token {
 		return cmp.Or(cmp.Compare(int(a.count.Spam)+int(a.count.Ham), int(b.count.Spam)+int(b.count.Ham)),
 			cmp.Compare(a.count.Day, b.count.Day), cmp.Compare(a.token, b.token))
 	}
-	// A max-heap of the n least used slots so far, with the most used of them on top.
+	// heap is a max-heap of the n least used slots so far; the most used of them is on top.
 	heap := make([]slot, 0, n)
 	sink := func(at int) {
 		for {
@@ -197,7 +198,7 @@ func (m *Model) LeastUsed(n int) []Token {
 		}
 	}
 	out := make([]Token, n)
-	for i := n - 1; i >= 0; i-- { // fill from the end: the top is the most used of the rest
+	for i := n - 1; i >= 0; i-- { // fill from the end, since the top is the most used of the rest
 		out[i] = heap[0].token
 		heap[0] = heap[len(heap)-1]
 		heap = heap[:len(heap)-1]

@@ -10,66 +10,66 @@ import (
 	"unicode/utf8"
 )
 
-// Parameters of scoring. The start set counts like a number of training messages, so an account's
-// own training soon outweighs it. The values were found by measurement (measure_test.go).
+// Parameters of scoring. The start set counts as much as a number of training messages, so that an
+// account's own training soon outweighs it. The values were found by measurement (measure_test.go).
 const (
-	startMessages = 90.0 // of each class
-	startDoubt    = 0.03 // smoothing: messages of each class that have a token of the start set by chance
-	doubt         = 0.35 // the same for a token that only the account's model has
-	minStrength   = 0.2  // minimum distance of a probability from 0.5 to count
-	maxClues      = 150  // maximum number of tokens that count: those furthest from 0.5
-	priorClue     = 0.43 // prior probability, which counts besides the tokens, and alone if there are none
-	priorClues    = 5    // weight of the prior in clues, so that a few words of a short message decide nothing
-	worth         = 0.7  // weight of each clue; below 1, since the tokens of a message depend on each other
+	startMessages  = 90.0 // training messages of each class that the start set counts as
+	startSmoothing = 0.03 // smoothing for tokens of the start set: messages of each class that have the token by chance
+	ownSmoothing   = 0.35 // smoothing for tokens that only the account's model has
+	minStrength    = 0.2  // tokens whose probability is closer to 0.5 do not count
+	maxClues       = 150  // tokens that count: those with probabilities furthest from 0.5
+	priorClue      = 0.43 // prior probability of spam; the result if no token counts
+	priorClues     = 5    // how many tokens the prior counts as, so that a few words of a short message decide nothing
+	clueWeight     = 0.7  // weight of each token; below 1, since the tokens of a message depend on each other
 
 	writtenTo    = "the account wrote to the author"
-	writtenClues = 8 // number of clues that writtenTo counts as
+	writtenClues = 8 // how many tokens the fact writtenTo counts as
 )
 
-// A Reason is a token that contributes to a score.
+// A Reason is a token that contributes to the score of a message.
 type Reason struct {
 	Code   string
-	Text   string  // the token for people: at most 40 characters, no control characters
-	Weight float64 // log-odds, rounded to 2 decimals; above 0 means spam
+	Text   string  // the token as people see it: at most 40 characters, no control characters
+	Weight float64 // log-odds, rounded to 2 decimals; positive for spam
 }
 
 // A Verdict is the result of scoring a message.
 type Verdict struct {
 	Score   float64  // from 0 (wanted) to 1 (junk), rounded to 4 decimals
-	Reasons []Reason // at most 10, by descending weight
+	Reasons []Reason // at most 10, the strongest first
 }
 
 const maxReasons = 10
 
-// Score scores a message by the start set and the account's model. own is nil for an account
-// without training.
+// Score scores a message by the start set and the account's model. own is nil if the account has no
+// training.
 func (r *Reading) Score(own *Model) Verdict {
 	start := start()
-	// At first, most corrections are of one class, and all of these messages may have come by the
-	// same path. So tokens of transport count as if there were equally many corrections of both
-	// classes. For all other tokens, spam counts as no more messages than wanted mail. Otherwise,
-	// with little training in wanted mail, everything that an account's mail has in common would
-	// look like a sign of spam.
-	var spamTaught, hamTaught, evenly float64
+	// In the beginning, most corrections by the user are of one class, and all these messages may
+	// have come by the same path. So tokens about the transport count as if there were equally many
+	// corrections of both classes. For other tokens, spam counts as at most as many messages as
+	// wanted mail. Otherwise everything that an account's mail has in common would look like a sign
+	// of spam while there is little training in wanted mail.
+	var spamTrained, hamTrained, evenly float64
 	if own != nil {
-		spamTaught, hamTaught = float64(own.Spam), float64(own.Ham)
-		evenly = min(spamTaught, hamTaught)
+		spamTrained, hamTrained = float64(own.Spam), float64(own.Ham)
+		evenly = min(spamTrained, hamTrained)
 	}
 
-	// The probability that a message with the token is spam (Graham, Robinson). The smoothing by
-	// chance keeps it near 0.5 for rare tokens, and while one class has little training.
+	// p is the probability that a message with the token is spam (Graham, Robinson). Adding chance
+	// keeps p near 0.5 for rare tokens, and while one class has little training.
 	probabilities := make([]float64, len(r.tokens))
-	var strengths [51]int // number of tokens by their distance from 0.5, in hundredths
+	var strengths [51]int // number of tokens by the distance of their probability from 0.5, in hundredths
 	for i, t := range r.tokens {
 		spam, ham := start.get(t)
 		spam, ham = spam*startMessages, ham*startMessages
 		known := spam + ham
-		spamMessages, hamMessages := startMessages+evenly, startMessages+hamTaught
+		spamMessages, hamMessages := startMessages+evenly, startMessages+hamTrained
 		if own != nil {
 			c := own.Get(t)
-			spamTimes, hamTimes := evenly/max(spamTaught, 1), 1.0
+			spamTimes, hamTimes := evenly/max(spamTrained, 1), 1.0
 			if kinds[r.refs[i].kind].use == transport {
-				hamMessages, hamTimes = startMessages+evenly, evenly/max(hamTaught, 1)
+				hamMessages, hamTimes = startMessages+evenly, evenly/max(hamTrained, 1)
 			}
 			spam += float64(c.Spam) * spamTimes
 			ham += float64(c.Ham) * hamTimes
@@ -77,8 +77,8 @@ func (r *Reading) Score(own *Model) Verdict {
 		if spam+ham == 0 {
 			continue
 		}
-		// The counts of the start set are already smoothed.
-		chance := doubt + (startDoubt-doubt)*known/(spam+ham)
+		// The counts of the start set are smoothed already.
+		chance := ownSmoothing + (startSmoothing-ownSmoothing)*known/(spam+ham)
 		chance /= min(spamMessages, hamMessages)
 		spam, ham = spam/spamMessages+chance, ham/hamMessages+chance
 		p := spam / (spam + ham)
@@ -94,8 +94,8 @@ func (r *Reading) Score(own *Model) Verdict {
 	}
 
 	// Fisher's method: the sum of the logarithms of random probabilities has a chi-square
-	// distribution. So the sum shows how significant these probabilities are, once for spam and
-	// once for ham.
+	// distribution. So the sum tells how unlikely these probabilities are by chance. It is computed
+	// for spam and for ham.
 	var clues [maxClues]int
 	count := 0
 	spamLog, hamLog, n := priorClues*math.Log(1-priorClue), priorClues*math.Log(priorClue), priorClues
@@ -122,7 +122,7 @@ func (r *Reading) Score(own *Model) Verdict {
 		hamLog += float64(times) * math.Log(p)
 		n += times
 	}
-	degrees := max(1, int(math.Round(worth*float64(n))))
+	degrees := max(1, int(math.Round(clueWeight*float64(n))))
 	share := float64(degrees) / float64(n)
 	spam := 1 - chiSquare(-2*share*spamLog, degrees)
 	ham := 1 - chiSquare(-2*share*hamLog, degrees)
@@ -141,7 +141,8 @@ func (r *Reading) Score(own *Model) Verdict {
 	return v
 }
 
-// chiSquare returns the probability that chi-square with 2n degrees of freedom is greater than x.
+// chiSquare returns the probability that a chi-square value with 2n degrees of freedom is greater
+// than x.
 func chiSquare(x float64, n int) float64 {
 	half := x / 2
 	term := math.Exp(-half)
@@ -158,7 +159,7 @@ func (r *Reading) textOf(i int) []byte {
 	return r.text[f.at : f.at+uint32(f.n)]
 }
 
-// readable returns the text of a token for people.
+// readable returns the text of a token as people see it.
 func (r *Reading) readable(i int) string {
 	text := strings.ToValidUTF8(string(r.textOf(i)), "\uFFFD")
 	switch r.refs[i].kind {
@@ -182,16 +183,16 @@ func (r *Reading) readable(i int) string {
 	return text
 }
 
-// A use says what the start set contains for a kind of token.
+// A use says what the start set contains about the tokens of a kind.
 type use uint8
 
 const (
-	private   use = iota // nothing: names, addresses and hosts are specific to an account
-	content              // the frequency in junk mail and in wanted mail
-	transport            // the frequency in all mail; only an account's training gives it weight
+	private   use = iota // nothing, since names, addresses and hosts are specific to an account
+	content              // how frequent each is in junk mail and in wanted mail
+	transport            // how frequent each is in all mail; only training gives these weight
 )
 
-// kinds holds for each kind the code and the sentence of its Reason, and its use.
+// kinds has for each kind the code and the sentence of its Reason, and its use.
 var kinds = [...]struct {
 	code     string
 	sentence string
@@ -219,15 +220,15 @@ var kinds = [...]struct {
 	kindField:      {"header", `The header field %s is frequent in`, private},
 }
 
-// contentFacts are facts about hidden content, and writtenTo, which no stranger can cause. They are
-// treated as content. Other facts, such as a missing date, also apply to mail from scripts and
-// devices.
+// contentFacts are facts that are treated as content: those about hidden content, and writtenTo,
+// which no stranger can cause. Other facts, such as a missing date, are also true of mail from
+// scripts and devices.
 var contentFacts = []string{
 	"has invisible characters in words", "has comments in words", "hides text", "has a form", "has a link with a user name in it",
 	"has a link to a number in place of a name", "has a file with two endings", writtenTo,
 }
 
-// Sentence returns the reason as an English sentence.
+// Sentence returns the reason as a sentence in English.
 func (r Reason) Sentence() string {
 	class := "wanted mail"
 	if r.Weight > 0 {

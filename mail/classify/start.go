@@ -18,24 +18,24 @@ var startFile string
 // contain it.
 type StartToken struct {
 	Token     Token
-	Spam, Ham float64 // 0–1
+	Spam, Ham float64 // from 0 to 1
 }
 
-// A start set has a sorted row of six bytes for each token: the upper half of the token, and the
-// two shares on a logarithmic scale.
+// An encoded start set has a row of six bytes for each token, sorted: the upper half of the token,
+// and the two shares on a logarithmic scale.
 const (
 	startRow   = 6
 	shareSteps = 255
 	shareScale = 8 // range of the scale in natural logarithms
 )
 
-// EncodeStart returns an encoded start set.
+// EncodeStart returns a start set in encoded form.
 func EncodeStart(list []StartToken) []byte {
 	list = slices.SortedFunc(slices.Values(list), func(a, b StartToken) int { return cmp.Compare(a.Token, b.Token) })
 	var out []byte
 	for i, t := range list {
 		if i > 0 && t.Token>>32 == list[i-1].Token>>32 {
-			continue // two tokens have the same upper half: drop one; this is rare among a few thousand tokens
+			continue // two tokens have the same upper half, which is rare among a few thousand tokens: drop one
 		}
 		out = binary.BigEndian.AppendUint32(out, uint32(t.Token>>32))
 		out = append(out, encodeShare(t.Spam), encodeShare(t.Ham))
@@ -57,10 +57,10 @@ func decodeShare(b byte) float64 {
 	return math.Exp((float64(b)/shareSteps - 1) * shareScale)
 }
 
-// A startSet is the decoded start set, with an index of rows by the first bits of a token.
+// A startSet is a decoded start set, with an index of its rows by the first bits of a token.
 type startSet struct {
 	rows   string
-	first  [1<<startBits + 1]uint16 // the first row for each value of the first bits
+	first  [1<<startBits + 1]uint16 // index of the first row for each value of the first bits
 	shares [256]float64
 }
 
@@ -86,7 +86,8 @@ func (s *startSet) token(row int) uint32 {
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }
 
-// get returns the shares of junk mail and wanted mail that contain a token, 0 for an unknown token.
+// get returns the shares of junk mail and of wanted mail that contain a token. Both are 0 for an
+// unknown token.
 func (s *startSet) get(t Token) (spam, ham float64) {
 	half := uint32(t >> 32)
 	beginning := half >> (32 - startBits)

@@ -9,14 +9,14 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// readText adds the words of a text part, up to the part's share of the limits.
+// readText adds the words of a text part, up to its share of the limits.
 func (s *reader) readText(p *msg.Part, work []byte) error {
 	share := max(s.rawLeft/max(s.textsLeft, 1), min(minPiece, s.rawLeft))
 	textShare := max(s.textLeft/max(s.textsLeft, 1), min(minPiece, s.textLeft))
 	s.textsLeft--
 	raw := work[:min(int64(share), p.Size())]
 	if n, err := s.src.ReadAt(raw, p.BodyOffset); n < len(raw) {
-		return fmt.Errorf("read part at %d: %w", p.BodyOffset, err)
+		return fmt.Errorf("read message part at offset %d: %w", p.BodyOffset, err)
 	}
 	s.rawLeft -= len(raw)
 	switch p.Encoding {
@@ -34,7 +34,7 @@ func (s *reader) readText(p *msg.Part, work []byte) error {
 	}
 	text = text[:min(len(text), textShare)]
 	s.textLeft -= len(text)
-	s.split(text, kindWord)
+	s.addWords(text, kindWord)
 	return nil
 }
 
@@ -50,8 +50,8 @@ var base64Values = func() (t [256]byte) {
 	return t
 }()
 
-// decodeBase64 decodes in place. It skips characters outside of the alphabet (RFC 2045 section
-// 6.8).
+// decodeBase64 decodes base64 in place and returns the result. It skips characters that are not
+// base64 (RFC 2045 section 6.8).
 func decodeBase64(b []byte) []byte {
 	var acc uint32
 	held, n := 0, 0
@@ -106,8 +106,8 @@ var hexValues = func() (t [256]byte) {
 	return t
 }()
 
-// decodeQP decodes quoted-printable in place. An invalid escape stays literal (RFC 2045 section
-// 6.7).
+// decodeQP decodes quoted-printable in place and returns the result. An invalid escape is kept (RFC
+// 2045 section 6.7).
 func decodeQP(b []byte) []byte {
 	n := 0
 	for i := 0; i < len(b); {
@@ -137,10 +137,10 @@ func decodeQP(b []byte) []byte {
 	return b[:n]
 }
 
-// stripHTML removes the markup from HTML, in place, and adds the hosts of its links.
+// stripHTML removes the markup from HTML, in place, and adds the hosts of the links in it.
 func (s *reader) stripHTML(b []byte) []byte {
 	n := 0
-	unclosed := false // there is no > after this position
+	unclosed := false // there is no ">" after this position
 	for i := 0; i < len(b) && s.markupLeft > 0; {
 		c := b[i]
 		switch {
@@ -188,7 +188,7 @@ func (s *reader) stripHTML(b []byte) []byte {
 			name[length] = f
 			length++
 		}
-		switch string(name[:length]) { // these tags separate words; other tags may occur within a word
+		switch string(name[:length]) { // these tags end a word; other tags may be within a word
 		case "p", "br", "div", "tr", "td", "th", "li", "ul", "ol", "table", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "pre", "body", "head",
 			"html", "blockquote", "title", "option", "center", "section", "article", "header", "footer", "img", "dd", "dt", "button", "input":
 			b[n] = ' '
@@ -199,7 +199,7 @@ func (s *reader) stripHTML(b []byte) []byte {
 		}
 		switch string(name[:length]) {
 		case "script", "style":
-			// Without an end tag it hides everything after it.
+			// If its end tag is missing, it hides everything after it.
 			closing := append([]byte("</"), name[:length]...)
 			at := indexFold(b[i:], closing)
 			if at < 0 {
@@ -207,19 +207,19 @@ func (s *reader) stripHTML(b []byte) []byte {
 			}
 			i += at
 		case "form":
-			s.forms = true
+			s.hasForm = true
 		case "img":
 			s.images++
 		}
 		if len(tag) > length+4 {
-			s.attributes(tag[length:])
+			s.readAttributes(tag[length:])
 		}
 	}
 	return b[:n]
 }
 
-// attributes adds the hosts of all links in a tag, and records whether the tag hides text.
-func (s *reader) attributes(tag []byte) {
+// readAttributes adds the hosts of all links in a tag. It records whether the tag hides text.
+func (s *reader) readAttributes(tag []byte) {
 	for rest := tag; ; {
 		at := bytes.Index(rest, []byte("://"))
 		if at < 0 || s.links > maxLinks {
@@ -227,20 +227,20 @@ func (s *reader) attributes(tag []byte) {
 		}
 		s.links++
 		rest = rest[at+3:]
-		s.host(rest[:min(len(rest), 200)])
+		s.addHost(rest[:min(len(rest), 200)])
 	}
 	if at := bytes.Index(tag, []byte("display:")); at >= 0 && bytes.HasPrefix(bytes.TrimLeft(tag[at+8:min(len(tag), at+16)], " "), []byte("none")) {
-		s.hides = true
+		s.hidesText = true
 	}
 	if at := bytes.Index(tag, []byte("font-size:")); at >= 0 {
 		if rest := bytes.TrimLeft(tag[at+10:min(len(tag), at+16)], " "); len(rest) > 1 && rest[0] <= '1' && rest[1] != '.' && asciiFold[rest[1]] != 0 && (rest[1] < '0' || rest[1] > '9') {
-			s.hides = true
+			s.hidesText = true
 		}
 	}
 }
 
-// indexFold is bytes.Index that ignores the case of b. sought must be in lower case and begin with
-// a character that is not a letter.
+// indexFold is like bytes.Index, but ignores the letter case of b. sought must be in lower case,
+// and its first character must not be a letter.
 func indexFold(b, sought []byte) int {
 	for from := 0; ; from++ {
 		at := bytes.IndexByte(b[from:], sought[0])
@@ -270,8 +270,8 @@ var entities = map[string]rune{
 	"Iacute": 'Í', "Ntilde": 'Ñ', "Oacute": 'Ó', "Uacute": 'Ú', "iexcl": '¡', "iquest": '¿', "sol": '/', "colon": ':', "period": '.', "excl": '!',
 }
 
-// entity returns the character of the entity at the start of b, and the entity's length. If there
-// is none, it returns & and 1. No entity is shorter than its character in UTF-8.
+// entity returns the character for the HTML entity at the start of b, and the length of the entity.
+// If there is none, it returns & and 1. No entity is shorter than its character in UTF-8.
 func entity(b []byte) (size int, r rune) {
 	end := 1
 	for end < min(len(b), 12) && (asciiFold[b[end]] != 0 || b[end] == '#' && end == 1) {

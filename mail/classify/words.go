@@ -13,7 +13,7 @@ import (
 const (
 	minLetters = 3
 	maxLetters = 20
-	maxPairs   = 200 // number of words that are paired with the next word as a phrase
+	maxPairs   = 200 // words after which a phrase, the word and its successor, is added
 )
 
 // asciiFold maps ASCII letters to lower case, digits to themselves, and everything else to 0.
@@ -28,8 +28,8 @@ var asciiFold = func() (t [256]byte) {
 
 const lastAlphabet = 0x600 // after Latin, Greek, Cyrillic, Armenian and Hebrew
 
-// alphabets maps letters to lower case, and everything else to 0. Package unicode would be too slow
-// for each letter of a text.
+// alphabets maps letters to lower case, and everything else to 0. It is a table, since package
+// unicode would be too slow for each letter of a text.
 var alphabets = sync.OnceValue(func() *[lastAlphabet]uint16 {
 	var t [lastAlphabet]uint16
 	for r := range rune(lastAlphabet) {
@@ -40,18 +40,19 @@ var alphabets = sync.OnceValue(func() *[lastAlphabet]uint16 {
 	return &t
 })
 
-// A runeClass is the role of a character in splitting words.
+// A runeClass says what a character means for splitting a text into words.
 type runeClass int
 
 const (
-	between   runeClass = iota // it ends a word
-	letter                     // it belongs to a word
-	invisible                  // it is ignored
-	dense                      // it belongs to a script without spaces
-	picture                    // it is a word by itself
+	between   runeClass = iota // ends a word
+	letter                     // belongs to a word
+	invisible                  // is ignored
+	dense                      // belongs to a script without spaces between words
+	picture                    // is a word by itself
 )
 
-// classOf returns the class of a non-ASCII character, and the character to use instead.
+// classOf returns the class of a non-ASCII character, and the character that stands for it in
+// words.
 func classOf(r rune, alphabets *[lastAlphabet]uint16) (rune, runeClass) {
 	switch {
 	case r == 0xad || r == 0x34f || r == 0x61c:
@@ -77,14 +78,14 @@ func classOf(r rune, alphabets *[lastAlphabet]uint16) (rune, runeClass) {
 	return r, between
 }
 
-// split adds the words of a text in UTF-8. It reads invalid bytes as Latin-1.
-func (s *reader) split(text []byte, k kind) {
+// addWords adds the words of a text, which is in UTF-8. Invalid bytes count as Latin-1.
+func (s *reader) addWords(text []byte, k kind) {
 	alphabets := alphabets()
-	var buf [4*maxLetters + 4]byte // the word
+	var buf [4*maxLetters + 4]byte // the current word
 	var pair [8*maxLetters + 8]byte
-	pairLen := 0 // length of the previous word and a space in pair
+	pairLen := 0 // length of the previous word and a space, which are in pair
 	n, letters, digits := 0, 0, 0
-	full := false // there is no room for more words, only for links
+	full := false // the limit on words is reached, so only links are read
 	flush := func() {
 		if k == kindWord && letters > 0 {
 			s.words++
@@ -113,7 +114,7 @@ func (s *reader) split(text []byte, k kind) {
 		n, letters, digits = 0, 0, 0
 		full = len(s.tokens) >= maxWords
 	}
-	lone := rune(0) // the previous character, if it is dense
+	lone := rune(0) // the previous character, if its class is dense
 	for i := 0; i < len(text); {
 		c := text[i]
 		if f := asciiFold[c]; f != 0 {
@@ -129,7 +130,7 @@ func (s *reader) split(text []byte, k kind) {
 			continue
 		}
 		if c >= utf8.RuneSelf {
-			if c >= 0xc2 && c < 0xd8 && i+1 < len(text) && text[i+1]&0xc0 == 0x80 { // fast path for letters in alphabets
+			if c >= 0xc2 && c < 0xd8 && i+1 < len(text) && text[i+1]&0xc0 == 0x80 { // fast path for letters that alphabets has
 				if f := alphabets[rune(c&0x1f)<<6|rune(text[i+1]&0x3f)]; f >= utf8.RuneSelf && f < 0x800 {
 					if letters < maxLetters {
 						buf[n], buf[n+1] = 0xc0|byte(f>>6), 0x80|byte(f&0x3f)
@@ -181,7 +182,7 @@ func (s *reader) split(text []byte, k kind) {
 			}
 			lone = 0
 			if r == '€' || r == '£' || r == '¥' {
-				i += s.money(text[i:], r)
+				i += s.addMoney(text[i:], r)
 			}
 			continue
 		}
@@ -190,12 +191,12 @@ func (s *reader) split(text []byte, k kind) {
 		if c == ':' && (n == 4 && string(buf[:n]) == "http" || n == 5 && string(buf[:n]) == "https") && bytes.HasPrefix(text[i:], []byte("//")) {
 			n, letters, digits = 0, 0, 0
 			i += 2
-			i += s.link(text[i:])
+			i += s.addLink(text[i:])
 			continue
 		}
 		if c == '.' && n == 3 && string(buf[:n]) == "www" {
 			n, letters, digits = 0, 0, 0
-			i += s.link(text[i:])
+			i += s.addLink(text[i:])
 			continue
 		}
 		if letters > 0 {
@@ -203,9 +204,9 @@ func (s *reader) split(text []byte, k kind) {
 		}
 		switch c {
 		case '$':
-			i += s.money(text[i:], '$')
+			i += s.addMoney(text[i:], '$')
 		case '!':
-			s.exclaims = s.exclaims || i < len(text) && text[i] == '!'
+			s.hasExclamations = s.hasExclamations || i < len(text) && text[i] == '!'
 		}
 	}
 	if letters > 0 {
@@ -213,9 +214,9 @@ func (s *reader) split(text []byte, k kind) {
 	}
 }
 
-// money adds the currency and the number of digits of a sum of money. It returns the length of the
-// sum, 0 if there is none.
-func (s *reader) money(text []byte, sign rune) int {
+// addMoney adds the currency and the number of digits of a sum of money. It returns the length of
+// the sum in text, 0 if there is none.
+func (s *reader) addMoney(text []byte, sign rune) int {
 	i, digits := 0, 0
 	for i < min(len(text), 24) {
 		c := text[i]
@@ -237,8 +238,8 @@ func (s *reader) money(text []byte, sign rune) int {
 	return i
 }
 
-// link adds the host of a link and returns the length of the link.
-func (s *reader) link(text []byte) int {
+// addLink adds the host of a link. It returns the length of the link.
+func (s *reader) addLink(text []byte) int {
 	if s.links++; s.links > maxLinks {
 		return 0
 	}
@@ -246,16 +247,16 @@ func (s *reader) link(text []byte) int {
 	if end < 0 {
 		end = min(len(text), 2000)
 	}
-	s.host(text[:end])
+	s.addHost(text[:end])
 	return end
 }
 
-// host adds the host of a link. text is the link after the two slashes.
-func (s *reader) host(text []byte) {
+// addHost adds the host of a link. text is the link after "//".
+func (s *reader) addHost(text []byte) {
 	var host [100]byte
 	n := 0
 	for _, c := range text {
-		if c == '@' { // the text before is a user name
+		if c == '@' { // the text before it is a user name
 			n = 0
 			s.userLinks = true
 			continue
@@ -272,15 +273,15 @@ func (s *reader) host(text []byte) {
 	}
 	s.hosts++
 	if len(bytes.Trim(name, "0123456789.")) == 0 {
-		s.fact("has a link to a number in place of a name")
+		s.addFact("has a link to a number in place of a name")
 		return
 	}
 	s.addText(kindSite, registrable(string(name)))
 	s.add(kindLinkEnding, name[bytes.LastIndexByte(name, '.'):])
 }
 
-// registrable returns the registrable domain of a host (public suffix and one label), or the host
-// itself if there is none.
+// registrable returns the registrable domain of a host, which is the public suffix and one more
+// label. It returns the host itself if there is none.
 func registrable(host string) string {
 	if of, err := publicsuffix.EffectiveTLDPlusOne(strings.TrimSuffix(host, ".")); err == nil {
 		return of

@@ -1,6 +1,6 @@
-// Package feedback reads the notices about bounces and complaints that relays send over HTTPS, in
-// each provider's format and with its own authentication. It does not know which messages were
-// sent, nor what a notice leads to.
+// Package feedback reads the notices about bounces and complaints that relays send over HTTPS. Each
+// provider has its own format and its own way to authenticate. The package does not know which
+// messages were sent, nor what a caller does with a notice.
 package feedback
 
 import (
@@ -25,24 +25,24 @@ import (
 	"time"
 )
 
-// MaxBody is the maximum size in bytes of a request body for a Reader. SNS sends at most 256 KiB,
-// SendGrid 768 KiB.
+// MaxBody is the maximum size in bytes of a request body that callers pass to a Reader. SNS sends
+// at most 256 KiB, SendGrid 768 KiB.
 const MaxBody = 1 << 20
 
-// maxNotices is the maximum number of notices read from one request; no provider sends more.
+// maxNotices is the maximum number of notices that are read from one request. No provider sends
+// more.
 const maxNotices = 2000
 
-// Errors of Reader.Read. Any other error means that the provider could not be reached; the same
-// request may be accepted later.
+// Errors that Reader.Read wraps. Any other error means that the provider could not be reached, so
+// the same request may be accepted later.
 var (
-	// ErrForged is returned for a request without proof that it comes from the provider.
-	ErrForged = errors.New("the notice has no valid proof of its origin")
-	// ErrMalformed is returned for a request that cannot be parsed, and is authentic or could not
-	// be checked.
-	ErrMalformed = errors.New("the notice cannot be read")
+	// ErrForged is wrapped for a request without proof that it comes from the provider.
+	ErrForged = errors.New("the notice is not proven to come from the relay")
+	// ErrMalformed is wrapped for a request that cannot be parsed.
+	ErrMalformed = errors.New("the notice of the relay cannot be parsed")
 )
 
-// A Request is a request to the webhook address that the relay was configured with.
+// A Request is an HTTP request to the webhook address that is configured at the relay.
 type Request struct {
 	Header http.Header
 	Query  url.Values
@@ -55,32 +55,33 @@ const (
 	Complained = "complained"
 )
 
-// Types of a bounce.
+// Types of a bounce: permanent, temporary or unknown.
 const (
 	Hard         = "hard"
 	Soft         = "soft"
 	Undetermined = "undetermined"
 )
 
-// A Notice reports a bounce or complaint of one recipient of a message that the relay had accepted.
+// A Notice reports that a message to one recipient bounced, or that the recipient complained about
+// it. The relay had accepted the message before.
 type Notice struct {
 	Kind      string // Bounced or Complained
-	Recipient string // address as given by the provider
+	Recipient string // address, as the provider gives it
 
-	// Identification of the message, as far as the provider gives it.
-	ProviderID string // the provider's id, as in its reply to DATA
-	MessageID  string // our Message-ID, with brackets
-	Tag        string // the value of our metadata header field, see PostmarkTag
-	Sender     string // address
+	// Which message it was, as far as the provider says.
+	ProviderID string // the provider's id of the message, as in its reply to DATA
+	MessageID  string // the message's Message-ID, with brackets
+	Tag        string // value of the message's metadata header field, see PostmarkTag
+	Sender     string // address of the sender
 	Subject    string
 
 	// Fields of a bounce.
-	Type       string // Hard, Soft, Undetermined
-	Subtype    string // in terms of RFC 3463 or of the provider, lower case; "" if unknown
-	Status     string // RFC 3463 status; "" if unknown
+	Type       string // Hard, Soft or Undetermined
+	Subtype    string // reason in terms of RFC 3463 or of the provider, lower case; "" if unknown
+	Status     string // status code of RFC 3463; "" if unknown
 	Diagnostic string
 	RemoteMTA  string
-	Suppress   bool // the provider itself no longer sends to the address
+	Suppress   bool // the provider itself does not send to the address any more
 
 	// Fields of a complaint.
 	FeedbackType string
@@ -88,8 +89,8 @@ type Notice struct {
 	ArrivedAt    time.Time // when the message arrived at the recipient's host; zero if unknown
 }
 
-// A Reader parses and authenticates the notices of one relay. It is safe for concurrent use. It
-// returns a repeated notice again, so callers must handle duplicates.
+// A Reader authenticates and parses the notices of one relay. It is safe for concurrent use. A
+// notice that the relay repeats is returned again, so callers must handle duplicates.
 type Reader interface {
 	Read(ctx context.Context, r Request) ([]Notice, error)
 }
@@ -101,7 +102,8 @@ const (
 	maxID      = 998
 )
 
-func clip(s string, most int) string {
+// shortLine returns s as one line of at most most bytes.
+func shortLine(s string, most int) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "")
@@ -109,24 +111,25 @@ func clip(s string, most int) string {
 	return s
 }
 
-// address returns the bare address of "Name <a@b>".
+// address returns the bare address from a text such as "Name <a@b>".
 func address(text string) string {
 	if a, err := mail.ParseAddress(text); err == nil {
-		return clip(a.Address, maxAddress)
+		return shortLine(a.Address, maxAddress)
 	}
-	return clip(strings.Trim(text, "<> "), maxAddress)
+	return shortLine(strings.Trim(text, "<> "), maxAddress)
 }
 
-// messageID returns an id with brackets, "" if text has none.
+// messageID returns a message id in angle brackets, "" if text is empty.
 func messageID(text string) string {
-	text = strings.Trim(clip(text, maxID), "<> ")
+	text = strings.Trim(shortLine(text, maxID), "<> ")
 	if text == "" {
 		return ""
 	}
 	return "<" + text + ">"
 }
 
-// typeOf returns the type of a bounce by its status: Hard for 5.x, Soft for 4.x, else Undetermined.
+// typeOf returns the type of a bounce for its status: Hard for 5.x, Soft for 4.x, otherwise
+// Undetermined.
 func typeOf(status string) string {
 	switch {
 	case strings.HasPrefix(status, "5."):
@@ -137,7 +140,7 @@ func typeOf(status string) string {
 	return Undetermined
 }
 
-// decode parses JSON. Errors wrap ErrMalformed.
+// decode parses JSON. Its errors wrap ErrMalformed.
 func decode(data []byte, into any) error {
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -147,18 +150,18 @@ func decode(data []byte, into any) error {
 
 const (
 	mailgunMaxAge = 24 * time.Hour // maximum age of a notice; Mailgun retries for 8 hours
-	keptTokens    = 8192
+	maxTokens     = 8192
 )
 
-// Mailgun reads the webhooks of Mailgun. They are signed by an HMAC over a timestamp and a token
-// with the account's signing key. The signature does not cover the body. So a token is accepted
-// only with the body that it first came with.
+// Mailgun reads the webhooks of Mailgun. Each has an HMAC over a timestamp and a token, with the
+// account's signing key. The HMAC does not cover the body, so a token is accepted only together
+// with the body that it first came with.
 type Mailgun struct {
 	secret string
 	now    func() time.Time
 
 	mu     sync.Mutex
-	bodies map[string][sha256.Size]byte // by token
+	bodies map[string][sha256.Size]byte // hash of the body by token
 	order  []string
 }
 
@@ -210,7 +213,7 @@ func (m *Mailgun) Read(_ context.Context, r Request) ([]Notice, error) {
 	e := n.Event
 	out := Notice{
 		Recipient: address(e.Recipient), MessageID: messageID(e.Message.Headers.MessageID), Sender: address(e.Message.Headers.From),
-		Subject: clip(e.Message.Headers.Subject, maxText),
+		Subject: shortLine(e.Message.Headers.Subject, maxText),
 	}
 	switch {
 	case e.Event == "complained":
@@ -218,51 +221,53 @@ func (m *Mailgun) Read(_ context.Context, r Request) ([]Notice, error) {
 	case e.Event == "failed" && e.Severity == "permanent":
 		out.Kind = Bounced
 		n.describe(&out)
-	default: // Mailgun itself retries after a temporary failure
+	default: // other failures are temporary, and Mailgun retries
 		return nil, nil
 	}
 	return []Notice{out}, nil
 }
 
+// describe sets the type, reason and status of a bounce.
 func (n *mailgunNotice) describe(out *Notice) {
 	d := n.Event.Delivery
-	out.Diagnostic = clip(d.Message, maxText)
+	out.Diagnostic = shortLine(d.Message, maxText)
 	if out.Diagnostic == "" {
-		out.Diagnostic = clip(d.Description, maxText)
+		out.Diagnostic = shortLine(d.Description, maxText)
 	}
-	out.Status, out.RemoteMTA = clip(d.Enhanced, 16), clip(d.Host, maxAddress)
+	out.Status, out.RemoteMTA = shortLine(d.Enhanced, 16), shortLine(d.Host, maxAddress)
 	out.Type = typeOf(out.Status)
 	if out.Type == Undetermined && d.Code >= 400 && d.Code < 600 {
 		out.Type = typeOf(strconv.Itoa(int(math.Floor(d.Code/100))) + ".")
 	}
 	switch reason := n.Event.Reason; {
-	case reason == "old": // given up after too many attempts
+	case reason == "old": // Mailgun gave up after too many attempts
 		out.Type, out.Subtype = Soft, "expired"
 	case strings.HasPrefix(reason, "suppress-"):
 		out.Type, out.Subtype, out.Suppress = Hard, "suppressed", true
 	case reason == "bounce" && out.Status == "":
-		out.Suppress = out.Type == Hard // Mailgun suppresses such addresses itself
+		out.Suppress = out.Type == Hard // Mailgun itself then suppresses the address
 	}
 }
 
+// verify returns an error that wraps ErrForged unless the notice is signed and recent.
 func (m *Mailgun) verify(n *mailgunNotice, body []byte) error {
 	s := n.Signature
 	seconds, err := strconv.ParseInt(s.Timestamp, 10, 64)
 	if err != nil || s.Token == "" || len(s.Token) > 200 {
-		return fmt.Errorf("%w: it has no time or token", ErrForged)
+		return fmt.Errorf("%w: it has no valid timestamp or token", ErrForged)
 	}
 	mac := hmac.New(sha256.New, []byte(m.secret))
 	mac.Write([]byte(s.Timestamp + s.Token))
 	if got, err := hex.DecodeString(s.Signature); err != nil || !hmac.Equal(got, mac.Sum(nil)) {
-		return fmt.Errorf("%w: the signature does not verify", ErrForged)
+		return fmt.Errorf("%w: its signature is not valid", ErrForged)
 	}
 	if age := m.now().Sub(time.Unix(seconds, 0)); age > mailgunMaxAge || age < -mailgunMaxAge {
-		return fmt.Errorf("%w: its timestamp is more than 24 hours from now", ErrForged)
+		return fmt.Errorf("%w: its timestamp is more than 24 hours away", ErrForged)
 	}
 	return m.checkToken(s.Token, sha256.Sum256(body))
 }
 
-// checkToken refuses a token that was already used with another body.
+// checkToken returns an error if the token was already used with another body.
 func (m *Mailgun) checkToken(token string, body [sha256.Size]byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,7 +278,7 @@ func (m *Mailgun) checkToken(token string, body [sha256.Size]byte) error {
 	if known {
 		return nil
 	}
-	if len(m.order) == keptTokens {
+	if len(m.order) == maxTokens {
 		delete(m.bodies, m.order[0])
 		m.order = append(m.order[:0], m.order[1:]...)
 	}
@@ -282,15 +287,15 @@ func (m *Mailgun) checkToken(token string, body [sha256.Size]byte) error {
 	return nil
 }
 
-// PostmarkTag is a header field with a value that Postmark returns in its notices; it becomes
-// Notice.Tag. It is needed because Postmark's notices have neither the Message-ID nor the id from
-// its SMTP reply.
+// PostmarkTag is a header field of messages whose value Postmark returns in its notices, where it
+// becomes Notice.Tag. Without it a notice could not be matched, since Postmark's notices have
+// neither the Message-ID nor the id from the SMTP reply.
 const PostmarkTag = "X-PM-Metadata-" + postmarkKey
 
 const postmarkKey = "mailstead-id"
 
-// Postmark reads the webhooks of Postmark, which are not signed. Instead a request has a secret: as
-// the password or as "user:password" in Basic authentication, in the header field X-Webhook-Secret,
+// Postmark reads the webhooks of Postmark, which are not signed. They have a secret instead: in
+// Basic authentication as the password or as "user:password", in the header field X-Webhook-Secret,
 // or in the query parameter secret.
 type Postmark struct {
 	secret string
@@ -307,23 +312,23 @@ type postmarkNotice struct {
 	Subject     string
 	Description string
 	Details     string
-	Inactive    bool // Postmark no longer sends to the address
+	Inactive    bool // Postmark itself does not send to the address any more
 	Metadata    map[string]any
 }
 
 // Read implements Reader.
 func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 	if !p.hasSecret(r) {
-		return nil, fmt.Errorf("%w: it does not have the secret", ErrForged)
+		return nil, fmt.Errorf("%w: it does not contain the configured secret", ErrForged)
 	}
 	var n postmarkNotice
 	if err := decode(r.Body, &n); err != nil {
 		return nil, err
 	}
-	out := Notice{Recipient: address(n.Email), Sender: address(n.From), Subject: clip(n.Subject, maxText)}
+	out := Notice{Recipient: address(n.Email), Sender: address(n.From), Subject: shortLine(n.Subject, maxText)}
 	for key, value := range n.Metadata {
 		if text, ok := value.(string); ok && strings.EqualFold(key, postmarkKey) {
-			out.Tag = clip(text, maxAddress)
+			out.Tag = shortLine(text, maxAddress)
 		}
 	}
 	switch {
@@ -333,9 +338,9 @@ func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 	case n.RecordType != "" && n.RecordType != "Bounce":
 		return nil, nil
 	}
-	out.Kind, out.Diagnostic = Bounced, clip(n.Details, maxText)
+	out.Kind, out.Diagnostic = Bounced, shortLine(n.Details, maxText)
 	if out.Diagnostic == "" {
-		out.Diagnostic = clip(n.Description, maxText)
+		out.Diagnostic = shortLine(n.Description, maxText)
 	}
 	if !out.postmarkType(n.Type) {
 		return nil, nil
@@ -344,8 +349,9 @@ func (p *Postmark) Read(_ context.Context, r Request) ([]Notice, error) {
 	return []Notice{out}, nil
 }
 
-// postmarkType sets the type of a bounce by Postmark's name for it. It returns false if the notice
-// is not a bounce: Postmark reports other replies as bounces, too.
+// postmarkType sets the type of a bounce by the name that Postmark has for it. It returns false if
+// the notice is about something else, since Postmark also reports automatic replies and the like as
+// bounces.
 func (n *Notice) postmarkType(name string) bool {
 	switch name {
 	case "HardBounce":
@@ -362,14 +368,14 @@ func (n *Notice) postmarkType(name string) bool {
 		n.Type, n.Subtype = Soft, "policy"
 	case "Unknown":
 		n.Type = Undetermined
-	default: // Postmark retries after Transient; AutoResponder, Subscribe, AddressChange and others are no bounces
+	default: // not bounces: Transient, which Postmark retries, AutoResponder, Subscribe, AddressChange and others
 		return false
 	}
 	return true
 }
 
 // hasSecret reports whether the request has the secret in one of the possible places. It compares
-// all of them in constant time.
+// them all in constant time.
 func (p *Postmark) hasSecret(r Request) bool {
 	offers := []string{r.Header.Get("X-Webhook-Secret"), r.Query.Get("secret")}
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -386,18 +392,20 @@ func (p *Postmark) hasSecret(r Request) bool {
 	return known == 1 && p.secret != ""
 }
 
-// The header fields of a signed event webhook.
+// Header fields of a signed event webhook.
 const (
 	sendGridSignature = "X-Twilio-Email-Event-Webhook-Signature"
 	sendGridTimestamp = "X-Twilio-Email-Event-Webhook-Timestamp"
 )
 
-// SendGrid reads the event webhook of SendGrid, signed with ECDSA over the time and the body.
+// SendGrid reads the event webhook of SendGrid. It is signed by ECDSA over the timestamp and the
+// body.
 type SendGrid struct {
 	key *ecdsa.PublicKey
 }
 
-// NewSendGrid returns a reader for a verification key: base64 of DER, as SendGrid shows it, or PEM.
+// NewSendGrid returns a reader for a verification key, which is base64 of DER, as SendGrid shows
+// it, or PEM.
 func NewSendGrid(key string) (*SendGrid, error) {
 	bare := strings.NewReplacer("-----BEGIN PUBLIC KEY-----", "", "-----END PUBLIC KEY-----", "").Replace(key)
 	der, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(bare), ""))
@@ -410,7 +418,7 @@ func NewSendGrid(key string) (*SendGrid, error) {
 	}
 	ec, ok := public.(*ecdsa.PublicKey)
 	if !ok {
-		return nil, errors.New("webhook_secret is not SendGrid's verification key: it is of another kind")
+		return nil, errors.New("webhook_secret is not SendGrid's verification key: it is not an ECDSA key")
 	}
 	return &SendGrid{ec}, nil
 }
@@ -442,23 +450,25 @@ func (s *SendGrid) Read(_ context.Context, r Request) ([]Notice, error) {
 	return out, nil
 }
 
+// verify returns an error that wraps ErrForged unless the request is signed.
 func (s *SendGrid) verify(r Request) error {
 	signature, err := base64.StdEncoding.DecodeString(r.Header.Get(sendGridSignature))
 	if err != nil {
-		return fmt.Errorf("%w: the signature is not base64", ErrForged)
+		return fmt.Errorf("%w: its signature is not base64", ErrForged)
 	}
 	sum := sha256.New()
 	sum.Write([]byte(r.Header.Get(sendGridTimestamp)))
 	sum.Write(r.Body)
 	if !ecdsa.VerifyASN1(s.key, sum.Sum(nil), signature) {
-		return fmt.Errorf("%w: the signature does not verify", ErrForged)
+		return fmt.Errorf("%w: its signature is not valid", ErrForged)
 	}
 	return nil
 }
 
+// notice converts an event, and returns false if it is neither a bounce nor a complaint.
 func (e *sendGridEvent) notice() (Notice, bool) {
-	n := Notice{Recipient: address(e.Email), MessageID: messageID(e.SMTPID), Diagnostic: clip(e.Reason, maxText)}
-	n.Status = clip(strings.Trim(string(e.Status), `"`), 16)
+	n := Notice{Recipient: address(e.Email), MessageID: messageID(e.SMTPID), Diagnostic: shortLine(e.Reason, maxText)}
+	n.Status = shortLine(strings.Trim(string(e.Status), `"`), 16)
 	if strings.Count(n.Status, ".") != 2 {
 		n.Status = ""
 	}
@@ -472,7 +482,7 @@ func (e *sendGridEvent) notice() (Notice, bool) {
 		} else if n.Type == Undetermined {
 			n.Type, n.Suppress = Hard, true
 		}
-	case "dropped": // SendGrid did not try to deliver
+	case "dropped": // SendGrid did not try to deliver the message
 		n.Kind, n.Type, n.Subtype = Bounced, Undetermined, "suppressed"
 		switch strings.ToLower(e.Reason) {
 		case "bounced address", "invalid", "spam reporting address", "unsubscribed address":

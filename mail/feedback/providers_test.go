@@ -87,12 +87,12 @@ func TestMailgunTokenHoldsForOneBody(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, list, err)
 			}
 		}
-		for n := range keptTokens + 5 {
+		for n := range maxTokens + 5 {
 			if _, err := m.Read(t.Context(), mailgunPost("key", fmt.Sprint("n", n), time.Now(), `{"event":"opened"}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if len(m.bodies) != keptTokens || len(m.order) != keptTokens {
+		if len(m.bodies) != maxTokens || len(m.order) != maxTokens {
 			t.Errorf("%d tokens are kept", len(m.bodies))
 		}
 	})

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// A sesNotice is the content of an SNS message from SES: a notification of an identity
+// A sesNotice is the content of an SNS message from SES: a notification about an identity
 // (notificationType) or an event of a configuration set (eventType).
 type sesNotice struct {
 	NotificationType string `json:"notificationType"`
@@ -58,17 +58,17 @@ type sesNotice struct {
 }
 
 // sesNotices parses the content of an SNS message. It returns no notices for deliveries, and for
-// texts that are not about mail, such as the confirmation of a new topic.
+// texts that are not about a message, such as the confirmation of a new topic.
 func sesNotices(text []byte) ([]Notice, error) {
 	if !strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
-		return nil, nil // "Successfully validated SNS topic for Amazon SES event publishing."
+		return nil, nil // such as "Successfully validated SNS topic for Amazon SES event publishing."
 	}
 	var n sesNotice
 	if err := decode(text, &n); err != nil {
 		return nil, err
 	}
 	base := Notice{
-		ProviderID: clip(n.Mail.MessageID, maxID), MessageID: messageID(n.Mail.CommonHeaders.MessageID),
+		ProviderID: shortLine(n.Mail.MessageID, maxID), MessageID: messageID(n.Mail.CommonHeaders.MessageID),
 		Sender: address(n.Mail.Source), Subject: n.Mail.CommonHeaders.Subject,
 	}
 	kind := n.NotificationType
@@ -89,8 +89,8 @@ func (n *sesNotice) bounces(base Notice) []Notice {
 	for _, r := range n.Bounce.Recipients[:min(len(n.Bounce.Recipients), maxNotices)] {
 		one := base
 		one.Kind, one.Recipient = Bounced, address(r.Address)
-		one.Status, one.Diagnostic = clip(r.Status, 16), clip(withoutType(r.Diagnostic), maxText)
-		one.RemoteMTA = clip(withoutType(n.Bounce.ReportingMTA), maxAddress)
+		one.Status, one.Diagnostic = shortLine(r.Status, 16), shortLine(withoutType(r.Diagnostic), maxText)
+		one.RemoteMTA = shortLine(withoutType(n.Bounce.ReportingMTA), maxAddress)
 		switch n.Bounce.Type {
 		case "Permanent":
 			one.Type = Hard
@@ -111,8 +111,7 @@ func (n *sesNotice) bounces(base Notice) []Notice {
 		case "ContentRejected", "AttachmentRejected":
 			one.Subtype = "content"
 		case "General":
-			// SES reports any permanent failure as General, whatever the reason of the other
-			// server.
+			// General may be any permanent failure, whatever reason the other server gave.
 			one.Suppress = one.Type == Hard && (one.Status == "" || one.Status == "5.0.0")
 		}
 		out = append(out, one)
@@ -125,14 +124,14 @@ func (n *sesNotice) complaints(base Notice) []Notice {
 	for _, r := range n.Complaint.Recipients[:min(len(n.Complaint.Recipients), maxNotices)] {
 		one := base
 		one.Kind, one.Recipient = Complained, address(r.Address)
-		one.FeedbackType, one.UserAgent = clip(n.Complaint.FeedbackType, 64), clip(n.Complaint.UserAgent, maxText)
+		one.FeedbackType, one.UserAgent = shortLine(n.Complaint.FeedbackType, 64), shortLine(n.Complaint.UserAgent, maxText)
 		one.ArrivedAt, _ = time.Parse(time.RFC3339, n.Complaint.Arrived) // zero if invalid
 		out = append(out, one)
 	}
 	return out
 }
 
-// withoutType removes the type of a value such as "smtp; 550 no" or "dns; host".
+// withoutType removes the type from a value such as "smtp; 550 no" or "dns; host".
 func withoutType(s string) string {
 	kind, value, ok := strings.Cut(s, ";")
 	if !ok || strings.ContainsAny(strings.TrimSpace(kind), " .:") {
@@ -142,21 +141,21 @@ func withoutType(s string) string {
 }
 
 const (
-	maxCertificate   = 64 << 10 // maximum size of a signing certificate in bytes
-	keptKeys         = 8
-	keyKept          = 24 * time.Hour
-	maxFailedFetches = 10 // maximum number of failed fetches of certificates per fetchWindow
+	maxCertificate   = 64 << 10 // bytes of a signing certificate
+	maxKeys          = 8
+	keyLifetime      = 24 * time.Hour
+	maxFailedFetches = 10 // failed fetches of certificates within fetchWindow, after which no more are tried
 	fetchWindow      = time.Minute
-	askTimeout       = 10 * time.Second
+	requestTimeout   = 10 * time.Second
 	minKeyBits       = 2048
 )
 
-// SES reads the notices of Amazon SES, which arrive as messages of an SNS topic. It accepts a
-// message if it names the topic and is signed by a key that the SNS of the topic's region serves
-// over HTTPS. It confirms a subscription on the same conditions.
+// SES reads the notices of Amazon SES, which come as messages of an SNS topic. It accepts a message
+// that names the topic and is signed by a key that the SNS of the topic's region serves over HTTPS.
+// It confirms a subscription on the same conditions.
 type SES struct {
 	topic  string
-	origin string // scheme and host of the region's SNS
+	origin string // scheme and host of SNS in the topic's region
 	http   *http.Client
 	now    func() time.Time
 
@@ -171,8 +170,8 @@ type signingKey struct {
 }
 
 // NewSES returns a reader for a topic. ask is the transport for fetching certificates and
-// confirming subscriptions; it must verify certificates. origin, unless "", replaces the region's
-// SNS: https:// and a host, without a path.
+// confirming subscriptions; it must verify TLS certificates. origin replaces the SNS of the region
+// unless it is "". It must be https:// and a host, without a path.
 func NewSES(topic, origin string, ask http.RoundTripper, now func() time.Time) (*SES, error) {
 	own, err := snsOrigin(topic)
 	if err != nil {
@@ -185,12 +184,12 @@ func NewSES(topic, origin string, ask http.RoundTripper, now func() time.Time) (
 		}
 		own = "https://" + u.Host
 	}
-	client := &http.Client{Transport: ask, Timeout: askTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Transport: ask, Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &SES{topic: topic, origin: own, http: client, now: now, keys: map[string]signingKey{}}, nil
 }
 
-// snsOrigin returns the URL of SNS in the region of a topic's ARN
-// (arn:partition:sns:region:account:name).
+// snsOrigin returns the URL of SNS in the region of a topic. topic is an ARN:
+// arn:partition:sns:region:account:name.
 func snsOrigin(topic string) (string, error) {
 	parts := strings.Split(topic, ":")
 	isName := func(s string) bool {
@@ -206,7 +205,7 @@ func snsOrigin(topic string) (string, error) {
 	return "https://" + host, nil
 }
 
-// A snsMessage is the JSON body that SNS posts.
+// A snsMessage is the JSON body of a request from SNS.
 type snsMessage struct {
 	Type, MessageID, TopicArn, Message, Timestamp string
 	Subject                                       *string
@@ -215,14 +214,15 @@ type snsMessage struct {
 	SigningCertURL                                string
 }
 
-// Read implements Reader. It also confirms subscriptions, and then returns no notices.
+// Read implements Reader. If the request is a subscription, Read confirms it and returns no
+// notices.
 func (s *SES) Read(ctx context.Context, r Request) ([]Notice, error) {
 	var m snsMessage
 	if err := decode(r.Body, &m); err != nil {
 		return nil, err
 	}
 	if subtle.ConstantTimeCompare([]byte(m.TopicArn), []byte(s.topic)) != 1 {
-		return nil, fmt.Errorf("%w: it is of another topic", ErrForged)
+		return nil, fmt.Errorf("%w: it belongs to another SNS topic", ErrForged)
 	}
 	if err := s.verify(ctx, &m); err != nil {
 		return nil, err
@@ -235,10 +235,10 @@ func (s *SES) Read(ctx context.Context, r Request) ([]Notice, error) {
 	case "UnsubscribeConfirmation":
 		return nil, nil
 	}
-	return nil, fmt.Errorf("%w: type %.40q", ErrMalformed, m.Type)
+	return nil, fmt.Errorf("%w: unknown SNS message type %.40q", ErrMalformed, m.Type)
 }
 
-// canonical returns the text that SNS signs.
+// canonical returns the text over which SNS computes the signature of a message.
 func (m *snsMessage) canonical() []byte {
 	var b bytes.Buffer
 	add := func(name, value string) { fmt.Fprintf(&b, "%s\n%s\n", name, value) }
@@ -260,10 +260,11 @@ func (m *snsMessage) canonical() []byte {
 	return b.Bytes()
 }
 
+// verify returns an error that wraps ErrForged unless SNS has signed the message.
 func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 	signature, err := base64.StdEncoding.DecodeString(m.Signature)
 	if err != nil {
-		return fmt.Errorf("%w: the signature is not base64", ErrForged)
+		return fmt.Errorf("%w: its signature is not base64", ErrForged)
 	}
 	key, err := s.key(ctx, m.SigningCertURL)
 	if err != nil {
@@ -280,12 +281,12 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 		err = fmt.Errorf("unknown SignatureVersion %q", m.SignatureVersion)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: the signature does not verify", ErrForged)
+		return fmt.Errorf("%w: its signature is not valid", ErrForged)
 	}
 	return nil
 }
 
-// ownURL parses a URL and reports whether it is at the SNS of the topic's region.
+// ownURL parses a URL. It reports whether the URL is at the SNS of the topic's region.
 func (s *SES) ownURL(address string) (*url.URL, bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || len(address) > 2048 {
@@ -294,11 +295,11 @@ func (s *SES) ownURL(address string) (*url.URL, bool) {
 	return u, u.Scheme+"://"+u.Host == s.origin
 }
 
-// key returns the public key of the certificate at a URL. Keys are cached for a day.
+// key returns the public key of the certificate at a URL. It keeps keys for a day.
 func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
 	u, ok := s.ownURL(address)
 	if !ok || path.Ext(u.Path) != ".pem" || u.RawQuery != "" {
-		return nil, fmt.Errorf("%w: its certificate is not at %s", ErrForged, s.origin)
+		return nil, fmt.Errorf("%w: its SigningCertURL is not at %s", ErrForged, s.origin)
 	}
 	now := s.now()
 	s.mu.Lock()
@@ -312,7 +313,7 @@ func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
 		return have.public, nil
 	}
 	if tooMany {
-		return nil, errors.New("too many signing certificates could not be fetched")
+		return nil, errors.New("fetch signing certificate of SNS: too many fetches failed in the last minute")
 	}
 	public, until, err := s.fetchKey(ctx, address)
 	s.mu.Lock()
@@ -321,19 +322,19 @@ func (s *SES) key(ctx context.Context, address string) (*rsa.PublicKey, error) {
 		s.failed = append(s.failed, now)
 		return nil, err
 	}
-	if len(s.keys) >= keptKeys {
+	if len(s.keys) >= maxKeys {
 		clear(s.keys)
 	}
 	s.keys[address] = signingKey{public, until}
 	return public, nil
 }
 
-// fetchKey fetches a certificate from SNS. The verified TLS connection proves that it comes from
-// SNS. The file has no chain, so the certificate in it is used only for its key and dates.
+// fetchKey fetches a certificate from SNS. Since the file has no chain, the certificate is used
+// only for its key and dates; the verified TLS connection proves that it comes from SNS.
 func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, time.Time, error) {
 	text, err := s.get(ctx, address, maxCertificate)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("fetch signing certificate: %w", err)
+		return nil, time.Time{}, fmt.Errorf("fetch signing certificate of SNS: %w", err)
 	}
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -348,7 +349,7 @@ func (s *SES) fetchKey(ctx context.Context, address string) (*rsa.PublicKey, tim
 	if !ok || public.N.BitLen() < minKeyBits || now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
 		return nil, time.Time{}, fmt.Errorf("%w: its certificate has expired or has no RSA key of at least 2048 bits", ErrForged)
 	}
-	until := now.Add(keyKept)
+	until := now.Add(keyLifetime)
 	if cert.NotAfter.Before(until) {
 		until = cert.NotAfter
 	}
@@ -361,7 +362,7 @@ func (s *SES) confirm(ctx context.Context, address string) error {
 		return fmt.Errorf("%w: its SubscribeURL is not at %s", ErrForged, s.origin)
 	}
 	if _, err := s.get(ctx, address, maxCertificate); err != nil {
-		return fmt.Errorf("confirm subscription: %w", err)
+		return fmt.Errorf("confirm SNS subscription: %w", err)
 	}
 	return nil
 }

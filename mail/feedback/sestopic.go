@@ -18,22 +18,22 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// An SESTopic creates the SNS topic to which Amazon SES reports bounces and complaints, by the APIs
-// of SNS and SES. The credentials need sns:CreateTopic, sns:SetTopicAttributes, sns:Subscribe,
-// ses:ListIdentities and ses:SetIdentityNotificationTopic.
+// An SESTopic creates an SNS topic to which Amazon SES reports bounces and complaints, by the APIs
+// of SNS and SES. The credentials need the permissions sns:CreateTopic, sns:SetTopicAttributes,
+// sns:Subscribe, ses:ListIdentities and ses:SetIdentityNotificationTopic.
 type SESTopic struct {
 	Region   string
 	KeyID    string
 	Secret   string
-	Name     string // name of the topic: letters, digits, - and _
+	Name     string // name of the topic: letters, digits, "-" and "_"
 	Endpoint string // https URL to which the topic's messages are posted
-	SNS, SES string // replace Amazon's hosts unless "": https://host
+	SNS, SES string // URLs (https://host) in place of Amazon's, unless ""
 	HTTP     *http.Client
 	Now      func() time.Time
 }
 
-// Make creates the topic if it does not exist, and permits SES to publish to it for the same AWS
-// account only. It returns the topic's ARN.
+// Make creates the topic if it does not exist. It permits SES to publish to the topic, for the same
+// AWS account only. It returns the ARN of the topic.
 func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
 	var made struct {
 		ARN string `xml:"CreateTopicResult>TopicArn"`
@@ -43,7 +43,7 @@ func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
 	}
 	parts := strings.Split(made.ARN, ":") // arn:aws:sns:region:account:name
 	if len(parts) != 6 || parts[5] != t.Name || strings.ContainsAny(made.ARN, "\"\\") {
-		return "", fmt.Errorf("CreateTopic: %.200q is not the name of a topic", made.ARN)
+		return "", fmt.Errorf("CreateTopic: %.200q is not the ARN of a topic", made.ARN)
 	}
 	policy := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[`+
 		`{"Sid":"owner","Effect":"Allow","Principal":{"AWS":"*"},"Action":["SNS:GetTopicAttributes","SNS:SetTopicAttributes","SNS:DeleteTopic","SNS:Subscribe","SNS:Publish"],"Resource":%q,"Condition":{"StringEquals":{"AWS:SourceOwner":%q}}},`+
@@ -57,15 +57,14 @@ func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
 	return made.ARN, nil
 }
 
-// Subscribe subscribes the endpoint to the topic, and configures the SES identities that are among
-// domains to report to the topic. The server at the endpoint must confirm the subscription.
+// Subscribe subscribes the endpoint to the topic. It also configures the SES identities that are
+// among domains to report to the topic. The server at the endpoint must confirm the subscription.
 func (t *SESTopic) Subscribe(ctx context.Context, arn string, domains []string) error {
 	if err := t.call(ctx, "sns", url.Values{
 		"Action": {"Subscribe"}, "Version": {snsVersion}, "TopicArn": {arn}, "Protocol": {"https"}, "Endpoint": {t.Endpoint},
 	}, nil); err != nil {
 		return err
 	}
-	// List the identities page by page.
 	for next, pages := "", 0; pages < maxPages; pages++ {
 		var list struct {
 			Names []string `xml:"ListIdentitiesResult>Identities>member"`
@@ -105,7 +104,7 @@ const (
 	maxAnswer  = 1 << 20
 )
 
-// call calls an AWS API with a signed form and decodes the XML response into out, unless out is
+// call calls an AWS API with a signed form. It decodes the XML response into out, unless out is
 // nil.
 func (t *SESTopic) call(ctx context.Context, service string, q url.Values, out any) error {
 	host := cmp.Or(t.SNS, "https://sns."+t.Region+".amazonaws.com")
@@ -136,7 +135,7 @@ func (t *SESTopic) call(ctx context.Context, service string, q url.Values, out a
 			Code    string `xml:"Error>Code"`
 			Message string `xml:"Error>Message"`
 		}
-		_ = xml.Unmarshal(answer, &told) // without XML only the status is known
+		_ = xml.Unmarshal(answer, &told) // if it is not XML, only the status is known
 		return fmt.Errorf("%s: %s answered %d %s: %.300s", q.Get("Action"), service, resp.StatusCode, told.Code, told.Message)
 	}
 	if out == nil {

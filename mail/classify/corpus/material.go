@@ -1,6 +1,6 @@
-// Package corpus generates junk mail and wanted mail from templates, to build the start set of the
-// classifier and to measure the classifier. It does not know how the classifier reads mail. The
-// program does not import it.
+// Package corpus generates junk mail and wanted mail from templates. It is used to build the start
+// set of the classifier and to measure the classifier. It does not know how the classifier reads
+// mail. The program does not import it.
 package corpus
 
 import (
@@ -21,17 +21,18 @@ type template struct {
 	kind, language string
 	subject, body  string
 	attachment     string
-	held           bool // held out for measuring: not used for the start set
+	held           bool // only for measuring, not used for the start set
 }
 
-// templates reads all templates. Every third template of a class and language is held out.
+// templates reads all templates. Every third template of a class and language is held, so only used
+// for measuring.
 func templates() []*template {
 	var all []*template
 	for _, class := range []string{"ham", "spam"} {
 		for _, group := range []string{"en", "de", "fr", "es", "other"} {
 			text, err := files.ReadFile(class + "_" + group + ".txt")
 			if err != nil {
-				panic(err) // cannot happen: the files are embedded
+				panic(err) // cannot happen, since the files are embedded
 			}
 			counts := map[string]int{}
 			for _, part := range strings.Split("\n"+string(text), "\n%% ")[1:] {
@@ -63,7 +64,7 @@ func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
-// weighted picks a random word from a list "word:percent word:percent …".
+// weighted returns a random word from a list such as "word:percent word:percent …".
 func weighted(r *rand.Rand, list string) string {
 	n := r.IntN(100)
 	for part := range strings.FieldsSeq(list) {
@@ -105,8 +106,8 @@ var (
 		"nl": "januari maart mei juni oktober december", "pl": "styczeń marzec maj lipiec wrzesień grudzień"}
 )
 
-// fill fills in the choices and values of a template's text. values stores the values by name, so
-// that a name has the same value throughout a message.
+// fill replaces the choices and values in the text of a template. values keeps the values by name,
+// so that a name has the same value throughout a message.
 func fill(r *rand.Rand, text, language string, values map[string]string) string {
 	var out strings.Builder
 	for {

@@ -21,12 +21,13 @@ type Message struct {
 	Raw            []byte
 	Spam           bool
 	Kind, Language string
-	Template       int // number of the template
+	Template       int // index of the template
 	Evidence       classify.Evidence
 }
 
-// Messages yields n messages, alternating wanted mail and junk. Their values are random but
-// determined by seed. held selects the templates that are held out, otherwise the others are used.
+// Messages yields n messages, alternately wanted mail and junk. Their values are random, but
+// determined by seed. If held is set, they are made from the templates for measuring, otherwise
+// from the others.
 func Messages(seed uint64, held bool, n int) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		r := rand.New(rand.NewPCG(seed, 13))
@@ -57,7 +58,7 @@ type draft struct {
 	*template
 	subject, body    string
 	from, address    string
-	sender           string // person, service or list
+	sender           string // a person, a service or a list
 	header           []string
 	messageID, reply string
 }
@@ -194,12 +195,12 @@ func spamHead(r *rand.Rand, d *draft) {
 	}
 }
 
-// plain returns a name in the form used in addresses: lower case, without accents.
+// plain returns a name as it is used in addresses: in lower case, without accents.
 func plain(name string) string {
 	return strings.NewReplacer("é", "e", "ü", "u", "ä", "a", "á", "a", "ó", "o", "ñ", "n", "ö", "o", "í", "i", "É", "e").Replace(strings.ToLower(name))
 }
 
-// mime encodes the message in a random style of common mail programs.
+// mime encodes the message as a random common mail program would.
 func (d *draft) mime(r *rand.Rand, all []*template) []byte {
 	var b bytes.Buffer
 	for n := range 1 + r.IntN(4) {
@@ -309,7 +310,7 @@ func (p part) write(r *rand.Rand, b *bytes.Buffer) {
 	switch encoding {
 	case "quoted-printable":
 		w := quotedprintable.NewWriter(b)
-		_, _ = w.Write([]byte(text)) // writes to memory do not fail
+		_, _ = w.Write([]byte(text)) // writing to a buffer does not fail
 		_ = w.Close()
 	case "base64":
 		for coded := base64.StdEncoding.EncodeToString([]byte(text)); coded != ""; {
@@ -323,8 +324,8 @@ func (p part) write(r *rand.Rand, b *bytes.Buffer) {
 	b.WriteString("\r\n")
 }
 
-// html returns the text with markup in the style of people, services or spammers, including their
-// tricks.
+// html returns the text with markup as people, services or spammers write it, including the tricks
+// of spammers.
 func (d *draft) html(r *rand.Rand, all []*template) string {
 	var b strings.Builder
 	hide := d.spam && chance(r, 15)
@@ -345,7 +346,7 @@ func (d *draft) html(r *rand.Rand, all []*template) string {
 	case d.sender == "person" || d.sender == "list":
 		return "<html><body><div dir=\"ltr\">" + text + "</div></body></html>"
 	case d.spam:
-		if chance(r, 20) { // hidden words of wanted mail
+		if chance(r, 20) { // hidden words that are typical of wanted mail
 			ham := all[r.IntN(len(all)/3)]
 			text += `<div style="display:none">` + html.EscapeString(ham.body) + "</div>"
 		}

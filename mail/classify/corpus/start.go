@@ -15,21 +15,21 @@ const (
 	startMessages = 6000
 	startTokens   = 4000
 
-	// Smoothing: a token counts as if this many more templates of the other class had it. So tokens
-	// that a few templates have by chance carry little weight. The value for other languages is
-	// higher, since there are so few templates that even common words often occur in one class
-	// only.
+	// Smoothing: a token counts as if it occurred in this many more templates of the other class,
+	// so that tokens that a few templates have by chance get little weight. smoothOther is for
+	// languages other than English. They have so few templates that even common words often occur
+	// in one class only.
 	smoothEnglish = 0.3
 	smoothOther   = 0.8
 )
 
-// StartSet builds the start set of the classifier from the templates that are not held out. Each
-// template has the same weight, however many messages were generated from it. Tokens of transport
-// get the same frequency in both classes: so they have no weight at first, and not too much after
-// the first corrections.
+// StartSet builds the start set of the classifier from the templates that are not held out for
+// measuring. Each template has the same weight, however many messages were generated from it.
+// Tokens about the transport get the same frequency in both classes. So they have no weight at
+// first, and not too much after the first corrections by a user.
 func StartSet() ([]byte, error) {
-	type share struct{ class [2]int64 }        // in millionths; integers, so that the order of addition does not matter
-	counts := map[int]map[classify.Token]int{} // by template
+	type share struct{ class [2]int64 }        // in millionths; integers, so that the order of additions does not matter
+	counts := map[int]map[classify.Token]int{} // by number of the template
 	messages := map[int]int{}
 	classOf := map[int]int{}
 	english := map[classify.Token]bool{}
@@ -93,7 +93,7 @@ func StartSet() ([]byte, error) {
 		}
 		list = append(list, classify.StartToken{Token: t, Ham: float64(s.class[0]) / 1e6, Spam: float64(s.class[1]) / 1e6})
 	}
-	// Keep the most frequent tokens, including those that are neutral.
+	// Keep the most frequent tokens, even those that are equally frequent in both classes.
 	value := func(t classify.StartToken) int64 { return shares[t.Token].class[0] + shares[t.Token].class[1] }
 	slices.SortFunc(list, func(a, b classify.StartToken) int {
 		return cmp.Or(cmp.Compare(value(b), value(a)), cmp.Compare(a.Token, b.Token))
