@@ -1,5 +1,5 @@
-// Package charset converts text to UTF-8 from any charset that occurs in mail, declared or not. It
-// does not know messages.
+// Package charset converts text to UTF-8 from any charset that occurs in mail, even if the charset
+// is not declared. It does not know messages.
 package charset
 
 import (
@@ -15,23 +15,24 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxCharset is the maximum length of a charset's name.
+// maxCharset is the maximum length of the name of a charset, in bytes.
 const maxCharset = 64
 
-// A namedCharset is one row of charsetNames.
+// A namedCharset is a charset with all its names.
 type namedCharset struct {
-	names  string // separated by spaces
+	names  string // normalized names, separated by spaces
 	decode func([]byte) string
 	bytes  charsetBytes
 }
 
+// charsetBytes says what the bytes of a charset are.
 type charsetBytes int
 
 const (
 	multiByte  charsetBytes = iota // several bytes per character
 	oneByte                        // one byte per character
 	sevenBits                      // no byte above 127
-	undeclared                     // the name does not define bytes above 127
+	undeclared                     // the name does not say what bytes above 127 are
 )
 
 // isUnicode reports whether the charset is UTF-7, UTF-8, UTF-16 or UTF-32.
@@ -49,12 +50,12 @@ var charsets = sync.OnceValue(func() map[string]*namedCharset {
 })
 
 // appendCharsetKey appends the normalized name of a charset to key, which must be empty. It ignores
-// variations: letter case, punctuation, a leading x, and the prefix of a code page's number, which
-// becomes "cp".
+// letter case, punctuation and a leading x, and it writes "cp" for the different prefixes of the
+// number of a code page.
 func appendCharsetKey(key []byte, name string) []byte {
-	name, _, _ = strings.Cut(name, "@") // iso-8859-15@euro
+	name, _, _ = strings.Cut(name, "@") // such as iso-8859-15@euro
 	name, _, _ = strings.Cut(name, "//")
-	if len(name) > 6 && name[2] == '_' && name[5] == '.' { // en_US.UTF-8
+	if len(name) > 6 && name[2] == '_' && name[5] == '.' { // such as en_US.UTF-8
 		name = name[6:]
 	}
 	for i := range len(name) {
@@ -90,23 +91,23 @@ func find(name string) *namedCharset {
 	return charsets()[string(appendCharsetKey(key[:0], name))]
 }
 
-// Known reports whether the charset's name is known.
+// Known reports whether name is the name of a charset that this package knows.
 func Known(name string) bool { return find(name) != nil }
 
-// Declared reports whether the name is that of a known charset that defines the bytes above 127.
+// Declared reports whether name is the name of a known charset that says what bytes above 127 are.
 func Declared(name string) bool {
 	c := find(name)
 	return c != nil && c.bytes != undeclared
 }
 
-// IsUTF8 reports whether the name is a name of UTF-8.
+// IsUTF8 reports whether name is one of the names of UTF-8.
 func IsUTF8(name string) bool { return find(name) == find("utf-8") }
 
-// Same reports whether two names are known names of the same charset.
+// Same reports whether a and b are names of the same known charset.
 func Same(a, b string) bool { return Known(a) && find(a) == find(b) }
 
-// Decode decodes text in the named charset. It uses Guess if the charset is unknown or obviously
-// wrong.
+// Decode decodes text in the named charset. If that charset is unknown or obviously wrong, it
+// decodes as Guess does.
 func Decode(b []byte, charset string) string {
 	if charset == "utf-8" || charset == "UTF-8" || charset == "us-ascii" { // the common case
 		if utf8.Valid(b) && bytes.IndexByte(b, esc) < 0 {
@@ -121,9 +122,9 @@ func Decode(b []byte, charset string) string {
 	return c.decode(b)
 }
 
-// cannotBe reports whether b, valid UTF-8 that is not ASCII, cannot be in the charset c. Charsets
-// of seven bits have no such bytes. Text in a multi-byte charset practically never looks like UTF-8
-// characters of three bytes.
+// cannotBe reports whether b is certainly not in the charset c. b must be valid UTF-8 with
+// non-ASCII characters. A charset of seven bits has no such bytes. Text in a multi-byte charset
+// practically never looks like UTF-8 characters of three bytes.
 func (c *namedCharset) cannotBe(b []byte) bool {
 	switch {
 	case c.bytes == sevenBits:
@@ -134,8 +135,9 @@ func (c *namedCharset) cannotBe(b []byte) bool {
 	return bytes.ContainsFunc(b, func(r rune) bool { return r >= 0x800 })
 }
 
-// Convert converts the beginning of a text to UTF-8: at most most bytes, or mostWide bytes of a
-// multi-byte charset, which is slow to convert. It returns b if no conversion is needed.
+// Convert converts the beginning of a text to UTF-8: at most most bytes of it or, if a character
+// has several bytes, at most mostWide bytes, since that conversion is slow. It returns b itself if
+// no conversion is needed.
 func Convert(b []byte, charset string, most, mostWide int) []byte {
 	c := find(charset)
 	switch {
@@ -152,8 +154,8 @@ func Convert(b []byte, charset string, most, mostWide int) []byte {
 	return []byte(Decode(b[:min(len(b), mostWide)], charset))
 }
 
-// DecodeRaw decodes raw 8-bit text of a header. If it is not UTF-8, it is probably in the message's
-// charset.
+// DecodeRaw decodes raw 8-bit text of a header. charset is the one that the message declares; it is
+// used if b is not UTF-8.
 func DecodeRaw(b []byte, charset string) string {
 	if charset == "" || utf8.Valid(b) {
 		return Guess(b)
@@ -185,8 +187,8 @@ func charmapDecoder(m *charmap.Charmap) func([]byte) string {
 	}
 }
 
-// codePage returns a decoder for a code page with the given upper half of 128 characters. The lower
-// half is ASCII.
+// codePage returns a decoder for a code page. upper has the 128 characters of its upper half. The
+// lower half is ASCII.
 func codePage(upper string) func([]byte) string {
 	return func(b []byte) string {
 		table := []rune(upper)
@@ -203,7 +205,7 @@ func codePage(upper string) func([]byte) string {
 	}
 }
 
-// wholePage returns a decoder for a code page of 256 characters.
+// wholePage returns a decoder for a code page. page has its 256 characters.
 func wholePage(page string) func([]byte) string {
 	return func(b []byte) string {
 		table := []rune(page)
@@ -215,8 +217,8 @@ func wholePage(page string) func([]byte) string {
 	}
 }
 
-// national returns a decoder for a national variant of ASCII (ISO 646), in which letters replace
-// #$@[\]^`{|}~.
+// national returns a decoder for a national variant of ASCII (ISO 646). letters are the letters
+// that it has in place of #$@[\]^`{|}~.
 func national(letters string) func([]byte) string {
 	return func(b []byte) string {
 		if !IsASCII(b) {
@@ -232,8 +234,8 @@ func national(letters string) func([]byte) string {
 	}
 }
 
-// withAccents is like codePage for charsets with accents before their letters. The decoder moves
-// each accent after its letter.
+// withAccents is like codePage, for charsets that write an accent before its letter. The decoder
+// combines the two.
 func withAccents(upper string) func([]byte) string {
 	decode := codePage(upper)
 	return func(b []byte) string {
@@ -258,7 +260,7 @@ func decodeUTF8(b []byte) string {
 	return validUTF8(b)
 }
 
-// isNotUTF8 reports whether the text has bytes above 127, none of which form a UTF-8 character.
+// isNotUTF8 reports whether the text has bytes above 127 and no character of UTF-8 among them.
 func isNotUTF8(b []byte) bool {
 	bad := false
 	for len(b) > 0 {
@@ -274,7 +276,7 @@ func isNotUTF8(b []byte) bool {
 
 func decodeUnknown(b []byte) string { return Guess(b) }
 
-// validUTF8 replaces invalid UTF-8 by U+FFFD. It is fast for valid UTF-8, the common case.
+// validUTF8 replaces invalid UTF-8 by U+FFFD. It is fast if b is valid, the common case.
 func validUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -282,8 +284,8 @@ func validUTF8(b []byte) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// Guess decodes text without a known charset: as windows-1252 if it is not valid UTF-8, as ISO-2022
-// if it is ASCII with escape sequences of ISO-2022, otherwise as UTF-8.
+// Guess decodes text in an unknown charset. If the text is not valid UTF-8, it is decoded as
+// windows-1252. If it is ASCII with escape sequences of ISO-2022, it is decoded as ISO-2022.
 func Guess(b []byte) string {
 	switch {
 	case !utf8.Valid(b):
@@ -297,14 +299,14 @@ func Guess(b []byte) string {
 var (
 	metaTag     = regexp.MustCompile(`(?is)<!--.*?-->|<(?:meta|\?xml)\b[^>]*`)
 	metaCharset = regexp.MustCompile(`(?i)(?:charset|encoding)\s*=\s*["']?\s*([a-z0-9_:.@-]{1,40})`)
-	metaOther   = regexp.MustCompile(`(?i)\bcontent\s*=`) // a meta element with content, which declares a charset only with http-equiv
+	metaOther   = regexp.MustCompile(`(?i)\bcontent\s*=`) // a meta element with content declares a charset only if it has http-equiv
 	metaHeader  = regexp.MustCompile(`(?i)\bhttp-equiv\s*=`)
 )
 
-const maxMeta = 32 << 10 // bytes of HTML that are searched for its charset
+const maxMeta = 32 << 10 // bytes of HTML in which a charset is searched
 
 // charsetInHTML returns the first known charset that the HTML declares, "" if there is none. It
-// ignores declarations of Unicode: HTML that can be read as ASCII here is not UTF-16.
+// skips declarations of a Unicode charset, since HTML that is readable as ASCII is not UTF-16.
 func charsetInHTML(html []byte) string {
 	for _, tag := range metaTag.FindAll(html[:min(len(html), maxMeta)], 200) {
 		if bytes.HasPrefix(tag, []byte("<!--")) || metaOther.Match(tag) && !metaHeader.Match(tag) {
@@ -319,9 +321,9 @@ func charsetInHTML(html []byte) string {
 	return ""
 }
 
-// Body decodes the content of a text part with the declared charset name. If name does not define
-// bytes above 127, a byte order mark or the HTML's own declaration decides (WHATWG HTML section
-// 13.2.3.2), unless the content is UTF-8.
+// Body decodes the content of a text part. name is the declared charset. If name does not say what
+// bytes above 127 are, a byte order mark or the declaration in the HTML decides (WHATWG HTML
+// section 13.2.3.2), unless the content is UTF-8.
 func Body(raw []byte, name string, isHTML bool) string {
 	if !Declared(name) {
 		name = ""
@@ -340,8 +342,8 @@ func Body(raw []byte, name string, isHTML bool) string {
 	return strings.TrimPrefix(Decode(raw, name), "\ufeff")
 }
 
-// isPlainASCII reports whether a text is printable ASCII and at least four bytes long, so that it
-// is not UTF-16 or UTF-32. It returns false for a text with +, which may be UTF-7.
+// isPlainASCII reports whether a text of at least four bytes is printable ASCII, so that it is not
+// UTF-16 or UTF-32. It returns false if the text has a "+", since that may be UTF-7.
 func isPlainASCII(b []byte) bool {
 	if len(b) < 4 || bytes.IndexByte(b, '+') >= 0 {
 		return false

@@ -1,8 +1,8 @@
 package charset
 
-// The upper halves of code pages that golang.org/x/text lacks, from the mapping tables of the
-// Unicode Consortium and of glibc. The lower half is ASCII. Code pages of EBCDIC are complete.
-// U+FFFD marks undefined bytes.
+// Code pages that golang.org/x/text lacks, from the mapping tables of the Unicode Consortium and of
+// glibc. Most have only the upper half, since the lower half is ASCII. Code pages of EBCDIC have
+// both. U+FFFD marks undefined bytes.
 const (
 	pageArmscii8 = "\u0080\u0081\u0082\u0083\u0084\u0085\u0086\u0087\u0088\u0089\u008a\u008b\u008c\u008d\u008e\u008f\u0090\u0091\u0092\u0093\u0094\u0095\u0096\u0097\u0098\u0099\u009a\u009b\u009c\u009d\u009e\u009f\u00a0\ufffdև։\u0029\u0028»«—\u002e՝\u002c\u002d֊…՜՛՞ԱաԲբԳգԴդԵեԶզԷէ" +
 		"ԸըԹթԺժԻիԼլԽխԾծԿկՀհՁձՂղՃճՄմՅյՆնՇշՈոՉչՊպՋջՌռՍսՎվՏտՐրՑցՒւՓփՔքՕօՖֆ՚\ufffd"

@@ -22,9 +22,9 @@ const (
 	shiftIn  = 0x0f
 )
 
-// decodeUTF16 uses the byte order of the byte order mark. Without one it is big-endian (RFC 2781
-// section 4.3), unless most zero bytes are at odd positions, as in little-endian text with ASCII
-// characters.
+// decodeUTF16 decodes UTF-16 in the byte order that the byte order mark gives. Without a mark,
+// big-endian is assumed (RFC 2781 section 4.3), unless most zero bytes are at odd positions, as in
+// little-endian text with ASCII characters.
 func decodeUTF16(b []byte) string {
 	var zeros [2]int
 	for i, c := range b[:min(len(b), 512)] {
@@ -39,7 +39,7 @@ func decodeUTF16(b []byte) string {
 	return encodingDecoder(unicode.UTF16(order, unicode.UseBOM))(b)
 }
 
-// decodeUTF7 decodes UTF-7 (RFC 2152). A plus sign without base64 after it is literal.
+// decodeUTF7 decodes UTF-7 (RFC 2152). A plus sign stays if no base64 follows it.
 func decodeUTF7(b []byte) string {
 	var out strings.Builder
 	out.Grow(len(b))
@@ -78,7 +78,7 @@ func decodeUTF7(b []byte) string {
 	return out.String()
 }
 
-// A set2022 is a character set that an escape sequence of ISO-2022 selects.
+// A set2022 is a character set that can be selected by an escape sequence of ISO-2022.
 type set2022 int
 
 const (
@@ -95,7 +95,8 @@ const (
 )
 
 // escapes2022 are the escape sequences of ISO-2022-JP to -JP-3, ISO-2022-KR and ISO-2022-CN (RFC
-// 1468, 1554, 1557, 1922). shifted sets become active by SO or, for one character, by ESC N.
+// 1468, 1554, 1557, 1922). A set that is shifted becomes active by SO or, for one character, by ESC
+// N.
 var escapes2022 = []struct {
 	seq     string
 	set     set2022
@@ -108,7 +109,7 @@ var escapes2022 = []struct {
 	{".A", setLatin1, true}, {".F", setGreek, true},
 }
 
-// hasISO2022 reports whether the text has an escape sequence for a character set with two bytes per
+// hasISO2022 reports whether the text has an escape sequence that selects a set with two bytes per
 // character.
 func hasISO2022(b []byte) bool {
 	for {
@@ -127,8 +128,8 @@ func hasISO2022(b []byte) bool {
 	}
 }
 
-// decodeISO2022 decodes all ISO-2022 charsets, since their escape sequences do not conflict. It
-// reads bytes above 127, which ISO-2022 does not have, as Shift_JIS. A text without escape
+// decodeISO2022 decodes text in any ISO-2022 charset, since their escape sequences do not conflict.
+// Bytes above 127, which ISO-2022 does not have, are decoded as Shift_JIS. A text without escape
 // sequences may also be EUC-JP.
 func decodeISO2022(b []byte) string {
 	if !IsASCII(b) && !hasISO2022(b) {
@@ -155,11 +156,12 @@ type iso2022 struct {
 	set, shifted set2022
 	shiftedOut   bool // SO is active
 	run          []byte
-	runSet       set2022 // character set of run
-	high         bool    // run consists of bytes above 127
+	runSet       set2022 // the character set of the bytes in run
+	high         bool    // the bytes in run are above 127
 }
 
-// step handles one byte, escape sequence or shift at the start of b and returns its length.
+// step reads one byte, one escape sequence or one shift at the start of b. It returns the length of
+// what it read.
 func (d *iso2022) step(b []byte) int {
 	c := b[0]
 	switch {
@@ -185,7 +187,7 @@ func (d *iso2022) step(b []byte) int {
 		d.shiftedOut = c == shiftOut
 		return 1
 	}
-	if c == '\n' { // every line begins in ASCII
+	if c == '\n' { // each line begins in ASCII
 		d.flush()
 		d.set, d.shiftedOut = setASCII, false
 	}
@@ -208,7 +210,7 @@ func (d *iso2022) put(set set2022, high bool, c byte) {
 	d.run = append(d.run, c)
 }
 
-// flush decodes the run with an 8-bit charset that contains its character set.
+// flush decodes the bytes in run by means of an 8-bit charset that contains their character set.
 func (d *iso2022) flush() {
 	if len(d.run) == 0 {
 		return
@@ -225,7 +227,7 @@ func (d *iso2022) flush() {
 	case setASCII:
 		d.out.Write(run)
 		return
-	case setRoman: // JIS X 0201; the tilde is kept, since links need it
+	case setRoman: // JIS X 0201, but with the tilde, which links need
 		d.out.WriteString(strings.ReplaceAll(string(run), `\`, "¥"))
 		return
 	case setJIS0208:
@@ -263,14 +265,14 @@ var (
 	johabFinal   = [32]int8{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, -1, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, -1, -1}
 )
 
-// Letters that occur alone, outside of a syllable.
+// Johab letters that can occur alone, outside of a syllable.
 const (
 	johabInitials = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
 	johabFinals   = "ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
 )
 
-// decodeJohab decodes Johab, in which two bytes hold the three letters of a syllable, or a
-// character of KS X 1001 with another code.
+// decodeJohab decodes Johab. In Johab, two bytes hold the three letters of a syllable, or a
+// character of KS X 1001 with another code than there.
 func decodeJohab(b []byte) string {
 	initials, finals := []rune(johabInitials), []rune(johabFinals)
 	var out strings.Builder

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/text/encoding/unicode/utf32"
 )
 
-// charsetNames returns all names of charsets that occur in mail: those of IANA's list, of iconv and
-// of mail programs, normalized by appendCharsetKey. Like browsers, it treats a charset as its
-// common extension, so iso-8859-1 is windows-1252.
+// charsetNames returns all charsets that occur in mail, with their names in IANA's list, in iconv
+// and in mail programs, normalized by appendCharsetKey. A charset counts as its common extension,
+// as in browsers: iso-8859-1 is windows-1252.
 func charsetNames() []namedCharset {
 	return []namedCharset{
 		{"ascii usascii us iso646us iso646irv1991 isoir6 csascii cp367 cp646 cp20127 ansix34 iso646 ansix341968 ansix341986 unknown unknown8bit csunknown8bit unspecified raw iso646basic1983 csiso646basic1983 ref invariant csinvariant iso646irv1983 irv isoir2 csiso2intlrefversion csunicodeascii iso10646ucsbasic user userdefined default none binary 8bit 7bit", decodeUnknown, undeclared},

@@ -1,5 +1,5 @@
 // Package ical parses invitations to events and writes replies to them (RFC 5545, RFC 5546). It
-// does not know how a calendar arrived, nor how the reply is sent.
+// does not know how a calendar arrived or how a reply is sent.
 package ical
 
 import (
@@ -13,42 +13,42 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
-// MaxSize is the maximum size of a calendar for Read, in bytes.
+// MaxSize is the maximum size in bytes of a calendar that callers pass to Read.
 const MaxSize = 256 << 10
 
-// Limits on what is read of one calendar.
+// Limits on how much of one calendar is read.
 const (
 	maxLines     = 20_000
 	maxEvents    = 1000 // further events are ignored
-	maxAttendees = 1000 // of one event; further ones are ignored
-	maxText      = 2048 // bytes of a summary or name, which are shortened; a calendar with a longer UID is refused
+	maxAttendees = 1000 // attendees of one event; further ones are ignored
+	maxText      = 2048 // bytes; a longer summary or name is shortened, a calendar with a longer UID is refused
 )
 
-// ErrFormat is returned for a text that is not a calendar with an event.
-var ErrFormat = errors.New("no calendar with an event")
+// ErrFormat is returned by Read if the text is not a calendar with an event.
+var ErrFormat = errors.New("the text is not a calendar with an event")
 
-// An Invitation is the event of a calendar with the calendar's method. The event is the first one,
-// or the series to which that belongs.
+// An Invitation is an event with the method of its calendar. The event is the first one in the
+// calendar or, if that is part of a series, the series.
 type Invitation struct {
-	Method    string // upper case, such as REQUEST; "" without one
+	Method    string // upper case, such as REQUEST; "" if the calendar has none
 	UID       string
 	Sequence  int
 	Summary   string
-	Starts    time.Time // UTC; zero if its time zone is unknown, see moment.at
-	Ends      time.Time // like Starts; equal to Starts if the event has no length
+	Starts    time.Time // UTC; zero if the time zone is unknown, see moment.at
+	Ends      time.Time // UTC, like Starts; equal to Starts if the event has no length
 	Organizer Person
 	Attendees []Person
 
 	start, end, recurrenceID moment  // as written
-	duration                 string  // DURATION, if there is no end
+	duration                 string  // value of DURATION, if there is no end
 	organizers               int     // number of ORGANIZER properties
-	zones                    zoneSet // time zones of the calendar
+	zones                    zoneSet // time zones that the calendar defines
 }
 
 // A Person is an organizer or attendee.
 type Person struct {
 	Name  string
-	Email string // in the form of msg.NormalizeEmail; "" if it is not a single address
+	Email string // in the form of msg.NormalizeEmail; "" if there is not exactly one valid address
 }
 
 // Replies to an invitation (RFC 5545 section 3.2.12).
@@ -58,7 +58,8 @@ const (
 	Declined  = "DECLINED"
 )
 
-// Read parses a calendar. charset is its charset, "" if unknown. The error is ErrFormat.
+// Read parses a calendar. charset is the charset of the text, "" if unknown. The only error is
+// ErrFormat.
 func Read(text []byte, charset string) (*Invitation, error) {
 	if len(text) > MaxSize {
 		return nil, ErrFormat
@@ -86,7 +87,7 @@ read:
 			}
 			path = path[:len(path)-1]
 			if len(path) == 0 && len(events) > 0 {
-				break read // end of the calendar; ignore a following one
+				break read // end of the calendar; another one after it is ignored
 			}
 		case len(path) == 1 && l.name == "METHOD":
 			method = strings.ToUpper(l.value)
@@ -105,7 +106,7 @@ read:
 	about := events[max(0, slices.IndexFunc(events, series))]
 	out := &Invitation{Method: method, UID: uid, zones: readZones(lines)}
 	for _, l := range about {
-		out.take(l)
+		out.readProperty(l)
 	}
 	out.Starts, out.Ends = out.start.at, out.ends()
 	return out, nil
@@ -121,8 +122,8 @@ func valueOf(lines []line, name string) string {
 	return ""
 }
 
-// take stores a line of the event.
-func (i *Invitation) take(l line) {
+// readProperty stores a content line of the event.
+func (i *Invitation) readProperty(l line) {
 	switch l.name {
 	case "SEQUENCE":
 		if n, err := strconv.ParseInt(l.value, 10, 32); err == nil && n >= 0 {
@@ -150,7 +151,7 @@ func (i *Invitation) take(l line) {
 	}
 }
 
-// ends returns the end of the event (RFC 5545 section 3.6.1), zero if its start is not known.
+// ends returns the end of the event (RFC 5545 section 3.6.1), zero if its start is unknown.
 func (i *Invitation) ends() time.Time {
 	if !i.end.isZero() || i.start.at.IsZero() {
 		return i.end.at
@@ -168,14 +169,15 @@ func (i *Invitation) ends() time.Time {
 	return i.start.at
 }
 
-// Cancels reports whether the calendar cancels the event, or the series to which it belongs, on
-// behalf of the event's organizer (RFC 5546 section 3.2.5).
+// Cancels reports whether i cancels event, or the series to which event belongs, in the name of the
+// organizer of event (RFC 5546 section 3.2.5).
 func (i *Invitation) Cancels(event *Invitation) bool {
 	return i.Method == "CANCEL" && i.UID == event.UID && i.Sequence >= event.Sequence &&
 		i.Organizer.Email == event.Organizer.Email && (i.recurrenceID.isZero() || i.recurrenceID.is(event.recurrenceID))
 }
 
-// personOf reads a calendar address (section 3.3.3), usually a mailto URI (RFC 6068).
+// personOf reads a calendar address (RFC 5545 section 3.3.3), which is usually a mailto URI (RFC
+// 6068).
 func personOf(l line) Person {
 	email := strings.Trim(l.value, ` "'`)
 	if len(email) >= 7 && strings.EqualFold(email[:7], "mailto:") {
@@ -184,7 +186,7 @@ func personOf(l line) Person {
 			email = plain
 		}
 		email = strings.TrimPrefix(email, "//")
-	} else if named := l.param("EMAIL"); named != "" { // RFC 7986 section 6.2
+	} else if named := l.param("EMAIL"); named != "" { // the address is in a parameter (RFC 7986 section 6.2)
 		email = named
 	}
 	email, err := msg.NormalizeEmail(strings.Trim(email, " <>"))
@@ -194,7 +196,7 @@ func personOf(l line) Person {
 	return Person{shortened(l.param("CN")), email}
 }
 
-// shortened shortens a text to maxText bytes, at a character boundary.
+// shortened shortens a text to maxText bytes without splitting a character.
 func shortened(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -202,9 +204,9 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "")
 }
 
-// readDuration parses a duration (section 3.3.6). It returns days separately, since a day in local
-// time may not have 24 hours. ok is false for a duration that is negative, longer than ten years,
-// or invalid.
+// readDuration parses a duration (RFC 5545 section 3.3.6). days is separate from rest, since a day
+// in local time may not have 24 hours. ok is false if the duration is negative, longer than ten
+// years, or invalid.
 func readDuration(text string) (days int, rest time.Duration, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimPrefix(strings.ToUpper(text), "+"), "P")
 	if !ok || text == "" {
@@ -239,7 +241,7 @@ func readDuration(text string) (days int, rest time.Duration, ok bool) {
 	return days, rest, true
 }
 
-// usedZones returns the names of the time zones that the event's times use.
+// usedZones returns the names of the time zones in the event's times.
 func (i *Invitation) usedZones() (out []string) {
 	for _, m := range []moment{i.start, i.end, i.recurrenceID} {
 		if m.zone != "" && !slices.Contains(out, m.zone) {

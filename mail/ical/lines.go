@@ -9,19 +9,19 @@ import (
 	"github.com/mailstead/mailstead/mail/charset"
 )
 
-// A line is one content line (RFC 5545 section 3.1): its name in upper case, its raw parameters,
-// and its value without surrounding blanks.
+// A line is one content line (RFC 5545 section 3.1): its name in upper case, its parameters as
+// written, and its value without blanks around it.
 type line struct {
 	name, params, value string
 }
 
-// decode unfolds a calendar and converts it to UTF-8. Programs fold between any two bytes, even
-// within a character, so bytes are unfolded before the conversion. UTF-16 and UTF-32, in which a
-// line end has several bytes, are converted first.
+// decode unfolds a calendar and converts it to UTF-8. It unfolds before the conversion, since
+// programs fold between any two bytes, even within a character. UTF-16 and UTF-32 are converted
+// first, since a line end has several bytes in them.
 func decode(text []byte, label string) string {
 	convert := func(label string) []byte { return charset.Convert(text, label, MaxSize, MaxSize) }
 	isCalendar := func(b []byte) bool { return bytes.Contains(bytes.ToUpper(b[:min(len(b), 4096)]), []byte("BEGIN:")) }
-	if bytes.IndexByte(text[:min(len(text), 64)], 0) >= 0 { // UTF-16 or UTF-32
+	if bytes.IndexByte(text[:min(len(text), 64)], 0) >= 0 { // it is UTF-16 or UTF-32
 		out := convert(label)
 		if !isCalendar(out) {
 			out = convert("utf-16")
@@ -31,7 +31,7 @@ func decode(text []byte, label string) string {
 		text = unfolded(text)
 		if out := convert(label); isCalendar(out) {
 			text = out
-		} // else the declared charset is wrong
+		} // otherwise the declared charset is wrong
 	}
 	if !utf8.Valid(text) {
 		text = convert("windows-1252")
@@ -39,7 +39,8 @@ func decode(text []byte, label string) string {
 	return strings.TrimLeft(string(text), "\ufeff")
 }
 
-// unfolded removes line ends that are followed by a blank, with the blank (section 3.1).
+// unfolded removes each line end that a blank follows, together with the blank (RFC 5545 section
+// 3.1).
 func unfolded(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 {
 		text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
@@ -59,7 +60,7 @@ func unfolded(text []byte) []byte {
 }
 
 // readLines splits an unfolded text into content lines. It skips other lines and control
-// characters. It stops after maxLines+1 lines, so that the caller can detect an excess.
+// characters. It stops after maxLines+1 lines, so that the caller can tell that there are too many.
 func readLines(text string) (out []line) {
 	text = strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && unicode.IsControl(r) {
@@ -69,7 +70,7 @@ func readLines(text string) (out []line) {
 	}, text)
 	for raw := range strings.SplitSeq(text, "\n") {
 		head, value, ok := cutUnquoted(raw, ':')
-		if !ok { // perhaps the quotes are unbalanced
+		if !ok { // perhaps a quote is not closed
 			head, value, ok = strings.Cut(raw, ":")
 		}
 		if !ok {
@@ -98,7 +99,8 @@ func cutUnquoted(text string, separator byte) (before, after string, ok bool) {
 	return text, "", false
 }
 
-// param returns the value of a parameter (section 3.2, RFC 6868), "" if the line does not have it.
+// param returns the value of a parameter (RFC 5545 section 3.2, RFC 6868), "" if the line does not
+// have it.
 func (l line) param(name string) string {
 	for rest, more := l.params, true; more; {
 		var part string
@@ -111,7 +113,7 @@ func (l line) param(name string) string {
 	return ""
 }
 
-// quoted returns the value of a parameter in encoded form.
+// quoted returns the value of a parameter as it is written in a content line.
 func quoted(value string) string {
 	value = strings.NewReplacer("^", "^^", "\n", "^n", `"`, "^'").Replace(value)
 	if strings.ContainsAny(value, ",;:^ ") {
@@ -120,7 +122,7 @@ func quoted(value string) string {
 	return value
 }
 
-// unescaped removes the escapes of a text (section 3.3.11).
+// unescaped removes the backslashes from a text value (RFC 5545 section 3.3.11).
 func unescaped(text string) string {
 	return strings.NewReplacer(`\n`, "\n", `\N`, "\n", `\,`, ",", `\;`, ";", `\\`, `\`).Replace(text)
 }

@@ -10,31 +10,31 @@ const (
 	timeForm = "20060102T150405"
 	utcForm  = timeForm + "Z"
 
-	offsetForm = timeForm + "-0700" // not in RFC 5545
+	offsetForm = timeForm + "-0700" // time with an offset; not in RFC 5545, but programs write it
 
-	maxYear = 9999 // later times cannot be represented
+	maxYear = 9999 // later years do not fit into the formats
 )
 
-// A moment is a date or a time of an event, in the form in which it is written (RFC 5545 sections
-// 3.3.4 and 3.3.5).
+// A moment is a date or a time of an event, as it is written in a calendar (RFC 5545 sections 3.3.4
+// and 3.3.5).
 type moment struct {
-	at            time.Time // UTC; the start of a date, and a floating time, are treated as UTC too; zero if the zone is unknown
-	local         time.Time // the local time as written, for all forms
-	whole         bool      // it is a date
+	at            time.Time // the time in UTC, zero if the zone is unknown; a date, or a time without a zone, counts as UTC
+	local         time.Time // the local time as written
+	whole         bool      // the moment is a date, without a time
 	utc           bool
-	zone          string // the TZID, "" without one
-	thisAndFuture bool   // RANGE=THISANDFUTURE of a RECURRENCE-ID
+	zone          string // TZID, "" if there is none
+	thisAndFuture bool   // the RECURRENCE-ID has RANGE=THISANDFUTURE
 }
 
-// readMoment parses the value of a line, also in the format of RFC 3339. It returns the zero moment
-// for an invalid value.
+// readMoment parses the value of a line. It also accepts the format of RFC 3339. It returns the
+// zero moment if the value is invalid.
 func readMoment(zones zoneSet, l line) (m moment) {
 	value := strings.ToUpper(l.value)
 	if len(value) > 10 && value[4] == '-' || len(value) == 10 {
 		value = strings.Replace(value, "-", "", 2)
 	}
 	value = strings.ReplaceAll(value, ":", "")
-	if clock := len(dateForm) + 1; len(value) > clock+3 && (len(value) == clock+4 || strings.IndexByte("Z+-", value[clock+4]) >= 0) { // no seconds
+	if clock := len(dateForm) + 1; len(value) > clock+3 && (len(value) == clock+4 || strings.IndexByte("Z+-", value[clock+4]) >= 0) { // the seconds are missing
 		value = value[:clock+4] + "00" + value[clock+4:]
 	}
 	if strings.EqualFold(l.param("VALUE"), "DATE") && len(value) > len(dateForm) {
@@ -68,7 +68,8 @@ func readMoment(zones zoneSet, l line) (m moment) {
 
 func (m moment) isZero() bool { return m.local.IsZero() }
 
-// instant converts a local time in the moment's time zone to UTC, zero if the zone is unknown.
+// instant converts a local time in the moment's time zone to UTC. It returns the zero time if the
+// zone is unknown.
 func (m moment) instant(zones zoneSet, local time.Time) time.Time {
 	at := local
 	if m.zone != "" {
@@ -80,12 +81,13 @@ func (m moment) instant(zones zoneSet, local time.Time) time.Time {
 	return at
 }
 
-// plusDays returns, in UTC, the same local time days later.
+// plusDays returns the time, in UTC, that has the same local time days later.
 func (m moment) plusDays(zones zoneSet, days int) time.Time {
 	return m.instant(zones, m.local.AddDate(0, 0, days))
 }
 
-// is reports whether two moments are equal, even if written in different time zones.
+// is reports whether two moments are the same time, even if they are written in different time
+// zones.
 func (m moment) is(other moment) bool {
 	if !m.at.IsZero() && !other.at.IsZero() {
 		return m.whole == other.whole && m.at.Equal(other.at)
@@ -93,8 +95,7 @@ func (m moment) is(other moment) bool {
 	return m.local.Equal(other.local) && m.zone == other.zone
 }
 
-// String returns the moment as the parameters and value of a property, to append to the property's
-// name.
+// String returns the moment as it stands after the name of a property: parameters and value.
 func (m moment) String() string {
 	head := ""
 	if m.thisAndFuture {

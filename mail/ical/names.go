@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync"
 	"time"
-	_ "time/tzdata" // a container has no zones of its own
+	_ "time/tzdata" // containers often have no time zone data
 	"unicode"
 )
 
-// windowsNames maps names of time zones in Windows to IANA names, by the table in Unicode's CLDR
-// and older releases of Windows. " Standard Time" is to be appended to names that have neither
-// "Time" nor "UTC".
+// windowsNames maps Windows names of time zones to IANA names, by the table in Unicode's CLDR and
+// older releases of Windows. A name that has neither "Time" nor "UTC" stands for the name with "
+// Standard Time" after it.
 const windowsNames = `Afghanistan=Asia/Kabul;Alaskan=America/Anchorage;Aleutian=America/Adak;Altai=Asia/Barnaul;Arab=Asia/Riyadh;Arabian=Asia/Dubai;Arabic=Asia/Baghdad;
 Argentina=America/Argentina/Buenos_Aires;Armenian=Asia/Yerevan;Astrakhan=Europe/Astrakhan;Atlantic=America/Halifax;AUS Central=Australia/Darwin;
 Aus Central W.=Australia/Eucla;AUS Eastern=Australia/Sydney;Azerbaijan=Asia/Baku;Azores=Atlantic/Azores;Bahia=America/Bahia;Bangladesh=Asia/Dhaka;
@@ -54,10 +54,10 @@ var windowsZones = sync.OnceValue(func() map[string]string {
 	return out
 })
 
-// instant converts a local time in the time zone id to UTC. It returns zero if the zone is unknown.
-// A name known to IANA or Windows takes precedence over the calendar's own definition of the zone,
-// which is often reduced to the rules of one year. The definition takes precedence over an
-// abbreviation such as EST.
+// instant converts a local time in the time zone id to UTC. It returns the zero time if the zone is
+// unknown. An IANA or Windows name takes precedence over the calendar's own definition of the zone,
+// which often has the rules of one year only. That definition takes precedence over an abbreviation
+// such as EST.
 func (zones zoneSet) instant(id string, local time.Time) time.Time {
 	id = unescaped(id)
 	place := locationOf(id)
@@ -76,7 +76,7 @@ func (zones zoneSet) instant(id string, local time.Time) time.Time {
 }
 
 // locationOf returns the time zone with a name, or with the name at the end of a path such as
-// /mozilla.org/20050126_1/Europe/Berlin. It returns nil if it is unknown.
+// /mozilla.org/20050126_1/Europe/Berlin. It returns nil if the name is unknown.
 func locationOf(id string) *time.Location {
 	if len(id) > 255 {
 		return nil
@@ -106,8 +106,8 @@ var (
 )
 
 // locationLike returns the time zone for an inexact name: an offset, the label that Windows
-// displays, such as "(UTC+01:00) Amsterdam, Berlin", the name of the summer time, or an IANA name
-// in another letter case. It returns nil if there is none.
+// displays, such as "(UTC+01:00) Amsterdam, Berlin", the name of a summer time, or an IANA name in
+// other letter case. It returns nil if there is none.
 func locationLike(id string) *time.Location {
 	id = strings.TrimSpace(strings.ReplaceAll(id, `\`, ""))
 	if len(id) > 255 {
@@ -160,7 +160,7 @@ func locationLike(id string) *time.Location {
 	}, id))
 }
 
-// sameOffset reports whether two places have the same offset in January or in July.
+// sameOffset reports whether two time zones have the same offset in January or in July.
 func sameOffset(a, b *time.Location) bool {
 	for _, month := range [...]time.Month{time.January, time.July} {
 		at := time.Date(2020, month, 1, 0, 0, 0, 0, time.UTC)
@@ -173,8 +173,9 @@ func sameOffset(a, b *time.Location) bool {
 	return false
 }
 
-// windowsLocation returns the time zone for a Windows name, also in the shortened or changed forms
-// that programs use: "W. Europe", "Eastern Daylight Time", "Pacific Time (US & Canada)".
+// windowsLocation returns the time zone for a Windows name. It also accepts the shortened and
+// changed forms that programs use: "W. Europe", "Eastern Daylight Time", "Pacific Time (US &
+// Canada)". It returns nil if there is none.
 func windowsLocation(name string) *time.Location {
 	name = strings.ToLower(strings.TrimRight(name, " 0123456789"))
 	name, _, _ = strings.Cut(name, " (us & canada)")
@@ -191,9 +192,9 @@ func windowsLocation(name string) *time.Location {
 	return nil
 }
 
-// localToUTC converts a local time at a place to UTC. A time that is skipped when the clock goes
-// forward uses the offset before the change. Of a time that occurs twice, the first is meant (RFC
-// 5545 section 3.3.5).
+// localToUTC converts a local time in a time zone to UTC. If the clock skips the time when it goes
+// forward, the offset before the change applies. If the time occurs twice, the first is returned
+// (RFC 5545 section 3.3.5).
 func localToUTC(place *time.Location, local time.Time) time.Time {
 	by := func(from time.Time) time.Time {
 		_, offset := from.In(place).Zone()

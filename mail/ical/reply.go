@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Reply returns the calendar with the reply of an attendee (RFC 5546 section 3.2.3). UID, SEQUENCE,
-// RECURRENCE-ID and times are written as in the invitation, so that every calendar program finds
-// the event.
+// Reply returns a calendar with the reply of an attendee (RFC 5546 section 3.2.3). answer is
+// Accepted, Tentative or Declined. UID, SEQUENCE, RECURRENCE-ID and times are written as in the
+// invitation, so that every calendar program finds the event.
 func (i *Invitation) Reply(by Person, answer string, now time.Time) []byte {
 	var b strings.Builder
 	write := func(text string) {
-		for limit := 74; len(text) > limit; { // a line has at most 75 bytes and must not split a character
+		for limit := 74; len(text) > limit; { // a line has at most 75 bytes, and a fold must not split a character
 			n := limit
 			for n > 0 && !utf8.RuneStart(text[n]) {
 				n--

@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Limits on the time zones of a calendar. A zone beyond them counts as unknown.
+// Limits on the time zones of a calendar. A zone that exceeds one counts as unknown.
 const (
 	maxZones       = 100
-	maxObservances = 1000    // of one zone
-	maxTries       = 100_000 // days examined to find one time
+	maxObservances = 1000    // observances of one zone
+	maxTries       = 100_000 // days that are examined to find one time
 )
 
-// A zoneSet holds the time zones that a calendar defines, by name.
+// A zoneSet holds the time zones that a calendar defines, by their TZID.
 type zoneSet map[string]*zone
 
-// A zone is a VTIMEZONE (RFC 5545 section 3.6.5).
+// A zone is a time zone that a calendar defines (VTIMEZONE, RFC 5545 section 3.6.5).
 type zone struct {
 	observances []observance
-	unclear     bool // a part of it cannot be parsed
+	unclear     bool // some of its lines cannot be parsed
 }
 
-// An observance is one UTC offset of a zone with its onsets: a list of times, and a recurrence
-// rule.
+// An observance is a UTC offset of a zone, with the times at which it begins (onsets): a list of
+// times, and a recurrence rule.
 type observance struct {
 	kind                     string      // STANDARD or DAYLIGHT
-	onsets                   []time.Time // in local time before the onset; the first is DTSTART
+	onsets                   []time.Time // in the local time before each onset; the first is DTSTART
 	from, to                 time.Duration
 	hasStart, hasFrom, hasTo bool
-	yearly                   *yearly  // nil if there is no rule
-	lines                    []string // the content lines of the observance
+	yearly                   *yearlyRule // the recurrence rule, nil if there is none
+	lines                    []string    // the content lines of the observance
 }
 
 // readZones parses the time zones of a calendar.
@@ -65,15 +65,15 @@ func readZones(lines []line) zoneSet {
 				z.observances = append(z.observances, *now)
 			}
 			now = nil
-		case !now.take(l):
+		case !now.readProperty(l):
 			z.unclear = true
 		}
 	}
 	return zones
 }
 
-// take stores a line of an observance. It returns false if the line is invalid.
-func (o *observance) take(l line) (ok bool) {
+// readProperty stores a content line of an observance. It returns false if the line is invalid.
+func (o *observance) readProperty(l line) (ok bool) {
 	switch l.name {
 	case "DTSTART":
 		var at time.Time
@@ -104,8 +104,8 @@ func (o *observance) take(l line) (ok bool) {
 	return ok
 }
 
-// lines returns the calendar's definition of a time zone, without comments and names. It returns
-// nil if there is none or it is unclear.
+// lines returns the calendar's definition of a time zone as content lines, without comments and
+// names. It returns nil if there is no definition or it is unclear.
 func (zones zoneSet) lines(id string) (out []string) {
 	z := zones[unescaped(id)]
 	if z == nil || z.unclear {
@@ -130,7 +130,7 @@ func readLocal(value string) (at time.Time, ok bool) {
 	return at, err == nil && at.Year() > 0
 }
 
-// readOffset parses a UTC offset such as -0500 or +013000 (section 3.3.14).
+// readOffset parses a UTC offset such as -0500 or +013000 (RFC 5545 section 3.3.14).
 func readOffset(text string) (d time.Duration, ok bool) {
 	if len(text) != 5 && len(text) != 7 || text[0] != '+' && text[0] != '-' {
 		return 0, false
@@ -153,9 +153,9 @@ func readOffset(text string) (d time.Duration, ok bool) {
 	return d, true
 }
 
-// offset returns the UTC offset for a local time. A time that is skipped when the clock goes
-// forward has the offset before the change. Of a time that occurs twice, the first is meant
-// (section 3.3.5). ok is false if the zone is unclear.
+// offset returns the UTC offset for a local time. If the clock skips the time when it goes forward,
+// the offset before the change applies. If the time occurs twice, the first applies (RFC 5545
+// section 3.3.5). ok is false if the zone is unclear.
 func (z *zone) offset(local time.Time) (time.Duration, bool) {
 	if z.unclear || len(z.observances) == 0 {
 		return 0, false
@@ -183,8 +183,8 @@ func (z *zone) offset(local time.Time) (time.Duration, bool) {
 	return offset, tries > 0
 }
 
-// lastOnset returns the last onset of an observance at or before a time, in local time before the
-// onset. It decrements tries for each day that it examines.
+// lastOnset returns the last onset of an observance that is not after a time. Both are in the local
+// time before the onset. It subtracts from *tries the number of days that it examines.
 func (o *observance) lastOnset(at time.Time, tries *int) (last time.Time, ok bool) {
 	for _, begins := range o.onsets {
 		if !begins.After(at) && !begins.Before(last) {
@@ -196,7 +196,7 @@ func (o *observance) lastOnset(at time.Time, tries *int) (last time.Time, ok boo
 	if r == nil || start.After(at) {
 		return last, ok
 	}
-	count := 1 // DTSTART is the first
+	count := 1 // DTSTART is the first onset
 	for year := start.Year(); year <= at.Year() && *tries > 0; year += r.interval {
 		for _, day := range r.days(year, start, tries) {
 			begins := day.Add(start.Sub(start.Truncate(24 * time.Hour)))
@@ -214,29 +214,28 @@ func (o *observance) lastOnset(at time.Time, tries *int) (last time.Time, ok boo
 	return last, ok
 }
 
-// A yearly is a recurrence rule with FREQ=YEARLY, the only frequency used by time zones (section
-// 3.3.10).
-type yearly struct {
+// A yearlyRule is a recurrence rule with FREQ=YEARLY (RFC 5545 section 3.3.10). Time zones use no
+// other frequency.
+type yearlyRule struct {
 	interval  int // years
 	count     int // maximum number of onsets; 0 means no limit
 	until     time.Time
-	untilUTC  bool // until is in UTC, otherwise in local time before the onset
+	untilUTC  bool // until is in UTC; otherwise it is in the local time before the onset
 	months    []int
 	monthDays []int     // 1 to 31; -1 is the last
-	weekdays  []weekday // in the order of the rule
+	weekdays  []weekday // as ordered in the rule
 }
 
-// A weekday selects the nth or every such weekday of a month, or of the year if the rule has no
-// months.
+// A weekday selects a weekday of a month, or of the year if the rule has no months.
 type weekday struct {
 	day time.Weekday
-	nth int // 1 is the first, -1 the last; 0 is every one
+	nth int // 1 means the first, -1 the last, 0 every such day
 }
 
-// readYearly parses a recurrence rule. It returns false if the rule has an unknown part or is not
-// yearly.
-func readYearly(rule string) (*yearly, bool) {
-	r := &yearly{interval: 1}
+// readYearly parses a recurrence rule. It returns false if the rule is not yearly or has a part
+// that is not supported.
+func readYearly(rule string) (*yearlyRule, bool) {
+	r := &yearlyRule{interval: 1}
 	frequency := ""
 	for part := range strings.SplitSeq(strings.ToUpper(rule), ";") {
 		name, value, _ := strings.Cut(part, "=")
@@ -287,7 +286,7 @@ func readNumbers(text string, least, most int) (out []int, ok bool) {
 	return out, true
 }
 
-func (r *yearly) readWeekdays(text string) bool {
+func (r *yearlyRule) readWeekdays(text string) bool {
 	names := []string{"SU", "MO", "TU", "WE", "TH", "FR", "SA"}
 	for value := range strings.SplitSeq(text, ",") {
 		if len(value) < 2 || len(r.weekdays) == 100 {
@@ -306,17 +305,18 @@ func (r *yearly) readWeekdays(text string) bool {
 	return true
 }
 
-// isAfterEnd reports whether an onset, in local time before it, is after the end of the rule.
-func (r *yearly) isAfterEnd(begins time.Time, from time.Duration) bool {
+// isAfterEnd reports whether an onset is after the end of the rule. begins is the onset in the
+// local time before it, from the UTC offset then.
+func (r *yearlyRule) isAfterEnd(begins time.Time, from time.Duration) bool {
 	if r.untilUTC {
 		begins = begins.Add(-from)
 	}
 	return !r.until.IsZero() && begins.After(r.until)
 }
 
-// days returns the days of a year that the rule selects, in order. Month and day default to those
-// of start. It decrements tries for each day that it examines.
-func (r *yearly) days(year int, start time.Time, tries *int) (out []time.Time) {
+// days returns the days of a year that the rule selects, in order. A rule without month or day has
+// those of start. It subtracts from *tries the number of days that it examines.
+func (r *yearlyRule) days(year int, start time.Time, tries *int) (out []time.Time) {
 	date := func(month, day int) time.Time { return time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC) }
 	months := r.months
 	switch {
@@ -354,8 +354,8 @@ func (r *yearly) days(year int, start time.Time, tries *int) (out []time.Time) {
 	return slices.Compact(out)
 }
 
-// weekdaysBetween appends the rule's weekdays between two days, both inclusive, to out.
-func (r *yearly) weekdaysBetween(first, last time.Time, out []time.Time, tries *int) []time.Time {
+// weekdaysBetween appends to out the rule's weekdays from first to last, both inclusive.
+func (r *yearlyRule) weekdaysBetween(first, last time.Time, out []time.Time, tries *int) []time.Time {
 	for _, w := range r.weekdays {
 		*tries--
 		day := first.AddDate(0, 0, (int(w.day)-int(first.Weekday())+7)%7)
