@@ -6,9 +6,9 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// Patterns for texts that ask for a code without naming it, such as "use this to sign in": useThis
-// matches what to do with the following text, toSignIn matches the purpose. useThis does not match
-// other things that can be used, such as a link, a reference or an address.
+// Patterns for texts that ask for a code without naming it, such as "use this to sign in". useThis
+// matches the request to use the text that follows; it does not match requests to use something
+// else, such as a link, a reference or an address. toSignIn matches the purpose.
 var (
 	useThis = lazyregexp.New(`(?i)(?:\b(?:use|enter|type(?: in)?|copy|paste|submit|provide|input|key in)(?: just| only)? (?:this|these|it|below|the below|the following|(?:this|these|the|the following|your)(?: one[- ]time| temporary)? (?:numbers?|digits?|characters?|letters?|password|token|sequence|combination|key))` +
 		`(?: below| here| that follows?)?(?: (?:to|for|in|on|when|if|within|and|at|as)\b|\s*[:,.;]|\s*$)|` +
@@ -35,7 +35,7 @@ var (
 		`(?:ใช้|ป้อน|กรอก)(?:ตัวเลข|หมายเลข|สิ่ง)?(?:นี้|ต่อไปนี้|ด้านล่าง)|` +
 		`(?:इसका|इस संख्या का|नीचे दी गई संख्या का) (?:उपयोग|इस्तेमाल)|(?:इसे|यह संख्या|निम्न संख्या) दर्ज)`)
 
-	// useVerb matches a verb at the end of a text; the code after it is its object.
+	// useVerb matches a verb at the end of a text, after which the code follows as its object.
 	useVerb = lazyregexp.New(`(?i)(?:^|[\s,:;(>])(?:use|enter|type(?: in)?|submit|input|(?:verwende[nt]?|benutze[nt]?|nutze[nt]?|gib|gebt|geben|tippe[nt]?)(?: sie| bitte)*|utilise[rz]?|saisi(?:s|ssez)|entrez?|tapez?|` +
 		`us[ae]|utili[zc][ae]|introdu(?:ce|zca)|ingres[ae]|escrib[ae]|us[ai]|utilizz[ai]|inserisc[ia]|digit[aie]|insira|introduza|gebruik|voer|typ|użyj|wpisz|wprowadź|podaj|použij(?:te)?|zadej(?:te)?|` +
 		`använd|ange|skriv in|brug|indtast|bruk|tast inn|käytä|syötä|введит?\p{L}*|использу\p{L}+|введіть|використай\p{L}*|χρησιμοποιήστε|πληκτρολογήστε|请?使用|請?使用|请?输入|請?輸入|dùng|nhập|استخدم|أدخل|הזן|הזינו|ใช้|ป้อน)[\s:"'“„«*(]*$`)
@@ -56,15 +56,16 @@ var (
 	sentenceEnd = lazyregexp.New(`[.!?。！？\x{ffff}](?:\s|$)|[。！？\x{ffff}]`)
 )
 
-// maxSentence is the maximum number of bytes of a sentence that are examined.
+// maxSentence is how many bytes of a sentence are examined.
 const maxSentence = 300
 
-// isAskedFor reports whether the sentence before the span, or the sentence around it, asks to sign
-// in with the text at the span. alone reports that the line has nothing else.
+// isAskedFor reports whether the sentence before the span, or the sentence around it, asks the
+// reader to sign in with the text at the span. The span is in line i. alone says that the line has
+// nothing else.
 func isAskedFor(lines []line, i int, span []int, alone bool) bool {
 	text := lines[i].text
 	before := strings.TrimRight(text[:span[0]], " \t*_\"'“„«([")
-	for back := i - 1; back >= max(1, i-3); back-- { // previous lines, except the subject
+	for back := i - 1; back >= max(1, i-3); back-- { // the lines before, but not the subject
 		if !alone && len(candidates(lines[back].text)) > 0 {
 			break
 		}

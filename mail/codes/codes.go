@@ -1,5 +1,5 @@
-// Package codes finds what programs need from the message of a sign-up: its one-time code and its
-// links. It does not know who sent the message.
+// Package codes finds what programs need from a message that lets somebody sign up or sign in: its
+// one-time code and its links. It does not know who sent the message.
 package codes
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// Limits on the work for one message.
+// Limits on the work for one message, in bytes and lines.
 const (
 	maxText  = 64 << 10
 	maxLines = 2000
 	maxLine  = 2000
-	maxTries = 300 // candidates for the code
+	maxTries = 300 // candidates for the code that are examined
 )
 
-// Found is what was found in a message.
+// Found holds what Find has found in a message.
 type Found struct {
-	Code  string // "" if there is none, or if it is ambiguous
+	Code  string // "" if there is no code, or if it is ambiguous
 	Links []Link // at most MaxLinks, in order
 }
 
-// Find searches a message. It takes the subject and the original text and HTML, each of which may
-// be empty.
+// Find searches a message for a one-time code and for links. It takes the subject, the text and the
+// HTML of the message; each may be empty.
 func Find(subject, text, html string) Found {
 	out := Found{Links: links(text, html)}
 	if text == "" {
@@ -37,14 +37,14 @@ func Find(subject, text, html string) Found {
 		return out
 	}
 	out.Code = Code(subject, text)
-	if out.Code == "" && html != "" { // the text may only say that there is HTML
+	if out.Code == "" && html != "" { // the text may only say that the message is in HTML
 		out.Code = Code(subject, visible.HTMLText(html))
 	}
 	return out
 }
 
-// Patterns. A code word indicates that a code is near. A phrase for another kind of code or number
-// (otherCode, otherNumber) is evidence against a candidate near it.
+// Patterns. A code word says that a code is near. A phrase for another kind of code or number
+// (otherCode, otherNumber) counts against a candidate near it.
 var (
 	address = lazyregexp.New(`(?i)(?:https?://|www\.|mailto:)\S+|[^\s@<>]+@[^\s@<>]+`)
 
@@ -66,8 +66,8 @@ var (
 		`zamówienie|faktura|numer|заказ|счет|телефон|encomenda|fatura|sipariş|ordernr|bestellnr|nr|no|num|number|numéro|número|numero|nummer|id)\b|` +
 		`(?:bestell|rechnungs|kunden|auftrags|vorgangs|sendungs|ticket|order|faktura?|kund)-?(?:nummer|nr)|订单号?|訂單|注文番号|電話|电话|주문 ?번호|전화|№|#)(?: (?:is|ist|lautet|est|es|è|é))?[\s.:#№-]*$`)
 
-	// Candidates: groups of digits and capital letters with dashes between them (candidate), or
-	// groups of digits of the same length with spaces (spaced).
+	// Candidates for a code: groups of digits and capital letters with dashes between them
+	// (candidate), or groups of digits of equal length with spaces between them (spaced).
 	candidate = lazyregexp.New(`[A-Z0-9]+(?:-[A-Z0-9]+)*`)
 	spaced    = lazyregexp.New(`\d{2,4}(?: \d{2,4}){1,4}`)
 
@@ -84,15 +84,15 @@ var (
 	afterWord  = lazyregexp.New(`^[\s"'“”„«»‘’*:：=>\]）)]*`)
 )
 
-// A line is a line of the message, with the positions of code words in it.
+// A line is one line of the message. words are the positions of the code words in it.
 type line struct {
 	text  string
 	words [][]int
 }
 
-// Code returns the one-time code in a message, "" if there is none or it is ambiguous. A code has 4
-// to 10 digits, or 5 to 10 capital letters and digits with at least one digit. Dashes between them
-// are allowed and not counted.
+// Code returns the one-time code in a message, "" if there is none or if it is ambiguous. A code
+// has 4 to 10 digits, or 5 to 10 capital letters and digits with at least one digit. There may be
+// dashes between them, which do not count.
 func Code(subject, text string) string {
 	lines := readLines(subject, text)
 	best, score, tie, tries := "", 0, false, 0
@@ -118,7 +118,7 @@ func Code(subject, text string) string {
 }
 
 // readLines splits a message into its non-empty lines and normalizes them. It replaces URLs and
-// email addresses.
+// email addresses by a placeholder.
 func readLines(subject, text string) (lines []line) {
 	text = text[:min(len(text), maxText)]
 	for raw := range strings.SplitSeq(subject+"\n"+text, "\n") {
@@ -126,7 +126,7 @@ func readLines(subject, text string) (lines []line) {
 			switch {
 			case r == '\u00a0' || r == '\t' || r == '\u3000':
 				return ' '
-			case r == '\uff0c': // a full-width comma, which no space follows
+			case r == '\uff0c': // a full-width comma, after which there is no space
 				return ';'
 			case r == '\u2010' || r == '\u2011' || r == '\u2013' || r == '\uff0d':
 				return '-'
@@ -152,7 +152,7 @@ func readLines(subject, text string) (lines []line) {
 	return lines
 }
 
-// candidates returns the spans in a line that have the form of a code.
+// candidates returns the spans of a line that look like a code.
 func candidates(text string) (spans [][]int) {
 	for _, span := range spaced().FindAllStringIndex(text, -1) {
 		groups := strings.Fields(text[span[0]:span[1]])
@@ -173,7 +173,7 @@ func candidates(text string) (spans [][]int) {
 	return spans
 }
 
-// isCode reports whether a word has the form of a code.
+// isCode reports whether a word looks like a code.
 func isCode(word string) bool {
 	letters, digits := 0, 0
 	for i := range len(word) {
@@ -190,7 +190,7 @@ func isCode(word string) bool {
 	return digits >= 1 && letters+digits >= 5 && letters+digits <= 10 && !dateForm().MatchString(word)
 }
 
-// isWhole reports whether the span is not part of something longer, such as a price, a phone
+// isWhole reports whether the span is not a part of something longer, such as a price, a phone
 // number, a time or a file name.
 func isWhole(text string, span []int) bool {
 	before, after := text[:span[0]], text[span[1]:]
@@ -212,17 +212,18 @@ func isWhole(text string, span []int) bool {
 
 func endsInDigit(s string) bool { return s != "" && s[len(s)-1] >= '0' && s[len(s)-1] <= '9' }
 
-// maxDistance is the maximum distance in bytes between a code and the code word in its line.
+// maxDistance is the maximum distance in bytes between a code and a code word in the same line.
 const maxDistance = 60
 
-// rate returns the score of a candidate; 0 means that it is not a code.
+// rate returns the score of a candidate, which is code at the span in line i. 0 means that it is
+// not a code.
 func rate(lines []line, i int, span []int, code string) (score int) {
 	l := lines[i]
 	before, after := l.text[:span[0]], l.text[span[1]:]
 	alone := strings.Trim(before+after, " \t*_\"'“”„«».:|[]()<>=-—") == ""
 	digitsOnly := strings.Trim(code, "0123456789-") == ""
 
-	// Code words around the candidate.
+	// Code words in the same line.
 	for _, w := range l.words {
 		switch {
 		case w[1] <= span[0] && span[0]-w[1] <= maxDistance:
@@ -247,7 +248,7 @@ func rate(lines []line, i int, span []int, code string) (score int) {
 			switch {
 			case len(lines[i-back].words) == 0:
 			case alone:
-				score = max(score, 5) // several such lines have the same score, so that there is no code
+				score = max(score, 5) // if several lines are like this, their scores are equal and the code is ambiguous
 			case strings.TrimSpace(before) == "" && back == 1:
 				score = max(score, 4)
 			}
@@ -263,17 +264,17 @@ func rate(lines []line, i int, span []int, code string) (score int) {
 		if !isAskedFor(lines, i, span, alone) {
 			return 0
 		}
-		score = 1 // several such candidates have the same score, so that there is no code
+		score = 1 // if several candidates are like this, their scores are equal and the code is ambiguous
 	}
 
-	// Evidence against the candidate: a number of another kind, a date, a year.
+	// What counts against the candidate: a number of another kind, a date, a year.
 	tail := before[max(0, len(before)-48):]
 	if monthNear().MatchString(tail) {
 		return 0
 	}
 	if at := otherNumber().FindStringIndex(tail); at != nil {
 		begin := len(before) - len(tail) + at[0]
-		of := func(w []int) bool { return w[0] <= begin && w[1] >= begin-1 } // "code no. 1234"
+		of := func(w []int) bool { return w[0] <= begin && w[1] >= begin-1 } // as in "code no. 1234"
 		if !slices.ContainsFunc(l.words, of) {
 			return 0
 		}

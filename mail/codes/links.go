@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// MaxLinks is the maximum number of links returned for a message.
+// MaxLinks is the maximum number of links that are returned for a message.
 const MaxLinks = 20
 
 const (
@@ -20,8 +20,8 @@ const (
 	maxLinkText = 200
 )
 
-// A Link is a web link in a message. Host is in lower-case A-labels. Text is the displayed text of
-// the link.
+// A Link is a web link in a message. Host is in lower-case A-labels. Text is the text that the link
+// shows.
 type Link struct {
 	URL, Host, Text string
 }
@@ -32,10 +32,10 @@ var (
 		`cancelar inscri|descadastr|disiscri|annulla l['’]iscrizione|afmelden|uitschrijven|wypisz|anulować subskrypcj|отписат|отказаться от рассылки|退订|取消订阅|配信停止|購読解除|수신 ?거부|구독 ?취소|avregistrera|avmeld|afmeld|abonelikten|إلغاء الاشتراك`)
 )
 
-// links returns the web links in a message in order, those of the text first, each once. It omits
-// links to images and links to unsubscribe.
+// links returns the web links in a message in order, each once, those of the text before those of
+// the HTML. It leaves out links to images and links for unsubscribing.
 func links(text, markup string) (out []Link) {
-	at := map[string]int{} // index in out by URL, or -1 for an omitted link
+	at := map[string]int{} // index in out by URL; -1 for a link that is left out
 	add := func(raw, shown string) {
 		u, err := url.Parse(strings.TrimSpace(raw))
 		if err != nil || len(raw) > maxURL || u.Opaque != "" {
@@ -43,7 +43,7 @@ func links(text, markup string) (out []Link) {
 		}
 		scheme := strings.ToLower(u.Scheme)
 		host, ok := idn.Host(strings.TrimSuffix(u.Hostname(), "."))
-		if !ok && u.Hostname() != "" { // an IP address
+		if !ok && u.Hostname() != "" { // the host is an IP address
 			host, ok = strings.ToLower(u.Hostname()), true
 		}
 		if !ok || scheme != "http" && scheme != "https" {
@@ -57,7 +57,7 @@ func links(text, markup string) (out []Link) {
 		i, known := at[key]
 		left := isImage(u.Path) || unsubscribe().MatchString(shown) || unsubscribe().MatchString(u.Path+"?"+u.RawQuery)
 		switch {
-		case left && known && i >= 0: // only the link text in the HTML shows that it is an unsubscribe link
+		case left && known && i >= 0: // only the text that the HTML shows for it tells that it is for unsubscribing
 			out = append(out[:i], out[i+1:]...)
 			for k, n := range at {
 				if n > i {
@@ -137,7 +137,7 @@ func attribute(t html.Token, name string) string {
 	return ""
 }
 
-// isImage reports whether a URL path is that of an image.
+// isImage reports whether the path of a URL is that of an image.
 func isImage(file string) bool {
 	switch strings.ToLower(path.Ext(file)) {
 	case ".png", ".gif", ".jpg", ".jpeg", ".webp", ".svg", ".bmp", ".ico", ".avif":
@@ -146,8 +146,8 @@ func isImage(file string) bool {
 	return false
 }
 
-// SameOrganisation reports whether a host belongs to the owner of a domain: it is the domain, is
-// below it, or has the same organisational domain (RFC 7489 section 3.2).
+// SameOrganisation reports whether a host belongs to the owner of a domain: the host is the domain,
+// is below it, or has the same organisational domain (RFC 7489 section 3.2).
 func SameOrganisation(host, domain string) bool {
 	if host == "" || domain == "" {
 		return false

@@ -1,5 +1,5 @@
-// Package dane looks up TLSA records with DNSSEC and verifies certificates of mail hosts by them
-// (RFC 7672). It does not know how mail is sent, nor what its results lead to.
+// Package dane looks up TLSA records with DNSSEC, and verifies certificates of mail hosts by them
+// (RFC 7672). It does not know how mail is sent, nor what a caller does with a result.
 package dane
 
 import (
@@ -15,13 +15,14 @@ import (
 	"time"
 )
 
-// Certificate usages that apply to mail (RFC 7672 section 3.1); the others count as unusable.
+// Certificate usages that can be used for mail (RFC 7672 section 3.1). Records with other usages
+// count as unusable.
 const (
-	UsageTA = 2 // an authority that must have issued the host's certificate
-	UsageEE = 3 // the host's own certificate or key
+	UsageTA = 2 // an authority that must have issued the certificate of the host
+	UsageEE = 3 // the certificate or key of the host itself
 )
 
-// ErrMismatch is returned if no record matches the certificate of a host.
+// ErrMismatch is returned by Verify if no record matches the certificate of the host.
 var ErrMismatch = errors.New("no TLSA record matches the certificate")
 
 // A Record is one TLSA record (RFC 6698 section 2.1).
@@ -30,7 +31,7 @@ type Record struct {
 	Data                   []byte
 }
 
-// String returns the record's data in the form of a zone file.
+// String returns the record as its data stands in a zone file.
 func (r Record) String() string {
 	return fmt.Sprintf("%d %d %d %s", r.Usage, r.Selector, r.Match, hex.EncodeToString(r.Data))
 }
@@ -81,10 +82,11 @@ func (r Record) matches(cert *x509.Certificate) bool {
 	return bytes.Equal(r.Data, data)
 }
 
-// Verify verifies the certificate chain of a host, its own certificate first, by the usable
-// records. DANE-EE checks only the key, not the name or dates (RFC 7672 section 3.1.1). DANE-TA
-// requires a valid chain from the authority to a certificate for one of the names (sections 3.1.2
-// and 3.2.2). The error is ErrMismatch, or wraps an error of x509 about the chain.
+// Verify verifies the certificate chain of a host by the usable records. The first certificate of
+// chain must be that of the host. A DANE-EE record verifies only the key, not the name or dates
+// (RFC 7672 section 3.1.1). A DANE-TA record requires a valid chain from an authority to a
+// certificate for one of the names (sections 3.1.2 and 3.2.2). Verify returns ErrMismatch, or an
+// error that wraps that of x509 about the chain.
 func Verify(records []Record, chain []*x509.Certificate, names []string, now time.Time) error {
 	if len(chain) == 0 {
 		return ErrMismatch
@@ -108,8 +110,8 @@ func Verify(records []Record, chain []*x509.Certificate, names []string, now tim
 	return verifyChain(chain, roots, names, now)
 }
 
-// authorities returns the certificates that match a DANE-TA record: from the chain, or the one in
-// the record itself.
+// authorities returns the certificates that match a DANE-TA record: those of the chain, or the one
+// in the record itself.
 func (r Record) authorities(chain []*x509.Certificate) []*x509.Certificate {
 	var out []*x509.Certificate
 	for _, cert := range chain {
@@ -137,5 +139,5 @@ func verifyChain(chain []*x509.Certificate, roots *x509.CertPool, names []string
 			return nil
 		}
 	}
-	return fmt.Errorf("the certificate does not chain to an authority of the TLSA records: %w", err)
+	return fmt.Errorf("the certificate is not issued by an authority in the TLSA records: %w", err)
 }

@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	maxRecords = 32 // of one name
+	maxRecords = 32 // records of one name that are used
 	resolvConf = "/etc/resolv.conf"
 )
 
-// ErrLookup is wrapped if a look-up fails. That includes bogus answers, for which a validating
-// resolver returns SERVFAIL.
-var ErrLookup = errors.New("DNS look-up failed")
+// ErrLookup is wrapped if a look-up fails. Bogus answers are failures too, since a validating
+// resolver returns SERVFAIL for them.
+var ErrLookup = errors.New("DNS look-up with DNSSEC failed")
 
-// A Resolver queries servers that validate DNSSEC and trusts their AD bit. So the path to the
-// servers must be secure against modification (RFC 6698 section 4.1).
+// A Resolver queries DNS servers that validate DNSSEC, and trusts the AD bit in their answers. So
+// nobody must be able to change data on the way from the servers (RFC 6698 section 4.1).
 type Resolver struct {
-	Servers []string // host:port, tried in order; a failure reported by a server is final. Not changed after the first use
+	Servers []string // host:port, tried in order; if a server reports a failure, no other is tried. Must not change after the first use
 
 	once   sync.Once
 	client *lookup.Client
 }
 
-// NewResolver returns a resolver for the server addr: host:port, or a host with port 53; "" means
-// the system's servers. Without trust it returns nil and no error unless all servers are loopback
-// addresses.
+// NewResolver returns a resolver for one server. addr is host:port, or a host, whose port is then
+// 53; "" means the servers of the system. If trust is false and not all servers are on a loopback
+// address, it returns nil without an error.
 func NewResolver(addr string, trust bool) (*Resolver, error) {
 	servers := []string{addr}
 	if addr == "" {
@@ -63,16 +63,16 @@ func NewResolver(addr string, trust bool) (*Resolver, error) {
 	return r, nil
 }
 
-// An Answer is the answer for a name. Secure reports that DNSSEC validated all of it, even if it is
-// empty.
+// An Answer is the answer for a name. Secure reports that DNSSEC validated all of it, also if it
+// has no records.
 type Answer struct {
-	Name   string // the name after following CNAMEs, without a final dot
+	Name   string // the name to which CNAMEs lead, without a final dot
 	Secure bool
 	rrs    []dns.RR
 }
 
-// LookupMX returns the MX records of a name, and whether the answer is secure. No records or a
-// missing name is not an error.
+// LookupMX returns the MX records of a name, and whether the answer is secure. It is not an error
+// if there are no records or no such name.
 func (r *Resolver) LookupMX(ctx context.Context, name string) ([]*net.MX, bool, error) {
 	a, err := r.ask(ctx, name, dns.TypeMX)
 	if err != nil {
@@ -87,8 +87,8 @@ func (r *Resolver) LookupMX(ctx context.Context, name string) ([]*net.MX, bool, 
 	return out, a.Secure, nil
 }
 
-// LookupHost returns the addresses of a host, and an Answer with its name after CNAMEs. Secure
-// reports whether the answers for both IPv4 and IPv6 are secure.
+// LookupHost returns the addresses of a host, and an Answer with the name to which CNAMEs lead.
+// Secure reports whether the answers for IPv4 and for IPv6 are both secure.
 func (r *Resolver) LookupHost(ctx context.Context, host string) ([]netip.Addr, Answer, error) {
 	var out []netip.Addr
 	all := Answer{Name: host, Secure: true}
@@ -120,8 +120,8 @@ func address(rr dns.RR) []netip.Addr {
 	return []netip.Addr{addr.Unmap()}
 }
 
-// LookupTLSA returns the TLSA records for a TCP port of a host, and whether they are secure. Only
-// secure records may be used.
+// LookupTLSA returns the TLSA records for a TCP port of a host, and whether they are secure.
+// Records that are not secure must not be used.
 func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) ([]Record, bool, error) {
 	a, err := r.ask(ctx, "_"+strconv.Itoa(port)+"._tcp."+host, dns.TypeTLSA)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) ([]Rec
 		}
 		rec, err := ParseRecord(fmt.Sprintf("%d %d %d %s", tlsa.Usage, tlsa.Selector, tlsa.MatchingType, tlsa.Certificate))
 		if err != nil {
-			rec = Record{Usage: tlsa.Usage, Selector: tlsa.Selector, Match: tlsa.MatchingType} // keep it as an unusable record
+			rec = Record{Usage: tlsa.Usage, Selector: tlsa.Selector, Match: tlsa.MatchingType} // invalid data: keep the record as an unusable one
 		}
 		out = append(out, rec)
 	}
@@ -152,7 +152,7 @@ func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (Answer, e
 	return read(m, kind), nil
 }
 
-// read returns the records of a kind in a response, for the name after CNAMEs.
+// read returns the records of a kind in a response, and the name to which CNAMEs lead.
 func read(m *dns.Msg, kind uint16) Answer {
 	a := Answer{Name: canonical(lookup.Canonical(m)), Secure: m.AuthenticatedData}
 	for _, rr := range m.Answer {
@@ -160,7 +160,7 @@ func read(m *dns.Msg, kind uint16) Answer {
 			a.rrs = append(a.rrs, rr)
 		}
 	}
-	// The best MX must be kept, wherever it is in the response (RFC 5321 section 5.1).
+	// Only maxRecords are kept, so the best MX hosts must come first (RFC 5321 section 5.1).
 	slices.SortStableFunc(a.rrs, func(x, y dns.RR) int { return preference(x) - preference(y) })
 	a.rrs = a.rrs[:min(len(a.rrs), maxRecords)]
 	return a
@@ -174,4 +174,5 @@ func preference(rr dns.RR) int {
 	return 0
 }
 
+// canonical returns a DNS name in lower case without a final dot.
 func canonical(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-const maxRecord = 1024 // bytes
+const maxRecord = 1024 // bytes of a record
 
-// Check returns an error unless a text to be published is a record that all receivers accept: the
-// version, then tags, which include p. It is stricter than Parse, which reads published records.
-// The error is written for the person who typed the text.
+// Check returns an error unless value, a record to be published, is accepted by all receivers: the
+// version, followed by tags, among them p. It is stricter than Parse, which is for records of
+// others. The text of an error is for the person who typed the record.
 func Check(value string) error {
 	switch {
 	case !strings.HasPrefix(value, "v=DMARC1"):
@@ -47,13 +47,13 @@ func Check(value string) error {
 
 var policies = []string{PolicyNone, PolicyQuarantine, PolicyReject}
 
-// keywords holds the allowed values of tags with a fixed set of values.
+// keywords has the allowed values of those tags that have a fixed set of values.
 var keywords = map[string][]string{
 	"p": policies, "sp": policies, "np": policies,
 	"adkim": {"r", "s"}, "aspf": {"r", "s"}, "t": {"y", "n"}, "psd": {"y", "n", "u"},
 }
 
-// checkTag checks one tag. Unknown tags are allowed, since receivers ignore them (RFC 9989 section
+// checkTag checks one tag. It allows unknown tags, since receivers ignore them (RFC 9989 section
 // 4.6).
 func checkTag(name, text string) error {
 	if allowed := keywords[name]; allowed != nil && !slices.Contains(allowed, strings.ToLower(text)) {

@@ -1,4 +1,4 @@
-// Package dmarc parses and checks DMARC records (RFC 9989 section 4.7). It does not query DNS, and
+// Package dmarc parses and checks DMARC records (RFC 9989 section 4.7). It does not query DNS and
 // does not evaluate messages.
 package dmarc
 
@@ -10,44 +10,44 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// The policies that a record can request.
+// Policies that a record can request.
 const (
 	PolicyNone       = "none"
 	PolicyQuarantine = "quarantine"
 	PolicyReject     = "reject"
 )
 
-// Default is the record that is used for a domain without its own record.
+// Default is the record for a domain that has no record of its own.
 const Default = "v=DMARC1; p=reject"
 
-const maxReportURIs = 5 // of one record
+const maxReportURIs = 5 // URIs of one record that are used
 
-// ErrRecord is returned for a record that cannot be applied.
+// ErrRecord is returned by Parse for a record that cannot be applied.
 var ErrRecord = errors.New("malformed DMARC record")
 
-// A Record is a parsed record with defaults filled in. It omits tags that only failure reports
-// need, and pct=, rf= and ri=, which are obsolete.
+// A Record is a parsed DMARC record, with defaults for missing tags. It has no tags that only
+// concern failure reports, and not the obsolete tags pct=, rf= and ri=.
 type Record struct {
-	Policy, SubPolicy     string   // p= and sp=; sp= defaults to p=
-	NoPolicy              string   // np=, for subdomains that do not exist; defaults to sp=
-	Testing               bool     // t=y: the next milder policy applies
+	Policy, SubPolicy     string   // p= and sp=; without sp= the value of p=
+	NoPolicy              string   // np=, for subdomains that do not exist; without it the value of sp=
+	Testing               bool     // t=y: the policy that is one step milder applies
 	PSD                   byte     // psd=: 'y', 'n' or 'u'
 	StrictDKIM, StrictSPF bool     // adkim=s and aspf=s
 	Failures              string   // fo=, as written
-	Reports               []string // rua=: the first URIs, as written
+	Reports               []string // the first URIs in rua=, as written
 }
 
-// IsRecord reports whether a text is a DMARC record, by the version, which must come first.
+// IsRecord reports whether a text is a DMARC record. That is so if it begins with the version.
 func IsRecord(text string) bool {
 	first, _, _ := strings.Cut(text, ";")
 	name, value, _ := strings.Cut(first, "=")
 	return strings.TrimSpace(name) == "v" && strings.TrimSpace(value) == "DMARC1"
 }
 
-// Parse parses a text for which IsRecord is true, as receivers do. Only an invalid p=, sp= or np=
-// causes ErrRecord. If there are report URIs, even these are no error, and all three policies
-// become none (RFC 9989 section 4.10.1). Other invalid tags get their defaults. PSD is also set
-// together with ErrRecord, since the tree walk needs it.
+// Parse parses a text for which IsRecord is true, as receivers do. It returns ErrRecord only if p=,
+// sp= or np= is invalid and there are no report URIs. With report URIs, all three policies become
+// none instead (RFC 9989 section 4.10.1). Other invalid tags get their defaults. PSD is set even if
+// Parse returns ErrRecord, since the tree walk needs it.
 func Parse(text string) (Record, error) {
 	tags, _ := taglist.Parse(text)
 	r := Record{
@@ -81,7 +81,7 @@ func Parse(text string) (Record, error) {
 	return r, nil
 }
 
-// Milder returns the next milder policy.
+// Milder returns the policy that is one step milder.
 func Milder(policy string) string {
 	if policy == PolicyReject {
 		return PolicyQuarantine
@@ -89,8 +89,8 @@ func Milder(policy string) string {
 	return PolicyNone
 }
 
-// Obsolete returns the tags of a record that receivers no longer use (RFC 9989 appendix C.5), in a
-// fixed order.
+// Obsolete returns those tags of a record that receivers do not use any more (RFC 9989 appendix
+// C.5), in a fixed order.
 func Obsolete(text string) (tags []string) {
 	have, _ := taglist.Parse(text)
 	for _, tag := range []string{"pct", "rf", "ri"} {
@@ -101,13 +101,13 @@ func Obsolete(text string) (tags []string) {
 	return tags
 }
 
-// IsPolicy reports whether a lower-case text is one of the policies.
+// IsPolicy reports whether s is one of the policies. s must be in lower case.
 func IsPolicy(s string) bool {
 	return s == PolicyNone || s == PolicyQuarantine || s == PolicyReject
 }
 
-// ReportURIs returns the first URIs of the rua= tag, as written. It is for records that only
-// authorize reports to another domain, which need no other tags (RFC 9990 section 4).
+// ReportURIs returns the first URIs of rua=, as written. It is for records that only permit reports
+// about another domain, which need no other tags (RFC 9990 section 4).
 func ReportURIs(text string) []string {
 	tags, _ := taglist.Parse(text)
 	return reportURIs(tags["rua"])

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// Read parses an aggregate report from an attachment: XML, plain or in a gzip or zip file. Elements
-// are identified by their path, whatever their order and namespace. Unknown elements are skipped.
-// Errors wrap reportfile.ErrReport.
+// Read parses an aggregate report. packed is the attachment: XML, which may be in a gzip or zip
+// file. An element is recognized by its path, whatever its order and namespace; unknown elements
+// are skipped. Errors wrap reportfile.ErrReport.
 func Read(packed []byte) (*Report, error) {
 	r, err := reportfile.Unpack(packed, ".xml", MaxUnpacked)
 	if err != nil {
@@ -30,9 +30,9 @@ func Read(packed []byte) (*Report, error) {
 	d := p.report
 	switch {
 	case d.Policy.Domain == "" || d.ID == "":
-		return nil, fmt.Errorf("%w: it has no domain or no id", reportfile.ErrReport)
+		return nil, fmt.Errorf("%w: the domain or the report id is missing", reportfile.ErrReport)
 	case !d.Begin.Before(d.End) || d.End.Sub(d.Begin) > 60*24*time.Hour:
-		return nil, fmt.Errorf("%w: its date range is missing, reversed or longer than 60 days", reportfile.ErrReport)
+		return nil, fmt.Errorf("%w: the date range is missing, reversed or longer than 60 days", reportfile.ErrReport)
 	}
 	if d.Policy.SP == "" {
 		d.Policy.SP = d.Policy.P
@@ -41,15 +41,15 @@ func Read(packed []byte) (*Report, error) {
 	return d, nil
 }
 
-// tokens is a reader that limits the length of one XML token.
+// tokens is a reader that limits the length of each XML token.
 type tokens struct {
 	r    io.ByteReader
 	left int
 }
 
-var errToken = errors.New("a tag or text is too long")
+var errToken = errors.New("a tag or text of the XML is too long")
 
-// ReadByte is the method by which the XML decoder reads.
+// ReadByte implements io.ByteReader, by which the XML decoder reads.
 func (t *tokens) ReadByte() (byte, error) {
 	if t.left--; t.left < 0 {
 		return 0, errToken
@@ -57,7 +57,8 @@ func (t *tokens) ReadByte() (byte, error) {
 	return t.r.ReadByte()
 }
 
-// Read is never called, since there is ReadByte. The decoder requires an io.Reader.
+// Read is never called, since the XML decoder uses ReadByte if there is one. But it requires an
+// io.Reader.
 func (t *tokens) Read(p []byte) (int, error) { return readOne(t, p) }
 
 // readOne implements Read by ReadByte.
@@ -73,24 +74,24 @@ func readOne(r io.ByteReader, p []byte) (int, error) {
 	return 1, nil
 }
 
-// parser tracks the open elements. It uses raw tokens, so that only its own, limited stack grows
-// with the input. It resolves only the predefined entities of XML.
+// parser builds a report from XML tokens. It uses raw tokens and keeps its own stack of open
+// elements, which is limited. Only the predefined entities of XML are resolved.
 type parser struct {
 	report *Report
 	record *Record
 	reason *Reason
 	auth   *AuthResult
 	names  []string // names of the open elements
-	paths  []string // their paths below the root, with slashes
+	paths  []string // for each open element its path below the root, with slashes
 	text   strings.Builder
-	count  int // number of records
+	count  int // number of records so far
 	done   bool
 }
 
 func (p *parser) read(in *tokens) error {
 	d := xml.NewDecoder(in)
 	d.Strict = false
-	d.CharsetReader = func(label string, input io.Reader) (io.Reader, error) { return recode(label, in), nil }
+	d.CharsetReader = func(label string, input io.Reader) (io.Reader, error) { return utf8Reader(label, in), nil }
 	for !p.done {
 		in.left = maxToken
 		t, err := d.RawToken()
@@ -100,17 +101,18 @@ func (p *parser) read(in *tokens) error {
 		if err != nil {
 			return err
 		}
-		if err := p.take(t); err != nil {
+		if err := p.readToken(t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *parser) take(t xml.Token) error {
+// readToken processes one XML token.
+func (p *parser) readToken(t xml.Token) error {
 	switch t := t.(type) {
 	case xml.StartElement:
-		if err := p.open(t.Name.Local); err != nil {
+		if err := p.startElement(t.Name.Local); err != nil {
 			return err
 		}
 	case xml.CharData:
@@ -120,9 +122,9 @@ func (p *parser) take(t xml.Token) error {
 	case xml.EndElement:
 		last := len(p.names) - 1
 		if last < 0 || p.names[last] != t.Name.Local {
-			return errors.New("start and end tags do not match")
+			return errors.New("start and end tags of the XML do not match")
 		}
-		p.end(p.paths[last], p.text.String())
+		p.endElement(p.paths[last], p.text.String())
 		p.names, p.paths = p.names[:last], p.paths[:last]
 		p.text.Reset()
 		p.done = last == 0
@@ -130,14 +132,14 @@ func (p *parser) take(t xml.Token) error {
 	return nil
 }
 
-// open handles a start tag.
-func (p *parser) open(name string) error {
+// startElement processes a start tag.
+func (p *parser) startElement(name string) error {
 	path := name
 	switch depth := len(p.names); {
 	case depth == maxDepth:
-		return errors.New("elements are nested too deeply")
+		return errors.New("XML elements are nested too deeply")
 	case depth == 0 && name != "feedback":
-		return errors.New("its root element is not feedback")
+		return errors.New("the root element of the XML is not feedback")
 	case depth == 0:
 		path = ""
 	case depth > 1:
@@ -148,7 +150,7 @@ func (p *parser) open(name string) error {
 	switch path {
 	case "record":
 		if p.count++; p.count > maxRecords {
-			return errors.New("it has too many records")
+			return errors.New("the report has too many records")
 		}
 		p.record = &Record{}
 	case "record/row/policy_evaluated/reason":
@@ -159,7 +161,8 @@ func (p *parser) open(name string) error {
 	return nil
 }
 
-func (p *parser) end(path, text string) {
+// endElement stores the text of an element. path is the path of the element below the root.
+func (p *parser) endElement(path, text string) {
 	r := p.report
 	switch path {
 	case "report_metadata/org_name":
@@ -203,6 +206,7 @@ func (p *parser) end(path, text string) {
 	}
 }
 
+// endInRecord stores the text of an element within a record. path is relative to the record.
 func (p *parser) endInRecord(path, text string) {
 	r := p.record
 	switch path {
@@ -217,9 +221,10 @@ func (p *parser) endInRecord(path, text string) {
 	case "row/source_ip":
 		r.SourceIP = reportfile.Text(text)
 	case "row/count":
-		r.Count = count(text)
+		r.Count = parseCount(text)
 	case "row/policy_evaluated/disposition":
-		// "pass" of RFC 9990, which means that a passing message was left alone, is read as none.
+		// RFC 9990 also has "pass", for a message that passed and was left alone. It is read as
+		// none.
 		r.Disposition = reportfile.Keyword(text, "none", "quarantine", "reject")
 	case "row/policy_evaluated/dkim":
 		r.DKIM = reportfile.Keyword(text, "fail", "pass")
@@ -241,7 +246,7 @@ func (p *parser) endInRecord(path, text string) {
 	}
 }
 
-// endInside handles an end tag within a reason or a result.
+// endInside processes an end tag within a reason or within an authentication result.
 func (p *parser) endInside(path, text string) {
 	r := p.record
 	switch {
@@ -271,8 +276,8 @@ func (p *parser) endInside(path, text string) {
 	}
 }
 
-// count parses a number of messages. It returns 0 for invalid text.
-func count(text string) int64 {
+// parseCount parses a number of messages. It returns 0 if the text is invalid.
+func parseCount(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 0 {
 		return 0
@@ -280,8 +285,8 @@ func count(text string) int64 {
 	return min(n, reportfile.MaxCount)
 }
 
-// unixTime parses seconds since 1970. It returns the zero time for invalid text, and for times
-// after this century.
+// unixTime parses a time in seconds since 1970. It returns the zero time if the text is invalid, or
+// if the time is after this century.
 func unixTime(text string) time.Time {
 	whole, _, _ := strings.Cut(strings.TrimSpace(text), ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
@@ -291,24 +296,25 @@ func unixTime(text string) time.Time {
 	return time.Unix(n, 0).UTC()
 }
 
-// recode returns a reader for the encoding in the XML declaration. It reads all encodings except
-// UTF-8 and ASCII as ISO 8859-1; only letters can be wrong then.
-func recode(label string, in *tokens) io.Reader {
+// utf8Reader returns a reader that converts a report to UTF-8. label is the encoding in the XML
+// declaration. Encodings other than UTF-8 and ASCII are read as ISO 8859-1, so that at worst
+// letters are wrong.
+func utf8Reader(label string, in *tokens) io.Reader {
 	switch strings.ToLower(label) {
 	case "utf-8", "utf8", "us-ascii", "ascii":
 		return in
 	}
-	return &latin{in: in}
+	return &latin1Reader{in: in}
 }
 
-// latin converts ISO 8859-1 to UTF-8.
-type latin struct {
+// latin1Reader is a reader that converts ISO 8859-1 to UTF-8.
+type latin1Reader struct {
 	in   *tokens
-	next byte // the second byte of a character; 0 if none
+	next byte // the second byte of the current character; 0 if none
 }
 
-// ReadByte is the method by which the XML decoder reads.
-func (l *latin) ReadByte() (byte, error) {
+// ReadByte implements io.ByteReader, by which the XML decoder reads.
+func (l *latin1Reader) ReadByte() (byte, error) {
 	if b := l.next; b != 0 {
 		l.next = 0
 		return b, nil
@@ -321,5 +327,5 @@ func (l *latin) ReadByte() (byte, error) {
 	return 0xc0 | b>>6, nil
 }
 
-// Read is never called, like tokens.Read.
-func (l *latin) Read(p []byte) (int, error) { return readOne(l, p) }
+// Read is never called; see tokens.Read.
+func (l *latin1Reader) Read(p []byte) (int, error) { return readOne(l, p) }

@@ -1,6 +1,6 @@
 // Package dmarcreport writes and reads DMARC aggregate reports, which mail operators send to the
-// owner of a domain. It writes the format of RFC 9990 and also reads that of RFC 7489. It does not
-// know which domains are hosted, what is counted or how a report is sent.
+// owners of domains. It writes the format of RFC 9990, and also reads that of RFC 7489. It does not
+// know which domains are hosted, what is counted, or how a report is sent.
 package dmarcreport
 
 import (
@@ -13,47 +13,47 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// Limits on a report from elsewhere.
+// Limits on a report that others sent.
 const (
-	MaxUnpacked = 20 << 20 // bytes of decompressed XML, which is read as a stream
-	MaxRecords  = 500      // records that are stored; further ones count only in the totals
+	MaxUnpacked = 20 << 20 // bytes of XML after decompression; it is read as a stream
+	MaxRecords  = 500      // records that are stored; the others count only in the totals
 
-	maxResults = 20       // DKIM results of one record, and SPF results
-	maxDepth   = 16       // nesting of elements
-	maxRecords = 50_000   // a report with more records is refused
-	maxToken   = 64 << 10 // bytes of one tag or text
+	maxResults = 20       // DKIM results of one record, and as many SPF results
+	maxDepth   = 16       // nesting of XML elements
+	maxRecords = 50_000   // records of one report; a report with more is refused
+	maxToken   = 64 << 10 // bytes of one XML tag or text
 )
 
 // A Report is an aggregate report. It is stored as JSON, so the names of its fields must not
 // change.
 type Report struct {
-	Org, Email, Contact string // who sent it
+	Org, Email, Contact string // who sent the report
 	ID                  string
 	Begin, End          time.Time // UTC
 	Policy              Policy
 	Records             []Record
-	More                int // records beyond MaxRecords
+	More                int // number of records beyond MaxRecords, which are not in Records
 	Totals              Totals
 }
 
-// A Policy is the DMARC record that the sender of the report found.
+// A Policy is the DMARC record that the sender of the report found for the domain.
 type Policy struct {
 	Domain      string
-	P, SP       string // none quarantine reject
-	NP          string // the same; "" if not in the report
-	ADKIM, ASPF string // r s
-	Failures    string // fo=; "" if not in the report
+	P, SP       string // none, quarantine or reject
+	NP          string // like P; "" if the report does not have it
+	ADKIM, ASPF string // r or s
+	Failures    string // fo=; "" if the report does not have it
 	Testing     bool   // t=y
-	Discovery   string // psl treewalk; "" if not in the report
-	Pct         int    // 100 if not in the report
+	Discovery   string // psl or treewalk; "" if the report does not have it
+	Pct         int    // 100 if the report does not have it
 }
 
-// A Record counts messages with the same properties.
+// A Record counts messages that have the same properties.
 type Record struct {
 	SourceIP     string
 	Count        int64
-	Disposition  string // none pass quarantine reject
-	DKIM, SPF    string // DMARC results: pass fail
+	Disposition  string // none, pass, quarantine or reject
+	DKIM, SPF    string // DMARC results: pass or fail
 	Reasons      []Reason
 	HeaderFrom   string
 	EnvelopeFrom string
@@ -62,17 +62,17 @@ type Record struct {
 	SPFResults   []AuthResult
 }
 
-// A Reason says why the disposition differs from the policy.
+// A Reason says why the disposition is not the one of the policy.
 type Reason struct{ Type, Comment string }
 
-// An AuthResult is the raw result of DKIM or SPF, without alignment. Selector is set for DKIM,
-// Scope for SPF: helo or mfrom.
+// An AuthResult is a result of DKIM or SPF, whether or not the domain is aligned. Selector is set
+// for DKIM. Scope is set for SPF: helo or mfrom.
 type AuthResult struct{ Domain, Selector, Scope, Result string }
 
-// Totals are the sums of all records, including those that are not stored.
+// Totals are the sums over all records, including those that are not stored.
 type Totals struct{ Messages, Passed, Failed int64 }
 
-// Passed reports whether DMARC passed for the record's messages.
+// Passed reports whether DMARC passed for the messages of the record.
 func (r *Record) Passed() bool { return r.DKIM == "pass" || r.SPF == "pass" }
 
 func (t *Totals) add(r *Record) {
@@ -84,26 +84,26 @@ func (t *Totals) add(r *Record) {
 	}
 }
 
-// MediaType is the media type of a report that we send.
+// MediaType is the media type of a report that Gzip returned.
 const MediaType = "application/gzip"
 
-// Filename returns the file name of a report (RFC 9990 section 3.5.2). receiver is the host that
-// sends the report.
+// Filename returns the file name of the report (RFC 9990 section 3.5.2). receiver is the host that
+// has received the mail and sends the report.
 func (d *Report) Filename(receiver string) string {
 	return fmt.Sprintf("%s!%s!%d!%d.xml.gz", receiver, d.Policy.Domain, d.Begin.Unix(), d.End.Unix())
 }
 
-// Subject returns the subject of the message with the report (RFC 9990 section 3.5.2). submitter is
-// the host that sends the report.
+// Subject returns the subject of the message that carries the report (RFC 9990 section 3.5.2).
+// submitter is the host that sends the report.
 func (d *Report) Subject(submitter string) string {
 	return fmt.Sprintf("Report Domain: %s Submitter: %s Report-ID: <%s>", d.Policy.Domain, submitter, d.ID)
 }
 
-// Gzip returns the report as compressed XML, the form in which it is sent.
+// Gzip returns the report as gzip-compressed XML, as it is sent.
 func (d *Report) Gzip() ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
-	fmt.Fprint(z, xml.Header) // errors are returned by Close
+	fmt.Fprint(z, xml.Header) // Close returns the errors
 	e := xml.NewEncoder(z)
 	e.Indent("", " ")
 	if err := e.Encode(d.wire()); err != nil {
@@ -115,7 +115,7 @@ func (d *Report) Gzip() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// The XML elements of a report, in the order of the schema.
+// The XML elements of a report, in the order that the schema requires.
 type (
 	feedback struct {
 		XMLName  xml.Name     `xml:"urn:ietf:params:xml:ns:dmarc-2.0 feedback"`

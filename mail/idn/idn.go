@@ -1,14 +1,14 @@
 // Package idn normalizes domain names to the form in which they are stored, compared and looked up:
 // ASCII (A-labels of RFC 5891), lower case, without a final dot. It does no look-ups.
 //
-// There are three profiles for three sources of names:
-//   - Address is for the domain of an email address. It takes letters, digits and hyphens, and
-//     checks A-labels: what it lets through is kept in records and compared.
-//   - Host is for names that other hosts and DNS tell us. It takes underscores too, which selectors
-//     and return paths have, and ASCII labels as they are, since DNS carries them whatever IDNA
-//     says of them: refusing r3---sn.example would refuse good mail.
-//   - Registrable is for a domain that a person wants to host. It takes what Address does, but
-//     only names that somebody can hold, and tells the person what is wrong with others.
+// There are three functions for names from three sources:
+//   - Address is for the domain of an email address. It accepts letters, digits and hyphens, and
+//     checks A-labels, since records store and compare the result.
+//   - Host is for names that come from other hosts and from DNS. It also accepts underscores, which
+//     selectors and return paths have. It accepts any ASCII label, even one that IDNA forbids, such
+//     as r3---sn.example. DNS has such names, and to refuse them would refuse good mail.
+//   - Registrable is for a domain that a person wants to host. It accepts what Address accepts, but
+//     only names that somebody can own. Its errors tell the person what is wrong.
 package idn
 
 import (
@@ -20,16 +20,16 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// MaxName is the longest DNS name in text form (RFC 1035 section 2.3.4).
+// MaxName is the maximum length in bytes of a DNS name in text form (RFC 1035 section 2.3.4).
 const MaxName = 253
 
 const (
 	maxLabel   = 63
-	maxAddress = 255 // bytes of a domain as typed (RFC 5321 section 4.5.3.1.2)
+	maxAddress = 255 // bytes of a domain in an address (RFC 5321 section 4.5.3.1.2)
 )
 
-// Address normalizes the domain of an email address, which must not be an address literal. Errors
-// are written for the person who typed it.
+// Address normalizes the domain of an email address. The domain must not be an address literal. The
+// text of an error is for the person who typed the address.
 func Address(domain string) (string, error) {
 	if len(domain) > maxAddress {
 		return "", fmt.Errorf("the domain is longer than %d bytes", maxAddress)
@@ -42,8 +42,8 @@ func Address(domain string) (string, error) {
 	return ascii, nil
 }
 
-// Host normalizes a name received from another host or DNS. It returns false unless the name
-// consists of labels of 1 to 63 letters, digits, hyphens and underscores.
+// Host normalizes a name that came from another host or from DNS. It returns false unless all
+// labels of the name consist of 1 to 63 letters, digits, hyphens and underscores.
 func Host(name string) (string, bool) {
 	name = strings.TrimSuffix(name, ".")
 	if len(name) > 4*MaxName || !utf8.ValidString(name) {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// maxRegistrable leaves 33 of the 253 characters of a DNS name for prefixes that mail needs,
-	// such as selector._domainkey.
+	// maxRegistrable is the maximum length of a domain for mail. Of the 253 characters of a DNS
+	// name it leaves 33 for the prefixes that mail needs, such as selector._domainkey.
 	maxRegistrable = 220
-	// maxInput limits the work on an input before it is validated. The ASCII form of a name is at
-	// least a third as long as the input.
+	// maxInput limits the input before it is validated. The ASCII form of a name has at least a
+	// third of the length of the input.
 	maxInput = 4 * maxRegistrable
 )
 
-// Registrable returns a domain that a person typed in two forms: ASCII and Unicode (RFC 5891). It
-// refuses names that nobody can own, such as public suffixes. Errors are written for the person who
-// typed it.
+// Registrable returns the ASCII and the Unicode form of a domain that a person typed (RFC 5891). It
+// refuses names that nobody can own, such as public suffixes. The text of an error is for the
+// person who typed the domain.
 func Registrable(s string) (ascii, unicode string, err error) {
 	name := strings.TrimSuffix(strings.TrimSpace(s), ".")
 	if err := checkInput(name); err != nil {
@@ -38,15 +38,15 @@ func Registrable(s string) (ascii, unicode string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("%.80q has a label that is not valid Punycode: give the name in its own letters", name)
 	}
-	// Refuse a Punycode label that is not the encoding of its own decoded form: it would be two
-	// names at once.
+	// A Punycode label that is not what its decoded form encodes to would give the domain two
+	// names.
 	if again, err := idna.Lookup.ToASCII(unicode); err != nil || again != ascii {
 		return "", "", fmt.Errorf("%.80q has a label that is not valid Punycode: give the name in its own letters", name)
 	}
 	return ascii, unicode, nil
 }
 
-// checkInput refuses common mistakes in entering a domain, with specific advice.
+// checkInput refuses common mistakes, each with its own advice.
 func checkInput(name string) error {
 	switch {
 	case name == "":
@@ -72,7 +72,7 @@ func refuseIP(name string) error {
 	return nil
 }
 
-// checkName refuses names that nobody can own or for which mail cannot be hosted.
+// checkName refuses names that nobody can own, and names for which mail cannot be hosted.
 func checkName(ascii string) error {
 	if len(ascii) > maxRegistrable {
 		return fmt.Errorf("%.40q… is too long: a domain that mail is hosted on has at most %d characters", ascii, maxRegistrable)
@@ -95,7 +95,7 @@ func checkName(ascii string) error {
 	if err := refuseIP(ascii); err != nil {
 		return err
 	}
-	// This includes private suffixes such as github.io, which only the company owns.
+	// Private suffixes such as github.io count too, since only a company owns them.
 	if suffix, _ := publicsuffix.PublicSuffix(ascii); suffix == ascii {
 		return fmt.Errorf("%q is a public suffix, which no one person holds: give a name under it, such as example.%s", ascii, ascii)
 	}

@@ -1,6 +1,6 @@
-// Package maildir reads and writes Maildirs with folders in the layout of Maildir++: ".Name" and
-// ".Name.Below" next to cur, new and tmp, in modified UTF-7 (RFC 3501 section 5.1.3). It does not
-// know where messages come from or go to.
+// Package maildir reads and writes Maildirs whose folders are laid out as in Maildir++: ".Name" and
+// ".Name.Below" beside cur, new and tmp. Names are in modified UTF-7 (RFC 3501 section 5.1.3). The
+// package does not know where messages come from or go to.
 package maildir
 
 import (
@@ -16,18 +16,18 @@ import (
 	"unicode/utf8"
 )
 
-// Separator separates the levels of a folder's name in a directory name.
+// Separator is between the levels of a folder's name in the name of its directory.
 const Separator = "."
 
 // A Folder is one folder of a Maildir.
 type Folder struct {
-	Name []string // the levels of the name; empty for the inbox
+	Name []string // levels of the name; empty for the inbox
 	Dir  string
 }
 
-// Folders lists the folders of the Maildir in dir, the inbox first. The error wraps fs.ErrNotExist
-// if there is no Maildir. A symbolic link out of dir is not a folder, since the creator of the
-// Maildir could make it point anywhere on this machine.
+// Folders lists the folders of the Maildir in dir, beginning with the inbox. The error wraps
+// fs.ErrNotExist if there is no Maildir. A symbolic link to a place outside of dir is not a folder,
+// since whoever made the Maildir could let it point to anything on this machine.
 func Folders(dir string) ([]Folder, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -60,10 +60,10 @@ func isMaildir(root *os.Root, name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// A Message is one file of a folder.
+// A Message is one message file in a folder.
 type Message struct {
-	Name  string    // without flags; unique in the folder
-	Flags string    // letters: P R S T D F
+	Name  string    // file name without flags; unique in the folder
+	Flags string    // some of the letters P R S T D F
 	Date  time.Time // modification time of the file
 	Size  int64
 	Path  string
@@ -88,7 +88,7 @@ func Messages(f Folder) ([]Message, error) {
 		for _, e := range entries {
 			info, err := e.Info()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // moved by a mail program meanwhile
+				continue // a mail program has moved the file meanwhile
 			}
 			if err != nil {
 				return nil, err
@@ -106,8 +106,8 @@ func Messages(f Folder) ([]Message, error) {
 	return out, nil
 }
 
-// Open opens a message, even if its flags have changed since it was listed. It follows no symbolic
-// link out of the folder.
+// Open opens the file of a message, even if its flags have changed since Messages. It follows no
+// symbolic link to a place outside of the folder.
 func Open(f Folder, m Message) (*os.File, error) {
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
@@ -131,7 +131,8 @@ func Open(f Folder, m Message) (*os.File, error) {
 
 var escapeGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// DirName returns the name of a folder's directory within the Maildir, "" for the Maildir itself.
+// DirName returns the name of a folder's directory in the Maildir. It returns "" for the inbox,
+// which is the Maildir itself.
 func DirName(levels []string) string {
 	var name strings.Builder
 	for _, level := range levels {
@@ -140,12 +141,13 @@ func DirName(levels []string) string {
 	return name.String()
 }
 
-// FileName returns the file name of a message in cur. Messages of the same second sort by UID.
+// FileName returns a file name for a message in cur. The names of messages of the same second are
+// in the order of their UIDs.
 func FileName(date time.Time, uid uint32, flags string) string {
 	return fmt.Sprintf("%d.U%010d.mailstead:2,%s", date.Unix(), uid, flags)
 }
 
-// Make creates a folder of the Maildir in dir, and dir if necessary.
+// Make creates a folder in the Maildir dir. It creates dir as well, if necessary.
 func Make(dir string, levels []string) (Folder, error) {
 	f := Folder{levels, filepath.Join(dir, DirName(levels))}
 	for _, sub := range []string{"cur", "new", "tmp"} {
@@ -159,8 +161,8 @@ func Make(dir string, levels []string) (Folder, error) {
 	return f, nil
 }
 
-// DecodeName decodes a name in modified UTF-7. A name that is not modified UTF-7 is returned as it
-// is, with invalid UTF-8 replaced.
+// DecodeName decodes a name in modified UTF-7. It returns any other name as it is, but with invalid
+// UTF-8 replaced.
 func DecodeName(text string) string {
 	name, ok := decodeUTF7(text)
 	if !ok || !utf8.ValidString(name) {

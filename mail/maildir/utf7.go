@@ -6,14 +6,14 @@ import (
 	"unicode/utf16"
 )
 
-// utf7 is the base64 of modified UTF-7 (RFC 3501 section 5.1.3).
+// utf7 is the variant of base64 in modified UTF-7 (RFC 3501 section 5.1.3).
 var utf7 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,").WithPadding(base64.NoPadding)
 
-// EncodeName encodes one level of a folder's name in modified UTF-7. It also encodes Separator and
-// /, which have a meaning in directory names.
+// EncodeName encodes one level of a folder's name in modified UTF-7. It also encodes "." and "/",
+// which have a meaning in the names of directories.
 func EncodeName(name string) string {
 	var out strings.Builder
-	var run []rune // characters to encode
+	var run []rune // characters that must be encoded
 	flush := func() {
 		if len(run) == 0 {
 			return

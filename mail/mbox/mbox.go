@@ -1,6 +1,6 @@
-// Package mbox reads and writes mbox files (RFC 4155), in the variant mboxrd: a line of a message
-// that begins with any number of > and "From " has one > more in the file. It does not know where
-// messages come from or go to.
+// Package mbox reads and writes mbox files (RFC 4155) of the variant mboxrd: if a line of a message
+// begins with "From ", or with any number of ">" and "From ", the file has one ">" more before it.
+// The package does not know where messages come from or go to.
 package mbox
 
 import (
@@ -13,39 +13,38 @@ import (
 	"time"
 )
 
-// ErrTooLarge is returned for a message that is longer than the reader's limit. Reading can
-// continue with the next message.
+// ErrTooLarge is returned by Reader.Next for a message that is longer than the limit. The next call
+// returns the message after it.
 var ErrTooLarge = errors.New("the message is too large")
 
-// ErrNotMbox is returned for a file that does not begin with a "From " line.
+// ErrNotMbox is returned by Reader.Next if the file does not begin with a "From " line.
 var ErrNotMbox = errors.New(`the file is no mbox: it does not begin with "From "`)
 
-// A Message is one message of a file.
+// A Message is one message of an mbox file.
 type Message struct {
 	Offset int64     // offset of its "From " line in the file
-	Date   time.Time // date of that line, in UTC; zero if it has no readable date
-	Flags  string    // letters as in a Maildir, from the fields Status and X-Status: S R F D T
-	Text   []byte    // the message without these fields, with CRLF line ends
+	Date   time.Time // date of the "From " line, in UTC; zero if the line has no readable date
+	Flags  string    // flags as in a Maildir (S R F D T), read from the fields Status and X-Status
+	Text   []byte    // the message without the fields Status and X-Status, with CRLF line ends
 }
 
-// A Reader reads the messages of a file one after another.
+// A Reader reads the messages of an mbox file one after another.
 type Reader struct {
 	r      *bufio.Reader
 	max    int
 	offset int64  // offset of the next byte to read
-	from   []byte // the "From " line of the next message, if already read
+	from   []byte // the "From " line of the next message, if it was read already
 	at     int64  // offset of from
 	line   []byte
 }
 
-// NewReader returns a reader of a file. For a message of more than max bytes, Next returns
-// ErrTooLarge.
+// NewReader returns a reader of an mbox file. max is the maximum length of a message in bytes.
 func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), max: max}
 }
 
-// readLine returns the next line with its line end, valid until the next call. A line longer than
-// max is truncated.
+// readLine returns the next line with its line end. The line is valid until the next call. A line
+// longer than max is cut off.
 func (r *Reader) readLine() ([]byte, error) {
 	r.line = r.line[:0]
 	for {
@@ -60,12 +59,12 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-// Next returns the next message. The error is io.EOF after the last one, ErrTooLarge (with only
-// Offset set), ErrNotMbox, or a read error.
+// Next returns the next message. The error is io.EOF after the last message, ErrTooLarge (then only
+// Offset is set), ErrNotMbox, or a read error.
 func (r *Reader) Next() (m Message, err error) {
 	if r.from == nil {
 		line, err := r.readLine()
-		for err == nil && len(trimEnd(line)) == 0 { // skip empty lines before the first message
+		for err == nil && len(trimEnd(line)) == 0 { // skip empty lines at the start of the file
 			line, err = r.readLine()
 		}
 		switch {
@@ -79,7 +78,7 @@ func (r *Reader) Next() (m Message, err error) {
 	m = Message{Offset: r.at, Date: fromDate(r.from)}
 	r.from = nil
 	header, large := true, false
-	blank, framing := false, false // blank: the previous line is empty; framing: and it is not the end of the header
+	blank, framing := false, false // blank: the line before is empty; framing: it is empty and not the end of the header
 	for {
 		at := r.offset
 		line, err := r.readLine()
@@ -89,7 +88,7 @@ func (r *Reader) Next() (m Message, err error) {
 			} else if !errors.Is(err, io.EOF) {
 				return m, err
 			}
-			if framing { // the empty line before the next "From " line does not belong to the message
+			if framing { // the empty line before a "From " line does not belong to the message
 				m.Text = bytes.TrimSuffix(m.Text, []byte("\r\n"))
 			}
 			if large {
@@ -120,13 +119,15 @@ func (r *Reader) Next() (m Message, err error) {
 	}
 }
 
+// trimEnd removes the line end.
 func trimEnd(line []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }
 
 func isFrom(line []byte) bool { return bytes.HasPrefix(line, []byte("From ")) }
 
-// addStatus adds the flags of a Status or X-Status field. It returns false for other lines.
+// addStatus adds the flags in a Status or X-Status field. It returns false if the line is another
+// field.
 func (m *Message) addStatus(line []byte) bool {
 	name, value, ok := strings.Cut(string(line), ":")
 	if !ok || len(line) > 100 {
@@ -149,14 +150,12 @@ func (m *Message) addStatus(line []byte) bool {
 	return true
 }
 
-// dateForms are the date formats of "From " lines: that of RFC 4155, and others that programs
-// write.
+// dateForms are the date formats in "From " lines: that of RFC 4155, and those of some programs.
 var dateForms = []string{
 	time.ANSIC, "Mon Jan _2 15:04:05 -0700 2006", "Mon Jan _2 15:04:05 2006 -0700", "Mon Jan _2 15:04:05 MST 2006", "Mon Jan _2 15:04 2006", time.RFC1123Z,
 }
 
-// fromDate returns the date of a "From " line, after the sender. It returns the zero time if there
-// is none.
+// fromDate returns the date in a "From " line. It returns the zero time if there is none.
 func fromDate(line []byte) time.Time {
 	if len(line) > 1000 {
 		return time.Time{}
@@ -172,7 +171,8 @@ func fromDate(line []byte) time.Time {
 	return time.Time{}
 }
 
-// FileName returns the file name of a folder: its levels separated by dots.
+// FileName returns the name of the mbox file for a folder: the levels of the folder's name,
+// separated by dots.
 func FileName(levels []string) string {
 	names := make([]string, len(levels))
 	for i, level := range levels {
@@ -183,8 +183,8 @@ func FileName(levels []string) string {
 
 var fileNames = strings.NewReplacer("%", "%25", ".", "%2E", "/", "%2F")
 
-// Write writes a message to an mbox file. It converts line ends from CRLF to LF. flags are letters
-// as in Message.Flags and are written in the fields Status and X-Status.
+// Write writes a message to an mbox file, with LF in place of CRLF. flags are as in Message.Flags;
+// they are written into the fields Status and X-Status.
 func Write(w *bufio.Writer, sender string, date time.Time, flags string, message io.Reader) error {
 	if sender == "" || strings.ContainsAny(sender, " \t\r\n") {
 		sender = "MAILER-DAEMON"
@@ -204,14 +204,15 @@ func Write(w *bufio.Writer, sender string, date time.Time, flags string, message
 		fmt.Fprintf(w, "X-Status: %s\n", more)
 	}
 	r := bufio.NewReaderSize(message, 64<<10)
-	begins, ended := true, true // begins: at the start of a line; ended: the last line has its line end
+	begins, ended := true, true // begins: a line begins here; ended: the last line has its line end
 	for {
 		piece, err := r.ReadSlice('\n')
 		if len(piece) > 0 {
 			if quoted := bytes.TrimLeft(piece, ">"); begins && bytes.HasPrefix(quoted, []byte("From ")) {
 				w.WriteByte('>')
 			}
-			// Keep CR CR LF unchanged, since CR LF would be read as a line end.
+			// CR CR LF stays, since after a change to CR LF, the CR would be read as part of the
+			// line end.
 			begins = piece[len(piece)-1] == '\n'
 			if begins && bytes.HasSuffix(piece, []byte("\r\n")) && !bytes.HasSuffix(piece, []byte("\r\r\n")) {
 				piece = append(piece[:len(piece)-2], '\n')
@@ -228,6 +229,6 @@ func Write(w *bufio.Writer, sender string, date time.Time, flags string, message
 	if !ended {
 		w.WriteByte('\n')
 	}
-	_, err := w.WriteString("\n") // returns the first error of any write to w
+	_, err := w.WriteString("\n") // also returns the first error of the writes before it
 	return err
 }

@@ -1,15 +1,15 @@
 // Package milter is a client for mail filters. It speaks the protocol of Sendmail's filters
-// (version 6), which rspamd, ClamAV and others support. It does not know mailboxes, nor what is
-// done with a verdict.
+// (version 6), which rspamd, ClamAV and others support. It does not know mailboxes, nor what a
+// caller does with a verdict.
 //
 // The whole conversation takes place after the message has been received. Of the changes that a
 // filter may request, only new header fields and quarantine are supported.
 //
-// We do not use the client of github.com/emersion/go-milter (v0.5.0). It collects an unlimited
-// number of changes in packets of up to 1 MiB, and its timeouts apply to each packet and not to the
+// The client of github.com/emersion/go-milter (v0.5.0) is not used. It collects an unlimited number
+// of changes in packets of up to 1 MiB, and its timeouts apply to each packet, not to the
 // conversation. So a hostile filter could fill the memory, or hold a message forever by progress
-// packets. It also treats the response "skip", that no more of the body is needed, as an error, and
-// leaves its connection open if the negotiation fails.
+// packets. It also treats the response "skip", by which a filter declines the rest of the body, as
+// an error, and leaves its connection open if the negotiation fails.
 package milter
 
 import (
@@ -29,55 +29,57 @@ import (
 // Actions of a filter.
 const (
 	Accept   = "accept"
-	Reject   = "reject"   // permanently
-	TempFail = "tempfail" // temporarily
-	Discard  = "discard"  // accept the message and drop it
+	Reject   = "reject"   // refuse the message permanently
+	TempFail = "tempfail" // refuse the message temporarily
+	Discard  = "discard"  // accept the message, but do not deliver it
 )
 
-// A Verdict is the decision of a filter.
+// A Verdict is the decision of a filter about a message.
 type Verdict struct {
 	Action     string
-	Reply      string // the filter's SMTP reply, one line beginning with a code; "" if it gave none
-	Quarantine string // reason for quarantine; "" if not requested
+	Reply      string // the filter's SMTP reply: one line that begins with a code; "" if it gave none
+	Quarantine string // the reason for quarantine; "" if the filter does not want it
 	Fields     []Field
-	Ignored    []string // requested changes that are not supported
+	Ignored    []string // changes that the filter requested and that are not supported
 }
 
-// A Field is a header field to add. Value may be folded, with CRLF.
+// A Field is a header field. Value may be folded with CRLF.
 type Field struct{ Name, Value string }
 
 // A Message is a message to check, with its envelope.
 type Message struct {
-	Hostname  string // our host name
+	Hostname  string // name of this host
 	IP        netip.Addr
 	Port      uint16
 	Helo      string
-	TLS       string // version and cipher; "" without TLS
+	TLS       string // version and cipher; "" if the client used no TLS
 	QueueID   string
-	From      string // reverse path
+	From      string // the reverse-path
 	To        []string
-	Body      io.ReaderAt // the whole message with its header, with CRLF line ends
+	Body      io.ReaderAt // the whole message with its header, with CRLF line ends; Size is its length in bytes
 	Size      int64
-	MaxHeader int64 // maximum number of header bytes to send; 0 means no limit
+	MaxHeader int64 // how many bytes of the header to send; 0 means all
 }
 
-// ErrProtocol is wrapped by errors about a filter that violates the protocol or our limits.
+// ErrProtocol is wrapped by errors about a filter that violates the protocol or the limits of this
+// package.
 var ErrProtocol = errors.New("milter violates the protocol")
 
-// Limits on the responses of a filter.
+// Limits on the responses of a filter, in bytes and in number of fields.
 const (
 	maxPacket = 256 << 10
 	maxFields = 100
 	maxValue  = 16 << 10
 	maxText   = 500
-	chunk     = 65535
+	maxChunk  = 65535
 )
 
-// The actions that we offer (SMFIF_) and the protocol steps that we can omit (SMFIP_).
+// Numbers of the protocol: the actions that the client offers (SMFIF_), and the steps that the
+// filter may decline or leave without a reply (SMFIP_).
 const (
 	version    = 6
-	actions    = 0x1ff
-	steps      = 0x1fffff
+	allActions = 0x1ff
+	allSteps   = 0x1fffff
 	noConnect  = 1 << 0
 	noHelo     = 1 << 1
 	noMail     = 1 << 2
@@ -99,16 +101,17 @@ const (
 
 // A Client checks messages with one filter. It is safe for concurrent use.
 type Client struct {
-	// Network and Address are the filter's address: tcp and host:port, or unix and a path.
+	// Network and Address are the address of the filter: "tcp" and host:port, or "unix" and a path.
 	Network, Address string
-	// Timeout limits a whole conversation; 0 is 10 s.
+	// Timeout limits a whole conversation; 0 means 10 s.
 	Timeout time.Duration
-	// Dial replaces the default net.Dialer if set.
+	// Dial connects to the filter; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Check returns the filter's verdict on a message. It returns an error if the connection or reading
-// the message fails, or one that wraps ErrProtocol.
+// Check returns the verdict of the filter about a message. It returns an error if the connection
+// fails or the message cannot be read, and one that wraps ErrProtocol if the filter violates the
+// protocol.
 func (c *Client) Check(ctx context.Context, m *Message) (*Verdict, error) {
 	timeout := c.Timeout
 	if timeout <= 0 {
@@ -143,9 +146,9 @@ type conversation struct {
 	w       *bufio.Writer
 	r       *bufio.Reader
 	m       *Message
-	options uint32 // SMFIP_ bits: steps that the filter does not need, and steps to which it does not reply
+	options uint32 // SMFIP_ bits: which steps the filter does not want, and to which it does not reply
 	verdict Verdict
-	decided bool // verdict is final
+	decided bool // the verdict is final
 }
 
 func (c *conversation) run() (*Verdict, error) {
@@ -161,7 +164,7 @@ func (c *conversation) run() (*Verdict, error) {
 		}
 	}
 	if !c.decided {
-		if err := c.end(); err != nil {
+		if err := c.finish(); err != nil {
 			return nil, err
 		}
 	}
@@ -171,11 +174,12 @@ func (c *conversation) run() (*Verdict, error) {
 	return &c.verdict, nil
 }
 
+// negotiate agrees with the filter on the version and on the steps.
 func (c *conversation) negotiate() error {
 	var offer [12]byte
 	binary.BigEndian.PutUint32(offer[:], version)
-	binary.BigEndian.PutUint32(offer[4:], actions)
-	binary.BigEndian.PutUint32(offer[8:], steps)
+	binary.BigEndian.PutUint32(offer[4:], allActions)
+	binary.BigEndian.PutUint32(offer[8:], allSteps)
 	if err := c.send('O', offer[:]); err != nil {
 		return err
 	}
@@ -184,17 +188,17 @@ func (c *conversation) negotiate() error {
 		return err
 	}
 	if kind != 'O' || len(answer) < 12 {
-		return fmt.Errorf("%w: the filter answered %q to the negotiation", ErrProtocol, kind)
+		return fmt.Errorf("%w: unexpected response %q to the negotiation", ErrProtocol, kind)
 	}
 	if v := binary.BigEndian.Uint32(answer); v < 2 || v > version {
-		return fmt.Errorf("%w: it speaks version %d", ErrProtocol, v)
+		return fmt.Errorf("%w: unsupported version %d", ErrProtocol, v)
 	}
 	c.options = binary.BigEndian.Uint32(answer[8:])
 	return nil
 }
 
-// step sends a step unless an option in without omits it, and handles the response unless an option
-// in silent says that there is none.
+// step sends a step, unless c.options has a bit of without, and handles the response, unless
+// c.options has a bit of silent.
 func (c *conversation) step(kind byte, body []byte, without, silent uint32) error {
 	if c.decided || c.options&without != 0 {
 		return nil
@@ -209,11 +213,11 @@ func (c *conversation) step(kind byte, body []byte, without, silent uint32) erro
 	return c.decide(answer, text, kind)
 }
 
-// decide handles the response to a step. It ignores a refusal of a single recipient, since the
-// client has already received the reply to that RCPT.
+// decide handles the response to a step. If the filter refuses a single recipient, decide ignores
+// that, since the client has already received the reply to its RCPT.
 func (c *conversation) decide(answer byte, text []byte, step byte) error {
 	if step == 'R' && strings.IndexByte("rtyd", answer) >= 0 {
-		c.ignore("a recipient refused")
+		c.addIgnored("a recipient refused")
 		return nil
 	}
 	switch answer {
@@ -233,12 +237,12 @@ func (c *conversation) decide(answer byte, text []byte, step byte) error {
 			c.verdict.Action = TempFail
 		}
 	default:
-		return fmt.Errorf("%w: it answers %q", ErrProtocol, answer)
+		return fmt.Errorf("%w: unknown response %q", ErrProtocol, answer)
 	}
 	return nil
 }
 
-// envelope sends the steps before the message: connection, HELO, MAIL, each RCPT and DATA.
+// envelope sends the steps before the header: connection, HELO, MAIL, each RCPT and DATA.
 func (c *conversation) envelope() error {
 	address := appendCString(nil, "["+c.m.IP.String()+"]")
 	switch {
@@ -281,7 +285,8 @@ func (c *conversation) envelope() error {
 	return c.step('T', nil, noData, nrData)
 }
 
-// header sends the header fields one by one, with LF in folds as Sendmail does.
+// header sends the header fields one by one. Folds in them have LF line ends, as Sendmail sends
+// them.
 func (c *conversation) header() error {
 	fields, err := readFields(c.m)
 	if err != nil {
@@ -299,7 +304,7 @@ func (c *conversation) header() error {
 	return c.step('N', nil, noEOH, nrEOH)
 }
 
-// body sends the body until the filter needs no more of it.
+// body sends the body, until the filter has decided or does not want the rest.
 func (c *conversation) body() error {
 	if c.decided || c.options&noBody != 0 {
 		return nil
@@ -309,7 +314,7 @@ func (c *conversation) body() error {
 		return err
 	}
 	r := io.NewSectionReader(c.m.Body, from, c.m.Size-from)
-	piece := make([]byte, min(chunk, r.Size()))
+	piece := make([]byte, min(maxChunk, r.Size()))
 	for !c.decided {
 		n, err := io.ReadFull(r, piece)
 		if n == 0 {
@@ -335,8 +340,9 @@ func (c *conversation) body() error {
 	return nil
 }
 
-// end sends the end of the message and handles the requested changes and the verdict.
-func (c *conversation) end() error {
+// finish sends the end of the message. It handles the changes that the filter requests, and its
+// verdict.
+func (c *conversation) finish() error {
 	if err := c.macros('E', "i", c.m.QueueID); err != nil {
 		return err
 	}
@@ -350,12 +356,12 @@ func (c *conversation) end() error {
 		}
 		switch kind {
 		case 'h':
-			err = c.add(text)
+			err = c.addField(text)
 		case 'i':
 			if len(text) < 4 {
-				return fmt.Errorf("%w: an inserted field without its index", ErrProtocol)
+				return fmt.Errorf("%w: a field to insert has no index", ErrProtocol)
 			}
-			err = c.add(text[4:])
+			err = c.addField(text[4:])
 		case 'q':
 			reason, _, _ := bytes.Cut(text, []byte{0})
 			c.verdict.Quarantine = oneLine(reason)
@@ -363,8 +369,8 @@ func (c *conversation) end() error {
 				c.verdict.Quarantine = "quarantine"
 			}
 		case 'm', 'b', '+', '-', 'e', '2':
-			c.ignore(map[byte]string{'m': "a field changed", 'b': "another body", '+': "another recipient", '-': "a recipient less", 'e': "another sender", '2': "another recipient"}[kind])
-		case 'c': // continue: no objections
+			c.addIgnored(map[byte]string{'m': "a field changed", 'b': "another body", '+': "another recipient", '-': "a recipient less", 'e': "another sender", '2': "another recipient"}[kind])
+		case 'c': // continue, which means no objections
 			c.verdict.Action, c.decided = Accept, true
 		default:
 			err = c.decide(kind, text, 'E')
@@ -376,7 +382,8 @@ func (c *conversation) end() error {
 	return nil
 }
 
-func (c *conversation) ignore(what string) {
+// addIgnored records a requested change that is not supported, once.
+func (c *conversation) addIgnored(what string) {
 	for _, known := range c.verdict.Ignored {
 		if known == what {
 			return
@@ -385,15 +392,15 @@ func (c *conversation) ignore(what string) {
 	c.verdict.Ignored = append(c.verdict.Ignored, what)
 }
 
-// add stores a header field that the filter wants to add.
-func (c *conversation) add(text []byte) error {
+// addField stores a header field that the filter wants to add to the message.
+func (c *conversation) addField(text []byte) error {
 	name, rest, ok := bytes.Cut(text, []byte{0})
 	value, _, ended := bytes.Cut(rest, []byte{0})
 	if !ok || !ended {
-		return fmt.Errorf("%w: a field without a terminating zero", ErrProtocol)
+		return fmt.Errorf("%w: a field has no terminating zero", ErrProtocol)
 	}
 	if len(c.verdict.Fields) == maxFields || len(value) > maxValue {
-		return fmt.Errorf("%w: too many fields, or a field that is too long", ErrProtocol)
+		return fmt.Errorf("%w: too many fields to add, or a field is too long", ErrProtocol)
 	}
 	if !isName(string(name)) {
 		return fmt.Errorf("%w: invalid field name %.40q", ErrProtocol, name)

@@ -33,7 +33,7 @@ func packet(kind byte, body string) string {
 
 func options(without uint32) string {
 	b := binary.BigEndian.AppendUint32(nil, version)
-	b = binary.BigEndian.AppendUint32(b, actions)
+	b = binary.BigEndian.AppendUint32(b, allActions)
 	return packet('O', string(binary.BigEndian.AppendUint32(b, without)))
 }
 
@@ -142,7 +142,7 @@ func TestVerdicts(t *testing.T) {
 		"discard":           {0, 'E', packet('d', ""), Verdict{Action: Discard}},
 		"enough of it":      {0, 'B', packet('s', ""), Verdict{Action: Accept}},
 		"signs of life":     {0, 'E', packet('p', "") + packet('p', "") + packet('a', ""), Verdict{Action: Accept}},
-		"few steps":         {steps &^ noBody, 'E', packet('a', ""), Verdict{Action: Accept}},
+		"few steps":         {allSteps &^ noBody, 'E', packet('a', ""), Verdict{Action: Accept}},
 		"fields": {0, 'E', packet('h', "X-Spam\x00Yes\x00") + packet('i', "\x00\x00\x00\x01X-Score\x00 9\n\tof 10\nBcc: x\r\n\r\nbody\x00") + packet('c', ""),
 			Verdict{Action: Accept, Fields: []Field{{"X-Spam", "Yes"}, {"X-Score", "9\r\n\tof 10\r\n\tBcc: x\r\n\tbody"}}}},
 		"quarantine":      {0, 'E', packet('q', "looks bad\x00") + packet('a', ""), Verdict{Action: Accept, Quarantine: "looks bad"}},
@@ -283,7 +283,7 @@ func TestLibmilter(t *testing.T) {
 // FuzzAnswers holds the answers of a filter to what may come of them.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(options(0)+strings.Repeat(packet('c', ""), 12)+packet('h', "X\x00y\x00")+packet('a', "")), header+"\r\nx\r\n")
-	f.Add([]byte(options(steps)+packet('y', "550 no\x00")), "\r\nx")
+	f.Add([]byte(options(allSteps)+packet('y', "550 no\x00")), "\r\nx")
 	f.Fuzz(func(t *testing.T, answers []byte, text string) {
 		c := &Client{Timeout: 2 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
 			return &replay{r: bytes.NewReader(answers)}, nil

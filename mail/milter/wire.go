@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// send writes a packet: its length, a letter for its kind, and the body.
+// send writes a packet: its length, a letter for its kind, and its body.
 func (c *conversation) send(kind byte, body []byte) error {
 	var head [5]byte
 	binary.BigEndian.PutUint32(head[:], uint32(len(body)+1))
@@ -20,7 +20,7 @@ func (c *conversation) send(kind byte, body []byte) error {
 	return err
 }
 
-// receive returns the next packet, skipping progress packets.
+// receive returns the next packet. It skips progress packets.
 func (c *conversation) receive() (kind byte, body []byte, err error) {
 	if err := c.w.Flush(); err != nil {
 		return 0, nil, err
@@ -32,9 +32,9 @@ func (c *conversation) receive() (kind byte, body []byte, err error) {
 		}
 		size := binary.BigEndian.Uint32(head[:])
 		if size == 0 || size > maxPacket {
-			return 0, nil, fmt.Errorf("%w: a packet of %d bytes", ErrProtocol, size)
+			return 0, nil, fmt.Errorf("%w: invalid packet length of %d bytes", ErrProtocol, size)
 		}
-		packet, err := io.ReadAll(io.LimitReader(c.r, int64(size))) // allocate memory for received bytes, not for the announced size
+		packet, err := io.ReadAll(io.LimitReader(c.r, int64(size))) // memory is allocated for received bytes, not for the announced size
 		if err != nil {
 			return 0, nil, err
 		}
@@ -47,7 +47,7 @@ func (c *conversation) receive() (kind byte, body []byte, err error) {
 	}
 }
 
-// macros sends macros for the next step, given as pairs of name and value.
+// macros sends values of macros for the next step. pairs are names, each followed by its value.
 func (c *conversation) macros(step byte, pairs ...string) error {
 	body := []byte{step}
 	for i := 0; i < len(pairs); i += 2 {
@@ -66,8 +66,8 @@ func appendCString(b []byte, text string) []byte {
 	return append(append(b, strings.ReplaceAll(text, "\x00", "")...), 0)
 }
 
-// readHead returns the header, at most MaxHeader bytes, with the end of its last line, and the
-// offset of the body.
+// readHead returns the header with the end of its last line, but at most m.MaxHeader bytes of it.
+// body is the offset of the body.
 func readHead(m *Message) (head []byte, body int64, err error) {
 	most := m.Size
 	if m.MaxHeader > 0 {
@@ -92,12 +92,13 @@ func readHead(m *Message) (head []byte, body int64, err error) {
 	}
 }
 
+// bodyOffset returns the offset of the body in the message.
 func bodyOffset(m *Message) (int64, error) {
 	_, at, err := readHead(m)
 	return at, err
 }
 
-// readFields splits the header into fields. It skips lines that are no field.
+// readFields splits the header into fields. It skips lines that are not part of a field.
 func readFields(m *Message) ([]Field, error) {
 	head, _, err := readHead(m)
 	if err != nil {
@@ -131,8 +132,8 @@ func isName(s string) bool {
 	return s != "" && len(s) <= 100
 }
 
-// foldedValue makes a value safe as one field: each line after the first begins with white space,
-// and no line is empty.
+// foldedValue makes a value safe for one header field: each line after the first begins with white
+// space, and no line is empty.
 func foldedValue(value string) string {
 	var lines []string
 	for line := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -153,7 +154,8 @@ func foldedValue(value string) string {
 	return strings.TrimLeft(strings.Join(lines, "\r\n"), " \t")
 }
 
-// oneLine makes a text safe for an SMTP reply: one line of printable ASCII, at most maxText bytes.
+// oneLine makes a text safe for an SMTP reply: one line of printable ASCII with at most maxText
+// bytes.
 func oneLine(text []byte) string {
 	text, _, _ = bytes.Cut(text, []byte{0})
 	s := strings.Map(func(r rune) rune {

@@ -12,15 +12,15 @@ import (
 
 const fetchTimeout = 30 * time.Second
 
-// ErrFetch is wrapped if the policy of a domain cannot be fetched. ErrCertificate is wrapped as
-// well if the certificate of the policy host is the reason.
+// ErrFetch is wrapped if the policy of a domain cannot be fetched. If the reason is the certificate
+// of the policy host, ErrCertificate is wrapped as well.
 var (
 	ErrFetch       = errors.New("the MTA-STS policy could not be fetched")
-	ErrCertificate = errors.New("the policy host's certificate is not valid")
+	ErrCertificate = errors.New("the certificate of the MTA-STS policy host is not valid")
 )
 
-// NewHTTP returns a client for Fetch that uses transport. It follows no redirects (RFC 8461 section
-// 3.3).
+// NewHTTP returns a client for Fetch that uses the given transport. It follows no redirects (RFC
+// 8461 section 3.3).
 func NewHTTP(transport http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport: transport, Timeout: fetchTimeout,
@@ -28,8 +28,8 @@ func NewHTTP(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Fetch fetches the policy of a domain, given as an ASCII name, over verified HTTPS. Errors wrap
-// ErrFetch or ErrInvalid.
+// Fetch fetches the policy of a domain over HTTPS and verifies the certificate. domain must be in
+// ASCII. Errors wrap ErrFetch or ErrInvalid.
 func Fetch(ctx context.Context, client *http.Client, domain string) (*Policy, error) {
 	url := "https://mta-sts." + domain + "/.well-known/mta-sts.txt"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

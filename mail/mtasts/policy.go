@@ -1,6 +1,6 @@
-// Package mtasts fetches and evaluates MTA-STS policies (RFC 8461): the MX hosts that a domain
-// declares, and whether mail may be sent to others. It does not know how policies are cached, nor
-// how mail is sent.
+// Package mtasts fetches and evaluates MTA-STS policies (RFC 8461). A policy has the MX hosts of a
+// domain, and says whether mail may be sent to others. The package does not know how policies are
+// cached or how mail is sent.
 package mtasts
 
 import (
@@ -15,9 +15,9 @@ import (
 
 // Modes of a policy (RFC 8461 section 5).
 const (
-	Enforce = "enforce" // send no mail to a host that the policy does not name or that has no valid certificate
-	Testing = "testing" // report failures, but send mail nevertheless
-	None    = "none"    // like no policy
+	Enforce = "enforce" // send mail only to hosts that the policy names and that have a valid certificate
+	Testing = "testing" // send mail to any host, but report failures
+	None    = "none"    // as if there were no policy
 )
 
 const (
@@ -28,18 +28,18 @@ const (
 	maxID     = 32
 )
 
-// ErrInvalid is wrapped if a domain serves something that is not a valid policy.
+// ErrInvalid is wrapped if what a domain serves is not a valid policy.
 var ErrInvalid = errors.New("not a valid MTA-STS policy")
 
 // A Policy is the MTA-STS policy of a domain.
 type Policy struct {
 	Mode   string
-	MX     []string // lower-case host names; "*." at the start matches exactly one label
+	MX     []string // host names in lower case; "*." at the start stands for exactly one label
 	MaxAge time.Duration
 }
 
-// ParseRecord returns the id in the TXT records of _mta-sts.DOMAIN (RFC 8461 section 3.1). ok is
-// false if there is no policy record or more than one.
+// ParseRecord returns the id of the policy. texts are the TXT records of _mta-sts.DOMAIN (RFC 8461
+// section 3.1). ok is false if these have no policy record or more than one.
 func ParseRecord(texts []string) (id string, ok bool) {
 	found := 0
 	for _, text := range texts {
@@ -66,7 +66,7 @@ func isID(s string) bool {
 	}) < 0
 }
 
-// ParsePolicy parses a policy file (RFC 8461 section 3.2). The error wraps ErrInvalid.
+// ParsePolicy parses a policy file (RFC 8461 section 3.2). Errors wrap ErrInvalid.
 func ParsePolicy(text []byte) (*Policy, error) {
 	if len(text) > maxPolicy {
 		return nil, fmt.Errorf("%w: longer than %d bytes", ErrInvalid, maxPolicy)
@@ -86,7 +86,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		case key == "mx":
 			host := strings.ToLower(value)
 			if !isPattern(host) {
-				return nil, fmt.Errorf("%w: mx %.100q is not a host name", ErrInvalid, value)
+				return nil, fmt.Errorf("%w: its mx %.100q is not a host name", ErrInvalid, value)
 			}
 			if len(p.MX) == maxHosts {
 				return nil, fmt.Errorf("%w: more than %d mx lines", ErrInvalid, maxHosts)
@@ -101,11 +101,11 @@ func (p *Policy) complete(version, age string) error {
 	seconds, err := strconv.ParseUint(age, 10, 32)
 	switch {
 	case version != "STSv1":
-		return fmt.Errorf("%w: version is %.20q, not STSv1", ErrInvalid, version)
+		return fmt.Errorf("%w: its version is %.20q, not STSv1", ErrInvalid, version)
 	case !slices.Contains([]string{Enforce, Testing, None}, p.Mode):
-		return fmt.Errorf("%w: mode is %.20q, not enforce, testing or none", ErrInvalid, p.Mode)
+		return fmt.Errorf("%w: its mode is %.20q, not enforce, testing or none", ErrInvalid, p.Mode)
 	case err != nil:
-		return fmt.Errorf("%w: max_age is %.20q, not a number of seconds", ErrInvalid, age)
+		return fmt.Errorf("%w: its max_age is %.20q, not a number of seconds", ErrInvalid, age)
 	case len(p.MX) == 0 && p.Mode != None:
 		return fmt.Errorf("%w: it has no mx line", ErrInvalid)
 	}
@@ -128,8 +128,8 @@ func isPattern(host string) bool {
 	}) < 0
 }
 
-// Matches reports whether the policy allows an MX host, given in ASCII without a final dot (RFC
-// 8461 section 4.1).
+// Matches reports whether the policy allows an MX host (RFC 8461 section 4.1). host must be in
+// ASCII without a final dot.
 func (p *Policy) Matches(host string) bool {
 	host = strings.ToLower(host)
 	_, parent, _ := strings.Cut(host, ".")
@@ -141,7 +141,7 @@ func (p *Policy) Matches(host string) bool {
 	})
 }
 
-// Lines returns the lines of the policy file, without line ends.
+// Lines returns the lines of a policy file for the policy, without line ends.
 func (p *Policy) Lines() []string {
 	out := []string{"version: STSv1", "mode: " + p.Mode}
 	for _, host := range p.MX {
@@ -150,7 +150,7 @@ func (p *Policy) Lines() []string {
 	return append(out, fmt.Sprintf("max_age: %d", int64(p.MaxAge/time.Second)))
 }
 
-// isText reports whether a media type is text/plain, which a policy must have.
+// isText reports whether a media type is text/plain, which a policy file must have.
 func isText(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && media == "text/plain"

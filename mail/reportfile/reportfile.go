@@ -1,5 +1,5 @@
 // Package reportfile opens the files of reports that mail operators send to each other, and cleans
-// the texts in them. It does not know the content of a report.
+// the texts in them. It does not know what a report contains.
 package reportfile
 
 import (
@@ -14,23 +14,23 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on a report from elsewhere.
+// Limits on a report that others sent.
 const (
-	MaxPacked = 5 << 20 // bytes as attached
-	MaxText   = 256     // bytes of one text
+	MaxPacked = 5 << 20 // bytes of the attachment
+	MaxText   = 256     // bytes of one text in a report
 	MaxCount  = 1_000_000_000_000
 )
 
-// ErrReport is wrapped by every error about a report that cannot be read: it is not a report, is
-// damaged, or exceeds the limits.
-var ErrReport = errors.New("not a report that can be read")
+// ErrReport is wrapped by all errors about a report that cannot be read: it is not a report, it is
+// damaged, or it exceeds a limit.
+var ErrReport = errors.New("the report cannot be read")
 
-// Unpack opens a report that may be in a gzip or zip file, which it detects by the first bytes. Of
-// a zip file it uses the first file with the suffix, or else the first file. The reader returns an
-// error after limit bytes. Errors wrap ErrReport.
+// Unpack returns the content of a report, which may be in a gzip or zip file. It recognizes these
+// by their first bytes. From a zip file it takes the first file with the suffix or, if there is
+// none, the first file. After limit bytes, the reader returns an error. Errors wrap ErrReport.
 func Unpack(packed []byte, suffix string, limit int64) (io.Reader, error) {
 	if len(packed) > MaxPacked {
-		return nil, fmt.Errorf("%w: %d bytes", ErrReport, len(packed))
+		return nil, fmt.Errorf("%w: it has %d bytes, which is too large", ErrReport, len(packed))
 	}
 	switch {
 	case bytes.HasPrefix(packed, []byte{0x1f, 0x8b}):
@@ -73,7 +73,7 @@ func openZip(packed []byte, suffix string) (io.Reader, error) {
 	return found.Open()
 }
 
-// boundedReader returns an error after a number of bytes.
+// boundedReader is a reader that returns an error after a number of bytes.
 type boundedReader struct {
 	r    io.Reader
 	left int64
@@ -88,7 +88,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Text returns a text without control characters, shortened to MaxText bytes.
+// Text returns a text without control characters, with at most MaxText bytes.
 func Text(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == utf8.RuneError || r >= 0x80 && r < 0xa0 {
@@ -102,8 +102,8 @@ func Text(s string) string {
 	return strings.ToValidUTF8(s[:MaxText], "")
 }
 
-// Keyword returns s in lower case if it is one of the allowed keywords, otherwise the first of
-// them.
+// Keyword returns s in lower case, if it is one of the allowed keywords. Otherwise it returns the
+// first of these.
 func Keyword(s string, allowed ...string) string {
 	s = strings.ToLower(strings.TrimSpace(s))
 	for _, a := range allowed {
@@ -114,6 +114,6 @@ func Keyword(s string, allowed ...string) string {
 	return allowed[0]
 }
 
-// DomainName returns a domain in lower case without a final dot, the form in which reports are
+// DomainName returns a domain in lower case without a final dot, so that domains in reports can be
 // compared.
 func DomainName(s string) string { return strings.ToLower(strings.TrimSuffix(Text(s), ".")) }

@@ -1,6 +1,6 @@
 // Package scram implements the server side of SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC
-// 7677). A user may have several passwords with the same salt. The package does not know where
-// passwords are stored.
+// 7677). A user may have several passwords, which have the same salt. The package does not know
+// where passwords are stored.
 package scram
 
 import (
@@ -20,7 +20,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The mechanisms' names.
+// Names of the mechanisms.
 const (
 	Name     = "SCRAM-SHA-256"
 	NamePlus = "SCRAM-SHA-256-PLUS"
@@ -32,19 +32,19 @@ const Iterations = 10_000
 
 const (
 	keySize    = sha256.Size
-	maxMessage = 2048 // maximum length of a client's message in bytes
+	maxMessage = 2048 // bytes of a message from the client
 	nonceSize  = 18
 )
 
-// Keys are the keys that a server stores for a password: StoredKey, then ServerKey (RFC 5802
-// section 3).
+// Keys are the keys that a server stores for a password: the StoredKey, followed by the ServerKey
+// (RFC 5802 section 3).
 type Keys [2 * keySize]byte
 
-// KeysOf derives the keys of a password with a salt.
+// KeysOf derives the keys of a password and a salt.
 func KeysOf(password string, salt []byte) (k Keys) {
 	salted, err := pbkdf2.Key(sha256.New, prepare(password), salt, Iterations, keySize)
 	if err != nil {
-		panic(err) // cannot happen: it fails only for invalid lengths, which are fixed
+		panic(err) // cannot happen, since it fails only for invalid lengths
 	}
 	clientKey := mac(salted, "Client Key")
 	stored := sha256.Sum256(clientKey)
@@ -53,8 +53,8 @@ func KeysOf(password string, salt []byte) (k Keys) {
 	return k
 }
 
-// prepare normalizes a password to the form that clients hash (RFC 4013, SASLprep), as far as the
-// same password can be typed in different ways.
+// prepare brings a password into the form that clients hash (SASLprep, RFC 4013). It does so only
+// as far as the same password can be typed in different ways.
 func prepare(password string) string {
 	if strings.IndexFunc(password, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 || !utf8.ValidString(password) {
 		return password
@@ -76,33 +76,33 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// Errors of an exchange. ErrProof means a wrong password or an unknown user. The others mean that
-// the client violated the protocol.
+// Errors of an exchange. ErrProof means that the password is wrong or the user unknown. The other
+// errors mean that the client violated the protocol.
 var (
-	ErrProof   = errors.New("the proof is wrong")
-	ErrBinding = errors.New("the channel binding is wrong")
-	ErrMessage = errors.New("the message is malformed")
+	ErrProof   = errors.New("the SCRAM proof is wrong")
+	ErrBinding = errors.New("the SCRAM channel binding is wrong")
+	ErrMessage = errors.New("the SCRAM message is malformed")
 )
 
-// A User holds the login data of a user. For an unknown user, Salt must be a constant fake salt of
-// that name, and Keys is empty.
+// A User holds the login data of a user. For an unknown user, Keys must be empty, and Salt a fake
+// that is always the same for that name.
 type User struct {
 	Salt []byte
 	Keys []Keys
 }
 
-// A Server is the server side of one exchange. It implements the Server interface of go-sasl.
+// A Server is the server side of one exchange. It implements sasl.Server of go-sasl.
 type Server struct {
-	// Plus reports that the mechanism is NamePlus, Offered that the server offers NamePlus. A
-	// client that supports NamePlus but was not offered it says so, which reveals a downgrade
-	// attack (RFC 5802 section 6).
+	// Plus says that the mechanism of this exchange is NamePlus, Offered that the server offers
+	// NamePlus. A client that supports NamePlus but was not offered it says so in its message. If
+	// NamePlus was offered, that reveals a downgrade attack (RFC 5802 section 6).
 	Plus, Offered bool
-	// Binding returns the channel binding data of a type, nil if it is not available.
+	// Binding returns the channel binding data of the given type, nil if there is none.
 	Binding func(kind string) []byte
-	// Find returns the user with a name.
+	// Find returns the user with the name.
 	Find func(name string) (User, error)
-	// Done is called with the index in Keys of the password that was used, or -1 for a wrong
-	// password. Its error ends the exchange.
+	// Done is called at the end of the exchange. key is the index in User.Keys of the password that
+	// was used, -1 if the password was wrong. If Done returns an error, the exchange fails.
 	Done func(name string, key int) error
 
 	step     int
@@ -116,7 +116,7 @@ type Server struct {
 	finished bool
 }
 
-// Next handles a message of the client and returns the next challenge. A nil challenge asks the
+// Next processes a message of the client and returns the next challenge. A nil challenge asks the
 // client to begin.
 func (s *Server) Next(response []byte) (challenge []byte, done bool, err error) {
 	if response == nil && s.step == 0 {
@@ -141,7 +141,7 @@ func (s *Server) Next(response []byte) (challenge []byte, done bool, err error) 
 	return nil, false, ErrMessage
 }
 
-// begin handles the client-first-message.
+// begin processes the client-first-message (RFC 5802 section 7).
 func (s *Server) begin(text string) ([]byte, error) {
 	flag, rest, _ := strings.Cut(text, ",")
 	identity, bare, ok := strings.Cut(rest, ",")
@@ -153,7 +153,7 @@ func (s *Server) begin(text string) ([]byte, error) {
 	switch {
 	case binds != s.Plus, !binds && flag != "n" && flag != "y":
 		return nil, ErrMessage
-	case flag == "y" && s.Offered: // an attacker has removed our offer
+	case flag == "y" && s.Offered: // an attacker has removed NamePlus from the offered mechanisms
 		return nil, ErrBinding
 	case binds:
 		s.binding = s.Binding(kind)
@@ -163,7 +163,7 @@ func (s *Server) begin(text string) ([]byte, error) {
 	}
 	fields := strings.Split(bare, ",")
 	if len(fields) < 2 || !strings.HasPrefix(fields[0], "n=") || !strings.HasPrefix(fields[1], "r=") {
-		return nil, ErrMessage // also for m=, a mandatory extension, which we do not support
+		return nil, ErrMessage // also for m=, a mandatory extension that is not supported
 	}
 	var valid bool
 	s.name, valid = unescape(fields[0][2:])
@@ -174,7 +174,7 @@ func (s *Server) begin(text string) ([]byte, error) {
 	if nonce == "" || strings.IndexFunc(nonce, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {
 		return nil, ErrMessage
 	}
-	if identity != "" && identity != "a=" { // GNU SASL sends "a=" for no identity
+	if identity != "" && identity != "a=" { // GNU SASL sends "a=" if there is no identity
 		as, valid := unescape(strings.TrimPrefix(identity, "a="))
 		if !strings.HasPrefix(identity, "a=") || !valid || as != s.name {
 			return nil, ErrMessage
@@ -192,14 +192,14 @@ func (s *Server) begin(text string) ([]byte, error) {
 	return []byte(s.answer), nil
 }
 
-// unescape decodes a saslname (RFC 5802 section 7). It returns false if it is invalid.
+// unescape decodes a saslname (RFC 5802 section 7). It returns false if text is not valid.
 func unescape(text string) (string, bool) {
 	out := strings.NewReplacer("=2C", ",", "=3D", "=").Replace(text)
 	left := strings.NewReplacer("=2C", "", "=3D", "").Replace(text)
 	return out, out != "" && utf8.ValidString(out) && !strings.Contains(left, "=") && !strings.ContainsRune(out, 0)
 }
 
-// finish handles the client-final-message.
+// finish processes the client-final-message (RFC 5802 section 7).
 func (s *Server) finish(text string) ([]byte, error) {
 	i := strings.LastIndex(text, ",p=")
 	if i < 0 {
@@ -242,10 +242,11 @@ func (s *Server) finish(text string) ([]byte, error) {
 	return append([]byte("v="), base64.StdEncoding.AppendEncode(nil, signature)...), nil
 }
 
-// Equal reports, in constant time, whether two values are keys of the same password.
+// Equal reports whether two values are keys of the same password. It compares them in constant
+// time.
 func (k Keys) Equal(other Keys) bool { return subtle.ConstantTimeCompare(k[:], other[:]) == 1 }
 
-// KeysFrom converts stored bytes to keys. It returns false if they have the wrong length.
+// KeysFrom converts stored bytes to keys. It returns false if their length is wrong.
 func KeysFrom(kept []byte) (k Keys, ok bool) {
 	if len(kept) != len(k) {
 		return k, false

@@ -11,8 +11,9 @@ import (
 
 var macro = lazyregexp.New(macroExpand)
 
-// Expand expands the macros of a well-formed text (RFC 7208 section 7). value returns the value of
-// a lower-case macro letter, before it is split, reversed and escaped.
+// Expand expands the macros in a well-formed text (RFC 7208 section 7). value returns the value of
+// a macro letter, which is in lower case. Expand then splits, reverses and escapes that value as
+// the macro says.
 func Expand(text string, value func(letter byte) string) string {
 	return macro().ReplaceAllStringFunc(text, func(s string) string {
 		switch s {
@@ -33,8 +34,8 @@ func Expand(text string, value func(letter byte) string) string {
 	})
 }
 
-// transform applies the transformers of a macro: it splits the value at delimiters, reverses the
-// parts if r is given, and keeps the given number of last parts.
+// transform applies the transformers of a macro to a value. It splits the value at the delimiters,
+// reverses the parts if there is an r, and keeps as many of the last parts as the number says.
 func transform(value, transformers string) string {
 	digits := strings.TrimLeft(transformers, "0123456789")
 	keep, _ := strconv.Atoi(transformers[:len(transformers)-len(digits)])
@@ -53,7 +54,7 @@ func transform(value, transformers string) string {
 	return strings.Join(parts, ".")
 }
 
-// escapeURL percent-encodes all characters except the unreserved ones (RFC 3986 section 2.3).
+// escapeURL percent-encodes all characters but the unreserved ones (RFC 3986 section 2.3).
 func escapeURL(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -10,20 +10,19 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// MaxLookups is the maximum number of terms with DNS look-ups that receivers evaluate (RFC 7208
-// section 4.6.4).
+// MaxLookups is how many terms that need DNS look-ups receivers evaluate (RFC 7208 section 4.6.4).
 const MaxLookups = 10
 
-// IsRecord reports whether a text is an SPF record, by its version (RFC 7208 section 4.5).
+// IsRecord reports whether a text is an SPF record, which its version shows (RFC 7208 section 4.5).
 func IsRecord(text string) bool {
 	version, _, _ := strings.Cut(text, " ")
 	return strings.EqualFold(version, "v=spf1")
 }
 
-// A Record is a list of terms.
+// A Record is a parsed SPF record.
 type Record struct {
 	Terms      []Term // the well-formed terms, in order
-	WellFormed bool   // all terms are well-formed; otherwise receivers treat the whole record as an error
+	WellFormed bool   // all terms of the record are well-formed; otherwise receivers treat it as an error
 }
 
 // Parse parses a text for which IsRecord is true (RFC 7208 section 12).
@@ -36,7 +35,7 @@ func Parse(text string) Record {
 			continue
 		}
 		t, ok := parseTerm(field)
-		if ok && t.Modifier() && (t.Name == "redirect" || t.Name == "exp") { // section 6: once at most
+		if ok && t.Modifier() && (t.Name == "redirect" || t.Name == "exp") { // at most once in a record (RFC 7208 section 6)
 			ok = !seen[t.Name]
 			seen[t.Name] = true
 		}
@@ -49,9 +48,9 @@ func Parse(text string) Record {
 	return r
 }
 
-// Split returns the effective parts of a record: terms has the terms that are evaluated, in order;
-// end is the term for all other senders: all, redirect or the zero Term. Modifiers other than
-// redirect are effective at any position.
+// Split returns the terms of a record that have an effect. terms are those that are evaluated, in
+// order. end is the term for all other senders: all, redirect, or the zero Term. Modifiers other
+// than redirect have an effect at any position.
 func (r Record) Split() (terms []Term, end Term) {
 	var redirect Term
 	for _, t := range r.Terms {
@@ -60,22 +59,21 @@ func (r Record) Split() (terms []Term, end Term) {
 			redirect = t
 		case t.Modifier():
 			terms = append(terms, t)
-		case end.Name == "all": // section 5.1: mechanisms after all are ignored
+		case end.Name == "all": // mechanisms after all are ignored (RFC 7208 section 5.1)
 		case t.Name == "all":
 			end = t
 		default:
 			terms = append(terms, t)
 		}
 	}
-	if end.Name == "" { // section 5.1: redirect is ignored if there is all
+	if end.Name == "" { // redirect is ignored if there is all (RFC 7208 section 5.1)
 		end = redirect
 	}
 	return terms, end
 }
 
-// Lookups returns the number of terms for which receivers need DNS look-ups (RFC 7208 section
-// 4.6.4). It does not count terms in included records. It returns 0 for a text that is not a
-// record.
+// Lookups returns the number of terms in text for which receivers need DNS look-ups (RFC 7208
+// section 4.6.4), without those in included records. It returns 0 if text is not an SPF record.
 func Lookups(text string) int {
 	if !IsRecord(text) {
 		return 0
@@ -90,7 +88,7 @@ func Lookups(text string) int {
 	return n
 }
 
-// String returns the record with each term in its shortest form.
+// String returns the text of the record, with each term in its shortest form.
 func (r Record) String() string {
 	var b strings.Builder
 	b.WriteString("v=spf1")
@@ -101,9 +99,9 @@ func (r Record) String() string {
 	return b.String()
 }
 
-// ForHost returns the record for a host's own name. It permits the host's addresses and the
-// addresses in others. So messages with the null sender, for which SPF checks the name in HELO,
-// pass too (RFC 7208 section 2.4).
+// ForHost returns the SPF record for the name of a host. It permits the addresses of that name, and
+// those in others. So messages with the null sender pass too, for which SPF checks the name in HELO
+// (RFC 7208 section 2.4).
 func ForHost(others []netip.Addr) string {
 	r := Record{Terms: []Term{{Qualifier: '+', Name: "a"}}}
 	for _, ip := range others {
@@ -117,16 +115,16 @@ func ForHost(others []netip.Addr) string {
 	return r.String()
 }
 
-// A Term is a mechanism or a modifier (RFC 7208 section 4.6.1).
+// A Term is a mechanism or a modifier of an SPF record (RFC 7208 section 4.6.1).
 type Term struct {
-	Qualifier byte         // + - ~ ? for a mechanism; 0 for a modifier
-	Name      string       // lower-case
-	Value     string       // text after the colon or equals sign: a name, which may have macros, or a network; may be empty
-	Lengths   string       // for a and mx: the prefix lengths, such as /24, //64 or /24//64; may be empty
+	Qualifier byte         // '+', '-', '~' or '?' for a mechanism; 0 for a modifier
+	Name      string       // in lower case
+	Value     string       // the text after ":" or "=": a name, which may have macros, or a network; may be ""
+	Lengths   string       // for a and mx: the prefix lengths, such as /24, //64 or /24//64; may be ""
 	Network   netip.Prefix // for ip4 and ip6
 }
 
-// Modifier reports whether the term is a modifier, not a mechanism.
+// Modifier reports whether the term is a modifier; otherwise it is a mechanism.
 func (t Term) Modifier() bool { return t.Qualifier == 0 }
 
 // Asks reports whether receivers need DNS look-ups to evaluate the term (RFC 7208 section 4.6.4).
@@ -161,7 +159,7 @@ func (t Term) qualifier() string {
 
 var modifierName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9._-]*=`)
 
-// parseTerm parses a non-empty term. ok is false if it is malformed.
+// parseTerm parses a term, which must not be empty. ok is false if it is malformed.
 func parseTerm(text string) (t Term, ok bool) {
 	if name := modifierName().FindString(text); name != "" {
 		t.Name, t.Value = strings.ToLower(name[:len(name)-1]), text[len(name):]
@@ -191,7 +189,7 @@ func parseTerm(text string) (t Term, ok bool) {
 		return t, false
 	}
 	t.Value = value
-	switch t.Name { // RFC 7208 section 5
+	switch t.Name { // the mechanisms of RFC 7208 section 5
 	case "all":
 		return t, !given
 	case "include", "exists":
@@ -207,8 +205,8 @@ func parseTerm(text string) (t Term, ok bool) {
 
 var dualLengths = lazyregexp.New(`(/[0-9]+)?(//[0-9]+)?$`)
 
-// cutLengths splits the prefix lengths off a mechanism: /24, //64 or both. ok is false if they are
-// invalid.
+// cutLengths splits the prefix lengths off the end of a mechanism: /24, //64 or both. ok is false
+// if they are invalid.
 func cutLengths(s string) (rest, lengths string, ok bool) {
 	at := dualLengths().FindStringSubmatchIndex(s)
 	rest, lengths, ok = s[:at[0]], s[at[0]:], true
@@ -221,13 +219,13 @@ func cutLengths(s string) (rest, lengths string, ok bool) {
 	return rest, lengths, ok
 }
 
-// isLength reports whether s is a prefix length of at most most, without leading zeros.
+// isLength reports whether s is a prefix length without leading zeros and not greater than most.
 func isLength(s string, most int) bool {
 	n, err := strconv.Atoi(s)
 	return err == nil && n <= most && strconv.Itoa(n) == s
 }
 
-// parseNetwork parses an address with or without a prefix length (RFC 7208 section 5.6).
+// parseNetwork parses an IP address with or without a prefix length (RFC 7208 section 5.6).
 func parseNetwork(s string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
@@ -249,8 +247,9 @@ var (
 	zeroLabels  = lazyregexp.New(`%\{[a-zA-Z]0+[^0-9]`)
 )
 
-// isDomainSpec reports whether s is a valid domain-spec (RFC 7208 section 7.1): a name with macros
-// that ends in a macro or in a valid top label, which must not consist of digits only.
+// isDomainSpec reports whether s is a valid domain-spec (RFC 7208 section 7.1). That is a name with
+// macros, which ends in a macro or in a valid top label. A top label must not consist of digits
+// only.
 func isDomainSpec(s string) bool {
 	if !macroString().MatchString(s) || zeroLabels().MatchString(s) || forExp().MatchString(s) {
 		return false

@@ -1,11 +1,12 @@
 // Package taglist parses the tag lists of DKIM, ARC and DMARC (RFC 6376 section 3.2, RFC 9989
-// section 4.7). It does not know the meaning of tags.
+// section 4.7). It does not know what tags mean.
 package taglist
 
 import "strings"
 
-// Parse returns the values of the tags by name, without surrounding white space. Of a repeated tag
-// the first counts, and text that is not a tag is skipped; in either case wellFormed is false.
+// Parse returns the value of each tag by its name, without white space around it. If a tag is
+// repeated, its first value counts; text that is not a tag is skipped. In both cases wellFormed is
+// false.
 func Parse(list string) (tags map[string]string, wellFormed bool) {
 	tags, wellFormed = make(map[string]string), true
 	for part := range strings.SplitSeq(list, ";") {
@@ -23,9 +24,9 @@ func Parse(list string) (tags map[string]string, wellFormed bool) {
 	return tags, wellFormed
 }
 
-// ParseStrict is like Parse, but returns false for a list that violates the grammar of RFC 6376
-// section 3.2: each tag must occur once, its name must consist of letters, digits and underscores
-// and begin with a letter, and only the last tag may be empty.
+// ParseStrict is like Parse, but also returns false if the list violates the grammar of RFC 6376
+// section 3.2. By that grammar each tag occurs once, its name begins with a letter and consists of
+// letters, digits and underscores, and only the last tag may be empty.
 func ParseStrict(list string) (map[string]string, bool) {
 	tags, ok := Parse(list)
 	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(list), ";"), ";") {

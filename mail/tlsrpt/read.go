@@ -9,18 +9,18 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// Limits on a report from elsewhere.
+// Limits on a report that others sent.
 const (
-	MaxUnpacked = 2 << 20 // decompressed bytes
+	MaxUnpacked = 2 << 20 // bytes after decompression
 	MaxPolicies = 100
-	MaxFailures = 200 // failures of a policy
+	MaxFailures = 200 // failures of one policy
 
-	maxTexts = 20 // lines of a policy; its MX hosts
+	maxTexts = 20 // lines of one policy, and as many MX hosts
 	maxList  = max(MaxPolicies, MaxFailures, maxTexts)
 )
 
-// Read parses a report from an attachment: JSON, plain or in a gzip or zip file. Errors wrap
-// reportfile.ErrReport.
+// Read parses a TLS report. packed is the attachment: JSON, which may be in a gzip or zip file.
+// Errors wrap reportfile.ErrReport.
 func Read(packed []byte) (*Report, error) {
 	r, err := reportfile.Unpack(packed, ".json", MaxUnpacked)
 	if err != nil {
@@ -45,9 +45,9 @@ func Read(packed []byte) (*Report, error) {
 	}
 	switch {
 	case out.ID == "" || len(out.Policies) == 0:
-		return nil, fmt.Errorf("%w: it has no id or no policies", reportfile.ErrReport)
+		return nil, fmt.Errorf("%w: the report id or the policies are missing", reportfile.ErrReport)
 	case !out.Begin.Before(out.End) || out.End.Sub(out.Begin) > 60*24*time.Hour:
-		return nil, fmt.Errorf("%w: its date range is missing, reversed or longer than 60 days", reportfile.ErrReport)
+		return nil, fmt.Errorf("%w: the date range is missing, reversed or longer than 60 days", reportfile.ErrReport)
 	}
 	return out, nil
 }

@@ -1,5 +1,5 @@
 // Package tlsrpt writes and reads reports about TLS in mail (RFC 8460), and parses the DNS records
-// that request them. It does not know what is counted, nor how a report is sent.
+// that ask for them. It does not know what is counted or how a report is sent.
 package tlsrpt
 
 import (
@@ -15,7 +15,7 @@ const (
 	PolicyNone = "no-policy-found"
 )
 
-// Results of sessions that failed (RFC 8460 section 4.3).
+// Result types of sessions that failed (RFC 8460 section 4.3).
 const (
 	NoSTARTTLS    = "starttls-not-supported"
 	HostMismatch  = "certificate-host-mismatch"
@@ -32,8 +32,8 @@ const (
 // MediaType is the media type of a report (RFC 8460 section 6.5).
 const MediaType = "application/tlsrpt+gzip"
 
-// A Report reports the results of TLS sessions with a domain's hosts in a period (RFC 8460 section
-// 4). It is stored as JSON, so the names of its fields must not change.
+// A Report has the results of the TLS sessions with the hosts of a domain in a period (RFC 8460
+// section 4). It is stored as JSON, so the names of its fields must not change.
 type Report struct {
 	Org, Contact string
 	ID           string
@@ -41,13 +41,13 @@ type Report struct {
 	Policies     []Policy
 }
 
-// A Policy is a policy that was applied, with the results of its sessions.
+// A Policy is a TLS policy that was applied, with the results of its sessions.
 type Policy struct {
-	Type               string // sts tlsa no-policy-found
+	Type               string // PolicySTS, PolicyTLSA or PolicyNone
 	Domain             string
-	Strings            []string // the policy as published
+	Strings            []string // the lines of the policy as published
 	MXHosts            []string
-	Successful, Failed int64 // sessions
+	Successful, Failed int64 // number of sessions
 	Failures           []Failure
 }
 
@@ -63,11 +63,11 @@ type Failure struct {
 	Information string
 }
 
-const maxTargets = 5 // targets in one record
+const maxTargets = 5 // targets of one record
 
-// ParseRecord returns the targets for reports in the TXT records of _smtp._tls.DOMAIN: mailto: and
-// https: URIs in order (RFC 8460 section 3). It returns none if there is no record or more than
-// one.
+// ParseRecord returns the targets of reports, which are mailto: and https: URIs, in order (RFC 8460
+// section 3). texts are the TXT records of _smtp._tls.DOMAIN. It returns none if these have no
+// valid record or more than one.
 func ParseRecord(texts []string) []string {
 	var out []string
 	found := 0
@@ -102,7 +102,7 @@ func targets(list string) []string {
 	return out
 }
 
-// Mailbox returns the address of a mailto: target, "" for other targets.
+// Mailbox returns the email address of a mailto: target, "" for other targets.
 func Mailbox(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "mailto" {

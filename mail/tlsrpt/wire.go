@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 )
 
-// The JSON of a report (RFC 8460 section 4.4), for writing and reading.
+// The JSON objects of a report (RFC 8460 section 4.4), for writing and reading.
 type (
 	wireReport struct {
 		Org      text             `json:"organization-name"`
@@ -48,12 +48,12 @@ type (
 	}
 )
 
-// A list is a JSON array, of which at most maxList elements are read. An element of the wrong type
-// is read as its zero value.
+// A list is a JSON array. At most maxList elements are read. An element of the wrong type is read
+// as a zero value.
 type list[T any] []T
 
-// UnmarshalJSON accepts any value. It reads a single string as an array with that string, and
-// ignores other values that are no array.
+// UnmarshalJSON accepts any JSON value. A string is read as an array with that string; other values
+// that are not an array are ignored.
 func (l *list[T]) UnmarshalJSON(raw []byte) error {
 	var all []json.RawMessage
 	if json.Unmarshal(raw, &all) != nil {
@@ -73,10 +73,10 @@ func (l *list[T]) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// A number is a count, which some programs write as a string.
+// A number is a count. Some programs write it as a string.
 type number int64
 
-// UnmarshalJSON accepts any value. It reads a value that is not a number as 0.
+// UnmarshalJSON accepts any JSON value. A value that is not a number is read as 0.
 func (n *number) UnmarshalJSON(raw []byte) error {
 	s := strings.Trim(string(raw), `"`)
 	if f, err := strconv.ParseFloat(s, 64); err == nil && f > 0 {
@@ -85,10 +85,10 @@ func (n *number) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// A text is a string; any other JSON value is read as "".
+// A text is a string. Any other JSON value is read as "".
 type text string
 
-// UnmarshalJSON accepts any value.
+// UnmarshalJSON accepts any JSON value.
 func (t *text) UnmarshalJSON(raw []byte) error {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Gzip returns the report as compressed JSON, the form in which it is sent.
+// Gzip returns the report as gzip-compressed JSON, as it is sent.
 func (r *Report) Gzip() ([]byte, error) {
 	out := wireReport{
 		Org: text(r.Org), Contact: text(r.Contact), ID: text(r.ID),

@@ -7,34 +7,36 @@ import (
 )
 
 const (
-	maxTerms   = 32 // maximum number of terms in a query; further terms are ignored
+	maxTerms   = 32 // terms in a query; further ones are ignored
 	maxPhrases = 8
 )
 
-// A Term is a word that a text must contain or, with Prefix, the beginning of such a word.
+// A Term is a word that a text must contain. If Prefix is set, the text must contain a word that
+// begins with Text.
 type Term struct {
 	Text   string
 	Prefix bool
 }
 
-// A Query matches a text that has all Terms, and the words of each phrase in sequence. The words of
-// phrases are also in Terms.
+// A Query matches a text that contains all Terms, and for each phrase its words one after the
+// other. The words of the phrases are among the Terms.
 type Query struct {
 	Terms   []Term
 	Phrases [][]string
 }
 
-// Parse parses a query: words that must all occur, in any order. The last word may be the beginning
-// of a word. Text in quotation marks is a phrase. name@domain is an address, name@ the beginning of
-// addresses, and @domain any address there. A query without words has no Terms and matches nothing.
+// Parse parses a query. It consists of words that must all occur, in any order; the last one may be
+// the beginning of a word. Text in quotation marks is a phrase. name@domain is an address, name@
+// the beginning of an address, and @domain any address at the domain. A query without words has no
+// Terms and matches nothing.
 func Parse(text string) Query {
 	var q Query
 	for i, piece := range strings.Split(straightQuotes.Replace(text), `"`) {
 		if i%2 == 1 {
-			q.phrase(piece)
+			q.addPhrase(piece)
 			continue
 		}
-		q.words(piece)
+		q.addWords(piece)
 	}
 	return q
 }
@@ -42,13 +44,13 @@ func Parse(text string) Query {
 // straightQuotes replaces typographic quotation marks by straight ones.
 var straightQuotes = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "«", `"`, "»", `"`)
 
-// words adds the words of a text outside of quotation marks. The last one may be the beginning of a
-// word.
-func (q *Query) words(text string) {
+// addWords adds the words of a text that is not in quotation marks. The last word may be the
+// beginning of a word.
+func (q *Query) addWords(text string) {
 	fields := strings.Fields(text)
 	for i, field := range fields {
 		last := i == len(fields)-1
-		if strings.Contains(field, "@") && q.address(field, last) {
+		if strings.Contains(field, "@") && q.addAddress(field, last) {
 			continue
 		}
 		var s Splitter
@@ -64,16 +66,16 @@ func (q *Query) words(text string) {
 	}
 }
 
-// makePrefix makes a term a prefix, except for pairs of a script without spaces, which are always
-// complete.
+// makePrefix makes the term a prefix. It does not do so for pairs of characters of a script without
+// spaces, which are complete.
 func (q *Query) makePrefix(t *Term) {
 	r, _ := utf8.DecodeRuneInString(t.Text)
 	t.Prefix = t.Prefix || !isSpaceless(r)
 }
 
-// address adds an address, the beginning of one, or a domain. It returns false if field is none of
-// these.
-func (q *Query) address(field string, last bool) bool {
+// addAddress adds an email address, the beginning of one, or "@" and a domain. It returns false if
+// field is none of these.
+func (q *Query) addAddress(field string, last bool) bool {
 	field = strings.Trim(field, "<>(),;:")
 	local, domain, _ := strings.Cut(field, "@")
 	if strings.Contains(domain, "@") || local == "" && domain == "" || len(field) > MaxAddress {
@@ -84,7 +86,8 @@ func (q *Query) address(field string, last bool) bool {
 	return true
 }
 
-func (q *Query) phrase(text string) {
+// addPhrase adds a phrase and its words.
+func (q *Query) addPhrase(text string) {
 	var s Splitter
 	var phrase []string
 	s.Split(text, func(word []byte, whole bool) {
@@ -99,6 +102,7 @@ func (q *Query) phrase(text string) {
 	}
 }
 
+// add adds a term, unless there are too many.
 func (q *Query) add(t Term) {
 	if len(q.Terms) == maxTerms {
 		return
@@ -106,27 +110,27 @@ func (q *Query) add(t Term) {
 	if isLoneCharacter(t.Text) {
 		t.Prefix = true
 		if n := len(q.Terms); n > 0 && strings.HasSuffix(q.Terms[n-1].Text, t.Text) {
-			return // the pair before it is more specific
+			return // the previous term, a pair that ends in it, is more specific
 		}
 	}
 	q.Terms = append(q.Terms, t)
 }
 
-// isLoneCharacter reports whether a word is a single character of a script without spaces. Such a
-// character matches pairs that begin with it.
+// isLoneCharacter reports whether a word is one character of a script without spaces. As a term, it
+// matches the pairs that begin with it.
 func isLoneCharacter(word string) bool {
 	r, size := utf8.DecodeRuneInString(word)
 	return isSpaceless(r) && len(word) == size
 }
 
-// A Matcher reports whether texts match a query. It must be used by one goroutine at a time.
+// A Matcher tells whether texts match a query. Only one goroutine may use it at a time.
 type Matcher struct {
 	q        Query
 	splitter Splitter
 	missing  []bool
 
-	// For phrases: the concatenated words of all texts, the end of each word in words, and for each
-	// text the number of words up to its end.
+	// For phrases: words has the words of all texts without gaps, ends the index in words at which
+	// each word ends, and texts for each text the number of words up to its end.
 	words []byte
 	ends  []int
 	texts []int
@@ -135,8 +139,8 @@ type Matcher struct {
 // NewMatcher returns a matcher for a query.
 func NewMatcher(q Query) *Matcher { return &Matcher{q: q, missing: make([]bool, len(q.Terms))} }
 
-// Matches reports whether the texts of one message together match the query. Each phrase must occur
-// within one of the texts.
+// Matches reports whether the texts of one message match the query together. Each phrase must occur
+// in one of the texts.
 func (m *Matcher) Matches(texts ...string) bool {
 	if len(m.q.Terms) == 0 {
 		return false
@@ -161,6 +165,7 @@ func (m *Matcher) Matches(texts ...string) bool {
 	return true
 }
 
+// read notes which terms the text contains, and its words if the query has phrases.
 func (m *Matcher) read(text string) {
 	m.splitter.Split(text, func(word []byte, whole bool) {
 		for i, t := range m.q.Terms {
@@ -176,7 +181,7 @@ func (m *Matcher) read(text string) {
 	m.texts = append(m.texts, len(m.ends))
 }
 
-// word returns the i-th word of all texts.
+// word returns the word with index i among the words of all texts.
 func (m *Matcher) word(i int) []byte {
 	if i == 0 {
 		return m.words[:m.ends[0]]
@@ -197,8 +202,8 @@ func (m *Matcher) hasPhrase(phrase []string) bool {
 	return false
 }
 
-// phraseAt reports whether the phrase occurs at the i-th word. In a script without spaces the last
-// character of a phrase is a single character, which matches a pair that begins with it.
+// phraseAt reports whether the phrase occurs at the word with index i. In a script without spaces,
+// a phrase ends in a single character. That matches a pair that begins with it.
 func (m *Matcher) phraseAt(i int, phrase []string) bool {
 	for n, word := range phrase {
 		if has := m.word(i + n); string(has) != word && (!isLoneCharacter(word) || !bytes.HasPrefix(has, []byte(word))) {

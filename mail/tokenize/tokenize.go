@@ -1,5 +1,5 @@
-// Package tokenize splits texts into words for searching mail, with case folded and accents
-// removed. It does not know where the texts come from or how the words are stored.
+// Package tokenize splits texts into words for searching mail. Words are in lower case and without
+// accents. It does not know where the texts come from or how the words are stored.
 package tokenize
 
 import (
@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// MaxWord is the maximum length of a word in bytes. Longer words are truncated.
+	// MaxWord is the maximum length of a word in bytes. Longer words are shortened to it.
 	MaxWord = 40
-	// MaxAddress is the maximum length in bytes of an address that counts as a word.
+	// MaxAddress is the maximum length in bytes of an email address that counts as a word.
 	MaxAddress = 100
 )
 
-// A Splitter splits texts. It reuses buffers, so it must be used by one goroutine at a time. The
-// zero value is ready to use.
+// A Splitter splits texts into words. It reuses buffers, so only one goroutine may use it at a
+// time. The zero value is ready to use.
 type Splitter struct {
 	word  []byte
 	folds []byte
 }
 
-// Split calls each with the words of text in order. A word is a run of letters, digits and marks (a
-// simple form of Unicode's annex 29). In scripts without spaces every two adjacent characters are a
-// word, and so is the last character alone. For an email address, each is also called, with whole
-// set, with the address and with "@" and its domain. word is valid only during the call.
+// Split calls each for the words of text in order. A word is a run of letters, digits and marks (a
+// simple form of Unicode's annex 29). In a script without spaces, every two adjacent characters are
+// a word, and so is the last character alone. For an email address, Split also calls each with the
+// whole address and with "@" and its domain; then whole is true. word is valid until each returns.
 func (s *Splitter) Split(text string, each func(word []byte, whole bool)) {
 	for i := 0; i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf && !asciiWord[c] {
 			if c == '@' {
-				s.address(text, i, each)
+				s.emitAddress(text, i, each)
 			}
 			i++
 			continue
@@ -45,9 +45,9 @@ func (s *Splitter) Split(text string, each func(word []byte, whole bool)) {
 			_, size := utf8.DecodeRuneInString(text[i:])
 			n = size
 		case ascii:
-			s.ascii(text[i:i+n], each)
+			s.emitASCII(text[i:i+n], each)
 		default:
-			s.unicode(text[i:i+n], each)
+			s.splitUnicode(text[i:i+n], each)
 		}
 		i += n
 	}
@@ -61,8 +61,8 @@ var asciiWord = func() (is [utf8.RuneSelf]bool) {
 	return is
 }()
 
-// wordEnd returns the length of the word at the start of text, 0 if there is none, and whether it
-// is ASCII.
+// wordEnd returns the length of the word at the start of text, 0 if there is none. ascii reports
+// whether the word is ASCII.
 func wordEnd(text string) (n int, ascii bool) {
 	ascii = true
 	for n < len(text) {
@@ -83,7 +83,8 @@ func wordEnd(text string) (n int, ascii bool) {
 	return n, ascii
 }
 
-func (s *Splitter) ascii(word string, each func([]byte, bool)) {
+// emitASCII calls each for a word in ASCII.
+func (s *Splitter) emitASCII(word string, each func([]byte, bool)) {
 	s.word = s.word[:0]
 	for i := 0; i < min(len(word), MaxWord); i++ {
 		s.word = append(s.word, lower(word[i]))
@@ -98,22 +99,22 @@ func lower(c byte) byte {
 	return c
 }
 
-// maxRun is the maximum number of bytes of a run of letters that are processed at once.
+// maxRun is how many bytes of a run of letters are processed at once.
 const maxRun = 8 << 10
 
-// unicode folds a run of letters, and splits it where it changes between scripts with and without
-// spaces.
-func (s *Splitter) unicode(run string, each func([]byte, bool)) {
+// splitUnicode folds a run of letters to lower case without accents, and calls each for its words.
+// It splits the run between scripts with and without spaces.
+func (s *Splitter) splitUnicode(run string, each func([]byte, bool)) {
 	for len(run) > maxRun {
 		cut := maxRun
 		for !utf8.RuneStart(run[cut]) {
 			cut--
 		}
-		s.unicode(run[:cut], each)
+		s.splitUnicode(run[:cut], each)
 		run = run[cut:]
 	}
-	if s.latin(run) {
-		s.flush(each)
+	if s.foldLatin(run) {
+		s.emitWord(each)
 		return
 	}
 	s.folds = norm.NFKC.AppendString(s.folds[:0], run)
@@ -121,21 +122,21 @@ func (s *Splitter) unicode(run string, each func([]byte, bool)) {
 	for rest := s.folds; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		if isSpaceless(r) {
-			s.flush(each)
-			n := denseEnd(rest)
-			pairs(rest[:n], each)
+			s.emitWord(each)
+			n := spacelessEnd(rest)
+			emitPairs(rest[:n], each)
 			rest = rest[n:]
 			continue
 		}
-		s.fold(r)
+		s.appendFolded(r)
 		rest = rest[size:]
 	}
-	s.flush(each)
+	s.emitWord(each)
 }
 
-// latin folds a run that consists of Latin letters and accents, by a table. It returns false for
-// other runs.
-func (s *Splitter) latin(run string) bool {
+// foldLatin folds a run of Latin letters and accents by a table. It returns false if the run has
+// other letters.
+func (s *Splitter) foldLatin(run string) bool {
 	s.word = s.word[:0]
 	folds := latinFolds()
 	for _, r := range run {
@@ -156,21 +157,22 @@ var latinFolds = sync.OnceValue(func() *[latinEnd]string {
 	var out [latinEnd]string
 	for r := range out {
 		var s Splitter
-		s.fold(rune(r))
+		s.appendFolded(rune(r))
 		out[r] = string(s.word)
 	}
 	return &out
 })
 
-func (s *Splitter) flush(each func([]byte, bool)) {
+// emitWord calls each for the current word, unless it is empty, and begins a new one.
+func (s *Splitter) emitWord(each func([]byte, bool)) {
 	if len(s.word) > 0 {
 		each(s.word, false)
 	}
 	s.word = s.word[:0]
 }
 
-// fold appends a letter to the word, in lower case and without accents.
-func (s *Splitter) fold(r rune) {
+// appendFolded appends a letter to the current word, in lower case and without accents.
+func (s *Splitter) appendFolded(r rune) {
 	if len(s.word) >= MaxWord {
 		return
 	}
@@ -194,14 +196,15 @@ func (s *Splitter) fold(r rune) {
 	}
 }
 
-// isSpaceless reports whether r belongs to a script without spaces, or to Hangul, which attaches
-// endings to its words.
+// isSpaceless reports whether r belongs to a script without spaces. Hangul counts as one, since it
+// attaches endings to words.
 func isSpaceless(r rune) bool {
 	return r >= 0xe00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
 		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }
 
-func denseEnd(text []byte) (n int) {
+// spacelessEnd returns the length of the longest prefix of text that is in scripts without spaces.
+func spacelessEnd(text []byte) (n int) {
 	for n < len(text) {
 		r, size := utf8.DecodeRune(text[n:])
 		if !isSpaceless(r) && !unicode.Is(unicode.M, r) {
@@ -212,9 +215,9 @@ func denseEnd(text []byte) (n int) {
 	return n
 }
 
-// pairs calls each with every two adjacent characters, and with the last character alone. So every
-// character begins a word.
-func pairs(text []byte, each func([]byte, bool)) {
+// emitPairs calls each for every two adjacent characters, and for the last character alone, so that
+// every character begins a word.
+func emitPairs(text []byte, each func([]byte, bool)) {
 	for len(text) > 0 {
 		_, one := utf8.DecodeRune(text)
 		_, two := utf8.DecodeRune(text[one:])
@@ -223,14 +226,14 @@ func pairs(text []byte, each func([]byte, bool)) {
 	}
 }
 
-// address calls each with the address around the @ at text[at], if there is one, and with its
-// domain.
-func (s *Splitter) address(text string, at int, each func([]byte, bool)) {
+// emitAddress calls each for the email address around the @ at text[at], if there is one, and for
+// "@" and its domain.
+func (s *Splitter) emitAddress(text string, at int, each func([]byte, bool)) {
 	from, to := at, at+1
-	for from > 0 && at-from < 64 && addressByte(text[from-1], true) {
+	for from > 0 && at-from < 64 && isAddressByte(text[from-1], true) {
 		from--
 	}
-	for to < len(text) && to-at <= MaxAddress && addressByte(text[to], false) {
+	for to < len(text) && to-at <= MaxAddress && isAddressByte(text[to], false) {
 		to++
 	}
 	local := strings.TrimLeft(text[from:at], ".-")
@@ -249,9 +252,9 @@ func (s *Splitter) address(text string, at int, each func([]byte, bool)) {
 	each(s.word[n:], true)
 }
 
-// addressByte reports whether c can be part of an address in a text: of its local part or of its
-// domain.
-func addressByte(c byte, local bool) bool {
+// isAddressByte reports whether c can be part of an email address in a text. local says that it is
+// in the local part, not in the domain.
+func isAddressByte(c byte, local bool) bool {
 	switch {
 	case c >= utf8.RuneSelf, asciiWord[c&0x7f], c == '.', c == '-':
 		return true
@@ -259,7 +262,7 @@ func addressByte(c byte, local bool) bool {
 	return local && strings.IndexByte("_+%&'/=#~", c) >= 0
 }
 
-// AppendLower appends text in lower case, the form in which addresses are indexed.
+// AppendLower appends text in lower case to b. Addresses are indexed in this form.
 func AppendLower(b []byte, text string) []byte {
 	for _, r := range text {
 		b = utf8.AppendRune(b, unicode.ToLower(r))

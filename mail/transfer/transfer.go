@@ -1,5 +1,5 @@
 // Package transfer decodes the content transfer encodings of MIME (RFC 2045 section 6) and
-// uuencode, and tolerates damaged input. It does not know parts or messages.
+// uuencode. It accepts damaged input. It does not know parts or messages.
 package transfer
 
 import (
@@ -10,8 +10,8 @@ import (
 // UUEncode is the name of uuencode in Content-Transfer-Encoding.
 const UUEncode = "x-uuencode"
 
-// NewReader returns a reader of the decoded content for base64, quoted-printable and uuencode. For
-// any other encoding it returns the content unchanged.
+// NewReader returns a reader of the decoded content, if the encoding is base64, quoted-printable or
+// UUEncode. For other encodings it returns the content unchanged.
 func NewReader(encoding string, content *io.SectionReader) io.Reader {
 	switch encoding {
 	case "base64":
@@ -24,10 +24,10 @@ func NewReader(encoding string, content *io.SectionReader) io.Reader {
 	return content
 }
 
-// Base64 decodes base64 in pieces. It skips characters outside of the alphabet.
+// Base64 decodes base64 in pieces. It skips characters that are not base64.
 type Base64 struct {
 	acc uint32
-	n   int // number of sextets in acc
+	n   int // number of sextets (six bits) in acc
 }
 
 // Append decodes src and appends the result to dst.
@@ -47,7 +47,8 @@ func (b *Base64) Append(dst, src []byte) []byte {
 	return dst
 }
 
-// Flush appends the bytes of an incomplete group, at padding or the end of the input.
+// Flush appends the bytes of an incomplete group. It is called at padding and at the end of the
+// input.
 func (b *Base64) Flush(dst []byte) []byte {
 	switch b.n {
 	case 2:
@@ -60,7 +61,7 @@ func (b *Base64) Flush(dst []byte) []byte {
 }
 
 // Base64Letters is the alphabet of base64. Base64Text also has the padding, and white space that
-// some programs leave in.
+// some programs put into the text.
 const (
 	Base64Letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	Base64Text    = Base64Letters + "= \t"
@@ -76,8 +77,8 @@ var base64Values = func() (t [256]byte) {
 	return t
 }()
 
-// decodeReader is the common part of the decoders: a chunk of input, and decoded bytes that were
-// not read yet.
+// decodeReader is what all decoders need: a piece of input, and decoded bytes that were not read
+// yet.
 type decodeReader struct {
 	r     io.Reader
 	in    []byte
@@ -90,8 +91,8 @@ func newDecodeReader(r *io.SectionReader) decodeReader {
 	return decodeReader{r: r, in: make([]byte, min(r.Size()+1, 8<<10))}
 }
 
-// read implements Read. It copies from out, which more refills. more is called with the next input
-// and whether it is the last.
+// read implements Read for a decoder. It copies decoded bytes from d.out. If there are none, it
+// calls more with the next input and whether that is the last; more must decode it into d.out.
 func (d *decodeReader) read(b []byte, more func(in []byte, last bool)) (int, error) {
 	for d.taken == len(d.out) {
 		if d.err != nil {
@@ -121,12 +122,12 @@ func (b *base64Reader) Read(p []byte) (int, error) {
 	})
 }
 
-// maxBlank limits the white space at the end of a line that is dropped in quoted-printable.
+// maxBlank is how much white space at the end of a line is dropped in quoted-printable, in bytes.
 const maxBlank = 1 << 10
 
 type qpReader struct {
 	decodeReader
-	held []byte // input that needs the following bytes: white space, or an incomplete escape
+	held []byte // input that cannot be decoded without the bytes after it: white space, or an incomplete escape
 }
 
 func (q *qpReader) Read(p []byte) (int, error) {
@@ -142,8 +143,8 @@ func (q *qpReader) Read(p []byte) (int, error) {
 	})
 }
 
-// decode appends decoded bytes to out. It returns the rest of the input that needs more bytes to be
-// decoded.
+// decode appends decoded bytes to q.out. It returns the rest of the input, if more bytes are needed
+// to decode that.
 func (q *qpReader) decode(in []byte, last bool) []byte {
 	for i := 0; i < len(in); {
 		n := bytes.IndexAny(in[i:], "= \t")
@@ -162,8 +163,8 @@ func (q *qpReader) decode(in []byte, last bool) []byte {
 	return nil
 }
 
-// escape handles "=" or white space at the start of in and returns the number of bytes used, 0 if
-// more input is needed (RFC 2045 §6.7). An invalid escape is literal.
+// escape decodes "=" or white space at the start of in (RFC 2045 §6.7). It returns the number of
+// bytes used, 0 if more input is needed. An invalid escape stays as it is.
 func (q *qpReader) escape(in []byte, last bool) int {
 	if in[0] == '=' && len(in) >= 3 && IsHex(in[1]) && IsHex(in[2]) {
 		q.out = append(q.out, Unhex(in[1])<<4|Unhex(in[2]))
@@ -197,6 +198,8 @@ func (q *qpReader) escape(in []byte, last bool) int {
 	return blank
 }
 
+// softBreak skips a soft line break. at is the index of its line end. It returns the number of
+// bytes used, 0 if more input is needed.
 func (q *qpReader) softBreak(in []byte, at int, last bool) int {
 	switch {
 	case at == len(in):
@@ -211,10 +214,11 @@ func (q *qpReader) softBreak(in []byte, at int, last bool) int {
 	return 0
 }
 
-// UU is the state of decoding a uuencoded body. Its content is between the lines "begin" and "end".
+// UU is the state of decoding a uuencoded body. The encoded content is between the lines "begin"
+// and "end".
 type UU struct{ began, ended bool }
 
-// Length returns the number of bytes that the next line encodes.
+// Length returns how many bytes the next line encodes.
 func (u *UU) Length(line []byte) int {
 	switch {
 	case u.ended || len(line) == 0:
@@ -227,10 +231,11 @@ func (u *UU) Length(line []byte) int {
 		u.ended = true
 		return 0
 	}
-	// Trailing blanks, which encode zeros, may have been lost.
+	// Blanks at the end of a line encode zeros, but may have been lost on the way.
 	return min(int(line[0]-' ')&63, (len(line)+2)/4*3)
 }
 
+// append decodes a line and appends the result to dst.
 func (u *UU) append(dst, line []byte) []byte {
 	line = bytes.TrimRight(line, "\r")
 	n := u.Length(line)
@@ -252,7 +257,7 @@ func (u *UU) append(dst, line []byte) []byte {
 type uuReader struct {
 	decodeReader
 	state UU
-	line  []byte // the current line, at most maxUULine bytes of it
+	line  []byte // the current line, of which at most maxUULine bytes are kept
 }
 
 const maxUULine = 256
@@ -278,7 +283,7 @@ func (u *uuReader) Read(p []byte) (int, error) {
 // InBase64 reports whether a byte is in the alphabet of base64.
 func InBase64(c byte) bool { return base64Values[c] < 64 }
 
-// IsHex reports whether a byte is a hexadecimal digit, in either case.
+// IsHex reports whether a byte is a hexadecimal digit, in upper or lower case.
 func IsHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
