@@ -20,8 +20,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// authority returns the client of the certificate authority, with an account that is registered
-// there. It registers the account if there is none.
+// authority returns the ACME client of the certificate authority. If there is no account at the
+// authority yet, it registers one.
 func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 	select {
 	case <-s.certs.clientLock:
@@ -51,7 +51,7 @@ func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 	return client, nil
 }
 
-// forgetAuthority makes the next call of authority register a new account.
+// forgetAuthority drops the ACME account, so that the next call of authority registers a new one.
 func (s *Service) forgetAuthority() error {
 	<-s.certs.clientLock
 	defer func() { s.certs.clientLock <- struct{}{} }()
@@ -59,6 +59,7 @@ func (s *Service) forgetAuthority() error {
 	return s.setAccountURL(s.Config.ACME.Directory, "")
 }
 
+// setAccountURL stores the URL of the ACME account; "" if the account must be registered again.
 func (s *Service) setAccountURL(directory, url string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		row, err := store.CertificateAccounts.Get(tx, directory)
@@ -70,8 +71,8 @@ func (s *Service) setAccountURL(directory, url string) error {
 	})
 }
 
-// acmeConfig returns how to reach the authority. Since the operator has chosen it, it may have a
-// private address.
+// acmeConfig returns the configuration of the ACME client. The operator has chosen the authority,
+// so it may have a private IP address.
 func (s *Service) acmeConfig() ca.Config {
 	a := s.Config.ACME
 	t := (&netguard.Guard{AllowPrivate: true}).Transport(s.Resolver, s.Config.RootCAs)
@@ -83,7 +84,8 @@ func (s *Service) acmeConfig() ca.Config {
 	}
 }
 
-// acmeAccount reads the account at the authority; if there is none it creates its key.
+// acmeAccount returns the stored ACME account and its key. If there is none, it creates an account
+// that is not registered yet.
 func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, error) {
 	directory := s.Config.ACME.Directory
 	fresh, sealed, err := s.newKey(store.AccountBinding(directory))
@@ -122,6 +124,7 @@ func (s *Service) newKey(binding string) (*ecdsa.PrivateKey, []byte, error) {
 	return key, s.Keys.Seal(binding, text), nil
 }
 
+// openKey opens a key that newKey has sealed.
 func (s *Service) openKey(binding string, sealed []byte) (*ecdsa.PrivateKey, error) {
 	text, err := s.Keys.Open(binding, sealed)
 	if err != nil {
@@ -129,21 +132,21 @@ func (s *Service) openKey(binding string, sealed []byte) (*ecdsa.PrivateKey, err
 	}
 	key, err := x509.ParsePKCS8PrivateKey(text)
 	if err != nil {
-		return nil, fmt.Errorf("read the key of %s: %w", binding, err)
+		return nil, fmt.Errorf("parse the private key of %s: %w", binding, err)
 	}
 	ec, ok := key.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("read the key of %s: it is a %T, not an ECDSA key", binding, key)
+		return nil, fmt.Errorf("parse the private key of %s: it is a %T, not an ECDSA key", binding, key)
 	}
 	return ec, nil
 }
 
 const (
-	secondariesFor = time.Minute
-	secondaryPause = 2 * time.Second
+	secondaryTimeout  = time.Minute     // how long to wait until nameservers have the challenges
+	secondaryInterval = 2 * time.Second // time between two queries to a nameserver
 )
 
-// answerChallenges makes our HTTP listeners answer challenges until withdraw is called.
+// answerChallenges makes our HTTP listeners answer http-01 challenges until withdraw is called.
 func (c *certificates) answerChallenges(all []ca.Challenge) (withdraw func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,12 +162,12 @@ func (c *certificates) answerChallenges(all []ca.Challenge) (withdraw func()) {
 	}
 }
 
-// publishChallenges adds challenges to the zone of a domain that we serve, and waits until the
-// zone's other nameservers have them too.
+// publishChallenges adds dns-01 challenges to the zone of a domain, and waits until all nameservers
+// of the zone have them.
 func (s *Service) publishChallenges(ctx context.Context, domainID string, all []ca.Challenge) error {
 	var texts []store.DNSChallenge
 	for _, ch := range all {
-		texts = append(texts, store.DNSChallenge{Name: acmeLabel + ch.Name, Value: ch.Answer})
+		texts = append(texts, store.DNSChallenge{Name: challengeLabel + ch.Name, Value: ch.Answer})
 	}
 	if err := s.setChallenges(domainID, texts); err != nil {
 		return err
@@ -173,7 +176,7 @@ func (s *Service) publishChallenges(ctx context.Context, domainID string, all []
 	return ctx.Err()
 }
 
-// withdrawChallenges removes the challenges of a domain from its zone, if there are any.
+// withdrawChallenges removes the dns-01 challenges from the zone of a domain.
 func (s *Service) withdrawChallenges(domainID string) error {
 	d, err := s.DomainByID(domainID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(d.Challenges) == 0 {
@@ -185,6 +188,7 @@ func (s *Service) withdrawChallenges(domainID string) error {
 	return s.setChallenges(domainID, nil)
 }
 
+// setChallenges replaces the dns-01 challenges in the zone of a domain.
 func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) error {
 	give := func(put func(*store.Tx, *store.Domain) error) func(tx *store.Tx) error {
 		return func(tx *store.Tx) error {
@@ -201,7 +205,7 @@ func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) err
 	}
 	if len(texts) > 0 {
 		err := s.Store.View(give(func(tx *store.Tx, d *store.Domain) error {
-			if err := s.zones.CheckZone(tx, d); err != nil { // checked first, so that the present zone is still served
+			if err := s.zones.CheckZone(tx, d); err != nil { // checked before the domain is written, so that the present zone is served if this fails
 				return fmt.Errorf("add challenges to the zone of %s: %w", d.Name, err)
 			}
 			return nil
@@ -213,15 +217,16 @@ func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) err
 	return s.Store.Update(give(s.zones.PutZone))
 }
 
-// awaitSecondaries waits until each of our nameservers on another host answers with the texts. It
-// waits for at most a minute, and then continues: the authority may ask another nameserver.
+// awaitSecondaries waits until each of our nameservers on another host answers with the challenges,
+// but for at most secondaryTimeout. After that it returns, too, because the authority may ask
+// another nameserver.
 func (s *Service) awaitSecondaries(ctx context.Context, texts []store.DNSChallenge) {
-	ctx, cancel := context.WithTimeout(ctx, secondariesFor)
+	ctx, cancel := context.WithTimeout(ctx, secondaryTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, name := range s.Config.Nameservers {
 		wg.Go(func() {
-			addrs, _ := s.addressesOf(ctx, name) // without an address there is nothing to wait for
+			addrs, _ := s.addressesOf(ctx, name) // if the lookup fails, do not wait for this nameserver
 			for _, ip := range addrs {
 				if !s.ownAddress(ip) {
 					s.awaitSecondary(ctx, ip, texts)
@@ -232,6 +237,8 @@ func (s *Service) awaitSecondaries(ctx context.Context, texts []store.DNSChallen
 	wg.Wait()
 }
 
+// awaitSecondary waits until the nameserver with an IP address answers with the challenges, or ctx
+// ends.
 func (s *Service) awaitSecondary(ctx context.Context, ip netip.Addr, texts []store.DNSChallenge) {
 	resolver := lookup.New(lookup.Options{Servers: []string{net.JoinHostPort(ip.Unmap().String(), "53")}, MaxBytes: -1})
 	defer resolver.Close()
@@ -242,7 +249,7 @@ func (s *Service) awaitSecondary(ctx context.Context, ip netip.Addr, texts []sto
 				break
 			}
 			select {
-			case <-time.After(secondaryPause):
+			case <-time.After(secondaryInterval):
 			case <-ctx.Done():
 				s.LogOf(ctx).Warn("a nameserver does not have the ACME challenge yet", "nameserver", ip, "name", t.Name, "error", err)
 				return

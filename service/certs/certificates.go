@@ -20,47 +20,47 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const addressesFor = 20 * time.Second // for the lookup of one name's addresses, with the wait for its turn
+const addressTimeout = 20 * time.Second // time limit for the lookup of one name's IP addresses
 
-// An issued is a certificate that a TLS handshake can use.
-type issued struct {
-	Set  string // id of its nameSet
+// A servedCertificate is a certificate for one name, ready for TLS handshakes.
+type servedCertificate struct {
+	Set  string // ID of its nameSet
 	cert *tls.Certificate
 }
 
-// certificates holds the served certificates in memory: a handshake never reads the store. A change
-// replaces the whole map.
+// certificates holds the served certificates in memory, so that handshakes do not read the store. A
+// change replaces the whole map.
 type certificates struct {
-	Index atomic.Pointer[map[string]issued] // by name
+	Index atomic.Pointer[map[string]servedCertificate] // by domain name
 
-	changing sync.Mutex        // held while the index changes
-	issuers  map[string][]byte // intermediate certificates, shared by all chains; guarded by changing
+	changing sync.Mutex        // held while Index is replaced
+	issuers  map[string][]byte // intermediate certificates, so that chains share the same bytes; guarded by changing
 
 	mu      sync.Mutex
-	answers map[string]string // of http-01 challenges, by token
+	answers map[string]string // answers to http-01 challenges, by token
 
-	clientLock chan struct{} // a lock; it holds a value while nobody has it
-	Client     *ca.Client    // nil: not made yet; guarded by clientLock
-	Orders     *ca.RateLimiter
+	clientLock chan struct{}   // a lock: contains a value while it is free
+	Client     *ca.Client      // nil before its first use; guarded by clientLock
+	Orders     *ca.RateLimiter // limits new orders
 }
 
 const (
-	ordersBurst = 50               // new orders at once
-	ordersEvery = 45 * time.Second // then one in this time; an authority may allow 300 in three hours
+	maxOrderBurst = 50               // new orders that may start at the same time
+	orderInterval = 45 * time.Second // after that, one order per interval; an authority may allow 300 in three hours
 )
 
 func newCertificates(now func() time.Time) *certificates {
 	c := &certificates{
 		issuers: map[string][]byte{}, answers: map[string]string{}, clientLock: make(chan struct{}, 1),
-		Orders: ca.NewRateLimiter(ordersBurst, ordersEvery, now),
+		Orders: ca.NewRateLimiter(maxOrderBurst, orderInterval, now),
 	}
-	c.Index.Store(&map[string]issued{})
+	c.Index.Store(&map[string]servedCertificate{})
 	c.clientLock <- struct{}{}
 	return c
 }
 
-// CertificateFor returns the certificate from the authority for a name, lower-case, without a
-// trailing dot; nil if there is none.
+// CertificateFor returns the served certificate for a name; nil if there is none. The name must be
+// in lower case, without a dot at the end.
 func (s *Service) CertificateFor(name string) *tls.Certificate {
 	return (*s.certs.Index.Load())[name].cert
 }
@@ -68,8 +68,8 @@ func (s *Service) CertificateFor(name string) *tls.Certificate {
 // HostCertificate returns the certificate of this host's own name; nil if there is none.
 func (s *Service) HostCertificate() *tls.Certificate { return s.CertificateFor(s.Config.Hostname) }
 
-// FirstExpiry returns the earliest expiry of all certificates from the authority, except this
-// host's; zero: there is none.
+// FirstExpiry returns the earliest expiry of all served certificates, except that of this host's
+// own name. It returns the zero time if there is none.
 func (s *Service) FirstExpiry() (first time.Time) {
 	for name, one := range *s.certs.Index.Load() {
 		if name == s.Config.Hostname || one.cert == nil {
@@ -83,8 +83,8 @@ func (s *Service) FirstExpiry() (first time.Time) {
 	return first
 }
 
-// ChallengeAnswer returns the answer to an http-01 challenge with this token (RFC 8555 section
-// 8.3).
+// ChallengeAnswer returns the answer to the http-01 challenge with the given token; false if there
+// is none (RFC 8555 section 8.3).
 func (s *Service) ChallengeAnswer(token string) (string, bool) {
 	s.certs.mu.Lock()
 	defer s.certs.mu.Unlock()
@@ -92,13 +92,14 @@ func (s *Service) ChallengeAnswer(token string) (string, bool) {
 	return answer, ok
 }
 
-// LoadCertificates reads all certificates from the store, before the first handshake.
+// LoadCertificates reads all certificates from the store. It must be called before the first
+// handshake.
 func (s *Service) LoadCertificates() error {
 	if s.Config.ACME == nil {
 		return nil
 	}
 	return s.Store.View(func(tx *store.Tx) error {
-		index := map[string]issued{}
+		index := map[string]servedCertificate{}
 		s.certs.changing.Lock()
 		defer s.certs.changing.Unlock()
 		for c := range store.Certificates.All(tx) {
@@ -106,12 +107,12 @@ func (s *Service) LoadCertificates() error {
 				continue
 			}
 			cert, err := s.openCertificate(c)
-			if err != nil { // the renewed one can be opened
+			if err != nil { // the other certificates are served, and this one can be renewed
 				s.Log.Error("could not open a certificate", "names", c.Names, "error", err)
 				continue
 			}
 			for _, name := range c.Names {
-				index[name] = issued{c.ID, cert}
+				index[name] = servedCertificate{c.ID, cert}
 			}
 		}
 		s.certs.Index.Store(&index)
@@ -119,7 +120,7 @@ func (s *Service) LoadCertificates() error {
 	})
 }
 
-// openCertificate makes a TLS certificate from a record. The caller holds changing.
+// openCertificate converts a stored certificate for use in TLS. The caller must hold changing.
 func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error) {
 	text, err := s.Keys.Open(store.CertificateBinding(c.ID), c.Key)
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error
 	}
 	key, err := x509.ParsePKCS8PrivateKey(text)
 	if err != nil {
-		return nil, fmt.Errorf("read the key of the certificate of %s: %w", c.ID, err)
+		return nil, fmt.Errorf("parse the private key for the certificate of %s: %w", c.ID, err)
 	}
 	out := &tls.Certificate{PrivateKey: key}
 	for i, der := range c.Chain {
@@ -143,7 +144,7 @@ func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error
 	return out, nil
 }
 
-// serveCertificate makes handshakes use the certificate of a record from now on.
+// serveCertificate replaces the served certificates of a nameSet by a stored one.
 func (s *Service) serveCertificate(c *store.Certificate) {
 	s.certs.changing.Lock()
 	defer s.certs.changing.Unlock()
@@ -152,21 +153,22 @@ func (s *Service) serveCertificate(c *store.Certificate) {
 		s.Log.Error("could not open a certificate", "names", c.Names, "error", err)
 		return
 	}
-	index := s.certs.without(c.ID)
+	index := s.certs.indexWithout(c.ID)
 	for _, name := range c.Names {
-		index[name] = issued{c.ID, cert}
+		index[name] = servedCertificate{c.ID, cert}
 	}
 	s.certs.Index.Store(&index)
 }
 
-// without returns a copy of the index without the names of a set. The caller holds changing.
-func (c *certificates) without(set string) map[string]issued {
+// indexWithout returns a copy of Index without the names of a nameSet. The caller must hold
+// changing.
+func (c *certificates) indexWithout(set string) map[string]servedCertificate {
 	index := maps.Clone(*c.Index.Load())
-	maps.DeleteFunc(index, func(_ string, i issued) bool { return i.Set == set })
+	maps.DeleteFunc(index, func(_ string, i servedCertificate) bool { return i.Set == set })
 	return index
 }
 
-// DropCertificate deletes the certificate of a set, and stops serving it after the commit.
+// DropCertificate deletes the certificate of a nameSet. After the commit it is no longer served.
 func (s *Service) DropCertificate(tx *store.Tx, set string) error {
 	_, err := store.Certificates.Get(tx, set)
 	if errors.Is(err, store.ErrNotFound) {
@@ -178,23 +180,23 @@ func (s *Service) DropCertificate(tx *store.Tx, set string) error {
 	tx.After(func() {
 		s.certs.changing.Lock()
 		defer s.certs.changing.Unlock()
-		index := s.certs.without(set)
+		index := s.certs.indexWithout(set)
 		s.certs.Index.Store(&index)
 	})
 	return store.Certificates.Delete(tx, set)
 }
 
-const acmeLabel = "_acme-challenge." // RFC 8555 section 8.4
+const challengeLabel = "_acme-challenge." // prefix of the name of a dns-01 challenge (RFC 8555 section 8.4)
 
-// A nameSet is the names for one certificate: of a domain or of this host.
+// A nameSet has the names for one certificate: names of one domain, or the name of this host.
 type nameSet struct {
-	id     string
-	kind   string // the kind of its challenges
-	names  []string
-	unsure []string // names whose lookup failed
+	id      string   // the domain's ID, or store.HostCertificate
+	kind    string   // the kind of challenge: ca.DNS01 or ca.HTTP01
+	names   []string // names that point to this host
+	unknown []string // names whose lookup failed, so that it is not known where they point
 }
 
-// hostedNames returns the names of a domain at which this host serves something.
+// hostedNames returns the names of a domain under which this host offers an HTTPS service.
 func (s *Service) hostedNames(d *store.Domain) []string {
 	if s.Config.ACME == nil || !s.Config.HTTPS || d.Status != store.DomainComplete || d.Claim != store.ClaimProven || d.DNSProvider == store.DomainProviderExternal {
 		return nil
@@ -210,9 +212,10 @@ func (s *Service) hostedNames(d *store.Domain) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return name == s.Config.Hostname })
 }
 
-// candidates returns the hosted names of a domain that may get a certificate. For a domain that we
-// serve, these are the names that its zone points here; for others, all of them, since only a
-// lookup shows that. Names that are connected as domains themselves are left out.
+// candidates returns the hosted names of a domain that may get a certificate. If we serve the
+// domain's zone, these are the names that the zone points to this host. Otherwise it returns all
+// hosted names, and domainSet looks them up. Names that are connected as domains of their own are
+// left out.
 func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	names := s.hostedNames(d)
 	names = slices.DeleteFunc(names, func(name string) bool { return name != d.Name && isOwnDomain(tx, d.AccountID, name) })
@@ -223,16 +226,16 @@ func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 		return nil, nil
 	}
 	zone := s.zones.Records(tx, d)
-	return slices.DeleteFunc(names, func(name string) bool { return !s.zoneLeadsHere(zone, name) }), nil
+	return slices.DeleteFunc(names, func(name string) bool { return !s.pointsHere(zone, name) }), nil
 }
 
-// zoneLeadsHere reports whether the records of a zone point a name to this host, and allow a
-// challenge there.
-func (s *Service) zoneLeadsHere(zone []dnsprov.Record, name string) bool {
+// pointsHere reports whether a zone points a name to this host, and does not redirect the name's
+// dns-01 challenge elsewhere.
+func (s *Service) pointsHere(zone []dnsprov.Record, name string) bool {
 	here := false
 	for _, r := range zone {
 		switch {
-		case r.Name == acmeLabel+name && r.Type == "CNAME":
+		case r.Name == challengeLabel+name && r.Type == "CNAME":
 			return false
 		case r.Name != name:
 		case r.Type == "CNAME":
@@ -248,12 +251,13 @@ func (s *Service) zoneLeadsHere(zone []dnsprov.Record, name string) bool {
 	return here
 }
 
+// ownAddress reports whether an IP address is one of this host's.
 func (s *Service) ownAddress(ip netip.Addr) bool {
 	return slices.ContainsFunc(s.Config.PublicIPs, func(own netip.Addr) bool { return own.Unmap() == ip.Unmap() })
 }
 
-// domainSet returns the names of a domain that point here now. If others serve the domain, it looks
-// them up.
+// domainSet returns the names of a domain that point to this host now. If we do not serve the
+// domain's zone, it looks them up.
 func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []string) (*nameSet, error) {
 	set := &nameSet{id: d.ID, kind: ca.DNS01, names: candidates}
 	if d.DNSProvider == dnsprov.Builtin {
@@ -265,7 +269,7 @@ func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []s
 			addrs, err := s.addressesOf(ctx, name)
 			switch {
 			case err != nil:
-				set.unsure = append(set.unsure, name)
+				set.unknown = append(set.unknown, name)
 			case len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip netip.Addr) bool { return !s.ownAddress(ip) }):
 				set.names = append(set.names, name)
 			}
@@ -275,9 +279,10 @@ func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []s
 	return set, err
 }
 
-// addressesOf looks up a name. A name that does not exist has no addresses, and no error.
+// addressesOf looks up the IP addresses of a name. If the name does not exist, it returns no
+// addresses and no error.
 func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, addressesFor)
+	ctx, cancel := context.WithTimeout(ctx, addressTimeout)
 	defer cancel()
 	addrs, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", name+".")
 	if e := (*net.DNSError)(nil); errors.As(err, &e) && e.IsNotFound {
@@ -286,22 +291,22 @@ func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, e
 	return addrs, err
 }
 
-// hostSetOf returns the set of this host's own name. It has no name while the DNS has no address
-// for it, since the authority could not reach it.
+// hostSetOf returns the nameSet of this host. It contains the host's name only if the DNS has an IP
+// address for it, because otherwise the authority could not reach this host.
 func (s *Service) hostSetOf(ctx context.Context) (*nameSet, error) {
 	set := &nameSet{id: store.HostCertificate, kind: ca.HTTP01}
 	addrs, err := s.addressesOf(ctx, s.Config.Hostname)
 	switch {
 	case err != nil:
-		set.unsure = []string{s.Config.Hostname}
+		set.unknown = []string{s.Config.Hostname}
 	case len(addrs) > 0:
 		set.names = []string{s.Config.Hostname}
 	}
 	return set, ctx.Err()
 }
 
-// isOwnDomain reports whether a name is connected as a domain itself: by the account, or with
-// proof by any account.
+// isOwnDomain reports whether a name is connected as a domain of its own: by the account, or by
+// another account that has proven its claim.
 func isOwnDomain(tx *store.Tx, accountID, name string) bool {
 	for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
 		if o.AccountID == accountID || o.Claim == store.ClaimProven {

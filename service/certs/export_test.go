@@ -11,15 +11,15 @@ import (
 // What tests outside of the package use.
 
 const (
-	KeyKnownAfter = keyKnownAfter
-	OrdersBurst   = ordersBurst
-	OrdersEvery   = ordersEvery
-	SweptAtATime  = sweptAtATime
+	KeyKnownAfter = keyPublishTime
+	OrdersBurst   = maxOrderBurst
+	OrdersEvery   = orderInterval
+	SweptAtATime  = domainsPerView
 )
 
 type (
 	CertificateArgs = certificateArgs
-	Issued          = issued
+	Issued          = servedCertificate
 )
 
 var (

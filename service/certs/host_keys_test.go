@@ -23,7 +23,7 @@ func (c *certified) hostDomain(signed bool) *store.Domain {
 	c.t.Helper()
 	d := &store.Domain{ID: "dom_host", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: dnsprov.Builtin, Status: store.DomainComplete, NSStatus: store.DomainNSVerified}
 	if signed {
-		if err := c.Zones.GiveZoneKey(d); err != nil {
+		if err := c.Zones.GenerateZoneKey(d); err != nil {
 			c.t.Fatal(err)
 		}
 	}

@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	orderResumable = 24 * time.Hour   // an unfinished order is continued for this long
-	ordersSpread   = 30 * time.Minute // orders over the limit are spread over this time
+	orderResumable = 24 * time.Hour   // how long an unfinished order can be continued
+	ordersSpread   = 30 * time.Minute // orders that must wait for the rate limit are spread over this time
 )
 
-// A certRun is one run of the certificate job of a set.
+// A certRun is one attempt of the certificate job of a nameSet.
 type certRun struct {
 	s      *Service
 	ctx    context.Context
 	set    *nameSet
-	row    *store.Certificate // the row to be written
+	row    *store.Certificate // the row that will be written
 	issued bool               // row has a new certificate
 	due    bool               // the certificate must be renewed, or there is none
 
-	prepared bool // row has a new next key
+	hasNewKey bool // row has a new key for the next certificate
 }
 
-// certify is the work of certificate. After a crash it continues the order that was begun.
+// certify works on a certificate job. After a crash it continues the order that was started.
 func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err error) {
 	args, err := jobs.Args[certificateArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	if args.Set != store.HostCertificate { // in every case, also after a crash or when certificates were turned off
+	if args.Set != store.HostCertificate { // remove challenges even if they are left from a crash or certificates are now turned off
 		defer func() { err = errors.Join(err, s.withdrawChallenges(args.Set)) }()
 	}
 	if s.Config.ACME == nil || args.Set == store.HostCertificate && !s.Config.ACME.Host {
@@ -68,7 +68,7 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 	return c.done()
 }
 
-// find reads the row of the set, and finds out which of its names point here.
+// find reads the row of a nameSet and finds out which of its names point to this host.
 func (c *certRun) find(id string) error {
 	var d *store.Domain
 	var candidates []string
@@ -92,7 +92,7 @@ func (c *certRun) find(id string) error {
 	if err != nil {
 		return err
 	}
-	if directory := c.s.Config.ACME.Directory; c.row.Directory != directory { // results of another authority do not count here
+	if directory := c.s.Config.ACME.Directory; c.row.Directory != directory { // the orders and refusals of another authority do not count
 		r := c.row
 		r.Directory, r.Order, r.Refused, r.Failures, r.NextTry, r.RenewAt = directory, store.CertificateOrder{}, nil, 0, time.Time{}, time.Time{}
 	}
@@ -107,26 +107,28 @@ func (c *certRun) find(id string) error {
 	return err
 }
 
-// wanted returns the names for the certificate: those that point here, and those in the present
-// certificate whose lookup failed; without those that the authority has refused recently.
+// wanted returns the names for the certificate: those that point to this host, and those whose
+// lookup failed if the present certificate has them. It leaves out names that the authority has
+// refused recently.
 func (c *certRun) wanted(now time.Time) []string {
 	out := slices.Clone(c.set.names)
-	for _, name := range c.set.unsure {
+	for _, name := range c.set.unknown {
 		if slices.Contains(c.row.Names, name) {
 			out = append(out, name)
 		}
 	}
 	slices.Sort(out)
-	return slices.DeleteFunc(out, func(name string) bool { return refusedLately(c.row, name, now) })
+	return slices.DeleteFunc(out, func(name string) bool { return isRefused(c.row, name, now) })
 }
 
-// covers reports whether the certificate has all the names.
+// covers reports whether the present certificate has all the names.
 func (c *certRun) covers(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(c.row.Names, name) })
 }
 
-// noNames is the result while no name of the set points here. The host's job waits for its name. A
-// domain's job ends after its certificate has expired, since clients may still use it.
+// noNames returns the job's result if no name of the set points to this host. The job of the host's
+// own name waits until it does. The job of a domain ends, but not before the certificate has
+// expired, because clients may still use it.
 func (c *certRun) noNames(j *store.Job, now time.Time) (jobs.Writes, error) {
 	switch {
 	case c.set.id == store.HostCertificate:
@@ -139,19 +141,20 @@ func (c *certRun) noNames(j *store.Job, now time.Time) (jobs.Writes, error) {
 	return func(tx *store.Tx, _ *store.Job) error { return c.s.DropCertificate(tx, c.set.id) }, nil
 }
 
-// wait is the result while nothing is to be done. A certificate without a next key, from an older
-// release, gets one now.
+// wait returns the job's result if there is nothing to do now. If the host's certificate has no
+// next key, because an older release got it, wait generates one.
 func (c *certRun) wait() (jobs.Writes, error) {
 	if err := c.prepareKey(); err != nil {
 		return nil, err
 	}
-	if !c.prepared {
+	if !c.hasNewKey {
 		return nil, jobs.Snooze(c.next())
 	}
 	return c.write, jobs.Snooze(c.next())
 }
 
-// next returns the time of the next run: the renewal, or the next attempt with a refused name.
+// next returns the time of the next attempt: when the certificate must be renewed, or when a
+// refused name may be ordered again.
 func (c *certRun) next() time.Time {
 	now := c.s.Now()
 	var at time.Time
@@ -166,13 +169,13 @@ func (c *certRun) next() time.Time {
 			sooner(retryAt(r))
 		}
 	}
-	if at.IsZero() { // such as for a certificate with a very short life
+	if at.IsZero() { // for example, the certificate is valid for a very short time
 		at = now.Add(time.Minute)
 	}
 	return at
 }
 
-// obtain gets a certificate for the names, without those that the authority refuses.
+// obtain gets a certificate for the names, except those that the authority refuses.
 func (c *certRun) obtain(names []string) error {
 	client, err := c.s.authority(c.ctx)
 	if err != nil {
@@ -188,7 +191,7 @@ func (c *certRun) obtain(names []string) error {
 		if len(rest) == len(names) {
 			return err
 		}
-		c.refuse(refusal)
+		c.recordRefusal(refusal)
 		if len(rest) == 0 {
 			return err
 		}
@@ -200,13 +203,13 @@ func (c *certRun) obtain(names []string) error {
 	}
 }
 
-// refuse records the names that the authority has refused.
-func (c *certRun) refuse(r *ca.Refusal) {
+// recordRefusal records which names the authority has refused, and why.
+func (c *certRun) recordRefusal(r *ca.Refusal) {
 	if c.row.Refused == nil {
 		c.row.Refused = map[string]store.Refusal{}
 	}
 	for name, why := range r.Names {
-		if slices.Contains(c.set.names, name) || slices.Contains(c.set.unsure, name) {
+		if slices.Contains(c.set.names, name) || slices.Contains(c.set.unknown, name) {
 			c.row.Refused[name] = store.Refusal{Why: why, Times: c.row.Refused[name].Times + 1, At: c.s.Now()}
 		}
 	}
@@ -237,7 +240,8 @@ func (c *certRun) order(client *ca.Client, names []string) error {
 	return c.setChain(chain)
 }
 
-// startOrder returns the key of the unfinished order for the names, or of a new order.
+// startOrder returns the key of the unfinished order for the names or, if there is none, that of a
+// new order.
 func (c *certRun) startOrder(names []string) (*ecdsa.PrivateKey, error) {
 	o, binding := &c.row.Order, store.CertificateBinding(c.set.id)
 	if o.URL != "" && slices.Equal(o.Names, names) && c.s.Now().Sub(o.BegunAt) < orderResumable {
@@ -250,13 +254,13 @@ func (c *certRun) startOrder(names []string) (*ecdsa.PrivateKey, error) {
 	return key, err
 }
 
-// storeOrder stores the URL of the order before the order is processed.
+// storeOrder stores the URL of a new order, so that it can be continued after a crash.
 func (c *certRun) storeOrder(url string) error {
 	c.row.Order.URL, c.row.Order.BegunAt = url, c.s.Now()
 	return c.s.Store.Update(c.put)
 }
 
-// put writes the row, if its domain still exists.
+// put writes the row. If its domain no longer exists, the error wraps store.ErrNotFound.
 func (c *certRun) put(tx *store.Tx) error {
 	if c.set.id != store.HostCertificate {
 		if _, err := store.Domains.Get(tx, c.set.id); err != nil {
@@ -266,18 +270,18 @@ func (c *certRun) put(tx *store.Tx) error {
 	return store.Certificates.Put(tx, c.row)
 }
 
-// setChain sets the chain as the row's certificate. The renewal is due when a third of its life is
-// left.
+// setChain sets the certificate chain of the row. The certificate must be renewed when a third of
+// its lifetime is left.
 func (c *certRun) setChain(chain [][]byte) error {
 	leaf, err := x509.ParseCertificate(chain[0])
 	if err != nil {
-		return fmt.Errorf("read the new certificate of %s: %w", c.set.id, err)
+		return fmt.Errorf("parse the new certificate of %s: %w", c.set.id, err)
 	}
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
 	r := c.row
 	r.Names, r.Chain, r.Key = r.Order.Names, chain, r.Order.Key
 	r.NotBefore, r.NotAfter = leaf.NotBefore, leaf.NotAfter
-	r.RenewAt = leaf.NotAfter.Add(-life/3 - time.Duration(c.s.Rand()*float64(life/30))).Truncate(time.Second) // as coarse as the queue's times
+	r.RenewAt = leaf.NotAfter.Add(-life/3 - time.Duration(c.s.Rand()*float64(life/30))).Truncate(time.Second) // the job queue stores times in seconds
 	r.Order = store.CertificateOrder{}
 	for _, name := range r.Names {
 		delete(r.Refused, name)
@@ -287,12 +291,14 @@ func (c *certRun) setChain(chain [][]byte) error {
 	return c.prepareKey()
 }
 
-// done is the result after success. It writes the row, and waits for the next run.
+// done returns the job's result after success: it writes the row and waits until the next attempt.
 func (c *certRun) done() (jobs.Writes, error) {
 	c.row.Failures, c.row.Error, c.row.NextTry, c.row.TriedAt = 0, "", time.Time{}, c.s.Now()
 	return c.write, jobs.Snooze(c.next())
 }
 
+// write writes the row in the transaction that ends the attempt, and serves a new certificate after
+// it.
 func (c *certRun) write(tx *store.Tx, _ *store.Job) error {
 	err := c.put(tx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -301,15 +307,16 @@ func (c *certRun) write(tx *store.Tx, _ *store.Job) error {
 	if err == nil && c.issued {
 		tx.After(func() { c.s.serveCertificate(c.row) })
 	}
-	if err == nil && c.set.id == store.HostCertificate && (c.issued || c.prepared) {
+	if err == nil && c.set.id == store.HostCertificate && (c.issued || c.hasNewKey) {
 		err = c.s.publishKeys(tx)
 	}
 	return err
 }
 
-// failed is the result after an error. It stores the error and the time of the next attempt.
+// failed returns the job's result after an error: it writes the error and the time of the next
+// attempt.
 func (c *certRun) failed(cause error) (jobs.Writes, error) {
-	if errors.Is(c.ctx.Err(), context.Canceled) { // the queue is stopping
+	if errors.Is(c.ctx.Err(), context.Canceled) { // the job queue is stopping
 		return nil, cause
 	}
 	now := c.s.Now()
@@ -337,34 +344,36 @@ func (c *certRun) failed(cause error) (jobs.Writes, error) {
 }
 
 const (
-	maxRuns           = 4 // sets at a time, over all accounts
-	maxRunsPerAccount = 2 // sets at a time of one account
-	certifyFor        = 10 * time.Minute
-	sweptAtATime      = 200 // domains read in one transaction
+	maxRunning           = 4 // certificate jobs that run at the same time
+	maxRunningPerAccount = 2 // certificate jobs of one account that run at the same time
+	certifyTimeout       = 10 * time.Minute
+	domainsPerView       = 200 // domains that one read transaction reads
 )
 
+// certificateArgs are the arguments of a certificate job.
 type certificateArgs struct {
 	Set string `json:"set"`
 }
 
-// certificateKind gets and renews the certificate of one set of names. Each set has its own job,
-// which is snoozed until there is something to do, and ends when no name of the set points here any
-// more.
+// certificateKind returns the kind of job that gets and renews the certificate of one nameSet. Each
+// nameSet has a job of its own, which is snoozed until there is something to do. It ends when none
+// of the names points to this host any more.
 func (s *Service) certificateKind() jobs.Kind {
 	return jobs.Kind{
-		Name: "certificate", Work: s.certify, Timeout: certifyFor, Most: maxRuns, MostEach: maxRunsPerAccount,
+		Name: "certificate", Work: s.certify, Timeout: certifyTimeout, Most: maxRunning, MostEach: maxRunningPerAccount,
 		Backoff: certificateBackoff,
 	}
 }
 
-// certificateSweepKind queues missing certificate jobs, after a crash, a change of settings or of
-// the clock.
+// certificateSweepKind returns the kind of job that queues missing certificate jobs. They may be
+// missing after a crash, or after a change of the settings or the clock.
 func (s *Service) certificateSweepKind() jobs.Kind {
 	return jobs.Kind{Name: "certificate_sweep", Work: s.sweepCertificates, Max: 3}
 }
 
-// certificateBackoff returns the wait after this many failures in a row: from five minutes, since
-// authorities commonly allow five failures an hour, to a day.
+// certificateBackoff returns the delay after a number of failures in a row: from five minutes,
+// because authorities often allow only five failures in an hour, up to a day. r is a random number
+// from 0 to 1 for the jitter.
 func certificateBackoff(failures int, r float64) time.Duration {
 	wait := 24 * time.Hour
 	if n := max(failures, 1) - 1; n < 9 {
@@ -373,8 +382,8 @@ func certificateBackoff(failures int, r float64) time.Duration {
 	return jobs.Jitter(wait, r)
 }
 
-// PlanCertificate queues the job for a domain's certificate if there is something to do. The
-// domain's record need not be written yet.
+// PlanCertificate queues the certificate job of a domain if there is something to do. The domain's
+// record need not be written before.
 func (s *Service) PlanCertificate(tx *store.Tx, d *store.Domain) error {
 	lacks, err := s.lacksCertificate(tx, d)
 	if err != nil || !lacks {
@@ -383,6 +392,7 @@ func (s *Service) PlanCertificate(tx *store.Tx, d *store.Domain) error {
 	return s.addCertificate(tx, d.ID, d.AccountID, time.Time{})
 }
 
+// addCertificate queues the certificate job of a nameSet.
 func (s *Service) addCertificate(tx *store.Tx, set, account string, due time.Time) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: account, Kind: "certificate", Key: set, Lane: "certificate " + set, Args: certificateArgs{set}, Due: due,
@@ -390,9 +400,9 @@ func (s *Service) addCertificate(tx *store.Tx, set, account string, due time.Tim
 	return err
 }
 
-// lacksCertificate reports whether a domain has names that may point here and that its certificate
-// does not have, or whether its renewal is due. It returns false while the job waits after a
-// failure.
+// lacksCertificate reports whether there is something to do for the certificate of a domain:
+// whether a name that may point to this host is not in it, or its renewal is due. It returns false
+// while the job waits after a failure.
 func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) {
 	names, err := s.candidates(tx, d)
 	if err != nil || len(names) == 0 {
@@ -413,20 +423,21 @@ func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) 
 		return false, nil
 	}
 	return !row.RenewAt.After(now) || slices.ContainsFunc(names, func(name string) bool {
-		return !slices.Contains(row.Names, name) && !refusedLately(row, name, now)
+		return !slices.Contains(row.Names, name) && !isRefused(row, name, now)
 	}), nil
 }
 
-// refusedLately reports whether it is too early to order a refused name again.
-func refusedLately(row *store.Certificate, name string, now time.Time) bool {
+// isRefused reports whether the authority has refused a name and it is too early to order it again.
+func isRefused(row *store.Certificate, name string, now time.Time) bool {
 	r, ok := row.Refused[name]
 	return ok && now.Before(retryAt(r))
 }
 
+// retryAt returns when a refused name may be ordered again.
 func retryAt(r store.Refusal) time.Time { return r.At.Add(certificateBackoff(r.Times, 0)) }
 
-// planHostCertificate queues the job for the host's own certificate. A wait after a failure is not
-// shortened by a restart.
+// planHostCertificate queues the job for the certificate of the host's own name. If the job waits
+// after a failure, it goes on waiting.
 func (s *Service) planHostCertificate() error {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return nil
@@ -444,8 +455,7 @@ func (s *Service) planHostCertificate() error {
 	})
 }
 
-// RetryCertificate queues the job for the host's own certificate, without the wait after a failure,
-// if a certificate is needed.
+// RetryCertificate is like planHostCertificate, but the job does not wait after a failure.
 func (s *Service) RetryCertificate() error {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return nil
@@ -464,7 +474,7 @@ func (s *Service) RetryCertificate() error {
 	return errors.Join(err, s.planHostCertificate())
 }
 
-// sweepCertificates is the work of certificate_sweep.
+// sweepCertificates works on a certificate_sweep job.
 func (s *Service) sweepCertificates(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 	if s.Config.ACME == nil {
 		return nil, nil
@@ -489,8 +499,8 @@ func (s *Service) sweepCertificates(ctx context.Context, _ *store.Job) (jobs.Wri
 	return nil, s.planHostCertificate()
 }
 
-// lackingCertificates checks one page of domains. last is where the next page begins; "" after the
-// last one.
+// lackingCertificates returns the IDs of domains on one page of domains whose certificate jobs must
+// be queued. last is the key after which the next page begins; "" after the last page.
 func (s *Service) lackingCertificates(after string) (ids []string, last string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		n := 0
@@ -502,7 +512,7 @@ func (s *Service) lackingCertificates(after string) (ids []string, last string, 
 			if lacks {
 				ids = append(ids, d.ID)
 			}
-			if n++; n == sweptAtATime {
+			if n++; n == domainsPerView {
 				last = key
 				break
 			}
@@ -512,6 +522,7 @@ func (s *Service) lackingCertificates(after string) (ids []string, last string, 
 	return ids, last, err
 }
 
+// planCertificates queues the certificate jobs of domains, where there is something to do.
 func (s *Service) planCertificates(ids []string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		for _, id := range ids {

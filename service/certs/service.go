@@ -20,19 +20,19 @@ import (
 
 // Zones manages the zones of domains, in which challenges and keys are published.
 type Zones interface {
-	// Records returns the records of a domain's zone, as of the transaction. CheckZone returns an
-	// error if the zone cannot be served.
+	// Records returns the records of a domain's zone, with the data in the transaction.
 	Records(tx *store.Tx, d *store.Domain) []dnsprov.Record
+	// CheckZone returns an error if the zone of a domain cannot be served.
 	CheckZone(tx *store.Tx, d *store.Domain) error
 	// PutZone writes a domain and publishes its records.
 	PutZone(tx *store.Tx, d *store.Domain) error
-	// PublishAbove publishes the zones above names again; d may be nil.
+	// PublishAbove publishes the closest zones above names; d may be nil.
 	PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error
-	// WithLookupSlot calls fn when one of the slots for live checks is free.
+	// WithLookupSlot calls fn when one of the slots for DNS checks is free.
 	WithLookupSlot(ctx context.Context, fn func() error) error
 }
 
-// A Service is the room of certificates.
+// A Service gets and serves TLS certificates.
 type Service struct {
 	*core.Core
 	zones Zones
@@ -40,17 +40,17 @@ type Service struct {
 	certs *certificates
 }
 
-// New returns the room, which uses the given zones.
+// New returns a Service that publishes challenges and keys in zones. Start queues its jobs.
 func New(c *core.Core, z Zones) *Service {
 	return &Service{Core: c, zones: z, certs: newCertificates(c.Store.Now)}
 }
 
-// Kinds lists the job kinds of this room.
+// Kinds returns the kinds of jobs that this room works on.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.certificateKind(), s.certificateSweepKind()}
 }
 
-// Start queues the job for the host's own certificate.
+// Start queues the job for the certificate of the host's own name.
 func (s *Service) Start() error {
 	if err := s.planHostCertificate(); err != nil {
 		return fmt.Errorf("queue the job for the certificate of this host: %w", err)

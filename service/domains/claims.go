@@ -18,50 +18,52 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A domain is an account's claim of a name. Several accounts may claim the same name, or names
-// above and below it, at once. The first account that proves its claim excludes the others. All
-// accounts share our nameservers, so a delegation to us does not say which of several claims is
-// right.
+// A domain record is an account's claim to a name. Several accounts may claim the same name at the
+// same time, or names above and below it. The first account that proves its claim excludes the
+// others. All accounts use the same nameservers, so the delegation of a name to them does not show
+// which of several accounts owns it.
 
-// What proves a claim.
+// Kinds of proof for a claim, as stored in ProvenBy.
 const (
 	provenByPurchase   = "registered" // the name was bought here
 	provenByEdge       = "cloudflare" // the Cloudflare token can edit the name's zone
-	provenByDKIM       = "dkim"       // the published record holds this claim's key
-	provenByLogin      = "login"      // a login to an external mailbox of the domain
-	ProvenByTXT        = "txt"        // the TXT record with claimText
-	provenByDelegation = "delegation" // delegation to us, if nobody else claims the name
-	provenByOperator   = "operator"
+	provenByDKIM       = "dkim"       // a DKIM record of the name has the key of this claim
+	provenByLogin      = "login"      // a mailbox of the domain could be logged in to
+	ProvenByTXT        = "txt"        // the name has the TXT record with claimText
+	provenByDelegation = "delegation" // the name is delegated to our nameservers, and nobody else claims it
+	provenByOperator   = "operator"   // the operator decided, see DecideClaim
 )
 
-// Error codes of domains that lost their claim.
+// Error codes of domains whose claim has ended without a proof.
 const (
 	claimedElsewhere = "domain_claimed_elsewhere"
 	claimExpired     = "claim_expired"
 )
 
 const (
-	claimLabel    = "_mailstead"
-	claimFor      = 14 * 24 * time.Hour // how long an account may take to prove a claim
-	claimCheckMin = 5 * time.Minute     // shortest and longest time between two checks of an open claim
-	claimCheckMax = 6 * time.Hour
+	claimLabel    = "_mailstead"        // first label of the name of the TXT record that proves a claim
+	claimPeriod   = 14 * 24 * time.Hour // within this time an account must prove a claim
+	claimCheckMin = 5 * time.Minute     // shortest time between two checks of an open claim
+	claimCheckMax = 6 * time.Hour       // longest time between two checks of an open claim
 )
 
-// claimText is the value of the TXT record, at claimLabel below the name, that proves a claim.
+// claimText returns the value of the TXT record that proves a claim. The record is at claimLabel
+// below the domain's name.
 func claimText(d *store.Domain) string { return "mailstead-claim=" + d.ID }
 
-// claimRecord describes that record in a text.
+// claimRecord describes the TXT record that proves a claim, for use in a sentence.
 func claimRecord(d *store.Domain) string {
 	return fmt.Sprintf("the TXT record %s.%s with the value %s", claimLabel, d.Name, claimText(d))
 }
 
-// claimOf returns the account's own domain of that name, or store.ErrNotFound.
+// claimOf returns the account's domain with the given name. The error is store.ErrNotFound if the
+// account does not claim the name.
 func claimOf(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	return store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
 }
 
-// provenElsewhere reports whether another account has proven its claim of the name.
-func provenElsewhere(tx *store.Tx, accountID, name string) (bool, error) {
+// provenByOther reports whether another account has proven its claim to the name.
+func provenByOther(tx *store.Tx, accountID, name string) (bool, error) {
 	d, err := store.DomainByName.Get(tx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -69,12 +71,14 @@ func provenElsewhere(tx *store.Tx, accountID, name string) (bool, error) {
 	return err == nil && d.AccountID != accountID, err
 }
 
-// errClaimedElsewhere says that another account holds the name.
+// errClaimedElsewhere returns the error that another account has proven its claim to the name.
 func errClaimedElsewhere(name string) *core.Error {
 	return core.Errorf(claimedElsewhere,
 		"%s belongs to another account of this installation, which has proven its ownership. If it is yours, ask the operator of this installation.", name)
 }
 
+// errClaimExpired returns the error that a claim was not proven in time. It says how to prove it
+// now.
 func errClaimExpired(d *store.Domain) *core.Error {
 	how := "Set its nameservers, or publish " + claimRecord(d) + " where its DNS is, and run setup again."
 	switch d.DNSProvider {
@@ -85,18 +89,18 @@ func errClaimExpired(d *store.Domain) *core.Error {
 	case store.DomainProviderExternal:
 		how = "Publish " + claimRecord(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
 	}
-	return core.Errorf(claimExpired, "Ownership of %[2]s was not proven within %[1]d days, so others can connect it now. %[3]s", int(claimFor.Hours()/24), d.Name, how)
+	return core.Errorf(claimExpired, "Ownership of %[2]s was not proven within %[1]d days, so others can connect it now. %[3]s", int(claimPeriod.Hours()/24), d.Name, how)
 }
 
-// claimDetail says how to prove an open claim; "" if the setup of the domain asks for the proof
-// anyway.
+// claimDetail returns a text that says how to prove an open claim. It returns "" if no proof is
+// needed, or if the instructions for the domain's setup include the proof.
 func claimDetail(tx *store.Tx, d *store.Domain) string {
 	if d.Claim != store.ClaimOpen || d.Gone() || d.Status == store.DomainError {
 		return ""
 	}
 	switch {
 	case store.PublicMail(d.Name):
-		return "" // no account here can hold the name, and none needs to
+		return "" // no account can prove its claim to such a name, and none needs to
 	case d.DNSProvider == store.DomainProviderExternal:
 		return fmt.Sprintf("This account's ownership of %s is not proven yet, so others can connect it too. Proof is a successful log-in to one of its mailboxes at a server that its DNS names, or %s.",
 			d.Name, claimRecord(d))
@@ -109,26 +113,27 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 	return ""
 }
 
-// contestedText says how to prove a builtin domain that several accounts claim.
+// contestedText returns a text that says how to prove the claim to a builtin domain that other
+// accounts claim, too.
 func contestedText(d *store.Domain) string {
 	return fmt.Sprintf("Another account claims %s, or a name above or below it, so its nameservers alone do not prove who owns it. "+
 		"Publish %s where its DNS is now, then call check-ns; or ask the operator of this installation.", d.Name, claimRecord(d))
 }
 
-// beginClaim opens the claim of a domain. The caller writes the domain.
+// beginClaim opens the claim of a domain and schedules its checks. The caller writes the domain.
 func (s *Service) beginClaim(tx *store.Tx, d *store.Domain) error {
 	d.Claim, d.ClaimedAt = store.ClaimOpen, tx.Now()
 	return s.planClaim(tx, d, claimCheckMin)
 }
 
-// reopenClaim opens a claim again that was lost or has expired, if no other account has proven its
-// claim of the name. The caller writes the domain, and then calls claimsChanged if reopened is
-// true.
+// reopenClaim opens a claim again that has ended without a proof, unless another account has proven
+// its claim to the name. The caller must write the domain and, if reopened is true, call
+// claimsChanged afterwards.
 func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err error) {
 	if d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen {
 		return false, nil
 	}
-	if elsewhere, err := provenElsewhere(tx, d.AccountID, d.Name); err != nil {
+	if elsewhere, err := provenByOther(tx, d.AccountID, d.Name); err != nil {
 		return false, err
 	} else if elsewhere {
 		return false, errClaimedElsewhere(d.Name)
@@ -136,15 +141,15 @@ func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err
 	return true, s.beginClaim(tx, d)
 }
 
-// prove records that a claim is proven, and ends the rival claims. If these are many, a job ends
-// the last of them soon after; they do not exclude anybody and are not served any more. If another
-// account was first, won is false and the domain has lost its claim. won is also false if the proof
-// is not enough because others claim the name. prove writes the domain.
+// prove records that a claim is proven, writes the domain, and ends the claims of other accounts to
+// the name. If there are many, a job ends the last of them soon afterwards; until then these have
+// no effect. won is false if another account has proven its claim earlier: then this claim is lost.
+// won is also false if the proof does not suffice because other accounts claim the name.
 func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err error) {
 	if d.Claim == store.ClaimProven {
 		return true, nil
 	}
-	elsewhere, err := provenElsewhere(tx, d.AccountID, d.Name)
+	elsewhere, err := provenByOther(tx, d.AccountID, d.Name)
 	if err != nil {
 		return false, err
 	}
@@ -160,7 +165,7 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 		return false, err
 	}
 	if rivals {
-		a.Except = "" // zones of this account may have waited for the rivals to end
+		a.Except = "" // ending the other claims may also change zones of this account
 	}
 	if d.ClaimEnded() && d.Status == store.DomainError {
 		if err := s.restoreStatus(tx, d); err != nil {
@@ -176,13 +181,14 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 	return true, s.changeClaims(tx, a, d)
 }
 
-// loseClaim ends the claim of a domain that another account has proven, and writes the domain.
+// loseClaim ends a claim because another account has proven its own, and writes the domain.
 func (s *Service) loseClaim(tx *store.Tx, d *store.Domain) error {
 	d.Claim, d.ProvenBy, d.ProvenAt = store.ClaimLost, "", time.Time{}
 	return errors.Join(s.endClaim(tx, d, errClaimedElsewhere(d.Name)), s.claimsChanged(tx, d))
 }
 
-// endClaim writes a domain whose claim has ended, with the reason. The caller calls claimsChanged.
+// endClaim records in a domain why its claim has ended, and writes the domain. The caller must call
+// claimsChanged.
 func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *core.Error) error {
 	if !d.Gone() {
 		d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode, d.ErrorMessage = store.DomainError, "", time.Time{}, why.Code, why.Message
@@ -190,7 +196,7 @@ func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *core.Error) error
 	return s.putDomain(tx, d)
 }
 
-// cancelWork cancels the job that sets up a domain, whether it is running or queued.
+// cancelWork cancels the job that sets up a domain, if it is queued or running.
 func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
 	j, err := store.Jobs.Get(tx, d.JobID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Ended() || j.Kind != KindSetup && j.Kind != kindProvision) {
@@ -202,8 +208,8 @@ func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
 	return s.Queue.Cancel(tx, j.ID)
 }
 
-// claimProof looks up what proves an open claim. It returns one of provenBy…, or "" for no proof.
-// An error means that the lookup failed.
+// claimProof looks for a proof of an open claim. It returns one of the kinds of proof, or "" if it
+// found none. An error means that a lookup failed.
 func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, err error) {
 	if d.Claim == store.ClaimProven {
 		return "", nil
@@ -219,7 +225,7 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 			found, failed := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers)
 			delegated, err = failed == nil && found.Verified, failed
 		default:
-			by = proofIn(d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(s.zones.Spec(d), d.DNSProvider)))
+			by = proofByDKIM(d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(s.zones.Spec(d), d.DNSProvider)))
 		}
 		return err
 	})
@@ -230,8 +236,9 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 	return found, errors.Join(err, failed)
 }
 
-// proofOfBuiltin returns what proves the claim of a builtin domain: its delegation to us or, if
-// others claim it too, its TXT record. It returns "" for no proof.
+// proofOfBuiltin returns the proof of the claim to a builtin domain: its delegation to our
+// nameservers or, if other accounts also claim the name, its TXT record. It returns "" if it found
+// none.
 func (s *Service) proofOfBuiltin(ctx context.Context, d *store.Domain, delegated bool) (by string, err error) {
 	others := false
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -252,7 +259,7 @@ func (s *Service) proofOfBuiltin(ctx context.Context, d *store.Domain, delegated
 	return by, err
 }
 
-// errClaimEnded says why a claim has ended.
+// errClaimEnded returns the error that says why a claim has ended.
 func errClaimEnded(d *store.Domain) *core.Error {
 	if d.Claim == store.ClaimLost {
 		return errClaimedElsewhere(d.Name)
@@ -260,12 +267,14 @@ func errClaimEnded(d *store.Domain) *core.Error {
 	return errClaimExpired(d)
 }
 
+// dkimRecords returns the DKIM records that a domain should have.
 func dkimRecords(spec dnsprov.Spec, provider string) []dnsprov.Record {
 	return slices.DeleteFunc(dnsprov.Wanted(spec, provider), func(r dnsprov.Record) bool { return r.Purpose != dnsprov.PurposeDKIM })
 }
 
-// proofIn returns provenByDKIM if a published DKIM record has a key of this claim; otherwise "".
-func proofIn(d *store.Domain, checks []dnsprov.Check) string {
+// proofByDKIM returns provenByDKIM if one of the checks has found a DKIM record with a key of this
+// claim, and otherwise "".
+func proofByDKIM(d *store.Domain, checks []dnsprov.Check) string {
 	for _, c := range checks {
 		if c.Verified && c.Record.Purpose == dnsprov.PurposeDKIM && len(d.DKIM) > 0 {
 			return provenByDKIM
@@ -274,7 +283,7 @@ func proofIn(d *store.Domain, checks []dnsprov.Check) string {
 	return ""
 }
 
-// proofByTXT returns ProvenByTXT if the TXT record of a claim is published; otherwise "".
+// proofByTXT returns ProvenByTXT if the TXT record of a claim is published, and otherwise "".
 func (s *Service) proofByTXT(ctx context.Context, d *store.Domain) (by string, err error) {
 	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), claimLabel+"."+d.Name+".")
 	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
@@ -286,17 +295,19 @@ func (s *Service) proofByTXT(ctx context.Context, d *store.Domain) (by string, e
 	return by, err
 }
 
-// claimKind is the scheduled check of an open claim, until the claim is proven or expires.
+// claimKind returns the kind of job that checks an open claim repeatedly, until the claim is proven
+// or expires.
 func (s *Service) claimKind() jobs.Kind {
 	return jobs.Kind{Name: kindClaim, Work: s.checkClaim, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
 }
 
+// planClaim schedules the next check of an open claim.
 func (s *Service) planClaim(tx *store.Tx, d *store.Domain, wait time.Duration) error {
 	_, err := s.Queue.Add(tx, jobs.New{Kind: kindClaim, Key: d.ID, Lane: "domain claims", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
 	return err
 }
 
-// planOpenClaims makes sure, at startup, that every open claim has its job.
+// planOpenClaims makes sure at startup that every open claim has a job that checks it.
 func (s *Service) planOpenClaims() error {
 	const atATime = 200
 	for after, more := "", true; more; {
@@ -327,7 +338,7 @@ func (s *Service) planOpenClaims() error {
 	return nil
 }
 
-// checkClaim is the work of domain_claim.
+// checkClaim works on a domain_claim job: it checks an open claim once.
 func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
@@ -347,8 +358,8 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if err != nil {
 		s.LogOf(ctx).Debug("could not look up the proof of a domain claim", "domain", d.Name, "error", err)
 	}
-	now, end := s.Now(), d.ClaimedAt.Add(claimFor)
-	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // nobody can own a public mail domain, so its claims never need to make room
+	now, end := s.Now(), d.ClaimedAt.Add(claimPeriod)
+	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // the claim to a public mail domain never expires, because nobody can prove one
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, args.DomainID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Gone()) {
@@ -361,7 +372,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 			_, err := s.prove(tx, d, by)
 			return err
 		}
-		if !over || tx.Now().Before(d.ClaimedAt.Add(claimFor)) { // the claim was reopened since
+		if !over || tx.Now().Before(d.ClaimedAt.Add(claimPeriod)) { // the claim was reopened in the meantime
 			return nil
 		}
 		d.Claim = store.ClaimExpired
@@ -377,11 +388,11 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if end.After(now) && next.After(end) {
 		next = end
 	}
-	return writes, jobs.Snooze(next) // if the claim is proven by then, the next run ends the job
+	return writes, jobs.Snooze(next) // if the claim is proven now, the next attempt ends the job
 }
 
-// SettleProof records what proved a claim, in its own transaction. It returns
-// domain_claimed_elsewhere if another account was first.
+// SettleProof records the proof of a claim in its own transaction. The error is
+// domain_claimed_elsewhere if another account has proven its claim to the name earlier.
 func (s *Service) SettleProof(id, by string) (d *store.Domain, err error) {
 	lost := false
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -399,13 +410,13 @@ func (s *Service) SettleProof(id, by string) (d *store.Domain, err error) {
 	return d, err
 }
 
-// ClaimDecision is the operator's decision which account owns a domain.
+// A ClaimDecision is the operator's decision about which account owns a domain.
 type ClaimDecision struct {
-	Account string // the account's id, or its owner's address
+	Account string // the account's ID, or its owner's email address
 	Domain  string
 }
 
-// A ClaimDecided is the domain after a decision.
+// ClaimDecided describes the domain after a ClaimDecision.
 type ClaimDecided struct {
 	AccountID string `json:"account_id"`
 	DomainID  string `json:"domain_id"`
@@ -413,8 +424,8 @@ type ClaimDecided struct {
 	Status    string `json:"status"`
 }
 
-// DecideClaim gives a name to the account that the operator chose, which must have connected it.
-// The account that held the name loses it.
+// DecideClaim proves an account's claim to a name by the decision of the operator. The account must
+// have connected the name. An account that had proven its claim earlier loses the name.
 func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecided, error) {
 	name, _, err := idn.Registrable(in.Domain)
 	if err != nil {
@@ -437,7 +448,7 @@ func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecide
 			return err
 		}
 		if d.Claim != store.ClaimProven {
-			if err := errors.Join(s.decide(tx, d), core.AuditCommand(tx, "domain claim", a.ID, core.DomainTarget(d))); err != nil {
+			if err := errors.Join(s.awardClaim(tx, d), core.AuditCommand(tx, "domain claim", a.ID, core.DomainTarget(d))); err != nil {
 				return err
 			}
 		}
@@ -447,7 +458,9 @@ func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecide
 	return out, err
 }
 
-func (s *Service) decide(tx *store.Tx, d *store.Domain) error {
+// awardClaim proves the claim by the operator's decision, and ends the proven claim of another
+// account.
+func (s *Service) awardClaim(tx *store.Tx, d *store.Domain) error {
 	holder, err := store.DomainByName.Get(tx, d.Name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -461,8 +474,8 @@ func (s *Service) decide(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// restoreStatus sets a domain whose claim had ended back to the first state of its provider, or to
-// complete if it was complete.
+// restoreStatus sets the status of a domain whose claim had ended: to complete if it was complete,
+// and otherwise to the first status of domains with its DNS provider.
 func (s *Service) restoreStatus(tx *store.Tx, d *store.Domain) error {
 	d.StatusDetail, d.ErrorCode, d.ErrorMessage = "", "", ""
 	switch {
@@ -479,30 +492,30 @@ func (s *Service) restoreStatus(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// claimsAtATime is how many rival claims one transaction ends, and how many zones it republishes,
-// after a claim has changed. A job does the rest.
-const claimsAtATime = 50
+// claimsPerWrite is how many claims one transaction ends after a proof, and how many zones it
+// republishes after a claim has changed. A job does the rest.
+const claimsPerWrite = 50
 
 const (
 	kindClaims = "claims_changed"
 	kindClaim  = "domain_claim"
 )
 
-// claimArgs are the arguments of a claims_changed job: the work that is left after a claim has
-// changed.
+// claimArgs are the arguments of a claims_changed job. They say what remains to be done after a
+// claim has changed.
 type claimArgs struct {
 	Name      string `json:"name"`
-	Except    string `json:"but"`   // the account whose zones are not republished; "": none
-	EndRivals bool   `json:"lose"`  // the claim was proven: first end its rivals
-	After     string `json:"after"` // the last key done, of DomainsByName or DomainsUnder
+	Except    string `json:"but"`   // ID of the account whose zones are not republished; "": republish those of all accounts
+	EndRivals bool   `json:"lose"`  // first end the other open claims to the name, because this one was proven
+	After     string `json:"after"` // the last key that was worked on: of DomainsByName while EndRivals is true, then of DomainsUnder
 }
 
 func (s *Service) claimsKind() jobs.Kind {
 	return jobs.Kind{Name: kindClaims, Work: s.continueClaims, Timeout: time.Hour, Most: 4}
 }
 
-// continueClaims does the work that did not fit into one transaction. It may run twice: it makes
-// everything match the store.
+// continueClaims works on a claims_changed job: it does what did not fit into the transaction that
+// changed the claim. It may be repeated.
 func (s *Service) continueClaims(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[claimArgs](j)
 	if err != nil {
@@ -516,7 +529,7 @@ func (s *Service) continueClaims(ctx context.Context, j *store.Job) (jobs.Writes
 		next := args
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
 			next = args
-			more, err = s.continueSome(tx, &next)
+			more, err = s.continueStep(tx, &next)
 			return err
 		})
 		if err != nil {
@@ -528,14 +541,15 @@ func (s *Service) continueClaims(ctx context.Context, j *store.Job) (jobs.Writes
 	return nil, nil
 }
 
-// continueSome does the next part, and reports whether there is more.
-func (s *Service) continueSome(tx *store.Tx, a *claimArgs) (more bool, err error) {
+// continueStep does as much of the job's work as fits into one transaction. more is true if some
+// remains.
+func (s *Service) continueStep(tx *store.Tx, a *claimArgs) (more bool, err error) {
 	if !a.EndRivals {
 		names, more := s.affectedZones(tx, a)
-		return more, s.zones.ServeAgain(tx, names, nil)
+		return more, s.zones.Republish(tx, names, nil)
 	}
 	holder, err := store.DomainByName.Get(tx, a.Name)
-	if errors.Is(err, store.ErrNotFound) { // nobody holds the name any more
+	if errors.Is(err, store.ErrNotFound) { // the claim is no longer proven
 		a.EndRivals, a.After = false, ""
 		return true, nil
 	}
@@ -546,14 +560,14 @@ func (s *Service) continueSome(tx *store.Tx, a *claimArgs) (more bool, err error
 	return true, err
 }
 
-// endRivals ends open claims of the name except the holder's, and reports whether there were any.
-// It sets a.EndRivals to false when it has ended the last one.
+// endRivals ends open claims to the name, except that of the domain with the ID holder. any is true
+// if there were such claims. It sets a.EndRivals to false after the last of them.
 func (s *Service) endRivals(tx *store.Tx, a *claimArgs, holder string) (any bool, err error) {
 	var rivals []*store.Domain
 	looked := 0
 	a.EndRivals = false
 	for key, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(a.Name), a.After) {
-		if len(rivals) == claimsAtATime || looked == 20*claimsAtATime {
+		if len(rivals) == claimsPerWrite || looked == 20*claimsPerWrite {
 			a.EndRivals = true
 			break
 		}
@@ -578,45 +592,44 @@ func (s *Service) endRivals(tx *store.Tx, a *claimArgs, holder string) (any bool
 	return len(rivals) > 0 || a.EndRivals, nil
 }
 
-// claimsChanged republishes the zones that depend on a claim that has begun, has been proven or has
-// ended: the domain's own zone, and zones of unproven claims of names above and below it. The
-// caller has written the claim.
+// claimsChanged republishes the zones that change when a claim is opened, proven or ended: the
+// domain's own zone, and the zones of unproven claims to names above and below it. The caller must
+// have written the domain.
 func (s *Service) claimsChanged(tx *store.Tx, d *store.Domain) error {
 	return s.changeClaims(tx, claimArgs{Name: d.Name, Except: d.AccountID}, d)
 }
 
-// changeClaims does what claimsChanged does. If rival claims are still to be ended, it leaves the
-// rest to a job.
+// changeClaims is like claimsChanged, for work that is described by claimArgs. It queues a job for
+// what does not fit into the transaction.
 func (s *Service) changeClaims(tx *store.Tx, a claimArgs, d *store.Domain) error {
 	names, err := s.affectedZonesWithin(tx, a, 0)
 	if err != nil {
 		return err
 	}
-	return s.zones.ServeAgain(tx, names, d)
+	return s.zones.Republish(tx, names, d)
 }
 
-// affectedZonesWithin returns names as affectedZones does, for a transaction that republishes
-// `have` zones already. It queues a job for the rest.
+// affectedZonesWithin returns the names of affected zones, for a transaction that already
+// republishes `have` zones. It queues a job for those that do not fit.
 func (s *Service) affectedZonesWithin(tx *store.Tx, a claimArgs, have int) (names []string, err error) {
 	around := claimArgs{Name: a.Name, Except: a.Except}
 	more := true
-	if have < 2*claimsAtATime {
+	if have < 2*claimsPerWrite {
 		names, more = s.affectedZones(tx, &around)
 	}
 	if !more && !a.EndRivals {
 		return names, nil
 	}
-	if !a.EndRivals { // otherwise the job starts again after the rivals have ended
+	if !a.EndRivals { // if claims are still to be ended, the job republishes all zones afterwards
 		a = around
 	}
 	_, err = s.Queue.Add(tx, jobs.New{Kind: kindClaims, Lane: "claims " + a.Name, Args: a})
 	return names, err
 }
 
-// affectedZones returns the names of zones that may have changed, at most as many as one
-// transaction republishes. The first call returns the name itself, the names above it, and some
-// below it; each later call returns more names below it. Only zones of open claims depend on other
-// claims.
+// affectedZones returns the names of zones that may have changed, at most about claimsPerWrite. The
+// first call returns the name itself, names above it, and some names below it. Each further call
+// returns more names below it. The zone of a proven claim is not affected by other claims.
 func (s *Service) affectedZones(tx *store.Tx, a *claimArgs) (names []string, more bool) {
 	depends := func(o *store.Domain) bool {
 		return o.AccountID != a.Except && o.Claim == store.ClaimOpen && s.zones.HasZone(o)
@@ -634,7 +647,7 @@ func (s *Service) affectedZones(tx *store.Tx, a *claimArgs) (names []string, mor
 	}
 	looked := 0
 	for key, o := range store.DomainsUnder.Asc(tx, store.TreeKey(a.Name), a.After) {
-		if len(names) >= claimsAtATime || looked == 20*claimsAtATime {
+		if len(names) >= claimsPerWrite || looked == 20*claimsPerWrite {
 			return names, true
 		}
 		looked++

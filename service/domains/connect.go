@@ -27,7 +27,7 @@ type ConnectDomainsIn struct {
 	Tags         []string `json:"tags" max:"50"`
 }
 
-// provider returns who is to serve the DNS of the domains.
+// provider returns the DNS provider that the request selects for the domains.
 func (in *ConnectDomainsIn) provider() (string, error) {
 	switch {
 	case in.EdgeAPIToken != nil && in.ManualDNS, in.EdgeAPIToken != nil && in.External:
@@ -53,7 +53,7 @@ type Connected struct {
 	EdgeMode    bool            `json:"edge_mode"` // Whether Mailstead manages the records at Cloudflare.
 }
 
-// A ConnectResult is the result for one name.
+// A ConnectResult is the result for one name of the request.
 type ConnectResult struct {
 	Domain      string   `json:"domain" words:"ours"`
 	DomainID    *string  `json:"domain_id" words:"ours"`
@@ -63,13 +63,14 @@ type ConnectResult struct {
 	Error       *string  `json:"error" words:"theirs" rare:"true"`
 }
 
-// A candidate is a name of a request. problem says why it is not a valid domain; "" if it is.
+// A candidate is a domain name in a request. problem says why the name is not valid; it is "" for a
+// valid name.
 type candidate struct {
 	name    string
 	problem string
 }
 
-// candidates normalizes names and drops duplicates. It keeps their order.
+// candidates normalizes names and removes duplicates. It keeps the order.
 func candidates(names []string) []candidate {
 	var out []candidate
 	for _, given := range names {
@@ -86,8 +87,8 @@ func candidates(names []string) []candidate {
 	return out
 }
 
-// ConnectDomains adds domains to the account. A name that cannot be added does not affect the
-// others; if the request exceeds the account's limit, nothing is added.
+// ConnectDomains adds domains to the account. If a name cannot be added, the others still are. If
+// the account would then have too many domains, none is added.
 func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in ConnectDomainsIn) (*Connected, error) {
 	provider, err := in.provider()
 	if err != nil {
@@ -135,8 +136,8 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	return out, nil
 }
 
-// auditDomains writes the audit row of a request that has changed these domains. Without a domain
-// it writes none.
+// auditDomains writes one audit row for a request that has changed domains. It writes none if the
+// list is empty.
 func auditDomains(tx *store.Tx, who core.Actor, changed []*store.Domain) error {
 	switch len(changed) {
 	case 0:
@@ -147,8 +148,8 @@ func auditDomains(tx *store.Tx, who core.Actor, changed []*store.Domain) error {
 	return core.AuditMany(tx, who, store.AuditTarget{}, len(changed))
 }
 
-// probeCloudflare checks new names at Cloudflare, if there is a token. It returns for each name why
-// it cannot be added, or "".
+// probeCloudflare asks Cloudflare about new names, if the request has a token. For each name, the
+// result says why it cannot be added; "" if it can.
 func (s *Service) probeCloudflare(ctx context.Context, who core.Actor, token string, names []candidate) (map[string]string, error) {
 	if token == "" {
 		return nil, nil
@@ -157,11 +158,11 @@ func (s *Service) probeCloudflare(ctx context.Context, who core.Actor, token str
 	if err != nil || len(fresh) == 0 {
 		return nil, err
 	}
-	return s.zones.ScoutEdge(ctx, token, fresh)
+	return s.zones.ProbeEdge(ctx, token, fresh)
 }
 
-// simulatorsName says that a name is one of the simulator and cannot be connected.
-func simulatorsName(name string) string {
+// simulatorNameText says that a name belongs to the mail simulator and cannot be connected.
+func simulatorNameText(name string) string {
 	return name + " is a name of this host's own, for recipients that it simulates"
 }
 
@@ -169,18 +170,19 @@ func errDomainLimit(limit, used int) *core.Error {
 	return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
 }
 
-// A connection is one connect_domains request within its transaction.
+// A connection is one connect_domains request in its transaction.
 type connection struct {
 	s        *Service
 	tx       *store.Tx
 	who      core.Actor
 	provider string
 	tags     []string
-	token    string            // of Cloudflare
-	probed   map[string]string // why Cloudflare cannot serve a new name, or ""
+	token    string            // API token of Cloudflare; "": none
+	probed   map[string]string // by name: why Cloudflare cannot serve it; "" if it can
 	made     []*store.Domain
 }
 
+// connect adds one name, unless that is not possible, and returns its result.
 func (c *connection) connect(name candidate) (ConnectResult, error) {
 	r := ConnectResult{Domain: name.name, Status: "error", DNSProvider: c.provider, Nameservers: []string{}}
 	refuse := func(why string) (ConnectResult, error) {
@@ -191,7 +193,7 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 		return refuse("invalid_domain: " + name.problem)
 	}
 	if c.s.IsSimulator(name.name) {
-		return refuse("invalid_domain: " + simulatorsName(name.name))
+		return refuse("invalid_domain: " + simulatorNameText(name.name))
 	}
 	d, err := claimOf(c.tx, c.who.AccountID, name.name)
 	switch {
@@ -203,20 +205,20 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	case !errors.Is(err, store.ErrNotFound):
 		return r, err
 	}
-	if c.s.operatorsOnly(c.tx, c.who.AccountID, name.name) {
+	if c.s.isOperatorName(c.tx, c.who.AccountID, name.name) {
 		return refuse(notAvailable(name.name))
 	}
-	if elsewhere, err := provenElsewhere(c.tx, c.who.AccountID, name.name); err != nil {
+	if elsewhere, err := provenByOther(c.tx, c.who.AccountID, name.name); err != nil {
 		return r, err
 	} else if elsewhere {
 		return refuse(errClaimedElsewhere(name.name).Error())
 	}
 	if why, asked := c.probed[name.name]; why != "" {
 		return refuse(why)
-	} else if c.provider == store.DomainProviderCloudflare && !asked { // the domain was deleted after the probe
+	} else if c.provider == store.DomainProviderCloudflare && !asked { // when Cloudflare was asked, the account had a domain of this name, which was deleted since
 		return refuse("upstream_error: " + zones.EdgeName + " was not asked about " + name.name + " yet. Try again.")
 	}
-	d, err = c.make(name.name)
+	d, err = c.createDomain(name.name)
 	if err != nil {
 		return r, err
 	}
@@ -224,14 +226,15 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	return r, nil
 }
 
+// notAvailable says that a name cannot be connected to this account.
 func notAvailable(name string) string {
 	return name + " cannot be connected to this account. If it is yours, ask the operator of this installation."
 }
 
-// operatorsOnly reports whether a name is, or is above, the name of this host or of one of its
-// nameservers: whoever owns it speaks for the server. Only the oldest account, which set up the
-// server, may connect it.
-func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
+// isOperatorName reports whether the account may not connect a name because it is that of this host
+// or of one of its nameservers, or a name above. The owner of such a name controls the server. Only
+// the oldest account may connect it, because this account set up the server.
+func (s *Service) isOperatorName(tx *store.Tx, accountID, name string) bool {
 	holds := func(host string) bool {
 		host = strings.ToLower(host)
 		return host == name || strings.HasSuffix(host, "."+name)
@@ -245,13 +248,13 @@ func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
 	return true
 }
 
-// make writes a new domain in the first state of its provider.
-func (c *connection) make(name string) (*store.Domain, error) {
+// createDomain writes a new domain, with the first status of domains with its DNS provider.
+func (c *connection) createDomain(name string) (*store.Domain, error) {
 	d := &store.Domain{
 		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: store.DomainSourceConnected,
 		Status: store.DomainPendingNS, NSStatus: store.DomainNSPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
 	}
-	if err := errors.Join(c.s.zones.GiveZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
+	if err := errors.Join(c.s.zones.GenerateZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
 		return nil, err
 	}
 	switch c.provider {
@@ -275,8 +278,8 @@ func (c *connection) make(name string) (*store.Domain, error) {
 	return d, c.s.zones.Publish(c.tx, d)
 }
 
-// serve republishes the zones that the new domains affect, once for all of them: the zones above
-// them, and the zones of other accounts' unproven claims.
+// serve republishes the zones that the new domains affect: zones above them, and zones of other
+// accounts' unproven claims. It is called once for all new domains.
 func (c *connection) serve() error {
 	var own, around []string
 	for _, d := range c.made {
@@ -293,10 +296,10 @@ func (c *connection) serve() error {
 		around = append(around, names...)
 	}
 	slices.Sort(around)
-	return errors.Join(c.s.zones.ServeAgain(c.tx, slices.Compact(around), nil), c.s.zones.PublishAbove(c.tx, nil, own...))
+	return errors.Join(c.s.zones.Republish(c.tx, slices.Compact(around), nil), c.s.zones.PublishAbove(c.tx, nil, own...))
 }
 
-// cloudflareIANAID is the IANA ID of Cloudflare's registrar.
+// cloudflareIANAID is the number of Cloudflare in IANA's list of registrars.
 const cloudflareIANAID = "1910"
 
 // CheckProviderIn is the body of check_provider.
@@ -304,8 +307,8 @@ type CheckProviderIn struct {
 	Domain string `json:"domain" required:"true"`
 }
 
-// A DomainProvider says where a domain is registered. is_edge means Cloudflare's registrar, where
-// nameservers cannot be changed.
+// A DomainProvider says at which registrar a domain is registered. is_edge means that this is
+// Cloudflare, which does not allow other nameservers.
 type DomainProvider struct {
 	Domain      string   `json:"domain" words:"ours"`
 	Registrar   *string  `json:"registrar" words:"theirs" example:"Example Registrar, Inc."`
@@ -314,14 +317,15 @@ type DomainProvider struct {
 	CheckedVia  string   `json:"checked_via" enum:"registrar|rdap|dns"`
 }
 
-// CheckProvider says where a domain is registered. An unregistered name has neither registrar nor
-// nameservers. It asks our own registrars first, and then the domain's registry by RDAP.
+// CheckProvider finds out at which registrar a domain is registered. It asks the configured
+// registrars first, and then the domain's registry by RDAP. If the name is not registered, the
+// result has neither a registrar nor nameservers.
 func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProviderIn) (*DomainProvider, error) {
 	ascii, _, err := idn.Registrable(in.Domain)
 	if err != nil {
 		return nil, core.Errorf("invalid_domain", "%s", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, quotesFor)
+	ctx, cancel := context.WithTimeout(ctx, quoteTimeout)
 	defer cancel()
 	registered := dnsprov.RegisteredName(ascii)
 	for _, shop := range s.Config.Registrars {
@@ -349,9 +353,8 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 	return s.unknownProvider(ctx, ascii, registered, errNoRDAP(ascii, "the registry's RDAP service gave no usable answer").Because(err))
 }
 
-// unknownProvider returns the answer if RDAP is not available, with an unknown registrar. In a
-// sandbox, whose names are in no registry, it has the nameservers of the DNS; otherwise
-// unknownProvider returns err.
+// unknownProvider returns the answer if RDAP does not tell the registrar. In a sandbox, whose names
+// are in no registry, the answer has only the nameservers from the DNS. Otherwise it returns err.
 func (s *Service) unknownProvider(ctx context.Context, asked, registered string, err error) (*DomainProvider, error) {
 	if !s.Config.Sandbox {
 		return nil, err
@@ -367,7 +370,7 @@ func (s *Service) unknownProvider(ctx context.Context, asked, registered string,
 	return p, nil
 }
 
-// registryProvider is the answer from a registry. Some registries do not show the registrar.
+// registryProvider converts the answer of a registry. Some registries do not tell the registrar.
 func registryProvider(asked string, d *rdap.Domain) *DomainProvider {
 	p := &DomainProvider{Domain: asked, Nameservers: append([]string{}, d.Nameservers...), IsEdge: d.IANAID == cloudflareIANAID, CheckedVia: viaRDAP}
 	if d.Registrar != "" {
@@ -381,15 +384,15 @@ func errNoRDAP(name, why string) *core.Error {
 		With("rdap", "upstream_error", why)
 }
 
-// newNames returns the valid candidates that the account may add and does not have yet.
+// newNames returns the valid names that the account may connect and has not connected yet.
 func (s *Service) newNames(who core.Actor, names []candidate) ([]string, error) {
 	var out []string
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, c := range names {
-			if c.problem != "" || s.operatorsOnly(tx, who.AccountID, c.name) {
+			if c.problem != "" || s.isOperatorName(tx, who.AccountID, c.name) {
 				continue
 			}
-			if elsewhere, err := provenElsewhere(tx, who.AccountID, c.name); elsewhere || err != nil {
+			if elsewhere, err := provenByOther(tx, who.AccountID, c.name); elsewhere || err != nil {
 				if err != nil {
 					return err
 				}

@@ -14,16 +14,16 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// checkKeptFor is how long the last check of a domain that is not complete yet is reused.
-const checkKeptFor = time.Minute
+// checkMaxAge is how long the last check of a domain is reused while the domain is not complete.
+const checkMaxAge = time.Minute
 
-// GetDNSStatusIn names one domain. refresh asks for a live check.
+// GetDNSStatusIn names a domain. refresh requests a live check.
 type GetDNSStatusIn struct {
 	DomainID string `path:"domain_id"`
 	Refresh  bool   `query:"refresh"`
 }
 
-// DNSStatus says which of a domain's records are visible in the DNS.
+// DNSStatus says which of a domain's records are in the DNS.
 type DNSStatus struct {
 	DomainID    string         `json:"domain_id" words:"ours"`
 	Domain      string         `json:"domain" words:"ours"`
@@ -38,7 +38,7 @@ type DNSStatus struct {
 	Cached      bool           `json:"cached"`
 }
 
-// DNSNameservers compares the nameservers of a domain with those that are expected. expected is
+// DNSNameservers has the nameservers that a domain should have and those that it has. expected is
 // empty if this server does not serve the domain's DNS.
 type DNSNameservers struct {
 	Expected []string `json:"expected" words:"ours" example:"[\"ns1.example.com\",\"ns2.example.com\"]"`
@@ -46,8 +46,8 @@ type DNSNameservers struct {
 	Verified bool     `json:"verified"`
 }
 
-// A DNSRecord is one managed record and what the DNS has in its place. The values of an MX record
-// begin with the priority.
+// A DNSRecord is a managed record, with the value that the DNS has for it. The values of an MX
+// record begin with the priority.
 type DNSRecord struct {
 	Purpose  string  `json:"purpose" words:"ours"`
 	Type     string  `json:"type" words:"ours" example:"MX"`
@@ -59,7 +59,7 @@ type DNSRecord struct {
 	Error    *string `json:"error" words:"ours" example:"mismatch"`
 }
 
-// DNSSummary says for each purpose whether all its records are verified.
+// DNSSummary says for each purpose whether all records for it are verified.
 type DNSSummary struct {
 	MX    bool `json:"mx"`
 	SPF   bool `json:"spf"`
@@ -67,8 +67,8 @@ type DNSSummary struct {
 	DMARC bool `json:"dmarc"`
 }
 
-// GetDNSStatus returns the result of the last check of a domain's records. It checks live if asked
-// to, or if there is no check that is still valid.
+// GetDNSStatus returns the result of the last check of a domain's records. If refresh is set, or
+// the last check is not valid any more, it makes a live check.
 func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSStatusIn) (*DNSStatus, error) {
 	d, err := s.readDomain(who, in.DomainID)
 	if err != nil {
@@ -98,7 +98,8 @@ func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSSta
 	return out, s.addClaimRecord(d, out)
 }
 
-// addClaimRecord adds the TXT record that proves a builtin domain which other accounts claim too.
+// addClaimRecord adds the TXT record that proves the claim to a builtin domain, if other accounts
+// claim the domain, too.
 func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
 	if d.DNSProvider != dnsprov.Builtin || d.Claim == store.ClaimProven {
 		return nil
@@ -111,8 +112,8 @@ func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
 	})
 }
 
-// externalDNSStatus is the status of an external domain: the only record that matters is the one
-// that proves the claim.
+// externalDNSStatus returns the DNS status of an external domain. Such a domain has no managed
+// records: the only record that counts is the TXT record that proves the claim.
 func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refresh bool) (*DNSStatus, error) {
 	if refresh && d.Claim != store.ClaimProven && !d.Gone() {
 		by, err := s.claimProof(ctx, d)
@@ -132,7 +133,7 @@ func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refres
 	return out, nil
 }
 
-// claimRecordOut is the record that proves an open claim.
+// claimRecordOut returns the TXT record that proves an open claim, in the form of the API.
 func claimRecordOut(d *store.Domain) DNSRecord {
 	missing := "missing"
 	return DNSRecord{Purpose: "CLAIM", Type: "TXT", Host: claimLabel, Expected: claimText(d), Error: &missing}
@@ -147,10 +148,10 @@ func (s *Service) readDomain(who core.Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// checkIsFresh reports whether the last check covers all records that are wanted now, and is still
-// valid.
+// checkIsFresh reports whether the last check is still valid and covers all records that the domain
+// should have now.
 func (s *Service) checkIsFresh(d *store.Domain) bool {
-	if d.CheckedAt.IsZero() || d.Status != store.DomainComplete && s.Now().Sub(d.CheckedAt) > checkKeptFor {
+	if d.CheckedAt.IsZero() || d.Status != store.DomainComplete && s.Now().Sub(d.CheckedAt) > checkMaxAge {
 		return false
 	}
 	records, err := s.zones.ManagedRecords(d)
@@ -166,8 +167,8 @@ func (s *Service) checkIsFresh(d *store.Domain) bool {
 	return true
 }
 
-// saveLiveCheck saves a check that a request asked for. If it is the first bad one, the check that
-// decides follows soon.
+// saveLiveCheck saves a check that a request has made. If it is the first bad check of the domain,
+// a second check is scheduled soon, which decides whether the domain is failing.
 func (s *Service) saveLiveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	before := d.BadChecks
 	if err := s.saveCheck(tx, d, l); err != nil {
@@ -199,7 +200,7 @@ func dnsRecordsOut(d *store.Domain, checks []store.DNSCheck) []DNSRecord {
 	out := []DNSRecord{}
 	for _, c := range checks {
 		out = append(out, DNSRecord{
-			Purpose: c.Purpose, Type: c.Type, Host: zones.HostIn(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
+			Purpose: c.Purpose, Type: c.Type, Host: zones.RelativeHost(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
 			Expected: expected(c), Actual: core.OrNull(c.Actual), Error: core.OrNull(c.Error),
 		})
 	}
@@ -218,8 +219,8 @@ func verified(checks []store.DNSCheck, purpose string) bool {
 	return found
 }
 
-// ManualRecords lists the records that the owner of a manual domain must enter. records is null
-// until they are computed.
+// ManualRecords lists the records that the owner of a manual domain must enter at the DNS provider.
+// records is null until they are computed.
 type ManualRecords struct {
 	Status  string         `json:"status" enum:"pending|ready"`
 	Domain  string         `json:"domain" words:"ours"`
@@ -252,7 +253,7 @@ func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) 
 	}
 	out.Status = "ready"
 	for _, r := range records {
-		rec := ManualRecord{Type: r.Type, Host: zones.HostIn(r.Name, d.Name), Value: valueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
+		rec := ManualRecord{Type: r.Type, Host: zones.RelativeHost(r.Name, d.Name), Value: valueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
 		if r.Type == "MX" {
 			rec.Priority = &r.Priority
 		}
@@ -261,8 +262,8 @@ func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) 
 	return out, nil
 }
 
-// valueToEnter returns the value to enter for a record: if the domain has an SPF record with other
-// senders, the value that keeps them.
+// valueToEnter returns the value that the owner must enter for a record. If the domain has an SPF
+// record that allows other senders, the value allows them, too.
 func valueToEnter(d *store.Domain, r dnsprov.Record) string {
 	want := storedCheck(dnsprov.Check{Record: r})
 	for _, c := range d.Checks {
@@ -273,6 +274,8 @@ func valueToEnter(d *store.Domain, r dnsprov.Record) string {
 	return r.Value
 }
 
+// manualDomain returns a domain of the account. The error is not_manual_domain if its DNS is not
+// managed by hand.
 func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error) {
 	d, err := s.readDomain(who, id)
 	if err == nil && d.DNSProvider != store.DomainProviderManual {
@@ -281,8 +284,8 @@ func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error)
 	return d, err
 }
 
-// recordsReady reports whether the records of a manual domain are computed: the job that makes its
-// keys has ended.
+// recordsReady reports whether the records of a manual domain are computed: whether the job that
+// generates its keys has ended.
 func recordsReady(d *store.Domain) bool {
 	return len(d.DKIM) > 0 && d.Status != store.DomainPending && d.Status != store.DomainInProgress
 }
@@ -295,7 +298,7 @@ type DNSVerified struct {
 	Records          []VerifiedRecord `json:"records"`
 }
 
-// A VerifiedRecord is one record and what the DNS has in its place. The values of an MX record
+// A VerifiedRecord is a record with the value that the DNS has for it. The values of an MX record
 // begin with the priority.
 type VerifiedRecord struct {
 	Type     string  `json:"type" words:"ours" example:"MX"`
@@ -306,8 +309,8 @@ type VerifiedRecord struct {
 	Actual   *string `json:"actual" words:"theirs"`
 }
 
-// VerifyDNS checks the records of a manual domain live, and saves the result for dns-status. If
-// everything that mail needs is there, the domain becomes complete.
+// VerifyDNS makes a live check of a manual domain's records, and saves the result. If the DNS has
+// everything that mail needs, the domain becomes complete.
 func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*DNSVerified, error) {
 	d, err := s.manualDomain(who, in.DomainID)
 	switch {
@@ -330,7 +333,8 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 	return out, nil
 }
 
-// saveVerified saves a check of a manual domain, and completes the domain if the check is healthy.
+// saveVerified saves a check of a manual domain. If the check is healthy, the domain becomes
+// complete.
 func (s *Service) saveVerified(ctx context.Context, who core.Actor, d *store.Domain, l *dnsCheck) error {
 	if l.healthy() && d.Status != store.DomainComplete {
 		if err := s.activateMany(ctx, d.ID); err != nil {
@@ -353,8 +357,8 @@ func (s *Service) saveVerified(ctx context.Context, who core.Actor, d *store.Dom
 }
 
 const (
-	nsChecksAtOnce = 10               // per request
-	nsChecksFor    = 45 * time.Second // for all names of a request
+	nsChecksAtOnce  = 10               // lookups that one request makes at the same time
+	nsChecksTimeout = 45 * time.Second // time limit for the lookups of all names in a request
 )
 
 // CheckNameserversIn is the body of check_nameservers.
@@ -368,7 +372,7 @@ type NameserversChecked struct {
 	AllVerified bool              `json:"all_verified"`
 }
 
-// A NameserverCheck says where one domain is delegated to.
+// A NameserverCheck says to which nameservers one domain is delegated.
 type NameserverCheck struct {
 	Domain      string   `json:"domain" words:"ours"`
 	DomainID    *string  `json:"domain_id" words:"ours"`
@@ -382,11 +386,11 @@ type NameserverCheck struct {
 
 	domain    *store.Domain
 	contested bool   // another account claims the name too
-	proof     string // what proves its claim; "": nothing does
+	proof     string // the proof of its claim; "": none was found
 }
 
-// CheckNameservers looks up where domains are delegated to, and queues the provisioning of those
-// that are delegated to us.
+// CheckNameservers looks up the nameservers of domains. It queues the provisioning of domains that
+// are delegated to our nameservers.
 func (s *Service) CheckNameservers(ctx context.Context, who core.Actor, in CheckNameserversIn) (*NameserversChecked, error) {
 	names := candidates(in.Domains)
 	checks := make([]NameserverCheck, len(names))
@@ -412,7 +416,8 @@ func (s *Service) CheckNameservers(ctx context.Context, who core.Actor, in Check
 	return out, nil
 }
 
-// beginNSCheck fills in the result of a name that needs no lookup; for others it sets c.look.
+// beginNSCheck fills in the result for a name that needs no lookup. For other names it sets
+// c.needsLookup.
 func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *NameserverCheck) error {
 	*c = NameserverCheck{Domain: name.name, Status: "error", Message: name.problem, Nameservers: []string{}, CurrentNS: []string{}}
 	if name.problem != "" {
@@ -444,10 +449,10 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 	return nil
 }
 
-// lookUpDelegations looks up the delegations, at most nsChecksAtOnce at a time and for at most
-// nsChecksFor in all.
+// lookUpDelegations looks up the nameservers of all domains, nsChecksAtOnce at the same time. It
+// takes at most nsChecksTimeout.
 func (s *Service) lookUpDelegations(ctx context.Context, checks []NameserverCheck) {
-	ctx, cancel := context.WithTimeout(ctx, nsChecksFor)
+	ctx, cancel := context.WithTimeout(ctx, nsChecksTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, nsChecksAtOnce)
@@ -465,6 +470,7 @@ func (s *Service) lookUpDelegations(ctx context.Context, checks []NameserverChec
 	wg.Wait()
 }
 
+// lookUpDelegation looks up the nameservers of one domain and fills in the result.
 func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	var found dnsprov.Delegation
 	err := s.zones.WithLookupSlot(ctx, func() (err error) {
@@ -495,11 +501,12 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	c.CurrentNS = found.Current
 }
 
-// saveDelegations saves all results in one transaction, and queues the verified domains.
+// saveDelegations saves all results in one transaction, and queues the provisioning of verified
+// domains.
 func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) error {
 	found := slices.Clone(checks)
 	return s.Store.Update(func(tx *store.Tx) error {
-		copy(checks, found) // the transaction may run twice
+		copy(checks, found) // undo the changes of an earlier run: the transaction may run twice
 		var queued []*store.Domain
 		for i := range checks {
 			c := &checks[i]
@@ -507,7 +514,7 @@ func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) erro
 				continue
 			}
 			d, err := core.DomainOf(tx, who, *c.DomainID)
-			if e := new(core.Error); errors.As(err, &e) { // deleted since the lookup
+			if e := new(core.Error); errors.As(err, &e) { // the domain was deleted after the lookup
 				c.Status, c.Verified, c.Message = "not_found", false, c.Domain+" is no longer a domain of this account."
 				continue
 			}
@@ -526,6 +533,7 @@ func (s *Service) saveDelegations(who core.Actor, checks []NameserverCheck) erro
 	})
 }
 
+// saveDelegation saves the result for one domain, and queues its provisioning if it is verified.
 func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, c *NameserverCheck) error {
 	changed := !slices.Equal(d.CurrentNS, c.CurrentNS)
 	d.CurrentNS = c.CurrentNS
@@ -541,7 +549,7 @@ func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	if !c.Verified {
 		return s.putDomain(tx, d)
 	}
-	if d.Status != store.DomainPendingNS && d.Status != store.DomainError { // another request has queued it already
+	if d.Status != store.DomainPendingNS && d.Status != store.DomainError { // its provisioning is queued already
 		return nil
 	}
 	d.Status, d.NSStatus, d.StatusDetail = store.DomainPending, store.DomainNSVerified, ""
@@ -555,8 +563,8 @@ func (s *Service) saveDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	return s.putDomain(tx, d)
 }
 
-// saveProof saves the proof of a domain's claim, if one was found, and writes into c what is
-// missing.
+// saveProof records the proof of a domain's claim, if c has one. Otherwise it writes into c what is
+// missing for a proof.
 func (s *Service) saveProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) error {
 	elsewhere := func(e *core.Error) { c.Status, c.Verified, c.Message = "error", false, e.Message }
 	reopened, err := s.reopenClaim(tx, d)

@@ -73,8 +73,8 @@ type Domain struct {
 	CompletedAt    core.Time      `json:"completed_at"`
 }
 
-// A SendingPlace is a host or network, other than this server, that sends mail of a domain, and the
-// selector of the DKIM key by which it signs.
+// A SendingPlace is another host or network that sends mail of a domain, with the selector of the
+// DKIM key with which it signs.
 type SendingPlace struct {
 	Host     *string `json:"host" words:"ours" example:"out.example.net"` // A host name; its A and AAAA records are the addresses. Null if network is set.
 	Network  *string `json:"network" words:"ours"`                        // A network; null if host is set.
@@ -85,7 +85,7 @@ type SendingPlace struct {
 func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	out := Domain{
 		SendingPaused: core.PauseOut(d.SendingPaused), TLSPolicy: cmp.Or(d.TLSPolicy, "opportunistic"),
-		SendsElsewhere: placesOut(d.SendsElsewhere),
+		SendsElsewhere: sendingPlacesOut(d.SendsElsewhere),
 		ID:             d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
 		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
@@ -106,8 +106,8 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	return out, nil
 }
 
-// nameserversOf returns the nameservers that a domain with this DNS provider must be delegated to.
-// The list is empty for any provider but builtin.
+// nameserversOf returns the nameservers to which a domain with the given DNS provider must be
+// delegated. The list is empty unless the provider is builtin.
 func (s *Service) nameserversOf(provider string) []string {
 	if provider != dnsprov.Builtin {
 		return []string{}
@@ -115,7 +115,8 @@ func (s *Service) nameserversOf(provider string) []string {
 	return append([]string{}, s.Config.Nameservers...)
 }
 
-// sendingMode returns the domain's own sending mode, or else the installation's.
+// sendingMode returns how mail of a domain is sent: the domain's own setting, or else that of the
+// installation.
 func (s *Service) sendingMode(d *store.Domain) string {
 	switch {
 	case d.SendingMode != "":
@@ -139,8 +140,8 @@ type ListDomainsIn struct {
 	DNSProvider string `query:"dns_provider" enum:"builtin|cloudflare|manual|external|"`
 }
 
-// ListDomains lists the account's domains, newest first. q matches the ASCII and the Unicode form
-// of the name.
+// ListDomains lists the account's domains, newest first. q searches the ASCII and the Unicode form
+// of the names.
 func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsIn) (*page.Page[Domain], error) {
 	q := strings.ToLower(in.Q)
 	texts, name := page.HasTexts(in.Status, in.Tag, in.DNSProvider), page.HasTexts(q)
@@ -203,7 +204,8 @@ type UpdateDomainIn struct {
 	places         []store.SendingPlace
 }
 
-// check validates the fields without the store, and normalizes tags, places and the catch-all.
+// check validates what can be validated without the store. It normalizes tags, sending places and
+// the catch-all.
 func (in *UpdateDomainIn) check(c core.Config) (err error) {
 	if in.SendingPaused.Set && !in.SendingPaused.Null {
 		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
@@ -218,7 +220,7 @@ func (in *UpdateDomainIn) check(c core.Config) (err error) {
 		}
 	}
 	if in.SendsElsewhere != nil {
-		in.places, err = readPlaces(*in.SendsElsewhere)
+		in.places, err = parseSendingPlaces(*in.SendsElsewhere)
 		if err != nil {
 			return err
 		}
@@ -229,7 +231,7 @@ func (in *UpdateDomainIn) check(c core.Config) (err error) {
 	return err
 }
 
-// cleanTags trims tags and drops duplicates.
+// cleanTags trims tags and removes duplicates.
 func cleanTags(tags []string) ([]string, error) {
 	out := []string{}
 	for _, t := range tags {
@@ -247,8 +249,8 @@ func cleanTags(tags []string) ([]string, error) {
 	return out, nil
 }
 
-// UpdateDomain changes the settings of a domain that its owner chooses. auto_renew of a domain that
-// was bought here is changed at the registrar first.
+// UpdateDomain changes settings of a domain. For a domain that was bought here, auto_renew is
+// changed at the registrar first.
 func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDomainIn) (*Domain, error) {
 	if err := in.check(s.Config); err != nil {
 		return nil, err
@@ -285,7 +287,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 	if err != nil {
 		return nil, err
 	}
-	err = s.Store.View(func(tx *store.Tx) (err error) { // which counts the mailboxes
+	err = s.Store.View(func(tx *store.Tx) (err error) { // domainOut counts mailboxes, which takes too long for a write transaction
 		out, err = s.domainOut(tx, changed)
 		return err
 	})
@@ -295,6 +297,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 	return &out, nil
 }
 
+// apply changes the fields of a domain that the request sets.
 func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
 	if in.Tags != nil {
 		d.Tags = *in.Tags
@@ -321,7 +324,7 @@ func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
 		}
 	}
 	if in.SendsElsewhere != nil {
-		if err := checkPlaces(d, in.places); err != nil {
+		if err := checkSelectors(d, in.places); err != nil {
 			return err
 		}
 		d.SendsElsewhere = in.places
@@ -333,8 +336,9 @@ func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// checkCatchAll refuses a catch-all address in the domain itself that is not a mailbox: mail to it
-// would loop for ever. A catch-all at another domain is allowed; mail is forwarded to it.
+// checkCatchAll returns an error if the catch-all is an address in the domain itself but not a
+// mailbox: mail to it would loop. A catch-all address in another domain is allowed; mail is
+// forwarded to it.
 func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	if _, at, _ := msg.SplitEmail(d.CatchAll); d.CatchAll == "" || at != d.Name {
 		return nil
@@ -346,7 +350,7 @@ func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// checkIdle returns domain_busy while a job works on the domain.
+// checkIdle returns the error domain_busy if a job is working on the domain.
 func checkIdle(tx *store.Tx, d *store.Domain) error {
 	if d.JobID == "" {
 		return nil
@@ -361,9 +365,9 @@ func checkIdle(tx *store.Tx, d *store.Domain) error {
 	return core.DomainBusy(d, "is being worked on")
 }
 
-// makeIdle cancels a queued job that waits for the domain's delegation, or a setup that waits for
-// its next attempt, so that another job can start. While a job is running it returns domain_busy.
-func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
+// cancelWaitingJob cancels a job that waits for the domain's delegation or for its next attempt, so
+// that another job can start. The error is domain_busy if a job is running.
+func (s *Service) cancelWaitingJob(tx *store.Tx, d *store.Domain) error {
 	busy := checkIdle(tx, d)
 	if busy == nil {
 		return nil
@@ -378,8 +382,8 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	return s.Queue.Cancel(tx, j.ID)
 }
 
-// DomainEvent is the data of domain.created and domain.ready. The first has only created_at, the
-// second only ready_at.
+// DomainEvent is the data of domain.created and domain.ready. domain.created has only created_at,
+// and domain.ready has only ready_at.
 type DomainEvent struct {
 	DomainID    string     `json:"domain_id" words:"ours"`
 	Domain      string     `json:"domain" words:"ours"`
@@ -395,7 +399,7 @@ func eventOf(d *store.Domain) DomainEvent {
 	return DomainEvent{DomainID: d.ID, Domain: d.Name, Status: d.Status, DNSProvider: d.DNSProvider, Source: d.Source, JobID: core.OrNull(d.JobID)}
 }
 
-// emitCreated emits domain.created when provisioning begins for the first time.
+// emitCreated emits domain.created when the provisioning of a domain is queued for the first time.
 func (s *Service) emitCreated(tx *store.Tx, d *store.Domain) error {
 	if d.CreatedTold {
 		return nil
@@ -415,29 +419,29 @@ func (s *Service) emitReady(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// Steps of a deletion, in order. Each can be repeated.
+// Steps of the deletion of a domain, in order. Each step can be repeated.
 const (
-	stepMailboxes     = "mailboxes" // including their mail
+	stepMailboxes     = "mailboxes" // deletes the mailboxes and their mail
 	stepDropZone      = "zone"
 	stepCustomRecords = "custom_records"
 	stepDomain        = "domain"
 )
 
 const (
-	kindDelete  = "domain_delete"
-	markAtATime = 50 // mailboxes marked as deleted in one transaction
+	kindDelete    = "domain_delete"
+	marksPerWrite = 50 // mailboxes that one transaction marks as deleted
 )
 
 func (s *Service) domainDeleteKind() jobs.Kind {
 	return jobs.Kind{Name: kindDelete, Work: s.eraseDomain, Timeout: time.Hour, Lanes: 2, Visible: true}
 }
 
-// DeleteDomain marks a domain as deleted at once; a job then deletes its mailboxes with their mail,
-// its records and the domain. A second request returns the same job.
+// DeleteDomain marks a domain as deleted and queues a job, which deletes its mailboxes with their
+// mail, its records and the domain itself. A second request returns the same job.
 func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn) (*core.JobResponse, error) {
 	var out core.JobResponse
 	mailboxes := 0
-	err := s.Store.View(func(tx *store.Tx) error { // outside of the update: a transaction must not walk over so many rows
+	err := s.Store.View(func(tx *store.Tx) error { // not in the write transaction, because it counts many rows
 		d, err := core.DomainOf(tx, who, in.DomainID)
 		if err == nil {
 			mailboxes = store.MailboxesByDomain.Count(tx, d.ID, 0)
@@ -453,7 +457,7 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 		if err != nil {
 			return err
 		}
-		if err := s.makeIdle(tx, d); err != nil {
+		if err := s.cancelWaitingJob(tx, d); err != nil {
 			if !d.Gone() {
 				return err
 			}
@@ -468,7 +472,7 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 			return err
 		}
 		out = core.JobOut(j)
-		tx.MayUseReserve() // the job that follows frees space
+		tx.MayUseReserve() // the queued job frees space
 		d.Status, d.StatusDetail, d.JobID = store.DomainDeleting, "", j.ID
 		if err := errors.Join(s.putDomain(tx, d), core.Audit(tx, who, core.DomainTarget(d))); err != nil || d.Claim != store.ClaimOpen {
 			return err
@@ -481,14 +485,15 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 	return &out, nil
 }
 
-// MayFinish reports whether a job of an account that is being deleted must still run to its end: it
-// deletes a domain, or updates the zones after that, or it is running and may be buying a domain.
+// MayFinish reports whether a job of an account that is being deleted must run to its end: a job
+// that deletes a domain, a job that republishes zones after that, or a running setup, which may be
+// buying a domain.
 func (s *Service) MayFinish(j *store.Job) bool {
 	return j.Kind == kindDelete || j.Kind == kindClaims || (j.Kind == KindSetup || j.Kind == kindProvision) && j.State == store.JobRunning
 }
 
-// DeleteDomains starts the deletion of all domains of an account, and returns how many still exist.
-// A busy domain is left for the next call.
+// DeleteDomains starts the deletion of all domains of an account. left is how many domains still
+// exist. A domain on which a job is working is left for the next call.
 func (s *Service) DeleteDomains(ctx context.Context, who core.Actor) (left int, err error) {
 	var ids []string
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -511,6 +516,7 @@ func (s *Service) DeleteDomains(ctx context.Context, who core.Actor) (left int, 
 	return left, err
 }
 
+// addDelete queues the job that deletes a domain.
 func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailboxes int) (*store.Job, error) {
 	steps := stepNames(s.deleteSteps(context.Background(), d, nil))
 	return s.Queue.Add(tx, jobs.New{
@@ -520,8 +526,8 @@ func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailb
 	})
 }
 
-// deleteSteps lists the steps of a deletion, in order. The last one has no work of its own: the
-// transaction that ends the job deletes the domain.
+// deleteSteps lists the steps of a deletion in order. The last step does nothing: the transaction
+// that ends the job deletes the domain.
 func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job) []step {
 	return []step{
 		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
@@ -534,8 +540,8 @@ func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job
 	}
 }
 
-// eraseDomain is the work of domain_delete. After a crash it repeats the steps, which skip what is
-// deleted already.
+// eraseDomain works on a domain_delete job. After a crash it repeats the steps, and each step skips
+// what is already deleted.
 func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
@@ -549,7 +555,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		return nil, err
 	}
 	for _, step := range s.deleteSteps(ctx, d, j) {
-		if !step.when {
+		if !step.applies {
 			continue
 		}
 		killpoint.At("deletion.step")
@@ -561,7 +567,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 			jobs.Step(ctx, step.name, "error", stepText(err))
 		default:
 			jobs.Step(ctx, step.name, "error", stepText(err))
-			return nil, fmt.Errorf("delete %s: %s: %w", d.Name, step.name, err)
+			return nil, fmt.Errorf("delete domain %s: step %s: %w", d.Name, step.name, err)
 		}
 	}
 	jobs.Progress(ctx, j.Total, j.Total, "")
@@ -578,8 +584,8 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}, nil
 }
 
-// eraseMailboxesOf cancels the domain's queued mail, deletes its aliases and groups, and deletes
-// its mailboxes one by one. No mailbox can be created on a domain that is being deleted.
+// eraseMailboxesOf cancels the queued mail of a domain, deletes its aliases and groups, and then
+// deletes its mailboxes one by one. No mailbox can be created in a domain that is being deleted.
 func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *store.Job) error {
 	if err := s.mail.CancelMailOf(ctx, d); err != nil {
 		return err
@@ -589,7 +595,7 @@ func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *stor
 	}
 	for more := true; more; {
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
-			more, err = s.mailboxes.EraseAddresses(tx, d.ID, markAtATime/10) // few at a time, since a group has many members
+			more, err = s.mailboxes.EraseAddresses(tx, d.ID, marksPerWrite/10) // few in each transaction, because a group may have many members
 			return err
 		})
 		if err != nil {
@@ -614,11 +620,11 @@ func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *stor
 	}
 }
 
-// markMailboxesOf marks every mailbox of a domain as deleted, before the mail of the first one is
-// erased.
+// markMailboxesOf marks all mailboxes of a domain as deleted, before the mail of the first mailbox
+// is erased.
 func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) error {
 	after := ""
-	for n := markAtATime; n == markAtATime; {
+	for n := marksPerWrite; n == marksPerWrite; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -629,7 +635,7 @@ func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) e
 			for key, mb := range store.MailboxesByDomain.Asc(tx, domainID, after) {
 				last = key
 				boxes = append(boxes, mb)
-				if len(boxes) == markAtATime {
+				if len(boxes) == marksPerWrite {
 					break
 				}
 			}
@@ -653,7 +659,7 @@ func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) e
 	return nil
 }
 
-// putDomain writes a domain whose DNS records have not changed.
+// putDomain writes a domain whose change does not affect its DNS records.
 func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 	d.UpdatedAt = tx.Now()
 	return store.Domains.Put(tx, d)
@@ -664,8 +670,8 @@ func (s *Service) dropZone(d *store.Domain) error {
 	return s.Store.Update(func(tx *store.Tx) error { return s.claimsChanged(tx, d) })
 }
 
-// eraseAtCloudflare deletes our records at Cloudflare. It returns an errPartial for records that
-// could not be deleted.
+// eraseAtCloudflare deletes the records that we have written at Cloudflare. The error is an
+// errPartial if some records could not be deleted.
 func (s *Service) eraseAtCloudflare(ctx context.Context, d *store.Domain, j *store.Job) error {
 	remains, err := s.zones.EraseEdgeRecords(ctx, d, j.Attempt)
 	if err == nil && remains != "" {

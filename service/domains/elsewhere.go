@@ -10,24 +10,24 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The widest networks that a sending place may be. A wider one has more than one sender.
+// Limits of sending places. A network with fewer bits than these probably has several owners.
 const (
-	widestIPv4 = 24
-	widestIPv6 = 48
-	maxPlaces  = 20
+	minBitsIPv4      = 24
+	minBitsIPv6      = 48
+	maxSendingPlaces = 20 // of one domain
 )
 
-// A SendingPlaceIn is a SendingPlace of a request. It has either host or network.
+// A SendingPlaceIn is a SendingPlace in a request. Either host or network is set.
 type SendingPlaceIn struct {
 	Host     string `json:"host" max:"253" example:"out.example.net"`        // A host name; its A and AAAA records are the addresses. Give either host or network.
 	Network  string `json:"network" max:"64"`                                // A network, at least /24 of IPv4 or /48 of IPv6. Give either network or host.
 	Selector string `json:"selector" max:"253" required:"true" example:"s1"` // The selector of the DKIM key that it signs with.
 }
 
-// readPlaces validates sending places without the store, and normalizes them.
-func readPlaces(list []SendingPlaceIn) ([]store.SendingPlace, error) {
-	if len(list) > maxPlaces {
-		return nil, core.Invalid("sends_elsewhere", "too_many_items", "must have at most %d items", maxPlaces)
+// parseSendingPlaces validates and normalizes sending places. It removes duplicates.
+func parseSendingPlaces(list []SendingPlaceIn) ([]store.SendingPlace, error) {
+	if len(list) > maxSendingPlaces {
+		return nil, core.Invalid("sends_elsewhere", "too_many_items", "must have at most %d items", maxSendingPlaces)
 	}
 	var out []store.SendingPlace
 	for _, in := range list {
@@ -46,7 +46,7 @@ func readPlaces(list []SendingPlaceIn) ([]store.SendingPlace, error) {
 			}
 			place.Host = host
 		default:
-			network, err := readNetwork(in.Network)
+			network, err := parseNetwork(in.Network)
 			if err != nil {
 				return nil, err
 			}
@@ -59,19 +59,21 @@ func readPlaces(list []SendingPlaceIn) ([]store.SendingPlace, error) {
 	return out, nil
 }
 
-func readNetwork(text string) (netip.Prefix, error) {
+// parseNetwork parses a network in CIDR notation. It refuses networks that are too large.
+func parseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	if err != nil || network.Addr().Is4In6() {
 		return network, core.Invalid("sends_elsewhere", "invalid", "has %q, which is no network; write it as 192.0.2.0/24 or 2001:db8::/48", text)
 	}
-	if widest := map[bool]int{true: widestIPv4, false: widestIPv6}[network.Addr().Is4()]; network.Bits() < widest {
-		return network, core.Invalid("sends_elsewhere", "invalid", "has %s, which is too wide: a network has at least /%d for IPv4 and /%d for IPv6", text, widestIPv4, widestIPv6)
+	if widest := map[bool]int{true: minBitsIPv4, false: minBitsIPv6}[network.Addr().Is4()]; network.Bits() < widest {
+		return network, core.Invalid("sends_elsewhere", "invalid", "has %s, which is too wide: a network has at least /%d for IPv4 and /%d for IPv6", text, minBitsIPv4, minBitsIPv6)
 	}
 	return network.Masked(), nil
 }
 
-// checkPlaces refuses the selectors of our own keys: mail that we signed was sent from here.
-func checkPlaces(d *store.Domain, places []store.SendingPlace) error {
+// checkSelectors returns an error if a sending place has the selector of one of this server's own
+// keys: mail with a signature by this key was sent from here.
+func checkSelectors(d *store.Domain, places []store.SendingPlace) error {
 	for _, place := range places {
 		if slices.ContainsFunc(d.DKIM, func(k store.DKIMKey) bool { return strings.EqualFold(k.Selector, place.Selector) }) {
 			return core.Invalid("sends_elsewhere", "not_allowed", "has the selector %s, which is of this server's own key; give the one by which the other server signs", place.Selector)
@@ -80,8 +82,8 @@ func checkPlaces(d *store.Domain, places []store.SendingPlace) error {
 	return nil
 }
 
-// placesOut returns sending places in the form of the API.
-func placesOut(list []store.SendingPlace) []SendingPlace {
+// sendingPlacesOut returns sending places in the form of the API.
+func sendingPlacesOut(list []store.SendingPlace) []SendingPlace {
 	out := make([]SendingPlace, len(list))
 	for i, p := range list {
 		out[i] = SendingPlace{Host: core.OrNull(p.Host), Network: core.OrNull(p.Network), Selector: p.Selector}

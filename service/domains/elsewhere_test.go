@@ -24,16 +24,16 @@ func TestSendingPlacesAreNarrowAndNotOurs(t *testing.T) {
 		{in: SendingPlaceIn{Host: "out.example.net", Network: "192.0.2.0/24", Selector: "s1"}},
 		{in: SendingPlaceIn{Selector: "s1"}},
 	} {
-		got, err := readPlaces([]SendingPlaceIn{c.in})
+		got, err := parseSendingPlaces([]SendingPlaceIn{c.in})
 		if refused := c.want == (store.SendingPlace{}); (err != nil) != refused || !refused && (len(got) != 1 || got[0] != c.want) {
 			t.Errorf("%+v: %+v, %v", c.in, got, err)
 		}
 	}
-	if _, err := readPlaces(make([]SendingPlaceIn, maxPlaces+1)); err == nil {
+	if _, err := parseSendingPlaces(make([]SendingPlaceIn, maxSendingPlaces+1)); err == nil {
 		t.Error("more places than the most are taken")
 	}
 	d := &store.Domain{DKIM: []store.DKIMKey{{Selector: "ours"}}}
-	if checkPlaces(d, []store.SendingPlace{{Host: "a.test", Selector: "ours"}}) == nil || checkPlaces(d, []store.SendingPlace{{Host: "a.test", Selector: "s1"}}) != nil {
+	if checkSelectors(d, []store.SendingPlace{{Host: "a.test", Selector: "ours"}}) == nil || checkSelectors(d, []store.SendingPlace{{Host: "a.test", Selector: "s1"}}) != nil {
 		t.Error("the selector of our own key is taken, or another one refused")
 	}
 }

@@ -33,6 +33,6 @@ func (s *Service) LookAt(ctx context.Context, d *store.Domain) *dnsCheck { retur
 // MakeKeys runs the step of a setup that makes the keys of a domain, and returns the domain.
 func (s *Service) MakeKeys(ctx context.Context, d *store.Domain) (*store.Domain, error) {
 	p := &setup{s: s, ctx: ctx, d: d}
-	err := p.keys()
+	err := p.generateKeys()
 	return p.d, err
 }

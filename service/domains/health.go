@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	checksAtOnce      = 8 // scheduled checks, so that a dead resolver does not delay requests
-	failuresToAlert   = 2 // bad checks in a row that are reported
-	defaultChecks     = time.Hour
-	recheckAfter      = 4*time.Minute + 30*time.Second // until the check that follows a first bad one; with jitter it is under five minutes
-	cloudflareSettles = time.Hour                      // how long bad checks of a domain that is new at Cloudflare are not counted, because resolvers may have cached that it had no records
+	checksAtOnce       = 8                              // scheduled checks that run at the same time; limited so that a dead resolver does not delay requests
+	alertAfterFailures = 2                              // an alert is sent after this number of bad checks in a row
+	defaultChecks      = time.Hour                      // time between two checks, unless it is configured
+	recheckAfter       = 4*time.Minute + 30*time.Second // time between a first bad check and the next check; with jitter less than five minutes
+	cloudflareGrace    = time.Hour                      // bad checks of a domain at Cloudflare are not counted for so long after its setup, because resolvers may have cached that it had no records
 )
 
 // Values of a domain's dns_status.
@@ -36,26 +36,26 @@ const (
 	dnsFailed      = "failed"
 )
 
-// nsIssue is the code of a domain that is no longer delegated to us.
+// nsIssue is the code of the issue that a domain is no longer delegated to our nameservers.
 const nsIssue = "nameservers_lost"
 
-// A dnsCheck is the result of one live check of a domain's DNS.
+// A dnsCheck has the results of one live check of a domain's DNS.
 type dnsCheck struct {
-	began  time.Time
-	At     time.Time // when it ended
-	checks []store.DNSCheck
-	asksNS bool
-	ns     *dnsprov.Delegation // nil: not looked up, or no answer
-	ds     *[]dnsprov.DS       // nil: not looked up, or no answer
-	proof  string              // what proves an open claim; "": nothing was found
+	startedAt time.Time
+	At        time.Time // when the check ended
+	checks    []store.DNSCheck
+	asksNS    bool                // the domain should be delegated to our nameservers
+	ns        *dnsprov.Delegation // nil: not looked up, or no answer
+	ds        *[]dnsprov.DS       // nil: not looked up, or no answer
+	proof     string              // the proof of an open claim; "": none was found
 }
 
-// checkNow looks up the managed records of a domain and, if our servers should answer for it, its
-// delegation. A record whose lookup failed is marked dnsprov.LookupFailed.
+// checkNow looks up the managed records of a domain. If our nameservers should serve the domain, it
+// also looks up the delegation. A record whose lookup failed has the error dnsprov.LookupFailed.
 func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	ctx, cancel := context.WithTimeout(ctx, zones.LookupTimeout)
 	defer cancel()
-	l := &dnsCheck{began: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
+	l := &dnsCheck{startedAt: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
 	records, err := s.zones.ManagedRecords(d)
 	if err != nil {
 		s.LogOf(ctx).Error("could not compute the records of a domain", "domain", d.Name, "error", err)
@@ -80,7 +80,7 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	return l
 }
 
-// lookUp fills in a check. All lookups run at the same time.
+// lookUp makes the lookups of a check, all at the same time, and fills in their results.
 func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, records []dnsprov.Record) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.checkReverse(ctx) })
@@ -104,10 +104,11 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, reco
 	}
 	wg.Wait()
 	if d.Claim != store.ClaimProven && (d.DNSProvider == store.DomainProviderManual || d.DNSProvider == store.DomainProviderCloudflare) {
-		l.proof = proofIn(d, checks)
+		l.proof = proofByDKIM(d, checks)
 	}
 }
 
+// storedCheck converts the check of one record to the form in which it is stored.
 func storedCheck(c dnsprov.Check) store.DNSCheck {
 	out := store.DNSCheck{
 		Purpose: c.Record.Purpose, Type: c.Record.Type, Host: c.Record.Name, Expected: c.Record.Text(), Priority: c.Record.Priority,
@@ -116,8 +117,8 @@ func storedCheck(c dnsprov.Check) store.DNSCheck {
 	return out
 }
 
-// expected returns the value that the DNS should have. If the check offers a value that also lets
-// the owner's other senders pass, it returns that one.
+// expected returns the value that a record should have. If the domain has other senders, this is
+// the value that allows them, too.
 func expected(c store.DNSCheck) string {
 	if c.Offer != "" {
 		return c.Offer
@@ -125,7 +126,7 @@ func expected(c store.DNSCheck) string {
 	return c.Expected
 }
 
-// answered reports whether any lookup of the check was answered.
+// answered reports whether at least one lookup of the check succeeded.
 func (l *dnsCheck) answered() bool {
 	return l.ns != nil || slices.ContainsFunc(l.checks, func(c store.DNSCheck) bool { return c.Error != dnsprov.LookupFailed })
 }
@@ -138,8 +139,8 @@ func (l *dnsCheck) healthy() bool {
 	return criticalVerified(l.checks)
 }
 
-// failing reports whether something that mail needs is missing or wrong. A failed lookup says
-// nothing about the record, so that a check can be neither healthy nor failing.
+// failing reports whether something that mail needs is missing or wrong. A check with failed
+// lookups may be neither healthy nor failing.
 func (l *dnsCheck) failing() bool {
 	if l.ns != nil && !l.ns.Verified {
 		return true
@@ -149,19 +150,20 @@ func (l *dnsCheck) failing() bool {
 	})
 }
 
+// criticalVerified reports whether all records that mail needs are verified.
 func criticalVerified(checks []store.DNSCheck) bool {
 	return !slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Critical && !c.Verified })
 }
 
-// sameRecord reports whether two checks are of the same record with the same value.
+// sameRecord reports whether two checks are for the same record with the same expected value.
 func sameRecord(a, b store.DNSCheck) bool {
 	return a.Purpose == b.Purpose && a.Type == b.Type && a.Host == b.Host && a.Expected == b.Expected
 }
 
-// saveCheck updates the domain's record with the results of a check. Records whose lookup failed
-// keep their last result; a check without any answer changes nothing. The caller writes the domain.
+// saveCheck records the results of a check in the domain. Records whose lookup failed keep their
+// earlier result. If all lookups failed, nothing changes. The caller writes the domain.
 func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
-	if l.At.Before(d.CheckedAt) { // a newer check was saved first
+	if l.At.Before(d.CheckedAt) { // a newer check is saved already
 		return nil
 	}
 	tx.After(func() {
@@ -173,7 +175,7 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 		}
 		s.Metrics.DNSChecks.Add(result)
 	})
-	zones.KeepDS(d, l.ds)
+	zones.UpdateDSStatus(d, l.ds)
 	if l.proof != "" && d.Claim != store.ClaimProven && !d.Gone() {
 		if won, err := s.prove(tx, d, l.proof); err != nil || !won && d.ClaimEnded() {
 			return err
@@ -207,33 +209,33 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	return s.certs.PlanCertificate(tx, d)
 }
 
-// countFailure counts bad checks of a complete domain. It reports the second bad one in a row, once
-// until a healthy check. Checks that ran at the same time count once. before is when the last saved
-// check ended.
+// countFailure counts the bad checks of a complete domain. After alertAfterFailures bad checks in a
+// row it emits domain.dns_failed, once until the next healthy check. Of checks that ran at the same
+// time, only one counts. before is when the last saved check ended.
 func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, before time.Time) error {
 	name, since := d.Name, d.FailingSince
 	switch {
 	case l.healthy():
-		if d.FailureTold { // the recovery is shown and logged; there is no event for it
-			d.StatusDetail = fmt.Sprintf("Its DNS has been healthy again since %s; it had failed since %s.", minute(l.At), minute(since))
+		if d.FailureTold { // the recovery is logged and shown in the domain, but there is no event for it
+			d.StatusDetail = fmt.Sprintf("Its DNS has been healthy again since %s; it had failed since %s.", formatMinute(l.At), formatMinute(since))
 			tx.After(func() { s.Log.Info("the DNS of a domain is healthy again", "domain", name, "failing_since", since) })
 		}
 		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
 		return nil
-	case d.DNSProvider == store.DomainProviderCloudflare && l.At.Sub(d.CompletedAt) < cloudflareSettles:
+	case d.DNSProvider == store.DomainProviderCloudflare && l.At.Sub(d.CompletedAt) < cloudflareGrace:
 		return nil
-	case d.Status != store.DomainComplete || !l.failing() || d.BadChecks > 0 && l.began.Before(before):
+	case d.Status != store.DomainComplete || !l.failing() || d.BadChecks > 0 && l.startedAt.Before(before):
 		return nil
 	}
 	if d.BadChecks++; d.BadChecks == 1 {
 		d.FailingSince = l.At
 	}
-	if d.BadChecks < failuresToAlert || d.FailureTold {
+	if d.BadChecks < alertAfterFailures || d.FailureTold {
 		return nil
 	}
 	d.FailureTold = true
 	since = d.FailingSince
-	d.StatusDetail = fmt.Sprintf("Its DNS has been failing since %s: see dns_health.", minute(since))
+	d.StatusDetail = fmt.Sprintf("Its DNS has been failing since %s: see dns_health.", formatMinute(since))
 	issues, first := failuresOf(d), ""
 	if len(issues) > 0 {
 		first = issues[0].Message
@@ -247,8 +249,8 @@ func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, befor
 	return err
 }
 
-// minute formats a time for texts.
-func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+// formatMinute formats a time in UTC, to the minute, for texts.
+func formatMinute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // DNSFailure is the data of domain.dns_failed.
 type DNSFailure struct {
@@ -259,6 +261,7 @@ type DNSFailure struct {
 	CheckedAt    core.Time      `json:"checked_at"`
 }
 
+// A failureIssue is one problem in the data of domain.dns_failed.
 type failureIssue struct {
 	Code     string  `json:"code" words:"ours" example:"missing"`
 	Purpose  string  `json:"purpose" words:"ours"`
@@ -270,8 +273,8 @@ type failureIssue struct {
 	Message string `json:"message" words:"theirs" example:"The MX record of example.com is missing. Enter it at your DNS provider."`
 }
 
-// failuresOf lists the known problems of a domain's DNS. Of records that mail does not need it
-// lists only DMARC.
+// failuresOf lists the known problems of a domain's DNS. It leaves out records that mail does not
+// need, except DMARC.
 func failuresOf(d *store.Domain) []failureIssue {
 	out := []failureIssue{}
 	if d.NSStatus == store.DomainNSLost {
@@ -286,19 +289,19 @@ func failuresOf(d *store.Domain) []failureIssue {
 			continue
 		}
 		out = append(out, failureIssue{
-			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zones.HostIn(c.Host, d.Name), Expected: expected(c), Actual: core.OrNull(c.Actual),
+			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zones.RelativeHost(c.Host, d.Name), Expected: expected(c), Actual: core.OrNull(c.Actual),
 			Message: checkMessage(c),
 		})
 	}
 	return out
 }
 
-// dnsStatusOf returns a domain's dns_status, by the checks of its records.
+// dnsStatusOf returns the dns_status of a domain with the given checks of its records.
 func dnsStatusOf(d *store.Domain, checks []store.DNSCheck) string {
 	switch {
 	case dnsReady(d, checks):
 		return dnsComplete
-	case d.BadChecks >= failuresToAlert:
+	case d.BadChecks >= alertAfterFailures:
 		return dnsFailed
 	case d.Status == store.DomainComplete, slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Verified }):
 		return dnsPropagating
@@ -314,7 +317,7 @@ func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
 	return criticalVerified(checks) && len(d.DKIM) > 0 && (d.DNSProvider != dnsprov.Builtin || d.NSStatus == store.DomainNSVerified)
 }
 
-// DNSHealth is the result of the last checks of a complete domain's records.
+// DNSHealth has the results of the last checks of a complete domain.
 type DNSHealth struct {
 	Status       string     `json:"status" enum:"healthy|degraded|failing|unknown"`
 	Issues       []DNSIssue `json:"issues"`
@@ -322,7 +325,7 @@ type DNSHealth struct {
 	FailingSince core.Time  `json:"failing_since"`
 }
 
-// A DNSIssue is one problem.
+// A DNSIssue is one problem of a domain's DNS.
 type DNSIssue struct {
 	Code    string `json:"code" words:"ours" example:"missing"`
 	Purpose string `json:"purpose" words:"ours"`
@@ -331,6 +334,7 @@ type DNSIssue struct {
 	Message string `json:"message" words:"theirs" example:"The MX record of example.com is missing. Enter it at your DNS provider."`
 }
 
+// healthOf returns the DNSHealth of a domain.
 func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	out := DNSHealth{Status: "unknown", Issues: []DNSIssue{}, CheckedAt: core.Time{Time: d.CheckedAt}, FailingSince: core.Time{Time: d.FailingSince}}
 	if d.Status != store.DomainComplete || d.CheckedAt.IsZero() {
@@ -343,14 +347,14 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 			out.Status = "degraded"
 		}
 	}
-	if tags := core.ObsoleteDMARC(d); len(tags) > 0 { // a warning: the record works
+	if tags := core.ObsoleteDMARC(d); len(tags) > 0 { // only a warning, because the record works
 		out.Issues = append(out.Issues, DNSIssue{dmarcObsolete, dnsprov.PurposeDMARC, "_dmarc", fmt.Sprintf(
 			"The DMARC record has %s, which receivers that follow RFC 9989 do not look at. To test a policy, use t=y: it applies the next milder one.", strings.Join(tags, ", "))})
 	}
 	if issues := s.reverseIssues(d); len(issues) > 0 {
 		out.Issues, out.Status = append(out.Issues, issues...), "degraded"
 	}
-	if d.BadChecks >= failuresToAlert {
+	if d.BadChecks >= alertAfterFailures {
 		out.Status = "failing"
 	}
 	return out
@@ -360,14 +364,14 @@ const dmarcObsolete = "dmarc_obsolete"
 
 const kindCheck = "dns_check"
 
-// checkKind is the scheduled check of a complete domain. Each domain has its own job, which is
-// snoozed until the next check; so the checks are spread over time and delay only each other.
+// checkKind returns the kind of job that checks a complete domain. Each domain has a job of its
+// own, which is snoozed until the next check. So the checks are spread over time.
 func (s *Service) checkKind() jobs.Kind {
 	return jobs.Kind{Name: kindCheck, Work: s.checkDomain, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
 }
 
-// planCheck schedules a check of a domain after wait, unless an earlier one is scheduled. The
-// caller writes the domain's record.
+// planCheck schedules a check of a domain after the time wait, unless an earlier check is
+// scheduled. The caller writes the domain.
 func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) error {
 	j, err := s.Queue.Add(tx, jobs.New{Kind: kindCheck, Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
 	if err != nil {
@@ -377,7 +381,8 @@ func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) e
 	return nil
 }
 
-// checkInterval is the time between two checks of a healthy domain, with a jitter of a tenth.
+// checkInterval returns the time until the next check of a healthy domain, with a jitter of a
+// tenth.
 func (s *Service) checkInterval() time.Duration {
 	d := s.Config.DNSCheckInterval
 	if d == 0 {
@@ -386,14 +391,14 @@ func (s *Service) checkInterval() time.Duration {
 	return jobs.Jitter(d, s.Rand())
 }
 
-// recheckDelay is the time between a first bad check and the check that decides whether the domain
-// is failing.
+// recheckDelay returns the time between a first bad check and the next one, which decides whether
+// the domain is failing.
 func (s *Service) recheckDelay() time.Duration {
 	return min(jobs.Jitter(recheckAfter, s.Rand()), s.checkInterval())
 }
 
-// checkDomain is the work of dns_check. The job is snoozed until the next check, and ends when the
-// domain is deleted or no longer complete.
+// checkDomain works on a dns_check job: it checks a domain once and snoozes the job until the next
+// check. The job ends when the domain is deleted or no longer complete.
 func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
@@ -411,13 +416,14 @@ func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		return nil, ctx.Err()
 	}
 	wait := s.checkInterval()
-	if l.failing() && d.BadChecks == 0 || !l.failing() && !l.healthy() && d.BadChecks == 1 { // the check that decides is still to come
+	if l.failing() && d.BadChecks == 0 || !l.failing() && !l.healthy() && d.BadChecks == 1 { // the next check decides whether the domain is failing
 		wait = s.recheckDelay()
 	}
 	next := s.Now().Add(wait)
 	return func(tx *store.Tx, _ *store.Job) error { return s.saveScheduledCheck(tx, args.DomainID, l, next) }, jobs.Snooze(next)
 }
 
+// saveScheduledCheck saves a scheduled check. next is when the next check is due.
 func (s *Service) saveScheduledCheck(tx *store.Tx, id string, l *dnsCheck, next time.Time) error {
 	d, err := store.Domains.Get(tx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -433,7 +439,7 @@ func (s *Service) saveScheduledCheck(tx *store.Tx, id string, l *dnsCheck, next 
 	return store.Domains.Put(tx, d)
 }
 
-// checkMessage says how to fix a record that is not verified.
+// checkMessage returns a text that says how to correct a record that is not verified.
 func checkMessage(c store.DNSCheck) string {
 	text := fmt.Sprintf("The %s record at %s is not as expected. Change it to the expected value.", c.Purpose, c.Host)
 	switch {
@@ -459,8 +465,8 @@ func checkMessage(c store.DNSCheck) string {
 	return text
 }
 
-// mxAdvice says how to fix an MX: it names the other hosts that receive the domain's mail, or the
-// wrong priority.
+// mxAdvice returns a text that says how to correct the MX records. It names other hosts that
+// receive the domain's mail, or the wrong priority.
 func mxAdvice(c store.DNSCheck) string {
 	_, our, _ := strings.Cut(c.Expected, " ")
 	var before, after []string
@@ -490,29 +496,30 @@ func mxAdvice(c store.DNSCheck) string {
 	return fmt.Sprintf("Mail for %s goes to other servers: %s. Add %s.", c.Host, strings.Join(after, ", "), c.Expected)
 }
 
-// Codes of issues with the reverse DNS of this host's addresses.
+// Codes of issues with the reverse DNS of this host's IP addresses.
 const (
 	ptrMissing  = "ptr_missing"
 	ptrMismatch = "ptr_mismatch"
 )
 
 const (
-	purposePTR  = "PTR"
-	reverseKept = time.Hour
-	reverseFor  = 5 * time.Second // for all lookups together; checks of records do not wait longer
-	reverseWait = 5 * time.Minute // after a lookup that failed
+	purposePTR     = "PTR"
+	reverseMaxAge  = time.Hour       // how long the cached issues are valid
+	reverseTimeout = 5 * time.Second // time limit for all reverse lookups; checks of records wait for them
+	reverseRetry   = 5 * time.Minute // delay after a failed lookup
 )
 
-// reverseCache caches the issues with the reverse DNS of this host's addresses. They are the same
-// for every domain.
+// A reverseCache caches the issues with the reverse DNS of this host's IP addresses. They are the
+// same for all domains.
 type reverseCache struct {
 	checking sync.Mutex // held during the lookups; other checks use the cached issues
 	mu       sync.Mutex
-	next     time.Time // when to look again
+	next     time.Time // when the next lookups are due
 	issues   []DNSIssue
 }
 
-// checkReverse looks up the reverse DNS of this host's public addresses, if the cache is stale.
+// checkReverse looks up the reverse DNS of this host's public IP addresses, unless the cache is
+// still valid.
 func (s *Service) checkReverse(ctx context.Context) {
 	r := &s.reverse
 	if s.Config.Sandbox || !r.checking.TryLock() {
@@ -525,7 +532,7 @@ func (s *Service) checkReverse(ctx context.Context) {
 	if fresh {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, reverseFor)
+	ctx, cancel := context.WithTimeout(ctx, reverseTimeout)
 	defer cancel()
 	var issues []DNSIssue
 	var err error
@@ -541,14 +548,14 @@ func (s *Service) checkReverse(ctx context.Context) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil { // keep the cached issues
-		r.next = s.Now().Add(reverseWait)
+	if err != nil { // the cached issues remain
+		r.next = s.Now().Add(reverseRetry)
 		return
 	}
-	r.next, r.issues = s.Now().Add(reverseKept), issues
+	r.next, r.issues = s.Now().Add(reverseMaxAge), issues
 }
 
-// reverseIssue returns the issue with the reverse DNS of an address, or nil.
+// reverseIssue returns the issue with the reverse DNS of an IP address; nil if there is none.
 func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, error) {
 	if ip.IsPrivate() || !ip.IsGlobalUnicast() {
 		return nil, nil
@@ -565,8 +572,8 @@ func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, e
 		"The reverse DNS of %s is %s, which does not resolve back to it, so many receivers refuse mail from it. %s", ip, strings.Join(names, ", "), ask)}, nil
 }
 
-// reverseIssues are the reverse DNS issues of a domain. It has some only if its mail goes out
-// directly from this host, not through a relay.
+// reverseIssues returns the reverse DNS issues that concern a domain. There are none if its mail is
+// sent through a relay.
 func (s *Service) reverseIssues(d *store.Domain) []DNSIssue {
 	if d.DNSProvider == store.DomainProviderExternal || s.sendingMode(d) != core.ViaDirect {
 		return nil

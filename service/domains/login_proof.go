@@ -13,17 +13,17 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// operatorsOfMX maps domains of MX hosts to the domain of the same operator's servers for mail
-// clients, where the two differ.
+// operatorsOfMX has the operators whose MX hosts are in another domain than their servers for mail
+// clients. It maps the domain of the servers for mail clients to the domain of the MX hosts.
 var operatorsOfMX = map[string]string{"gmail.com": "google.com", "office365.com": "outlook.com"}
 
-// clientHosts are the first labels that operators give to their servers for mail clients. Hosts
-// with other labels below an operator's domain may be customers' machines.
+// clientHosts are the first labels of host names that operators use for their servers for mail
+// clients. Hosts with other labels in an operator's domain may belong to customers.
 var clientHosts = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "email", "secure", "imappro"}
 
-// ProveByLogin proves the claim of an external mailbox's domain after a successful login to the
-// mailbox's server, which had the address `at`. It does nothing for a public mail domain, where
-// anybody can get a mailbox, or if the server may not be the domain's.
+// ProveByLogin proves the claim to an external mailbox's domain after a login to the mailbox's
+// server, which had the IP address `at`. It does nothing if the server may belong to somebody else,
+// or if the domain is a public mail domain, where everybody can get a mailbox.
 func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.Addr) error {
 	d, err := s.DomainByID(mb.DomainID)
 	if err != nil || d.Claim == store.ClaimProven || d.Gone() || d.DNSProvider != store.DomainProviderExternal {
@@ -33,19 +33,21 @@ func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.
 		return nil
 	}
 	_, err = s.SettleProof(d.ID, provenByLogin)
-	if _, lost := core.AsError(err); lost { // the domain shows this error; the mailbox is pulled anyway
+	if _, lost := core.AsError(err); lost { // the domain shows this error, and the mailbox is synced anyway
 		return nil
 	}
 	return err
 }
 
-// isServerOf reports whether the server that an external mailbox logged in to, at the address `at`,
-// belongs to the mailbox's domain. Otherwise the login proves nothing: an account may name any
-// server, also its own, and point that name elsewhere a moment later. The server belongs to the
-// domain if the domain's MX or SRV records (RFC 6186) name it or a host with its address; or if it
-// has a usual name for mail clients right below the domain, or right below the operator's domain of
-// those records. A server outside of the domain counts only if the login's username is the
-// mailbox's address. In the sandbox, and at a private address, if the operator allows those, every
+// isServerOf reports whether the IMAP server of an external mailbox belongs to the mailbox's
+// domain. `at` is the IP address that the server had at the login. A login to any other server
+// proves nothing, because an account can name a server of its own.
+//
+// The server belongs to the domain if the domain's MX or SRV records (RFC 6186) name the server or
+// a host with its IP address. It also belongs to the domain if its host name has one of clientHosts
+// as the first label, directly below the domain, or below the domain of the operator that those
+// records name. If the server's host name is not in the domain, the login's username must be the
+// mailbox's address. In the sandbox, and at private IP addresses if the operator allows them, every
 // server counts.
 func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailbox, at netip.Addr) bool {
 	server := mb.External.IMAP
@@ -55,7 +57,7 @@ func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailb
 	name := strings.ToLower(strings.TrimSuffix(server.Host, "."))
 	operator := operatorOf(name)
 	inside := operator == operatorOf(domain)
-	if server.Security == "none" || !inside && !strings.EqualFold(server.Username, mb.Email) { // without TLS an attacker on the path could answer
+	if server.Security == "none" || !inside && !strings.EqualFold(server.Username, mb.Email) { // without TLS, an attacker in the network could answer in the server's place
 		return false
 	}
 	first, rest, _ := strings.Cut(name, ".")
@@ -76,7 +78,7 @@ func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailb
 	return false
 }
 
-// mailHosts returns the hosts that a domain's MX and SRV records name, at most 20.
+// mailHosts returns up to 20 hosts that a domain's MX and SRV records name.
 func (s *Service) mailHosts(ctx context.Context, domain string) []string {
 	const most = 20
 	var out []string
@@ -99,7 +101,7 @@ func (s *Service) mailHosts(ctx context.Context, domain string) []string {
 	return out[:min(len(out), most)]
 }
 
-// addressesAt returns the addresses of a host, which may itself be an address.
+// addressesAt returns the IP addresses of a host. If host is an IP address, it returns that.
 func (s *Service) addressesAt(ctx context.Context, host string) []netip.Addr {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip.Unmap()}
@@ -114,11 +116,12 @@ func (s *Service) addressesAt(ctx context.Context, host string) []netip.Addr {
 	return found
 }
 
+// isPublic reports whether an IP address is not private, loopback or link-local.
 func isPublic(ip netip.Addr) bool {
 	return !ip.IsPrivate() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast()
 }
 
-// operatorOf returns the registered domain of a host. For an address it returns the address.
+// operatorOf returns the registered domain of a host name. It returns an IP address unchanged.
 func operatorOf(host string) string {
 	if net.ParseIP(host) != nil {
 		return host

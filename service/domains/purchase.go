@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	orderFor     = 30 * time.Second // for one call to a registrar, also an order
-	orderSettles = 2 * time.Minute  // after an unanswered order, until there may be another one; longer than orderFor
-	orderIsLost  = 24 * time.Hour   // after an unanswered order: a purchase would be visible by now
-	clocksDiffer = 24 * time.Hour   // a registrar may write times of another zone
-	lapsedAfter  = 90 * 24 * time.Hour
+	orderTimeout    = 30 * time.Second    // time limit for one call to a registrar, including an order
+	orderSettleTime = 2 * time.Minute     // time between an unanswered order and the next one; longer than orderTimeout
+	orderLostAfter  = 24 * time.Hour      // so long after an unanswered order, a purchase would be visible at the registrar
+	maxClockSkew    = 24 * time.Hour      // a registrar may give times in another time zone
+	lapsedAfter     = 90 * 24 * time.Hour // so long after its expiry, a domain can be bought again
 )
 
-// planPurchase validates the fields for a purchase.
+// planPurchase validates the fields of a request that buys a domain.
 func (p *setupPlan) planPurchase() error {
 	if !p.who.Can("purchase") {
 		return core.Errorf("insufficient_scope", "This token lacks the \"purchase\" permission that register needs. Use a token that has it.")
@@ -51,8 +51,9 @@ func (p *setupPlan) planPurchase() error {
 	return nil
 }
 
-// addPurchase writes the intent to buy the domain and returns its id. If the account has bought it,
-// or may have, addPurchase returns that purchase, so that the domain is not bought twice.
+// addPurchase writes a record of the intended purchase and returns its ID. If the account has
+// already bought the domain, or may have, it returns that purchase instead, so that the domain is
+// not bought twice.
 func (p *setupPlan) addPurchase(tx *store.Tx) (id string, err error) {
 	years := 1
 	if p.in.Years != nil {
@@ -64,7 +65,7 @@ func (p *setupPlan) addPurchase(tx *store.Tx) (id string, err error) {
 	case err != nil:
 		return "", err
 	case pu.State == store.PurchaseBought && tx.Now().Sub(pu.ExpiresAt) > lapsedAfter, pu.State == store.PurchaseIntended && pu.AccountID != p.who.AccountID,
-		pu.State == store.PurchaseOrdering && pu.AccountID == "" && tx.Now().Sub(pu.TriedAt) > orderIsLost:
+		pu.State == store.PurchaseOrdering && pu.AccountID == "" && tx.Now().Sub(pu.TriedAt) > orderLostAfter:
 		pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, "domain_unavailable", "It has lapsed."
 		if err := store.Purchases.Put(tx, pu); err != nil {
 			return "", err
@@ -86,17 +87,17 @@ func (p *setupPlan) addPurchase(tx *store.Tx) (id string, err error) {
 	return pu.ID, store.Purchases.Put(tx, pu)
 }
 
-// A purchasing is the step of a setup that buys the domain.
-type purchasing struct {
+// A purchaseStep is the step of a setup that buys the domain.
+type purchaseStep struct {
 	*setup
 	shop registrar.Registrar
 	pu   *store.Purchase
 }
 
-// register buys the domain once. It records each step before it takes the step. If an order is not
-// answered, it asks the registrar for the result before it orders again.
+// register buys the domain, but never twice: it records each action before it takes it. If an order
+// was not answered, it asks the registrar for the result before it orders again.
 func (p *setup) register() error {
-	b := &purchasing{setup: p}
+	b := &purchaseStep{setup: p}
 	err := p.s.Store.View(func(tx *store.Tx) (err error) {
 		b.pu, err = store.Purchases.Get(tx, p.args.PurchaseID)
 		return err
@@ -112,7 +113,7 @@ func (p *setup) register() error {
 	case store.PurchaseBought:
 		return b.saveBought(&registrar.Registration{Price: b.pu.Price, ExpiresAt: b.pu.ExpiresAt, AutoRenew: b.pu.AutoRenew})
 	case store.PurchaseRefused:
-		return b.refused()
+		return b.refusedError()
 	case store.PurchaseOrdering:
 		return b.lookUp()
 	}
@@ -120,30 +121,31 @@ func (p *setup) register() error {
 }
 
 // ask calls the registrar with a timeout.
-func (b *purchasing) ask(question func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(b.ctx, orderFor)
+func (b *purchaseStep) ask(question func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(b.ctx, orderTimeout)
 	defer cancel()
 	return question(ctx)
 }
 
-// lookUp finds out the result of an order that was not answered.
-func (b *purchasing) lookUp() error {
+// lookUp asks the registrar for the result of an order that was not answered.
+func (b *purchaseStep) lookUp() error {
 	found, err := b.find()
 	switch {
-	case err == nil && b.ours(found):
+	case err == nil && b.isOurs(found):
 		return b.accept(found)
 	case err == nil:
 		return b.refuse("domain_unavailable", "%s is already in the registrar account, from another order. The operator of this installation can say whose it is.", b.pu.Domain)
 	case !errors.Is(err, registrar.ErrNotFound):
-		return b.unclear(err)
+		return b.unclearError(err)
 	}
-	if settled := b.pu.TriedAt.Add(orderSettles); b.s.Now().Before(settled) {
-		return jobs.RetryAt(settled, b.unclear(errors.New("the registrar does not show the order yet")))
+	if settled := b.pu.TriedAt.Add(orderSettleTime); b.s.Now().Before(settled) {
+		return jobs.RetryAt(settled, b.unclearError(errors.New("find order: the registrar does not show the domain yet")))
 	}
 	return b.order()
 }
 
-func (b *purchasing) find() (found *registrar.Registration, err error) {
+// find returns the domain's registration in the account at the registrar.
+func (b *purchaseStep) find() (found *registrar.Registration, err error) {
 	err = b.ask(func(ctx context.Context) (err error) {
 		found, err = b.shop.Find(ctx, b.pu.Domain)
 		return err
@@ -151,21 +153,21 @@ func (b *purchasing) find() (found *registrar.Registration, err error) {
 	return found, err
 }
 
-// ours reports whether a domain in the registrar account is from this purchase. Some registrars
-// keep no key of the order. There a domain is somebody else's only if it is older than our intent:
-// it was for sale when we ordered it.
-func (b *purchasing) ours(r *registrar.Registration) bool {
-	return r.Key == b.pu.ID || r.Key == "" && r.RegisteredAt.After(b.pu.CreatedAt.Add(-clocksDiffer))
+// isOurs reports whether a registration comes from this purchase. Some registrars do not keep the
+// key of an order. There, a registration that is not older than the purchase record comes from this
+// purchase, because the domain was for sale at that time.
+func (b *purchaseStep) isOurs(r *registrar.Registration) bool {
+	return r.Key == b.pu.ID || r.Key == "" && r.RegisteredAt.After(b.pu.CreatedAt.Add(-maxClockSkew))
 }
 
-// mayBeOurs reports whether an order was sent and its result may still become known.
-func (b *purchasing) mayBeOurs() bool {
-	return b.pu.State == store.PurchaseOrdering && b.s.Now().Sub(b.pu.TriedAt) < orderIsLost
+// mayBeOurs reports whether an order was sent whose result may still become known.
+func (b *purchaseStep) mayBeOurs() bool {
+	return b.pu.State == store.PurchaseOrdering && b.s.Now().Sub(b.pu.TriedAt) < orderLostAfter
 }
 
-// unclear is the error if it is not known whether the domain was bought. Its text says what to
-// check.
-func (b *purchasing) unclear(err error) error {
+// unclearError returns the job's error if it is not known whether the domain was bought. Its text
+// says what to check.
+func (b *purchaseStep) unclearError(err error) error {
 	if b.ctx.Err() != nil {
 		return b.ctx.Err()
 	}
@@ -179,8 +181,8 @@ func (b *purchasing) unclear(err error) error {
 		b.pu.Domain, b.shop.Name(), b.pu.ID, b.pu.TriedAt.UTC().Format(time.RFC3339)).Because(err)
 }
 
-// order checks the offer and buys the domain.
-func (b *purchasing) order() error {
+// order checks the registrar's offer and buys the domain.
+func (b *purchaseStep) order() error {
 	if err := b.checkOffer(); err != nil {
 		return err
 	}
@@ -190,8 +192,8 @@ func (b *purchasing) order() error {
 	}
 	o := registrar.Order{Key: b.pu.ID, Domain: b.pu.Domain, Years: b.pu.Years, MaxPrice: b.pu.MaxPrice, AutoRenew: b.pu.AutoRenew}
 	ours := b.s.Config.Nameservers
-	if b.d.DNSProvider == dnsprov.Builtin && b.args.DNS && len(inside(b.pu.Domain, ours)) == 0 && !registrar.HasFixedNameservers(b.shop) {
-		o.Nameservers = ours // nameservers inside the domain can be set only after the domain exists
+	if b.d.DNSProvider == dnsprov.Builtin && b.args.DNS && len(hostsInside(b.pu.Domain, ours)) == 0 && !registrar.HasFixedNameservers(b.shop) {
+		o.Nameservers = ours // nameservers inside the domain can be set only after it is registered
 	}
 	var r *registrar.Registration
 	err := b.ask(func(ctx context.Context) (err error) {
@@ -205,43 +207,43 @@ func (b *purchasing) order() error {
 	case err == nil:
 		return b.accept(r)
 	case !nothingBought:
-		return b.unclear(err)
+		return b.unclearError(err)
 	case errors.Is(err, registrar.ErrTaken):
 		r, lost := b.find()
-		if lost == nil && b.ours(r) {
-			return b.accept(r) // a proxy has repeated our order, and the first one succeeded
+		if lost == nil && b.isOurs(r) {
+			return b.accept(r) // a proxy has sent our order twice, and the first one succeeded
 		}
 		if lost != nil && !errors.Is(lost, registrar.ErrNotFound) {
-			return b.unclear(lost)
+			return b.unclearError(lost)
 		}
 	}
 	if !doubtful && !errors.Is(err, registrar.ErrNotNow) {
 		return b.explain(err)
 	}
-	// This order bought nothing, so the state is the one before it.
+	// This order has bought nothing: restore the state before it.
 	if err := b.write(func(pu *store.Purchase) { pu.State, pu.TriedAt = before.State, before.TriedAt }); err != nil {
 		return err
 	}
-	return b.unclear(err)
+	return b.unclearError(err)
 }
 
-// checkOffer returns an error if the domain is not available or costs more than was agreed.
-func (b *purchasing) checkOffer() error {
+// checkOffer returns an error if the domain is not available or costs more than the price limit.
+func (b *purchaseStep) checkOffer() error {
 	var offers []registrar.Offer
 	err := b.ask(func(ctx context.Context) (err error) {
 		offers, err = b.shop.Quote(ctx, []string{b.pu.Domain})
 		return err
 	})
 	if err == nil && len(offers) != 1 {
-		err = errors.New("the registrar did not answer for the name")
+		err = errors.New("get offer: the registrar returned none for the domain")
 	}
 	if err != nil {
-		return b.unclear(err)
+		return b.unclearError(err)
 	}
 	o := offers[0]
 	switch total := o.Total(b.pu.Years); {
 	case b.mayBeOurs() && (o.Err != nil || !o.Available || o.Premium || o.Price <= 0 || total > b.pu.MaxPrice):
-		return b.unclear(fmt.Errorf("the registrar's offer is now %+v", o)) // an unclear purchase is neither repeated nor given up
+		return b.unclearError(fmt.Errorf("check offer: the registrar now offers %+v", o)) // an order may have succeeded: neither order again nor give up
 	case o.Err != nil:
 		return b.explain(o.Err)
 	case !o.Available:
@@ -250,20 +252,20 @@ func (b *purchasing) checkOffer() error {
 		return b.explain(registrar.ErrPremium)
 	case o.Price <= 0 || total > b.pu.MaxPrice:
 		return b.refuse("price_changed", "%s now costs %s for %s, more than the %s in price. Search for it again, and give the new price for one year.",
-			b.pu.Domain, usd(total), term(b.pu.Years), usd(b.pu.MaxPrice))
+			b.pu.Domain, usd(total), termText(b.pu.Years), usd(b.pu.MaxPrice))
 	}
 	return nil
 }
 
-// term says in words for how long a domain is bought.
-func term(years int) string {
+// termText returns a term of years as a text, such as "2 years".
+func termText(years int) string {
 	if years == 1 {
 		return "one year"
 	}
 	return fmt.Sprintf("%d years", years)
 }
 
-// dollars converts cents to the API's dollars; nil for 0, which means that they are not known.
+// dollars converts cents to dollars. It returns nil for 0, which means that the price is not known.
 func dollars(cents int64) *float64 {
 	if cents == 0 {
 		return nil
@@ -274,9 +276,9 @@ func dollars(cents int64) *float64 {
 
 func usd(cents int64) string { return fmt.Sprintf("%.2f %s", float64(cents)/100, currency) }
 
-// explain turns an error of the registrar into the job's error. The known errors mean that nothing
-// was bought.
-func (b *purchasing) explain(err error) error {
+// explain converts an error of the registrar to the job's error. If the error is one of the known
+// ones, nothing was bought and the purchase ends.
+func (b *purchaseStep) explain(err error) error {
 	name, shop := b.pu.Domain, b.shop.Name()
 	switch {
 	case errors.Is(err, registrar.ErrTaken):
@@ -290,24 +292,25 @@ func (b *purchasing) explain(err error) error {
 	case errors.Is(err, registrar.ErrNotSold), errors.Is(err, registrar.ErrBadDomain):
 		return b.refuse("registrar_error", "%s does not sell %s: %s.", shop, name, err)
 	}
-	return b.unclear(err)
+	return b.unclearError(err)
 }
 
-// refuse ends the purchase: nothing was bought.
-func (b *purchasing) refuse(code, format string, args ...any) error {
+// refuse ends a purchase that has bought nothing, and returns the job's error.
+func (b *purchaseStep) refuse(code, format string, args ...any) error {
 	why := fmt.Sprintf(format, args...)
 	if err := b.write(func(pu *store.Purchase) { pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, code, why }); err != nil {
 		return err
 	}
-	return b.refused()
+	return b.refusedError()
 }
 
-func (b *purchasing) refused() error {
+// refusedError returns the job's error for a purchase that has ended without buying anything.
+func (b *purchaseStep) refusedError() error {
 	return jobs.Permanent(core.Errorf(b.pu.RefusedCode, "%s", b.pu.RefusedWhy))
 }
 
-// write changes the record of a purchase that has not ended.
-func (b *purchasing) write(change func(*store.Purchase)) error {
+// write changes the record of a purchase, unless the purchase has ended.
+func (b *purchaseStep) write(change func(*store.Purchase)) error {
 	return b.s.Store.Update(func(tx *store.Tx) error {
 		pu, err := store.Purchases.Get(tx, b.pu.ID)
 		if err != nil {
@@ -322,9 +325,9 @@ func (b *purchasing) write(change func(*store.Purchase)) error {
 	})
 }
 
-// accept saves what was bought, after it has set auto-renewal at the registrar as requested. If the
-// registrar does not set it, the domain shows the registrar's setting.
-func (b *purchasing) accept(r *registrar.Registration) error {
+// accept saves a successful purchase. Before that, it sets auto-renewal at the registrar as the
+// request wanted. If this fails, the domain shows the registrar's setting.
+func (b *purchaseStep) accept(r *registrar.Registration) error {
 	shop, ok := b.shop.(registrar.AutoRenewer)
 	if ok && r.AutoRenew != b.pu.AutoRenew {
 		err := b.ask(func(ctx context.Context) error { return shop.SetAutoRenew(ctx, b.pu.Domain, b.pu.AutoRenew) })
@@ -337,8 +340,8 @@ func (b *purchasing) accept(r *registrar.Registration) error {
 	return b.saveBought(r)
 }
 
-// saveBought records the purchase and marks the domain as bought.
-func (b *purchasing) saveBought(r *registrar.Registration) error {
+// saveBought records a successful purchase and marks the domain as bought.
+func (b *purchaseStep) saveBought(r *registrar.Registration) error {
 	return b.s.Store.Update(func(tx *store.Tx) error {
 		pu, err := store.Purchases.Get(tx, b.pu.ID)
 		if err != nil {
@@ -367,8 +370,9 @@ func (b *purchasing) saveBought(r *registrar.Registration) error {
 	})
 }
 
-const renewalFor = 15 * time.Second // for one call to a registrar about it
+const renewalTimeout = 15 * time.Second // time limit for a call to a registrar that changes auto-renewal
 
+// registrarNamed returns the configured registrar with the given name; nil if there is none.
 func (s *Service) registrarNamed(name string) registrar.Registrar {
 	for _, shop := range s.Config.Registrars {
 		if shop.Name() == name {
@@ -378,18 +382,18 @@ func (s *Service) registrarNamed(name string) registrar.Registrar {
 	return nil
 }
 
-// setNameservers sets our nameservers at the registrar that the domain was bought from, and their
-// addresses (glue) if they are inside the domain.
+// setNameservers sets our nameservers at the registrar at which the domain was bought. If
+// nameservers are inside the domain, it also sets their IP addresses (glue records).
 func (p *setup) setNameservers() error {
 	shop := p.s.registrarNamed(p.d.Registrar)
 	if shop == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, orderFor)
+	ctx, cancel := context.WithTimeout(p.ctx, orderTimeout)
 	defer cancel()
 	found, err := shop.Find(ctx, p.d.Name)
 	if errors.Is(err, registrar.ErrNotFound) {
-		return nil // it was transferred to another registrar; the step checks the DNS
+		return nil // the domain was transferred to another registrar; its owner must set the nameservers there
 	}
 	if err == nil && registrar.HasFixedNameservers(shop) {
 		err = registrar.ErrFixedNameservers
@@ -413,17 +417,17 @@ func (p *setup) setNameservers() error {
 	return core.Errorf("registrar_error", "%s did not set the nameservers of %s. Mailstead will try again.", shop.Name(), p.d.Name).Because(err)
 }
 
-// setGlue sets the addresses of our nameservers that are inside the domain, before it is delegated
-// to them.
+// setGlue sets glue records: the IP addresses of our nameservers that are inside the domain. This
+// must happen before the domain is delegated to them.
 func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *registrar.Registration) error {
 	c := p.s.Config
-	hosts := inside(p.d.Name, c.Nameservers)
+	hosts := hostsInside(p.d.Name, c.Nameservers)
 	if len(hosts) == 0 {
 		return nil
 	}
 	setter, ok := shop.(registrar.GlueSetter)
 	if !ok && sameNames(found.Nameservers, c.Nameservers) {
-		return nil // the glue was entered by hand
+		return nil // the glue records were entered by hand
 	}
 	if !ok {
 		return jobs.Permanent(core.Errorf("registrar_error",
@@ -438,8 +442,8 @@ func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *re
 	return nil
 }
 
-// inside returns the hosts that are inside the domain.
-func inside(domain string, hosts []string) []string {
+// hostsInside returns those of the hosts that are inside the domain.
+func hostsInside(domain string, hosts []string) []string {
 	var out []string
 	for _, h := range hosts {
 		if strings.HasSuffix(h, "."+domain) {
@@ -449,14 +453,14 @@ func inside(domain string, hosts []string) []string {
 	return out
 }
 
-// sameNames reports whether two lists hold the same names, in any order.
+// sameNames reports whether two lists have the same names, in any order.
 func sameNames(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(a, b)
 }
 
-// setAutoRenew turns auto-renewal on or off at the registrar of a domain that was bought here,
-// before the record changes. It does so only if the rest of the request is valid.
+// setAutoRenew turns auto-renewal on or off at the registrar of a domain that was bought here, if
+// the rest of the request is valid. It is called before the domain's record is changed.
 func (s *Service) setAutoRenew(ctx context.Context, who core.Actor, in UpdateDomainIn) error {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -478,7 +482,7 @@ func (s *Service) setAutoRenew(ctx context.Context, who core.Actor, in UpdateDom
 	if !ok {
 		return core.Invalid("auto_renew", "not_allowed", "cannot be changed from here: change it at %s", shop.Name())
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewalFor)
+	ctx, cancel := context.WithTimeout(ctx, renewalTimeout)
 	defer cancel()
 	err = renewer.SetAutoRenew(ctx, d.Name, *in.AutoRenew)
 	if errors.Is(err, registrar.ErrNotFound) {

@@ -29,7 +29,7 @@ type SetRedirectIn struct {
 	PreservePath bool   `json:"preserve_path"`
 }
 
-// A DomainRedirect is how visitors of a domain are redirected, as given to set_redirect.
+// A DomainRedirect says where visitors of a domain are redirected to, as set by set_redirect.
 type DomainRedirect struct {
 	URL       string `json:"url" words:"ours" example:"https://www.example.net/" format:"uri"` // Where visitors are sent, as in the domain's redirect_url.
 	Permanent bool   `json:"permanent" example:"true"`                                         // Whether the answer is 301, which browsers remember, and not 302.
@@ -54,8 +54,8 @@ type RedirectSet struct {
 	JobID       string `json:"job_id" words:"ours"`
 }
 
-// A Queued says that a change is recorded and that a job applies it. Without a change, queued is
-// false and job_id is null.
+// A Queued says whether a change was recorded and a job was queued that applies it. If there was
+// nothing to change, queued is false and job_id is null.
 type Queued struct {
 	Message string  `json:"message" words:"ours" example:"The job was started."` // For people; the text may change.
 	Queued  bool    `json:"queued"`
@@ -86,7 +86,7 @@ func checkRedirect(text, domain string) (string, error) {
 	return text, nil
 }
 
-// webHost reports whether a browser accepts the host: an IP address, or labels of letters, digits,
+// webHost reports whether browsers accept a host: an IP address, or labels of letters, digits,
 // hyphens and underscores.
 func webHost(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -101,7 +101,7 @@ func webHost(host string) bool {
 	return len(host) <= 253
 }
 
-// webPort reports whether a URL has a valid port or none.
+// webPort reports whether a URL has either a valid port or no port.
 func webPort(u *url.URL) bool {
 	n, err := strconv.ParseUint(u.Port(), 10, 16)
 	return u.Port() == "" || err == nil && n > 0
@@ -115,8 +115,8 @@ func setRedirect(d *store.Domain, target string, permanent, path bool) {
 	}
 }
 
-// SetRedirect records where visitors of a domain and of its www are sent, and queues a check
-// whether its records point here.
+// SetRedirect sets where visitors of a domain, and of its www, are redirected to. It queues a job
+// that checks whether the domain's records lead here.
 func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectIn) (*RedirectSet, error) {
 	var out *RedirectSet
 	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
@@ -147,13 +147,14 @@ func (s *Service) DeleteRedirect(_ context.Context, who core.Actor, in DomainIn)
 		d.RedirectURL, d.RedirectCode, d.RedirectPath = "", 0, false
 		return had, nil
 	}, func(d *store.Domain, jobID string) {
-		out = ended(jobID, "The redirect of "+d.Name+" has ended.", d.Name+" has no redirect.")
+		out = removalAnswer(jobID, "The redirect of "+d.Name+" has ended.", d.Name+" has no redirect.")
 	})
 	return out, err
 }
 
-// ended is the answer after a removal. jobID is "" if there was nothing to remove.
-func ended(jobID, did, nothing string) *Queued {
+// removalAnswer returns the answer to a request that removes a redirect or a forward. jobID is ""
+// if there was nothing to remove.
+func removalAnswer(jobID, did, nothing string) *Queued {
 	if jobID == "" {
 		return &Queued{Message: nothing}
 	}
@@ -188,7 +189,7 @@ func checkDomainForward(text, domain string) (string, error) {
 	return address, nil
 }
 
-// SetForward records the address to which mail goes that matches no mailbox of the domain. It
+// SetForward sets the address that receives the mail that matches no mailbox of a domain. It
 // applies to the next message.
 func (s *Service) SetForward(_ context.Context, who core.Actor, in SetForwardIn) (*ForwardSet, error) {
 	var out *ForwardSet
@@ -213,14 +214,14 @@ func (s *Service) DeleteForward(_ context.Context, who core.Actor, in DomainIn) 
 		d.Forward = ""
 		return had, nil
 	}, func(d *store.Domain, jobID string) {
-		out = ended(jobID, "Mail for "+d.Name+" is no longer forwarded.", d.Name+" has no forward.")
+		out = removalAnswer(jobID, "Mail for "+d.Name+" is no longer forwarded.", d.Name+" has no forward.")
 	})
 	return out, err
 }
 
-// changeRouting applies change to a domain's redirect or forward. If change reports a change, it
-// writes the domain and queues the job. done gets the changed domain and the job's id, or ""
-// without a job.
+// changeRouting changes the redirect or the forward of a domain. change changes the domain and
+// reports whether it did; then changeRouting writes the domain and queues a job. done receives the
+// domain and the ID of the job; "" if there is no job.
 func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*store.Domain) (bool, error), done func(*store.Domain, string)) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		d, err := core.DomainOf(tx, who, id)
@@ -243,7 +244,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 		if redirected != (d.RedirectURL != "") || redirectedWWW != d.RedirectsWWW() {
 			write = s.zones.ServeZone
 		}
-		if kind == "redirect_update" && zones.AtEdgeNow(d) {
+		if kind == "redirect_update" && zones.SyncedToEdge(d) {
 			steps = []string{stepEdgeRecords, stepVerify}
 		}
 		j, err := s.Queue.Add(tx, jobs.New{
@@ -258,16 +259,16 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 	})
 }
 
-// routingKind is a job kind that checks, after a change of a redirect or forward, whether the
-// domain's records of this purpose point here.
+// routingKind returns the kind of job that is queued after a change of a redirect or forward. The
+// job checks whether the domain's records with the given purpose lead here.
 func (s *Service) routingKind(name, purpose string) jobs.Kind {
 	return jobs.Kind{Name: name, Max: 10, Lanes: 4, Visible: true, Work: func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 		return s.checkRouting(ctx, j, purpose)
 	}}
 }
 
-// checkRouting is the work of redirect_update and forward_update: a live check of the domain's
-// records. The job's detail says whether the change is in effect yet.
+// checkRouting works on a redirect_update or forward_update job: it makes a live check of the
+// domain's records. The job's detail then says whether the change has taken effect.
 func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
@@ -280,7 +281,7 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 	if err != nil {
 		return nil, err
 	}
-	if purpose == dnsprov.PurposeA && zones.AtEdgeNow(d) {
+	if purpose == dnsprov.PurposeA && zones.SyncedToEdge(d) {
 		jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
 		if err := s.zones.ApplyRedirect(ctx, d); err != nil {
 			jobs.Step(ctx, stepEdgeRecords, "error", stepText(err))
@@ -307,7 +308,7 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 	}, nil
 }
 
-// routingDetail says whether visitors or mail of the domain arrive here.
+// routingDetail returns a text that says whether visitors or mail of the domain arrive here.
 func routingDetail(d *store.Domain, l *dnsCheck, purpose string) string {
 	what := "Visitors"
 	if purpose == dnsprov.PurposeMX {
@@ -322,14 +323,14 @@ func routingDetail(d *store.Domain, l *dnsCheck, purpose string) string {
 	return what + " of " + d.Name + " may not come here yet: see its dns-status for the " + purpose + " records."
 }
 
-// A Redirect is where a visitor is sent.
+// A Redirect is the answer to a visitor who is redirected.
 type Redirect struct {
 	URL  string
-	Code int // 301, 302
+	Code int // HTTP status: 301 or 302
 }
 
-// RedirectOf returns where visitors of a host, as a request names it, are sent; nil if nowhere. A
-// domain's redirect applies to its www too.
+// RedirectOf returns the redirect for visitors of a host, which is taken from a request; nil if
+// there is none. The redirect of a domain also applies to its www.
 func (s *Service) RedirectOf(host string, at *url.URL) (*Redirect, error) {
 	host = mailboxes.RequestHost(host)
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || !strings.Contains(host, ".") || host == s.Config.Hostname {
@@ -343,7 +344,7 @@ func (s *Service) RedirectOf(host string, at *url.URL) (*Redirect, error) {
 }
 
 // redirected returns the domain whose redirect applies to a host; nil if there is none. A domain
-// whose claim is not proven redirects nothing, since the host may be the operator's.
+// whose claim is not proven redirects nothing, because its owner may be somebody else.
 func (s *Service) redirected(host string) (*store.Domain, error) {
 	var found *store.Domain
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -361,8 +362,8 @@ func (s *Service) redirected(host string) (*store.Domain, error) {
 	return found, err
 }
 
-// redirectTarget returns the redirect's URL, with the path and query of the request appended if
-// they are kept.
+// redirectTarget returns the URL to which a visitor is redirected: that of the redirect and, if the
+// redirect keeps them, the path and query of the request.
 func redirectTarget(d *store.Domain, at *url.URL) string {
 	to, err := url.Parse(d.RedirectURL)
 	if err != nil || !d.RedirectPath {

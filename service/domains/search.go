@@ -23,27 +23,27 @@ import (
 )
 
 const (
-	maxSearches    = 100              // names in one request
-	searchesFor    = 45 * time.Second // for one whole request
-	searchesAtOnce = 20               // DNS lookups of one request
-	quotesFor      = 20 * time.Second // for one call to a registrar
-	rdapFor        = 18 * time.Second // for all RDAP queries of one request
+	maxSearchNames = 100              // names in one request, and names that are tried for a suggestion
+	searchTimeout  = 45 * time.Second // time limit for a whole request
+	searchesAtOnce = 20               // DNS lookups of one request that run at the same time
+	quoteTimeout   = 20 * time.Second // time limit for one call to a registrar
+	rdapTimeout    = 18 * time.Second // time limit for all RDAP queries of one request
 	currency       = "USD"
 	viaRegistrar   = "registrar"
 	viaRDAP        = "rdap"
 	viaDNS         = "dns"
 )
 
-// Why a search cannot say whether a name is available.
+// Texts for a search that cannot say whether a name is available.
 const (
-	unknownInTheDNS = "It is not in the DNS, but only a registrar knows whether it is available. Configure one to see prices."
-	noRDAPForIt     = "It is not in the DNS, and its registry has no RDAP service, so only a registrar knows whether it is available."
-	noRDAPAnswer    = "It is not in the DNS, and its registry's RDAP service did not answer. Try again in a minute."
-	noAnswer        = "It could not be looked up. Try again in a minute."
+	notInDNS          = "It is not in the DNS, but only a registrar knows whether it is available. Configure one to see prices."
+	registryHasNoRDAP = "It is not in the DNS, and its registry has no RDAP service, so only a registrar knows whether it is available."
+	noRDAPAnswer      = "It is not in the DNS, and its registry's RDAP service did not answer. Try again in a minute."
+	noAnswer          = "It could not be looked up. Try again in a minute."
 )
 
-// A SearchResult says whether a domain is available, and at what price. Prices are for one year.
-// checked_via is the source that answered.
+// A SearchResult says whether a domain is available, and at which price for one year. checked_via
+// is the source of this information.
 type SearchResult struct {
 	Domain       string   `json:"domain" words:"ours"`
 	Available    *bool    `json:"available"`                     // Whether the domain can be registered; null if that is not known.
@@ -71,7 +71,8 @@ func (s *Service) SearchDomain(ctx context.Context, _ core.Actor, in SearchDomai
 	return &s.search(ctx, []string{name})[0], nil
 }
 
-// registrableName normalizes a typed name, and refuses names that registries do not sell.
+// registrableName normalizes a domain name that somebody has typed. It returns an error if
+// registries do not sell such names.
 func registrableName(given string) (string, error) {
 	ascii, _, err := idn.Registrable(given)
 	if err != nil {
@@ -95,8 +96,8 @@ type SearchedBulk struct {
 	AvailableCount int            `json:"available_count"`
 }
 
-// SearchDomainsBulk checks whether up to 100 domains are available. An invalid name does not affect
-// the others.
+// SearchDomainsBulk checks whether up to 100 domains are available. If a name is invalid, the
+// others are still checked.
 func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in SearchDomainsBulkIn) (*SearchedBulk, error) {
 	out := &SearchedBulk{Results: make([]SearchResult, len(in.Domains)), Count: len(in.Domains)}
 	var names []string
@@ -126,7 +127,7 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 	return out, nil
 }
 
-// emptyResult returns an empty result, with the source that is asked first.
+// emptyResult returns a result without an answer. Its source is the one that is asked first.
 func (s *Service) emptyResult(name string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	switch {
@@ -138,14 +139,14 @@ func (s *Service) emptyResult(name string) SearchResult {
 	return r
 }
 
-// search asks the registrar about names, RDAP about those without an offer, and the DNS about the
-// rest.
+// search asks the registrar about all names, RDAP about names for which the registrar made no
+// offer, and the DNS about the rest.
 func (s *Service) search(ctx context.Context, names []string) []SearchResult {
-	ctx, cancel := context.WithTimeout(ctx, searchesFor)
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	out := make([]SearchResult, len(names))
 	offers := s.quotes(ctx, names)
-	asking, cancel := context.WithTimeout(ctx, rdapFor)
+	asking, cancel := context.WithTimeout(ctx, rdapTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, searchesAtOnce)
@@ -169,10 +170,10 @@ func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 	return out
 }
 
-// searchRDAP asks the registry. If that does not help, why says what is missing.
+// searchRDAP asks the registry of a name by RDAP. If there is no answer, why says what is missing.
 func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, why string) {
 	if s.Config.RDAP == nil {
-		return r, unknownInTheDNS
+		return r, notInDNS
 	}
 	_, err := s.Config.RDAP.Domain(ctx, name)
 	free := errors.Is(err, rdap.ErrNotFound)
@@ -180,24 +181,24 @@ func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, 
 		return SearchResult{Domain: name, Currency: currency, CheckedVia: viaRDAP, Available: &free}, ""
 	}
 	if errors.Is(err, rdap.ErrNoServer) {
-		return r, noRDAPForIt
+		return r, registryHasNoRDAP
 	}
 	s.LogOf(ctx).Debug("RDAP service could not look up a domain", "domain", name, "error", err)
 	return r, noRDAPAnswer
 }
 
-// quotes returns the first registrar's offers, one for each name; nil if there is no registrar or
-// no valid answer.
+// quotes returns one offer of the first registrar for each name; nil if there is no registrar or it
+// gave no valid answer.
 func (s *Service) quotes(ctx context.Context, names []string) []registrar.Offer {
 	if len(s.Config.Registrars) == 0 || len(names) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, quotesFor)
+	ctx, cancel := context.WithTimeout(ctx, quoteTimeout)
 	defer cancel()
 	shop := s.Config.Registrars[0]
 	offers, err := shop.Quote(ctx, names)
 	if err == nil && len(offers) != len(names) {
-		err = errors.New("the registrar did not answer for every name")
+		err = errors.New("get offers: the registrar did not answer for every domain")
 	}
 	if err != nil {
 		s.LogOf(ctx).Warn("registrar did not return prices", "registrar", shop.Name(), "error", err)
@@ -206,6 +207,7 @@ func (s *Service) quotes(ctx context.Context, names []string) []registrar.Offer 
 	return offers
 }
 
+// offerResult converts an offer of the registrar to a SearchResult.
 func (s *Service) offerResult(o registrar.Offer) SearchResult {
 	r := s.emptyResult(o.Domain)
 	name := s.Config.Registrars[0].Name()
@@ -220,8 +222,8 @@ func (s *Service) offerResult(o registrar.Offer) SearchResult {
 // cents converts dollars to cents and rounds down, so that a price limit is never exceeded.
 func cents(dollars float64) int64 { return int64(math.Floor(dollars*100 + 1e-6)) }
 
-// searchDNS finds out that a name is taken if it is delegated. A name that is not delegated may
-// still be registered: then the error is why.
+// searchDNS looks up whether a name is delegated, and thus taken. If it is not delegated, it may
+// still be registered: then the result has the error why.
 func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	var found dnsprov.Delegation
@@ -243,16 +245,16 @@ func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult 
 
 const (
 	maxTLDs        = 20
-	maxSuggestWord = 8 // words of the keywords in use
+	maxSuggestWord = 8 // keywords that are used; more are ignored
 )
 
-// Words before or after the keywords in a suggestion.
+// Words that suggestions put before or after the keywords.
 var (
 	suggestBefore = []string{"get", "try", "my", "the", "go", "hello", "use", "join", "meet"}
 	suggestAfter  = []string{"hq", "mail", "app", "team", "group", "labs", "hub", "online", "works", "now", "co"}
 )
 
-// suggestFiller are words that make a name longer but not better.
+// suggestFiller are words that are left out of suggestions, because they only make names longer.
 var suggestFiller = []string{"a", "an", "and", "at", "by", "for", "from", "in", "my", "of", "on", "or", "our", "the", "to", "with"}
 
 // SuggestDomainsIn is the query of suggest_domains.
@@ -270,8 +272,8 @@ type DomainSuggestions struct {
 	Count       int            `json:"count"` // How many names are in `suggestions`.
 }
 
-// SuggestDomains makes names from keywords. It leaves out names that are taken, unless check is
-// false.
+// SuggestDomains makes domain names from keywords. Unless check is false, it leaves out names that
+// are taken.
 func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDomainsIn) (*DomainSuggestions, error) {
 	limit, err := page.Query{Limit: in.Limit}.Most(20, 50)
 	if err != nil {
@@ -285,7 +287,7 @@ func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDo
 	if len(words) == 0 {
 		return nil, core.Invalid("keywords", "invalid", "must hold at least one word of letters or digits")
 	}
-	names := suggestNames(words, tlds, maxSearches)
+	names := suggestNames(words, tlds, maxSearchNames)
 	out := &DomainSuggestions{Keywords: in.Keywords, Suggestions: []SearchResult{}}
 	if in.Check == nil || *in.Check {
 		out.Suggestions = s.suggestFree(ctx, names, limit)
@@ -298,10 +300,10 @@ func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDo
 	return out, nil
 }
 
-// suggestFree returns up to limit names that are not taken. It asks only about as many names as it
-// needs for that.
+// suggestFree returns up to limit names that are not taken. It checks no more names than it needs
+// to.
 func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []SearchResult {
-	ctx, cancel := context.WithTimeout(ctx, searchesFor)
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	out := []SearchResult{}
 	for len(names) > 0 && len(out) < limit && ctx.Err() == nil {
@@ -316,7 +318,7 @@ func (s *Service) suggestFree(ctx context.Context, names []string, limit int) []
 	return out
 }
 
-// suggestTLDs parses a comma-separated list of domain endings.
+// suggestTLDs parses a comma-separated list of domain endings, such as "com,co.uk".
 func suggestTLDs(list string) ([]string, error) {
 	if strings.TrimSpace(list) == "" {
 		return []string{"com", "net", "org", "io", "dev"}, nil
@@ -339,12 +341,12 @@ func suggestTLDs(list string) ([]string, error) {
 	return out, nil
 }
 
-// keywordsOf returns the words of a text in lower case, without duplicates. The ending of a domain
-// name is left out.
+// keywordsOf returns the distinct words of a text in lower case. If the text is a domain name, its
+// ending is left out.
 func keywordsOf(text string) []string {
 	if ascii, _, err := idn.Registrable(text); err == nil {
 		if _, known := publicsuffix.PublicSuffix(ascii); known {
-			_, own, _ := idn.Registrable(dnsprov.RegisteredName(ascii)) // the Unicode form; an ASCII name may be part of another word
+			_, own, _ := idn.Registrable(dnsprov.RegisteredName(ascii)) // use the Unicode form, because the ASCII form of such a name is not a word
 			text, _, _ = strings.Cut(own, ".")
 		}
 	}
@@ -361,8 +363,8 @@ func keywordsOf(text string) []string {
 	return out
 }
 
-// suggestNames makes up to limit names, the simplest first: it combines each label with all endings
-// before the next label.
+// suggestNames returns up to limit names, the simplest first. It combines a label with all endings
+// before it uses the next label.
 func suggestNames(words, tlds []string, limit int) []string {
 	var out []string
 	for _, label := range suggestLabels(words) {
@@ -380,14 +382,14 @@ func suggestNames(words, tlds []string, limit int) []string {
 	return out
 }
 
-// mixesScripts reports whether a label has letters of Latin and of another script. No registry
-// accepts that.
+// mixesScripts reports whether a label has Latin letters and letters of another script. Registries
+// do not accept such labels.
 func mixesScripts(label string) bool {
 	latin := strings.ContainsFunc(label, func(r rune) bool { return unicode.Is(unicode.Latin, r) })
 	return latin && strings.ContainsFunc(label, func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) })
 }
 
-// suggestLabels combines the words with each other and with common words.
+// suggestLabels returns combinations of the words with each other and with common words.
 func suggestLabels(words []string) []string {
 	joined := strings.Join(words, "")
 	out := []string{joined}
@@ -418,8 +420,8 @@ func suggestLabels(words []string) []string {
 	return out
 }
 
-// A SetupQuote is what a setup would buy, and its price in USD. price is today's price for all
-// years; nothing is bought above price_limit.
+// A SetupQuote says what a setup would buy. price is today's price in USD for all years. Nothing is
+// bought above price_limit.
 type SetupQuote struct {
 	Domain       string   `json:"domain" words:"ours"`
 	Registrar    string   `json:"registrar" words:"ours"`
@@ -431,9 +433,9 @@ type SetupQuote struct {
 	Currency     string   `json:"currency" words:"ours"`
 }
 
-// QuoteSetup returns what SetupDomain would buy for the same request; nil if it would buy nothing,
-// because it is not asked to or the account has bought the domain already. It refuses what
-// SetupDomain would refuse, and a domain that is not available at the price.
+// QuoteSetup returns what SetupDomain would buy for the same request. It returns nil if the request
+// does not ask to buy a domain, or if the account has already bought it. It returns an error if
+// SetupDomain would refuse the request, or if the domain is not available at the price.
 func (s *Service) QuoteSetup(ctx context.Context, who core.Actor, in SetupDomainIn) (*SetupQuote, error) {
 	p, err := s.planSetup(who, in)
 	if err != nil || p.shop == nil {
@@ -455,11 +457,11 @@ func (s *Service) QuoteSetup(ctx context.Context, who core.Actor, in SetupDomain
 	if err != nil || bought {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, quotesFor)
+	ctx, cancel := context.WithTimeout(ctx, quoteTimeout)
 	defer cancel()
 	offers, err := p.shop.Quote(ctx, []string{p.name})
 	if err == nil && len(offers) != 1 {
-		err = errors.New("the registrar did not answer for the name")
+		err = errors.New("get offer: the registrar returned none for the domain")
 	}
 	if err != nil {
 		return nil, core.Errorf("upstream_error", "%s did not say what %s costs. Try again later.", p.shop.Name(), p.name).
@@ -468,6 +470,7 @@ func (s *Service) QuoteSetup(ctx context.Context, who core.Actor, in SetupDomain
 	return p.quote(offers[0])
 }
 
+// quote checks an offer against the request and returns the SetupQuote for it.
 func (p *setupPlan) quote(o registrar.Offer) (*SetupQuote, error) {
 	years := 1
 	if p.in.Years != nil {
@@ -482,7 +485,7 @@ func (p *setupPlan) quote(o registrar.Offer) (*SetupQuote, error) {
 	case o.Premium || o.Price <= 0:
 		return nil, core.Invalid("domain", "not_allowed", "%s is a premium domain, which Mailstead does not buy", p.name)
 	case total > limit:
-		return nil, core.Invalid("price", "out_of_range", "%s now costs %s for %s, more than the %s in price; ask the person about the new price", p.name, usd(total), term(years), usd(limit))
+		return nil, core.Invalid("price", "out_of_range", "%s now costs %s for %s, more than the %s in price; ask the person about the new price", p.name, usd(total), termText(years), usd(limit))
 	}
 	return &SetupQuote{
 		Domain: p.name, Registrar: p.shop.Name(), Years: years, AutoRenew: p.in.AutoRenew,

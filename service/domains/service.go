@@ -1,6 +1,6 @@
-// Package domains connects, buys, proves, sets up, watches and deletes domains. It does not know
-// what is in their zones, nor mail. It creates and deletes mailboxes only together with their
-// domain.
+// Package domains connects, buys, proves, sets up, checks and deletes domains. It does not know
+// what is in their zones, and nothing about mail. It creates and deletes mailboxes only together
+// with their domain.
 //
 // Where things are:
 //   - domains.go: reading, changing and deleting domains.
@@ -41,19 +41,19 @@ type Certificates interface {
 	DropCertificate(tx *store.Tx, domainID string) error
 }
 
-// Mail is the queue of outgoing mail.
+// Mail is the part of the mail queue that domains need.
 type Mail interface {
 	// CancelMailOf cancels the queued mail of a domain.
 	CancelMailOf(ctx context.Context, d *store.Domain) error
 }
 
-// Reports stores DMARC and TLS reports about domains.
+// Reports is the storage of DMARC and TLS reports about domains.
 type Reports interface {
 	// EraseReports deletes the reports about a domain.
 	EraseReports(ctx context.Context, domainID string) error
 }
 
-// A Service is the room of domains. It embeds the core and uses the rooms that its fields name.
+// A Service has the operations on domains. It embeds the core and uses the rooms in its fields.
 type Service struct {
 	*core.Core
 	zones      *zones.Service
@@ -67,12 +67,12 @@ type Service struct {
 	reverse reverseCache
 }
 
-// New returns the room, which uses the given rooms.
+// New returns a Service that uses the given rooms. Start must be called before it is used.
 func New(c *core.Core, z *zones.Service, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports, certs Certificates) *Service {
 	return &Service{Core: c, zones: z, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports, certs: certs}
 }
 
-// Kinds lists the job kinds of this room.
+// Kinds returns the kinds of jobs that this room works on.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.provisionKind(),

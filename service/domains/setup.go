@@ -38,15 +38,15 @@ type SetupDomainIn struct {
 	Tags           *[]string   `json:"tags" max:"50"`
 }
 
-// A SetupUser is one mailbox that setup_domain creates. Without a password it gets a generated one,
-// which an export contains.
+// A SetupUser is a mailbox that setup_domain creates. If it has no password, a password is
+// generated, which an export of the mailboxes contains.
 type SetupUser struct {
 	Username string  `json:"username"`
 	Name     string  `json:"name"`
 	Password *string `json:"password"`
 }
 
-// setupArgs are the arguments of a domain_setup job. They hold passwords only hashed or sealed.
+// setupArgs are the arguments of a domain_setup job. Passwords in them are hashed or sealed.
 type setupArgs struct {
 	DomainID   string          `json:"domain_id"`
 	PurchaseID string          `json:"purchase_id,omitempty"`
@@ -56,31 +56,32 @@ type setupArgs struct {
 	Redirect   string          `json:"redirect,omitempty"`
 	Forward    string          `json:"forward,omitempty"`
 	EdgeToken  []byte          `json:"edge_token,omitempty"` // sealed
-	delegated  bool            // it is known that the domain is delegated to us: the job need not wait for that
+	delegated  bool            // the domain is known to be delegated to us, so the job does not wait for that
 }
 
-// A setupPlan is one setup_domain request whose fields are valid.
+// A setupPlan is a validated setup_domain request.
 type setupPlan struct {
 	s            *Service
 	who          core.Actor
 	in           SetupDomainIn
 	name         string
 	provider     string
-	shop         registrar.Registrar // nil: the domain is not bought
+	shop         registrar.Registrar // the registrar at which the domain is bought; nil: it is not bought
 	newMailboxes []*mailboxes.NewMailbox
-	token        string // of Cloudflare; "": none was given
+	token        string // the API token of Cloudflare in the request; "": none
 	args         setupArgs
 }
 
-// SetupDomain adds a domain to the account and queues the job that buys it, if asked to, and sets
-// up its DNS and mail. For an existing domain the job does whatever is not done yet.
+// SetupDomain adds a domain to the account and queues a job that sets up its DNS and mail. If the
+// request asks for it, the job also buys the domain. For an existing domain, the job does only what
+// is not done yet.
 func (s *Service) SetupDomain(ctx context.Context, who core.Actor, in SetupDomainIn) (*core.JobResponse, error) {
 	p, err := s.planSetup(who, in)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.Store.View(p.checkStored); err != nil {
-		return nil, err // checked before the passwords are hashed, which is slow
+		return nil, err // checked here first, because hashing the passwords is slow
 	}
 	p.hashPasswords()
 	var out core.JobResponse
@@ -98,7 +99,7 @@ func (s *Service) SetupDomain(ctx context.Context, who core.Actor, in SetupDomai
 	return &out, nil
 }
 
-// planSetup validates the request without the store.
+// planSetup validates what can be validated without the store.
 func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error) {
 	p := &setupPlan{s: s, who: who, in: in, provider: dnsprov.Builtin}
 	p.args = setupArgs{DNS: in.SetupDNS == nil || *in.SetupDNS, Email: in.SetupEmail == nil || *in.SetupEmail}
@@ -111,7 +112,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 		return nil, core.Errorf("invalid_domain", "%s", err).With("domain", "invalid_domain", err.Error())
 	}
 	if s.IsSimulator(p.name) {
-		return nil, core.Errorf("invalid_domain", "%s.", simulatorsName(p.name)).With("domain", "invalid_domain", "is a name of this host's own")
+		return nil, core.Errorf("invalid_domain", "%s.", simulatorNameText(p.name)).With("domain", "invalid_domain", "is a name of this host's own")
 	}
 	if in.Register {
 		if err := p.planPurchase(); err != nil {
@@ -140,7 +141,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	return p, nil
 }
 
-// planRouting checks tags, redirect and forward.
+// planRouting validates the tags, the redirect and the forward.
 func (p *setupPlan) planRouting() (err error) {
 	if p.in.Tags != nil {
 		*p.in.Tags, err = cleanTags(*p.in.Tags)
@@ -160,8 +161,7 @@ func (p *setupPlan) planRouting() (err error) {
 	return err
 }
 
-// checkStored checks the request against the store and prepares the mailboxes, before passwords are
-// hashed.
+// checkStored validates the request against the store and prepares the new mailboxes.
 func (p *setupPlan) checkStored(tx *store.Tx) error {
 	users := p.in.Users
 	if p.in.TemplateID != "" {
@@ -186,8 +186,8 @@ func (p *setupPlan) checkStored(tx *store.Tx) error {
 	return p.checkLimits(tx, d)
 }
 
-// draftMailboxes validates the mailboxes. A username of the template that is also among the users
-// is skipped.
+// draftMailboxes validates the new mailboxes. It skips a username of the template if the request
+// also has it among its users.
 func (p *setupPlan) draftMailboxes(users []SetupUser) error {
 	p.newMailboxes = nil
 	seen := map[string]bool{}
@@ -213,8 +213,8 @@ func (p *setupPlan) draftMailboxes(users []SetupUser) error {
 	return nil
 }
 
-// checkLimits refuses more new mailboxes than the limits allow. Existing mailboxes do not count as
-// new.
+// checkLimits returns an error if the limits do not allow so many new mailboxes. Mailboxes that
+// exist already are not counted.
 func (p *setupPlan) checkLimits(tx *store.Tx, d *store.Domain) error {
 	if d == nil {
 		d = &store.Domain{ID: "new", AccountID: p.who.AccountID, Name: p.name}
@@ -234,6 +234,8 @@ func (p *setupPlan) checkLimits(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
+// hashPasswords hashes the passwords of the new mailboxes and adds the mailboxes to the job's
+// arguments.
 func (p *setupPlan) hashPasswords() {
 	var wg sync.WaitGroup
 	for _, b := range p.newMailboxes {
@@ -247,7 +249,7 @@ func (p *setupPlan) hashPasswords() {
 	}
 }
 
-// findDomain returns the account's domain of that name; nil if it must be created.
+// findDomain returns the account's domain with the requested name; nil if it must be created.
 func (p *setupPlan) findDomain(tx *store.Tx) (*store.Domain, error) {
 	d, err := claimOf(tx, p.who.AccountID, p.name)
 	switch {
@@ -267,12 +269,12 @@ func (p *setupPlan) findDomain(tx *store.Tx) (*store.Domain, error) {
 	return d, nil
 }
 
-// checkMayAdd returns an error if the account may not add the domain.
+// checkMayAdd returns an error if the account must not add the domain.
 func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
-	if p.s.operatorsOnly(tx, p.who.AccountID, p.name) {
+	if p.s.isOperatorName(tx, p.who.AccountID, p.name) {
 		return core.Invalid("domain", "not_allowed", "%s", notAvailable(p.name))
 	}
-	if elsewhere, err := provenElsewhere(tx, p.who.AccountID, p.name); err != nil {
+	if elsewhere, err := provenByOther(tx, p.who.AccountID, p.name); err != nil {
 		return err
 	} else if elsewhere {
 		return core.Invalid("domain", claimedElsewhere, "%s", errClaimedElsewhere(p.name).Message)
@@ -284,7 +286,7 @@ func (p *setupPlan) checkMayAdd(tx *store.Tx) error {
 	return nil
 }
 
-// begin writes the domain, the intent to buy it, and the job.
+// begin writes the domain, the record of the intended purchase, and the job.
 func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	d, err := p.findDomain(tx)
 	if err != nil {
@@ -301,7 +303,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 		}
 		write = p.s.zones.PutZone
 	} else {
-		if err := p.s.makeIdle(tx, d); err != nil {
+		if err := p.s.cancelWaitingJob(tx, d); err != nil {
 			return nil, err
 		}
 		began, err = p.s.reopenClaim(tx, d)
@@ -335,7 +337,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	if p.in.Tags != nil {
 		d.Tags = *p.in.Tags
 	}
-	if p.shop == nil { // otherwise after the purchase
+	if p.shop == nil { // if the domain is bought, the event follows the purchase
 		if err := p.s.emitCreated(tx, d); err != nil {
 			return nil, err
 		}
@@ -354,5 +356,5 @@ func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 	if p.provider != dnsprov.Builtin {
 		d.NSStatus = store.DomainNSNotRequired
 	}
-	return d, errors.Join(p.s.zones.GiveZoneKey(d), p.s.beginClaim(tx, d))
+	return d, errors.Join(p.s.zones.GenerateZoneKey(d), p.s.beginClaim(tx, d))
 }

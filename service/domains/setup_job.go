@@ -21,90 +21,94 @@ import (
 )
 
 const (
-	KindSetup     = "domain_setup"     // asked for by setup_domain
-	kindProvision = "domain_provision" // queued by Mailstead itself, once a connected domain is delegated to us or need not be
+	KindSetup     = "domain_setup"     // a setup that a setup_domain request has asked for
+	kindProvision = "domain_provision" // a setup without a request, of a connected domain that is delegated to us or need not be
 )
 
 const (
-	delegationTimeout = 72 * time.Hour
-	usersAtATime      = 10  // mailboxes created in one transaction
-	activateAtATime   = 100 // mailboxes activated in one transaction
+	delegationTimeout   = 72 * time.Hour // how long a setup waits for the delegation of the domain
+	usersPerWrite       = 10             // mailboxes that one transaction creates
+	activationsPerWrite = 100            // mailboxes that one transaction activates
 )
 
-// Steps that jobs of other kinds have too.
+// Names of steps that jobs of other kinds also have.
 const (
 	stepEdgeRecords = "edge_records"
 	stepVerify      = "verify"
 )
 
-// A setup is one attempt at setting up a domain.
+// A setup is one attempt of a job that sets up a domain.
 type setup struct {
 	s     *Service
 	ctx   context.Context
 	d     *store.Domain
 	args  setupArgs
-	check *dnsCheck // the result of the step verify; nil before
+	check *dnsCheck // the result of the step verify; nil before this step
 
-	cloudflareZoneAt time.Time // ZoneChangedAt of the zone that was brought to Cloudflare
+	cloudflareZoneAt time.Time // ZoneChangedAt of the zone whose records were written at Cloudflare
 }
 
 // A step is one named part of a job.
 type step struct {
-	name string
-	when bool // whether the job has this step
-	do   func() error
+	name    string
+	applies bool // the job has this step
+	do      func() error
 }
 
-// steps lists the steps of a setup, in order. Each can be repeated: it skips what is done already.
+// steps lists the steps of a setup in order. Each step can be repeated: it skips what is already
+// done.
 func (p *setup) steps() []step {
 	a := p.args
 	ours := a.DNS && p.d.DNSProvider == dnsprov.Builtin
 	edge := a.DNS && p.d.DNSProvider == store.DomainProviderCloudflare
 	manual := a.DNS && p.d.DNSProvider == store.DomainProviderManual
 	return []step{
-		{"edge_token", len(a.EdgeToken) > 0, p.cloudflareToken}, // tries the new token at Cloudflare and stores it
-		{"register", a.PurchaseID != "", p.register},            // buys the domain, once
-		{"keys", true, p.keys},                                  // generates and seals the keys of DKIM and DNSSEC
-		{"zone", ours, p.zone},                                  // checks that our DNS server can serve the records
-		{"records", manual, p.zone},                             // checks the records that the owner has to enter
-		{"users", len(a.Mailboxes) > 0, p.users},
+		{"edge_token", len(a.EdgeToken) > 0, p.storeCloudflareToken}, // tests the new token at Cloudflare and stores it
+		{"register", a.PurchaseID != "", p.register},                 // buys the domain, once
+		{"keys", true, p.generateKeys},                               // generates and seals the DKIM keys and the DNSSEC key
+		{"zone", ours, p.checkZone},                                  // checks that our DNS server can serve the records
+		{"records", manual, p.checkZone},                             // checks that the records that the owner must enter are valid
+		{"users", len(a.Mailboxes) > 0, p.createMailboxes},
 		{"redirect", a.Redirect != "", func() error {
-			return p.change(p.s.zones.ServeZone, func(d *store.Domain) { setRedirect(d, a.Redirect, true, false) })
+			return p.updateDomain(p.s.zones.ServeZone, func(d *store.Domain) { setRedirect(d, a.Redirect, true, false) })
 		}},
 		{"forward", a.Forward != "", func() error {
-			return p.change(p.s.putDomain, func(d *store.Domain) { d.Forward = a.Forward })
+			return p.updateDomain(p.s.putDomain, func(d *store.Domain) { d.Forward = a.Forward })
 		}},
-		{"delegate", ours && !a.delegated, p.delegate}, // has the registrar set our nameservers, and waits until the DNS shows them; this may take days
-		{stepEdgeRecords, edge, p.cloudflareRecords},   // writes the records at Cloudflare
-		{"mail", (ours || edge) && a.Email, p.mail},    // checks that the keys can be opened, and activates mailboxes
-		{stepVerify, ours || edge, p.verify},           // checks the records live
+		{"delegate", ours && !a.delegated, p.delegate},      // sets our nameservers at the registrar, and waits until the DNS has them, which may take days
+		{stepEdgeRecords, edge, p.writeCloudflareRecords},   // writes the records at Cloudflare
+		{"mail", (ours || edge) && a.Email, p.activateMail}, // checks that the keys can be opened, and activates mailboxes
+		{stepVerify, ours || edge, p.verify},                // checks the records live
 	}
 }
 
 // stepNames returns the names of the steps that a job has.
 func stepNames(steps []step) (names []string) {
 	for _, step := range steps {
-		if step.when {
+		if step.applies {
 			names = append(names, step.name)
 		}
 	}
 	return names
 }
 
+// setupKind returns the kind of job that sets up a domain for a setup_domain request.
 func (s *Service) setupKind() jobs.Kind {
-	return jobs.Kind{Name: KindSetup, Work: s.setUp, Max: 10, Lanes: 4, Visible: true, Failed: s.setupFailed}
+	return jobs.Kind{Name: KindSetup, Work: s.runSetup, Max: 10, Lanes: 4, Visible: true, Failed: s.setupFailed}
 }
 
+// provisionKind returns the kind of job that sets up a connected domain.
 func (s *Service) provisionKind() jobs.Kind {
-	return jobs.Kind{Name: kindProvision, Work: s.setUp, Max: 10, Lanes: 4, Visible: true, Failed: s.setupFailed}
+	return jobs.Kind{Name: kindProvision, Work: s.runSetup, Max: 10, Lanes: 4, Visible: true, Failed: s.setupFailed}
 }
 
+// domainArgs are the arguments of a job that concerns one domain.
 type domainArgs struct {
 	DomainID string `json:"domain_id"`
 }
 
-// provisionArgs are the arguments of a domain_provision: everything that mail needs, and nothing
-// else.
+// provisionArgs returns the setupArgs of a domain_provision job, which sets up the DNS and mail of
+// a domain and nothing else.
 func provisionArgs(domainID string) setupArgs {
 	return setupArgs{DomainID: domainID, DNS: true, Email: true, delegated: true}
 }
@@ -123,23 +127,24 @@ func (s *Service) addProvision(tx *store.Tx, d *store.Domain, userID string) err
 	return s.emitCreated(tx, d)
 }
 
-// errNotDelegated says that a setup must wait: the domain is not delegated to Mailstead yet, or its
-// claim is contested.
+// errNotDelegated is the error of a setup that must wait, because the domain is not delegated to
+// Mailstead yet or because other accounts claim its name.
 type errNotDelegated struct {
-	current []string
-	claimed bool // it is delegated to us, but others claim the name too
+	nameservers []string // the domain's present nameservers
+	contested   bool     // the domain is delegated to us, but other accounts claim its name
 }
 
 func (errNotDelegated) Error() string { return "the domain is not delegated to Mailstead yet" }
 
-// errPartial says that a step was only partly done. The job shows what is missing and continues
-// with its next step.
+// errPartial is the error of a step that was only partly successful. The job shows what is missing
+// and goes on with its next step.
 type errPartial struct{ what string }
 
 func (e errPartial) Error() string { return e.what }
 
-// setUp is the work of both kinds. After a restart each step skips what is done already.
-func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+// runSetup works on domain_setup and domain_provision jobs. After a restart, each step skips what
+// is already done.
+func (s *Service) runSetup(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[setupArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -159,7 +164,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 	if err != nil || p.d == nil || p.d.Gone() {
 		return nil, err
 	}
-	steps := slices.DeleteFunc(p.steps(), func(s step) bool { return !s.when })
+	steps := slices.DeleteFunc(p.steps(), func(s step) bool { return !s.applies })
 	for i, step := range steps {
 		jobs.Step(ctx, step.name, "in_progress", "")
 		err := step.do()
@@ -172,7 +177,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 		default:
 			jobs.Step(ctx, step.name, "error", stepText(err))
 			if !errors.As(err, new(errPartial)) {
-				return nil, fmt.Errorf("set up %s: %s: %w", p.d.Name, step.name, err)
+				return nil, fmt.Errorf("set up domain %s: step %s: %w", p.d.Name, step.name, err)
 			}
 		}
 		if p.d.ClaimEnded() {
@@ -188,7 +193,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 	return p.end, nil
 }
 
-// stepText is the text that the job shows for a step that failed.
+// stepText returns the text that a job shows for a failed step.
 func stepText(err error) string {
 	var part errPartial
 	if errors.As(err, &part) {
@@ -200,11 +205,11 @@ func stepText(err error) string {
 	return "It failed. See the log of this installation."
 }
 
-// namesOf joins names for a text.
+// namesOf joins names for use in a sentence.
 func namesOf(names []string) string { return strings.Join(names, ", ") }
 
-// resumeSetup lets the setup that waits for a domain's delegation continue at once. It returns
-// false if there is none.
+// resumeSetup wakes the setup job that waits for the delegation of a domain. It returns false if
+// there is none.
 func (s *Service) resumeSetup(tx *store.Tx, d *store.Domain) (bool, error) {
 	j, err := store.Jobs.Get(tx, d.JobID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Kind != KindSetup || j.Ended()) {
@@ -216,8 +221,9 @@ func (s *Service) resumeSetup(tx *store.Tx, d *store.Domain) (bool, error) {
 	return true, s.Queue.Wake(tx, j.ID, time.Time{})
 }
 
-// change applies change to the domain's record and writes it with write.
-func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*store.Domain)) error {
+// updateDomain changes the domain's record with change and writes it with write, in one
+// transaction.
+func (p *setup) updateDomain(write func(*store.Tx, *store.Domain) error, change func(*store.Domain)) error {
 	return p.s.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
 		if err != nil {
@@ -229,20 +235,20 @@ func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*
 	})
 }
 
-// cloudflareToken tries the token of the request at Cloudflare, and stores it. The zone of a domain
-// that is still to be bought need not exist yet.
-func (p *setup) cloudflareToken() error {
+// storeCloudflareToken tests the request's token at Cloudflare and stores it. If the domain is
+// still to be bought, its zone need not exist yet.
+func (p *setup) storeCloudflareToken() error {
 	if err := p.s.zones.TryEdge(p.ctx, p.d, p.args.EdgeToken, p.args.PurchaseID == ""); err != nil {
 		return err
 	}
-	return p.change(p.s.putDomain, func(d *store.Domain) { d.EdgeToken = p.args.EdgeToken })
+	return p.updateDomain(p.s.putDomain, func(d *store.Domain) { d.EdgeToken = p.args.EdgeToken })
 }
 
-// users creates the mailboxes that do not exist yet, until a limit is reached. They become active
-// when the domain is complete.
-func (p *setup) users() error {
-	for rest := p.args.Mailboxes; len(rest) > 0; rest = rest[min(usersAtATime, len(rest)):] {
-		some := rest[:min(usersAtATime, len(rest))]
+// createMailboxes creates the mailboxes that do not exist yet, as far as the limits allow. They
+// become active when the domain is complete.
+func (p *setup) createMailboxes() error {
+	for rest := p.args.Mailboxes; len(rest) > 0; rest = rest[min(usersPerWrite, len(rest)):] {
+		some := rest[:min(usersPerWrite, len(rest))]
 		err := p.s.Store.Update(func(tx *store.Tx) error {
 			d, err := store.Domains.Get(tx, p.d.ID)
 			if err != nil {
@@ -276,8 +282,8 @@ func (p *setup) users() error {
 	return err
 }
 
-// delegate has the registrar set our nameservers, if the domain was bought here, and checks whether
-// the DNS shows them.
+// delegate sets our nameservers at the registrar, if the domain was bought here. Then it checks
+// whether the DNS has them.
 func (p *setup) delegate() error {
 	if err := p.setNameservers(); err != nil {
 		return err
@@ -288,7 +294,7 @@ func (p *setup) delegate() error {
 		return err
 	})
 	if looked == nil && p.d.Claim != store.ClaimProven {
-		if err := p.claim(found.Verified); err != nil {
+		if err := p.proveClaim(found.Verified); err != nil {
 			return err
 		}
 		if p.d.Claim != store.ClaimProven {
@@ -299,24 +305,24 @@ func (p *setup) delegate() error {
 	case p.ctx.Err() != nil:
 		return p.ctx.Err()
 	case looked == nil && found.Verified:
-		return p.change(p.s.putDomain, func(d *store.Domain) {
+		return p.updateDomain(p.s.putDomain, func(d *store.Domain) {
 			d.NSStatus, d.CurrentNS, d.NSAwaited, d.StatusDetail = store.DomainNSVerified, found.Current, time.Time{}, ""
 			if d.Status == store.DomainPendingNS {
 				d.Status = store.DomainInProgress
 			}
 		})
 	case looked != nil && p.d.NSStatus == store.DomainNSVerified, p.d.Status == store.DomainComplete:
-		return nil // the scheduled checks take over
+		return nil // from now on the scheduled checks look at the delegation
 	}
 	return errNotDelegated{found.Current, false}
 }
 
-// claim proves the claim of a builtin domain if it can. The claim may be unproven afterwards
-// without an error.
-func (p *setup) claim(delegated bool) error {
+// proveClaim proves the claim to a builtin domain if there is a proof. It returns no error if there
+// is none.
+func (p *setup) proveClaim(delegated bool) error {
 	by, err := p.s.proofOfBuiltin(p.ctx, p.d, delegated)
 	if err != nil || by == "" {
-		return nil // the next attempt looks it up again
+		return nil // the next attempt looks for a proof again
 	}
 	d, err := p.s.SettleProof(p.d.ID, by)
 	if _, lost := core.AsError(err); lost {
@@ -328,8 +334,8 @@ func (p *setup) claim(delegated bool) error {
 	return err
 }
 
-// wait puts the job off until the next check of the delegation. The interval grows with the time
-// waited so far.
+// wait snoozes the job until the next check of the delegation. The longer the setup has waited, the
+// longer it waits for the next check.
 func (p *setup) wait(awaited errNotDelegated, done, total int) (jobs.Writes, error) {
 	now := p.s.Now()
 	since := p.d.NSAwaited
@@ -347,16 +353,16 @@ func (p *setup) wait(awaited errNotDelegated, done, total int) (jobs.Writes, err
 		next = end
 	}
 	detail := p.d.Name + " is not delegated yet. Set only these nameservers at its registrar: " + ours + "."
-	if awaited.claimed {
+	if awaited.contested {
 		detail = contestedText(p.d)
 	}
 	jobs.Progress(p.ctx, done, total, detail)
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
-		if err != nil || d.Status == store.DomainPending || d.Gone() || d.ClaimEnded() { // pending: check-ns has queued it already
+		if err != nil || d.Status == store.DomainPending || d.Gone() || d.ClaimEnded() { // pending: a check-ns request has woken the job
 			return err
 		}
-		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = store.DomainPendingNS, detail, since, awaited.current
+		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = store.DomainPendingNS, detail, since, awaited.nameservers
 		return p.s.putDomain(tx, d)
 	}, jobs.Snooze(next)
 }
@@ -373,13 +379,15 @@ type SetupResult struct {
 	EmailUsers setupUsers `json:"email_users"`
 }
 
-// setupUsers counts the mailboxes of the request.
+// setupUsers counts the requested mailboxes.
 type setupUsers struct {
 	Created int `json:"created"`
 	Existed int `json:"existed"`
 	Failed  int `json:"failed"`
 }
 
+// countUsers counts the requested mailboxes that were created, that existed before, and that do not
+// exist.
 func (p *setup) countUsers(tx *store.Tx) (r setupUsers, err error) {
 	for _, want := range p.args.Mailboxes {
 		mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(p.d.ID, want.Email))
@@ -397,7 +405,7 @@ func (p *setup) countUsers(tx *store.Tx) (r setupUsers, err error) {
 	return r, nil
 }
 
-// end writes the new state of the domain in the transaction that ends the job.
+// end updates the domain in the transaction that ends the job.
 func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	d, err := store.Domains.Get(tx, p.d.ID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && d.Gone() {
@@ -431,6 +439,7 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	return p.result(tx, d, j)
 }
 
+// result writes the job's SetupResult.
 func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) {
 	r := SetupResult{DomainID: d.ID, Domain: d.Name, Status: d.Status, Registrar: core.OrNull(d.Registrar), Currency: currency, ExpiresAt: core.Time{Time: d.ExpiresAt}}
 	r.EmailUsers, err = p.countUsers(tx)
@@ -452,14 +461,14 @@ func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) 
 	return err
 }
 
-// keys generates the DKIM keys and the zone key, unless the domain has them. It generates the DKIM
-// keys outside of a transaction, since that is slow.
-func (p *setup) keys() error {
+// generateKeys generates the DKIM keys and the DNSSEC key, unless the domain has them. It generates
+// the DKIM keys before the transaction, because that is slow.
+func (p *setup) generateKeys() error {
 	if len(p.d.DKIM) > 0 && !zones.LacksZoneKey(p.d) {
 		return nil
 	}
 	var made []store.DKIMKey
-	if len(p.d.DKIM) == 0 { // an RSA key, which every verifier knows, and an ed25519 key (RFC 8463)
+	if len(p.d.DKIM) == 0 { // an RSA key, which all verifiers support, and an Ed25519 key (RFC 8463)
 		for _, kind := range []struct {
 			selector string
 			generate func() ([]byte, crypto.Signer, error)
@@ -483,16 +492,15 @@ func (p *setup) keys() error {
 		if len(d.DKIM) == 0 {
 			d.DKIM = made
 		}
-		if err := p.s.zones.GiveZoneKey(d); err != nil {
+		if err := p.s.zones.GenerateZoneKey(d); err != nil {
 			return err
 		}
 		return p.s.zones.PutZone(tx, d)
 	})
 }
 
-// zone checks that the records form a valid zone. The transaction that changed the zone has
-// published it already.
-func (p *setup) zone() error {
+// checkZone checks that the records form a valid zone. The zone is published already.
+func (p *setup) checkZone() error {
 	return p.s.Store.View(func(tx *store.Tx) error {
 		if err := p.s.zones.CheckZone(tx, p.d); err != nil {
 			return jobs.Permanent(core.Errorf("invalid_record", "The records of %s cannot be served: %s.", p.d.Name, err).Because(err))
@@ -501,9 +509,9 @@ func (p *setup) zone() error {
 	})
 }
 
-// cloudflareRecords writes the records at Cloudflare. This proves the claim of the name if
-// Cloudflare is active for the zone; anybody can create a zone that is not.
-func (p *setup) cloudflareRecords() error {
+// writeCloudflareRecords writes the records at Cloudflare. If Cloudflare serves the zone, this
+// proves the claim to the name. Otherwise it does not, because everybody can create a zone there.
+func (p *setup) writeCloudflareRecords() error {
 	written, active, err := p.s.zones.ProvisionEdge(p.ctx, p.d)
 	if written != nil {
 		p.d, p.cloudflareZoneAt = written, written.ZoneChangedAt
@@ -524,33 +532,33 @@ func (p *setup) cloudflareRecords() error {
 	return err
 }
 
-// mail checks that the domain can sign, and activates waiting mailboxes until few enough are left
-// for the transaction that completes the domain.
-func (p *setup) mail() error {
+// activateMail checks that the domain's DKIM keys can be opened, and activates waiting mailboxes.
+func (p *setup) activateMail() error {
 	for _, k := range p.d.DKIM {
 		text, err := p.s.Keys.Open(store.DKIMBinding(p.d.ID), k.Sealed)
 		if err != nil {
 			return err
 		}
 		if _, err := auth.ParseKey(text); err != nil {
-			return fmt.Errorf("DKIM key %s: %w", k.Selector, err)
+			return fmt.Errorf("parse DKIM key %s: %w", k.Selector, err)
 		}
 	}
 	return p.s.activateMany(p.ctx, p.d.ID)
 }
 
-// activateMany activates waiting mailboxes of a domain until at most activateAtATime are left.
+// activateMany activates waiting mailboxes of a domain until at most activationsPerWrite are left,
+// so that one transaction can activate these.
 func (s *Service) activateMany(ctx context.Context, domainID string) error {
 	for many := true; many; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		err := s.Store.Update(func(tx *store.Tx) error {
-			many = store.MailboxesWaiting.Count(tx, domainID, activateAtATime+1) > activateAtATime
+			many = store.MailboxesWaiting.Count(tx, domainID, activationsPerWrite+1) > activationsPerWrite
 			if !many {
 				return nil
 			}
-			_, err := s.mailboxes.ActivateMailboxes(tx, domainID, activateAtATime)
+			_, err := s.mailboxes.ActivateMailboxes(tx, domainID, activationsPerWrite)
 			return err
 		})
 		if err != nil {
@@ -560,15 +568,15 @@ func (s *Service) activateMany(ctx context.Context, domainID string) error {
 	return nil
 }
 
-// verify checks the records live. The domain becomes complete whatever the result is, since we
-// serve its zone: mail should not wait until caches elsewhere expire, or until our own resolver
+// verify checks the records live. The domain becomes complete whatever the result is, because this
+// server serves its zone: mail should not wait until caches elsewhere expire or our own resolver
 // answers. The scheduled checks follow later.
 func (p *setup) verify() error {
 	p.check = p.s.checkNow(p.ctx, p.d)
 	return p.ctx.Err()
 }
 
-// finish makes a domain complete. If its records have changed since they were written at
+// finish makes a domain complete. If its records have changed after they were written at
 // Cloudflare, it queues a sync.
 func (p *setup) finish(tx *store.Tx, d *store.Domain) error {
 	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.cloudflareZoneAt) {
@@ -578,8 +586,8 @@ func (p *setup) finish(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// completeDomain makes a domain complete, saves a live check of it, and activates its last waiting
-// mailboxes. The caller has called activateMany before.
+// completeDomain makes a domain complete, saves a live check, and activates the waiting mailboxes.
+// The caller must have called activateMany.
 func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	if d.Gone() {
 		return nil
@@ -588,9 +596,9 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 		return err
 	}
 	if d.ClaimEnded() {
-		return nil // saveCheck has written it
+		return nil // saveCheck has written the domain
 	}
-	if d.Claim == store.ClaimOpen && d.DNSProvider != store.DomainProviderCloudflare { // others have claimed the name since
+	if d.Claim == store.ClaimOpen && d.DNSProvider != store.DomainProviderCloudflare { // another account has claimed the name in the meantime
 		d.Status = store.DomainPendingNS
 		if d.DNSProvider == store.DomainProviderManual {
 			d.Status = store.DomainPendingDNS
@@ -617,7 +625,7 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 	}
 	for more := true; more; {
 		var err error
-		more, err = s.mailboxes.ActivateMailboxes(tx, d.ID, activateAtATime)
+		more, err = s.mailboxes.ActivateMailboxes(tx, d.ID, activationsPerWrite)
 		if err != nil {
 			return err
 		}
@@ -628,12 +636,12 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 	return s.emitReady(tx, d)
 }
 
-// setupFailed shows the error at a domain that could not be provisioned. A new setup, or check-ns,
-// starts again. A domain that was complete stays complete.
+// setupFailed shows the error of a failed setup in the domain. A new setup or a check-ns request
+// starts again. A complete domain stays complete.
 func (s *Service) setupFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[domainArgs](j)
 	if err != nil {
-		return nil // a job that names no domain cannot have failed for one
+		return nil // the job names no domain
 	}
 	d, err := store.Domains.Get(tx, args.DomainID)
 	if errors.Is(err, store.ErrNotFound) {

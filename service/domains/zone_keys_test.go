@@ -52,7 +52,7 @@ func TestWhatTheParentSays(t *testing.T) {
 		Resolver: &servicetest.FakeDNS{},
 	}, nil)
 	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"}
-	if err := s.Zones.GiveZoneKey(d); err != nil {
+	if err := s.Zones.GenerateZoneKey(d); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.PutTestDomain(t, s, d)

@@ -14,8 +14,8 @@ import (
 
 const (
 	defaultTTL       = 300      // seconds
-	maxCustomRecords = 300      // per domain
-	maxTextsAtName   = 32 << 10 // bytes; a DNS answer has at most 64 KiB, and the managed records must fit beside them
+	maxCustomRecords = 300      // custom records of one domain
+	maxTextsAtName   = 32 << 10 // bytes of TXT values at one name; a DNS answer has at most 64 KiB, which must also suffice for the managed records
 )
 
 // A CustomDNSRecord is a record that the owner of a domain has added.
@@ -38,7 +38,7 @@ type ListCustomDNSRecordsIn struct {
 	DomainID string `path:"domain_id"`
 }
 
-// CustomDNSRecords is the answer of list_custom_dns_records. The oldest record comes first.
+// CustomDNSRecords is the answer of list_custom_dns_records, with the oldest record first.
 type CustomDNSRecords struct {
 	Domain        string            `json:"domain" words:"ours"`
 	DNSProvider   string            `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
@@ -51,11 +51,11 @@ type CustomDNSRecordAnswer struct {
 	Record CustomDNSRecord `json:"record"`
 }
 
-// customRecordOut returns a record in the form of the API. It is pending until its domain is
-// complete.
+// customRecordOut returns a record in the form of the API. Its status is pending until its domain
+// is complete.
 func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	out := CustomDNSRecord{
-		ID: r.ID, RecordID: r.ID, Name: HostIn(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
+		ID: r.ID, RecordID: r.ID, Name: RelativeHost(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
 		Status: r.Status, Error: core.OrNull(r.Error), CreatedAt: core.Time{Time: r.CreatedAt}, UpdatedAt: core.Time{Time: r.UpdatedAt},
 	}
 	switch {
@@ -68,8 +68,8 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	return out
 }
 
-// managedDomain returns a domain of the account whose DNS is managed by Mailstead: builtin or at
-// Cloudflare.
+// managedDomain returns a domain of the account. The error says so if Mailstead does not manage its
+// DNS, which it does for the providers builtin and Cloudflare.
 func managedDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := core.DomainOf(tx, who, id)
 	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != store.DomainProviderCloudflare {
@@ -79,7 +79,7 @@ func managedDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, erro
 	return d, err
 }
 
-// changeableDomain returns a domain as managedDomain does, unless it is being deleted.
+// changeableDomain is like managedDomain, but returns an error if the domain is being deleted.
 func changeableDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := managedDomain(tx, who, id)
 	if err == nil && d.Gone() {
@@ -114,8 +114,8 @@ type CreateCustomDNSRecordIn struct {
 	TTL      *int   `json:"ttl" min:"60" max:"86400"` // Seconds.
 }
 
-// CreateCustomDNSRecord adds a record. Our own server serves it at once; for Cloudflare the request
-// waits a moment.
+// CreateCustomDNSRecord adds a record. Our own server serves it immediately. At Cloudflare it takes
+// longer, so the request waits up to maxSyncWait.
 func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in CreateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
 	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, err := changeableDomain(tx, who, in.DomainID)
@@ -133,16 +133,16 @@ func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 	})
 }
 
-// A recordChange is a custom record that a transaction has written.
+// A recordChange is a custom record that a transaction has written, with its domain.
 type recordChange struct {
 	domain *store.Domain
 	record *store.CustomRecord
-	job    string // id of the job that writes it at Cloudflare; "": none
+	job    string // ID of the job that writes it at Cloudflare; "": none
 }
 
-// changeCustomRecord writes the record that draft returns, and answers with its state. It checks
-// the record before the update, since the check is slow for a domain with many records, and checks
-// it again only if the zone has changed since.
+// changeCustomRecord writes the record that draft returns and returns its state. The check of a
+// record is slow for a domain with many records. So it is made before the write transaction, and
+// repeated there only if the zone has changed.
 func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft func(*store.Tx) (*store.Domain, *store.CustomRecord, error)) (*CustomDNSRecordAnswer, error) {
 	var checked time.Time
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -186,7 +186,7 @@ func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft 
 		}
 		return err
 	})
-	if _, gone := core.AsError(err); gone { // deleted since
+	if _, gone := core.AsError(err); gone { // the record was deleted in the meantime
 		return out, nil
 	}
 	return out, err
@@ -202,7 +202,7 @@ type UpdateCustomDNSRecordIn struct {
 	TTL      *int    `json:"ttl" min:"60" max:"86400"` // Seconds.
 }
 
-// UpdateCustomDNSRecord changes a record. Absent fields keep their value.
+// UpdateCustomDNSRecord changes a record. Fields that are absent in the request keep their value.
 func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
 	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
@@ -211,7 +211,7 @@ func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 		}
 		name, typ, value := r.Name+".", r.Type, r.Value
 		if r.Type == "TXT" {
-			value = dnsprov.QuoteText(value) // so that quotes in the value stay
+			value = dnsprov.QuoteText(value) // setRecord removes one level of quotes
 		}
 		for given, field := range map[*string]*string{in.Name: &name, in.Type: &typ, in.Value: &value} {
 			if given != nil {
@@ -225,7 +225,8 @@ func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 	})
 }
 
-// customRecordOf returns a record of a domain whose records can be changed.
+// customRecordOf returns a record and its domain. The error says so if the record cannot be
+// changed.
 func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*store.Domain, *store.CustomRecord, error) {
 	d, err := changeableDomain(tx, who, domainID)
 	if err != nil {
@@ -238,7 +239,7 @@ func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*s
 	return d, r, err
 }
 
-// setRecord validates the given fields and sets them in the record.
+// setRecord validates name, type and value and sets them in the record.
 func setRecord(d *store.Domain, r *store.CustomRecord, name, typ, value string) (err error) {
 	r.Name, err = dnsprov.CustomName(name, d.Name)
 	if err != nil {
@@ -265,7 +266,7 @@ func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.Custom
 	if err := store.CustomRecords.Put(tx, r); err != nil {
 		return nil, err
 	}
-	job, err := s.putZoneBy(tx, d)
+	job, err := s.putZoneWithJob(tx, d)
 	return &recordChange{d, r, job}, err
 }
 
@@ -277,8 +278,8 @@ func invalidRecord(field string, err error) *core.Error {
 	return core.Errorf("invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
 }
 
-// checkCustomRecord checks whether a record conflicts with others, and whether the zone with it is
-// valid. It reads all records of the domain.
+// checkCustomRecord returns an error if a record conflicts with other records, or if the zone would
+// not be valid with it. It reads all records of the domain.
 func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
 	if dnsprov.Managed(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
 		e := core.Errorf("managed_record_collision", "Mailstead manages the %s records of %s itself. Use another name.", r.Type, r.Name)
@@ -318,8 +319,8 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 	return nil
 }
 
-// reservedRecords returns the managed records of a domain. It includes DKIM records whose keys do
-// not exist yet, and leaves out those that the owner's records have replaced.
+// reservedRecords returns the managed records of a domain. They include DKIM records whose keys do
+// not exist yet, but not the records that custom records replace.
 func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Record {
 	spec := s.zoneSpec(tx, d)
 	if len(spec.DKIM) == 0 {
@@ -350,7 +351,7 @@ func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in 
 		if err := errors.Join(store.CustomRecords.Delete(tx, r.ID), core.Audit(tx, who, recordTarget(r))); err != nil {
 			return err
 		}
-		job, err = s.putZoneBy(tx, d)
+		job, err = s.putZoneWithJob(tx, d)
 		return err
 	})
 	if err != nil {
@@ -360,16 +361,16 @@ func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in 
 	return &CustomDNSRecordDeleted{in.RecordID}, nil
 }
 
-// HostIn returns a name relative to the domain, as it is entered at a DNS provider; "@" for the
-// domain itself.
-func HostIn(name, domain string) string {
+// RelativeHost returns a name relative to the domain, as it is entered at a DNS provider. For the
+// domain itself it returns "@".
+func RelativeHost(name, domain string) string {
 	if name == domain {
 		return "@"
 	}
 	return strings.TrimSuffix(name, "."+domain)
 }
 
-// EraseCustomRecords deletes all custom records of a domain, some per transaction.
+// EraseCustomRecords deletes all custom records of a domain, several in each transaction.
 func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error {
 	for n := core.DropsAtATime; n == core.DropsAtATime; {
 		if err := ctx.Err(); err != nil {

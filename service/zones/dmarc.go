@@ -21,7 +21,8 @@ type DMARCSet struct {
 	DMARCOverride DMARCOverride `json:"dmarc_override"`
 }
 
-// DMARCOverrideOf returns the policy that the owner of a domain has set; nil for the default.
+// DMARCOverrideOf returns the DMARC policy that the owner of a domain has set; nil if it is the
+// default.
 func DMARCOverrideOf(d *store.Domain) *DMARCOverride {
 	if d.DMARC == "" {
 		return nil
@@ -29,7 +30,7 @@ func DMARCOverrideOf(d *store.Domain) *DMARCOverride {
 	return &DMARCOverride{d.DMARC, core.Time{Time: d.DMARCAt}}
 }
 
-// SetDMARC publishes the owner's own policy. A later setup keeps it.
+// SetDMARC publishes a DMARC policy that the owner of a domain has chosen. Later setups keep it.
 func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (*DMARCSet, error) {
 	value := strings.TrimSpace(in.Value)
 	bad := dmarc.Check(value)
@@ -45,7 +46,7 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 		}
 		d.DMARC, d.DMARCAt = value, tx.Now()
 		out = &DMARCSet{*DMARCOverrideOf(d)}
-		job, err = s.putZoneBy(tx, d)
+		job, err = s.putZoneWithJob(tx, d)
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ type DMARCReset struct {
 	AppliedDefault string `json:"applied_default" words:"ours" example:"v=DMARC1; p=reject"`
 }
 
-// ResetDMARC publishes the default policy again.
+// ResetDMARC publishes the default DMARC policy instead of the owner's.
 func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in ResetDMARCIn) (*DMARCReset, error) {
 	job := ""
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -78,7 +79,7 @@ func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in ResetDMARCI
 			return err
 		}
 		d.DMARC, d.DMARCAt = "", time.Time{}
-		job, err = s.putZoneBy(tx, d)
+		job, err = s.putZoneWithJob(tx, d)
 		if err != nil {
 			return err
 		}

@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	// Signatures in a zone transfer are valid for at least ten days. A secondary that cannot reach
-	// us serves its copy for seven more days, so it must get new signatures within three. Domains
-	// that changed at the same time are spread over resignSpread.
-	resignAfter   = 48 * time.Hour
-	resignSpread  = 12 * time.Hour
-	resignsAtOnce = 50 // zones per transaction
+	// resignAfter is how often a zone gets new signatures. Signatures in a zone transfer are valid
+	// for at least ten days. A secondary that cannot reach this server serves its copy for seven
+	// days more. So its copy must never be older than three days. resignSpread spreads the zones in
+	// time.
+	resignAfter     = 48 * time.Hour
+	resignSpread    = 12 * time.Hour
+	resignsPerWrite = 50 // zones that one write transaction publishes
 )
 
 // States of a signed zone, by the DS records at the parent (RFC 4035 section 4.3).
 const (
 	dnssecUnknown     = "unknown"
-	dnssecUnpublished = "unpublished" // there are none: resolvers treat the zone as unsigned
-	dnssecSecure      = "secure"
-	dnssecBogus       = "bogus" // they are of other keys only: validating resolvers refuse our answers
+	dnssecUnpublished = "unpublished" // there is no DS record, so resolvers treat the zone as unsigned
+	dnssecSecure      = "secure"      // there is a DS record of our key
+	dnssecBogus       = "bogus"       // there are only DS records of other keys, so validating resolvers refuse our answers
 )
 
-// DNSSEC is how a zone that Mailstead serves is signed, and the DS record that its owner's
-// registrar needs.
+// DNSSEC describes how a zone is signed that Mailstead serves. It has the DS record that must be
+// entered at the domain's registrar.
 type DNSSEC struct {
 	// unpublished: your registrar has no DS record yet, so nobody checks the signatures. secure: it
 	// has this one. bogus: it has only others, and resolvers that validate refuse the domain until
@@ -42,7 +43,7 @@ type DNSSEC struct {
 	DNSKEY string `json:"dnskey" words:"ours" example:"257 3 13 GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA=="`
 }
 
-// A DSRecord is one DS record: its fields, and its line in a zone file.
+// A DSRecord has the fields of one DS record and its text in a zone file.
 type DSRecord struct {
 	KeyTag     int    `json:"key_tag" example:"55648"`
 	Algorithm  int    `json:"algorithm" example:"13"`  // 13: ECDSA P-256 with SHA-256.
@@ -52,7 +53,7 @@ type DSRecord struct {
 	Value string `json:"value" words:"ours" example:"55648 13 2 b4c8c1fe2e7477127b27115656ad6256f424625bf5c1e2770ce6d6e37df61d17"`
 }
 
-// DNSSECOf returns how the zone of a domain is signed; nil if it is not.
+// DNSSECOf describes how the zone of a domain is signed; nil if it is not signed.
 func DNSSECOf(d *store.Domain) *DNSSEC {
 	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
 		return nil
@@ -68,9 +69,9 @@ func DNSSECOf(d *store.Domain) *DNSSEC {
 	return out
 }
 
-// KeepDS updates the DNSSEC status by the DS records found at the parent. nil means that the lookup
-// failed; then it changes nothing.
-func KeepDS(d *store.Domain, found *[]dnsprov.DS) {
+// UpdateDSStatus sets the DNSSEC status of a domain by the DS records that the parent zone has. If
+// found is nil, the lookup has failed, and the status does not change.
+func UpdateDSStatus(d *store.Domain, found *[]dnsprov.DS) {
 	if found == nil || d.DNSSEC == nil {
 		return
 	}
@@ -84,13 +85,14 @@ func KeepDS(d *store.Domain, found *[]dnsprov.DS) {
 	}
 }
 
-// LacksZoneKey reports whether a domain must be signed but has no key yet.
+// LacksZoneKey reports whether the zone of a domain must be signed but has no key yet.
 func LacksZoneKey(d *store.Domain) bool {
 	return d.DNSSEC == nil && d.DNSProvider == dnsprov.Builtin
 }
 
-// GiveZoneKey generates the key of a zone that lacks one. It takes some microseconds.
-func (s *Service) GiveZoneKey(d *store.Domain) error {
+// GenerateZoneKey generates the key of a domain's zone, unless there is one. It takes some
+// microseconds.
+func (s *Service) GenerateZoneKey(d *store.Domain) error {
 	if !LacksZoneKey(d) {
 		return nil
 	}
@@ -102,8 +104,8 @@ func (s *Service) GiveZoneKey(d *store.Domain) error {
 	return nil
 }
 
-// zoneKey returns the key of a domain's zone; nil if the zone is not signed. The private key is
-// opened at the first signature.
+// zoneKey returns the key of a domain's zone; nil if the zone is not signed. The sealed private key
+// is opened when the first signature is made.
 func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
 	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
 		return nil
@@ -111,19 +113,20 @@ func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
 	name, binding, sealed := d.Name, store.DNSSECBinding(d.ID), d.DNSSEC.Sealed
 	return builtin.NewKey(d.DNSSEC.Public, func() ([]byte, error) {
 		private, err := s.Keys.Open(binding, sealed)
-		if err != nil { // logged here, since the answer to a query cannot show the reason
+		if err != nil { // logged here, because the answer to a DNS query cannot contain the reason
 			s.Log.Error("could not open the key of a zone", "domain", name, "error", err)
 		}
 		return private, err
 	})
 }
 
-// resignKind publishes signed zones again from time to time with a new serial, so that secondaries
-// fetch new signatures.
+// resignKind returns the kind of job that publishes signed zones with a new serial, so that
+// secondaries fetch new signatures.
 func (s *Service) resignKind() jobs.Kind {
 	return jobs.Kind{Name: "zones_resign", Work: s.resign, Timeout: 30 * time.Minute}
 }
 
+// resign publishes all zones that need new signatures.
 func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 	for after, more := "", true; more; {
 		if err := ctx.Err(); err != nil {
@@ -137,7 +140,7 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 				if s.resignDue(tx, d) {
 					due = append(due, d.ID)
 				}
-				if n++; n == zonesAtATime {
+				if n++; n == zonesPerView {
 					return nil
 				}
 			}
@@ -147,8 +150,8 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 		if err != nil {
 			return nil, err
 		}
-		for ids := range slices.Chunk(due, resignsAtOnce) {
-			if err := s.resignThese(ids); err != nil {
+		for ids := range slices.Chunk(due, resignsPerWrite) {
+			if err := s.resignZones(ids); err != nil {
 				return nil, err
 			}
 		}
@@ -156,6 +159,7 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 	return nil, nil
 }
 
+// resignDue reports whether a domain's zone needs new signatures.
 func (s *Service) resignDue(tx *store.Tx, d *store.Domain) bool {
 	if d.DNSSEC == nil || d.Gone() || !s.serves(tx, d) {
 		return false
@@ -166,7 +170,8 @@ func (s *Service) resignDue(tx *store.Tx, d *store.Domain) bool {
 	return s.Now().Sub(d.ZoneChangedAt) >= after
 }
 
-func (s *Service) resignThese(ids []string) error {
+// resignZones publishes the zones of domains, given by their IDs, that still need new signatures.
+func (s *Service) resignZones(ids []string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		for _, id := range ids {
 			d, err := store.Domains.Get(tx, id)

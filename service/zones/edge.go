@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	EdgeName           = "Cloudflare" // the edge provider's name in texts
-	cloudflareRights   = "Zone → Zone → Read and Zone → DNS → Edit"
-	maxCloudflareToken = 500 // characters
-	maxCloudflareWait  = time.Hour
+	EdgeName              = "Cloudflare" // the edge provider's name in texts
+	cloudflarePermissions = "Zone → Zone → Read and Zone → DNS → Edit"
+	maxCloudflareToken    = 500       // characters
+	maxCloudflareWait     = time.Hour // longest delay before a job is retried, if Cloudflare asks for one
 )
 
-// EdgeToken validates the Cloudflare token of a request; "" if there is none.
+// EdgeToken validates the Cloudflare token of a request. It returns "" if there is none.
 func EdgeToken(given *string) (string, error) {
 	if given == nil {
 		return "", nil
@@ -40,13 +40,13 @@ func EdgeToken(given *string) (string, error) {
 	return token, nil
 }
 
-// ErrNoEdge is the error if a request needs Cloudflare but this installation does not use it.
+// ErrNoEdge returns the error for a request that needs Cloudflare if this installation does not use
+// it.
 func ErrNoEdge() *core.Error {
 	return core.Errorf("not_configured", "This installation has no edge provider. Leave edge_api_token out to use Mailstead's nameservers, or set manual_dns.")
 }
 
-// cloudflareFailure turns an error of Cloudflare into a text for people: the error of a job or of a
-// name.
+// cloudflareFailure converts an error of Cloudflare to an error with a text for people.
 func cloudflareFailure(domain string, err error) *core.Error {
 	var (
 		wait    *dnsprov.Wait
@@ -60,11 +60,11 @@ func cloudflareFailure(domain string, err error) *core.Error {
 	case errors.Is(err, dnsprov.ErrCredential):
 		return core.Errorf("edge_token_invalid",
 			"%s does not accept the API token for %s, or the token lacks a permission. It needs %s for that zone. Create such a token there, and give it as edge_api_token.",
-			EdgeName, domain, cloudflareRights).Because(err)
+			EdgeName, domain, cloudflarePermissions).Because(err)
 	case errors.Is(err, dnsprov.ErrZoneNotFound):
 		return core.Errorf("zone_not_found",
 			"%s has no zone for %s that the API token can see. Add the domain there, or give a token with the permissions %s for its zone.",
-			EdgeName, domain, cloudflareRights).Because(err)
+			EdgeName, domain, cloudflarePermissions).Because(err)
 	case errors.As(err, &refused):
 		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", EdgeName, recordText(refused.Want), Clip(refused.Err.Error())).
 			With(store.DomainProviderCloudflare, "upstream_error", "does not take a record").Because(err)
@@ -76,13 +76,13 @@ func cloudflareFailure(domain string, err error) *core.Error {
 		With(store.DomainProviderCloudflare, "upstream_error", "did not answer as it should").Because(err)
 }
 
-// An cloudflareFault marks an error as one of Cloudflare, and not our own.
+// A cloudflareFault marks an error as caused by Cloudflare, not by this program.
 type cloudflareFault struct{ error }
 
 func (f cloudflareFault) Unwrap() error { return f.error }
 
-// cloudflareJobError turns an error of Cloudflare into the error of a job: permanent, to be retried
-// at a given time, or to be retried as the kind does.
+// cloudflareJobError converts an error of Cloudflare to the error of a job. The job ends, or is
+// retried at the time that Cloudflare asked for, or is retried as jobs of its kind are.
 func (s *Service) cloudflareJobError(ctx context.Context, domain string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -104,7 +104,7 @@ func (s *Service) cloudflareJobError(ctx context.Context, domain string, err err
 	return jobs.Permanent(e)
 }
 
-// conflictsIn returns all conflicts in the tree of an error.
+// conflictsIn returns all conflicts that an error wraps.
 func conflictsIn(err error) []*dnsprov.Conflict {
 	switch e := err.(type) {
 	case nil:
@@ -130,7 +130,7 @@ func conflictTexts(conflicts []*dnsprov.Conflict) string {
 	return strings.Join(out, "; ")
 }
 
-// Clip shortens an invalid name for an error text.
+// Clip shortens a name that is not valid, for use in an error text.
 func Clip(text string) string {
 	const most = 253
 	if len(text) <= most {
@@ -139,7 +139,7 @@ func Clip(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// recordText describes a record in a text. A long value is shortened.
+// recordText describes a record for use in a sentence. It shortens long values.
 func recordText(r dnsprov.Record) string {
 	const most = 80
 	value := r.Value
@@ -152,24 +152,25 @@ func recordText(r dnsprov.Record) string {
 	if len(value) > most {
 		value = strings.ToValidUTF8(value[:most], "") + "…"
 	}
-	if value == "" { // its key does not exist yet
+	if value == "" { // a DKIM record whose key does not exist yet
 		return r.Type + " " + r.Name
 	}
 	return fmt.Sprintf("%s %s %q", r.Type, r.Name, value)
 }
 
 const (
-	probesAtOnce = 8                // names of one request that are checked at Cloudflare at a time
-	probesFor    = 45 * time.Second // for one whole request
+	probesAtOnce = 8                // names of one request that are checked at Cloudflare at the same time
+	probeTimeout = 45 * time.Second // time limit for all names of a request
 )
 
-// A tokenChecker is a provider that can check a token without a zone.
+// A tokenChecker is a provider that can check an API token without a zone.
 type tokenChecker interface {
 	// Check returns dnsprov.ErrCredential if the token is not valid.
 	Check(ctx context.Context) error
 }
 
-// checkCloudflareToken checks whether a token is valid, if the provider can do that without a zone.
+// checkCloudflareToken returns an error if a token is not valid. If the provider cannot check
+// tokens, it returns nil.
 func checkCloudflareToken(ctx context.Context, p dnsprov.Provider) error {
 	if c, ok := p.(tokenChecker); ok {
 		return c.Check(ctx)
@@ -177,9 +178,10 @@ func checkCloudflareToken(ctx context.Context, p dnsprov.Provider) error {
 	return nil
 }
 
-// ScoutEdge checks at Cloudflare whether names can be connected with a token, at most probesAtOnce
-// at a time and for at most probesFor. For each name it returns why it cannot be connected, or "".
-func (s *Service) ScoutEdge(ctx context.Context, token string, names []string) (map[string]string, error) {
+// ProbeEdge asks Cloudflare whether names can be connected with a token: probesAtOnce names at the
+// same time, within probeTimeout. For each name the result says why it cannot be connected; "" if
+// it can.
+func (s *Service) ProbeEdge(ctx context.Context, token string, names []string) (map[string]string, error) {
 	why := map[string]string{}
 	if s.Config.Edge == nil {
 		for _, name := range names {
@@ -187,7 +189,7 @@ func (s *Service) ScoutEdge(ctx context.Context, token string, names []string) (
 		}
 		return why, nil
 	}
-	within, cancel := context.WithTimeout(ctx, probesFor)
+	within, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	provider := s.Config.Edge(token)
 	dead := checkCloudflareToken(within, provider)
@@ -216,7 +218,8 @@ func (s *Service) ScoutEdge(ctx context.Context, token string, names []string) (
 	return why, ctx.Err()
 }
 
-// probeZone checks whether there is a zone for a name, and whether the managed records fit into it.
+// probeZone returns an error if Cloudflare has no zone for a name, or if the managed records
+// conflict with records in it.
 func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, name string) error {
 	have, err := p.Records(ctx, dnsprov.ZoneRef{Domain: name, OwnerTag: "new"})
 	if err != nil {
@@ -228,9 +231,9 @@ func (s *Service) probeZone(ctx context.Context, p dnsprov.Provider, name string
 }
 
 const (
-	syncWait           = 5 * time.Second // how long a request waits until its change is at Cloudflare
-	maxSyncs           = 32              // at the same time
-	maxSyncsPerAccount = 8               // at the same time for one account
+	maxSyncWait        = 5 * time.Second // how long a request waits for its change to be made at Cloudflare
+	maxSyncs           = 32              // syncs that run at the same time
+	maxSyncsPerAccount = 8               // syncs that run at the same time for one account
 )
 
 const KindEdgeSync = "edge_sync"
@@ -240,17 +243,18 @@ type syncArgs struct {
 	DomainID string `json:"domain_id"`
 }
 
-// syncKind brings the records of a complete domain at Cloudflare to the state in the store.
+// syncKind returns the kind of job that changes the records of a complete domain at Cloudflare to
+// those in the store.
 func (s *Service) syncKind() jobs.Kind {
 	return jobs.Kind{
 		Name: KindEdgeSync, Work: s.syncCloudflare, Max: 24, Timeout: 2 * syncTimeout, Most: maxSyncs, MostEach: maxSyncsPerAccount, Failed: s.syncFailed,
 	}
 }
 
-// AddEdgeSync queues an edge_sync if the domain is complete; before that, its provisioning writes
-// the records. It returns the job's id, or "" if there is none.
+// AddEdgeSync queues an edge_sync job if the domain is complete. Before that, its setup writes the
+// records. id is the ID of the job; "" if there is none.
 func (s *Service) AddEdgeSync(tx *store.Tx, d *store.Domain) (id string, err error) {
-	if !AtEdgeNow(d) {
+	if !SyncedToEdge(d) {
 		return "", nil
 	}
 	j, err := s.Queue.Add(tx, jobs.New{AccountID: d.AccountID, Kind: KindEdgeSync, Key: d.ID, Lane: "edge " + d.ID, Args: syncArgs{d.ID}})
@@ -260,11 +264,13 @@ func (s *Service) AddEdgeSync(tx *store.Tx, d *store.Domain) (id string, err err
 	return j.ID, nil
 }
 
-// AtEdgeNow reports whether the records of a domain are kept in sync at Cloudflare: it is complete.
-func AtEdgeNow(d *store.Domain) bool {
+// SyncedToEdge reports whether edge_sync jobs keep the records of a domain at Cloudflare up to
+// date, as they do for a complete domain.
+func SyncedToEdge(d *store.Domain) bool {
 	return d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete
 }
 
+// syncCloudflare works on an edge_sync job.
 func (s *Service) syncCloudflare(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
@@ -281,11 +287,12 @@ func (s *Service) syncCloudflare(ctx context.Context, j *store.Job) (jobs.Writes
 	return nil, s.cloudflareJobError(ctx, name, err)
 }
 
-// syncFailed shows at the records and the domain why changes are not at Cloudflare.
+// syncFailed shows in the domain and its custom records why the changes could not be made at
+// Cloudflare.
 func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
-		return nil // a job that names no domain cannot have failed for one
+		return nil // the job names no domain
 	}
 	d, err := store.Domains.Get(tx, args.DomainID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -317,19 +324,19 @@ func (s *Service) syncFailed(tx *store.Tx, j *store.Job, cause error) error {
 	return store.Domains.Put(tx, d)
 }
 
-// awaitCloudflare waits up to syncWait for the job that writes a change at Cloudflare. The records
-// then show the result.
+// awaitCloudflare waits for the job that makes a change at Cloudflare, up to maxSyncWait. After the
+// job, the records in the store show its result.
 func (s *Service) awaitCloudflare(ctx context.Context, jobID string) {
 	if jobID == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, syncWait)
+	ctx, cancel := context.WithTimeout(ctx, maxSyncWait)
 	defer cancel()
 	_, _ = s.Queue.Wait(ctx, jobID)
 }
 
-// ApplyRedirect writes the address records for a redirect at Cloudflare, or deletes them. If a
-// foreign record occupies one of the names, it writes the other records and returns an error.
+// ApplyRedirect writes or deletes the address records of a redirect at Cloudflare. If another
+// record conflicts with one of them, it writes the others and returns an error.
 func (s *Service) ApplyRedirect(ctx context.Context, d *store.Domain) error {
 	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) error {
 		if err := w.sync(false); err != nil || len(w.conflicts) == 0 {
@@ -343,8 +350,8 @@ func (s *Service) ApplyRedirect(ctx context.Context, d *store.Domain) error {
 	return s.cloudflareJobError(ctx, d.Name, err)
 }
 
-// TryEdge checks whether a sealed token can read the zone of a domain at Cloudflare. Without
-// needZone a valid token is enough.
+// TryEdge returns an error if a sealed token cannot read the zone of a domain at Cloudflare. If
+// needZone is false, the zone need not exist.
 func (s *Service) TryEdge(ctx context.Context, d *store.Domain, sealed []byte, needZone bool) error {
 	provider, err := s.cloudflareProvider(d.ID, sealed)
 	if err != nil {
@@ -359,9 +366,9 @@ func (s *Service) TryEdge(ctx context.Context, d *store.Domain, sealed []byte, n
 	return nil
 }
 
-// ProvisionEdge writes all records of a domain at Cloudflare, or none if one of them conflicts with
-// another record. d is the domain as it was at the start, nil if the work did not start. active
-// reports, for an open claim, whether Cloudflare serves the zone.
+// ProvisionEdge writes all records of a domain at Cloudflare. It writes none if another record
+// conflicts with a managed record. d is the domain as it was at the start; nil if the work did not
+// start. If the domain's claim is open, active reports whether Cloudflare serves the zone.
 func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store.Domain, active bool, err error) {
 	err = s.withZoneLock(ctx, of.ID, func(w *zoneSync) error {
 		d = w.d
@@ -378,28 +385,30 @@ func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store
 }
 
 const (
-	syncTimeout    = 2 * time.Minute // for one reading and writing of a domain's records
-	maxEraseRounds = 5               // readings until none of our records is left
+	syncTimeout    = 2 * time.Minute // time limit for reading and writing a domain's records
+	maxEraseRounds = 5               // how often records are read and deleted until none of ours is left
 )
 
-// errNotAtCloudflare means that a domain has no records at Cloudflare, or not yet.
-var errNotAtCloudflare = errors.New("the domain is not kept at the edge provider")
+// errNotAtCloudflare is returned by withZoneLock and sync if a domain has no records at Cloudflare,
+// or is being deleted.
+var errNotAtCloudflare = errors.New("sync zone: the domain has no records at Cloudflare")
 
-// A zoneSync is one attempt to bring the records of a domain at Cloudflare to the wanted state. It
-// can be repeated after a crash at any point: our records there are marked with the domain's id,
-// and their IDs are also stored, in case a mark is lost.
+// A zoneSync is one attempt to change the records of a domain at Cloudflare to the wanted ones. It
+// can be repeated after a crash at any point. To recognize our records there, they have a comment
+// with the domain's ID. Their IDs are stored, too, in case somebody removes a comment.
 type zoneSync struct {
-	s         *Service
-	ctx       context.Context
-	d         *store.Domain         // as it was at the start; with its EdgeRecords as last written
-	customs   []*store.CustomRecord // as they were at the start
-	provider  dnsprov.Provider
-	at        dnsprov.ZoneRef
-	conflicts []*dnsprov.Conflict // of managed records
-	refused   map[string]string   // custom records that the provider refuses: why, by id
+	s             *Service
+	ctx           context.Context
+	d             *store.Domain         // the domain as it was at the start, but with its current EdgeRecords
+	customRecords []*store.CustomRecord // the custom records as they were at the start
+	provider      dnsprov.Provider
+	at            dnsprov.ZoneRef
+	conflicts     []*dnsprov.Conflict // conflicts of managed records with other records
+	refused       map[string]string   // why the provider refuses a custom record, by the record's ID
 }
 
-// withZoneLock calls do for a domain at Cloudflare. Only one call at a time runs for a domain.
+// withZoneLock calls do for a domain at Cloudflare. For each domain only one call runs at a time.
+// It returns errNotAtCloudflare if the domain has no records there.
 func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zoneSync) error) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -415,7 +424,7 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 			return err
 		}
 		for _, r := range store.CustomRecordsByDomain.Asc(tx, domainID, "") {
-			w.customs = append(w.customs, r)
+			w.customRecords = append(w.customRecords, r)
 		}
 		return nil
 	})
@@ -433,7 +442,7 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 	return do(w)
 }
 
-// cloudflareProvider returns the client for Cloudflare with a domain's sealed token.
+// cloudflareProvider returns a client for Cloudflare that uses a domain's sealed token.
 func (s *Service) cloudflareProvider(domainID string, sealed []byte) (dnsprov.Provider, error) {
 	if s.Config.Edge == nil {
 		return nil, ErrNoEdge()
@@ -445,9 +454,9 @@ func (s *Service) cloudflareProvider(domainID string, sealed []byte) (dnsprov.Pr
 	return s.Config.Edge(string(token)), nil
 }
 
-// sync creates, changes and deletes records until they are as wanted. With strict, a conflict of a
-// managed record is an error before anything is changed. Otherwise that record is left out, and
-// w.conflicts lists it.
+// sync creates, changes and deletes records until they are the wanted ones. If another record
+// conflicts with a managed record, strict decides: with strict, sync returns an error and changes
+// nothing; otherwise it leaves out the managed record and adds the conflict to w.conflicts.
 func (w *zoneSync) sync(strict bool) error {
 	if w.d.Gone() {
 		return errNotAtCloudflare
@@ -457,7 +466,7 @@ func (w *zoneSync) sync(strict bool) error {
 		if err != nil {
 			return err
 		}
-		fits, err := w.fit(have)
+		fits, err := w.compatibleRecords(have)
 		if err != nil {
 			return err
 		}
@@ -466,8 +475,8 @@ func (w *zoneSync) sync(strict bool) error {
 		}
 		changes := dnsprov.Plan(have, fits)
 		made, err := w.apply(changes)
-		again := w.refuseCustoms(err)
-		if noted := w.storeOurs(have, changes, made, err == nil); noted != nil {
+		again := w.refuseCustomRecords(err)
+		if noted := w.storeOwnRecords(have, changes, made, err == nil); noted != nil {
 			return noted
 		}
 		if !again {
@@ -476,8 +485,8 @@ func (w *zoneSync) sync(strict bool) error {
 	}
 }
 
-// active reports whether the provider serves the zone. If the provider cannot say, the zone counts
-// as served.
+// active reports whether the provider serves the zone. If the provider cannot tell, active returns
+// true.
 func (w *zoneSync) active() (bool, error) {
 	p, ok := w.provider.(interface {
 		Delegated(ctx context.Context, domain string) (bool, error)
@@ -504,7 +513,8 @@ func (w *zoneSync) apply(changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	return made, err
 }
 
-// read lists the records at the provider. A record with a stored ID is ours even without its mark.
+// read returns the records at the provider. A record counts as ours if it has our comment or its ID
+// is stored.
 func (w *zoneSync) read() ([]dnsprov.Record, error) {
 	have, err := w.provider.Records(w.ctx, w.at)
 	if err != nil {
@@ -518,10 +528,10 @@ func (w *zoneSync) read() ([]dnsprov.Record, error) {
 	return have, nil
 }
 
-// fit returns the wanted records that do not conflict with the records of others.
-func (w *zoneSync) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
+// compatibleRecords returns the wanted records that do not conflict with records of others.
+func (w *zoneSync) compatibleRecords(have []dnsprov.Record) ([]dnsprov.Record, error) {
 	spec := w.s.Spec(w.d)
-	for _, c := range w.customs {
+	for _, c := range w.customRecords {
 		if w.refused[c.ID] == "" {
 			spec.Custom = append(spec.Custom, customRecord(c))
 		}
@@ -538,7 +548,7 @@ func (w *zoneSync) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 		for _, c := range conflicts {
 			want = without(want, c.Want)
 			told := slices.ContainsFunc(w.conflicts, func(o *dnsprov.Conflict) bool { return o.Have == c.Have })
-			if !w.refuseCustom(c.Want, conflictText(c)) && !told {
+			if !w.refuseCustomRecord(c.Want, conflictText(c)) && !told {
 				w.conflicts = append(w.conflicts, c)
 			}
 		}
@@ -548,7 +558,7 @@ func (w *zoneSync) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 	}
 }
 
-// without returns the records except one.
+// without returns the records except the given one.
 func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 	var out []dnsprov.Record
 	for _, r := range records {
@@ -559,29 +569,29 @@ func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 	return out
 }
 
-// refuseCustoms records the custom records that the provider refused, by its error. It reports
-// whether the sync should be repeated without them.
-func (w *zoneSync) refuseCustoms(err error) (again bool) {
+// refuseCustomRecords records which custom records the provider has refused, according to its
+// error. It reports whether the sync must be repeated without them.
+func (w *zoneSync) refuseCustomRecords(err error) (again bool) {
 	for _, c := range conflictsIn(err) {
-		again = w.refuseCustom(c.Want, conflictText(c)) || again
+		again = w.refuseCustomRecord(c.Want, conflictText(c)) || again
 	}
 	var refused *dnsprov.Refused
 	if errors.As(err, &refused) {
-		again = w.refuseCustom(refused.Want, EdgeName+" does not take it: "+Clip(refused.Err.Error())) || again
+		again = w.refuseCustomRecord(refused.Want, EdgeName+" does not take it: "+Clip(refused.Err.Error())) || again
 	}
 	return again
 }
 
-// conflictText says why a custom record conflicts.
+// conflictText returns a text that says with which record a custom record conflicts.
 func conflictText(c *dnsprov.Conflict) string {
 	return fmt.Sprintf("It conflicts with %s, which exists at %s and is not Mailstead's. Remove that record there, then change this record or run setup again.",
 		recordText(c.Have), EdgeName)
 }
 
-// refuseCustom records why a custom record is refused. It returns false if the record is not a
-// custom one or was refused before.
-func (w *zoneSync) refuseCustom(r dnsprov.Record, why string) bool {
-	for _, own := range w.customs {
+// refuseCustomRecord records why the provider refuses a custom record. It returns false if r is not
+// a custom record, or if that was recorded before.
+func (w *zoneSync) refuseCustomRecord(r dnsprov.Record, why string) bool {
+	for _, own := range w.customRecords {
 		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Value {
 			w.refused[own.ID] = why
 			return true
@@ -590,9 +600,9 @@ func (w *zoneSync) refuseCustom(r dnsprov.Record, why string) bool {
 	return false
 }
 
-// storeOurs stores which of our records exist at the provider now. done means that all changes were
-// made.
-func (w *zoneSync) storeOurs(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, done bool) error {
+// storeOwnRecords stores which of our records now exist at the provider. done means that all
+// changes were made.
+func (w *zoneSync) storeOwnRecords(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, done bool) error {
 	ours := map[string]string{}
 	for _, r := range append(have[:len(have):len(have)], made...) {
 		if r.Purpose != "" && r.ID != "" {
@@ -613,7 +623,7 @@ func (w *zoneSync) storeOurs(have []dnsprov.Record, changes []dnsprov.Change, ma
 			return err
 		}
 		if done {
-			for _, c := range w.customs { // except records that have changed since
+			for _, c := range w.customRecords { // leaves out records that have changed in the meantime
 				now, err := store.CustomRecords.Find(tx, c.ID)
 				if err != nil {
 					return err
@@ -646,7 +656,8 @@ func (w *zoneSync) storeOurs(have []dnsprov.Record, changes []dnsprov.Change, ma
 	})
 }
 
-// conflictDetail is the status_detail of a complete domain that lacks records because of conflicts.
+// conflictDetail returns the status_detail of a complete domain that lacks records because of
+// conflicts.
 func conflictDetail(domain string, conflicts []*dnsprov.Conflict) string {
 	if len(conflicts) == 0 {
 		return ""
@@ -655,6 +666,7 @@ func conflictDetail(domain string, conflicts []*dnsprov.Conflict) string {
 		domain, EdgeName, conflictTexts(conflicts))
 }
 
+// joinConflicts returns the conflicts as one error.
 func joinConflicts(conflicts []*dnsprov.Conflict) error {
 	var all []error
 	for _, c := range conflicts {
@@ -663,8 +675,8 @@ func joinConflicts(conflicts []*dnsprov.Conflict) error {
 	return errors.Join(all...)
 }
 
-// erase deletes our records and repeats this until none is left: a request from before a crash may
-// still take effect.
+// erase deletes our records at the provider. It repeats this until none is left, because requests
+// from before a crash may still take effect.
 func (w *zoneSync) erase() error {
 	for range maxEraseRounds {
 		have, err := w.read()
@@ -679,18 +691,19 @@ func (w *zoneSync) erase() error {
 			return err
 		}
 	}
-	return cloudflareFault{fmt.Errorf("records of %s are still there after several deletions", w.d.Name)}
+	return cloudflareFault{fmt.Errorf("delete records of %s at Cloudflare: some remain after several attempts", w.d.Name)}
 }
 
-// How often a deletion is tried before the domain is deleted without it.
+// After so many attempts to delete records at Cloudflare, the domain is deleted even if records
+// remain there.
 const (
-	eraseTriesRefused = 3  // after an error that will hardly change: the token is invalid, the zone is gone
-	eraseTriesFailed  = 10 // after any other error; three quarters of an hour
+	eraseTriesRefused = 3  // for errors that retrying rarely helps: the token is invalid, or the zone does not exist
+	eraseTriesFailed  = 10 // for all other errors; about 45 minutes
 )
 
-// EraseEdgeRecords deletes our records at Cloudflare, in one of several attempts of a job. After
-// the last attempt it returns no error, so that the domain can be deleted; remains then says what
-// is still there.
+// EraseEdgeRecords deletes our records at Cloudflare, in the given attempt of a job. After the last
+// attempt it returns no error even if it failed, so that the domain can be deleted. Then remains
+// says which records are left.
 func (s *Service) EraseEdgeRecords(ctx context.Context, d *store.Domain, attempt int) (remains string, err error) {
 	err = s.withZoneLock(ctx, d.ID, (*zoneSync).erase)
 	if err == nil || errors.Is(err, errNotAtCloudflare) {
@@ -720,7 +733,7 @@ func (s *Service) EraseEdgeRecords(ctx context.Context, d *store.Domain, attempt
 	return "", e
 }
 
-// remainsAtCloudflare says which of our records may still be at Cloudflare.
+// remainsAtCloudflare returns a text that says which of our records may remain at Cloudflare.
 func (s *Service) remainsAtCloudflare(d *store.Domain) string {
 	mark := "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + EdgeName + " by hand"
 	if len(d.EdgeRecords) == 0 {

@@ -12,11 +12,11 @@ import (
 
 const (
 	MaxCustomRecords = maxCustomRecords
-	RenewCopies      = renewCopies
-	ZonesAtATime     = zonesAtATime
+	RenewCopies      = renewInterval
+	ZonesAtATime     = zonesPerView
 )
 
-func (s *Service) Copied(origin string) (builtin.Copied, bool) { return s.copied(origin) }
+func (s *Service) Copied(origin string) (builtin.Copied, bool) { return s.zoneToCopy(origin) }
 
 func (s *Service) Note(name string) { s.memory.markChanged(name) }
 

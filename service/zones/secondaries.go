@@ -13,45 +13,46 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// renewCopies is how often every zone gets a new serial, so that secondaries fetch new signatures.
-// Signatures in a zone transfer are valid for ten days.
-const renewCopies = 4 * 24 * time.Hour
+// renewInterval is how often all zones get a new serial while there are secondaries, so that these
+// fetch new signatures. Signatures in a zone transfer are valid for ten days.
+const renewInterval = 4 * 24 * time.Hour
 
-// secondaries are other nameservers that copy our zones. They are notified of changes, and a
-// catalog zone lists the zones for them. A nil one does nothing.
+// secondaries has the other nameservers that copy our zones. They are notified of changes. A
+// catalog zone tells them which zones there are. The methods of a nil secondaries do nothing.
 type secondaries struct {
 	notifier *builtin.Notifier
-	catalog  *builtin.Catalog // nil: no catalog
+	catalog  *builtin.Catalog // the catalog zone; nil: there is none
 }
 
+// newSecondaries returns nil if no secondaries are configured.
 func (s *Service) newSecondaries() *secondaries {
 	c := s.Config
 	if len(c.Secondaries) == 0 {
 		return nil
 	}
-	o := &secondaries{notifier: builtin.NewNotifier(c.Secondaries, s.copied, s.Log)}
+	o := &secondaries{notifier: builtin.NewNotifier(c.Secondaries, s.zoneToCopy, s.Log)}
 	if c.Catalog != "" {
 		o.catalog = builtin.NewCatalog(c.Catalog, s.Now)
 	}
 	return o
 }
 
-// changed notifies secondaries that a zone has changed or is gone.
+// changed notifies the secondaries that a zone has changed or no longer exists.
 func (o *secondaries) changed(origin string) {
 	if o != nil {
 		o.notifier.Changed(origin)
 	}
 }
 
-// list adds a zone to the catalog or removes it.
-func (o *secondaries) list(origin string, member bool) {
+// setMember adds a zone to the catalog if member is true, and otherwise removes it.
+func (o *secondaries) setMember(origin string, member bool) {
 	if o != nil && o.catalog != nil && o.catalog.Set(origin, member) {
 		o.notifier.Changed(o.catalog.Origin())
 	}
 }
 
-// notifySecondaries notifies every secondary of every zone, since they may have missed changes, and
-// then of each change until ctx ends.
+// notifySecondaries notifies the secondaries of all zones, because they may have missed changes.
+// Then it notifies them of each change until ctx ends.
 func (s *Service) notifySecondaries(ctx context.Context) {
 	if s.memory.secondaries == nil {
 		return
@@ -60,6 +61,7 @@ func (s *Service) notifySecondaries(ctx context.Context) {
 	s.memory.secondaries.notifier.Run(ctx)
 }
 
+// notifyAll notifies the secondaries of all zones.
 func (s *Service) notifyAll() {
 	o := s.memory.secondaries
 	o.notifier.Changed(s.memory.served.Origins()...)
@@ -68,16 +70,16 @@ func (s *Service) notifyAll() {
 	}
 }
 
-// copied returns the zone or catalog that a secondary copies.
-func (s *Service) copied(origin string) (builtin.Copied, bool) {
-	zone, ok := s.Zone(origin) // this also updates the catalog
+// zoneToCopy returns the zone or the catalog zone that a secondary wants to copy.
+func (s *Service) zoneToCopy(origin string) (builtin.Copied, bool) {
+	zone, ok := s.Zone(origin) // also updates the catalog
 	if catalog, has := s.Catalog(); has && origin == catalog.Origin() {
 		return catalog, true
 	}
 	return zone, ok && zone.Origin == origin
 }
 
-// Catalog returns the catalog zone, which lists the zones for secondaries, if there is one.
+// Catalog returns the catalog zone, which lists our zones for secondaries; false if there is none.
 func (s *Service) Catalog() (*builtin.Catalog, bool) {
 	o := s.memory.secondaries
 	if o == nil || o.catalog == nil {
@@ -86,18 +88,18 @@ func (s *Service) Catalog() (*builtin.Catalog, bool) {
 	return o.catalog, true
 }
 
-// updateZoneBase updates the record of what all zones have in common, such as this host's
-// addresses, if that has changed or if signatures at secondaries must be renewed. This raises the
-// serial of every zone: otherwise secondaries would keep the old zones.
+// updateZoneBase records a change that concerns all zones: of data that they share, such as this
+// host's addresses, or because secondaries need new signatures. This raises the serial of every
+// zone, so that secondaries fetch the zones again. changed is false if there is no such change.
 func (s *Service) updateZoneBase() (changed bool, err error) {
 	digest, err := s.zoneDigest()
 	if err != nil {
 		return false, err
 	}
-	unchanged := errors.New("what all zones share has not changed")
+	unchanged := errors.New("update zone base: nothing has changed")
 	err = s.Store.Update(func(tx *store.Tx) error {
 		base, err := store.ZoneBases.Get(tx, store.ZoneBaseID)
-		old := s.memory.secondaries != nil && err == nil && tx.Now().Sub(base.ChangedAt) >= renewCopies
+		old := s.memory.secondaries != nil && err == nil && tx.Now().Sub(base.ChangedAt) >= renewInterval
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			base = &store.ZoneBase{ID: store.ZoneBaseID}
@@ -117,7 +119,7 @@ func (s *Service) updateZoneBase() (changed bool, err error) {
 	return err == nil, err
 }
 
-// renewZones publishes every zone with a new serial if that is due, and notifies secondaries.
+// renewZones publishes all zones with a new serial if that is due, and notifies secondaries.
 func (s *Service) renewZones() error {
 	z := s.memory
 	if z.secondaries == nil {
@@ -129,7 +131,7 @@ func (s *Service) renewZones() error {
 	if err != nil || !changed {
 		return err
 	}
-	s.buildChanged() // deleted ones must not be served again
+	s.buildChanged() // removes deleted zones first, because readZones does not
 	if err := s.readZones(); err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func (s *Service) renewZones() error {
 	return nil
 }
 
-// zoneDigest returns a hash of everything that zones depend on besides the domains: the program's
+// zoneDigest returns a hash of everything that zones depend on except their domains: the program's
 // version and the settings.
 func (s *Service) zoneDigest() (string, error) {
 	sample := dnsprov.Wanted(s.Spec(&store.Domain{Name: "domain.invalid"}), dnsprov.Builtin)

@@ -1,11 +1,11 @@
 // Package zones has the DNS zones of domains: what is in them, which of them this server serves,
 // and the records that are kept at Cloudflare. It does not know how a domain is connected or set
-// up, nor mail.
+// up, and nothing about mail.
 //
 // Where things are:
 //   - source.go: what a zone is made from: its name servers, records and key (Service.Spec).
-//   - zones.go: which zones are in memory to be served (Service.serving), and how changes reach
-//     them.
+//   - zones.go: which zones are in memory to be served (Service.servedDomain), and how changes
+//     reach them.
 //   - dnssec.go: which zones are signed, keys, the DS records at the parent. How a signature is
 //     made is in dnsprov/builtin/sign.go.
 //   - secondaries.go: servers that copy zones: NOTIFY, the catalog, serials.
@@ -24,32 +24,32 @@ import (
 )
 
 const (
-	maxLookups    = 32               // live checks at a time, of requests and scheduled ones
-	LookupTimeout = 20 * time.Second // for one live check, with the wait for its turn
+	maxLookups    = 32               // live DNS checks that run at the same time, both for requests and scheduled
+	LookupTimeout = 20 * time.Second // time limit for one live DNS check, including the wait for a slot
 )
 
-// A Service is the room of zones.
+// A Service has the operations on the zones of domains.
 type Service struct {
 	*core.Core
 
 	memory          *memory
-	lookupSlots     chan struct{}            // a slot for each live check of a domain's DNS
-	cloudflareLocks limit.KeyedMutex[string] // held during work on a domain's records at Cloudflare
+	lookupSlots     chan struct{}            // contains a value for each live DNS check that is running
+	cloudflareLocks limit.KeyedMutex[string] // by domain ID; held while a domain's records at Cloudflare are read or changed
 }
 
-// New returns the room.
+// New returns a Service. Run must be called to keep secondaries up to date.
 func New(c *core.Core) *Service {
 	s := &Service{Core: c, memory: newMemory(c.Config), lookupSlots: make(chan struct{}, maxLookups)}
 	s.memory.secondaries = s.newSecondaries()
 	return s
 }
 
-// Kinds lists the job kinds of this room.
+// Kinds returns the kinds of jobs that this room works on.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.syncKind(), s.resignKind()}
 }
 
-// Run notifies secondaries and renews their copies, until ctx ends.
+// Run notifies secondaries of changes and renews their copies, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	var notifying sync.WaitGroup
 	defer notifying.Wait()
@@ -68,8 +68,8 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// WithLookupSlot calls fn when one of the slots for live checks is free. It returns ctx's error if
-// none becomes free in time.
+// WithLookupSlot calls fn when one of the maxLookups slots is free. It returns the error of ctx if
+// ctx ends before that.
 func (s *Service) WithLookupSlot(ctx context.Context, fn func() error) error {
 	select {
 	case s.lookupSlots <- struct{}{}:

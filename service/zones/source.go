@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const challengeTTL = 60 // seconds
+const challengeTTL = 60 // TTL of ACME challenge records in seconds
 
 // Selectors of the DKIM keys of every domain.
 const (
@@ -25,28 +25,31 @@ const (
 	Ed25519Selector = "ms1e"
 )
 
-// A zoneSource has everything that a zone is made from, as of one transaction.
+// A zoneSource has everything that a zone is built from. All of it was read in one transaction.
 type zoneSource struct {
 	Spec   dnsprov.Spec
 	serial uint32
-	key    *builtin.Key // nil: the zone is not signed
-	below  []builtin.Delegation
-	now    func() time.Time // for signatures
+	key    *builtin.Key         // nil: the zone is not signed
+	below  []builtin.Delegation // zones below this one that are served here
+	now    func() time.Time     // the clock for signatures
 }
 
-// CheckZone returns an error if the zone of a domain, as of the transaction, cannot be served.
+// CheckZone returns an error if the zone of a domain could not be served with the data in the
+// transaction.
 func (s *Service) CheckZone(tx *store.Tx, d *store.Domain) error {
 	_, err := s.zoneSource(tx, d).Zone()
 	return err
 }
 
-// Records returns the records of a domain's zone, as of the transaction.
+// Records returns the records of a domain's zone with the data in the transaction.
 func (s *Service) Records(tx *store.Tx, d *store.Domain) []dnsprov.Record {
 	return dnsprov.Wanted(s.zoneSpec(tx, d), dnsprov.Builtin)
 }
 
+// zoneSource reads what the zone of a domain is built from.
 func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
-	// The serial is the time of the last change, plus the number of changes to all zones at once.
+	// The serial is the time of the zone's last change in Unix seconds, plus the number of changes
+	// that concerned all zones.
 	serial := uint32(d.ZoneChangedAt.Unix())
 	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
 		serial += base.Changes
@@ -54,7 +57,7 @@ func (s *Service) zoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 	return &zoneSource{Spec: s.zoneSpec(tx, d), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d), now: s.Now}
 }
 
-// zoneSpec returns the spec of all records of a domain, including custom ones.
+// zoneSpec returns the specification of all records of a domain, including custom records.
 func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	spec := s.Spec(d)
 	spec.MailKeys = s.mailKeys(tx, d)
@@ -64,12 +67,12 @@ func (s *Service) zoneSpec(tx *store.Tx, d *store.Domain) dnsprov.Spec {
 	return spec
 }
 
-// customRecord converts a custom record to its published form.
+// customRecord converts a stored custom record to the form in which it is published.
 func customRecord(r *store.CustomRecord) dnsprov.Record {
 	return dnsprov.Record{Name: r.Name, Type: r.Type, Value: r.Value, TTL: uint32(r.TTL)}
 }
 
-// Spec returns the spec of the managed records of a domain.
+// Spec returns the specification of the managed records of a domain.
 func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
 	spec := dnsprov.Spec{
@@ -95,7 +98,7 @@ func (s *Service) Spec(d *store.Domain) dnsprov.Spec {
 	return spec
 }
 
-// clientPorts sets the ports for mail clients in a domain's spec. Ports without TLS are left out.
+// clientPorts sets the ports for mail clients in a specification. It leaves out ports without TLS.
 func (s *Service) clientPorts(spec *dnsprov.Spec) {
 	c := s.Config
 	spec.HTTPS, spec.HTTPSPort = c.HTTPS, uint16(c.HTTPSPort)
@@ -117,10 +120,9 @@ func (s *Service) clientPorts(spec *dnsprov.Spec) {
 	}
 }
 
-// mailKeys returns the digests of the keys for DANE (TLSA records) in the zone of this host's name:
-// of the present certificate and of the next one. It returns none if the next key is not known, as
-// with a certificate from a file, if the zone is not signed, or if it does not have the host's
-// name.
+// mailKeys returns the digests for the TLSA records (DANE) of this host: those of the keys of its
+// present and of its next certificate. It returns none if the zone d does not contain the host's
+// name or is not signed, or if the next key is not known, as for a certificate from a file.
 func (s *Service) mailKeys(tx *store.Tx, d *store.Domain) []string {
 	host := s.Config.Hostname
 	if s.Config.ACME == nil || !s.Config.ACME.Host || d.DNSSEC == nil || host != d.Name && !strings.HasSuffix(host, "."+d.Name) {
@@ -128,7 +130,7 @@ func (s *Service) mailKeys(tx *store.Tx, d *store.Domain) []string {
 	}
 	row, err := store.Certificates.Get(tx, store.HostCertificate)
 	if err != nil || len(row.Chain) == 0 || len(row.NextDigest) == 0 || !slices.Contains(row.Names, host) {
-		return nil // mail arrives without TLSA records too
+		return nil // without TLSA records mail still arrives
 	}
 	leaf, err := x509.ParseCertificate(row.Chain[0])
 	if err != nil {
@@ -138,7 +140,7 @@ func (s *Service) mailKeys(tx *store.Tx, d *store.Domain) []string {
 	return []string{hex.EncodeToString(digest[:]), hex.EncodeToString(row.NextDigest)}
 }
 
-// delegations returns the zones right below a domain that are served here too.
+// delegations returns the zones directly below a domain that are also served here.
 func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegation {
 	var out []builtin.Delegation
 	for _, id := range store.DomainsUnder.Keys(tx, store.TreeKey(d.Name), "") {
@@ -150,7 +152,7 @@ func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegatio
 			continue
 		}
 		if n := len(out); n > 0 && strings.HasSuffix(sub.Name, "."+out[n-1].Name) {
-			continue // a zone right below comes before those below it
+			continue // sub is below the zone that was added last
 		}
 		below := builtin.Delegation{Name: sub.Name, Nameservers: s.Config.Nameservers}
 		if sub.DNSSEC != nil {
@@ -161,16 +163,17 @@ func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegatio
 	return out
 }
 
+// options returns the options of the zone.
 func (src *zoneSource) options() builtin.Options {
 	return builtin.Options{Nameservers: src.Spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below, Now: src.now}
 }
 
-// Zone builds the zone without serving it.
+// Zone builds the zone but does not serve it.
 func (src *zoneSource) Zone() (*builtin.Zone, error) {
 	return builtin.NewZone(src.Spec.Domain, dnsprov.Wanted(src.Spec, dnsprov.Builtin), src.options())
 }
 
-// publish brings the served zone of a domain to the wanted state.
+// publish changes the served zone of the domain to the wanted records.
 func (src *zoneSource) publish(served *builtin.Zones) error {
 	p := &builtin.Provider{Zones: served, Options: src.options()}
 	at := dnsprov.ZoneRef{Domain: src.Spec.Domain}
@@ -182,9 +185,9 @@ func (src *zoneSource) publish(served *builtin.Zones) error {
 	return err
 }
 
-// ManagedRecords returns the managed records that can be looked up, without custom ones and without
-// NS, which are checked separately. With an error it returns those that do not depend on the
-// owner's custom records.
+// ManagedRecords returns the managed records that a DNS check looks up. It leaves out custom
+// records, and NS records, which are checked separately. If it returns an error, it also returns
+// the records that do not depend on custom records.
 func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	if d.DNSProvider == store.DomainProviderExternal {
 		return nil, nil
@@ -199,9 +202,9 @@ func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	}), err
 }
 
-// hostZone returns the zone of the installation's own names in the sandbox, where nobody else
-// serves them: the host, and the nameservers below the host's parent. It returns nil if there is
-// none.
+// hostZone returns the zone of the installation's own names: the host and the nameservers below the
+// host's parent domain. It is used in the sandbox, where nobody else serves these names. It returns
+// nil otherwise.
 func hostZone(c core.Config) *builtin.Zone {
 	_, parent, ok := strings.Cut(c.Hostname, ".")
 	if !c.Sandbox || !ok || len(c.Nameservers) == 0 {
@@ -221,12 +224,13 @@ func hostZone(c core.Config) *builtin.Zone {
 	}
 	records = append(records, dnsprov.Record{Name: c.Hostname, Type: "TXT", Value: spf.ForHost(c.Sending.Addresses()), TTL: dnsprov.ManagedTTL})
 	zone, err := builtin.NewZone(parent, records, builtin.Options{Nameservers: c.Nameservers, Serial: 1})
-	if err != nil { // such as an invalid host name
+	if err != nil { // for example, the host name is not valid
 		return nil
 	}
 	return zone
 }
 
+// addressRecord returns an A or AAAA record.
 func addressRecord(name string, ip netip.Addr) dnsprov.Record {
 	r := dnsprov.Record{Name: name, Type: "A", Value: ip.String(), TTL: 3600}
 	if ip.Is6() {

@@ -15,25 +15,25 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// zonesAtATime is how many domains one transaction reads.
-const zonesAtATime = 500
+// zonesPerView is how many domains one read transaction reads.
+const zonesPerView = 500
 
-// memory holds the zones that this server serves. After a commit, the names of changed zones are
-// recorded. The next query reads the store and builds these zones, so that the committer does not
-// wait for that; all other queries read only memory. A zone that changes a hundred times before a
-// query is built once.
+// memory holds the zones that this server serves. After a commit that changes zones, their names
+// are recorded. The next query reads these zones from the store and builds them, so that the
+// committer need not wait for that. All other queries use memory only. A zone that changes a
+// hundred times between two queries is built only once.
 type memory struct {
 	served      builtin.Zones
-	host        *builtin.Zone // zone of the installation's own names, in the sandbox
-	stale       atomic.Bool   // changed has names, or the zones were never read
-	secondaries *secondaries  // copies of the zones; they are notified of changes
+	host        *builtin.Zone // the zone of the installation's own names; nil outside the sandbox
+	stale       atomic.Bool   // changed may have names, or the zones have not been read yet
+	secondaries *secondaries  // other nameservers, which are notified of changes
 
-	building sync.Mutex // held while zones are built; other queries wait for the result
-	loaded   bool       // every domain was read; guarded by building
+	building sync.Mutex // held while zones are built; queries that need a changed zone wait for it
+	loaded   bool       // all zones have been built once; guarded by building
 
 	mu        sync.Mutex
-	recording bool            // changes are recorded; not before the first query, which reads all zones
-	changed   map[string]bool // names of zones that have changed or are gone
+	recording bool            // changes are recorded; false before the first query, which reads all zones
+	changed   map[string]bool // names of zones that have changed or no longer exist
 }
 
 func newMemory(c core.Config) *memory {
@@ -42,8 +42,9 @@ func newMemory(c core.Config) *memory {
 	return z
 }
 
-// Zone returns the closest zone at or above a name that is served here. The name is lower-case, in
-// the notation of the dns package.
+// Zone returns the zone that is served here and contains a name: the closest one at or above it.
+// The name must be in lower case. It may have a dot at the end. The result is false if there is no
+// such zone.
 func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	z := s.memory
 	if z.stale.Load() {
@@ -59,14 +60,14 @@ func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	return nil, false
 }
 
-// HostsName reports whether our own DNS server answers for a name: at or below a domain that is
-// connected here, or, in the sandbox, at or below one of the installation's own names.
+// HostsName reports whether our own DNS server answers for a name: whether the name is in the zone
+// of a domain here or, in the sandbox, in that of the installation's own names.
 func (s *Service) HostsName(name string) bool {
 	_, ok := s.Zone(name)
 	return ok
 }
 
-// MakeZones builds the zones that have changed; the first time it builds all zones in the store.
+// MakeZones builds the zones that have changed. The first call builds all zones.
 func (s *Service) MakeZones() {
 	z := s.memory
 	z.building.Lock()
@@ -81,22 +82,21 @@ func (s *Service) MakeZones() {
 	s.buildChanged()
 }
 
-// buildChanged rebuilds, from the store, the zones that have recorded changes. The caller must hold
-// s.building.
+// buildChanged builds the zones with recorded changes. The caller must hold memory.building.
 func (s *Service) buildChanged() {
 	z := s.memory
 	for noted := z.takeChanged(); len(noted) > 0; noted = z.takeChanged() {
 		for name := range noted {
 			var src *zoneSource
 			err := s.Store.View(func(tx *store.Tx) error {
-				if d := s.serving(tx, name); d != nil {
+				if d := s.servedDomain(tx, name); d != nil {
 					src = s.zoneSource(tx, d)
 				}
 				return nil
 			})
-			if err != nil { // the old zones are better than none
+			if err != nil { // the old zones remain
 				s.Log.Error("could not read a zone", "domain", name, "error", err)
-				z.putBack(noted)
+				z.restoreChanged(noted)
 				return
 			}
 			s.buildZone(name, src)
@@ -104,8 +104,8 @@ func (s *Service) buildChanged() {
 	}
 }
 
-// takeChanged returns the recorded names and clears them. If there are none it marks the zones as
-// up to date; only then do queries skip the lock.
+// takeChanged returns the recorded names and clears them. If there are none, it marks the zones as
+// up to date, so that queries need no lock.
 func (z *memory) takeChanged() map[string]bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -115,28 +115,29 @@ func (z *memory) takeChanged() map[string]bool {
 	return noted
 }
 
-// putBack records names again, for the next query.
-func (z *memory) putBack(names map[string]bool) {
+// restoreChanged records the names again, so that the next query tries again to build these zones.
+func (z *memory) restoreChanged(names map[string]bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	maps.Copy(z.changed, names)
 }
 
-// buildZone builds and serves a zone. If src is nil it removes the zone.
+// buildZone builds a zone and serves it. If src is nil, it removes the zone.
 func (s *Service) buildZone(name string, src *zoneSource) {
 	if src == nil {
 		s.memory.served.Remove(name)
-		s.memory.secondaries.list(name, false)
+		s.memory.secondaries.setMember(name, false)
 		return
 	}
-	if err := src.publish(&s.memory.served); err != nil { // the old zone is better than none
+	if err := src.publish(&s.memory.served); err != nil { // the old zone remains
 		s.Log.Error("could not build a zone", "domain", name, "error", err)
 		return
 	}
-	s.memory.secondaries.list(name, true)
+	s.memory.secondaries.setMember(name, true)
 }
 
-// markChanged records that a zone has changed or is gone. It is called after the commit.
+// markChanged records that a zone has changed or no longer exists. It must be called after the
+// commit.
 func (z *memory) markChanged(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -147,8 +148,8 @@ func (z *memory) markChanged(name string) {
 	}
 }
 
-// loadZones builds all zones for the first time. Changes are recorded from before the reading, so
-// that none is lost.
+// loadZones builds all zones for the first time. It starts to record changes before it reads the
+// zones, so that no change is missed.
 func (s *Service) loadZones() error {
 	if _, err := s.updateZoneBase(); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (s *Service) loadZones() error {
 	return s.readZones()
 }
 
-// readZones builds the zone of every domain, some per transaction.
+// readZones builds the zones of all domains, several in each transaction.
 func (s *Service) readZones() error {
 	after, more := "", true
 	for more {
@@ -172,7 +173,7 @@ func (s *Service) readZones() error {
 				if s.serves(tx, d) {
 					s.buildZone(d.Name, s.zoneSource(tx, d))
 				}
-				if n++; n == zonesAtATime {
+				if n++; n == zonesPerView {
 					more = true
 					break
 				}
@@ -186,33 +187,33 @@ func (s *Service) readZones() error {
 	return nil
 }
 
-// HasZone reports whether our DNS server should answer for a domain: it is builtin or, in the
-// sandbox, manual. The sandbox's own resolver asks our server about every connected name, so that
+// HasZone reports whether our DNS server should answer for a domain: for builtin domains and, in
+// the sandbox, also for manual ones. There, our server is asked for all connected names, so that
 // manual domains can be completed offline.
 func (s *Service) HasZone(d *store.Domain) bool {
 	return d.DNSProvider == dnsprov.Builtin || d.DNSProvider == store.DomainProviderManual && s.Config.Sandbox
 }
 
-// serves reports whether our DNS server answers for a domain now. This depends on its claim too.
+// serves reports whether our DNS server answers for a domain now, which also depends on its claim.
 func (s *Service) serves(tx *store.Tx, d *store.Domain) bool { return s.HasZone(d) && mayServe(tx, d) }
 
-// PutZone writes a domain whose records have changed, managed or custom ones, and publishes them:
-// here, or by a job at Cloudflare.
+// PutZone writes a domain whose managed or custom records have changed, and publishes the records.
+// For a domain at Cloudflare it queues a job for that.
 func (s *Service) PutZone(tx *store.Tx, d *store.Domain) error {
-	_, err := s.putZoneBy(tx, d)
+	_, err := s.putZoneWithJob(tx, d)
 	return err
 }
 
-// putZoneBy does what PutZone does, and returns the id of the job that writes the change at
-// Cloudflare, or "".
-func (s *Service) putZoneBy(tx *store.Tx, d *store.Domain) (jobID string, err error) {
+// putZoneWithJob is like PutZone, and returns the ID of the job that makes the change at
+// Cloudflare; "" if there is none.
+func (s *Service) putZoneWithJob(tx *store.Tx, d *store.Domain) (jobID string, err error) {
 	if err := s.ServeZone(tx, d); err != nil {
 		return "", err
 	}
 	return s.AddEdgeSync(tx, d)
 }
 
-// ServeZone does what PutZone does, except for Cloudflare: the caller queues a job for that.
+// ServeZone is like PutZone, but queues no job for Cloudflare.
 func (s *Service) ServeZone(tx *store.Tx, d *store.Domain) error {
 	known, err := store.Domains.Get(tx, d.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -222,7 +223,7 @@ func (s *Service) ServeZone(tx *store.Tx, d *store.Domain) error {
 	if err := s.Publish(tx, d); err != nil || !s.serves(tx, d) {
 		return err
 	}
-	var before, now []byte // public keys
+	var before, now []byte // public keys of the zone
 	if known != nil && known.DNSSEC != nil {
 		before = known.DNSSEC.Public
 	}
@@ -235,8 +236,8 @@ func (s *Service) ServeZone(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// Publish writes a domain and serves its zone again. The SOA serial rises each time, even with two
-// changes in one second or after the clock was set back.
+// Publish writes a domain and rebuilds its zone. It raises the SOA serial, even if the zone changes
+// twice in a second or the clock was set back.
 func (s *Service) Publish(tx *store.Tx, d *store.Domain) error {
 	changed := tx.Now().Truncate(time.Second)
 	if next := d.ZoneChangedAt.Add(time.Second); changed.Before(next) {
@@ -251,15 +252,16 @@ func (s *Service) Publish(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// PublishAbove publishes, once each, the closest zone above every name: that zone has the
-// delegation and the DS record of the name's zone. d, if not nil, is the caller's copy of a domain.
-// PublishAbove updates it instead of another copy, since the caller may write it again.
+// PublishAbove publishes, for each name, the closest zone above it, which has the delegation and
+// the DS record of the name's zone. It publishes each zone once. If d is not nil, d is the caller's
+// copy of a domain: if that domain must be published, PublishAbove changes this copy, because the
+// caller may write it again.
 func (s *Service) PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error {
 	seen := map[string]bool{}
 	for _, name := range names {
 		for _, parent, more := strings.Cut(name, "."); more && !seen[parent]; _, parent, more = strings.Cut(parent, ".") {
 			seen[parent] = true
-			above := s.serving(tx, parent)
+			above := s.servedDomain(tx, parent)
 			if above == nil {
 				continue
 			}
@@ -275,13 +277,13 @@ func (s *Service) PublishAbove(tx *store.Tx, d *store.Domain, names ...string) e
 	return nil
 }
 
-// serving returns the domain whose zone is served under a name; nil if there is none.
-func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
+// servedDomain returns the domain whose zone is served for a name; nil if there is none.
+func (s *Service) servedDomain(tx *store.Tx, name string) *store.Domain {
 	if d, err := store.DomainByName.Get(tx, name); err == nil && !d.Gone() {
 		if s.serves(tx, d) {
 			return d
 		}
-		return nil // a proven claim excludes the others
+		return nil // the proven claim excludes all others
 	}
 	open := ""
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
@@ -291,45 +293,47 @@ func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
 		case s.serves(tx, d):
 			return d
 		case open != "" && open != d.AccountID:
-			return nil // two accounts claim it, so none is served
+			return nil // two accounts claim the name, so neither is served
 		}
 		open = d.AccountID
 	}
 	return nil
 }
 
-// mayServe reports whether a domain may be active: its zone is served, and it can receive and send
-// mail. An unproven domain may as long as no other account claims the name.
+// mayServe reports whether a domain may be active: whether its zone may be served and it may
+// receive and send mail. A domain with an unproven claim may, as long as no other account claims
+// the name.
 func mayServe(tx *store.Tx, d *store.Domain) bool {
 	return d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen && !Contested(tx, d)
 }
 
-// Contested reports whether another account claims the name, or a name above or below it.
+// Contested reports whether another account claims the domain's name, or a name above or below it.
 func Contested(tx *store.Tx, d *store.Domain) bool {
 	for name, more := d.Name, true; more; _, name, more = strings.Cut(name, ".") {
 		for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
-			if rival(d, o) {
+			if isRival(d, o) {
 				return true
 			}
 		}
 	}
 	for _, o := range store.DomainsUnder.Asc(tx, store.TreeKey(d.Name), "") {
-		if rival(d, o) {
+		if isRival(d, o) {
 			return true
 		}
 	}
 	return false
 }
 
-// rival reports whether o is a valid claim of another account than d's.
-func rival(d, o *store.Domain) bool {
+// isRival reports whether o is an open or proven claim of another account than that of d.
+func isRival(d, o *store.Domain) bool {
 	return o.AccountID != d.AccountID && !o.Gone() && (o.Claim == store.ClaimProven || o.Claim == store.ClaimOpen)
 }
 
-// ServeAgain publishes the zones of names, and the zones above them. d is as in PublishAbove.
-func (s *Service) ServeAgain(tx *store.Tx, names []string, d *store.Domain) error {
+// Republish publishes the zones with the given names, and the closest zones above them. For d see
+// PublishAbove.
+func (s *Service) Republish(tx *store.Tx, names []string, d *store.Domain) error {
 	for _, name := range names {
-		now := s.serving(tx, name)
+		now := s.servedDomain(tx, name)
 		if now == nil {
 			tx.After(func() { s.memory.markChanged(name) })
 			continue

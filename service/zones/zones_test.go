@@ -151,7 +151,7 @@ func BenchmarkZone(b *testing.B) {
 func signedDomain(t *testing.T, s *service.Service, id, name string) *store.Domain {
 	t.Helper()
 	d := &store.Domain{ID: id, AccountID: "acc_1", Name: name, DNSProvider: "builtin"}
-	if err := s.Zones.GiveZoneKey(d); err != nil {
+	if err := s.Zones.GenerateZoneKey(d); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.PutTestDomain(t, s, d)
@@ -176,7 +176,7 @@ func TestADomainsZoneIsSignedWithItsKey(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
 	d := signedDomain(t, s, "dom_1", "a.test")
 	sealed := string(d.DNSSEC.Sealed)
-	if err := s.Zones.GiveZoneKey(d); err != nil || string(d.DNSSEC.Sealed) != sealed {
+	if err := s.Zones.GenerateZoneKey(d); err != nil || string(d.DNSSEC.Sealed) != sealed {
 		t.Errorf("a key was replaced: %v", err)
 	}
 	key, ok := zoneAnswer(t, s, "a.test", "a.test", dns.TypeDNSKEY).Answer[0].(*dns.DNSKEY)
@@ -198,7 +198,7 @@ func TestADomainsZoneIsSignedWithItsKey(t *testing.T) {
 	}
 	for _, provider := range []string{"manual", "external", "cloudflare"} {
 		d := &store.Domain{ID: "dom_2", Name: "b.test", DNSProvider: provider}
-		if err := s.Zones.GiveZoneKey(d); err != nil || d.DNSSEC != nil {
+		if err := s.Zones.GenerateZoneKey(d); err != nil || d.DNSSEC != nil {
 			t.Errorf("%s: got a key, %v", provider, err)
 		}
 	}
@@ -234,7 +234,7 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	if m := zoneAnswer(t, s, "sub.a.test", "x.sub.a.test", dns.TypeDS); len(m.Answer) == 0 {
 		t.Errorf("the zone between does not know the one below: %v", m)
 	}
-	if err := s.Zones.GiveZoneKey(sub); err != nil {
+	if err := s.Zones.GenerateZoneKey(sub); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.PutTestDomain(t, s, sub)
@@ -248,14 +248,14 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	}
 	sub.Status = store.DomainDeleting
 	servicetest.PutTestDomain(t, s, sub)
-	servicetest.Update(t, s, func(tx *store.Tx) error { return s.Zones.ServeAgain(tx, []string{sub.Name}, nil) })
+	servicetest.Update(t, s, func(tx *store.Tx) error { return s.Zones.Republish(tx, []string{sub.Name}, nil) })
 	if got := ds("sub.a.test"); got != "NOERROR" { // a delegation to the zone below
 		t.Errorf("DS of a zone that is gone: %s", got)
 	}
 	if got := ds("x.sub.a.test"); got != tag(deep) {
 		t.Errorf("DS below a zone that is gone: %s, want %s", got, tag(deep))
 	}
-	servicetest.Update(t, s, func(tx *store.Tx) error { return s.Zones.ServeAgain(tx, []string{"z.other.test"}, nil) })
+	servicetest.Update(t, s, func(tx *store.Tx) error { return s.Zones.Republish(tx, []string{"z.other.test"}, nil) })
 	if above.DNSSEC == nil {
 		t.Error("no key")
 	}
