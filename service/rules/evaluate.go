@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"io"
 	"runtime"
 	"slices"
 	"sort"
@@ -14,28 +15,28 @@ import (
 )
 
 const (
-	cpuLimit      = 45 * time.Millisecond // processor time for the rules of one mailbox and one message: 50 ms including the last step
-	maxExpression = 500                   // characters
-	maxProgram    = 5000                  // instructions of a compiled expression
-	maxSearchCost = 100_000               // bytes times instructions of one search
+	cpuLimit      = 45 * time.Millisecond // processor time for the rules of one mailbox on one message; with the last step it can be 50 ms
+	maxExpression = 500                   // characters of a regular expression
+	maxProgram    = 5000                  // instructions of a compiled regular expression
+	maxSearchCost = 100_000               // bytes of the text times instructions, up to which a search need not check the time
 )
 
-// Limits on what the rules of all mailboxes of an account do with one message. Each mailbox may
-// have one of each, however many mailboxes there are.
+// Limits on what the rules of all mailboxes of an account together do with one message. But each
+// mailbox always gets one effect, one copy and one keyword, however many mailboxes there are.
 const (
-	maxEffects  = 20  // forwards, webhooks and replies
-	maxCopies   = 20  // copies into further folders
-	maxKeywords = 500 // on one message there are also at most inbox.MaxKeywords
+	maxEffects  = 20  // forwards, webhooks and replies together
+	maxCopies   = 20  // copies into other folders
+	maxKeywords = 500 // keywords; each mailbox can set at most inbox.MaxKeywords of them
 )
 
-// An Effect is an action of a rule that is carried out.
+// An Effect is an action of a matching rule.
 type Effect struct {
 	RuleID string  `json:"rule_id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Type   string  `json:"type" words:"ours" example:"move"`     // As in the rule.
 	Value  *string `json:"value" words:"ours" example:"Archive"` // As in the rule; a folder has its IMAP name.
 }
 
-// An Outcome is the result of a mailbox's rules for a message.
+// An Outcome says what the rules of a mailbox do with a message.
 type Outcome struct {
 	Matched []string `json:"matched,omitempty"`
 	Actions []Effect `json:"actions,omitempty"` // in order
@@ -49,14 +50,14 @@ type Outcome struct {
 	Left    int      `json:"-"`                 // effects, copies and keywords that exceed their limits
 }
 
-// LeavesMailbox reports whether an action has an effect outside the mailbox. Such actions share one
-// limit.
+// LeavesMailbox reports whether actions of a kind have an effect outside the mailbox. These actions
+// have a common limit, maxEffects.
 func LeavesMailbox(kind string) bool {
 	return kind == "forward" || kind == "webhook" || kind == "reply"
 }
 
-// Share limits what the rules of the mailboxes of one account do with one message. It cuts from the
-// mailboxes that ask for most.
+// Share applies the limits to what the rules of all mailboxes of an account do with one message.
+// Mailboxes with the most actions lose some of them.
 func Share(list []*Outcome) {
 	share := func(most int, asked func(*Outcome) int, cut func(*Outcome, int)) {
 		all := 0
@@ -109,8 +110,8 @@ func Share(list []*Outcome) {
 	})
 }
 
-// of returns the actions of a type.
-func (o *Outcome) of(kind string) (out []Effect) {
+// actionsOf returns the actions of a kind.
+func (o *Outcome) actionsOf(kind string) (out []Effect) {
 	for _, e := range o.Actions {
 		if e.Type == kind {
 			out = append(out, e)
@@ -119,16 +120,16 @@ func (o *Outcome) of(kind string) (out []Effect) {
 	return out
 }
 
-// A budget limits processor time.
+// A budget limits the processor time of the rules.
 type budget struct {
-	begun time.Time
-	cpu   func() time.Duration // processor time of this thread
+	begun time.Time            // when the rules began to run
+	cpu   func() time.Duration // returns the processor time that this thread has used since begun
 	asked time.Time            // when cpu was last read
-	over  bool
+	over  bool                 // the time is used up
 }
 
-// spent reports whether the time is used up. It reads the clock each time, and the processor time
-// only when the clock shows that it may be used up.
+// spent reports whether the time is used up. Each call reads the clock. It reads the processor time
+// only if the clock shows that the time may be used up.
 func (b *budget) spent() bool {
 	if b.over {
 		return true
@@ -142,8 +143,8 @@ func (b *budget) spent() bool {
 	return b.over
 }
 
-// Evaluate applies the rules of a mailbox, sorted by position, to a message. lies is the folder in
-// which the message is filed if no rule says otherwise. When the time is used up, the remaining
+// Evaluate applies the rules of a mailbox to a message. list must be sorted by position. The
+// message is filed in defaultFolder if no rule moves it. When the time is used up, the remaining
 // rules are skipped.
 func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 	out := &Outcome{}
@@ -162,7 +163,7 @@ func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 			out.skip(list[i:])
 			break
 		}
-		fits := m.fits(r, b)
+		fits := m.matchesRule(r, b)
 		if b.over {
 			out.skip(list[i:])
 			break
@@ -221,7 +222,7 @@ func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 				}
 				out.Read = true
 			case "forward":
-				if slices.ContainsFunc(out.of("forward"), func(e Effect) bool { return *e.Value == a.Value }) {
+				if slices.ContainsFunc(out.actionsOf("forward"), func(e Effect) bool { return *e.Value == a.Value }) {
 					continue
 				}
 			}
@@ -243,7 +244,7 @@ func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 		}
 	}
 
-	// A copy into the message's own folder is dropped.
+	// Drop copies into the folder in which the message is filed.
 	place := defaultFolder
 	if out.Folder != "" {
 		place = out.Folder
@@ -256,6 +257,7 @@ func Evaluate(list []*store.Rule, m *Message, defaultFolder string) *Outcome {
 	return out
 }
 
+// skip records that the enabled rules in left were skipped.
 func (o *Outcome) skip(left []*store.Rule) {
 	for _, r := range left {
 		if r.Enabled {
@@ -264,15 +266,16 @@ func (o *Outcome) skip(left []*store.Rule) {
 	}
 }
 
-// sameFolder compares folder names: INBOX is case-insensitive.
+// sameFolder reports whether two names are of the same folder: the name INBOX has no case.
 func sameFolder(a, b string) bool {
 	return a == b || strings.EqualFold(a, "INBOX") && strings.EqualFold(b, "INBOX")
 }
 
-// fits reports whether a rule applies to the message.
-func (m *Message) fits(r *store.Rule, b *budget) bool {
+// matchesRule reports whether the message matches the conditions of a rule. The result is false if
+// the time is used up.
+func (m *Message) matchesRule(r *store.Rule, b *budget) bool {
 	for i := range r.Conditions {
-		fits := m.meets(&r.Conditions[i], b) != r.Conditions[i].Not
+		fits := m.matchesCondition(&r.Conditions[i], b) != r.Conditions[i].Not
 		if b.over {
 			return false
 		}
@@ -283,8 +286,8 @@ func (m *Message) fits(r *store.Rule, b *budget) bool {
 	return len(r.Conditions) == 0 || r.Match != "any"
 }
 
-// meets reports whether the message meets a condition, before Not is applied.
-func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
+// matchesCondition reports whether the message matches a condition without its Not.
+func (m *Message) matchesCondition(c *store.RuleCondition, b *budget) bool {
 	switch c.Field {
 	case "size", "spam_score":
 		have := float64(m.Size)
@@ -314,7 +317,7 @@ func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
 	var expression *expression
 	if c.Op == "matches" {
 		var err error
-		expression, err = compiled(c.Value)
+		expression, err = compileCached(c.Value)
 		if err != nil {
 			return false
 		}
@@ -346,23 +349,26 @@ func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
 	return false
 }
 
-// A timedText reads the characters of a text until the time is used up. One search may take so long
-// that nothing else could stop it.
+// A timedText is a reader of a text that ends when the time is used up. It is the only way to stop
+// a long search.
 type timedText struct {
 	text   string
 	budget *budget
 }
 
+// ReadRune returns the next character. The error is io.EOF at the end of the text, or when the time
+// is used up.
 func (t *timedText) ReadRune() (r rune, size int, err error) {
 	if t.text == "" || t.budget.spent() {
-		return 0, 0, errEnd
+		return 0, 0, io.EOF
 	}
 	r, size = utf8.DecodeRuneInString(t.text)
 	t.text = t.text[size:]
 	return r, size, nil
 }
 
-// checkExpression returns what is wrong with an expression; "" if it is valid.
+// checkExpression returns a text that says what is wrong with a regular expression; "" if it is
+// valid.
 func checkExpression(text string) string {
 	if utf8.RuneCountInString(text) > maxExpression {
 		return "can have at most " + strconv.Itoa(maxExpression) + " characters"
@@ -377,7 +383,7 @@ func checkExpression(text string) string {
 	return ""
 }
 
-// byPosition sorts rules by their positions.
+// byPosition sorts rules by position.
 func byPosition(list []*store.Rule) {
 	sort.SliceStable(list, func(i, j int) bool { return list[i].Position < list[j].Position })
 }

@@ -6,22 +6,23 @@ import (
 	"sync"
 )
 
-// maxCachedExpressions is how many compiled expressions are cached.
+// maxCachedExpressions is how many compiled regular expressions are cached.
 const maxCachedExpressions = 2000
 
-// An expression is a compiled regular expression.
+// An expression is a compiled regular expression with its size.
 type expression struct {
 	*regexp.Regexp
 	size int // number of instructions
 }
 
+// expressions is the cache of compiled regular expressions.
 var expressions = struct {
 	sync.Mutex
 	byText map[string]*expression
 }{byText: map[string]*expression{}}
 
-// compiled compiles an expression, or returns it from the cache.
-func compiled(text string) (*expression, error) {
+// compileCached compiles a regular expression, or returns it from the cache.
+func compileCached(text string) (*expression, error) {
 	expressions.Lock()
 	known := expressions.byText[text]
 	expressions.Unlock()
@@ -45,7 +46,7 @@ func compiled(text string) (*expression, error) {
 	return expressions.byText[text], nil
 }
 
-// programSize returns the number of instructions of a compiled expression.
+// programSize returns how many instructions a regular expression compiles to.
 func programSize(text string) (int, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {

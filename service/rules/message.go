@@ -9,34 +9,32 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 )
 
-// maxBodyBytes is how many bytes of a message's text the conditions search.
+// maxBodyBytes is how many bytes of a message's text are searched.
 const maxBodyBytes = 64 << 10
 
-var errEnd = io.EOF
-
-// A Message is a message as rules see it: texts are decoded and unfolded.
+// A Message is a message for which rules are evaluated. Its texts are decoded and unfolded.
 type Message struct {
 	Size      int64
-	SpamScore *float64 // nil: no score is known
+	SpamScore *float64 // nil: not known
 
 	r       io.ReaderAt
 	root    *msg.Part
 	headers []msg.Header
-	read    bool // headers is filled
+	read    bool // headers has been read
 	body    *string
 	err     error
 }
 
-// NewMessage returns a Message that reads its parts when a rule needs them.
+// NewMessage returns a Message. It reads parts of the message only when a rule needs them.
 func NewMessage(r io.ReaderAt, root *msg.Part, size int64) *Message {
 	return &Message{Size: size, r: r, root: root}
 }
 
-// Err returns the first error in reading the message.
+// Err returns the first error that occurred while the message was read.
 func (m *Message) Err() error { return m.err }
 
-// texts returns the values of a rule's field; header is the name of the header field if field is
-// "header".
+// texts returns the texts that a condition on a field compares. If field is "header", header is the
+// name of the header field.
 func (m *Message) texts(field, header string) []string {
 	e := m.root.Envelope
 	if e == nil {
@@ -69,7 +67,7 @@ func (m *Message) texts(field, header string) []string {
 		if m.body == nil {
 			b, err := msg.ReadRawBody(m.r, m.root, maxBodyBytes)
 			if err != nil && m.err == nil {
-				m.err = fmt.Errorf("read the body of the message: %w", err)
+				m.err = fmt.Errorf("evaluate rules: read the body of the message: %w", err)
 			}
 			text := b.Text
 			if text == "" && b.HTML != "" {
@@ -86,12 +84,13 @@ func (m *Message) texts(field, header string) []string {
 	return nil
 }
 
+// header returns the values of all header fields with a name.
 func (m *Message) header(name string) (out []string) {
 	if !m.read {
 		m.read = true
 		headers, err := msg.Headers(m.r, m.root)
 		if err != nil && m.err == nil {
-			m.err = fmt.Errorf("read the header of the message: %w", err)
+			m.err = fmt.Errorf("evaluate rules: read the header of the message: %w", err)
 		}
 		m.headers = headers
 	}
@@ -103,7 +102,7 @@ func (m *Message) header(name string) (out []string) {
 	return out
 }
 
-// addressTexts returns the addresses and the display names of a list, as separate texts.
+// addressTexts returns the addresses and the display names in a list, each as a separate text.
 func addressTexts(list []msg.Address) (out []string) {
 	for _, a := range list {
 		if a.IsGroupMarker() {

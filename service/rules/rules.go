@@ -30,8 +30,8 @@ const (
 	maxRules      = 100
 	maxConditions = 20
 	maxActions    = 10
-	maxReplyBytes = 10_000  // bytes of a text that a rule sends
-	maxRulesBytes = 1 << 20 // bytes of all rules of a mailbox together
+	maxReplyBytes = 10_000  // bytes of the text of a reply action
+	maxRulesBytes = 1 << 20 // bytes of all rules of one mailbox
 )
 
 // A Service manages the rules and automatic replies of mailboxes.
@@ -43,13 +43,13 @@ type Service struct {
 // New returns a Service.
 func New(c *core.Core, i *inbox.Service) *Service { return &Service{Core: c, inbox: i} }
 
-// A Value is what a condition compares with: a text, or a number.
+// A Value is the value with which a condition compares: a text or a number.
 type Value struct {
 	Text   string
 	Number bool
 }
 
-// UnmarshalJSON accepts a text or a number.
+// UnmarshalJSON reads a text or a number.
 func (v *Value) UnmarshalJSON(data []byte) error {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
@@ -64,7 +64,7 @@ func (v *Value) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the value as it was given.
+// MarshalJSON writes the value as a text or a number, as it was given.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.Number {
 		return []byte(v.Text), nil
@@ -72,7 +72,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Text)
 }
 
-// Forms lists the JSON forms of the type: a text, or a number.
+// Forms returns examples of the JSON types of a Value.
 func (Value) Forms() []any { return []any{"", 0.5} }
 
 // A Condition is one condition of a rule.
@@ -111,6 +111,7 @@ type Rule struct {
 	UpdatedAt  core.Time   `json:"updated_at"`
 }
 
+// ruleOut returns a rule in the form of the API.
 func ruleOut(r *store.Rule) Rule {
 	out := Rule{
 		ID: r.ID, Name: r.Name, Enabled: r.Enabled, Position: r.Position, Match: r.Match, Conditions: []Condition{}, Actions: []Action{},
@@ -129,8 +130,8 @@ func ruleOut(r *store.Rule) Rule {
 	return out
 }
 
-// CreateRuleIn is the body of create_rule. Without a position the rule becomes the last; with the
-// position of another rule it is inserted before that one.
+// CreateRuleIn is the body of create_rule. Without a position, the rule becomes the last one. With
+// a position, it is inserted before the rule that has this position.
 type CreateRuleIn struct {
 	UserID     string      `path:"user_id"`
 	Name       string      `json:"name" required:"true" min:"1" max:"100" example:"Invoices"`
@@ -141,7 +142,8 @@ type CreateRuleIn struct {
 	Actions    []Action    `json:"actions" required:"true" min:"1"`
 }
 
-// UpdateRuleIn is the body of update_rule. Given conditions and actions replace the whole lists.
+// UpdateRuleIn is the body of update_rule. If conditions or actions are given, they replace the
+// whole list.
 type UpdateRuleIn struct {
 	UserID     string       `path:"user_id"`
 	RuleID     string       `path:"rule_id"`
@@ -165,7 +167,7 @@ type RuleDeleted struct {
 	ID      string `json:"id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// rulesOf returns the rules of a mailbox, by position.
+// rulesOf returns the rules of a mailbox, sorted by position.
 func rulesOf(tx *store.Tx, mailboxID string) (list []*store.Rule) {
 	for _, r := range store.RulesByMailbox.Asc(tx, mailboxID, "") {
 		list = append(list, r)
@@ -174,7 +176,7 @@ func rulesOf(tx *store.Tx, mailboxID string) (list []*store.Rule) {
 	return list
 }
 
-// ListRules lists the rules of a mailbox, by position.
+// ListRules lists the rules of a mailbox, sorted by position.
 func (s *Service) ListRules(_ context.Context, who core.Actor, in core.EmailUserIn) (*core.List[Rule], error) {
 	var out []Rule
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -210,7 +212,7 @@ func (s *Service) CreateRule(ctx context.Context, who core.Actor, in CreateRuleI
 			return core.Errorf("rule_limit_reached", "A mailbox can have at most %d rules. Delete one first.", maxRules)
 		}
 		r.ID, r.AccountID, r.MailboxID, r.CreatedAt, r.UpdatedAt = tx.NewID("rule"), mb.AccountID, mb.ID, tx.Now(), tx.Now()
-		r.Position = -1 // differs from any position, so that renumber writes the rule
+		r.Position = -1 // not a valid position, so that renumber writes the rule
 		at := len(list)
 		if in.Position != nil {
 			at = min(*in.Position, at)
@@ -289,7 +291,7 @@ func (s *Service) DeleteRule(_ context.Context, who core.Actor, in RuleIn) (*Rul
 	return &RuleDeleted{"The rule is deleted.", in.RuleID}, nil
 }
 
-// findRule returns the rules of a mailbox, and the index of one of them.
+// findRule returns a mailbox, its rules, and the index of the rule with an ID.
 func findRule(tx *store.Tx, who core.Actor, userID, ruleID string) (mb *store.Mailbox, list []*store.Rule, at int, err error) {
 	mb, err = openMailbox(tx, who, userID)
 	if err != nil {
@@ -307,6 +309,7 @@ func ruleTarget(r *store.Rule) store.AuditTarget {
 	return store.AuditTarget{Type: "rule", ID: r.ID, Name: r.Name}
 }
 
+// openMailbox returns a mailbox, unless it is being deleted.
 func openMailbox(tx *store.Tx, who core.Actor, id string) (*store.Mailbox, error) {
 	mb, err := core.ReadMailbox(tx, who, id)
 	if err == nil && mb.Gone() {
@@ -315,8 +318,8 @@ func openMailbox(tx *store.Tx, who core.Actor, id string) (*store.Mailbox, error
 	return mb, err
 }
 
-// checkSize limits the total size of a mailbox's rules, which are read for each message that
-// arrives.
+// checkSize returns an error if the rules of a mailbox are too large, because all of them are read
+// for each arriving message.
 func checkSize(list []*store.Rule) error {
 	size := 0
 	for _, r := range list {
@@ -334,8 +337,7 @@ func checkSize(list []*store.Rule) error {
 	return nil
 }
 
-// renumber sets the positions of rules to their order in the list, and writes the rules that
-// changed.
+// renumber sets the positions of rules to their indexes in the list, and writes those that change.
 func renumber(tx *store.Tx, list []*store.Rule) error {
 	for i, r := range list {
 		if r.Position == i {
@@ -349,9 +351,10 @@ func renumber(tx *store.Tx, list []*store.Rule) error {
 	return nil
 }
 
+// isNumber reports whether the values of a field are numbers.
 func isNumber(field string) bool { return field == "size" || field == "spam_score" }
 
-// setConditions checks conditions, and sets them in a rule.
+// setConditions validates conditions and sets them in a rule.
 func setConditions(r *store.Rule, list []Condition) error {
 	if len(list) > maxConditions {
 		return core.Errorf("too_many_items", "A rule can have at most %d conditions, not %d.", maxConditions, len(list)).With("conditions", "too_many_items", "has too many entries")
@@ -396,7 +399,7 @@ func setConditions(r *store.Rule, list []Condition) error {
 	return nil
 }
 
-// setActions checks actions, and sets them in a rule.
+// setActions validates actions and sets them in a rule.
 func setActions(r *store.Rule, list []Action, mb *store.Mailbox) error {
 	if len(list) > maxActions {
 		return core.Errorf("too_many_items", "A rule can have at most %d actions, not %d.", maxActions, len(list)).With("actions", "too_many_items", "has too many entries")
@@ -446,8 +449,8 @@ func setActions(r *store.Rule, list []Action, mb *store.Mailbox) error {
 	return nil
 }
 
-// Load returns the enabled rules of a mailbox, by position. Folders are replaced with their IMAP
-// names, deleted folders with the inbox.
+// Load returns the enabled rules of a mailbox, sorted by position. It replaces folders in actions
+// by their IMAP names. A folder that does not exist is replaced by INBOX.
 func Load(tx *store.Tx, mb *store.Mailbox) (list []*store.Rule, err error) {
 	for _, r := range rulesOf(tx, mb.ID) {
 		if !r.Enabled {
@@ -473,7 +476,7 @@ type TestRulesIn struct {
 	Folder    string `json:"folder" max:"255"`
 }
 
-// Tested is the result of a test of a mailbox's rules on a message.
+// A Tested says what the rules of a mailbox would do with a message.
 type Tested struct {
 	Matched []string `json:"matched" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The rules whose conditions match.
 	Actions []Effect `json:"actions"`
@@ -486,7 +489,7 @@ type Tested struct {
 	Skipped []string `json:"skipped" words:"ours" example:"[]"`
 }
 
-// TestRules returns what the rules of a mailbox would do with one of its messages, and changes
+// TestRules returns what the rules of a mailbox would do with one of its messages. It changes
 // nothing.
 func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (*Tested, error) {
 	root, blob, judged, err := s.inbox.ReadStored(who, inbox.MessageIn{UserID: in.UserID, MessageID: in.MessageID, Folder: in.Folder})
@@ -539,7 +542,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 
 func texts(list []string) []string { return append([]string{}, list...) }
 
-// RepliesNow reports whether a vacation reply is active at a time.
+// RepliesNow reports whether a vacation reply is enabled and the time now is within its period.
 func RepliesNow(v *store.Vacation, now time.Time) bool {
 	return v != nil && v.Enabled && !now.Before(v.StartsAt) && (v.EndsAt.IsZero() || now.Before(v.EndsAt))
 }

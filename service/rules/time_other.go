@@ -4,8 +4,8 @@ package rules
 
 import "time"
 
-// threadTime returns a function that reports the time that has passed since now, since the
-// processor time of a thread is not available.
+// threadTime returns a function. The function returns how much time has passed since the call of
+// threadTime, because this system does not tell the processor time of a thread.
 func threadTime() func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration { return time.Since(begun) }

@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Vacation is the automatic reply of a mailbox (RFC 3834).
+// A Vacation is the automatic vacation reply of a mailbox (RFC 3834).
 type Vacation struct {
 	Enabled  bool      `json:"enabled"`
 	Subject  *string   `json:"subject" words:"ours" example:"Away until Monday"` // Null: `Auto: ` and the subject of the message that is answered.
@@ -31,13 +31,13 @@ type SetVacationIn struct {
 	EndsAt   core.Opt[core.Time] `json:"ends_at"`
 }
 
-// VacationDeleted confirms that a mailbox sends no automatic reply any more.
+// VacationDeleted says that the vacation reply of a mailbox was deleted.
 type VacationDeleted struct {
 	Message string `json:"message" words:"ours" example:"The mailbox answers nothing by itself any more."` // For people; the text may change.
 	UserID  string `json:"user_id" words:"ours"`
 }
 
-// GetVacation returns the automatic reply of a mailbox.
+// GetVacation returns the vacation reply of a mailbox.
 func (s *Service) GetVacation(_ context.Context, who core.Actor, in core.EmailUserIn) (*Vacation, error) {
 	out := &Vacation{}
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -60,8 +60,8 @@ func vacationOut(v *store.Vacation) Vacation {
 	return Vacation{v.Enabled, core.OrNull(v.Subject), v.Text, core.OrNull(v.From), core.Time{Time: v.StartsAt}, core.Time{Time: v.EndsAt}}
 }
 
-// SetVacation sets the automatic reply of a mailbox. A new text is also sent to people who got the
-// old one.
+// SetVacation sets the vacation reply of a mailbox. If its text is new, it is also sent to people
+// who have already got the old text.
 func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationIn) (*Vacation, error) {
 	if err := core.CheckLine("subject", in.Subject.Value); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationI
 	return &out, nil
 }
 
-// DeleteVacation deletes the automatic reply of a mailbox.
+// DeleteVacation deletes the vacation reply of a mailbox.
 func (s *Service) DeleteVacation(_ context.Context, who core.Actor, in core.EmailUserIn) (*VacationDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		mb, err := openMailbox(tx, who, in.UserID)

@@ -9,23 +9,24 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// Content is the content of a template or of a message: before or after variables are filled in.
+// A Content is the content of a template or of a message, before or after its variables are filled
+// in.
 type Content struct{ Subject, Text, HTML string }
 
-// A Form is parsed content. Its size with given values can be computed before it is filled.
+// A Form is a parsed Content. Its size with given values can be computed without filling it.
 type Form struct {
 	Content
-	uses []use // in the order of their first use
-	own  int   // bytes outside of variables
+	uses []variableUse // the variables, in the order of their first use
+	own  int           // bytes of the content outside of variables
 }
 
-// A use is a variable, and how often it occurs in each part.
-type use struct {
+// A variableUse is a variable and how often each part contains it.
+type variableUse struct {
 	name                string
 	subject, text, html int
 }
 
-// escaper escapes values in HTML.
+// escaper escapes characters that have a meaning in HTML.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
 // Form parses the content. The error is invalid_template.
@@ -34,17 +35,17 @@ func (c Content) Form() (*Form, error) {
 	at := map[string]int{}
 	for _, part := range []struct {
 		field, text string
-		count       func(*use) *int
+		count       func(*variableUse) *int
 	}{
-		{"subject", c.Subject, func(u *use) *int { return &u.subject }},
-		{"text", c.Text, func(u *use) *int { return &u.text }},
-		{"html", c.HTML, func(u *use) *int { return &u.html }},
+		{"subject", c.Subject, func(u *variableUse) *int { return &u.subject }},
+		{"text", c.Text, func(u *variableUse) *int { return &u.text }},
+		{"html", c.HTML, func(u *variableUse) *int { return &u.html }},
 	} {
-		err := walk(part.field, part.text, func(own string) { f.own += len(own) }, func(name string) {
+		err := parseParts(part.field, part.text, func(own string) { f.own += len(own) }, func(name string) {
 			n, known := at[name]
 			if !known {
 				n = len(f.uses)
-				at[name], f.uses = n, append(f.uses, use{name: name})
+				at[name], f.uses = n, append(f.uses, variableUse{name: name})
 			}
 			*part.count(&f.uses[n])++
 		})
@@ -65,17 +66,17 @@ func (f *Form) Variables() []string {
 	return names
 }
 
-// Size returns the size in bytes of the filled content. Its cost depends on the length of the
-// values, not on how often they occur. The errors are those of Fill.
+// Size returns how many bytes the content has with the values. The time that it takes does not
+// depend on how often the values occur. It returns the same errors as Fill.
 func (f *Form) Size(values Variables) (size int64, err error) {
 	_, size, err = f.measure(values)
 	return size, err
 }
 
-// Fill replaces variables by values. A value that looks like a variable is not replaced again. In
-// HTML values are escaped. The error is payload_too_large if the result exceeds core.MaxContent,
-// missing_variable, or validation_error for a value that is not a text, number or boolean, or that
-// has a line break and is used in the subject.
+// Fill replaces the variables with their values. In HTML, values are escaped. A value that contains
+// a variable is not filled again. The error is payload_too_large if the result exceeds
+// core.MaxContent, missing_variable if a value is missing, or validation_error if a value is not a
+// text, a number or a boolean, or has a line break and occurs in the subject.
 func (f *Form) Fill(values Variables) (out Content, err error) {
 	texts, size, err := f.measure(values)
 	if err == nil && size > core.MaxContent {
@@ -87,21 +88,22 @@ func (f *Form) Fill(values Variables) (out Content, err error) {
 	fill := func(text string, length func(string) int, put func(to *strings.Builder, value string)) string {
 		var to strings.Builder
 		size := 0
-		// Form has found no error in it
-		_ = walk("", text, func(own string) { size += len(own) }, func(name string) { size += length(texts[name]) })
-		to.Grow(size) // allocate all of it at once: a growing buffer would have the old and the new bytes in memory
-		_ = walk("", text, func(own string) { to.WriteString(own) }, func(name string) { put(&to, texts[name]) })
+		// The error is nil, because Form has parsed the same text.
+		_ = parseParts("", text, func(own string) { size += len(own) }, func(name string) { size += length(texts[name]) })
+		to.Grow(size) // a buffer that grows would need memory for the old and the new bytes
+		_ = parseParts("", text, func(own string) { to.WriteString(own) }, func(name string) { put(&to, texts[name]) })
 		return to.String()
 	}
 	plainLen := func(value string) int { return len(value) }
 	plain := func(to *strings.Builder, value string) { to.WriteString(value) }
 	escaped := func(to *strings.Builder, value string) {
-		_, _ = escaper.WriteString(to, value) // a Builder never fails
+		_, _ = escaper.WriteString(to, value) // a Builder returns no errors
 	}
 	return Content{fill(f.Subject, plainLen, plain), fill(f.Text, plainLen, plain), fill(f.HTML, escapedLen, escaped)}, nil
 }
 
-// measure returns the texts of the needed values, and the size in bytes of the content with them.
+// measure returns the values that the content needs as texts, and how many bytes the content has
+// with them.
 func (f *Form) measure(values Variables) (texts map[string]string, size int64, err error) {
 	for name, v := range values {
 		if !v.usable() {
@@ -128,7 +130,7 @@ func (f *Form) measure(values Variables) (texts map[string]string, size int64, e
 	return texts, size, nil
 }
 
-// escapedLen returns the length of a value after escaping for HTML.
+// escapedLen returns the length of a value after it is escaped for HTML.
 func escapedLen(text string) int {
 	n := len(text)
 	for i := range len(text) {
@@ -142,9 +144,9 @@ func escapedLen(text string) int {
 	return n
 }
 
-// walk parses a text: it calls own with the text outside of variables, and variable with their
-// names. The error is invalid_template.
-func walk(field, text string, own, variable func(string)) error {
+// parseParts splits a text at its variables. It calls own with each part outside of variables, and
+// variable with the name of each variable. The error is invalid_template.
+func parseParts(field, text string, own, variable func(string)) error {
 	for {
 		before, rest, found := strings.Cut(text, "{{")
 		own(before)
@@ -163,6 +165,7 @@ func walk(field, text string, own, variable func(string)) error {
 	}
 }
 
+// isName reports whether a name is a valid name of a variable.
 func isName(name string) bool {
 	for i, c := range []byte(name) {
 		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
@@ -173,10 +176,10 @@ func isName(name string) bool {
 	return name != ""
 }
 
-// Variables are values by name.
+// Variables maps the names of variables to their values.
 type Variables map[string]Variable
 
-// Bytes returns the size of the values as they were given in JSON.
+// Bytes returns the total length of the values in JSON.
 func (v Variables) Bytes() (n int64) {
 	for _, one := range v {
 		n += int64(len(one.raw))
@@ -184,22 +187,22 @@ func (v Variables) Bytes() (n int64) {
 	return n
 }
 
-// A Variable is a value: a text, a number or a boolean.
+// A Variable is the value of a variable: a text, a number or a boolean.
 type Variable struct{ raw json.RawMessage }
 
-// Text returns a variable with a text.
+// Text returns a Variable with a text.
 func Text(s string) Variable {
 	raw, _ := json.Marshal(s)
 	return Variable{raw}
 }
 
-// UnmarshalJSON accepts any value. Fill returns the error for a type that cannot be used.
+// UnmarshalJSON accepts all types of values. Fill returns an error for types that cannot be used.
 func (v *Variable) UnmarshalJSON(data []byte) error {
 	v.raw = append(json.RawMessage(nil), data...)
 	return nil
 }
 
-// MarshalJSON writes the value as it was read.
+// MarshalJSON returns the value in the form in which it was read.
 func (v Variable) MarshalJSON() ([]byte, error) {
 	if v.raw == nil {
 		return []byte("null"), nil
@@ -207,7 +210,7 @@ func (v Variable) MarshalJSON() ([]byte, error) {
 	return v.raw, nil
 }
 
-// Forms lists the types that a value may have in JSON.
+// Forms returns examples of the types that a value may have in JSON.
 func (Variable) Forms() []any { return []any{"", 0.0, true} }
 
 // usable reports whether the value is a text, a number or a boolean.
@@ -222,11 +225,11 @@ func (v Variable) usable() bool {
 	return false
 }
 
-// text returns a usable value as text. A number keeps its spelling.
+// text returns the value as a text. The value must be usable. A number keeps its spelling.
 func (v Variable) text() (text string) {
 	if v.raw[0] != '"' {
 		return string(v.raw)
 	}
-	_ = json.Unmarshal(v.raw, &text) // valid, since it was part of parsed JSON
+	_ = json.Unmarshal(v.raw, &text) // the error is nil, because raw is valid JSON
 	return text
 }

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	perAccount = 10_000  // templates per account
-	maxPreview = 4 << 20 // bytes of a preview
+	maxTemplates = 10_000  // templates of one account
+	maxPreview   = 4 << 20 // bytes of a filled template that is shown
 )
 
 // A Service manages message templates.
 type Service struct{ *core.Core }
 
-// New returns the room.
+// New returns a Service.
 func New(c *core.Core) *Service { return &Service{Core: c} }
 
 // A MessageTemplate is a subject and a text with variables, such as {{first_name}}.
@@ -48,7 +48,7 @@ func templateOut(t *store.MessageTemplate) (*MessageTemplate, error) {
 	}, nil
 }
 
-// Find returns a template of the account; nil if there is none.
+// Find returns a template of the account; nil if the account has no such template.
 func Find(tx *store.Tx, accountID, id string) (*store.MessageTemplate, error) {
 	t, err := store.MessageTemplates.Find(tx, id)
 	if err != nil || t == nil || t.AccountID != accountID {
@@ -95,16 +95,16 @@ type CreateMessageTemplateIn struct {
 	HTML    string `json:"html" max:"500000" example:"<p>Hello {{first_name}}, nice to meet you.</p>"`
 }
 
-// CreateMessageTemplate stores a template. The error is invalid_template for braces without a valid
-// variable.
+// CreateMessageTemplate stores a template. The error is invalid_template if it has double braces
+// without a valid variable.
 func (s *Service) CreateMessageTemplate(_ context.Context, who core.Actor, in CreateMessageTemplateIn) (*MessageTemplate, error) {
 	t := &store.MessageTemplate{AccountID: who.AccountID, Name: in.Name, Subject: in.Subject, Text: in.Text, HTML: in.HTML}
 	var out *MessageTemplate
 	err := check(t)
 	if err == nil {
 		err = s.Store.Update(func(tx *store.Tx) (err error) {
-			if store.MessageTemplatesByAccount.Count(tx, who.AccountID, perAccount) >= perAccount {
-				return core.Errorf("too_many_items", "An account is limited to %d message templates. Delete one first.", perAccount)
+			if store.MessageTemplatesByAccount.Count(tx, who.AccountID, maxTemplates) >= maxTemplates {
+				return core.Errorf("too_many_items", "An account is limited to %d message templates. Delete one first.", maxTemplates)
 			}
 			t.ID, t.CreatedAt, t.UpdatedAt = tx.NewID("mtl"), tx.Now(), tx.Now()
 			out, err = templateOut(t)
@@ -152,8 +152,8 @@ func (s *Service) GetMessageTemplate(_ context.Context, who core.Actor, in Messa
 	return out, err
 }
 
-// UpdateMessageTemplateIn is the body of update_message_template. An empty text or html removes
-// that part.
+// UpdateMessageTemplateIn is the body of update_message_template. If text or html is empty, this
+// part is removed.
 type UpdateMessageTemplateIn struct {
 	ID      string           `path:"id"`
 	Name    *string          `json:"name" min:"1" max:"100"`
@@ -162,7 +162,8 @@ type UpdateMessageTemplateIn struct {
 	HTML    core.Opt[string] `json:"html" max:"500000"`
 }
 
-// UpdateMessageTemplate changes a template. Messages made from it before are not changed.
+// UpdateMessageTemplate changes a template. It does not change messages that were made from the
+// template before.
 func (s *Service) UpdateMessageTemplate(_ context.Context, who core.Actor, in UpdateMessageTemplateIn) (out *MessageTemplate, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		t, err := templateOf(tx, who, in.ID)
@@ -203,8 +204,8 @@ type MessageTemplateDeleted struct {
 	ID      string `json:"id" words:"ours" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
-// DeleteMessageTemplate deletes a template. Messages made from it stay, and scheduled ones are sent
-// as they are.
+// DeleteMessageTemplate deletes a template. Messages that were made from it remain, and scheduled
+// ones are sent unchanged.
 func (s *Service) DeleteMessageTemplate(_ context.Context, who core.Actor, in MessageTemplateIn) (*MessageTemplateDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := templateOf(tx, who, in.ID)
@@ -232,7 +233,7 @@ type MessagePreview struct {
 	HTML    *string `json:"html" words:"ours"` // As it would be sent; it is not sanitised.
 }
 
-// PreviewMessageTemplate returns the message that the template and the variables result in.
+// PreviewMessageTemplate returns the message that a template makes with the given variables.
 func (s *Service) PreviewMessageTemplate(_ context.Context, who core.Actor, in PreviewMessageTemplateIn) (*MessagePreview, error) {
 	var t *store.MessageTemplate
 	err := s.Store.View(func(tx *store.Tx) (err error) {
