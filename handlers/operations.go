@@ -205,7 +205,7 @@ func (s *Server) checkTaint(c *call, query url.Values) error {
 		return nil
 	}
 	if want, value, _ := strings.Cut(c.op.WhileTainted, "="); c.op.Bound != api.Always || want != "" && query.Get(want) != value {
-		if err := s.svc.Agents.MayBeTainted(c.who); err != nil {
+		if err := s.svc.Agents.RequireUntainted(c.who); err != nil {
 			return err
 		}
 	}

@@ -132,7 +132,7 @@ func (ss *session) closedModSeq(gone []uint32) error {
 	if err != nil {
 		return err
 	}
-	if !waiting && c.Folder.ModSeq == sel.modSeq+uint64(known.Own) {
+	if !waiting && c.Folder.ModSeq == sel.modSeq+uint64(known.OwnChanges) {
 		sel.reportedUpTo = c.Folder.ModSeq
 	}
 	ss.code = fmt.Sprintf("HIGHESTMODSEQ %d", sel.reportedUpTo)

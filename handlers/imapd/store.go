@@ -72,7 +72,7 @@ func (ss *session) store(p *wire.Command) error {
 	}
 	uids := sel.view.uidsOf(set, sel.saved)
 	rows, err := ss.server.Service.Inbox.ChangeFlags(ss.ctx, ss.user, sel.folder, uids, change)
-	done := slices.DeleteFunc(slices.Clone(rows), func(row inbox.MessageRow) bool { return row.Kept })
+	done := slices.DeleteFunc(slices.Clone(rows), func(row inbox.MessageRow) bool { return row.Skipped })
 	sel.recordOwnChanges(done)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (ss *session) setExpungeIssued(set imap.NumSet) {
 func (ss *session) modified(byUID bool, rows []inbox.MessageRow) error {
 	var nums []uint32
 	for _, row := range rows {
-		if !row.Kept {
+		if !row.Skipped {
 			continue
 		}
 		if byUID {

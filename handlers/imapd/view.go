@@ -162,9 +162,9 @@ type selected struct {
 	saved       []uint32 // the value of "$": the result of SEARCH RETURN (SAVE)
 }
 
-func (sel *selected) known() inbox.Known {
-	return inbox.Known{
-		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, Own: len(sel.ownChanges) + sel.ownExpunged,
+func (sel *selected) known() inbox.KnownFolder {
+	return inbox.KnownFolder{
+		Folder: sel.folder, UIDs: sel.view, UIDNext: sel.uidNext, ModSeq: sel.modSeq, OwnChanges: len(sel.ownChanges) + sel.ownExpunged,
 	}
 }
 
@@ -173,7 +173,7 @@ func (sel *selected) known() inbox.Known {
 func (sel *selected) recordOwnChanges(rows []inbox.MessageRow) {
 	for _, row := range rows {
 		// A row with an earlier unreported change by another session must still be reported.
-		if row.ModSeq != row.Was && row.Was <= sel.modSeq {
+		if row.ModSeq != row.OldModSeq && row.OldModSeq <= sel.modSeq {
 			sel.ownChanges[row.UID] = row.ModSeq
 		}
 	}

@@ -24,15 +24,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Recipients is what this package needs of service/recipients.
+// Recipients is the part of service/recipients that this package needs.
 type Recipients interface {
-	// SendsOnTo returns where mail to a local address is forwarded in addition: ids of groups and
-	// mailboxes, and addresses. to may also be the id of a mailbox or group. rules is how many
-	// rules were read for the answer.
+	// SendsOnTo returns where mail to a local address is sent on to: IDs of groups and mailboxes,
+	// and email addresses. to may also be the ID of a mailbox or group. rules is how many rules
+	// were read to find this out.
 	SendsOnTo(tx *store.Tx, to string) (next []string, rules int, err error)
 }
 
-// A Service decides what agents may send, and tracks what they read.
+// A Service decides what agents may send, and records what they have read.
 type Service struct {
 	*core.Core
 	recipients Recipients
@@ -41,14 +41,15 @@ type Service struct {
 // New returns a Service.
 func New(c *core.Core, r Recipients) *Service { return &Service{Core: c, recipients: r} }
 
-// A Holder identifies the token or credential that somebody acts with; the zero Holder is a person.
+// A Holder is the token or credential with which somebody acts. The zero Holder stands for a
+// person.
 type Holder struct {
 	TokenID      string
 	CredentialID string
 }
 
-// HolderOf returns the holder of a request's token. For people in the dashboard, and for the
-// operator, it is the zero Holder.
+// HolderOf returns the holder of the token with which a request was made. It returns the zero
+// Holder for people in the dashboard and for the operator.
 func HolderOf(who core.Actor) Holder {
 	if who.TokenKind == core.SessionKind {
 		return Holder{}
@@ -56,35 +57,35 @@ func HolderOf(who core.Actor) Holder {
 	return Holder{TokenID: who.TokenID}
 }
 
-// HolderOfLogin returns the holder of a mail client's credential.
+// HolderOfLogin returns the holder of the credential with which a mail client has logged in.
 func HolderOfLogin(u core.MailboxUser) Holder { return Holder{CredentialID: u.CredentialID} }
 
-// held is a holder's record, with its policy and reading. The records are shared and must not be
-// changed.
-type held struct {
+// A holderRecord is the stored token or credential of a holder, with its policy and reading. These
+// records are shared and must not be changed.
+type holderRecord struct {
 	token      *store.Token
 	credential *store.Credential
 	policy     store.Policy
 	reading    *store.Reading
 }
 
-// id returns the id of the token or the credential.
-func (of *held) id() string {
+// id returns the ID of the token or credential.
+func (of *holderRecord) id() string {
 	if of.token != nil {
 		return of.token.ID
 	}
 	return of.credential.ID
 }
 
-// holder returns the Holder of the record.
-func (of *held) holder() Holder {
+// holder returns the Holder that the record belongs to.
+func (of *holderRecord) holder() Holder {
 	if of.token != nil {
 		return Holder{TokenID: of.token.ID}
 	}
 	return Holder{CredentialID: of.credential.ID}
 }
 
-// Taint returns what has tainted a holder; nil if nothing has, or if the taint is over.
+// Taint returns the taint of a holder; nil if the holder is not tainted, or not tainted any more.
 func (h Holder) Taint(tx *store.Tx) (*store.Taint, error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
@@ -93,28 +94,28 @@ func (h Holder) Taint(tx *store.Tx) (*store.Taint, error) {
 	return of.reading.Tainted(&of.policy, tx.Now()), nil
 }
 
-// find returns the record of a holder; nil for a person, and for a holder that was deleted, with
-// which no request is authenticated.
-func (h Holder) find(tx *store.Tx) (*held, error) {
+// find returns the record of a holder. It returns nil for a person, and for a token or credential
+// that was deleted: no request can be made with it.
+func (h Holder) find(tx *store.Tx) (*holderRecord, error) {
 	switch {
 	case h.TokenID != "":
 		t, err := store.Tokens.FindShared(tx, h.TokenID)
 		if t == nil || err != nil {
 			return nil, err
 		}
-		return &held{token: t, policy: t.Policy, reading: t.Reading}, nil
+		return &holderRecord{token: t, policy: t.Policy, reading: t.Reading}, nil
 	case h.CredentialID != "":
 		c, err := store.Credentials.FindShared(tx, h.CredentialID)
 		if c == nil || err != nil {
 			return nil, err
 		}
-		return &held{credential: c, policy: c.Policy, reading: c.Reading}, nil
+		return &holderRecord{credential: c, policy: c.Policy, reading: c.Reading}, nil
 	}
 	return nil, nil
 }
 
-// OriginOf returns the origin of a message that was sent from here, as seen by the account that
-// receives it.
+// OriginOf returns the origin of a message that was sent from this server. accountID is the ID of
+// the account that receives it.
 func OriginOf(accountID string, sub *store.Submission) string {
 	switch {
 	case sub.Forward || !sub.Checked || sub.Sender == "":

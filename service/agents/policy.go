@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	maxNamed        = 100 // entries in one list of a policy
-	maxTaintSeconds = 365 * 24 * 3600
+	maxPolicyEntries = 100             // entries in each list of a policy
+	maxTaintSeconds  = 365 * 24 * 3600 // a year
 )
 
-// A SendPolicy limits what is sent from a mailbox.
+// A SendPolicy limits which messages may be sent from a mailbox.
 type SendPolicy struct {
 	// allow: everything; reply_only: only answers, to the people of the message that is answered;
 	// approval: only what a person has approved; deny: nothing.
@@ -24,7 +24,8 @@ type SendPolicy struct {
 	AllowedRecipients []string `json:"allowed_recipients" max:"100" words:"ours"`
 }
 
-// A Policy limits what a token or a credential may send, and says whether reading taints it.
+// A Policy limits which messages may be sent with a token or credential, and says whether reading
+// taints it.
 type Policy struct {
 	SendPolicy
 	TrustedSenders []string `json:"trusted_senders" max:"100" words:"ours"` // Addresses and @domain of senders whose messages do not taint, if verified_domain proves them.
@@ -34,14 +35,14 @@ type Policy struct {
 	TaintSeconds *int `json:"taint_seconds" min:"3600" max:"31536000"`
 }
 
-// A Tainted says since when, and by which conversation, a token or credential is tainted.
+// A Tainted says since when a token or credential is tainted, and by which conversation.
 type Tainted struct {
 	Since    core.Time `json:"since"`
 	UserID   *string   `json:"user_id" words:"ours"`
 	ThreadID *string   `json:"thread_id" words:"ours"`
 }
 
-// PolicyOut converts a policy for the API.
+// PolicyOut returns a policy in the form of the API.
 func PolicyOut(p *store.Policy) Policy {
 	out := Policy{SendPolicy: SendPolicyOut(p), TrustedSenders: append([]string{}, p.TrustedSenders...), Taint: p.Taint}
 	if p.TaintSeconds > 0 {
@@ -50,7 +51,7 @@ func PolicyOut(p *store.Policy) Policy {
 	return out
 }
 
-// SendPolicyOut converts the policy of a mailbox for the API.
+// SendPolicyOut returns the policy of a mailbox in the form of the API.
 func SendPolicyOut(p *store.Policy) SendPolicy {
 	out := SendPolicy{Send: p.Send, AllowedRecipients: append([]string{}, p.AllowedRecipients...)}
 	if out.Send == "" {
@@ -59,7 +60,7 @@ func SendPolicyOut(p *store.Policy) SendPolicy {
 	return out
 }
 
-// TaintedOut converts a taint for the API; nil for none.
+// TaintedOut returns a taint in the form of the API; nil if t is nil.
 func TaintedOut(t *store.Taint) *Tainted {
 	if t == nil {
 		return nil
@@ -67,13 +68,14 @@ func TaintedOut(t *store.Taint) *Tainted {
 	return &Tainted{core.Time{Time: t.Since}, core.OrNull(t.MailboxID), core.OrNull(t.ThreadID)}
 }
 
-// Record checks a policy in a request, and converts it for the store. field is its name in errors.
+// Record validates the policy in a request and returns it in the form in which it is stored. field
+// is the name of the policy in error texts.
 func (p *Policy) Record(field string) (out store.Policy, err error) {
 	out, err = p.SendPolicy.Record(field)
 	if err != nil {
 		return out, err
 	}
-	out.TrustedSenders, err = named(field+".trusted_senders", p.TrustedSenders)
+	out.TrustedSenders, err = normalizeNames(field+".trusted_senders", p.TrustedSenders)
 	if err != nil {
 		return out, err
 	}
@@ -90,7 +92,8 @@ func (p *Policy) Record(field string) (out store.Policy, err error) {
 	return out, nil
 }
 
-// Record checks a policy in a request, and converts it for the store. field is its name in errors.
+// Record validates the policy in a request and returns it in the form in which it is stored. field
+// is the name of the policy in error texts.
 func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
 	switch p.Send {
 	case "", store.SendAllow:
@@ -99,12 +102,13 @@ func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
 	default:
 		return out, core.Invalid(field+".send", "not_allowed", "must be one of allow, reply_only, approval, deny")
 	}
-	out.AllowedRecipients, err = named(field+".allowed_recipients", p.AllowedRecipients)
+	out.AllowedRecipients, err = normalizeNames(field+".allowed_recipients", p.AllowedRecipients)
 	return out, err
 }
 
-// CheckOwnWords returns an error if a token or credential is to speak for the account and the actor
-// is not an owner or admin who is signed in.
+// CheckOwnWords returns an error if own is true but the actor may not decide that. own means that a
+// token or credential may write in the name of the account. Only an owner or admin who is signed in
+// may decide it.
 func CheckOwnWords(who core.Actor, own bool) error {
 	if own && !(who.IsPerson() && who.Manages()) {
 		return core.Errorf("person_required", "Only a person may let a program speak for the account: an owner or admin, signed in to the dashboard.")
@@ -112,10 +116,10 @@ func CheckOwnWords(who core.Actor, own bool) error {
 	return nil
 }
 
-// named returns addresses and @domains in normalized form, without duplicates.
-func named(field string, list []string) (out []string, err error) {
-	if len(list) > maxNamed {
-		return nil, core.Invalid(field, "too_many_items", "must have at most %d entries", maxNamed)
+// normalizeNames validates and normalizes a list of addresses and @domains. It removes duplicates.
+func normalizeNames(field string, list []string) (out []string, err error) {
+	if len(list) > maxPolicyEntries {
+		return nil, core.Invalid(field, "too_many_items", "must have at most %d entries", maxPolicyEntries)
 	}
 	for _, text := range list {
 		text = strings.TrimSpace(text)

@@ -9,35 +9,34 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The origin of a message says who wrote it. It is stored with the message (store.Meta.Origin) as
-// one of these values.
+// Origins of a message, which say who wrote it. The origin is stored in store.Meta.Origin.
 const (
-	OriginOwn       = "own"       // a person or an untainted program of the account wrote it on this server
-	OriginAuthor    = "author"    // the author named in it wrote it, as far as verified_domain proves who that is
-	OriginElsewhere = "elsewhere" // as OriginAuthor, and it came by the route over which the author's domain sends from other servers
+	OriginOwn       = "own"       // it was written on this server by a person of the account, or by a program that was not tainted
+	OriginAuthor    = "author"    // it was written by the author in From, if verified_domain proves that
+	OriginElsewhere = "elsewhere" // like OriginAuthor, and it came from a server in the sends_elsewhere of the author's domain
 )
 
-// Origins of messages whose author is unknown, but about which something else is known.
+// Origins of a message whose author is not known, but something else about the author is.
 const (
-	OriginProgram = "program" // only of a draft: written by a program of the account that does not speak for the account
-	OriginTainted = "tainted" // written by a tainted token or credential
+	OriginProgram = "program" // only for drafts: it was written by a program of the account that may not write in its name
+	OriginTainted = "tainted" // it was written with a tainted token or credential
 )
 
-// A Source is the message whose text a reader gets: its place and its author.
+// A Source describes a message whose text a reader gets: where it is and who wrote it.
 type Source struct {
 	MailboxID string
 	ThreadID  string
-	Folder    string // IMAP name
+	Folder    string // the IMAP name of its folder
 	UID       uint32
-	Origin    string   // Meta.Origin; "": the author is unknown
-	Author    string   // the address of its author
-	Verified  string   // verified_domain; "": not verified
-	People    []string // the normalized addresses in its From, Reply-To, To and Cc; empty: unknown
-	Harmless  bool     // nothing that the reader gets can contain text that somebody else chose
+	Origin    string   // its origin; "": the author is not known
+	Author    string   // the email address of its author
+	Verified  string   // the verified domain of its author; "": not verified
+	People    []string // the normalized addresses in its From, Reply-To, To and Cc; empty: not known
+	Harmless  bool     // the reader gets nothing that can contain a text of somebody else
 }
 
-// Verified is the only function that decides whether the text of a message is from somebody whom
-// its reader can trust. own reports whether a domain belongs to the account.
+// Verified reports whether the reader may trust the author of a message, under the policy p. It is
+// the only function that decides this. own reports whether a domain belongs to the account.
 func Verified(p *store.Policy, w *Source, own func(domain string) (bool, error)) (bool, error) {
 	switch {
 	case w.Origin == OriginOwn:
@@ -52,7 +51,7 @@ func Verified(p *store.Policy, w *Source, own func(domain string) (bool, error))
 	return false, nil
 }
 
-// OwnDomain returns a function that reports whether a domain belongs to an account.
+// OwnDomain returns a function that reports whether a domain belongs to the account.
 func OwnDomain(tx *store.Tx, accountID string) func(domain string) (bool, error) {
 	return func(domain string) (bool, error) {
 		d, err := store.DomainByName.Find(tx, domain)
@@ -60,7 +59,8 @@ func OwnDomain(tx *store.Tx, accountID string) func(domain string) (bool, error)
 	}
 }
 
-// Withholds reports whether lists omit the text of a message for a reader.
+// Withholds reports whether lists must leave out the texts of a message, for a reader with the
+// policy p.
 func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *Source) (bool, error) {
 	if !p.Taint {
 		return false, nil
@@ -69,10 +69,10 @@ func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *
 	return !verified, err
 }
 
-// Read records, before a holder gets messages, that it has read them, and taints it if a message is
-// not verified. It is the only function that does so. All other tainting holders that may act for
-// the mailbox of such a message count as readers too. If p.Taint is false, nothing is recorded. A
-// source without a mailbox may be the text of anybody.
+// Read records that a holder is about to get messages, and taints the holder if one of them is not
+// verified. It is the only function that does this. Other holders with a tainting policy count as
+// readers, too, if they may act for the mailbox of the message. If p.Taint is false, Read does
+// nothing. A Source without a mailbox stands for a text that anybody may have written.
 func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Source) error {
 	if !p.Taint || len(words) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Sou
 	}); err != nil {
 		return err
 	}
-	for some := range slices.Chunk(concerned, readersAtOnce) {
+	for some := range slices.Chunk(concerned, readingsPerWrite) {
 		if err := s.Store.Update(func(tx *store.Tx) error { return writeReadings(tx, some) }); err != nil {
 			return err
 		}
@@ -92,11 +92,11 @@ func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Sou
 	return nil
 }
 
-// readersAtOnce is how many readings one transaction writes: an account may have any number of
-// holders, each with many people.
-const readersAtOnce = 50
+// readingsPerWrite is how many readings one transaction writes. The number of an account's holders
+// is not limited, and each reading can have many people.
+const readingsPerWrite = 50
 
-// changedReadings returns the readings that change when a holder reads the messages.
+// changedReadings returns the readings that change if a holder reads messages.
 func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, words []Source) (changed []*reading, err error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
@@ -104,7 +104,7 @@ func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, word
 	}
 	own, now := OwnDomain(tx, accountID), tx.Now()
 	first := newReading(of, now)
-	others := map[string][]*reading{} // by mailbox
+	others := map[string][]*reading{} // readings of other holders, by mailbox ID
 	all := map[string]*reading{of.id(): first}
 	for i := range words {
 		w := &words[i]
@@ -122,7 +122,7 @@ func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, word
 				return nil, err
 			}
 		}
-		first.add(given{w, people, !verified}, now)
+		first.add(readMessage{w, people, !verified}, now)
 		if _, found := others[w.MailboxID]; !found && w.MailboxID != "" {
 			others[w.MailboxID], err = readingsOf(tx, accountID, w.MailboxID, all)
 			if err != nil {
@@ -133,7 +133,7 @@ func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, word
 			if r == first {
 				continue
 			}
-			r.add(given{w, people, !verified && (r.of.token == nil || r.of.token.CredentialID != "" || len(r.of.token.Mailboxes) > 0)}, now)
+			r.add(readMessage{w, people, !verified && (r.of.token == nil || r.of.token.CredentialID != "" || len(r.of.token.Mailboxes) > 0)}, now)
 		}
 	}
 	for _, r := range all {
@@ -144,18 +144,18 @@ func (s *Service) changedReadings(tx *store.Tx, accountID string, h Holder, word
 	return changed, nil
 }
 
-// writeReadings adds the messages to the current readings of their holders.
+// writeReadings adds the messages in the list to the stored readings of their holders.
 func writeReadings(tx *store.Tx, list []*reading) error {
 	for _, r := range list {
 		of, err := r.of.holder().find(tx)
 		if err != nil {
 			return err
 		}
-		if of == nil { // it was deleted
+		if of == nil { // the token or credential was deleted
 			continue
 		}
 		now := newReading(of, tx.Now())
-		for _, g := range r.given {
+		for _, g := range r.messages {
 			now.add(g, tx.Now())
 		}
 		if !now.differs() {
@@ -168,15 +168,15 @@ func writeReadings(tx *store.Tx, list []*reading) error {
 	return nil
 }
 
-// readingsOf returns the readings of all tainting holders that may act for a mailbox: a holder that
-// has read something could make another one act. all holds the readings known so far, by id; new
-// ones are added to it.
+// readingsOf returns the readings of all holders with a tainting policy that may act for a mailbox,
+// because one holder can make another one act. all has the readings that are known already, by ID
+// of the holder. readingsOf adds the others to it.
 func readingsOf(tx *store.Tx, accountID, mailboxID string, all map[string]*reading) (list []*reading, err error) {
 	mb, err := store.Mailboxes.Find(tx, mailboxID)
 	if mb == nil || err != nil {
 		return nil, err
 	}
-	add := func(of *held) {
+	add := func(of *holderRecord) {
 		if !of.policy.Taint {
 			return
 		}
@@ -188,7 +188,7 @@ func readingsOf(tx *store.Tx, accountID, mailboxID string, all map[string]*readi
 		list = append(list, r)
 	}
 	for _, t := range store.TokensOfMailbox(tx, accountID, mailboxID) {
-		add(&held{token: t, policy: t.Policy, reading: t.Reading})
+		add(&holderRecord{token: t, policy: t.Policy, reading: t.Reading})
 	}
 	for _, t := range store.TokensTainting.Asc(tx, accountID, "") {
 		u, err := store.Users.FindShared(tx, t.UserID)
@@ -196,20 +196,21 @@ func readingsOf(tx *store.Tx, accountID, mailboxID string, all map[string]*readi
 			return nil, err
 		}
 		if u != nil && (core.Actor{MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes}).Sees(mailboxID) {
-			add(&held{token: t, policy: t.Policy, reading: t.Reading})
+			add(&holderRecord{token: t, policy: t.Policy, reading: t.Reading})
 		}
 	}
 	for owner, index := range map[string]*store.Index[store.Credential]{mb.ID: store.CredentialsByMailbox, mb.DomainID: store.CredentialsByDomain} {
 		for _, c := range index.Asc(tx, owner, "") {
-			add(&held{credential: c, policy: c.Policy, reading: c.Reading})
+			add(&holderRecord{credential: c, policy: c.Policy, reading: c.Reading})
 		}
 	}
 	return list, nil
 }
 
-// withMembers adds, for each local group among the people of a message, the members of the group.
+// withMembers returns the people of a message together with the members of those who are local
+// groups.
 func withMembers(tx *store.Tx, accountID string, people []string) ([]string, error) {
-	var open []string // ids of groups
+	var open []string // IDs of groups and mailboxes that are still to be looked up
 	for _, email := range people {
 		a, err := store.FindAddress(tx, email)
 		if err != nil {
@@ -245,8 +246,8 @@ func withMembers(tx *store.Tx, accountID string, people []string) ([]string, err
 	return people, nil
 }
 
-// addressAndMembers returns the address of a mailbox or group, and the members of a group: external
-// addresses, and ids of mailboxes and groups.
+// addressAndMembers returns the email address of a mailbox or group, and the members of a group:
+// email addresses, and IDs of mailboxes and groups.
 func addressAndMembers(tx *store.Tx, id string) (email string, members []string, err error) {
 	if !strings.HasPrefix(id, "grp_") {
 		mb, err := core.LiveMailbox(tx, id)
@@ -260,44 +261,44 @@ func addressAndMembers(tx *store.Tx, id string) (email string, members []string,
 		return "", nil, err
 	}
 	for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
-		members = append(members, m.MailboxID+m.MemberID+m.Email) // exactly one of these is set
+		members = append(members, m.MailboxID+m.MemberID+m.Email) // exactly one of the three is set
 	}
 	return g.Email, members, nil
 }
 
-// Limits of a stored reading. Beyond them it keeps fewer people, so that the holder may write to
-// fewer.
+// Limits of the people in a stored reading. People beyond them are left out, so that a tainted
+// holder may not write to them.
 const (
 	maxPeople      = 250
 	maxPeopleBytes = 16 << 10
 )
 
-// A reading is a holder's reading while messages are added to it.
+// A reading is what a holder has read, while messages are added to it.
 type reading struct {
 	store.Reading
-	of     *held
-	before *store.Reading
-	fresh  bool    // nothing has been read before
-	given  []given // the messages that were added
+	of       *holderRecord
+	before   *store.Reading // the stored reading
+	fresh    bool           // the holder has not read anything yet
+	messages []readMessage  // the messages that were added here
 }
 
-// given is a message that a reader gets.
-type given struct {
-	words  *Source
+// A readMessage is a message that a reader gets.
+type readMessage struct {
+	source *Source
 	people []string
 	taints bool
 }
 
 // add adds a message to the reading.
-func (r *reading) add(g given, now time.Time) {
-	r.given = append(r.given, g)
-	if r.note(g.people, now); g.taints {
-		r.taint(g.words, now)
+func (r *reading) add(g readMessage, now time.Time) {
+	r.messages = append(r.messages, g)
+	if r.intersectPeople(g.people, now); g.taints {
+		r.taint(g.source, now)
 	}
 }
 
-// newReading returns a reading that begins with what a holder has read so far.
-func newReading(of *held, now time.Time) *reading {
+// newReading returns a reading with the messages that a holder has read so far.
+func newReading(of *holderRecord, now time.Time) *reading {
 	r := &reading{of: of, before: of.reading}
 	lasting := of.reading.Lasting(&of.policy, now)
 	if lasting == nil {
@@ -312,8 +313,9 @@ func newReading(of *held, now time.Time) *reading {
 	return r
 }
 
-// note reduces the people of the reading to those who also appear in this message.
-func (r *reading) note(people []string, now time.Time) {
+// intersectPeople removes those people from the reading who are not among the people of a message.
+// If it is the first message, these become the people of the reading.
+func (r *reading) intersectPeople(people []string, now time.Time) {
 	if r.of.policy.TaintLasts() > 0 {
 		r.Last = now
 	}
@@ -342,7 +344,7 @@ func (r *reading) note(people []string, now time.Time) {
 	}
 }
 
-// taint records that a stranger's text was read.
+// taint records that the holder has read a text of a stranger.
 func (r *reading) taint(w *Source, now time.Time) {
 	if r.Taint == nil {
 		r.Taint = &store.Taint{Since: now, MailboxID: w.MailboxID, ThreadID: w.ThreadID, Folder: w.Folder, UID: w.UID}
@@ -353,10 +355,10 @@ func (r *reading) taint(w *Source, now time.Time) {
 	}
 }
 
-// lastReadPrecision is the precision of the stored time of the last reading.
+// lastReadPrecision is how exactly the time of the last reading is stored.
 const lastReadPrecision = time.Second
 
-// differs reports whether the reading must be written.
+// differs reports whether the reading differs from the stored one, so that it must be written.
 func (r *reading) differs() bool {
 	switch {
 	case r.fresh:
@@ -372,8 +374,8 @@ func (r *reading) differs() bool {
 		r.of.policy.TaintLasts() > 0 && r.Taint.Last.Sub(r.before.Taint.Last) >= lastReadPrecision
 }
 
-// put stores in the token or the credential what its program has read.
-func (of *held) put(tx *store.Tx, r store.Reading) error {
+// put stores a reading in the token or credential.
+func (of *holderRecord) put(tx *store.Tx, r store.Reading) error {
 	if of.token != nil {
 		t, err := store.Tokens.Get(tx, of.token.ID)
 		if err != nil {
@@ -390,7 +392,7 @@ func (of *held) put(tx *store.Tx, r store.Reading) error {
 	return store.Credentials.Put(tx, c)
 }
 
-// Clear resets a holder, as if nothing had been read with it.
+// Clear deletes the reading of a holder, so that the holder is not tainted any more.
 func (h Holder) Clear(tx *store.Tx) error {
 	if h.TokenID != "" {
 		t, err := store.Tokens.Get(tx, h.TokenID)
@@ -411,18 +413,18 @@ func (h Holder) Clear(tx *store.Tx) error {
 	return Holder{TokenID: c.TokenID}.Clear(tx)
 }
 
-// MayBeTainted returns an error if the actor's token is tainted.
-func (s *Service) MayBeTainted(who core.Actor) error {
+// RequireUntainted returns an error if the actor's token is tainted.
+func (s *Service) RequireUntainted(who core.Actor) error {
 	return s.Store.View(func(tx *store.Tx) error { return CheckUntainted(tx, HolderOf(who)) })
 }
 
-// ReadAny is Read for an answer that may contain the text of any message.
+// ReadAny is like Read, for an answer that may contain texts of any message.
 func (s *Service) ReadAny(who core.Actor) error {
 	return s.Read(who.AccountID, HolderOf(who), &who.Policy, Source{})
 }
 
-// CheckDraft refuses a draft of a tainted holder in any mailbox except that of the message that
-// tainted it.
+// CheckDraft returns an error if a tainted holder writes a draft in a mailbox other than that of
+// the message that has tainted it.
 func CheckDraft(tx *store.Tx, h Holder, mailboxID string) error {
 	t, err := h.Taint(tx)
 	if err != nil || t == nil || t.MailboxID == mailboxID {

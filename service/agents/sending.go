@@ -10,40 +10,41 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Reasons for which a message is held until a person has approved it.
+// Reasons why a message is held until a person has approved it.
 const (
 	HeldByPolicy = "policy"
 	HeldByTaint  = "tainted"
 )
 
-// A Message holds what Admit must know about a message. Addresses are normalized.
+// A Message has what Admit must know about a message that is to be sent. Its addresses are
+// normalized.
 type Message struct {
-	Mailbox *store.Mailbox // the sending mailbox; nil: the credential of a domain sends
-	As      []string       // its return path and its authors
-	To      []string       // the recipients it names: those of the envelope, of To and Cc, and of the fields for which [Answering] is true
-	// Answers reports whether it answers a message that arrived in the mailbox. People holds the
-	// addresses in that message's From, Reply-To, To and Cc.
+	Mailbox *store.Mailbox // the mailbox that sends it; nil: it is sent with the credential of a domain
+	Senders []string       // the addresses of its return path and its authors
+	To      []string       // the recipients in its envelope, in To and Cc, and in fields for which [Answering] returns true
+	// Answers is true if it answers a message that has arrived in the mailbox. Then People are the
+	// addresses in the From, Reply-To, To and Cc of the answered message.
 	Answers  bool
 	People   []string
-	ByPerson bool // sent by an owner or admin who is signed in; the policy of the mailbox does not apply
+	ByPerson bool // it is sent by an owner or admin who is signed in, so the policy of the mailbox does not apply
 
-	reached []string          // set by Reach
-	through map[string]string // for each reached address that the message does not name: the named address that leads there
+	reached []string          // the addresses that the message reaches; nil before Reach
+	via     map[string]string // by reached address that is not in To: the address in To that leads there
 }
 
-// Unreadable replaces addresses that cannot be parsed. No policy allows it.
+// Unreadable stands for an address that cannot be parsed. No policy allows it.
 const Unreadable = "an address that cannot be read"
 
-// Limits of the search for the recipients that one message reaches.
+// Limits of the search for the addresses that one message reaches.
 const (
-	maxReached      = 5000 // mailboxes, groups and addresses
-	maxReachedRules = 20_000
+	maxReached      = 5000   // mailboxes, groups and addresses that are looked at
+	maxReachedRules = 20_000 // rules that are read
 )
 
-// Reach finds the addresses that a message reaches: those that it names, the members of groups
-// among them, here and elsewhere, and the addresses that mailboxes here forward it to, always or by
-// a rule. Only the mailbox's own address and aliases do not count as reached. It reads too much for
-// a write transaction.
+// Reach finds the addresses that a message reaches: those in m.To, the members of groups among
+// them, and the addresses to which mailboxes here forward it, always or by a rule. The sending
+// mailbox's own addresses do not count. Reach must not be called in a write transaction, because it
+// may read very many rows.
 func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	var own core.Senders
 	if m.Mailbox != nil {
@@ -53,14 +54,14 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 			return err
 		}
 	}
-	m.reached, m.through = []string{}, map[string]string{}
+	m.reached, m.via = []string{}, map[string]string{}
 	seen := map[string]bool{}
-	from := map[string]string{} // see through; by place
+	from := map[string]string{} // the address in To through which a place is reached
 	add := func(email, place string) {
 		if !own.Allow(email) && !slices.Contains(m.reached, email) {
 			m.reached = append(m.reached, email)
 			if by := from[place]; by != "" {
-				m.through[email] = by
+				m.via[email] = by
 			}
 		}
 	}
@@ -99,13 +100,13 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	return nil
 }
 
-// applyPolicy applies a policy to a message. reading is what the sender has read, nil if it has
-// read nothing. A message that tainted the sender is in some mailbox; away reports whether m is
-// sent from a different one. held says why m must wait for a person's approval; it is "" if m need
-// not wait. The error is an SMTPError 550 5.7.1 that wraps the API's 403 sending_not_allowed,
-// recipient_not_allowed or tainted.
-func applyPolicy(p *store.Policy, reading *store.Reading, away bool, m *Message) (held string, err error) {
-	outside := func(people []string) (out []string) { // recipients that are not among the people
+// applyPolicy checks a message against a policy. reading is what the sender has read; nil if
+// nothing. elsewhere means that m is sent from another mailbox than that of the message that has
+// tainted the sender. held says why a person must approve m; "" if nobody must. The error is an
+// SMTPError 550 5.7.1, which wraps the API's error 403 sending_not_allowed, recipient_not_allowed
+// or tainted.
+func applyPolicy(p *store.Policy, reading *store.Reading, elsewhere bool, m *Message) (held string, err error) {
+	outside := func(people []string) (out []string) { // reached addresses that are not among the people and that the policy does not allow
 		for _, email := range m.reached {
 			if !store.ContainsAddress(p.AllowedRecipients, email, core.DomainOfAddress(email)) && !slices.Contains(people, email) {
 				out = append(out, email)
@@ -127,12 +128,12 @@ func applyPolicy(p *store.Policy, reading *store.Reading, away bool, m *Message)
 		}
 		if !m.Answers || len(strangers) > 0 {
 			if taint != nil {
-				strangers = nil // so that the error repeats no text of the request
+				strangers = nil // the error must not repeat texts of the request
 			}
-			return "", notAllowed(m.Answers, m.named(strangers))
+			return "", notAllowed(m.Answers, m.namedAddresses(strangers))
 		}
 	}
-	if taint != nil && (away || len(outside(reading.People)) > 0) {
+	if taint != nil && (elsewhere || len(outside(reading.People)) > 0) {
 		if p.Send != store.SendApproval {
 			return "", core.OverSMTP(550, "5.7.1", TaintedError(taint))
 		}
@@ -144,11 +145,11 @@ func applyPolicy(p *store.Policy, reading *store.Reading, away bool, m *Message)
 	return "", nil
 }
 
-// named returns, for reached addresses, the ones that the message itself names: a sender is not
-// told where others forward their mail.
-func (m *Message) named(reached []string) (out []string) {
+// namedAddresses replaces reached addresses by those addresses in To that lead there, because the
+// sender must not learn where other people forward their mail.
+func (m *Message) namedAddresses(reached []string) (out []string) {
 	for _, email := range reached {
-		if by := m.through[email]; by != "" {
+		if by := m.via[email]; by != "" {
 			email = by
 		}
 		if !slices.Contains(out, email) {
@@ -158,11 +159,12 @@ func (m *Message) named(reached []string) (out []string) {
 	return out
 }
 
-// Denied is the error if a policy allows no sending at all.
+// Denied returns the error for a policy that allows no sending at all.
 func Denied() error {
 	return core.OverSMTP(550, "5.7.1", core.Errorf("sending_not_allowed", "The sending policy lets nothing be sent. An owner or admin of the account can change it."))
 }
 
+// notAllowed returns the error for recipients that the policy does not allow.
 func notAllowed(answers bool, emails []string) error {
 	text := "The sending policy allows only answers, to the people of the message that is answered."
 	if !answers {
@@ -175,8 +177,8 @@ func notAllowed(answers bool, emails []string) error {
 	return core.OverSMTP(550, "5.7.1", e)
 }
 
-// TaintedError is the error for an action that a tainted holder may not do. It repeats no text of
-// the request.
+// TaintedError returns the error for an action that a tainted holder must not do. The error repeats
+// no text of the request.
 func TaintedError(t *store.Taint) *core.Error {
 	e := core.Errorf("tainted", "A message that a stranger wrote was read with this token or password, so it may not do this. A person can clear it, or send this by the dashboard.")
 	if t.MailboxID != "" {
@@ -188,13 +190,14 @@ func TaintedError(t *store.Taint) *core.Error {
 	return e
 }
 
-// Admit is the only function that decides whether a holder may send a message. It checks the policy
-// of the mailbox and that of the holder separately; a refusal by one prevails over a hold by the
-// other. Call Reach for the message first. held is why the message must wait for a person's
-// approval, "" if it need not; tainted reports whether the holder is tainted.
+// Admit decides whether a holder may send a message. It is the only function that does. It checks
+// the message against the policy of the mailbox and against that of the holder. If one of them
+// refuses it, the message is refused, even if the other one would hold it. Reach must be called for
+// the message first. held says why a person must approve the message; "" if nobody must. tainted
+// reports whether the holder is tainted.
 func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainted bool, err error) {
 	if m.reached == nil {
-		return "", false, errors.New("Admit was called for a message without Reach")
+		return "", false, errors.New("admit message: Reach was not called before")
 	}
 	if m.Mailbox != nil && !m.ByPerson {
 		held, err = applyPolicy(&m.Mailbox.SendPolicy, nil, false, m)
@@ -207,15 +210,15 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 		return held, false, err
 	}
 	reading := of.reading.Lasting(&of.policy, tx.Now())
-	away := false
+	elsewhere := false
 	if reading != nil && reading.Taint != nil {
 		tainted = true
-		away, err = sentFromElsewhere(tx, reading.Taint.MailboxID, m)
+		elsewhere, err = sentFromElsewhere(tx, reading.Taint.MailboxID, m)
 		if err != nil {
 			return "", false, err
 		}
 	}
-	why, err := applyPolicy(&of.policy, reading, away, m)
+	why, err := applyPolicy(&of.policy, reading, elsewhere, m)
 	if err != nil {
 		return "", false, err
 	}
@@ -225,8 +228,9 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 	return held, tainted, nil
 }
 
-// sentFromElsewhere reports whether a message is sent from another mailbox than the given one, or
-// by the credential of a domain with a sender address that this mailbox may not use.
+// sentFromElsewhere reports whether a message is sent from another mailbox than the given one. If
+// it is sent with the credential of a domain, it reports whether a sender address is not among
+// those of the given mailbox.
 func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error) {
 	if m.Mailbox != nil {
 		return m.Mailbox.ID != mailboxID, nil
@@ -235,13 +239,13 @@ func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error)
 	if mb == nil || err != nil {
 		return true, err
 	}
-	as, err := core.SendersOf(tx, mb)
-	return slices.ContainsFunc(m.As, func(email string) bool { return !as.Allow(email) }), err
+	senders, err := core.SendersOf(tx, mb)
+	return slices.ContainsFunc(m.Senders, func(email string) bool { return !senders.Allow(email) }), err
 }
 
-// Asks reports whether any policy applies to what a holder sends from a mailbox, so that Reach and
-// Admit are needed.
-func (s *Service) Asks(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) {
+// HasPolicy reports whether there is a policy for what a holder sends from a mailbox. If not, Reach
+// and Admit need not be called.
+func (s *Service) HasPolicy(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) {
 	if mb != nil && !mb.SendPolicy.IsDefault() {
 		return true, nil
 	}
@@ -249,20 +253,21 @@ func (s *Service) Asks(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) 
 	return err == nil && of != nil && !of.policy.IsDefault(), err
 }
 
-// answeringFields lists header fields, besides To and Cc, whose addresses receive answers from
-// programs. Fields that begin with "resent-" are included too.
+// answeringFields are header fields to whose addresses programs send answers. To and Cc, and fields
+// that begin with "resent-", are not in this list.
 var answeringFields = []string{
 	"reply-to", "sender", "disposition-notification-to", "return-receipt-to", "errors-to", "mail-followup-to", "mail-reply-to", "x-confirm-reading-to",
 }
 
-// Answering reports whether programs send answers to the addresses in a header field other than To
-// and Cc, so that they count as recipients.
+// Answering reports whether programs send answers to the addresses in a header field. These
+// addresses then count as recipients. It need not be called for To and Cc.
 func Answering(field string) bool {
 	field = strings.ToLower(field)
 	return slices.Contains(answeringFields, field) || strings.HasPrefix(field, "resent-") && field != "resent-date" && field != "resent-message-id"
 }
 
-// DroppedWhileTainted reports whether a header field is removed from mail of a tainted holder.
+// DroppedWhileTainted reports whether a header field is removed from messages that a tainted holder
+// sends.
 func DroppedWhileTainted(field string) bool {
 	field = strings.ToLower(field)
 	return Answering(field) || strings.HasPrefix(field, "resent-") || strings.HasPrefix(field, "list-")

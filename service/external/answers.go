@@ -13,15 +13,18 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const maxAnswerTries = 8 // over about two hours
+const maxAnswerTries = 8 // attempts of a remote_answer job, within about two hours
 
+// answerKind returns the kind of job that marks messages as answered on the server of an external
+// mailbox.
 func (s *Service) answerKind() jobs.Kind {
 	return jobs.Kind{
 		Name: inbox.KindRemoteAnswer, Work: s.answerRemote, Max: maxAnswerTries, Timeout: changeTimeout + 10*time.Second, Lanes: PullsPerHost,
-		Most: CopiesMost, MostEach: CopiesEach, Backoff: FailureWait,
+		Most: MaxCopies, MostEach: MaxCopiesPerAccount, Backoff: FailureWait,
 	}
 }
 
+// answerRemote works on a remote_answer job.
 func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[inbox.AnswerArgs](j)
 	if err != nil {
@@ -35,7 +38,7 @@ func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, 
 		}
 		box, err := core.RemoteBox(tx, mb)
 		if err == nil && box.UIDValidity != args.UIDValidity {
-			mb = nil // the messages have other UIDs now
+			mb = nil // the server has given the messages other UIDs
 		}
 		return err
 	})

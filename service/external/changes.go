@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	changeTimeout     = 60 * time.Second // timeout of a change by the API on a server
+	changeTimeout     = 60 * time.Second // time limit for a change on a server that an API request makes
 	mailboxRenumbered = "The mail server has renumbered the mailbox. Read the inbox again."
 )
 
-// onServer changes something on the server of an external mailbox. It holds the mailbox's change
-// lock while fn runs, so that no sync reverts what fn changes. Nothing stored here has changed
-// before fn runs. It returns the error of fn; an error of the server becomes an upstream_error
-// (502).
-func (s *Servers) onServer(ctx context.Context, mb *store.Mailbox, fn func(context.Context, *pull.Session) error) error {
+// withServer calls fn with a session on the server of an external mailbox, to change messages
+// there. While fn runs, it holds the mailbox's change lock, so that a sync cannot revert the
+// changes. Errors of the server become upstream_error (502); other errors of fn are returned
+// unchanged. If withServer returns an error before fn runs, nothing has changed here.
+func (s *Servers) withServer(ctx context.Context, mb *store.Mailbox, fn func(context.Context, *pull.Session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	host := mb.External.IMAP.Host
@@ -61,21 +61,21 @@ func (s *Servers) onServer(ctx context.Context, mb *store.Mailbox, fn func(conte
 	return upstreamError(host, err)
 }
 
-// upstreamError returns the answer for an external server that did not carry out a request.
+// upstreamError returns the error for a request that an external server has not carried out.
 func upstreamError(host string, err error) *core.Error {
-	var f *pullFailure
+	var f *serverError
 	if !errors.As(err, &f) {
-		f = explainPull(host, err)
+		f = explainServerError(host, err)
 	}
 	return core.Errorf("upstream_error", "%s Nothing was changed here.", f.text).With(host, "upstream_error", "the mailbox's server").Because(err)
 }
 
-// Mark marks messages of an external mailbox on its server, and then here. marked has the new flags
-// of each message that was marked. kept has an error for each other message: it is gone, or the
-// server did not change it.
+// Mark changes flags of messages of an external mailbox, first on its server and then here. It
+// returns maps by UID: marked has the new flags of each changed message, and kept the error of each
+// other message.
 func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]inbox.Flags, kept map[uint32]*core.Error, err error) {
 	rows := map[uint32]pull.Row{}
-	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
+	err = s.withServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
 		found, err := session.ChangeFlags(ctx, uids, m)
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m 
 		case !found:
 			kept[uid] = core.NotFound("message")
 		case !m.Satisfied(row.Flags):
-			kept[uid] = upstreamError(mb.External.IMAP.Host, fmt.Errorf("mark message %d: %w: the server did not change it", uid, pull.ErrRefused))
+			kept[uid] = upstreamError(mb.External.IMAP.Host, fmt.Errorf("change flags of message %d: %w: the server did not change them", uid, pull.ErrRefused))
 		default:
 			marked[uid], _ = remoteFlags(row.Flags)
 		}
@@ -112,10 +112,10 @@ func (s *Servers) Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m 
 	return marked, kept, nil
 }
 
-// Delete deletes messages of an external mailbox on its server first. kept holds the errors of the
-// messages that the server did not delete.
+// Delete deletes messages of an external mailbox, first on its server and then here. kept has an
+// error, by UID, for each message that the server did not delete.
 func (s *Servers) Delete(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error) {
-	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
+	err = s.withServer(ctx, mb, func(ctx context.Context, session *pull.Session) error {
 		left, err := session.Delete(ctx, uids)
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 // Internals that external tests use.
 
 const (
-	ExternalsAtATime = externalsAtATime
+	ExternalsAtATime = syncsPerWrite
 	KindExternals    = kindExternals
 	KindInboxPoll    = kindInboxPoll
 	KindInboxSync    = kindInboxSync

@@ -48,22 +48,22 @@ func TestFailuresAreTriedLessAndLess(t *testing.T) {
 		}
 		last = d
 	}
-	h := &hosts{down: map[string]outage{}}
+	h := &hosts{outages: map[string]outage{}}
 	now := time.Unix(0, 0)
 	h.record("h", false, now)
-	if h.until("h", now).IsZero() || h.until("other", now) != (time.Time{}) {
+	if h.downUntil("h", now).IsZero() || h.downUntil("other", now) != (time.Time{}) {
 		t.Error("a server that does not answer is left alone, another is not")
 	}
 	later := now.Add(time.Minute)
-	if !h.until("h", later).IsZero() || h.until("h", later).IsZero() {
+	if !h.downUntil("h", later).IsZero() || h.downUntil("h", later).IsZero() {
 		t.Error("after a while one of the mailboxes tries, the others wait")
 	}
 	h.retry("h")
-	if !h.until("h", later).IsZero() {
+	if !h.downUntil("h", later).IsZero() {
 		t.Error("who asks is let through")
 	}
 	h.record("h", true, later)
-	if !h.until("h", later).IsZero() || len(h.down) != 0 {
+	if !h.downUntil("h", later).IsZero() || len(h.outages) != 0 {
 		t.Error("an answer ends it")
 	}
 }

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	maxIdle         = 100 // sessions that wait for changes
-	maxIdleFetches  = 8   // of these, sessions that fetch at a time
-	idleRound       = 20 * time.Minute
+	maxIdle         = 100                    // sessions that wait for changes with IDLE
+	maxIdleFetches  = 8                      // how many of these sessions fetch mail at the same time
+	idleTimeout     = 20 * time.Minute       // how long one IDLE command lasts
 	minIdleInterval = 300 * time.Millisecond // minimum interval between two syncs of a session
-	idlePause       = 15 * time.Second       // before a mailbox whose session has ended is synced again
+	idleRetryDelay  = 15 * time.Second       // delay before a mailbox is synced again whose IDLE session has ended
 )
 
-// An idlePool has the sessions that wait for changes with IDLE, at most maxIdle: those of the
-// mailboxes that had mail most recently.
+// An idlePool has the sessions that wait for changes with IDLE. There are at most maxIdle, for the
+// mailboxes that received mail most recently.
 type idlePool struct {
 	mu      sync.Mutex
-	base    context.Context // context of all sessions; nil: no session may start
-	slots   map[string]*idleSlot
+	base    context.Context      // context of all sessions; nil: no session may start
+	slots   map[string]*idleSlot // by mailbox ID
 	ended   sync.WaitGroup
-	fetches chan struct{} // holds a value for each session that fetches
+	fetches chan struct{} // contains a value for each session that is fetching mail
 }
 
-// An idleSlot is one of the sessions.
+// An idleSlot is the place of one session in an idlePool.
 type idleSlot struct {
 	mailbox, account string
 	active           time.Time // when the mailbox last had new mail
@@ -46,7 +46,7 @@ func (i *idlePool) open(ctx context.Context) {
 	i.base = ctx
 }
 
-// close waits for the sessions to end. Their context must have ended.
+// close waits until all sessions have ended. Their context must have ended before.
 func (i *idlePool) close() {
 	i.mu.Lock()
 	i.base = nil
@@ -54,15 +54,16 @@ func (i *idlePool) close() {
 	i.ended.Wait()
 }
 
+// has reports whether a mailbox has a session in the pool.
 func (i *idlePool) has(mailbox string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.slots[mailbox] != nil
 }
 
-// acquire returns a slot for a mailbox. If all slots are taken, it ends the session of the mailbox
-// with the oldest mail, provided that this mail is older than active. The context is nil if no slot
-// is free.
+// acquire returns a slot for a mailbox, and a context for its session. active is when the mailbox
+// last received mail. If all slots are taken, acquire ends the session of the mailbox that received
+// mail the longest time ago, if that was before active. Without a free slot, both results are nil.
 func (i *idlePool) acquire(mailbox, account string, active time.Time) (context.Context, *idleSlot) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -89,7 +90,7 @@ func (i *idlePool) acquire(mailbox, account string, active time.Time) (context.C
 	return ctx, mine
 }
 
-// release frees a slot.
+// release frees a slot whose session has ended.
 func (i *idlePool) release(s *idleSlot) {
 	i.mu.Lock()
 	if i.slots[s.mailbox] == s {
@@ -100,7 +101,7 @@ func (i *idlePool) release(s *idleSlot) {
 	i.ended.Done()
 }
 
-// touch records when a mailbox last had mail.
+// touch records when the mailbox of a slot last received mail.
 func (i *idlePool) touch(s *idleSlot, active time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -110,7 +111,7 @@ func (i *idlePool) touch(s *idleSlot, active time.Time) {
 // EndIdle ends the IDLE session of an external mailbox, if there is one.
 func (s *Servers) EndIdle(mailboxID string) { s.idles.cancel(mailboxID) }
 
-// cancel ends the session of a mailbox.
+// cancel ends the session of a mailbox, if there is one.
 func (i *idlePool) cancel(mailbox string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -133,8 +134,8 @@ func (i *idlePool) cancelAccount(account string) {
 	}
 }
 
-// keepIdle keeps a session that has just synced the mailbox open with IDLE; false if the server or
-// the number of sessions does not allow it.
+// keepIdle keeps a session open with IDLE after it has synced the mailbox. It returns false if the
+// server does not support IDLE, or if there are too many sessions.
 func (s *Service) keepIdle(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
 	if !session.CanIdle() {
 		return false
@@ -143,8 +144,8 @@ func (s *Service) keepIdle(mb *store.Mailbox, box *store.RemoteBox, session *pul
 	if ctx == nil {
 		return false
 	}
-	// A change that ends background syncs from now on finds the slot and cancels it; check for one
-	// that came during the sync.
+	// Whoever ends the background syncs of the mailbox from now on cancels the slot. Check whether
+	// somebody has ended them during the sync.
 	if still, _, err := s.backgroundMailbox(mb.ID); still == nil || err != nil {
 		s.idles.release(mine)
 		return false
@@ -156,24 +157,24 @@ func (s *Service) keepIdle(mb *store.Mailbox, box *store.RemoteBox, session *pul
 		began := s.Now()
 		err := s.idle(ctx, mine, session)
 		s.Log.Debug("a session that waited for mail has ended", "mailbox", mb.ID, "error", err)
-		wait := idlePause
-		if s.Now().Sub(began) < minPollWait && ctx.Err() == nil { // the server ends sessions at once
-			wait = 20 * idlePause
+		wait := idleRetryDelay
+		if s.Now().Sub(began) < minPollWait && ctx.Err() == nil { // the server ends IDLE sessions immediately
+			wait = 20 * idleRetryDelay
 		}
 		s.pollAfter(mb.ID, jobs.Jitter(wait, s.Rand()))
 	}()
 	return true
 }
 
-// idle waits for changes and fetches them, until the session or its context ends.
+// idle waits for changes and fetches them, until the session or ctx ends.
 func (s *Service) idle(ctx context.Context, mine *idleSlot, session *pull.Session) error {
 	pause := time.NewTicker(minIdleInterval)
 	defer pause.Stop()
 	for {
-		if err := session.Idle(ctx, idleRound); err != nil {
+		if err := session.Idle(ctx, idleTimeout); err != nil {
 			return err
 		}
-		select { // limits the rate for a server that always reports changes
+		select { // limits the rate of syncs, because some servers report changes all the time
 		case <-pause.C:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -186,8 +187,8 @@ func (s *Service) idle(ctx context.Context, mine *idleSlot, session *pull.Sessio
 	}
 }
 
-// resync syncs a mailbox over an open session. It returns a nil box if the mailbox must not be
-// synced any more.
+// resync syncs a mailbox over an open session. box is nil if the mailbox must not be synced any
+// more.
 func (s *Service) resync(ctx context.Context, id string, session *pull.Session) (*store.RemoteBox, error) {
 	select {
 	case s.idles.fetches <- struct{}{}:
@@ -213,7 +214,7 @@ func (s *Service) resync(ctx context.Context, id string, session *pull.Session) 
 	return box, err
 }
 
-// pollAfter plans the next background sync of a mailbox after wait.
+// pollAfter schedules the next background sync of a mailbox after the time wait.
 func (s *Service) pollAfter(id string, wait time.Duration) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		mb, err := syncedInBackground(tx, id)

@@ -13,23 +13,24 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// pullArgs are the arguments of a job that syncs one mailbox.
-type pullArgs struct {
+// syncArgs are the arguments of a job that syncs one mailbox.
+type syncArgs struct {
 	UserID string `json:"user_id"`
 }
 
-// Kinds lists the kinds of jobs of this package.
+// Kinds returns the kinds of jobs that this package works on.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
 		s.WhileActive(s.answerKind()),
-		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: PullsPerHost, Most: maxPulls, MostEach: maxPullsPerAccount,
+		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: syncTimeout, Lanes: PullsPerHost, Most: maxSyncs, MostEach: maxSyncsPerAccount,
 			Backoff: FailureWait, Visible: true}),
-		{Name: kindExternals, Work: s.planRemainingSyncs, Timeout: pullTimeout, Most: inbox.ArrivalsMost},
-		s.EndIfInactive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: PullsPerHost, Most: maxPulls, MostEach: maxPullsPerAccount}),
+		{Name: kindExternals, Work: s.planRemainingSyncs, Timeout: syncTimeout, Most: inbox.MaxFilingJobs},
+		s.EndIfInactive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: syncTimeout, Lanes: PullsPerHost, Most: maxSyncs, MostEach: maxSyncsPerAccount}),
 	}
 }
 
-// planRemainingSyncs continues what BeginExternals began, some mailboxes in each transaction.
+// planRemainingSyncs works on an externals job: it queues the syncs that BeginExternals has not
+// queued, several in each transaction.
 func (s *Service) planRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[externalsArgs](j)
 	if err != nil {
@@ -49,12 +50,12 @@ func (s *Service) planRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Wr
 			return nil, err
 		}
 		args.After = next
-		core.Sleep(ctx, time.Since(began)) // let other writers go first
+		core.Sleep(ctx, time.Since(began)) // let other writers run
 	}
 	return nil, nil
 }
 
-// syncedInBackground returns the mailbox if it is to be synced in the background; otherwise nil.
+// syncedInBackground returns a mailbox if it must be synced in the background, and otherwise nil.
 func syncedInBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
 	if err != nil {
@@ -70,7 +71,8 @@ func syncedInBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 	return mb, nil
 }
 
-// backgroundMailbox is syncedInBackground in its own snapshot, with the state of the sync.
+// backgroundMailbox is like syncedInBackground, in a snapshot of its own. It also returns the state
+// of the sync.
 func (s *Service) backgroundMailbox(id string) (mb *store.Mailbox, box *store.RemoteBox, err error) {
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		mb, err = syncedInBackground(tx, id)
@@ -83,9 +85,10 @@ func (s *Service) backgroundMailbox(id string) (mb *store.Mailbox, box *store.Re
 	return mb, box, err
 }
 
-// pollInbox syncs a mailbox in the background, and reschedules itself.
+// pollInbox works on an inbox_poll job: it syncs a mailbox in the background and snoozes the job
+// until the next sync.
 func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	args, err := jobs.Args[pullArgs](j)
+	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
@@ -105,7 +108,7 @@ func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 		session.Close()
 	}
 	switch {
-	case errors.Is(err, errUnwanted), box == nil && err == nil:
+	case errors.Is(err, errNotSynced), box == nil && err == nil:
 		return nil, nil
 	case err != nil && (ctx.Err() != nil || box == nil):
 		return nil, err
@@ -117,9 +120,10 @@ func (s *Service) pollInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	return nil, jobs.Snooze(s.Now().Add(jobs.Jitter(box.Wait, s.Rand())))
 }
 
-// syncInbox is the first sync of a mailbox, or one on request.
+// syncInbox works on an inbox_sync job: it syncs a mailbox for the first time, or because somebody
+// has asked for it.
 func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	args, err := jobs.Args[pullArgs](j)
+	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
@@ -132,14 +136,14 @@ func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if session != nil {
 		session.Close()
 	}
-	if errors.Is(err, errUnwanted) || err == nil && box == nil {
+	if errors.Is(err, errNotSynced) || err == nil && box == nil {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, s.jobError(ctx, err)
 	}
 	return func(tx *store.Tx, j *store.Job) error {
-		if mb, err := store.Mailboxes.Get(tx, args.UserID); err == nil { // everything is compared, even if another job did part of it
+		if mb, err := store.Mailboxes.Get(tx, args.UserID); err == nil { // show all messages as compared, even if another job has compared some of them
 			f, err := tx.Folder(mb.Num, store.InboxID)
 			if err != nil {
 				return err
@@ -154,26 +158,27 @@ func (s *Service) syncInbox(ctx context.Context, j *store.Job) (jobs.Writes, err
 	}, nil
 }
 
-// DownUntil returns until when the server of a mailbox is not contacted; zero if it may be.
+// DownUntil returns the time until which the server of a mailbox is not contacted; zero if it may
+// be contacted now.
 func (s *Service) DownUntil(id string) time.Time {
 	v, err := s.newSyncRun(id, false)
 	if v == nil || err != nil {
-		return time.Time{} // the sync itself reports the error
+		return time.Time{} // if there was an error, the sync reports it
 	}
-	until := s.hosts.until(serverKey(v.mb.External.IMAP), s.Now())
+	until := s.hosts.downUntil(serverKey(v.mb.External.IMAP), s.Now())
 	if until.IsZero() {
 		return until
 	}
 	return until.Add(time.Duration(s.Rand() * float64(10*time.Second)))
 }
 
-// jobError returns the error of a sync job in a form for people. A refused login is permanent,
-// since a retry does not help.
+// jobError converts the error of a sync to the error of a job, with a text for people. If the
+// server refused the login, the error is permanent, because a retry does not help.
 func (s *Service) jobError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	var f *pullFailure
+	var f *serverError
 	if !errors.As(err, &f) {
 		return err
 	}
@@ -184,9 +189,9 @@ func (s *Service) jobError(ctx context.Context, err error) error {
 	return public
 }
 
-// wakePolls plans a sync of every mailbox soon after a start, slightly spread out, since IDLE
-// sessions of the last process have ended.
-func (s *Service) wakePolls() error {
+// planAllPolls schedules a sync of every external mailbox soon after a start, because the IDLE
+// sessions of the earlier process have ended. The syncs are spread over up to a minute.
+func (s *Service) planAllPolls() error {
 	var ids []string
 	err := s.Store.View(func(tx *store.Tx) error {
 		for box := range store.RemoteBoxes.All(tx) {

@@ -9,8 +9,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// syncMailbox syncs a mailbox with its server over a new connection, which the caller closes. It
-// returns a nil box if the mailbox was deleted or closed. progress may be nil.
+// syncMailbox syncs a mailbox with its server. It opens a new session, which the caller must close.
+// box is nil if the mailbox was deleted or closed. progress may be nil: then it is a background
+// sync.
 func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done, total int)) (*pull.Session, *store.RemoteBox, error) {
 	done, err := s.syncLocks.Lock(ctx, id)
 	if err != nil {
@@ -35,12 +36,12 @@ func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done
 	return v.session, box, err
 }
 
-// newSyncRun begins a sync. It returns nil if the mailbox was deleted or closed, or, in the
-// background, must not be synced.
+// newSyncRun prepares a sync. It returns nil if the mailbox was deleted or closed or, for a
+// background sync, must not be synced in the background.
 func (s *Service) newSyncRun(id string, background bool) (*syncRun, error) {
 	v := &syncRun{s: s, id: id, background: background}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		v.mb, err = v.open(tx)
+		v.mb, err = v.currentMailbox(tx)
 		if v.mb == nil || err != nil {
 			return err
 		}
@@ -53,8 +54,8 @@ func (s *Service) newSyncRun(id string, background bool) (*syncRun, error) {
 	return v, nil
 }
 
-// open returns the mailbox as it is in tx; nil if it must not be synced any more.
-func (v *syncRun) open(tx *store.Tx) (*store.Mailbox, error) {
+// currentMailbox returns the mailbox with the data in tx; nil if it must not be synced any more.
+func (v *syncRun) currentMailbox(tx *store.Tx) (*store.Mailbox, error) {
 	if v.background {
 		return syncedInBackground(tx, v.id)
 	}
@@ -72,9 +73,10 @@ func (v *syncRun) open(tx *store.Tx) (*store.Mailbox, error) {
 	return mb, nil
 }
 
-// saveSync records the result of a sync in the mailbox and its RemoteBox.
+// saveSync records the result of a sync in the mailbox and in its RemoteBox. cause is nil for a
+// successful sync.
 func (s *Service) saveSync(ctx context.Context, v *syncRun, cause error) (box *store.RemoteBox, err error) {
-	if errors.Is(cause, errUnwanted) || ctx.Err() != nil && cause != nil {
+	if errors.Is(cause, errNotSynced) || ctx.Err() != nil && cause != nil {
 		return nil, nil
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -96,6 +98,7 @@ func (s *Service) saveSync(ctx context.Context, v *syncRun, cause error) (box *s
 	return box, err
 }
 
+// recordSuccess records a successful sync.
 func (s *Service) recordSuccess(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, v *syncRun) error {
 	box.Fails, box.Refusals = 0, 0
 	box.Wait = min(max(box.Wait+box.Wait/2, minPollWait), maxPollWait)
@@ -120,15 +123,15 @@ func (s *Service) recordSuccess(tx *store.Tx, mb *store.Mailbox, box *store.Remo
 	return store.Accounts.Put(tx, a)
 }
 
-// UnreadHere is the error text of a sync that failed because of this installation.
-const UnreadHere = "The mailbox could not be read. See the log of this installation."
+// SyncFailedText is the error text of a sync that failed because of an error of this installation.
+const SyncFailedText = "The mailbox could not be read. See the log of this installation."
 
-// recordFailure records a failure. After a login that was refused for good, the mailbox is synced
-// again only on request: servers lock out clients that retry.
+// recordFailure records a failed sync. If the server has definitely refused the login, the mailbox
+// is synced again only on request, because servers lock out clients that try repeatedly.
 func (s *Service) recordFailure(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
 	box.Fails++
-	mb.ErrorCode, mb.ErrorText = "internal_error", UnreadHere
-	var f *pullFailure
+	mb.ErrorCode, mb.ErrorText = "internal_error", SyncFailedText
+	var f *serverError
 	if errors.As(cause, &f) {
 		mb.ErrorCode, mb.ErrorText = "upstream_error", f.text
 	} else if e, ok := core.AsError(cause); ok {

@@ -11,50 +11,51 @@ import (
 
 // Kinds of jobs that sync external mailboxes.
 const (
-	kindInboxSync = "inbox_sync" // the first sync, or one on request
-	kindInboxPoll = "inbox_poll" // in the background; each mailbox has one such job
-	kindExternals = "externals"  // plans syncs for the mailboxes of an account that has many
+	kindInboxSync = "inbox_sync" // the first sync of a mailbox, or a sync on request
+	kindInboxPoll = "inbox_poll" // background syncs of a mailbox, which has one such job
+	kindExternals = "externals"  // queues syncs for the mailboxes of an account that has many
 )
 
 const (
-	PullsPerHost       = 4  // jobs of a kind
-	maxPulls           = 32 // jobs of a kind
-	maxPullsPerAccount = 24 // jobs of one account
-	pullTimeout        = 2 * time.Hour
-	minPollWait        = time.Minute
-	maxPollWait        = 30 * time.Minute
-	pollWhileIdle      = 25 * time.Minute // interval of the checks whether an IDLE session is still open
+	PullsPerHost       = 4  // jobs of one kind that use the same server at the same time
+	maxSyncs           = 32 // jobs of one kind that run at the same time
+	maxSyncsPerAccount = 24 // jobs of one kind and account that run at the same time
+	syncTimeout        = 2 * time.Hour
+	minPollWait        = time.Minute      // time between two background syncs after new mail
+	maxPollWait        = 30 * time.Minute // longest time between two background syncs
+	pollWhileIdle      = 25 * time.Minute // while a mailbox has an IDLE session, this is how often its job checks that it is open
 	maxFailureWait     = time.Hour
-	externalsAtATime   = 50               // mailboxes whose syncs one transaction plans
-	refreshPause       = 10 * time.Second // delay in which further requests to refresh an account are combined
-	maxRefusals        = 3                // refused logins in a row, unless the server says that the password is wrong
+	syncsPerWrite      = 50               // mailboxes whose syncs one transaction queues
+	refreshPause       = 10 * time.Second // requests to refresh an account within this time are combined
+	maxRefusals        = 3                // so many refused logins in a row count as definite; fewer do if the server says that the password is wrong
 )
 
-// FailureWait returns how long a server is not contacted after that many failures in a row: 1, 2, 4
-// … 60 min.
+// FailureWait returns how long a server is not contacted after a number of failures in a row: 1, 2,
+// 4 … 60 minutes. r is a random number from 0 to 1 for the jitter.
 func FailureWait(fails int, r float64) time.Duration {
 	return jobs.Jitter(min(time.Minute<<min(max(fails, 1)-1, 6), maxFailureWait), r)
 }
 
-// addSync queues a sync that is visible to people, or wakes one that is queued.
+// addSync queues a sync that people can see among the jobs, or wakes one that is queued. by is the
+// ID of the user who asked for it.
 func (s *Servers) addSync(tx *store.Tx, mb *store.Mailbox, by string) error {
 	_, err := s.Queue.Add(tx, jobs.New{
-		AccountID: mb.AccountID, Kind: kindInboxSync, Key: mb.ID, Lane: "sync " + mb.External.IMAP.Host, Args: pullArgs{mb.ID}, CreatedBy: by,
+		AccountID: mb.AccountID, Kind: kindInboxSync, Key: mb.ID, Lane: "sync " + mb.External.IMAP.Host, Args: syncArgs{mb.ID}, CreatedBy: by,
 		Resource: store.JobResource{Type: "email_user", ID: mb.ID, Name: mb.Email},
 	})
 	return err
 }
 
-// addPoll queues the mailbox's next background sync, or moves a queued one up to due.
+// addPoll schedules the next background sync of a mailbox, or moves a scheduled one forward to due.
 func (s *Servers) addPoll(tx *store.Tx, mb *store.Mailbox, due time.Time) error {
 	_, err := s.Queue.Add(tx, jobs.New{
-		AccountID: mb.AccountID, Kind: kindInboxPoll, Key: mb.ID, Lane: "poll " + mb.External.IMAP.Host, Args: pullArgs{mb.ID}, Due: due,
+		AccountID: mb.AccountID, Kind: kindInboxPoll, Key: mb.ID, Lane: "poll " + mb.External.IMAP.Host, Args: syncArgs{mb.ID}, Due: due,
 	})
 	return err
 }
 
-// BeginExternal plans the first sync of a new external mailbox, if its account's universal inbox is
-// on.
+// BeginExternal queues the first sync of a new external mailbox, if the account's universal inbox
+// is on.
 func (s *Servers) BeginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	if mb.External == nil {
 		return nil
@@ -69,24 +70,24 @@ func (s *Servers) BeginExternal(tx *store.Tx, mb *store.Mailbox) error {
 	return s.addSync(tx, mb, "")
 }
 
-// externalsArgs are the arguments of a job that plans syncs for the external mailboxes of an
-// account, from the one after After on.
+// externalsArgs are the arguments of an externals job, which queues syncs for external mailboxes of
+// an account: those with keys after After.
 type externalsArgs struct {
 	AccountID string `json:"account_id"`
 	By        string `json:"by"`
 	After     string `json:"after"`
 }
 
-// BeginExternals plans a sync of every external mailbox of an account, on request or when the
-// universal inbox is switched on. This transaction plans the first mailboxes, and a job plans the
-// others. If that job is queued already, it adds no other.
+// BeginExternals queues syncs of all external mailboxes of an account, on request or after its
+// universal inbox was switched on. It queues some in this transaction, and a job queues the others.
+// It does not add a second such job.
 func (s *Servers) BeginExternals(tx *store.Tx, accountID, by string) error {
 	next, err := s.planSyncs(tx, externalsArgs{AccountID: accountID, By: by})
 	if err != nil || next == "" {
 		return err
 	}
 	due := tx.Now()
-	if s.refreshes.Count(accountID, due) > 0 { // other requests are being served
+	if s.refreshes.Count(accountID, due) > 0 { // an earlier request is still being worked on
 		due = due.Add(refreshPause)
 	}
 	tx.After(func() { s.refreshes.Add(accountID, s.Now()) })
@@ -96,18 +97,18 @@ func (s *Servers) BeginExternals(tx *store.Tx, accountID, by string) error {
 	return err
 }
 
-// planSyncs plans syncs for the next external mailboxes of an account, and returns where to
+// planSyncs queues syncs for some external mailboxes of an account. next is the key after which to
 // continue; "" at the end.
 func (s *Servers) planSyncs(tx *store.Tx, args externalsArgs) (next string, err error) {
 	seen := 0
 	for key, id := range store.RemoteBoxesByAccount.Keys(tx, args.AccountID, args.After) {
-		if seen++; seen > externalsAtATime {
+		if seen++; seen > syncsPerWrite {
 			return next, nil
 		}
 		next = key
 		box, err := store.RemoteBoxes.Read(tx, id)
 		if err != nil {
-			return "", fmt.Errorf("read sync state of mailbox %s: %w", id, err)
+			return "", fmt.Errorf("read the sync state of mailbox %s: %w", id, err)
 		}
 		mb, err := store.Mailboxes.Read(tx, id)
 		if err != nil {
@@ -148,12 +149,12 @@ func countExternals(tx *store.Tx, accountID string) (n int, err error) {
 }
 
 const (
-	CopiesMost = 8
-	CopiesEach = 4 // of one account
+	MaxCopies           = 8 // jobs that copy or mark messages on servers at the same time
+	MaxCopiesPerAccount = 4 // such jobs of one account
 )
 
-// ResumeExternal plans a sync of an external mailbox after a new password or the end of a
-// suspension, and resets its failures. The caller writes mb.
+// ResumeExternal resets the failures of an external mailbox and queues a sync. It is called after a
+// change of the password or the end of a suspension. The caller writes mb.
 func (s *Servers) ResumeExternal(tx *store.Tx, mb *store.Mailbox) error {
 	tx.After(func() { s.idles.cancel(mb.ID) })
 	if mb.Status == store.MailboxSuspended {

@@ -18,64 +18,64 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Servers connects to the servers of external mailboxes, changes messages there, and plans syncs.
-// It needs no other service but core, so that services that a sync needs can be made with it.
+// Servers connects to the servers of external mailboxes, changes messages there, and schedules
+// syncs. It needs only the core, so that it can be created before the services that a sync needs.
 type Servers struct {
 	*core.Core
 	client      *pull.Client
-	plain       *pull.Client             // for servers without TLS
-	changeLocks limit.KeyedMutex[string] // serializes the comparison of a sync and a change by the API, by mailbox
-	changeSlots *limit.Semaphore[string] // held during a change on a server, by account
+	plainClient *pull.Client             // the client for servers without TLS
+	changeLocks limit.KeyedMutex[string] // by mailbox ID; held while a sync compares messages, or an API request changes them
+	changeSlots *limit.Semaphore[string] // by account ID; held while an API request changes messages on a server
 	hosts       hosts
 	idles       idlePool
-	refreshes   *limit.Counter[string] // refreshes of all mailboxes of an account, by account
+	refreshes   *limit.Counter[string] // counts refreshes of all mailboxes of an account, by account ID
 }
 
 const (
-	maxChanges           = 64 // changes on servers at a time
-	maxChangesPerAccount = 8  // for one account
+	maxChanges           = 64 // changes that API requests make on servers at the same time
+	maxChangesPerAccount = 8  // such changes of one account
 )
 
-// NewServers makes the Servers.
+// NewServers returns a Servers.
 func NewServers(c *core.Core) *Servers {
 	s := &Servers{
 		Core: c, client: &pull.Client{Dial: c.Guard.Dialer(c.Resolver), RootCAs: c.Config.RootCAs}, changeSlots: limit.NewSemaphore[string](maxChanges, maxChangesPerAccount),
-		hosts: hosts{down: map[string]outage{}}, idles: newIdlePool(), refreshes: limit.NewSlidingCounter[string](refreshPause, core.AttemptKeys),
+		hosts: hosts{outages: map[string]outage{}}, idles: newIdlePool(), refreshes: limit.NewSlidingCounter[string](refreshPause, core.AttemptKeys),
 	}
-	s.plain = &pull.Client{Dial: s.PlainGuard().Dialer(s.Resolver)}
+	s.plainClient = &pull.Client{Dial: s.PlainGuard().Dialer(s.Resolver)}
 	return s
 }
 
-// hosts remembers which servers do not answer, so that all mailboxes on a server wait instead of
-// each trying.
+// hosts remembers which servers do not answer. All mailboxes on such a server wait, so that not
+// each of them tries to connect.
 type hosts struct {
-	mu   sync.Mutex
-	down map[string]outage // by serverKey
+	mu      sync.Mutex
+	outages map[string]outage // by serverKey
 }
 
-// serverKey returns the key that mailboxes on the same server share. It includes port and
-// security, since a wrong setting of one mailbox must not affect others.
+// serverKey returns a key for a server, which all mailboxes on it share. The key includes the port
+// and the security, so that a wrong setting of one mailbox does not affect others.
 func serverKey(at store.Server) string {
 	return fmt.Sprintf("%s:%d %s", at.Host, at.Port, at.Security)
 }
 
+// An outage is the state of a server that does not answer.
 type outage struct {
-	fails int
-	until time.Time
+	fails int       // failures in a row
+	until time.Time // the server is not contacted before this time
 }
 
-// maxHostWait is the maximum time for which a server that did not answer is not contacted; then one
-// of its mailboxes tries.
+// maxHostWait is the longest time for which a server that does not answer is not contacted.
 const maxHostWait = 10 * time.Minute
 
-const maxHosts = 4096
+const maxHosts = 4096 // outages that are remembered, before old ones are dropped
 
-// until returns until when a server is not contacted; zero if the caller may contact it now. Other
-// callers then wait a minute for its result.
-func (h *hosts) until(host string, now time.Time) time.Time {
+// downUntil returns the time until which a server is not contacted. If it returns zero, the caller
+// may contact the server, and all other callers wait a minute for the result.
+func (h *hosts) downUntil(host string, now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	o, ok := h.down[host]
+	o, ok := h.outages[host]
 	if !ok {
 		return time.Time{}
 	}
@@ -83,58 +83,58 @@ func (h *hosts) until(host string, now time.Time) time.Time {
 		return o.until
 	}
 	o.until = now.Add(time.Minute)
-	h.down[host] = o
+	h.outages[host] = o
 	return time.Time{}
 }
 
-// retry allows a server to be tried at once, on request.
+// retry allows the next caller to contact a server immediately.
 func (h *hosts) retry(host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if o, ok := h.down[host]; ok {
+	if o, ok := h.outages[host]; ok {
 		o.until = time.Time{}
-		h.down[host] = o
+		h.outages[host] = o
 	}
 }
 
-// record records whether a server answered.
+// record records whether a server has answered.
 func (h *hosts) record(host string, answered bool, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if answered {
-		delete(h.down, host)
+		delete(h.outages, host)
 		return
 	}
-	if len(h.down) >= maxHosts {
-		maps.DeleteFunc(h.down, func(_ string, o outage) bool { return o.until.Before(now) })
+	if len(h.outages) >= maxHosts {
+		maps.DeleteFunc(h.outages, func(_ string, o outage) bool { return o.until.Before(now) })
 	}
-	o := h.down[host]
+	o := h.outages[host]
 	o.fails++
 	wait := min(15*time.Second<<min(o.fails, 6), maxHostWait)
 	o.until = now.Add(jobs.Jitter(wait, rand.Float64()))
-	h.down[host] = o
+	h.outages[host] = o
 }
 
-// Client returns the client for a server that a tenant has named.
+// Client returns the IMAP client for a server that a user has named.
 func (s *Servers) Client(server pull.Server) *pull.Client {
 	if server.Security == "none" {
-		return s.plain
+		return s.plainClient
 	}
 	return s.client
 }
 
-// loginOf returns the mailbox's server with the unsealed password.
+// loginOf returns a mailbox's server with the unsealed password.
 func (s *Servers) loginOf(mb *store.Mailbox) (pull.Server, error) {
 	at := mb.External.IMAP
 	password, err := s.Keys.Open(store.ServerBinding(mb.ID, "imap"), at.PasswordSealed)
 	if err != nil {
-		return pull.Server{}, fmt.Errorf("unseal IMAP password of %s: %w", mb.Email, err)
+		return pull.Server{}, fmt.Errorf("unseal the IMAP password of mailbox %s: %w", mb.Email, err)
 	}
 	return pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)}, nil
 }
 
-// Connect opens a session with the mailbox's server and records whether the server answers. Errors
-// of the server are pullFailures.
+// Connect opens a session on the mailbox's server, and records whether the server answers. An error
+// of the server is a *serverError.
 func (s *Servers) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session, error) {
 	server, err := s.loginOf(mb)
 	if err != nil {
@@ -146,29 +146,30 @@ func (s *Servers) Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session
 		s.hosts.record(serverKey(mb.External.IMAP), answered, s.Now())
 	}
 	if errors.Is(err, netguard.ErrBlocked) && server.Security == "none" {
-		return nil, &pullFailure{server.Host + " is not asked for mail: imap.security " + PlainRefused + ".", err}
+		return nil, &serverError{server.Host + " is not asked for mail: imap.security " + PlainRefused + ".", err}
 	}
 	if err != nil {
-		return nil, explainPull(server.Host, err)
+		return nil, explainServerError(server.Host, err)
 	}
 	return session, nil
 }
 
-// A pullFailure is an error of a remote server, with a text for the mailbox's owner.
-type pullFailure struct {
+// A serverError is an error of a remote server, with a text for the mailbox's owner.
+type serverError struct {
 	text  string
 	cause error
 }
 
-func (f *pullFailure) Error() string { return f.text + " (" + f.cause.Error() + ")" }
+func (f *serverError) Error() string { return f.text + " (" + f.cause.Error() + ")" }
 
 // Unwrap returns the cause.
-func (f *pullFailure) Unwrap() error { return f.cause }
+func (f *serverError) Unwrap() error { return f.cause }
 
-// explainPull returns what a person can do about a remote server's error.
-func explainPull(host string, err error) *pullFailure {
-	say := func(format string, args ...any) *pullFailure {
-		return &pullFailure{fmt.Sprintf(format, args...), err}
+// explainServerError converts an error to a serverError, with a text that says what a person can do
+// about it.
+func explainServerError(host string, err error) *serverError {
+	say := func(format string, args ...any) *serverError {
+		return &serverError{fmt.Sprintf(format, args...), err}
 	}
 	var login *pull.LoginError
 	switch {
@@ -193,19 +194,20 @@ func explainPull(host string, err error) *pullFailure {
 	return say("%s cannot be reached.", host)
 }
 
-// Reason returns the text of what a person can do about a remote server's error.
-func Reason(host string, err error) string { return explainPull(host, err).text }
+// Reason returns a text that says what a person can do about an error of a remote server.
+func Reason(host string, err error) string { return explainServerError(host, err).text }
 
-// PlainRefused is the reason why a password is not sent without TLS.
+// PlainRefused says why a password is not sent without TLS.
 const PlainRefused = "must be tls or starttls: with none the password would cross the internet as plain text. " +
 	"TLS is optional only for servers at private addresses, and only where the operator sets allow_private_destinations"
 
-// PlainGuard decides which servers of tenants may be used without TLS: in production those at
-// private addresses that the operator allows, in a sandbox all that may be dialled.
+// PlainGuard decides which servers that users have named may be used without TLS. In production
+// these are servers at private IP addresses, if the operator allows them. In a sandbox these are
+// all servers that it may connect to.
 func (s *Servers) PlainGuard() *netguard.Guard {
 	return &netguard.Guard{AllowPrivate: s.Config.AllowPrivate, OnlyPrivate: !s.Config.Sandbox}
 }
 
-// PlainAllowed reports whether PlainGuard may allow any server. A host name is checked when it is
-// dialled.
+// PlainAllowed reports whether PlainGuard can allow any server at all. The IP address of a host
+// name is checked when the connection is made.
 func (s *Servers) PlainAllowed() bool { return s.Config.Sandbox || s.Config.AllowPrivate }

@@ -2,9 +2,9 @@
 // changes their messages there. It does not know how mail reaches a mailbox here, or how messages
 // are shown.
 //
-// Two types share the work. [Servers] connects, changes messages and plans syncs; it needs no other
-// service, so that services that a sync uses are made with it. [Service] has the syncs, which file
-// mail.
+// There are two types. [Servers] connects to servers, changes messages there and schedules syncs.
+// It needs no other room, so that rooms that a sync uses can be created with it. [Service] runs the
+// syncs, which file mail.
 //
 // Where things are:
 //   - servers.go: connects to a server ([Servers.Connect]), explains its errors ([Reason]), and
@@ -28,9 +28,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Prover stores proofs of who owns a domain.
+// A Prover stores proofs of who owns a domain.
 type Prover interface {
-	// ProveByLogin records that a login to an external mailbox, at the address, has succeeded.
+	// ProveByLogin records a successful login to an external mailbox. at is the IP address of the
+	// server.
 	ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.Addr) error
 }
 
@@ -40,19 +41,19 @@ type Service struct {
 	inbox  *inbox.Service
 	prover Prover
 
-	syncLocks limit.KeyedMutex[string] // allows one sync of a mailbox at a time
+	syncLocks limit.KeyedMutex[string] // by mailbox ID; held during a sync, so that a mailbox has only one at a time
 }
 
-// New makes the Service. Other services may share servers.
+// New returns a Service. Other services may share servers with it.
 func New(servers *Servers, i *inbox.Service, p Prover) *Service {
 	return &Service{Servers: servers, inbox: i, prover: p}
 }
 
-// Run allows IDLE sessions until ctx ends.
+// Run allows IDLE sessions until ctx ends. Then it waits for the end of the sessions.
 func (s *Service) Run(ctx context.Context) {
 	s.idles.open(ctx)
 	defer s.idles.close()
-	if err := s.wakePolls(); err != nil {
+	if err := s.planAllPolls(); err != nil {
 		s.Log.Error("plan syncs of external mailboxes", "error", err)
 	}
 	<-ctx.Done()

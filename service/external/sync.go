@@ -18,42 +18,46 @@ import (
 )
 
 const (
-	windowRows = 250     // rows that are compared at a time
-	batchSize  = 40      // messages that are fetched and filed at a time
-	maxNew     = 100_000 // new messages that one sync takes, or up to twice as many; the next sync continues
-	walkEvery  = time.Hour
+	windowRows       = 250       // messages that are compared in one step
+	messagesPerBatch = 40        // messages that are fetched and filed in one step
+	maxNewMessages   = 100_000   // one sync fetches at most about this number of new messages, or twice as many; the next sync continues
+	walkInterval     = time.Hour // time between two comparisons of all messages, if the server has no mod-sequences
 )
 
-// errUnwanted ends a sync of a mailbox that has been closed, deleted or switched off meanwhile.
-var errUnwanted = errors.New("the mailbox must not be synced any more")
+// errNotSynced is returned by a sync if the mailbox was closed or deleted, or its background sync
+// was switched off, while the sync was running.
+var errNotSynced = errors.New("sync mailbox: it was closed, deleted or switched off")
 
-// A syncRun is one sync of a remote INBOX.
+// A syncRun is one sync of a mailbox's INBOX on its server.
 //
-// New mail, with UIDs above box.Seen, is filed in ascending order, each batch in one transaction
-// with the new Seen: each message has one event, even after a crash. Mail that was there at the
-// first sync, or is missing for another reason, is filed newest first and without events. One walk
-// over the rows finds it, and also changed flags and deleted messages.
+// New mail has UIDs above box.Seen. It is filed in ascending order of UIDs. The transaction that
+// files a batch also writes the new Seen, so that each message causes one event, even after a
+// crash. Older mail that is not stored here, such as that before the first sync, is filed newest
+// first and without events. It is found by a walk over all messages, which also finds changed flags
+// and deleted messages.
 type syncRun struct {
 	s          *Service
 	id         string
-	background bool // it ends if the universal inbox is switched off
+	background bool // the sync ends if the universal inbox is switched off
 	mb         *store.Mailbox
 	box        *store.RemoteBox
 	session    *pull.Session
 	remote     pull.Box
 	progress   func(done, total int) // may be nil
-	found      int                   // new messages
+	found      int                   // new messages that were filed
 }
 
+// run syncs the mailbox over an open session. An error of the server becomes a *serverError.
 func (v *syncRun) run(ctx context.Context) error {
-	err := v.steps(ctx)
-	if _, ours := core.AsError(err); err == nil || ours || errors.Is(err, errUnwanted) || core.IsStoreError(err) {
+	err := v.runSteps(ctx)
+	if _, ours := core.AsError(err); err == nil || ours || errors.Is(err, errNotSynced) || core.IsStoreError(err) {
 		return err
 	}
-	return explainPull(v.mb.External.IMAP.Host, err)
+	return explainServerError(v.mb.External.IMAP.Host, err)
 }
 
-func (v *syncRun) steps(ctx context.Context) (err error) {
+// runSteps runs the steps of a sync.
+func (v *syncRun) runSteps(ctx context.Context) (err error) {
 	v.remote, err = v.session.Select(ctx)
 	if err != nil {
 		return err
@@ -69,8 +73,8 @@ func (v *syncRun) steps(ctx context.Context) (err error) {
 	return v.compare(ctx)
 }
 
-// adoptUIDValidity begins with a new UIDVALIDITY: it deletes everything stored under the old one,
-// and treats the messages on the server as old.
+// adoptUIDValidity handles a new UIDVALIDITY: it deletes all stored messages, and treats the
+// messages on the server as old mail.
 func (v *syncRun) adoptUIDValidity(ctx context.Context) error {
 	top := v.remote.UIDNext
 	if top > 0 {
@@ -86,7 +90,7 @@ func (v *syncRun) adoptUIDValidity(ctx context.Context) error {
 	}
 	for done := false; !done; {
 		err := v.update(func(tx *store.Tx, mb *store.Mailbox) (err error) {
-			done, err = v.adoptStep(tx, mb, top)
+			done, err = v.deleteOldMessages(tx, mb, top)
 			return err
 		})
 		if err != nil {
@@ -96,9 +100,9 @@ func (v *syncRun) adoptUIDValidity(ctx context.Context) error {
 	return nil
 }
 
-// adoptStep deletes some of the stored messages; after the last of them it takes over the new
-// UIDVALIDITY.
-func (v *syncRun) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done bool, err error) {
+// deleteOldMessages deletes some stored messages. When none is left, it stores the new UIDVALIDITY.
+// top is the highest UID on the server.
+func (v *syncRun) deleteOldMessages(tx *store.Tx, mb *store.Mailbox, top uint32) (done bool, err error) {
 	box := &store.RemoteBox{MailboxID: mb.ID, AccountID: mb.AccountID, ActiveAt: v.box.ActiveAt, Wait: v.box.Wait}
 	n := 0
 	for m := range tx.Messages(mb.Num, store.InboxID, 1, math.MaxUint32) {
@@ -117,23 +121,23 @@ func (v *syncRun) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done b
 	return true, store.RemoteBoxes.Put(tx, box)
 }
 
-// update runs a transaction of the sync, unless the mailbox must not be synced any more, and
-// notifies its watchers.
+// update runs a transaction of the sync and notifies watchers of the mailbox. It returns
+// errNotSynced if the mailbox must not be synced any more.
 func (v *syncRun) update(fn func(tx *store.Tx, mb *store.Mailbox) error) error {
 	return v.s.Store.Update(func(tx *store.Tx) error {
-		mb, err := v.open(tx)
+		mb, err := v.currentMailbox(tx)
 		if err != nil {
 			return err
 		}
 		if mb == nil {
-			return errUnwanted
+			return errNotSynced
 		}
 		tx.After(func() { v.s.Hub.Changed(mb.Num) })
 		return fn(tx, mb)
 	})
 }
 
-// fileNew files the mail that arrived since the last sync, in the order of arrival.
+// fileNew files the mail that has arrived since the last sync, in the order of arrival.
 func (v *syncRun) fileNew(ctx context.Context) error {
 	if v.remote.UIDNext != 0 && v.remote.UIDNext-1 <= v.box.Seen {
 		return nil
@@ -142,7 +146,7 @@ func (v *syncRun) fileNew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for batch := range slices.Chunk(uids, batchSize) {
+	for batch := range slices.Chunk(uids, messagesPerBatch) {
 		filed, err := v.file(ctx, batch, true)
 		if err != nil {
 			return err
@@ -155,7 +159,7 @@ func (v *syncRun) fileNew(ctx context.Context) error {
 	return nil
 }
 
-// listNew lists the UIDs above Seen in ascending order; whole says that the list is complete.
+// listNew returns the UIDs above Seen in ascending order. whole is true if the list is complete.
 func (v *syncRun) listNew(ctx context.Context) (uids []uint32, whole bool, err error) {
 	whole = true
 	for hi, more := v.remote.Messages, true; more && hi > 0; {
@@ -174,8 +178,8 @@ func (v *syncRun) listNew(ctx context.Context) (uids []uint32, whole bool, err e
 				uids = append(uids, r.UID)
 			}
 		}
-		if len(uids) > 2*maxNew {
-			uids, whole = slices.Clone(uids[len(uids)-maxNew:]), false
+		if len(uids) > 2*maxNewMessages {
+			uids, whole = slices.Clone(uids[len(uids)-maxNewMessages:]), false
 		}
 		hi = lo - 1
 	}
@@ -183,25 +187,25 @@ func (v *syncRun) listNew(ctx context.Context) (uids []uint32, whole bool, err e
 	return uids, whole, nil
 }
 
-// compare updates flags and deletions, with as little traffic as the server allows.
+// compare finds changed flags and deleted messages, with as few commands as the server allows.
 func (v *syncRun) compare(ctx context.Context) error {
 	if v.box.Done && v.box.ModSeq > 0 && v.remote.ModSeq > 0 && v.remote.ModSeq != v.box.ModSeq {
 		if err := v.syncFlags(ctx); err != nil {
 			return err
 		}
 	}
-	lost, err := v.shortfall()
+	lost, err := v.missingCount()
 	if err != nil {
 		return err
 	}
 	now := v.s.Now()
 	counted := v.remote.ModSeq > 0 && v.box.ModSeq > 0
 	switch {
-	case !v.box.Done || lost != int64(v.box.Lost) || !counted && now.Sub(v.box.WalkedAt) >= walkEvery:
+	case !v.box.Done || lost != int64(v.box.Lost) || !counted && now.Sub(v.box.WalkedAt) >= walkInterval:
 		if err := v.walk(ctx, 1); err != nil {
 			return err
 		}
-		lost, err = v.shortfall()
+		lost, err = v.missingCount()
 		if err != nil {
 			return err
 		}
@@ -215,8 +219,8 @@ func (v *syncRun) compare(ctx context.Context) error {
 	return nil
 }
 
-// shortfall returns how many more messages the server has than are stored.
-func (v *syncRun) shortfall() (n int64, err error) {
+// missingCount returns how many more messages the server has than are stored here.
+func (v *syncRun) missingCount() (n int64, err error) {
 	err = v.s.Store.View(func(tx *store.Tx) error {
 		f, err := tx.Folder(v.mb.Num, store.InboxID)
 		if err == nil {
@@ -227,7 +231,8 @@ func (v *syncRun) shortfall() (n int64, err error) {
 	return n, err
 }
 
-// syncFlags updates the flags that have changed since the last sync (RFC 7162).
+// syncFlags updates the flags that have changed since the last sync, which the server finds by
+// their mod-sequences (RFC 7162).
 func (v *syncRun) syncFlags(ctx context.Context) error {
 	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
@@ -246,7 +251,7 @@ func (v *syncRun) syncFlags(ctx context.Context) error {
 	})
 }
 
-// setRemoteFlags gives a stored message the server's flags.
+// setRemoteFlags sets the flags of a stored message to those that it has on the server.
 func setRemoteFlags(tx *store.Tx, mb *store.Mailbox, r pull.Row) error {
 	m, err := tx.Message(mb.Num, store.InboxID, r.UID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -259,7 +264,8 @@ func setRemoteFlags(tx *store.Tx, mb *store.Mailbox, r pull.Row) error {
 	return tx.SetFlags(m, flags, keywords)
 }
 
-// remoteFlags converts a server's flags to those stored here, with at most MaxKeywords keywords.
+// remoteFlags converts the flags that a server has sent to those that are stored here. It keeps at
+// most MaxKeywords keywords.
 func remoteFlags(f pull.Flags) (inbox.Flags, []string) {
 	var flags inbox.Flags
 	for flag, set := range map[inbox.Flags]bool{
@@ -278,13 +284,13 @@ func remoteFlags(f pull.Flags) (inbox.Flags, []string) {
 	return flags, keywords
 }
 
-// walk compares every row from the newest down to the sequence number last, and files the missing
-// messages.
+// walk compares all messages from the newest to the one with the sequence number last, and files
+// missing messages.
 func (v *syncRun) walk(ctx context.Context, last uint32) error {
 	total := int(v.remote.Messages)
-	above := uint64(v.box.Seen) + 1 // rows below are to be compared
+	above := uint64(v.box.Seen) + 1 // messages with smaller UIDs must be compared
 	if total == 0 {
-		return v.planLocked(ctx, nil, 1, above, true)
+		return v.comparePageLocked(ctx, nil, 1, above, true)
 	}
 	for hi := v.remote.Messages; hi >= last && hi > 0; {
 		lo := max(hi-min(hi-1, windowRows-1), last)
@@ -300,8 +306,8 @@ func (v *syncRun) walk(ctx context.Context, last uint32) error {
 	return nil
 }
 
-// walkWindow compares the rows of one window. It returns the UID below which the next window
-// begins.
+// walkWindow compares the messages with the sequence numbers from lo to hi. above is the UID below
+// which messages must be compared; the result is that of the next window.
 func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
 	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
@@ -312,7 +318,7 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 		done()
 		return 0, err
 	}
-	for len(rows) > 0 && uint64(rows[len(rows)-1].UID) >= above { // new, or seen in the previous window
+	for len(rows) > 0 && uint64(rows[len(rows)-1].UID) >= above { // a new message, or one that was in the previous window
 		rows = rows[:len(rows)-1]
 	}
 	from := above
@@ -322,13 +328,13 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 	if lo == 1 {
 		from = 1
 	}
-	missing, err := v.plan(rows, from, above, whole)
+	missing, err := v.comparePage(rows, from, above, whole)
 	done()
 	if err != nil {
 		return 0, err
 	}
 	slices.Reverse(missing)
-	for batch := range slices.Chunk(missing, batchSize) {
+	for batch := range slices.Chunk(missing, messagesPerBatch) {
 		if _, err := v.file(ctx, batch, false); err != nil {
 			return 0, err
 		}
@@ -336,21 +342,21 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 	return from, nil
 }
 
-// planLocked is plan with the change lock, for rows that are known already.
-func (v *syncRun) planLocked(ctx context.Context, rows []pull.Row, from, above uint64, whole bool) error {
+// comparePageLocked is like comparePage, but takes the change lock.
+func (v *syncRun) comparePageLocked(ctx context.Context, rows []pull.Row, from, above uint64, whole bool) error {
 	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, err = v.plan(rows, from, above, whole)
+	_, err = v.comparePage(rows, from, above, whole)
 	return err
 }
 
-// plan compares the server's rows with the stored messages whose UIDs are from `from` to below
-// `above`: it updates flags, deletes stored messages that the server does not have, if whole says
-// that rows is complete, and returns the UIDs that are not stored.
-func (v *syncRun) plan(rows []pull.Row, from, above uint64, whole bool) (missing []uint32, err error) {
+// comparePage compares the server's messages with the stored ones that have UIDs from `from` to
+// below `above`. It updates flags and returns the UIDs that are not stored. whole means that rows
+// is complete: then it also deletes stored messages that the server does not have.
+func (v *syncRun) comparePage(rows []pull.Row, from, above uint64, whole bool) (missing []uint32, err error) {
 	if above <= from {
 		return nil, nil
 	}
@@ -385,7 +391,7 @@ func (v *syncRun) plan(rows []pull.Row, from, above uint64, whole bool) (missing
 	return missing, v.apply(changed, gone)
 }
 
-// apply changes flags and deletes messages, at most PerWrite in each transaction.
+// apply changes flags and deletes messages, at most PerWrite of each in one transaction.
 func (v *syncRun) apply(changed []pull.Row, gone []uint32) error {
 	for len(changed) > 0 || len(gone) > 0 {
 		rows := changed[:min(len(changed), inbox.PerWrite)]
@@ -406,7 +412,7 @@ func (v *syncRun) apply(changed []pull.Row, gone []uint32) error {
 	return nil
 }
 
-// removeUIDs deletes messages; they may be deleted already.
+// removeUIDs deletes stored messages. It ignores messages that do not exist.
 func removeUIDs(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
 	for _, uid := range uids {
 		if err := tx.DeleteMessage(mb.Num, store.InboxID, uid); err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -416,21 +422,21 @@ func removeUIDs(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
 	return nil
 }
 
-// A fetched is a fetched message that is to be filed.
-type fetched struct {
+// A fetchedMessage is a message that was fetched and will be filed.
+type fetchedMessage struct {
 	row      pull.Row
 	received time.Time
 	stored   *inbox.StoredMessage
 }
 
-// file fetches messages and files them in one transaction, together with the new Seen. It returns
-// how many it filed. arrived says that the messages are new mail. It skips messages that the server
-// no longer returns.
+// file fetches messages and files them in one transaction, which also writes the new Seen. arrived
+// means that they are new mail. file skips messages that the server does not return. It returns how
+// many messages it has filed.
 func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed int, err error) {
 	messages, err := v.fetch(ctx, uids)
 	defer func() {
 		for _, c := range messages {
-			v.s.inbox.Release(c.stored) // no effect if it was filed
+			v.s.inbox.Release(c.stored) // does nothing if the message was filed
 		}
 	}()
 	if err != nil {
@@ -464,8 +470,8 @@ func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed 
 	return filed, nil
 }
 
-// checkQuota returns quota_exceeded if the messages would exceed the mailbox's quota.
-func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched) error {
+// checkQuota returns the error quota_exceeded if the messages would exceed the mailbox's quota.
+func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetchedMessage) error {
 	left, err := core.QuotaLeft(tx, mb)
 	if err != nil || left < 0 {
 		return err
@@ -479,8 +485,8 @@ func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched
 	return nil
 }
 
-// fileOne files a message unless it is stored already. It reports whether it filed it.
-func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetched, arrived bool) (bool, error) {
+// fileOne files a message unless it is stored already. It reports whether it has filed the message.
+func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetchedMessage, arrived bool) (bool, error) {
 	_, err := tx.Message(mb.Num, store.InboxID, c.row.UID)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
 		return false, err
@@ -492,9 +498,9 @@ func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetched, arrived bo
 	return err == nil, err
 }
 
-// fetch returns the messages, stored. The caller releases them, even after an error.
-func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err error) {
-	var long []pull.Message // without their content
+// fetch fetches messages and stores their bytes. The caller must release them, even after an error.
+func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetchedMessage, err error) {
+	var long []pull.Message // messages that must be fetched in pieces, without their content
 	err = v.session.Fetch(ctx, uids, func(m pull.Message) error {
 		if m.More || m.Size > core.MaxMessage {
 			m.Content = nil
@@ -519,7 +525,7 @@ func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err 
 		if err != nil {
 			break
 		}
-		var c fetched
+		var c fetchedMessage
 		c, err = v.fetchLong(ctx, m)
 		if err == nil && c.stored != nil {
 			out = append(out, c)
@@ -528,51 +534,52 @@ func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err 
 	return out, err
 }
 
-// prepare parses and stores a message that is in a spool.
-func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetched, error) {
-	c := fetched{row: m.Row, received: m.Received}
+// prepare parses a message in a spool and stores its bytes.
+func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetchedMessage, error) {
+	c := fetchedMessage{row: m.Row, received: m.Received}
 	if now := v.s.Now(); c.received.IsZero() || c.received.After(now) {
 		c.received = now
 	}
 	var err error
 	c.stored, err = v.s.inbox.Prepare(spool, inbox.Envelope{To: []string{v.mb.Email}, Received: c.received, Mailbox: v.mb.Num})
 	if err != nil {
-		return fetched{}, fmt.Errorf("store message %d of %s: %w", m.UID, v.mb.Email, err)
+		return fetchedMessage{}, fmt.Errorf("store message %d of mailbox %s: %w", m.UID, v.mb.Email, err)
 	}
 	return c, nil
 }
 
-// fetchLong fetches a message in pieces; only the header if it exceeds MaxMessage. If the message
-// is gone, the result has no stored message.
-func (v *syncRun) fetchLong(ctx context.Context, m pull.Message) (fetched, error) {
+// fetchLong fetches a long message in pieces. If it exceeds MaxMessage, fetchLong fetches only the
+// header and returns a stub. If the message does not exist any more, the result has no stored
+// message.
+func (v *syncRun) fetchLong(ctx context.Context, m pull.Message) (fetchedMessage, error) {
 	spool := v.s.Store.NewSpool(core.MaxMessage)
 	defer func() { _ = spool.Close() }()
 	if m.Size <= core.MaxMessage {
 		n, err := v.session.Content(ctx, m.UID, spool)
 		switch {
 		case err == nil && n == 0:
-			return fetched{}, nil
+			return fetchedMessage{}, nil
 		case err == nil:
 			return v.prepare(m, spool)
 		case !errors.Is(err, store.ErrTooLarge):
-			return fetched{}, err
+			return fetchedMessage{}, err
 		}
 	}
 	_ = spool.Close()
 	spool = v.s.Store.NewSpool(core.MaxMessage)
 	if n, err := v.session.Header(ctx, m.UID, spool); err != nil || n == 0 {
-		return fetched{}, err
+		return fetchedMessage{}, err
 	}
 	stub, err := v.stub(m, spool)
 	if err != nil {
-		return fetched{}, err
+		return fetchedMessage{}, err
 	}
 	defer stub.Close()
 	return v.prepare(m, stub)
 }
 
-// stub returns the replacement for a message that is too long: its header, and a text that says
-// where to read it. The caller closes it.
+// stub returns a replacement for a message that is too long: its header, and a text that says where
+// to read it. The caller must close it.
 func (v *syncRun) stub(m pull.Message, header *store.Spool) (*store.Spool, error) {
 	root, err := msg.Scan(header.Reader())
 	if err != nil {
@@ -582,7 +589,7 @@ func (v *syncRun) stub(m pull.Message, header *store.Spool) (*store.Spool, error
 	if err != nil {
 		return nil, fmt.Errorf("parse message header: %w", err)
 	}
-	fields = bytes.TrimSuffix(fields, []byte("\r\n")) // without the empty line
+	fields = bytes.TrimSuffix(fields, []byte("\r\n")) // remove the empty line after the header
 	out := v.s.Store.NewSpool(core.MaxMessage)
 	_, err = fmt.Fprintf(out, "%sMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
 		"This message has %d bytes, more than the limit of %d, so it was not fetched. Read it on %s.\r\n", fields, m.Size, core.MaxMessage, v.mb.External.IMAP.Host)

@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// UniversalInboxIn is the request of set_universal_inbox; without `enabled` it toggles.
+// UniversalInboxIn is the request of set_universal_inbox. Without `enabled`, the request switches
+// the universal inbox from on to off, or from off to on.
 type UniversalInboxIn struct {
 	Enabled *bool `json:"enabled"`
 }
@@ -21,8 +22,9 @@ type UniversalInboxOut struct {
 	Message string `json:"message" words:"ours" example:"The universal inbox is on."` // For people; the text may change.
 }
 
-// SetUniversalInbox switches the background sync of external mailboxes on or off. It refuses to
-// switch it off while an enabled endpoint subscribes to email.received.
+// SetUniversalInbox switches the background sync of external mailboxes on or off. The error is
+// universal_inbox_required if it would be switched off while an enabled webhook endpoint subscribes
+// to email.received.
 func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in UniversalInboxIn) (*UniversalInboxOut, error) {
 	out := &UniversalInboxOut{}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -54,7 +56,8 @@ func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in Univer
 	return out, nil
 }
 
-// SwitchInbox starts or stops the background sync of the account's external mailboxes.
+// SwitchInbox starts or stops the background sync of an account's external mailboxes. The caller
+// has checked that it may.
 func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on bool) error {
 	was := a.UniversalInbox
 	a.UniversalInbox, a.UpdatedAt = on, tx.Now()
@@ -71,8 +74,8 @@ func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on
 	return s.BeginExternals(tx, a.ID, who.UserID)
 }
 
-// inboxNeeded returns an error that names the enabled endpoints that subscribe to email.received;
-// nil if there is none.
+// inboxNeeded returns an error that names the enabled webhook endpoints that subscribe to
+// email.received. It returns nil if there are none.
 func inboxNeeded(tx *store.Tx, accountID string) error {
 	e := core.Errorf("universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
 	for _, w := range store.WebhooksByAccount.Asc(tx, accountID, "") {
@@ -86,15 +89,15 @@ func inboxNeeded(tx *store.Tx, accountID string) error {
 	return e
 }
 
-// InboxRefreshed says that the mail of a mailbox is up to date, or is being fetched.
+// InboxRefreshed says that a mailbox is up to date, or that its mail is being fetched.
 type InboxRefreshed struct {
 	Message string `json:"message" words:"ours" example:"New mail is being fetched."` // For people; the text may change.
 	Email   string `json:"email" words:"ours"`
 }
 
-// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted mailbox is stored the moment
-// it arrives; mail of an external one is fetched by a job of type inbox_sync, even if the universal
-// inbox is off.
+// RefreshEmailUserInbox fetches new mail of a mailbox. For an external mailbox, a job of type
+// inbox_sync fetches it, even if the universal inbox is off. A hosted mailbox is always up to date,
+// because its mail is stored when it arrives.
 func (s *Service) RefreshEmailUserInbox(_ context.Context, who core.Actor, in core.EmailUserIn) (*InboxRefreshed, error) {
 	out := &InboxRefreshed{}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -117,12 +120,13 @@ func (s *Service) RefreshEmailUserInbox(_ context.Context, who core.Actor, in co
 	return out, nil
 }
 
-// InboxesRefreshed is an answer with a message only.
+// InboxesRefreshed is an answer that has only a message.
 type InboxesRefreshed struct {
 	Message string `json:"message" words:"ours" example:"The job was started."` // For people; the text may change.
 }
 
-// RefreshInbox brings every mailbox of the account up to date, if its universal inbox is on.
+// RefreshInbox fetches new mail of all mailboxes of the account. The error is
+// universal_inbox_disabled if its universal inbox is off.
 func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*InboxesRefreshed, error) {
 	out := &InboxesRefreshed{"The inbox is up to date: mail of hosted mailboxes appears as it arrives."}
 	count := 0
@@ -156,7 +160,8 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*InboxesRefre
 	return out, nil
 }
 
-// refreshExternal plans a sync of an external mailbox now, in spite of earlier failures.
+// refreshExternal queues a sync of an external mailbox that starts now, even after earlier
+// failures.
 func (s *Servers) refreshExternal(tx *store.Tx, who core.Actor, mb *store.Mailbox) error {
 	if !mb.MayFetch() {
 		return core.Invalid("user_id", mb.Status, "the mailbox %s is %s, so its mail is not fetched", mb.Email, mb.Status)

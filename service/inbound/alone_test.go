@@ -114,7 +114,7 @@ func (a *alone) EmitRuleMatched(*store.Tx, *store.Mailbox, *inbox.StoredMessage,
 	return nil
 }
 
-func (a *alone) Answers(*store.Tx, string, *msg.Summary) (bool, error) { return false, nil }
+func (a *alone) RepliesToSent(*store.Tx, string, *msg.Summary) (bool, error) { return false, nil }
 
 func (a *alone) PeopleAnswered(*store.Mailbox, string, []string) ([]string, bool, error) {
 	return nil, false, nil

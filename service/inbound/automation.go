@@ -147,7 +147,7 @@ func (s *Service) classify(to []*recipients.Destination, stored *inbox.StoredMes
 		known := ours(accountID)
 		if !known && stored.DMARC == "pass" && (stored.Summary.InReplyTo != "" || len(stored.Summary.References) > 0) {
 			err := s.Store.View(func(tx *store.Tx) (err error) {
-				known, err = s.rooms.Inbox.Answers(tx, accountID, stored.Summary)
+				known, err = s.rooms.Inbox.RepliesToSent(tx, accountID, stored.Summary)
 				return err
 			})
 			if err != nil {

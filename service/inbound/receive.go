@@ -480,7 +480,7 @@ type arrivalArgs struct {
 // arrivalKind is the job that files messages with more recipients than one transaction serves.
 func (s *Service) arrivalKind() jobs.Kind {
 	return jobs.Kind{
-		Name: kindArrival, Work: s.fileArrival, Max: outbound.MaxAttempts, Timeout: time.Hour, Most: inbox.ArrivalsMost, Backoff: outbound.RetryWait,
+		Name: kindArrival, Work: s.fileArrival, Max: outbound.MaxAttempts, Timeout: time.Hour, Most: inbox.MaxFilingJobs, Backoff: outbound.RetryWait,
 		Failed: func(tx *store.Tx, j *store.Job, cause error) error {
 			args, err := jobs.Args[arrivalArgs](j)
 			if err != nil {

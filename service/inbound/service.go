@@ -50,8 +50,8 @@ type Inbox interface {
 	File(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, f inbox.Filing) (*store.Message, error)
 	Release(d *inbox.StoredMessage)
 	EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, m *store.Message, recipient string, rule inbox.RuleMatchedData) error
-	// Answers reports whether a message replies to a message of the account.
-	Answers(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error)
+	// RepliesToSent reports whether a message replies to a message of the account.
+	RepliesToSent(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error)
 	PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error)
 }
 

@@ -9,15 +9,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Answerer is who answered a message.
+// An Answerer is the person or program that answered a message.
 type Answerer struct {
 	Kind string    `json:"kind" enum:"team|mailbox|token"`
 	Name string    `json:"name" words:"ours"`
 	At   core.Time `json:"at"`
 }
 
-// NewAnswerer describes the actor that answers a message: by email address, or by the name of an
-// API token.
+// NewAnswerer returns the Answerer for an actor: it names the actor by email address, or by the
+// name of the API token.
 func NewAnswerer(who core.Actor, at time.Time) Answerer {
 	a := Answerer{Kind: "token", Name: who.TokenName, At: core.Time{Time: at}}
 	switch {
@@ -29,12 +29,12 @@ func NewAnswerer(who core.Actor, at time.Time) Answerer {
 	return a
 }
 
-// Text returns the stored form.
+// Text returns the Answerer in the form in which it is stored with the message.
 func (a Answerer) Text() string {
 	return strconv.FormatInt(a.At.UnixMilli(), 10) + " " + a.Kind + " " + a.Name
 }
 
-// parseAnswerer parses the result of Text; nil for "".
+// parseAnswerer parses a text that Answerer.Text returned; it returns nil for "".
 func parseAnswerer(text string) *Answerer {
 	at, rest, _ := strings.Cut(text, " ")
 	ms, err := strconv.ParseInt(at, 10, 64)

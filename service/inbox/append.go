@@ -10,20 +10,21 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Append is a message that a mail client appends to a folder. The caller closes Body.
+// An Append is a message that a mail client adds to a folder with the IMAP command APPEND. The
+// caller closes Body.
 type Append struct {
 	Flags    Flags
 	Keywords []string
-	Received time.Time // zero: the current time
+	Received time.Time // INTERNALDATE; if zero, the current time
 	Body     store.Body
 }
 
-// perAppend is how many messages one transaction appends: a third of perTransfer, since each append
-// also looks up the message's references.
-const perAppend = perTransfer / 3
+// appendsPerWrite is how many messages one transaction appends. It is a third of transfersPerWrite,
+// because each append also looks up the messages that the new message refers to.
+const appendsPerWrite = transfersPerWrite / 3
 
-// AppendMessages appends messages to a folder, all or none, and returns their UIDs, which ascend.
-// It emits no event.
+// AppendMessages appends all messages to a folder, or none if one fails. It returns their UIDs in
+// ascending order. It emits no event.
 func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder string, in ...Append) (validity uint32, uids []uint32, err error) {
 	a := s.BeginAppend(u, folder)
 	if err := a.Put(true, in...); err != nil {
@@ -32,28 +33,28 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 	return a.UIDValidity, a.UIDs, nil
 }
 
-// An Appending is one APPEND of any number of messages (RFC 3502). Put writes them to the folder
-// page by page; like CopyMessages, it appends all or none. Whoever begins one must either call Put
-// with last set or call Undo.
-type Appending struct {
+// A MultiAppend is an APPEND of any number of messages that is running (RFC 3502). Each call of Put
+// writes some of them to the folder. It appends all messages or none, so its caller must finish it:
+// by Put with last set, or by Undo.
+type MultiAppend struct {
 	UIDValidity uint32
 	UIDs        []uint32 // ascending
 
 	service *Service
 	user    core.MailboxUser
 	folder  string
-	id      uint32 // of the folder; 0 until a page has been written
-	intent  string // ID of the CopyIntent of an append of several transactions, else ""
+	id      uint32 // the folder's ID; 0 until Put has written a message
+	intent  string // the ID of the CopyIntent, if the append takes several transactions; else ""
 }
 
-// BeginAppend begins to append messages to a folder.
-func (s *Service) BeginAppend(u core.MailboxUser, folder string) *Appending {
-	return &Appending{service: s, user: u, folder: folder}
+// BeginAppend starts an APPEND to a folder. It writes nothing yet.
+func (s *Service) BeginAppend(u core.MailboxUser, folder string) *MultiAppend {
+	return &MultiAppend{service: s, user: u, folder: folder}
 }
 
-// Put appends a page of messages. With last set, the append is complete and cannot be undone.
-func (a *Appending) Put(last bool, in ...Append) error {
-	for most := perAppend; len(in) > 0; {
+// Put appends messages. After Put with last set, the APPEND is complete and cannot be undone.
+func (a *MultiAppend) Put(last bool, in ...Append) error {
+	for most := appendsPerWrite; len(in) > 0; {
 		n := min(most, len(in))
 		err := a.put(last && n == len(in), in[:n])
 		if errors.Is(err, errBatchTooLarge) {
@@ -68,23 +69,24 @@ func (a *Appending) Put(last bool, in ...Append) error {
 	return nil
 }
 
-// Undo deletes the messages that were appended, unless Put was called with last set.
-func (a *Appending) Undo() error { return a.service.undoCopy(a.intent) }
+// Undo deletes all messages that Put has written. It does nothing after Put with last set.
+func (a *MultiAppend) Undo() error { return a.service.undoCopy(a.intent) }
 
-// errBatchTooLarge is returned when the messages exceed the bounds of one transaction.
-var errBatchTooLarge = errors.New("the appended messages exceed one transaction")
+// errBatchTooLarge is returned by MultiAppend.put if the messages exceed the limits of one
+// transaction.
+var errBatchTooLarge = errors.New("append messages: too much for one transaction")
 
 // put appends messages in one transaction.
-func (a *Appending) put(last bool, in []Append) error {
+func (a *MultiAppend) put(last bool, in []Append) error {
 	s, u := a.service, a.user
-	name, err := knownName(a.folder)
+	name, err := existingName(a.folder)
 	if err != nil {
 		return err
 	}
 	stored, size := make([]*StoredMessage, 0, len(in)), int64(0)
 	defer func() {
 		for _, d := range stored {
-			s.Release(d) // no effect on a filed message
+			s.Release(d) // does nothing if the message was filed
 		}
 	}()
 	filings := make([]Filing, len(in))
@@ -105,7 +107,7 @@ func (a *Appending) put(last bool, in []Append) error {
 		}
 		f, err := folderByName(tx, u.Mailbox, name)
 		if err == nil && a.id != 0 && f.ID != a.id {
-			err = folderNotFound(name) // another session has created a new folder of that name
+			err = folderNotFound(name) // another session has replaced the folder by a new one of that name
 		}
 		if err != nil {
 			return err
@@ -142,8 +144,8 @@ func (a *Appending) put(last bool, in []Append) error {
 	return nil
 }
 
-// prepareAppend parses a message and appends its bytes to a segment. A caller that does not file
-// the message must release it.
+// prepareAppend parses a message and appends its bytes to a segment. If the caller does not file
+// the message, it must call Release.
 func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, Filing, error) {
 	if err := CheckKeywords(a.Keywords); err != nil {
 		return nil, Filing{}, err
@@ -151,17 +153,17 @@ func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, F
 	if a.Received.IsZero() {
 		a.Received = s.Now()
 	}
-	received := time.UnixMilli(max(a.Received.UnixMilli(), 0)).UTC() // message keys hold no time before 1970
+	received := time.UnixMilli(max(a.Received.UnixMilli(), 0)).UTC() // the keys of messages cannot hold a time before 1970
 	d, err := s.Prepare(a.Body, Envelope{Received: received, Mailbox: u.Mailbox})
 	return d, Filing{Received: received, Flags: a.Flags, Keywords: DistinctKeywords(a.Keywords)}, err
 }
 
-// CheckAppend is called before a message of an APPEND is received over the network. It returns the
-// error with which AppendMessages would refuse the message. size is the size of the message, others
-// the total size of the messages before it in the same APPEND. room is how many bytes all messages
-// of the APPEND may have together.
+// CheckAppend returns the error with which AppendMessages would refuse a message. It is called
+// before the message is received over the network. size is the size of the message, and others is
+// the total size of the earlier messages of the same APPEND. room is how many bytes all messages of
+// the APPEND may have together.
 func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder string, size, others int64) (room int64, err error) {
-	name, err := knownName(folder)
+	name, err := existingName(folder)
 	if err != nil {
 		return 0, err
 	}

@@ -11,36 +11,37 @@ import (
 )
 
 const (
-	maxWaiters       = 2000             // requests of one account that wait at a time
-	maxNotes         = 1000             // arrivals that are remembered for the waiters of an account
-	notesRetention   = 10 * time.Minute // for how long the notes outlive the last waiter of the account
-	waiterRetryAfter = 10 * time.Second // Retry-After for a request above maxWaiters
+	maxWaiters       = 2000             // requests of one account that may wait at the same time
+	maxNotes         = 1000             // arrivals of one account that are kept in memory for its waiting requests
+	notesRetention   = 10 * time.Minute // how long notes are kept after the last request of the account has stopped waiting
+	waiterRetryAfter = 10 * time.Second // the Retry-After of a request that is refused because of maxWaiters
 )
 
-// arrivals wakes the requests that wait for new mail of their accounts. If a request of an account
-// has waited recently, arrivals also remembers what has arrived since, so that a client that polls
-// reads the new messages without listing the mailbox.
+// arrivals wakes requests that wait for new mail. It also keeps notes of recent arrivals of
+// accounts in which a request has waited recently: a client that polls gets the new messages from
+// these notes, without a scan of the mailbox.
 type arrivals struct {
 	mu       sync.Mutex
-	accounts map[uint32]*watchedAccount // by number
+	accounts map[uint32]*watchedAccount // by the account's number
 	ended    bool
-	read     []*sharedRead // the newest messages that were parsed for waiters, at most maxReads
+	read     []*sharedRead // the messages that were parsed last for waiting requests, at most maxReads
 }
 
-// maxReads is how many messages' codes and links are kept for other requests that the same message
-// woke.
+// maxReads is how many sharedReads are kept. When a message wakes several requests, the first
+// request parses it for all of them.
 const maxReads = 8
 
-// A sharedRead holds the codes and links of a message; the first request that needs them parses it.
+// A sharedRead holds the codes and links of one message. The first request that needs them fills it
+// in.
 type sharedRead struct {
 	blob  store.BlobRef
 	once  sync.Once
-	found waitedText
+	found parsedText
 	err   error
 }
 
-// readFor returns the sharedRead of a message, which may still be empty.
-func (a *arrivals) readFor(blob store.BlobRef) *sharedRead {
+// sharedReadFor returns the sharedRead of a message. It may be empty.
+func (a *arrivals) sharedReadFor(blob store.BlobRef) *sharedRead {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if i := slices.IndexFunc(a.read, func(r *sharedRead) bool { return r.blob == blob }); i >= 0 {
@@ -64,31 +65,31 @@ func (a *arrivals) forget(r *sharedRead) {
 // A watchedAccount is an account in which a request waits or has waited recently.
 type watchedAccount struct {
 	waiters map[*waiter]struct{}
-	notes   []note // in the order of their times
+	notes   []arrivalNote // oldest first
 
-	// notes has every arrival after complete, if known is true.
-	complete time.Time
-	known    bool
+	// If sinceKnown is true, notes has every message that arrived after since.
+	since      time.Time
+	sinceKnown bool
 
-	promised time.Time // messages that arrive from now on have a later time
-	left     time.Time // when the last waiter left
+	promised time.Time // every message that arrives from now on gets a time after this one
+	lastLeft time.Time // when a request last stopped waiting
 }
 
-// A note records where an arrived message was filed.
-type note struct {
-	at                   int64 // ms
+// An arrivalNote records where an arriving message was filed.
+type arrivalNote struct {
+	at                   int64 // the time of arrival, in Unix milliseconds
 	mailbox, folder, uid uint32
 }
 
 // A waiter is a request that waits for new mail.
 type waiter struct {
 	in      *watchedAccount
-	mailbox uint32        // number; 0: any
-	wake    chan struct{} // gets a value soon after a message has arrived, and when the server stops
+	mailbox uint32        // the number of the mailbox that it waits for; 0: any mailbox of the account
+	wake    chan struct{} // receives a value after a message has arrived, and when the server stops
 }
 
-// join adds a request that waits for mail in a mailbox, given by its number, or in the whole
-// account (0).
+// join registers a request that waits for mail. mailbox is the number of a mailbox, or 0 for all
+// mailboxes of the account. The error is rate_limited if maxWaiters requests are waiting already.
 func (a *arrivals) join(account, mailbox uint32, now time.Time) (*waiter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +99,7 @@ func (a *arrivals) join(account, mailbox uint32, now time.Time) (*waiter, error)
 			a.accounts = map[uint32]*watchedAccount{}
 		}
 		for other, w := range a.accounts {
-			if len(w.waiters) == 0 && now.Sub(w.left) > notesRetention {
+			if len(w.waiters) == 0 && now.Sub(w.lastLeft) > notesRetention {
 				delete(a.accounts, other)
 			}
 		}
@@ -118,14 +119,15 @@ func (a *arrivals) join(account, mailbox uint32, now time.Time) (*waiter, error)
 	return w, nil
 }
 
+// leave removes a request that no longer waits.
 func (a *arrivals) leave(w *waiter, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(w.in.waiters, w)
-	w.in.left = now
+	w.in.lastLeft = now
 }
 
-// end wakes all current and future waiters, so that they answer at once.
+// end wakes all requests that wait. Requests that join later are woken at once.
 func (a *arrivals) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,6 +145,7 @@ func (a *arrivals) hasEnded() bool {
 	return a.ended
 }
 
+// signal wakes the request, without blocking if it was woken already.
 func (w *waiter) signal() {
 	select {
 	case w.wake <- struct{}{}:
@@ -150,7 +153,8 @@ func (w *waiter) signal() {
 	}
 }
 
-// nextTime returns the time that an arriving message gets.
+// nextTime returns the time of arrival for the next message of an account. It is later than every
+// promised time.
 func (a *arrivals) nextTime(tx *store.Tx, account uint32) (time.Time, error) {
 	var after time.Time
 	a.mu.Lock()
@@ -161,8 +165,8 @@ func (a *arrivals) nextTime(tx *store.Tx, account uint32) (time.Time, error) {
 	return tx.Arrive(account, after)
 }
 
-// promise makes every message that arrives from now on have a time after at. It does not affect a
-// transaction that has begun already.
+// promise makes sure that every message that arrives from now on has a time after at. It does not
+// affect a transaction that is already running.
 func (a *arrivals) promise(w *waiter, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,8 +175,8 @@ func (a *arrivals) promise(w *waiter, at time.Time) {
 	}
 }
 
-// record adds a note of a message whose row is on disk, and wakes the requests that wait for it. It
-// runs in the committer.
+// record adds a note of a message whose row is on disk, and wakes the requests that wait for it.
+// The store's committer calls it.
 func (a *arrivals) record(account uint32, m *store.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,10 +185,10 @@ func (a *arrivals) record(account uint32, m *store.Message) {
 		return
 	}
 	if len(in.notes) == maxNotes {
-		in.complete = time.UnixMilli(in.notes[maxNotes/2-1].at)
+		in.since = time.UnixMilli(in.notes[maxNotes/2-1].at)
 		in.notes = slices.Delete(in.notes, 0, maxNotes/2)
 	}
-	in.notes = append(in.notes, note{m.Received.UnixMilli(), m.Mailbox, m.Folder, m.UID})
+	in.notes = append(in.notes, arrivalNote{m.Received.UnixMilli(), m.Mailbox, m.Folder, m.UID})
 	for w := range in.waiters {
 		if w.mailbox == 0 || w.mailbox == m.Mailbox {
 			w.signal()
@@ -192,22 +196,22 @@ func (a *arrivals) record(account uint32, m *store.Message) {
 	}
 }
 
-// setComplete takes the time of the newest arrival in a snapshot that was taken after the waiter
-// joined: notes has, or will have, every later arrival.
+// setComplete states that the notes have every message that arrives after last. last is the time of
+// the newest message in a snapshot that was taken after the waiter had joined.
 func (a *arrivals) setComplete(w *waiter, last time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !w.in.known {
-		w.in.known, w.in.complete = true, last
+	if !w.in.sinceKnown {
+		w.in.sinceKnown, w.in.since = true, last
 	}
 }
 
-// after returns the notes of messages that arrived after a time and that the waiter waits for; all
-// is false if there may be more than the notes record.
-func (a *arrivals) after(w *waiter, at time.Time) (notes []note, all bool) {
+// after returns the notes of messages that arrived after the time at and that w waits for. all is
+// false if messages may be missing from the notes.
+func (a *arrivals) after(w *waiter, at time.Time) (notes []arrivalNote, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !w.in.known || at.Before(w.in.complete) {
+	if !w.in.sinceKnown || at.Before(w.in.since) {
 		return nil, false
 	}
 	ms := at.UnixMilli()
@@ -223,8 +227,9 @@ func (a *arrivals) after(w *waiter, at time.Time) (notes []note, all bool) {
 	return notes, true
 }
 
-// A waitedText is what a waiting request may need of a message's text.
-type waitedText struct {
+// A parsedText is what waiting requests need from the text of a message: codes, links and the
+// reply.
+type parsedText struct {
 	codes.Found
 	reply string
 }

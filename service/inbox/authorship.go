@@ -10,14 +10,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Meta.Arrived of an arrived message is arrivedProven and the author's proven domain, or
-// arrivedUnverified and the reason why the author is not proven although DMARC passes. A domain
-// without either prefix was written before proofs covered everything that is shown.
+// Prefixes of Meta.Arrived. arrivedProven precedes the verified domain of the author.
+// arrivedUnverified precedes the reason why the author is not verified although DMARC passes. A
+// domain without a prefix was written by a version whose check covered less, so it does not count.
 const (
 	arrivedUnverified = "."
 	arrivedProven     = "="
 )
 
+// arrivedText returns the Meta.Arrived of a message that has arrived.
 func arrivedText(verified, lacks string) string {
 	if verified == "" {
 		return arrivedUnverified + lacks
@@ -25,7 +26,7 @@ func arrivedText(verified, lacks string) string {
 	return arrivedProven + verified
 }
 
-// verifiedOf returns the proven domain of the message's author; "" if none is proven.
+// verifiedOf returns the verified domain of the message's author; "" if there is none.
 func verifiedOf(meta *store.Meta) string {
 	domain, ok := strings.CutPrefix(meta.Arrived, arrivedProven)
 	if !ok {
@@ -34,8 +35,8 @@ func verifiedOf(meta *store.Meta) string {
 	return domain
 }
 
-// unprovenReason returns why the author of a message that passes DMARC is not proven; "" for other
-// messages.
+// unprovenReason returns why the author of a message is not verified although DMARC passes. It
+// returns "" for all other messages.
 func unprovenReason(meta *store.Meta) string {
 	lacks, ok := strings.CutPrefix(meta.Arrived, arrivedUnverified)
 	if !ok {
@@ -44,7 +45,8 @@ func unprovenReason(meta *store.Meta) string {
 	return lacks
 }
 
-// authorship returns who wrote a message, given the first address of its From.
+// authorship returns the origin and the verified domain of a message. from is the first address of
+// its From field.
 func authorship(meta *store.Meta, from string) agents.Source {
 	w := agents.Source{Origin: meta.Origin, Verified: verifiedOf(meta)}
 	if email, err := msg.NormalizeEmail(from); err == nil {
@@ -53,9 +55,9 @@ func authorship(meta *store.Meta, from string) agents.Source {
 	return w
 }
 
-// sourceOf returns the author of a message, its mailbox, its thread and the addresses in its
-// header. thread is the result of threadNow. Moving the message changes only Folder and UID of the
-// result.
+// sourceOf describes who wrote a message, and returns its mailbox, its thread and the addresses in
+// its header. thread is a result of currentThreadID. If the message moves, only Folder and UID of
+// the result change.
 func sourceOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Source {
 	if e == nil {
 		e = &msg.EnvelopeView{}
@@ -76,8 +78,9 @@ func sourceOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, 
 	return w
 }
 
-// peopleOf returns the distinct addresses of From, Reply-To, To and Cc, normalized.
-func peopleOf(e *msg.Envelope) (people []string) {
+// addressesOf returns the addresses in From, Reply-To, To and Cc, normalized and without
+// duplicates.
+func addressesOf(e *msg.Envelope) (people []string) {
 	for _, a := range slices.Concat(e.From, e.ReplyTo, e.To, e.Cc) {
 		email, err := core.NormalizeEmail("to", a.Email())
 		if err == nil && !slices.Contains(people, email) {

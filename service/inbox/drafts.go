@@ -7,12 +7,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
+// draftPicker finds a message in the Drafts folder by its UID.
 func draftPicker(who core.Actor, userID, uid string) messagePicker {
 	return messagePicker{byUserID(who, userID), roleDrafts, uid}
 }
 
-// FileDraft files a draft in the Drafts folder of a mailbox. It replaces the draft with the UID
-// old, unless old is "". The errors are not_found, and quota_exceeded where the mailbox is full.
+// FileDraft files a draft in the Drafts folder of a mailbox. Unless old is "", it replaces the
+// draft with the UID old. The error is not_found if there is no such draft, quota_exceeded if the
+// mailbox is full, or that of agents.CheckDraft.
 func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *StoredMessage, old string) (*InboxMessage, error) {
 	if old != "" {
 		if err := s.DeleteDraft(tx, who, mb.ID, old); err != nil {
@@ -55,8 +57,8 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	return &out, err
 }
 
-// OpenDraft opens a message of the Drafts folder and returns its origin, which says who wrote it.
-// The caller closes the blob.
+// OpenDraft opens a message of the Drafts folder. It also returns the message's origin: who wrote
+// it. The caller closes the blob.
 func (s *Service) OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, origin string, err error) {
 	o, err := s.openMessage(draftPicker(who, userID, uid))
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	emptyMailboxes = 200 // mailboxes that one view transaction reads
-	emptyMessages  = 200 // messages that one write transaction deletes
+	mailboxesPerView  = 200 // mailboxes that one read transaction examines
+	deletionsPerWrite = 200 // messages that one write transaction deletes
 )
 
-// EmptyOld deletes messages that have been in Trash or Junk of any mailbox for longer than
-// Config.Retention.
+// EmptyOld deletes old messages from the Trash and Junk folders of all mailboxes: those that have
+// been there for longer than Config.Retention.
 func (s *Service) EmptyOld(ctx context.Context) error {
 	kept := map[string]time.Duration{roleTrash: s.Config.Retention.Trash, roleJunk: s.Config.Retention.Junk}
 	if kept[roleTrash]+kept[roleJunk] == 0 {
@@ -26,7 +26,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 			old, more = nil, false
 			looked := 0
 			for mb := range store.Mailboxes.After(tx, after) {
-				if looked++; looked > emptyMailboxes {
+				if looked++; looked > mailboxesPerView {
 					more = true
 					break
 				}
@@ -43,7 +43,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 						if age := kept[roleOf(f)]; age > 0 && tx.Now().Sub(m.Saved) > age {
 							old = append(old, f)
 						}
-						break // UIDs ascend with the time, so that the first message is the oldest
+						break // UIDs are assigned in the order of time, so the first message is the oldest
 					}
 				}
 			}
@@ -61,6 +61,7 @@ func (s *Service) EmptyOld(ctx context.Context) error {
 	return nil
 }
 
+// deleteOldIn deletes the messages that have been in a folder for longer than age.
 func (s *Service) deleteOldIn(ctx context.Context, f *Folder, age time.Duration) error {
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {
@@ -73,7 +74,7 @@ func (s *Service) deleteOldIn(ctx context.Context, f *Folder, age time.Duration)
 				if tx.Now().Sub(m.Saved) <= age {
 					break
 				}
-				if n++; n > emptyMessages {
+				if n++; n > deletionsPerWrite {
 					done = false
 					break
 				}

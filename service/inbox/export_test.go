@@ -12,13 +12,13 @@ import (
 // Internals that external tests use.
 
 const (
-	ImageLimit    = imageLimit
+	ImageLimit    = maxImageBytes
 	ImageTimeout  = imageTimeout
-	ImagesEach    = imagesEach
-	ImagesWaiting = imagesWaiting
-	InboxMerged   = inboxMerged
+	ImagesEach    = imagesPerAccount
+	ImagesWaiting = maxImagesWaiting
+	InboxMerged   = maxMergedMailboxes
 	InboxScan     = maxScanned
-	PerTransfer   = perTransfer
+	PerTransfer   = transfersPerWrite
 )
 
 type (
@@ -34,7 +34,7 @@ func (s *Service) ImageExpiry() int64 { return s.imageExpiry() }
 
 func (s *Service) ImageToken(r imageRef) string { return s.imageToken(r) }
 
-func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.markBatch(at) }
+func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.correctBatch(at) }
 
 func (m *images) Slots() *limit.Semaphore[string] { return m.slots }
 

@@ -7,11 +7,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A UIDRange is the UIDs from First to Last, both inclusive.
+// A UIDRange is a range of UIDs. First and Last belong to it.
 type UIDRange = store.UIDRange
 
 // Expunged returns the UIDs of messages that have left a folder since a mod-sequence, in the order
-// in which they left; known is false if the store no longer has the list (RFC 7162 section 3.2).
+// in which they left. known is false if the store no longer has this list (RFC 7162 section 3.2).
 func (s *Service) Expunged(_ context.Context, u core.MailboxUser, folder uint32, since uint64) (gone []UIDRange, known bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		f, err := folderByID(tx, u.Mailbox, folder)

@@ -17,41 +17,42 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Envelope is the SMTP envelope of a message, stored beside its bytes, so that a rebuild of a
-// lost database knows which mailboxes the message belongs to. Later versions may add fields.
+// An Envelope is the SMTP envelope of a message. It is stored beside the message's bytes: if the
+// database is lost, a rebuild finds in it which mailboxes the message belongs to. Later versions
+// may add fields.
 type Envelope struct {
 	From     string    `json:"from"`
 	To       []string  `json:"to"`
 	Received time.Time `json:"received"`
-	Mailbox  uint32    `json:"mailbox,omitempty"`  // number of the mailbox, where To does not name it
-	Outgoing bool      `json:"outgoing,omitempty"` // it was written to be sent, so To has not received it from here
+	Mailbox  uint32    `json:"mailbox,omitempty"`  // number of the mailbox, if To does not name it
+	Outgoing bool      `json:"outgoing,omitempty"` // the message was submitted for sending: To are the recipients, not mailboxes that received it
 }
 
-// ArrivalsMost is how many jobs of one kind file messages at a time.
-const ArrivalsMost = 2
+// MaxFilingJobs is how many jobs of one kind may file messages at the same time.
+const MaxFilingJobs = 2
 
-// A StoredMessage is a parsed message with its bytes in a segment, ready to be filed in any number
+// A StoredMessage is a parsed message whose bytes are in a segment. It can be filed in any number
 // of folders.
 type StoredMessage struct {
 	store.Facts
 	Blob    store.BlobRef
-	Meta    store.Meta // without the facts
+	Meta    store.Meta // without the fields of Facts
 	Bits    store.Bits
 	Summary *msg.Summary
-	Report  *DeliveryReport // what it reports about a message that we sent; nil if it is not a report
-	Embeds  bool            // it contains a whole message, which anybody may have written
-	Root    *msg.Part       // its MIME structure; nil once it is no longer needed
+	Report  *DeliveryReport // if it is a bounce or complaint about a message that we sent; else nil
+	Embeds  bool            // it contains another whole message, whose author may be anybody
+	Root    *msg.Part       // its MIME structure; nil after it is no longer needed
 }
 
-// meta returns the Meta of the message, without the fields that depend on a mailbox.
+// meta returns the Meta of the message. The fields that depend on the mailbox are not set.
 func (d *StoredMessage) meta() store.Meta {
 	meta := d.Meta
 	meta.SPF, meta.DKIM, meta.DMARC, meta.Judged = d.SPF, d.DKIM, d.DMARC, d.Judged
 	return meta
 }
 
-// Judged formats, for Meta.Judged, the policy that DMARC asks for and the result and policy of RFC
-// 7489.
+// Judged returns the text that is stored as Meta.Judged: the DMARC policy of the author's domain,
+// and the DMARC result and policy by RFC 7489.
 func Judged(policy, formerResult, formerPolicy string) string {
 	return policy + " " + formerResult + " " + formerPolicy
 }
@@ -61,18 +62,18 @@ type DeliveryReport struct {
 	DSN       *msg.Report    // nil if it is not a bounce
 	Complaint *msg.Complaint // nil if it is not a complaint
 
-	// These prove which message the report is about, besides the return path that it was sent to.
-	// Only delivered mail is searched for them.
+	// These fields name the message that the report is about, in addition to the return path that
+	// received the report. They are compared with delivered mail only.
 	RowID             string
 	Domain, MessageID string
 }
 
-// Prepare parses a message and appends its bytes to a segment, outside any transaction. A caller
-// that does not file the message must call Release.
+// Prepare parses a message and appends its bytes to a segment. It must not be called in a
+// transaction. If the caller does not file the message, it must call Release.
 func (s *Service) Prepare(body store.Body, env Envelope) (*StoredMessage, error) {
 	envelope, err := json.Marshal(env)
 	if err != nil {
-		return nil, fmt.Errorf("encode envelope: %w", err)
+		return nil, fmt.Errorf("encode the envelope of a message: %w", err)
 	}
 	d, err := ReadMessage(body, body.Size(), env.From)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *Service) Prepare(body store.Body, env Envelope) (*StoredMessage, error)
 	return d, err
 }
 
-// ReadMessage parses a message. Its bytes may be in a segment already or not yet.
+// ReadMessage parses a message. body need not be in a segment. The result has no Blob.
 func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, error) {
 	root, err := msg.Scan(io.NewSectionReader(body, 0, size))
 	if err != nil {
@@ -107,7 +108,6 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 		d.Bits |= store.BitBounce
 	}
 
-	// A message may be a bounce or a complaint about a message of ours.
 	isReport := root.IsMultipart() && root.Subtype == "report"
 	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
 		d.SetDSN(report)
@@ -117,38 +117,38 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 	return d, nil
 }
 
-// SetDSN marks the message as a bounce with the given report.
+// SetDSN makes the message a bounce with the given report.
 func (d *StoredMessage) SetDSN(report *msg.Report) {
 	d.Report = &DeliveryReport{DSN: report}
 	d.Bits |= store.BitBounce | store.BitAutoReply
 }
 
-// embedsMessage reports whether a part is a whole message or contains one.
+// embedsMessage reports whether a MIME part is a whole message, or contains one.
 func embedsMessage(p *msg.Part) bool {
 	return p.IsMessage() || slices.ContainsFunc(p.Children, embedsMessage)
 }
 
-// Release returns the bytes of a stored message that nobody filed to compaction.
+// Release gives up a message that was not filed, so that compaction can delete its bytes.
 func (s *Service) Release(d *StoredMessage) { s.Store.Release(d.Blob) }
 
-// A Filing says how a stored message is filed in a folder.
+// A Filing says in which folder a stored message is filed, and with which properties.
 type Filing struct {
 	Folder   uint32
-	Received time.Time // ignored for a message that arrives: it gets the time at which its row is written
+	Received time.Time // INTERNALDATE; ignored if Arrived is set: then it is the time at which the row is written
 	Flags    store.Flags
 	Keywords []string
 	UID      uint32 // assigned by another server; 0: the folder's next UID
-	Arrived  bool   // it came from a sender, and was not added by the mailbox's owner
-	Copied   bool   // a rule copied it from a message that arrives; Received is that message's time, or zero if that was not filed
-	Own      bool   // the mailbox itself sent it, so that no request waits for it
+	Arrived  bool   // it was received from a sender; the mailbox's owner did not add it
+	Copied   bool   // a rule copied it from an arriving message; Received is the time of that message, or zero if that message was not filed
+	Own      bool   // the mailbox itself sent it, so requests that wait for mail do not get it
 	Moved    bool   // a rule moved it into this folder
-	Spam     string // the classifier's result in the form of Meta.Spam
+	Spam     string // the result of the spam classifier, in the format of Meta.Spam
 
 	Recipient string // from the envelope; "" if there was no envelope
 }
 
-// File files a stored message in a folder of the mailbox and notifies watchers. For an arriving
-// message it also counts it and emits email.received. All rows are written in the caller's
+// File files a stored message in a folder of the mailbox and notifies watchers. If f.Arrived is
+// set, it also counts the message and emits email.received. It writes all rows in the caller's
 // transaction.
 func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Filing) (*store.Message, error) {
 	a, err := store.Accounts.Read(tx, mb.AccountID)
@@ -171,7 +171,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		meta.Recipient = f.Recipient
 	}
 	meta.Spam = f.Spam
-	fromMachine := d.Bits&(store.BitAutoReply|store.BitBounce) != 0 // machines quote what they were sent
+	fromMachine := d.Bits&(store.BitAutoReply|store.BitBounce) != 0 // an automatic message may quote the message that it answers
 	if !fromMachine && !d.Embeds || d.Origin == agents.OriginTainted {
 		meta.Origin = d.Origin
 	}
@@ -193,7 +193,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if (f.Arrived || f.Copied) && !f.Own {
 		meta.Arrived = arrivedText(d.Proven, d.Lacks)
 	}
-	meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.Summary)
+	meta.OriginalMessageID, err = s.answeredMessageID(tx, mb.AccountID, d.Summary)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if err := add(m, &meta); err != nil {
 		return nil, err
 	}
-	if m.Folder != store.InboxID { // a subject in INBOX is recorded when the message is indexed
+	if m.Folder != store.InboxID { // for INBOX, the text indexer records the subject later
 		if err := recordSubject(tx, mb.AccountNum, d.Summary, meta.ThreadID, m.Received); err != nil {
 			return nil, err
 		}
@@ -229,17 +229,17 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	return m, err
 }
 
-// receivedData returns the event data of a message that has arrived; m is nil for a message that is
-// filed nowhere.
+// receivedData returns the event data of a message that has arrived. m is nil if the message was
+// not filed in any folder.
 func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Message, meta *store.Meta) (ReceivedData, error) {
 	sum := d.Summary
 	refs := append([]string{}, sum.References...)
-	if over := len(refs) - eventReferences; over > 0 {
+	if over := len(refs) - maxEventReferences; over > 0 {
 		refs = append(refs[:1], refs[1+over:]...)
 	}
 	out := ReceivedData{
 		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
-		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
+		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstAddressText(sum.From),
 		To: firstAddressTexts(sum.To), ToCount: sum.ToCount, CC: firstAddressTexts(sum.Cc), CCCount: sum.CcCount, Subject: sum.Subject, MessageID: sum.MessageID,
 		InReplyTo: core.OrNull(sum.InReplyTo), References: refs, ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
 		ReceivedAt: core.Time{Time: tx.Now()}, HasAttachments: d.Bits&store.BitAttachments != 0,
@@ -259,7 +259,8 @@ func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Me
 	return out, nil
 }
 
-// RuleMatchedData is the data of email.rule_matched: the data of email.received, and the rule.
+// RuleMatchedData is the data of email.rule_matched: the data of email.received and the matching
+// rule.
 type RuleMatchedData struct {
 	RuleID   string  `json:"rule_id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	RuleName string  `json:"rule_name" words:"ours" example:"Invoices"`
@@ -267,8 +268,8 @@ type RuleMatchedData struct {
 	ReceivedData
 }
 
-// EmitRuleMatched emits the event that a rule of a mailbox matched an arriving message; m is nil
-// where the message is filed nowhere.
+// EmitRuleMatched emits the event that a rule of the mailbox has matched an arriving message. m is
+// nil if the message was not filed in any folder.
 func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Message, recipient string, rule RuleMatchedData) error {
 	meta := d.meta()
 	if m != nil {
@@ -289,19 +290,19 @@ func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMess
 	return err
 }
 
-// maxReplyIDs is how many Message-IDs of a reply are looked up among the sent messages.
+// maxReplyIDs is how many of a reply's Message-IDs are looked up among the messages that were sent.
 const maxReplyIDs = 10
 
-// Answers reports whether a message replies to a message that the account has sent.
-func (s *Service) Answers(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error) {
-	id, err := s.answered(tx, accountID, sum)
+// RepliesToSent reports whether a message is a reply to a message that the account has sent.
+func (s *Service) RepliesToSent(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error) {
+	id, err := s.answeredMessageID(tx, accountID, sum)
 	return id != "", err
 }
 
-// answered returns the Message-ID of the account's message to which this message replies, "" if
-// there is none. It is the one in In-Reply-To, or else the newest in References. If a relay has
-// replaced our Message-ID, the reply names the relay's ID; the mapping leads back to ours.
-func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
+// answeredMessageID returns the Message-ID of the account's sent message that this message replies
+// to; "" if there is none. It tries In-Reply-To first and then References, the newest first. If a
+// relay replaced our Message-ID, the reply contains the relay's ID, which is mapped back to ours.
+func (s *Service) answeredMessageID(tx *store.Tx, accountID string, sum *msg.Summary) (string, error) {
 	ids := []string{sum.InReplyTo}
 	for i := len(sum.References) - 1; i >= 0 && len(ids) < maxReplyIDs; i-- {
 		ids = append(ids, sum.References[i])
@@ -314,7 +315,7 @@ func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (st
 			return m.Original, nil
 		}
 		for _, row := range store.OutgoingsByMessageID.Desc(tx, accountID+id+"\x00", "") {
-			if core.DomainOfAddress(row.Sender) == row.Domain { // otherwise we forwarded it
+			if core.DomainOfAddress(row.Sender) == row.Domain { // otherwise the account only forwarded the message
 				return id, nil
 			}
 			break
@@ -323,14 +324,15 @@ func (s *Service) answered(tx *store.Tx, accountID string, sum *msg.Summary) (st
 	return "", nil
 }
 
-// Limits of the lists in an event: a message to a thousand mailboxes here has a thousand events.
+// Limits of the lists in the data of one event. A message to a thousand mailboxes causes a thousand
+// events.
 const (
-	eventAddresses  = 50
-	eventReferences = 20 // the first and the newest 19
+	maxEventAddresses  = 50
+	maxEventReferences = 20 // the first reference and the newest 19
 )
 
 func firstAddressTexts(list []msg.Address) []string {
-	return addressTexts(list[:min(len(list), eventAddresses)])
+	return addressTexts(list[:min(len(list), maxEventAddresses)])
 }
 
 // ReceivedData is the data of email.received.
@@ -369,24 +371,24 @@ func addressTexts(list []msg.Address) []string {
 	return out
 }
 
-func firstText(list []msg.Address) string {
-	a := first(list)
+func firstAddressText(list []msg.Address) string {
+	a := firstAddress(list)
 	a.Name = msg.ShownName(a.Name)
 	return a.String()
 }
 
-func firstEmail(list []msg.Address) string { return first(list).Email() }
+func firstEmail(list []msg.Address) string { return firstAddress(list).Email() }
 
-func firstName(list []msg.Address) string { return msg.ShownName(first(list).Name) }
+func firstName(list []msg.Address) string { return msg.ShownName(firstAddress(list).Name) }
 
-func first(list []msg.Address) msg.Address {
+func firstAddress(list []msg.Address) msg.Address {
 	if len(list) == 0 {
 		return msg.Address{}
 	}
 	return list[0]
 }
 
-// Watch returns a channel that gets a value soon after each change of the mailbox, and a function
+// Watch returns a channel that receives a value after each change of the mailbox, and a function
 // that ends the watch.
 func (s *Service) Watch(_ context.Context, mailbox uint32) (<-chan struct{}, func()) {
 	return s.Hub.Watch(mailbox)

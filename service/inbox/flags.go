@@ -10,12 +10,12 @@ import (
 // Flags are the system flags of a message.
 type Flags = store.Flags
 
-// HasKeyword reports whether the list has the keyword, in any case (RFC 9051 section 2.3.2).
+// HasKeyword reports whether the list contains the keyword, ignoring case (RFC 9051 section 2.3.2).
 func HasKeyword(list []string, keyword string) bool {
 	return slices.ContainsFunc(list, func(k string) bool { return strings.EqualFold(k, keyword) })
 }
 
-// The flags that mail clients set.
+// The system flags of IMAP that mail clients set.
 const (
 	FlagSeen     = store.FlagSeen
 	FlagAnswered = store.FlagAnswered
@@ -25,21 +25,21 @@ const (
 )
 
 const (
-	MaxKeywords = 50  // on one message
-	MaxKeyword  = 100 // bytes
+	MaxKeywords = 50  // keywords of one message
+	MaxKeyword  = 100 // bytes of one keyword
 )
 
-// A FlagChange says what to do to the flags and keywords of messages.
+// A FlagChange is a change of the flags and keywords of messages.
 type FlagChange struct {
 	Op       FlagOp
 	Flags    Flags
 	Keywords []string
-	// UnchangedSince, unless nil, makes the change skip messages with a greater MODSEQ (RFC 7162
-	// section 3.1.3).
+	// UnchangedSince is a mod-sequence. Unless nil, messages with a greater MODSEQ are not changed
+	// (RFC 7162 section 3.1.3).
 	UnchangedSince *uint64
 }
 
-// A FlagOp is one of the three ways in which IMAP changes flags.
+// A FlagOp is one of the three operations of IMAP STORE: replace, add or remove flags.
 type FlagOp int
 
 // The operations of a FlagChange.
@@ -49,8 +49,8 @@ const (
 	RemoveFlags
 )
 
-// apply returns the flags and keywords of a message after the change. Keywords compare without
-// regard to case; the first spelling is kept.
+// apply returns the new flags and keywords of a message. Keywords are compared without regard to
+// case, and the spelling that was set first is kept.
 func (c FlagChange) apply(flags Flags, keywords []string) (Flags, []string) {
 	switch c.Op {
 	case AddFlags:
@@ -73,7 +73,7 @@ func (c FlagChange) apply(flags Flags, keywords []string) (Flags, []string) {
 	return c.Flags, DistinctKeywords(c.Keywords)
 }
 
-// DistinctKeywords removes keywords that differ from an earlier one only in case.
+// DistinctKeywords returns the list without keywords that differ from an earlier one only in case.
 func DistinctKeywords(list []string) []string {
 	var out []string
 	for _, k := range list {

@@ -13,26 +13,26 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Blob is the bytes of one stored message, open for reading.
+// A Blob is an open reader of the bytes of one stored message.
 type Blob = store.Blob
 
 const (
-	maxFolderWords  = 200     // distinct keywords that a Selection lists
-	maxRows         = 500     // messages that one transaction reads
-	maxRowStructure = 4 << 20 // bytes of structures that one transaction reads
+	maxFolderKeywords = 200     // distinct keywords that a Selection lists
+	maxRows           = 500     // messages that one transaction reads
+	maxRowStructure   = 4 << 20 // bytes of MIME structures that one transaction reads
 )
 
-// A Selection is the state of a folder when it was selected.
+// A Selection is the state of a folder at the time of an IMAP SELECT.
 type Selection struct {
 	Folder      Folder
 	UIDs        []uint32 // ascending
 	FirstUnseen uint32   // UID of the first unseen message; 0 if all are seen
-	Keywords    []string // keywords of its messages, at most 200
+	Keywords    []string // the keywords of the folder's messages, at most maxFolderKeywords
 }
 
-// SelectFolder lists the messages of a folder.
+// SelectFolder returns the state of a folder and the UIDs of its messages.
 func (s *Service) SelectFolder(_ context.Context, u core.MailboxUser, name string) (*Selection, error) {
-	name, err := knownName(name)
+	name, err := existingName(name)
 	if err != nil {
 		return nil, err
 	}
@@ -60,25 +60,25 @@ func (sel *Selection) add(m *store.Message) {
 		sel.FirstUnseen = m.UID
 	}
 	for _, k := range m.Keywords {
-		if len(sel.Keywords) < maxFolderWords && !HasKeyword(sel.Keywords, k) {
+		if len(sel.Keywords) < maxFolderKeywords && !HasKeyword(sel.Keywords, k) {
 			sel.Keywords = append(sel.Keywords, k)
 		}
 	}
 }
 
-// A MessageRow is the stored data of a message that is available without reading its bytes.
+// A MessageRow has the stored data of a message that can be read without the message's bytes.
 type MessageRow struct {
-	UID      uint32
-	Flags    Flags
-	Keywords []string
-	ModSeq   uint64
-	Was      uint64 // the MODSEQ before ChangeFlags; equal to ModSeq if nothing changed
-	Kept     bool   // ChangeFlags skipped the message, since its MODSEQ is above UnchangedSince
-	Received time.Time
-	Saved    time.Time // when the message was added to its folder
-	Size     int64
+	UID       uint32
+	Flags     Flags
+	Keywords  []string
+	ModSeq    uint64
+	OldModSeq uint64 // the MODSEQ before ChangeFlags; the same as ModSeq if nothing changed
+	Skipped   bool   // ChangeFlags did not change the message, because its MODSEQ is above UnchangedSince
+	Received  time.Time
+	Saved     time.Time // when the message was added to its folder
+	Size      int64
 
-	// Set only if the RowQuery asks for them.
+	// The following fields are set only if the RowQuery selects them.
 	Structure []byte // for msg.DecodePart
 	EmailID   string
 	ThreadID  string // "" if the message has no thread
@@ -90,31 +90,31 @@ func rowOf(m *store.Message) (row MessageRow) {
 	return row
 }
 
-// set fills in the fields that do not need the Meta.
+// set fills in the fields that are stored in the message's row, not in its Meta.
 func (row *MessageRow) set(m *store.Message) {
 	row.UID, row.Flags, row.Keywords, row.ModSeq = m.UID, m.Flags, m.Keywords, m.ModSeq
 	row.Received, row.Saved, row.Size = m.Received, m.Saved, int64(m.Blob.Length)
 }
 
-// A Known is a session's state of the folder that it has selected.
-type Known struct {
-	Folder  uint32
-	UIDs    []uint32 // ascending
-	UIDNext uint32
-	ModSeq  uint64
-	Own     int // how many changes the session itself has made since ModSeq; each has raised ModSeq by one
+// A KnownFolder is the state of a folder that an IMAP session knows, which may be outdated.
+type KnownFolder struct {
+	Folder     uint32
+	UIDs       []uint32 // ascending
+	UIDNext    uint32
+	ModSeq     uint64
+	OwnChanges int // how many changes the session itself has made since ModSeq; each raised the folder's mod-sequence by one
 }
 
-// FolderChanges is how a folder differs from a Known.
+// FolderChanges has the differences between a folder and the KnownFolder of a session.
 type FolderChanges struct {
 	Folder  Folder
-	New     []uint32     // ascending
-	Gone    []uint32     // of Known.UIDs, ascending
-	Changed []MessageRow // of Known.UIDs; their flags may have changed
+	New     []uint32     // UIDs of new messages, ascending
+	Gone    []uint32     // the UIDs in KnownFolder.UIDs whose messages are gone, ascending
+	Changed []MessageRow // messages in KnownFolder.UIDs whose flags may have changed
 }
 
-// FolderChanges compares the folder with a session's state of it.
-func (s *Service) FolderChanges(_ context.Context, u core.MailboxUser, k Known) (*FolderChanges, error) {
+// FolderChanges compares a folder with the state of it that a session knows.
+func (s *Service) FolderChanges(_ context.Context, u core.MailboxUser, k KnownFolder) (*FolderChanges, error) {
 	var c *FolderChanges
 	err := s.Store.View(func(tx *store.Tx) error {
 		if _, err := core.OpenMailbox(tx, u); err != nil {
@@ -131,9 +131,9 @@ func (s *Service) FolderChanges(_ context.Context, u core.MailboxUser, k Known) 
 		for m := range tx.Messages(u.Mailbox, f.ID, k.UIDNext, maxUID) {
 			c.New = append(c.New, m.UID)
 		}
-		// Every change raises MODSEQ by one. If the new messages and the session's own changes
-		// account for the difference, the known messages are unchanged.
-		if f.ModSeq != k.ModSeq+uint64(len(c.New)+k.Own) {
+		// Every change raises the folder's mod-sequence by one. If the new messages and the
+		// session's own changes explain the difference, the other messages are unchanged.
+		if f.ModSeq != k.ModSeq+uint64(len(c.New)+k.OwnChanges) {
 			c.compare(tx, u.Mailbox, k)
 		}
 		return nil
@@ -141,8 +141,8 @@ func (s *Service) FolderChanges(_ context.Context, u core.MailboxUser, k Known) 
 	return c, err
 }
 
-// compare finds which of the known messages are gone or changed.
-func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k Known) {
+// compare finds the messages in k.UIDs that are gone or may have changed.
+func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k KnownFolder) {
 	known := k.UIDs
 	for m := range tx.Messages(mailbox, k.Folder, 1, k.UIDNext-1) {
 		for len(known) > 0 && known[0] < m.UID {
@@ -159,24 +159,24 @@ func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k Known) {
 	c.Gone = append(c.Gone, known...)
 }
 
-// A RowQuery selects the optional fields that EachRow and MessageRows read.
+// A RowQuery selects the optional fields of MessageRow that EachRow and MessageRows fill in.
 type RowQuery struct {
 	Structure    bool
 	EmailID      bool
 	ThreadID     bool
 	Preview      bool
-	ChangedSince uint64 // skips messages whose MODSEQ is not greater
+	ChangedSince uint64 // a mod-sequence: messages whose MODSEQ is not greater are skipped
 }
 
-// EachRow calls fn for each of the messages (uids must ascend) until fn returns false or the
-// limits of one transaction are reached; rest holds the UIDs that it did not reach. Deleted
-// messages are skipped. fn runs in a transaction: it must not block, and must not keep the row
-// after it returns.
+// EachRow calls fn for each of the messages, until fn returns false or the limits of one
+// transaction are reached. uids must ascend. rest has the UIDs that were not reached. Deleted
+// messages are skipped. fn runs in a transaction: it must not block, and must not use the row after
+// it has returned.
 func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, q RowQuery, fn func(*MessageRow) bool) (rest []uint32, err error) {
 	batch := uids[:min(len(uids), maxRows)]
 	rest = uids[len(batch):]
 	err = s.Store.View(func(tx *store.Tx) error {
-		read := 0 // bytes
+		read := 0 // bytes of structures and previews
 		var row MessageRow
 		var meta store.Meta
 		withMeta := q.EmailID || q.ThreadID || q.Preview
@@ -205,7 +205,7 @@ func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, 
 	return rest, err
 }
 
-// readMeta reads the Meta of a message and fills in the fields of the row that the query selects.
+// readMeta reads the Meta of a message and fills in the selected fields of the row.
 func (q RowQuery) readMeta(tx *store.Tx, m *store.Message, meta *store.Meta, row *MessageRow) (err error) {
 	if err := tx.ReadMeta(meta, m); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (q RowQuery) readMeta(tx *store.Tx, m *store.Message, meta *store.Meta, row
 		row.EmailID = emailID(m, meta)
 	}
 	if q.ThreadID {
-		row.ThreadID, err = threadNow(tx, m.Account, meta.ThreadID)
+		row.ThreadID, err = currentThreadID(tx, m.Account, meta.ThreadID)
 	}
 	if q.Preview {
 		row.Preview = meta.Preview
@@ -225,7 +225,7 @@ func (q RowQuery) readMeta(tx *store.Tx, m *store.Message, meta *store.Meta, row
 	return err
 }
 
-// MessageRows is EachRow that returns copies of the rows.
+// MessageRows is like EachRow, but returns copies of the rows.
 func (s *Service) MessageRows(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, q RowQuery) (rows []MessageRow, rest []uint32, err error) {
 	rows = make([]MessageRow, 0, min(len(uids), maxRows))
 	rest, err = s.EachRow(ctx, u, folder, uids, q, func(row *MessageRow) bool {
@@ -237,7 +237,7 @@ func (s *Service) MessageRows(ctx context.Context, u core.MailboxUser, folder ui
 	return rows, rest, err
 }
 
-// OpenMessage opens the bytes of a message. The error is not_found if the message is gone.
+// OpenMessage opens the bytes of a message. The error is not_found if the message does not exist.
 func (s *Service) OpenMessage(_ context.Context, u core.MailboxUser, folder, uid uint32) (*Blob, error) {
 	var ref store.BlobRef
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -256,7 +256,7 @@ func (s *Service) OpenMessage(_ context.Context, u core.MailboxUser, folder, uid
 	return s.Store.OpenBlob(ref)
 }
 
-// CheckKeywords refuses a list with too many keywords, or with one that is empty or too long.
+// CheckKeywords returns an error if the list has too many keywords, or an empty or too long one.
 func CheckKeywords(list []string) error {
 	if len(list) > MaxKeywords || slices.ContainsFunc(list, func(k string) bool { return k == "" || len(k) > MaxKeyword }) {
 		return core.Errorf(CodeKeywords, "A message has at most %d keywords of at most %d bytes.", MaxKeywords, MaxKeyword)
@@ -264,8 +264,9 @@ func CheckKeywords(list []string) error {
 	return nil
 }
 
-// ChangeFlags changes the flags of the messages (uids must ascend) and returns their rows after
-// the change. Deleted messages are skipped; messages that UnchangedSince excluded have Kept set.
+// ChangeFlags changes the flags of messages and returns their rows after the change. uids must
+// ascend. Deleted messages are left out. Messages that were not changed because of UnchangedSince
+// have Skipped set.
 func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, c FlagChange) ([]MessageRow, error) {
 	if err := CheckKeywords(c.Keywords); err != nil {
 		return nil, err
@@ -283,13 +284,13 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 			if err != nil {
 				return err
 			}
-			if c.Flags&store.FlagDeleted != 0 { // \Deleted precedes EXPUNGE, which frees space
+			if c.Flags&store.FlagDeleted != 0 { // clients set \Deleted before EXPUNGE, which frees space
 				tx.MayUseReserve()
 			}
 			for _, m := range messages {
 				if c.UnchangedSince != nil && m.ModSeq > *c.UnchangedSince {
 					row := rowOf(m)
-					row.Was, row.Kept = m.ModSeq, true
+					row.OldModSeq, row.Skipped = m.ModSeq, true
 					changed = append(changed, row)
 					continue
 				}
@@ -302,7 +303,7 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 					return err
 				}
 				row := rowOf(m)
-				row.Was = was
+				row.OldModSeq = was
 				changed = append(changed, row)
 			}
 			return nil
@@ -315,8 +316,8 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 	return rows, nil
 }
 
-// messagesToChange reads the messages that still exist, and notifies watchers once the transaction
-// is on disk.
+// messagesToChange returns those of the messages that exist. It also notifies watchers after the
+// transaction is on disk.
 func (s *Service) messagesToChange(tx *store.Tx, u core.MailboxUser, folder uint32, uids []uint32) ([]*store.Message, error) {
 	if _, err := core.OpenMailbox(tx, u); err != nil {
 		return nil, err
@@ -331,8 +332,8 @@ func (s *Service) messagesToChange(tx *store.Tx, u core.MailboxUser, folder uint
 	return messages, err
 }
 
-// ExpungeMessages deletes those of the messages (uids must ascend) that have FlagDeleted, and
-// returns their UIDs.
+// ExpungeMessages deletes those of the messages that have FlagDeleted, and returns their UIDs. uids
+// must ascend.
 func (s *Service) ExpungeMessages(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32) ([]uint32, error) {
 	marked, err := s.markedDeleted(u, folder, uids)
 	if err != nil {
@@ -366,8 +367,8 @@ func (s *Service) ExpungeMessages(_ context.Context, u core.MailboxUser, folder 
 	return gone, nil
 }
 
-// markedDeleted lists the messages that have FlagDeleted, so that an EXPUNGE without any needs no
-// write transaction.
+// markedDeleted returns those of the messages that have FlagDeleted. It reads only, so an EXPUNGE
+// that deletes nothing needs no write transaction.
 func (s *Service) markedDeleted(u core.MailboxUser, folder uint32, uids []uint32) (marked []uint32, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		return tx.EachMessage(u.Mailbox, folder, uids, false, func(m *store.Message, _ []byte) bool {
@@ -380,32 +381,32 @@ func (s *Service) markedDeleted(u core.MailboxUser, folder uint32, uids []uint32
 	return marked, err
 }
 
-// Copied maps the UIDs of copied messages: the message From[i] has the UID To[i] in the other
-// folder.
+// Copied has the UIDs of messages that were copied or moved: the message with the UID From[i] in
+// the old folder has the UID To[i] in the new one.
 type Copied struct {
 	UIDValidity uint32
 	From, To    []uint32
 }
 
-// perTransfer is how many messages one transaction copies or moves. Each message takes up to twenty
-// writes, and other writers wait during the transaction.
-const perTransfer = 300
+// transfersPerWrite is how many messages one transaction copies or moves. Each message takes up to
+// twenty writes, and all other writers wait for the transaction.
+const transfersPerWrite = 300
 
-// CopyMessages copies the messages (uids must ascend) into another folder, all or none: after a
-// failure it deletes the copies made so far; after a crash the next start does. Until then other
-// sessions see them.
+// CopyMessages copies the messages into another folder, all or none. uids must ascend. If it fails,
+// it deletes the copies that it has made; if the process crashes, the next start deletes them.
+// Until then other sessions see these copies.
 func (s *Service) CopyMessages(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
 	return s.transfer(ctx, u, folder, uids, to, false)
 }
 
-// MoveMessages moves the messages (uids must ascend) into another folder. After an error, the
+// MoveMessages moves the messages into another folder. uids must ascend. After an error, the
 // messages in Copied have been moved and the others have not (RFC 6851 section 3.3).
 func (s *Service) MoveMessages(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string) (*Copied, error) {
 	return s.transfer(ctx, u, folder, uids, to, true)
 }
 
 func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, to string, move bool) (*Copied, error) {
-	name, err := knownName(to)
+	name, err := existingName(to)
 	if err != nil {
 		return nil, err
 	}
@@ -415,8 +416,8 @@ func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32,
 	}
 	out := &Copied{UIDValidity: dest.UIDValidity}
 	intent := "" // ID of the CopyIntent, if the copy takes several transactions
-	for batch := range slices.Chunk(uids, perTransfer) {
-		last := len(batch) < perTransfer || batch[len(batch)-1] == uids[len(uids)-1]
+	for batch := range slices.Chunk(uids, transfersPerWrite) {
+		last := len(batch) < transfersPerWrite || batch[len(batch)-1] == uids[len(uids)-1]
 		var part Copied
 		var id string
 		err := s.Store.Update(func(tx *store.Tx) error {
@@ -439,9 +440,10 @@ func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32,
 	return out, nil
 }
 
-// recordCopy adds the messages of one transaction of a COPY or APPEND to its CopyIntent, so that
-// they are deleted if the last transaction is never reached (RFC 3501 section 6.4.7). The last
-// transaction deletes the CopyIntent. A COPY or APPEND of one transaction needs none.
+// recordCopy writes the UIDs that one transaction of a COPY or APPEND has added into its
+// CopyIntent. If the last transaction is never reached, these messages are deleted (RFC 3501
+// section 6.4.7). The last transaction deletes the CopyIntent. A COPY or APPEND of only one
+// transaction has no CopyIntent.
 func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, last bool) (string, error) {
 	switch {
 	case last && id == "":
@@ -457,7 +459,7 @@ func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, 
 			return "", err
 		}
 	}
-	if n := len(uids); n > 0 { // consecutive, since one transaction assigned them
+	if n := len(uids); n > 0 { // the UIDs are consecutive, because one transaction assigned them
 		if last := len(c.Ranges) - 1; last >= 0 && c.Ranges[last][1]+1 == uids[0] {
 			c.Ranges[last][1] = uids[n-1]
 		} else {
@@ -467,7 +469,8 @@ func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, 
 	return c.ID, store.CopyIntents.Put(tx, c)
 }
 
-// undoCopy deletes the messages that a COPY or APPEND wrote before it failed.
+// undoCopy deletes the messages that an incomplete COPY or APPEND has written. id is the ID of its
+// CopyIntent, or "" if it has none.
 func (s *Service) undoCopy(id string) error {
 	for done := id == ""; !done; {
 		err := s.Store.Update(func(tx *store.Tx) error {
@@ -480,7 +483,7 @@ func (s *Service) undoCopy(id string) error {
 			n := 0
 			for i, r := range c.Ranges {
 				for m := range tx.Messages(c.Mailbox, c.Folder, r[0], r[1]) {
-					if n++; n > perTransfer {
+					if n++; n > transfersPerWrite {
 						c.Ranges, done = c.Ranges[i:], false
 						return store.CopyIntents.Put(tx, c)
 					}
@@ -498,7 +501,7 @@ func (s *Service) undoCopy(id string) error {
 	return nil
 }
 
-// undoCopies undoes every COPY or APPEND that an earlier process left incomplete.
+// undoCopies deletes the messages of every COPY or APPEND that an earlier process did not complete.
 func (s *Service) undoCopies() error {
 	var ids []string
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -515,8 +518,8 @@ func (s *Service) undoCopies() error {
 	return err
 }
 
-// destination returns the folder that messages are to be copied or moved to. A copy counts against
-// the quota; a move does not.
+// destination returns the folder with the given name. For a copy, it also checks that the messages
+// fit into the mailbox's quota.
 func (s *Service) destination(u core.MailboxUser, folder uint32, uids []uint32, name string, move bool) (dest *Folder, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := core.OpenMailbox(tx, u)
@@ -540,12 +543,13 @@ func (s *Service) destination(u core.MailboxUser, folder uint32, uids []uint32, 
 	return dest, err
 }
 
-// CheckQuota returns quota_exceeded if a message of that size would exceed the mailbox's quota.
+// CheckQuota returns the error quota_exceeded if a message of the given size, in bytes, would
+// exceed the mailbox's quota.
 func CheckQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
 	return checkQuotaAfter(tx, mb, size, 0)
 }
 
-// checkQuotaAfter is CheckQuota for a mailbox from which gone bytes are deleted first.
+// checkQuotaAfter is like CheckQuota, for a mailbox in which gone bytes are deleted first.
 func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, gone int64) error {
 	if mb.QuotaBytes == nil {
 		return nil
@@ -557,6 +561,7 @@ func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, gone int64) error {
 	return err
 }
 
+// transferBatch copies or moves messages in one transaction and adds their UIDs to out.
 func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32, uids []uint32, dest uint32, move bool, out *Copied) error {
 	messages, err := s.messagesToChange(tx, u, folder, uids)
 	if err != nil {
@@ -587,7 +592,7 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 		return err
 	}
 	for i, m := range messages {
-		if err := s.copied(tx, u.AccountID, taint, from, to, m, copies[i]); err != nil {
+		if err := s.completeCopy(tx, u.AccountID, taint, from, to, m, copies[i]); err != nil {
 			return err
 		}
 		if move {
@@ -600,7 +605,8 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 	return nil
 }
 
-// movedBits returns the bits for messages that a caller copies or moves; none for a tainted caller.
+// movedBits returns the bits of a message that a mail client has copied or moved: BitMoved, or none
+// if the client is tainted.
 func movedBits(taint *store.Taint) store.Bits {
 	if taint != nil {
 		return 0
@@ -608,22 +614,22 @@ func movedBits(taint *store.Taint) store.Bits {
 	return store.BitMoved
 }
 
-// copied updates a copy for its new folder: Drafts marks it as drafted, and the spam classifier
-// learns from it unless the caller is tainted.
-func (s *Service) copied(tx *store.Tx, accountID string, taint *store.Taint, from, to *Folder, m, copied *store.Message) error {
+// completeCopy updates a copy for its new folder. A copy in Drafts is recorded as drafted. The spam
+// classifier learns from the copy, unless the caller is tainted.
+func (s *Service) completeCopy(tx *store.Tx, accountID string, taint *store.Taint, from, to *Folder, m, copied *store.Message) error {
 	if roleOf(to) == roleDrafts {
 		if err := tx.SetDrafted(copied); err != nil {
 			return err
 		}
 	}
 	if taint != nil {
-		return nil // the classifier must not learn from it
+		return nil // a tainted caller must not train the classifier
 	}
 	return s.learnMove(tx, accountID, from, to, m, copied)
 }
 
-// learnMove lets the account's spam classifier learn from a message that is copied or moved to
-// another folder. The message and its copy both record what it was learned as.
+// learnMove trains the account's spam classifier with a message that was copied or moved to another
+// folder. It records in the message and in its copy whether they were learned as spam or as wanted.
 func (s *Service) learnMove(tx *store.Tx, accountID string, from, to *Folder, m, copied *store.Message) error {
 	move := spam.Move{FromJunk: roleOf(from) == roleJunk, ToJunk: roleOf(to) == roleJunk, ToTrash: roleOf(to) == roleTrash}
 	taught, err := s.spam.Moved(tx, accountID, copied, move)

@@ -22,20 +22,21 @@ const (
 	InboxName     = "INBOX"
 	maxFolders    = 1000
 	maxFolderName = 255 // bytes
-	PerWrite      = 250 // messages that one transaction changes; other writers wait for it
+	PerWrite      = 250 // messages that one write transaction changes; all other writers wait for it
 	maxUID        = math.MaxUint32
 
-	maxFolderChanges  = 600 // commands a minute that may change folders of one mailbox
-	foldersPerCommand = 100 // renamed folders of a tree that count as one more command
+	maxFolderChanges  = 600 // commands a minute that may create, rename or delete folders of one mailbox
+	foldersPerCommand = 100 // renaming a folder counts as one more command for each 100 folders in its tree
 )
 
 // A Folder is one folder of a mailbox, with its counters.
 type Folder = store.Folder
 
-// specialUses are the roles of RFC 6154. At most one folder of a mailbox has each.
+// specialUses are the special-use attributes of RFC 6154 that a folder can have. At most one folder
+// of a mailbox has each of them.
 var specialUses = []string{`\Archive`, `\Drafts`, `\Junk`, `\Sent`, `\Trash`}
 
-// Codes of the errors that IMAP answers differently.
+// Codes of errors for which the IMAP server has answers of its own.
 const (
 	CodeFolderNotFound    = "folder_not_found"
 	CodeFolderExists      = "folder_exists"
@@ -56,15 +57,15 @@ func IsNotFound(err error) bool {
 	return ok && (e.Code == "not_found" || e.Code == CodeFolderNotFound)
 }
 
-// IsDamaged reports whether the stored bytes of a message differ from those that were written.
+// IsDamaged reports whether an error says that the stored bytes of a message are damaged.
 func IsDamaged(err error) bool { return errors.Is(err, store.ErrDamaged) }
 
 func folderNotFound(name string) *core.Error {
 	return core.Errorf(CodeFolderNotFound, "There is no folder %q.", name)
 }
 
-// CleanFolderName returns the canonical form of a folder's name: NFC, INBOX in capitals, no
-// separator at its end.
+// CleanFolderName returns the canonical form of a folder name: normalized to NFC, INBOX in
+// capitals, and without a separator at the end.
 func CleanFolderName(text string) (string, error) {
 	if !utf8.ValidString(text) {
 		return "", core.Errorf(CodeFolderName, "A folder's name is UTF-8.")
@@ -88,9 +89,9 @@ func CleanFolderName(text string) (string, error) {
 	return name, nil
 }
 
-// knownName is CleanFolderName for a folder that should exist: for an invalid name it returns
-// folder_not_found.
-func knownName(text string) (string, error) {
+// existingName returns the canonical form of the name of a folder that should exist. For an invalid
+// name, the error is folder_not_found.
+func existingName(text string) (string, error) {
 	name, err := CleanFolderName(text)
 	if err != nil {
 		return "", folderNotFound(text)
@@ -98,7 +99,8 @@ func knownName(text string) (string, error) {
 	return name, nil
 }
 
-// folderByName returns a folder of the mailbox, or folder_not_found.
+// folderByName returns the folder of a mailbox with the given canonical name. The error is
+// folder_not_found if there is none.
 func folderByName(tx *store.Tx, mailbox uint32, name string) (*Folder, error) {
 	f, err := tx.FolderByName(mailbox, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -107,7 +109,8 @@ func folderByName(tx *store.Tx, mailbox uint32, name string) (*Folder, error) {
 	return f, err
 }
 
-// folderByID is folderByName for the ID of a selected folder, which may have been deleted since.
+// folderByID returns the folder with the ID that a session has selected. The error is
+// folder_not_found if the folder was deleted in the meantime.
 func folderByID(tx *store.Tx, mailbox, id uint32) (*Folder, error) {
 	f, err := tx.Folder(mailbox, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -116,7 +119,7 @@ func folderByID(tx *store.Tx, mailbox, id uint32) (*Folder, error) {
 	return f, err
 }
 
-// Folders lists the folders of the mailbox, INBOX first, the others in the order of their creation.
+// Folders lists the folders of a mailbox: INBOX first, the others in the order of their creation.
 func (s *Service) Folders(_ context.Context, u core.MailboxUser) (folders []*Folder, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		if _, err := core.OpenMailbox(tx, u); err != nil {
@@ -128,9 +131,10 @@ func (s *Service) Folders(_ context.Context, u core.MailboxUser) (folders []*Fol
 	return folders, err
 }
 
-// FolderByName returns one folder, or folder_not_found.
+// FolderByName returns the folder with the given name. The error is folder_not_found if there is
+// none.
 func (s *Service) FolderByName(_ context.Context, u core.MailboxUser, name string) (f *Folder, err error) {
-	known, err := knownName(name)
+	known, err := existingName(name)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +148,7 @@ func (s *Service) FolderByName(_ context.Context, u core.MailboxUser, name strin
 	return f, err
 }
 
-// CountDeleted counts the messages of a folder that have FlagDeleted, and adds up their bytes.
+// CountDeleted returns the number and the total size of a folder's messages that have FlagDeleted.
 func (s *Service) CountDeleted(_ context.Context, u core.MailboxUser, folder uint32) (messages uint32, bytes int64, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for m := range tx.Messages(u.Mailbox, folder, 1, maxUID) {
@@ -158,8 +162,8 @@ func (s *Service) CountDeleted(_ context.Context, u core.MailboxUser, folder uin
 	return messages, bytes, err
 }
 
-// CreateFolder creates a folder and its missing parents. specialUse is an attribute of RFC 6154 or
-// "".
+// CreateFolder creates a folder and its missing parents. specialUse is a special-use attribute of
+// RFC 6154, or "" for none.
 func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, specialUse string) (f *Folder, err error) {
 	name, err = CleanFolderName(name)
 	if err != nil {
@@ -181,7 +185,8 @@ func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, spec
 	return f, err
 }
 
-// CreateFolder creates a folder and its missing parents. name must be a result of CleanFolderName.
+// CreateFolder creates a folder and its missing parents in a transaction. name must be canonical,
+// as CleanFolderName returns it.
 func CreateFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {
@@ -211,8 +216,8 @@ func CreateFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	return tx.CreateFolder(f)
 }
 
-// createMissing creates the missing parents of a name, unless the mailbox would then have more than
-// most folders.
+// createMissing creates the missing parents of a folder. It refuses if the mailbox would then have
+// more than most folders.
 func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string, most int, names map[string]bool) (err error) {
 	missing := missingParents(folders, name)
 	if len(folders)+len(missing) > most {
@@ -231,8 +236,8 @@ func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string,
 	return nil
 }
 
-// missingParents lists the parents of name that do not exist, topmost first (RFC 3501 section
-// 6.3.3).
+// missingParents returns the names of the parents of a folder that do not exist, topmost first (RFC
+// 3501 section 6.3.3).
 func missingParents(folders []*Folder, name string) []string {
 	have := map[string]bool{}
 	for _, f := range folders {
@@ -247,9 +252,10 @@ func missingParents(folders []*Folder, name string) []string {
 	return missing
 }
 
-// DeleteFolder deletes a folder and its messages. It refuses INBOX, and a folder that has children.
+// DeleteFolder deletes a folder and its messages. It refuses to delete INBOX or a folder that has
+// children.
 func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name string) error {
-	name, err := knownName(name)
+	name, err := existingName(name)
 	if err != nil {
 		return err
 	}
@@ -262,11 +268,11 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 	var id uint32
 	for done := false; !done; {
 		err := s.Store.Update(func(tx *store.Tx) error {
-			f, err := s.deletable(tx, u, name)
+			f, err := s.deletableFolder(tx, u, name)
 			if err != nil {
 				return err
 			}
-			if id != 0 && f.ID != id { // another session has created a new folder of that name
+			if id != 0 && f.ID != id { // another session has deleted the folder and created a new one of that name
 				done = true
 				return nil
 			}
@@ -279,7 +285,7 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 			return err
 		})
 		if e, ok := core.AsError(err); ok && id != 0 && e.Code == CodeFolderNotFound {
-			return nil // another session has deleted it first
+			return nil // another session has deleted the folder already
 		}
 		if err != nil {
 			return err
@@ -288,7 +294,8 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 	return nil
 }
 
-func (s *Service) deletable(tx *store.Tx, u core.MailboxUser, name string) (*Folder, error) {
+// deletableFolder returns the folder with the given name, or an error if it must not be deleted.
+func (s *Service) deletableFolder(tx *store.Tx, u core.MailboxUser, name string) (*Folder, error) {
 	if _, err := core.OpenMailbox(tx, u); err != nil {
 		return nil, err
 	}
@@ -311,8 +318,9 @@ func (s *Service) deletable(tx *store.Tx, u core.MailboxUser, name string) (*Fol
 	return found, nil
 }
 
-// MayChangeFolders counts one command that changes folders of the mailbox, in any session, and
-// returns folder_changes_limited if there were too many in the last minute.
+// MayChangeFolders counts a command that changes folders of the mailbox. The error is
+// folder_changes_limited if all sessions together have used too many such commands in the last
+// minute.
 func (s *Service) MayChangeFolders(mailbox uint32) error {
 	key, now := store.SubscriptionsID(mailbox), s.Now()
 	if s.folderChanges.Count(key, now) >= maxFolderChanges {
@@ -322,7 +330,7 @@ func (s *Service) MayChangeFolders(mailbox uint32) error {
 	return nil
 }
 
-// SubscribedNames lists the subscribed names that no folder of the mailbox has.
+// SubscribedNames lists the subscribed names of the mailbox for which no folder exists.
 func (s *Service) SubscribedNames(_ context.Context, u core.MailboxUser) (names []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		if _, err := core.OpenMailbox(tx, u); err != nil {
@@ -334,8 +342,9 @@ func (s *Service) SubscribedNames(_ context.Context, u core.MailboxUser) (names 
 	return names, err
 }
 
-// Subscribe subscribes to a folder or unsubscribes from it. A name without a folder may be
-// subscribed to as well, but not by a tainted mail client, which may not create folders either.
+// Subscribe subscribes to a folder name, or unsubscribes from it if subscribed is false. The folder
+// need not exist. But a tainted mail client may subscribe only to existing folders, because it may
+// not create names.
 func (s *Service) Subscribe(_ context.Context, u core.MailboxUser, name string, subscribed bool) error {
 	name, err := CleanFolderName(name)
 	if err != nil {
@@ -364,7 +373,7 @@ func (s *Service) Subscribe(_ context.Context, u core.MailboxUser, name string, 
 	})
 }
 
-// subscribeName adds or removes the subscription of a name that no folder has.
+// subscribeName adds or removes the subscription of a name for which no folder exists.
 func subscribeName(tx *store.Tx, mailbox uint32, name string, subscribed bool) error {
 	names, err := subscribedNames(tx, mailbox)
 	if err != nil || names[name] == subscribed {
@@ -376,8 +385,8 @@ func subscribeName(tx *store.Tx, mailbox uint32, name string, subscribed bool) e
 	return tx.SetNameSubscribed(mailbox, name, subscribed)
 }
 
-// subscribedNames returns the subscribed names without folders. An operation that changes several
-// folders reads them once.
+// subscribedNames returns the set of subscribed names for which no folder exists. An operation on
+// several folders calls it once.
 func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 	list, err := tx.Subscribed(mailbox)
 	names := make(map[string]bool, len(list))
@@ -387,8 +396,8 @@ func subscribedNames(tx *store.Tx, mailbox uint32) (map[string]bool, error) {
 	return names, err
 }
 
-// moveSubscriptions converts the subscriptions of a mailbox from the format of earlier versions,
-// before an operation that changes many of them.
+// moveSubscriptions converts the subscriptions of a mailbox from the format of earlier versions. It
+// is called before operations that change many of them.
 func (s *Service) moveSubscriptions(mailbox uint32) error {
 	old := false
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -402,8 +411,8 @@ func (s *Service) moveSubscriptions(mailbox uint32) error {
 	return s.Store.Update(func(tx *store.Tx) error { return tx.MoveSubscriptions(mailbox) })
 }
 
-// takeSubscription deletes the subscription of a name and reports whether there was one; the folder
-// that is created with the name takes it over.
+// takeSubscription deletes the subscription of a name for which no folder existed, and reports
+// whether there was one. The new folder with this name is then subscribed instead.
 func takeSubscription(tx *store.Tx, mailbox uint32, name string, names map[string]bool) (bool, error) {
 	if !names[name] {
 		return false, nil

@@ -21,43 +21,46 @@ import (
 )
 
 const (
-	imagePath  = "/session/image/" // the path that image links begin with
-	innerImage = "cid:"            // prefix of the source of an image within the message; the attachment's index follows
+	imagePath     = "/session/image/" // prefix of the paths of image links
+	embeddedImage = "cid:"            // prefix of the source of an image that is an attachment; the attachment's index follows
 
-	imageLife      = time.Hour
-	imageStep      = 5 * time.Minute // links made within the same step are identical, so that browsers cache the images
-	imageTimeout   = 10 * time.Second
-	imageLimit     = 5 << 20
-	imageRedirects = 3
-	imagesEach     = 8   // fetched at a time for one account
-	imagesWaiting  = 200 // requests of one account that wait to fetch
-	imagesAtOnce   = 64  // fetched at a time for all accounts
-	imageHead      = 512 // bytes from which the image type is detected
-	imageAgent     = "Mozilla/5.0 (compatible; image proxy)"
+	imageLinkTTL     = time.Hour
+	imageExpiryStep  = 5 * time.Minute // expiry times are rounded to it: links of the same step are identical, so browsers can cache the images
+	imageTimeout     = 10 * time.Second
+	maxImageBytes    = 5 << 20
+	imageRedirects   = 3
+	imagesPerAccount = 8   // images that are fetched at the same time for one account
+	maxImagesWaiting = 200 // requests of one account that wait until they may fetch an image
+	maxImageFetches  = 64  // images that are fetched at the same time for all accounts
+	imageHeadBytes   = 512 // first bytes of an image, from which its type is detected
+	imageUserAgent   = "Mozilla/5.0 (compatible; image proxy)"
 )
 
-// An imageRef is the content of an image link: the image, its message, and when the link expires.
+// An imageRef is the content of the token in an image link: which image of which message, and when
+// the link expires.
 type imageRef struct {
 	Account, Mailbox, Folder, UID string
 	Expires                       int64  // Unix seconds
 	Source                        string // an https: URL, or cid: and the index of the attachment
 }
 
-func (s *Service) imageExpiry() int64 { return s.Now().Truncate(imageStep).Add(imageLife).Unix() }
+func (s *Service) imageExpiry() int64 {
+	return s.Now().Truncate(imageExpiryStep).Add(imageLinkTTL).Unix()
+}
 
 func (r imageRef) parts() []string {
 	return []string{r.Account, r.Mailbox, r.Folder, r.UID, strconv.FormatInt(r.Expires, 10), r.Source}
 }
 
-// imageToken returns the token of a link. Anybody who has the token can fetch this one image, since
-// the sandboxed frame has an opaque origin and sends no cookie.
+// imageToken returns the token of an image link. Whoever has the token can fetch this one image
+// without a session, because the sandboxed frame that shows the message sends no cookies.
 func (s *Service) imageToken(r imageRef) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(strings.Join(r.parts(), "\n")))
 	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("image", r.parts()...)[:16])
 }
 
-// readImageToken parses and verifies a token of imageToken. The error is not_found for an invalid
-// token, expired for one that has expired.
+// readImageToken verifies and parses a token that imageToken made. The error is not_found if the
+// token is invalid, and expired if it has expired.
 func (s *Service) readImageToken(token string) (r imageRef, err error) {
 	wrong := core.Errorf("not_found", "There is no such image.")
 	text, _, _ := strings.Cut(token, ".")
@@ -77,16 +80,16 @@ func (s *Service) readImageToken(token string) (r imageRef, err error) {
 	return r, nil
 }
 
-// An Image is an image to be shown. Its content type is detected from its bytes, and is never one
-// that could run code. MaxAge is how long its link remains valid.
+// An Image is an open image that is to be shown. Its content type is detected from its bytes, and
+// is never one that can contain scripts. MaxAge is how long its link remains valid.
 type Image struct {
 	core.File
 	MaxAge time.Duration
 }
 
-// OpenImage opens the image of a link: an attachment of the message, or a remote image, fetched
-// within 10 seconds and up to 5 MiB, without revealing the reader to its host. The error is
-// image_unavailable if it cannot be fetched or is not an image.
+// OpenImage opens the image of a link: an attachment of the message, or a remote image. A remote
+// image is fetched within 10 seconds and may have up to 5 MiB. Its host does not learn who reads
+// the message. The error is image_unavailable if it cannot be fetched or is not an image.
 func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
 	r, err := s.readImageToken(token)
 	if err != nil {
@@ -96,23 +99,24 @@ func (s *Service) OpenImage(ctx context.Context, token string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := make([]byte, imageHead)
+	head := make([]byte, imageHeadBytes)
 	n, err := io.ReadFull(body, head)
 	kind := imageType(head[:n])
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) || kind == "" {
 		body.Close()
-		return nil, noImage(errors.New("the content is not an image of a type that can be shown"))
+		return nil, imageUnavailable(errors.New("show image: the content is not an image of a supported type"))
 	}
 	out := &Image{MaxAge: time.Unix(r.Expires, 0).Sub(s.Now())}
 	out.File = core.File{ContentType: kind, Size: -1, Body: readCloser{io.MultiReader(bytes.NewReader(head[:n]), body), body}}
 	return out, nil
 }
 
-func noImage(cause error) *core.Error {
+// imageUnavailable returns the error image_unavailable with its cause for the log.
+func imageUnavailable(cause error) *core.Error {
 	return core.Errorf("image_unavailable", "The image could not be fetched.").Because(cause)
 }
 
-// readCloser reads from Reader and closes Closer.
+// readCloser combines the Reader of one stream with the Closer of another.
 type readCloser struct {
 	io.Reader
 	io.Closer
@@ -120,7 +124,7 @@ type readCloser struct {
 
 func (s *Service) openImage(ctx context.Context, r imageRef) (io.ReadCloser, error) {
 	message := messagePicker{byUserID(core.Actor{AccountID: r.Account}, r.Mailbox), r.Folder, r.UID}
-	place, inner := strings.CutPrefix(r.Source, innerImage)
+	place, inner := strings.CutPrefix(r.Source, embeddedImage)
 	if !inner {
 		err := s.Store.View(func(tx *store.Tx) error {
 			_, _, _, err := message.find(tx)
@@ -144,8 +148,8 @@ func (s *Service) openImage(ctx context.Context, r imageRef) (io.ReadCloser, err
 	return blobReader{msg.Open(o.blob, all[i].Part), o.blob}, nil
 }
 
-// imageType returns the content type of a raster image by its first bytes (WHATWG MIME Sniffing
-// 6.1, and AVIF); "" for anything else, SVG included.
+// imageType detects the content type of a raster image from its first bytes (WHATWG MIME Sniffing
+// 6.1, and AVIF). It returns "" for everything else, including SVG.
 func imageType(head []byte) string {
 	if len(head) >= 12 && string(head[4:8]) == "ftyp" {
 		if brand := string(head[8:12]); brand == "avif" || brand == "avis" {
@@ -171,30 +175,30 @@ func (s *Service) newImages() *images {
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			r.Header.Del("Referer")
 			if len(via) > imageRedirects {
-				return errors.New("too many redirects")
+				return errors.New("fetch image: too many redirects")
 			}
 			return s.Guard.CheckURL(r.URL.String())
 		},
 	}
-	spool := func() *core.Spool { return s.NewSpool(imageLimit) }
-	slots := limit.NewSemaphore[string](imagesAtOnce, imagesEach)
-	slots.MaxWaiting = imagesWaiting
+	spool := func() *core.Spool { return s.NewSpool(maxImageBytes) }
+	slots := limit.NewSemaphore[string](maxImageFetches, imagesPerAccount)
+	slots.MaxWaiting = maxImagesWaiting
 	return &images{HTTP: client, spool: spool, slots: slots}
 }
 
-// Acquire waits for a slot for a fetch; release frees it.
+// Acquire waits until the account may fetch an image. release must be called after the fetch.
 func (m *images) Acquire(ctx context.Context, account string) (release func(), err error) {
 	release, err = m.slots.Acquire(ctx, account)
 	if errors.Is(err, limit.ErrBusy) {
 		return nil, core.Errorf("rate_limited", "This account is loading too many images at once. Wait a moment.")
 	}
 	if err != nil {
-		return nil, noImage(err)
+		return nil, imageUnavailable(err)
 	}
 	return release, nil
 }
 
-// Fetch fetches an image with a request that does not reveal the reader.
+// Fetch fetches an image for an account. The request contains nothing about the reader.
 func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadCloser, error) {
 	waiting, cancel := context.WithTimeout(ctx, imageTimeout)
 	defer cancel()
@@ -206,7 +210,7 @@ func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadClos
 	if err := m.get(ctx, whole, source); err != nil {
 		whole.Close()
 		release()
-		return nil, noImage(err)
+		return nil, imageUnavailable(err)
 	}
 	return &imageBody{whole.Reader(), sync.OnceFunc(func() {
 		whole.Close()
@@ -214,22 +218,22 @@ func (m *images) Fetch(ctx context.Context, account, source string) (io.ReadClos
 	})}, nil
 }
 
-// get downloads the whole image, so that a slow reader does not keep the connection to its host
-// open.
+// get downloads the whole image before it is passed on, so that a slow reader does not keep the
+// connection to the image's host open.
 func (m *images) get(ctx context.Context, to io.Writer, source string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
 	if err != nil {
 		return fmt.Errorf("fetch image %s: %w", source, err)
 	}
-	req.Header.Set("User-Agent", imageAgent)
+	req.Header.Set("User-Agent", imageUserAgent)
 	req.Header.Set("Accept", "image/avif,image/webp,image/png,image/jpeg,image/gif")
 	resp, err := m.HTTP.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || resp.ContentLength > imageLimit {
-		return fmt.Errorf("fetch image %s: status %d, %d bytes", source, resp.StatusCode, resp.ContentLength)
+	if resp.StatusCode != http.StatusOK || resp.ContentLength > maxImageBytes {
+		return fmt.Errorf("fetch image %s: the answer has status %d and %d bytes", source, resp.StatusCode, resp.ContentLength)
 	}
 	if _, err := io.Copy(to, resp.Body); err != nil {
 		return fmt.Errorf("fetch image %s: %w", source, err)
@@ -237,7 +241,7 @@ func (m *images) get(ctx context.Context, to io.Writer, source string) error {
 	return nil
 }
 
-// An imageBody reads an image and releases its slot when it is closed.
+// An imageBody reads an image. Close frees its slot in images.
 type imageBody struct {
 	io.Reader
 	done func()

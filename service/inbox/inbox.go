@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// InboxFilter narrows a list of messages. Days are UTC and inclusive.
+// InboxFilter selects messages for a list. Its days are in UTC, and both belong to the range.
 type InboxFilter struct {
 	DateFrom       string `query:"date_from"`      // The first day, UTC.
 	DateTo         string `query:"date_to"`        // The last day, UTC, with all of it.
@@ -56,7 +56,8 @@ type InboxPage struct {
 	SyncedAt core.Time `json:"synced_at"`
 }
 
-// ListInbox lists the INBOX of every mailbox of the account, newest first.
+// ListInbox lists messages of all mailboxes of the account, by default those in INBOX, newest
+// first.
 func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (*InboxPage, error) {
 	l, err := s.newInboxList(who, page.Query{Limit: in.Limit, Cursor: in.Cursor}, in.InboxFilter, 100, 200)
 	if err != nil {
@@ -64,33 +65,33 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 	}
 	l.operation, l.filters = "inbox", append(l.filters, in.Mailbox)
 	return l.page(func(tx *store.Tx) (core.Time, bool, error) {
-		if in.Mailbox == "" && who.MailboxID != "" { // only this mailbox's own folders can be named
+		if in.Mailbox == "" && who.MailboxID != "" { // the actor is a mailbox, so folder can name any of its own folders
 			mb, err := core.ReadMailbox(tx, who, who.MailboxID)
 			if err != nil {
 				return core.Time{}, false, err
 			}
-			return core.Time{Time: mb.LastSyncAt}, true, l.ofMailbox(tx, mb, in.Folder)
+			return core.Time{Time: mb.LastSyncAt}, true, l.narrowToMailbox(tx, mb, in.Folder)
 		}
 		if in.Mailbox == "" {
 			a, err := store.Accounts.Get(tx, who.AccountID)
 			if err != nil {
 				return core.Time{}, false, err
 			}
-			some, err := l.ofAccount(tx, in.Folder)
+			some, err := l.narrowToFolders(tx, in.Folder)
 			return core.Time{Time: a.SyncedAt}, some, err
 		}
 		mb, err := core.GetByEmail(tx, who, in.Mailbox)
 		if errors.Is(err, store.ErrNotFound) {
-			return core.Time{}, false, nil // the filter matches no mailbox
+			return core.Time{}, false, nil // the filter selects no mailbox
 		}
 		if err != nil {
 			return core.Time{}, false, err
 		}
-		return core.Time{Time: mb.LastSyncAt}, true, l.ofMailbox(tx, mb, in.Folder)
+		return core.Time{Time: mb.LastSyncAt}, true, l.narrowToMailbox(tx, mb, in.Folder)
 	})
 }
 
-// ListEmailUserInbox lists the INBOX of one mailbox, newest first.
+// ListEmailUserInbox lists messages of one mailbox, by default those in INBOX, newest first.
 func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListEmailUserInboxIn) (*InboxPage, error) {
 	l, err := s.newInboxList(who, in.Query, in.InboxFilter, 25, 100)
 	if err != nil {
@@ -102,13 +103,13 @@ func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListE
 		if err != nil {
 			return core.Time{}, false, err
 		}
-		return core.Time{Time: mb.LastSyncAt}, true, l.ofMailbox(tx, mb, in.Folder)
+		return core.Time{Time: mb.LastSyncAt}, true, l.narrowToMailbox(tx, mb, in.Folder)
 	})
 }
 
-// ofMailbox narrows the list to a folder of a mailbox, or for "all" to every folder but Junk and
-// Trash.
-func (l *inboxList) ofMailbox(tx *store.Tx, mb *store.Mailbox, folder string) error {
+// narrowToMailbox limits the list to a folder of a mailbox. For the folder "all", these are all
+// folders except Junk and Trash.
+func (l *inboxList) narrowToMailbox(tx *store.Tx, mb *store.Mailbox, folder string) error {
 	folders, err := foldersToList(tx, mb, folder)
 	if err != nil {
 		return err
@@ -119,10 +120,10 @@ func (l *inboxList) ofMailbox(tx *store.Tx, mb *store.Mailbox, folder string) er
 	return nil
 }
 
-// ofAccount narrows the list to the folders of that name in all mailboxes; some is false if none of
-// them has messages. The error is not_found if no mailbox has the folder, and mailbox_required if
-// the folders are too many to be merged.
-func (l *inboxList) ofAccount(tx *store.Tx, folder string) (some bool, err error) {
+// narrowToFolders limits the list to the folders with the given name in all mailboxes of the
+// account. some is false if none of them has messages. The error is not_found if no mailbox has
+// such a folder, and mailbox_required if there are too many of them to list at once.
+func (l *inboxList) narrowToFolders(tx *store.Tx, folder string) (some bool, err error) {
 	inboxes := folder == "" || folder == roleInbox || strings.EqualFold(folder, InboxName)
 	if inboxes && l.who.SeesAll() {
 		return true, nil
@@ -145,7 +146,7 @@ func (l *inboxList) ofAccount(tx *store.Tx, folder string) (some bool, err error
 				l.query.Folders = append(l.query.Folders, f.Num)
 			}
 		}
-		if len(l.query.Folders) > foldersMerged {
+		if len(l.query.Folders) > maxMergedFolders {
 			return false, core.Errorf("mailbox_required", "This account has too many folders to list at once. Name the mailbox: ?mailbox=name@domain.").
 				With("mailbox", "required", "is required")
 		}
@@ -156,7 +157,7 @@ func (l *inboxList) ofAccount(tx *store.Tx, folder string) (some bool, err error
 	return len(l.query.Folders) > 0, nil
 }
 
-// An inboxList reads one page of a list of messages.
+// An inboxList reads one page of a list of messages, for one request.
 type inboxList struct {
 	s            *Service
 	who          core.Actor
@@ -168,13 +169,15 @@ type inboxList struct {
 	from         string
 	author       *tokenize.Matcher // nil: any author
 	thread       string
-	threads      bool   // one row for each thread
-	domain       string // the domain as requested, later its ID; "": any
+	threads      bool   // the list has one row for each thread
+	domain       string // the name or ID in the request, later the domain's ID; "": any domain
 	builder      page.Builder[InboxMessage]
-	shownSources map[string]agents.Source           // for a reader whom strangers' words taint: the sources of messages that are not withheld, by message ID; nil for other readers
-	namedSources map[*ThreadSummary][]agents.Source // the same for each thread: the sources of the messages whose authors its summary names
+	shownSources map[string]agents.Source           // for a reader whose policy has taint: the sources of the messages that are shown in full, by message ID; nil for other readers
+	namedSources map[*ThreadSummary][]agents.Source // for the same readers: the sources of the messages whose authors are named in a thread's summary
 }
 
+// newInboxList validates the filter of a request. byDefault and most are the default and the
+// maximum number of messages of a page.
 func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byDefault, most int) (*inboxList, error) {
 	limit, err := in.Most(byDefault, most)
 	if err != nil {
@@ -231,8 +234,9 @@ func parseDay(field, text string) (time.Time, error) {
 	return day, nil
 }
 
-// page reads the page in one snapshot. scope narrows the query and returns when the covered mail
-// was last synced; some is false if it covers nothing.
+// page reads the page in one snapshot of the store. scope limits the query to the requested
+// mailboxes and returns when their external mail was last synced. some is false if no mail is
+// selected.
 func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err error)) (*InboxPage, error) {
 	position, err := page.Open(l.s.Core, l.who, l.operation, l.cursor, l.filters...)
 	if err != nil {
@@ -264,12 +268,12 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 	out.Page = *l.builder.Page(func(position string) string {
 		return page.Seal(l.s.Core, l.who, l.operation, position, l.filters...)
 	})
-	return out, l.read(out.Data)
+	return out, l.recordReading(out.Data)
 }
 
-// narrowToDomain resolves the domain that the list is narrowed to, and narrows the query to its
-// mailboxes unless they are too many; some is false if the account has no such domain, or the
-// domain has no mailbox.
+// narrowToDomain finds the requested domain and limits the query to its mailboxes, unless there are
+// more than maxMergedMailboxes. some is false if the account has no such domain, or the domain has
+// no mailbox.
 func (l *inboxList) narrowToDomain(tx *store.Tx) (some bool, err error) {
 	d, err := core.FindDomain(tx, l.who, l.domain)
 	if errors.Is(err, store.ErrNotFound) {
@@ -285,22 +289,22 @@ func (l *inboxList) narrowToDomain(tx *store.Tx) (some bool, err error) {
 	var mailboxes []uint32
 	for _, mb := range store.MailboxesByDomain.Desc(tx, d.ID, "") {
 		mailboxes = append(mailboxes, mb.Num)
-		if len(mailboxes) > inboxMerged {
+		if len(mailboxes) > maxMergedMailboxes {
 			return true, nil
 		}
 	}
-	l.query.Folders = mailboxes // a mailbox has the same number as its INBOX
+	l.query.Folders = mailboxes // the number of a mailbox is also the number of its INBOX
 	return len(mailboxes) > 0, nil
 }
 
-// walk fills the page. It skips messages of mailboxes that are being deleted and of other domains,
-// at most maxSkipped of the latter.
+// walk fills the page from the query, without a search. It leaves out messages of mailboxes that
+// are being deleted, and up to maxSkipped messages of other domains.
 func (l *inboxList) walk(tx *store.Tx) error {
-	c, shown, scanned, passed := &l.builder, l.newView(tx), 0, 0
+	c, shown, scanned, skipped := &l.builder, l.newView(tx), 0, 0
 	defer l.s.freeMessageView(shown)
 	threads := &threadList{l, tx, map[uint32]*threadMailbox{}}
 	for at := range tx.Inbox(l.query) {
-		if scanned == maxScanned || passed == maxSkipped || len(c.Data) == c.Limit && !l.threads { // with threads, go on: the next messages may belong to threads on the page
+		if scanned == maxScanned || skipped == maxSkipped || len(c.Data) == c.Limit && !l.threads { // with threads, continue: the next messages may belong to threads that the page has already
 			c.More = true
 			return nil
 		}
@@ -309,7 +313,7 @@ func (l *inboxList) walk(tx *store.Tx) error {
 			return err
 		}
 		if !in {
-			passed++
+			skipped++
 			c.Last = positionText(at)
 			continue
 		}
@@ -337,7 +341,8 @@ func (l *inboxList) walk(tx *store.Tx) error {
 	return nil
 }
 
-// newView returns a messageView with the list's domain and its reader's limits.
+// newView returns a messageView for the list's domain that withholds texts as the reader's policy
+// demands.
 func (l *inboxList) newView(tx *store.Tx) *messageView {
 	w := l.s.newMessageView(tx)
 	w.domain = l.domain

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// MessageMarks are the marks to set on messages; nil leaves a mark unchanged.
+// MessageMarks are the flags to set or clear on messages. A nil field leaves its flag unchanged.
 type MessageMarks struct {
 	IsRead    *bool `json:"is_read" alias:"read"`
 	IsFlagged *bool `json:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
@@ -27,7 +27,7 @@ func (m MessageMarks) check() error {
 	return nil
 }
 
-// apply returns the flags after the change.
+// apply returns the flags of a message after the change.
 func (m MessageMarks) apply(flags Flags) Flags {
 	for flag, want := range map[Flags]*bool{FlagSeen: m.IsRead, FlagFlagged: m.IsFlagged} {
 		switch {
@@ -41,12 +41,12 @@ func (m MessageMarks) apply(flags Flags) Flags {
 	return flags
 }
 
-// remote returns the same change for an external server.
+// remote returns the change in the form of package pull, for an external server.
 func (m MessageMarks) remote() pull.FlagChange {
 	return pull.FlagChange{Seen: m.IsRead, Flagged: m.IsFlagged}
 }
 
-// summary describes the change for people.
+// summary returns a text that describes the change to people.
 func (m MessageMarks) summary() string {
 	var done []string
 	for _, is := range []struct {
@@ -86,18 +86,19 @@ type MessageMarked struct {
 	IsFlagged bool   `json:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
 }
 
-// MarkMessage marks a message read or unread, flagged or not. A message of an external mailbox is
-// marked on its server first.
+// MarkMessage marks a message as read or unread, or as flagged or not. A message of an external
+// mailbox is marked on its server first.
 func (s *Service) MarkMessage(ctx context.Context, who core.Actor, in MarkMessageIn) (*MessageMarked, error) {
-	return s.mark(ctx, in.by(who), in.MessageMarks)
+	return s.markMessage(ctx, in.by(who), in.MessageMarks)
 }
 
-// MarkInboxMessage is MarkMessage by the mailbox's address.
+// MarkInboxMessage is like MarkMessage, but the request names the mailbox by its address.
 func (s *Service) MarkInboxMessage(ctx context.Context, who core.Actor, in MarkInboxMessageIn) (*MessageMarked, error) {
-	return s.mark(ctx, in.by(who), in.MessageMarks)
+	return s.markMessage(ctx, in.by(who), in.MessageMarks)
 }
 
-func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks) (*MessageMarked, error) {
+// markMessage changes the flags of one message.
+func (s *Service) markMessage(ctx context.Context, p messagePicker, marks MessageMarks) (*MessageMarked, error) {
 	if err := marks.check(); err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks)
 		}
 		m.Flags = marked[m.UID]
 	} else {
-		m, err = s.markLocal(p, marks)
+		m, err = s.markStored(p, marks)
 	}
 	if err != nil {
 		return nil, err
@@ -125,7 +126,8 @@ func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks)
 	}, nil
 }
 
-func (s *Service) markLocal(p messagePicker, marks MessageMarks) (m *store.Message, err error) {
+// markStored changes the flags of a message that is stored here only.
+func (s *Service) markStored(p messagePicker, marks MessageMarks) (m *store.Message, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		var mb *store.Mailbox
 		mb, _, m, err = p.find(tx)
@@ -141,8 +143,8 @@ func (s *Service) markLocal(p messagePicker, marks MessageMarks) (m *store.Messa
 	return m, err
 }
 
-// MessageDeleted says that a message was deleted or, if Folder and NewUID are set, moved to Trash.
-// MessageID is the UID.
+// MessageDeleted is the answer for a deleted message. If Folder and NewUID are set, the message was
+// moved to Trash instead. MessageID is the UID.
 type MessageDeleted struct {
 	Message   string  `json:"message" words:"ours" example:"The message is deleted."` // For people; the text may change.
 	MessageID string  `json:"message_id" words:"ours" example:"17"`                   // The IMAP UID; the same as uid.
@@ -164,24 +166,25 @@ type DeleteInboxMessageIn struct {
 	To string `query:"to" enum:"trash|"` // `trash` moves the message to Trash. Without it, and in Trash, it is deleted for good.
 }
 
-// DeleteMessage deletes a message for good; a message of an external mailbox is deleted on its
-// server first. With to=trash it moves the message to Trash, unless it is there already.
+// DeleteMessage deletes a message permanently. A message of an external mailbox is deleted on its
+// server first. With to=trash, the message is moved to Trash instead, unless it is already there.
 func (s *Service) DeleteMessage(ctx context.Context, who core.Actor, in DeleteMessageIn) (*MessageDeleted, error) {
 	return s.deleteMessage(ctx, who, in.by(who), in.To == roleTrash)
 }
 
-// DeleteInboxMessage is DeleteMessage by the mailbox's address.
+// DeleteInboxMessage is like DeleteMessage, but the request names the mailbox by its address.
 func (s *Service) DeleteInboxMessage(ctx context.Context, who core.Actor, in DeleteInboxMessageIn) (*MessageDeleted, error) {
 	return s.deleteMessage(ctx, who, in.by(who), in.To == roleTrash)
 }
 
-// DeletesForGood reports whether DeleteMessage would delete the message for good: without to=trash,
-// or if the message is in Trash or on an external server.
+// DeletesForGood reports whether DeleteMessage would delete the message permanently: if to=trash is
+// not set, or the message is already in Trash or on an external server.
 func (s *Service) DeletesForGood(who core.Actor, in DeleteMessageIn) (bool, error) {
 	return s.deletesForGood(in.by(who), in.To == roleTrash)
 }
 
-// DeletesInboxMessageForGood is DeletesForGood by the mailbox's address.
+// DeletesInboxMessageForGood is like DeletesForGood, but the request names the mailbox by its
+// address.
 func (s *Service) DeletesInboxMessageForGood(who core.Actor, in DeleteInboxMessageIn) (bool, error) {
 	return s.deletesForGood(in.by(who), in.To == roleTrash)
 }
@@ -196,7 +199,7 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 	switch {
 	case err != nil:
 	case external:
-		if err = s.agents.MayBeTainted(who); err != nil {
+		if err = s.agents.RequireUntainted(who); err != nil {
 			break
 		}
 		var kept map[uint32]*core.Error
@@ -210,9 +213,9 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 		if err != nil || out != nil {
 			return out, err
 		}
-		err = s.deleteLocal(who, p)
+		err = s.deleteStored(who, p)
 	default:
-		err = s.deleteLocal(who, p)
+		err = s.deleteStored(who, p)
 	}
 	if err != nil {
 		return nil, err
@@ -220,7 +223,7 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 	return &MessageDeleted{Message: "The message is deleted.", UID: core.UIDText(m.UID), MessageID: core.UIDText(m.UID), Mailbox: mb.Email}, nil
 }
 
-// moveToTrash moves a message to Trash. It returns nil if the message is there already.
+// moveToTrash moves a message to Trash. It returns nil if the message is already there.
 func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDeleted, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		out = nil
@@ -245,7 +248,7 @@ func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDele
 	return out, err
 }
 
-// moveOne moves a message into another folder of its mailbox, like IMAP MOVE.
+// moveOne moves a message into another folder of its mailbox, as IMAP MOVE does.
 func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to *Folder) (*store.Message, error) {
 	if m.Folder == to.ID {
 		return m, nil
@@ -266,13 +269,14 @@ func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *st
 	if err != nil {
 		return nil, err
 	}
-	if err := s.copied(tx, mb.AccountID, taint, from, to, m, copies[0]); err != nil {
+	if err := s.completeCopy(tx, mb.AccountID, taint, from, to, m, copies[0]); err != nil {
 		return nil, err
 	}
 	return copies[0], tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
 }
 
-func (s *Service) deleteLocal(who core.Actor, p messagePicker) error {
+// deleteStored deletes a message that is stored here only.
+func (s *Service) deleteStored(who core.Actor, p messagePicker) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		mb, _, m, err := p.find(tx)
 		if err == nil {
@@ -286,7 +290,7 @@ func (s *Service) deleteLocal(who core.Actor, p messagePicker) error {
 	})
 }
 
-// AuditDeleted writes the audit row for messages of a mailbox that a request has deleted.
+// AuditDeleted writes an audit log row for messages that a request has deleted from a mailbox.
 func AuditDeleted(tx *store.Tx, who core.Actor, mb *store.Mailbox, uids ...uint32) error {
 	if len(uids) == 1 {
 		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: core.UIDText(uids[0]), Name: mb.Email})
@@ -294,7 +298,7 @@ func AuditDeleted(tx *store.Tx, who core.Actor, mb *store.Mailbox, uids ...uint3
 	return core.AuditMany(tx, who, core.MailboxTarget(mb), len(uids))
 }
 
-// A MessageRef names a message by its UID in a folder, and the mailbox's address.
+// A MessageRef names a message by its mailbox's address, its folder and its UID.
 type MessageRef struct {
 	UID     string `json:"uid"`                    // The IMAP UID.
 	Mailbox string `json:"mailbox"`                // The mailbox's address.
@@ -305,7 +309,7 @@ func (r MessageRef) inInbox() bool {
 	return r.Folder == "" || r.Folder == roleInbox || strings.EqualFold(r.Folder, InboxName)
 }
 
-// A MessageError is why a message was not changed.
+// A MessageError says why one message of a request was not changed.
 type MessageError struct {
 	UID     string `json:"uid" words:"ours"`                                // The IMAP UID.
 	Mailbox string `json:"mailbox" words:"ours" example:"anna@example.com"` // As given in the request.
@@ -318,15 +322,16 @@ type BulkDeleteMessagesIn struct {
 	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
 }
 
-// MessagesDeleted counts the deleted messages and lists the errors of the others.
+// MessagesDeleted has the number of deleted messages, and an error for each other message.
 type MessagesDeleted struct {
 	Deleted int            `json:"deleted"`
 	Failed  int            `json:"failed"`
 	Errors  []MessageError `json:"errors"`
 }
 
-// BulkDeleteMessages deletes up to 200 messages for good; those of external mailboxes on their
-// servers first. A missing message, or a server that does not answer, does not stop the others.
+// BulkDeleteMessages deletes up to 200 messages permanently. Messages of external mailboxes are
+// deleted on their servers first. If a message is missing or a server does not answer, the other
+// messages are still deleted.
 func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
 		audited: true,
@@ -350,8 +355,8 @@ type BulkMarkMessagesIn struct {
 	Junk *bool `json:"junk" example:"true"` // true moves the messages to Junk, false back to the inbox.
 }
 
-// MessagesMarked counts the marked messages, lists the errors of the others and, for junk, where
-// the messages are now.
+// MessagesMarked has the number of marked messages and an error for each other message. For
+// messages that were marked as junk or not junk, it also says where they are now.
 type MessagesMarked struct {
 	Marked  int            `json:"marked"`
 	Failed  int            `json:"failed"`
@@ -359,9 +364,10 @@ type MessagesMarked struct {
 	Results *[]MovedResult `json:"results,omitempty"`
 }
 
-// BulkMarkMessages marks up to 200 messages read or unread, flagged or not; those of external
-// mailboxes on their servers first. A missing message, or a server that does not answer, does not
-// stop the others. A message that already has the marks counts as marked.
+// BulkMarkMessages marks up to 200 messages as read or unread, or as flagged or not. Messages of
+// external mailboxes are marked on their servers first. If a message is missing or a server does
+// not answer, the other messages are still marked. A message that already has the marks counts as
+// marked.
 func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkMarkMessagesIn) (*MessagesMarked, error) {
 	if in.Junk == nil {
 		if err := in.check(); err != nil {
@@ -396,26 +402,27 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 	return out, nil
 }
 
-// changesAtOnce is how many external mailboxes one request changes at a time.
+// changesAtOnce is how many external mailboxes one request changes at the same time.
 const changesAtOnce = 8
 
-// A bulkChange is the change that a request makes to each message that it names.
+// A bulkChange is the change that a request makes to each of its messages.
 type bulkChange struct {
-	allowsRepeats   bool // a message may be named more than once
-	audited         bool // one audit row covers all messages stored here; remote writes one for each mailbox
-	refusesExternal bool // messages of external mailboxes cannot be moved: report an error for them
+	allowsRepeats   bool // the request may name a message more than once
+	audited         bool // write one audit row for all messages that are stored here; remote writes its own, one for each mailbox
+	refusesExternal bool // report an error for messages of external mailboxes, because they cannot be moved
 
-	begin func() // called at each start of the transaction, which may be repeated; may be nil
-	// local changes a message that is stored here; an *Error says why it cannot be changed.
+	begin func() // called when the transaction starts, again if it is repeated; may be nil
+	// local changes a message that is stored here. It returns a *core.Error if the message cannot
+	// be changed; other errors stop the request.
 	local func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error
 	// remote changes messages on the server of their mailbox. kept has an error for each message
-	// that was not changed.
+	// that was not changed, by UID.
 	remote func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
 }
 
-// changeMany changes the messages: first those stored here, in one transaction, then those of
-// external mailboxes on their servers. It counts the changed messages and returns the errors of the
-// others.
+// changeMany changes the messages of a request: first those stored here, in one transaction, and
+// then those of external mailboxes on their servers. It returns the number of changed messages and
+// the errors of the others.
 func (s *Service) changeMany(ctx context.Context, who core.Actor, refs []MessageRef, c bulkChange) (done int, failed []MessageError, err error) {
 	if err := checkRefs(refs); err != nil {
 		return 0, nil, err
@@ -428,7 +435,7 @@ func (s *Service) changeMany(ctx context.Context, who core.Actor, refs []Message
 		}
 		var changed []*store.Mailbox
 		for _, group := range groupRefs(refs) {
-			elsewhere, err := remotePart(tx, who, group, c)
+			elsewhere, err := newRemoteGroup(tx, who, group, c)
 			if err != nil {
 				return err
 			}
@@ -479,7 +486,8 @@ func checkRefs(refs []MessageRef) error {
 	return nil
 }
 
-// groupRefs groups the references by mailbox, in the order in which the mailboxes first occur.
+// groupRefs groups the references by mailbox. The groups are in the order in which the mailboxes
+// first occur.
 func groupRefs(refs []MessageRef) [][]MessageRef {
 	var out [][]MessageRef
 	at := map[string]int{}
@@ -495,17 +503,17 @@ func groupRefs(refs []MessageRef) [][]MessageRef {
 	return out
 }
 
-// failed returns the error of a message that was not changed.
-func (r MessageRef) failed(why *core.Error) MessageError {
+// errorFor returns the MessageError for a message that was not changed.
+func (r MessageRef) errorFor(why *core.Error) MessageError {
 	return MessageError{r.UID, r.Mailbox, why.Message, why.Code}
 }
 
-// changeGroup changes messages of one mailbox that is stored here.
+// changeGroup changes messages of one mailbox that is stored here, in the caller's transaction.
 func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (mb *store.Mailbox, done int, failed []MessageError, err error) {
 	mb, err = byMailbox(who, group[0].Mailbox)(tx)
 	if e, ours := core.AsError(err); ours {
 		for _, r := range group {
-			failed = append(failed, r.failed(e))
+			failed = append(failed, r.errorFor(e))
 		}
 		return nil, 0, failed, nil
 	}
@@ -519,7 +527,7 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 			err = c.local(tx, mb, m)
 		}
 		if e, ours := core.AsError(err); ours {
-			failed = append(failed, r.failed(e))
+			failed = append(failed, r.errorFor(e))
 			continue
 		}
 		if err != nil {
@@ -530,11 +538,11 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 	return mb, done, failed, nil
 }
 
-// A remoteGroup is the messages of one external mailbox that a request names.
+// A remoteGroup has the messages of one external mailbox that a request names.
 type remoteGroup struct {
 	mailbox *store.Mailbox
-	refs    []remoteRef // the messages that are stored here
-	uids    []uint32    // their UIDs, without duplicates
+	refs    []remoteRef // the messages that exist in the copy of the mailbox here
+	uids    []uint32    // the UIDs in refs, without duplicates
 	failed  []MessageError
 	done    int
 }
@@ -544,9 +552,9 @@ type remoteRef struct {
 	uid uint32
 }
 
-// remotePart returns the group of an external mailbox, with errors for messages that do not exist;
-// nil for other mailboxes.
-func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (*remoteGroup, error) {
+// newRemoteGroup returns a remoteGroup for messages of an external mailbox, with an error for each
+// message that does not exist. For a mailbox that is not external it returns nil.
+func newRemoteGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (*remoteGroup, error) {
 	mb, err := byMailbox(who, group[0].Mailbox)(tx)
 	if _, ours := core.AsError(err); ours || err == nil && mb.External == nil {
 		return nil, nil
@@ -558,7 +566,7 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) 
 	seen := map[uint32]bool{}
 	for _, r := range group {
 		if c.refusesExternal || !r.inInbox() {
-			g.failed = append(g.failed, r.failed(core.Errorf("external_mailbox", "The mail of %s is hosted elsewhere: move its messages there.", mb.Email)))
+			g.failed = append(g.failed, r.errorFor(core.Errorf("external_mailbox", "The mail of %s is hosted elsewhere: move its messages there.", mb.Email)))
 			continue
 		}
 		n, err := strconv.ParseUint(r.UID, 10, 32)
@@ -569,7 +577,7 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) 
 			err = store.ErrNotFound
 		}
 		if errors.Is(err, store.ErrNotFound) {
-			g.failed = append(g.failed, r.failed(core.NotFound("message")))
+			g.failed = append(g.failed, r.errorFor(core.NotFound("message")))
 			continue
 		}
 		if err != nil {
@@ -584,8 +592,8 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) 
 	return g, nil
 }
 
-// changeRemote changes messages of external mailboxes on their servers, changesAtOnce mailboxes at
-// a time.
+// changeRemote changes messages of external mailboxes on their servers: changesAtOnce mailboxes at
+// the same time.
 func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
 	var all errgroup.Group
 	all.SetLimit(changesAtOnce)
@@ -598,7 +606,7 @@ func changeRemote(ctx context.Context, groups []*remoteGroup, c bulkChange) {
 			return nil
 		})
 	}
-	_ = all.Wait() // each group has its own errors
+	_ = all.Wait() // the errors are in the groups
 }
 
 func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
@@ -606,17 +614,17 @@ func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
 	for _, r := range g.refs {
 		switch {
 		case err != nil:
-			g.failed = append(g.failed, r.failed(core.Explain(err)))
+			g.failed = append(g.failed, r.errorFor(core.Explain(err)))
 		case kept[r.uid] != nil:
-			g.failed = append(g.failed, r.failed(kept[r.uid]))
+			g.failed = append(g.failed, r.errorFor(kept[r.uid]))
 		default:
 			g.done++
 		}
 	}
 }
 
-// findExternal is find in its own snapshot; external reports whether the message must be changed on
-// an external server.
+// findExternal finds a message in a snapshot of its own. external reports whether the message is on
+// an external server and must be changed there first.
 func (s *Service) findExternal(p messagePicker) (mb *store.Mailbox, f *Folder, m *store.Message, external bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		mb, f, m, err = p.find(tx)

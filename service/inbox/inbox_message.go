@@ -20,24 +20,24 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxBodyInAnswer is how many bytes of a message's text, and of its HTML, an answer contains.
+// maxBodyInAnswer limits a message's text in an answer, in bytes, and also its HTML.
 const maxBodyInAnswer = 1 << 20
 
-// MessageIn names a message of a mailbox by its UID in a folder.
+// MessageIn names a message by the ID of its mailbox, its folder and its UID.
 type MessageIn struct {
 	UserID    string `path:"user_id"`
 	MessageID string `path:"message_id" example:"17"`           // The IMAP UID of the message.
 	Folder    string `query:"folder" max:"255" example:"inbox"` // A role (`inbox sent drafts junk trash archive`) or an IMAP name; the inbox unless given.
 }
 
-// InboxMessageIn names a message by its UID in a folder and the mailbox's address.
+// InboxMessageIn names a message by the address of its mailbox, its folder and its UID.
 type InboxMessageIn struct {
 	MessageID string `path:"message_id" example:"17"`           // The IMAP UID of the message.
 	Mailbox   string `query:"mailbox"`                          // The mailbox's address.
 	Folder    string `query:"folder" max:"255" example:"inbox"` // A role (`inbox sent drafts junk trash archive`) or an IMAP name; the inbox unless given.
 }
 
-// A MessageDetail is a message with its readable content. HTML is safe to show.
+// A MessageDetail is a message with its text. Its HTML is sanitized, so that it is safe to show.
 type MessageDetail struct {
 	InboxMessage
 	Text *string `json:"text" words:"theirs"`
@@ -52,20 +52,23 @@ type MessageDetail struct {
 	Invitation *Invitation `json:"invitation"`
 }
 
-// A MessageHeader is one header field, decoded.
+// A MessageHeader is one decoded header field.
 type MessageHeader struct {
 	Name  string `json:"name" words:"theirs" example:"Subject"`
 	Value string `json:"value" words:"theirs" example:"Your order"`
 }
 
-// A boxPicker finds the mailbox of a request. The mailbox is shared and must not be changed.
-type boxPicker func(tx *store.Tx) (*store.Mailbox, error)
+// A mailboxPicker finds the mailbox that a request names. The result is a shared record and must
+// not be changed.
+type mailboxPicker func(tx *store.Tx) (*store.Mailbox, error)
 
-func byUserID(who core.Actor, id string) boxPicker {
+// byUserID finds a mailbox by its ID.
+func byUserID(who core.Actor, id string) mailboxPicker {
 	return func(tx *store.Tx) (*store.Mailbox, error) { return core.ReadMailbox(tx, who, id) }
 }
 
-func byMailbox(who core.Actor, email string) boxPicker {
+// byMailbox finds a mailbox by its address.
+func byMailbox(who core.Actor, email string) mailboxPicker {
 	return func(tx *store.Tx) (*store.Mailbox, error) {
 		if email == "" {
 			return nil, core.Errorf("mailbox_required", "Name the mailbox that the message is in: ?mailbox=name@domain.").
@@ -79,9 +82,9 @@ func byMailbox(who core.Actor, email string) boxPicker {
 	}
 }
 
-// A messagePicker finds the message of a request.
+// A messagePicker finds the message that a request names.
 type messagePicker struct {
-	box    boxPicker
+	box    mailboxPicker
 	folder string // a role or an IMAP name
 	uid    string
 }
@@ -94,7 +97,8 @@ func (in InboxMessageIn) by(who core.Actor) messagePicker {
 	return messagePicker{byMailbox(who, in.Mailbox), in.Folder, in.MessageID}
 }
 
-// find returns the mailbox, the folder and the message.
+// find returns the message with its mailbox and folder. The error is not_found if one of them does
+// not exist.
 func (p messagePicker) find(tx *store.Tx) (*store.Mailbox, *Folder, *store.Message, error) {
 	mb, err := p.box(tx)
 	if err != nil {
@@ -115,7 +119,7 @@ func (p messagePicker) find(tx *store.Tx) (*store.Mailbox, *Folder, *store.Messa
 	return mb, f, m, err
 }
 
-// An openedMessage is a message as one snapshot shows it, with its bytes.
+// An openedMessage is a message with its open bytes and the data that one snapshot had of it.
 type openedMessage struct {
 	shown  InboxMessage
 	root   *msg.Part
@@ -125,7 +129,7 @@ type openedMessage struct {
 	keywords []string
 }
 
-// openMessage reads a message's rows and opens its bytes. The caller closes them.
+// openMessage reads the rows of a message and opens its bytes. The caller must close the blob.
 func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 	o := &openedMessage{}
 	var ref store.BlobRef
@@ -157,7 +161,7 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 }
 
 // ReadStored opens a message and returns the spam classifier's result for it. It does not taint the
-// reader. The caller closes the blob.
+// reader. The caller must close the blob.
 func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Blob, *SpamVerdict, error) {
 	o, err := s.openMessage(in.by(who))
 	if err != nil {
@@ -166,12 +170,12 @@ func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Bl
 	return o.root, o.blob, o.shown.Spam, nil
 }
 
-// GetMessage shows one message of a mailbox. It does not mark it read.
+// GetMessage returns one message of a mailbox. It does not mark the message as read.
 func (s *Service) GetMessage(_ context.Context, who core.Actor, in MessageIn) (*MessageDetail, error) {
 	return s.messageDetail(who, in.by(who))
 }
 
-// GetInboxMessage is GetMessage by the mailbox's address.
+// GetInboxMessage is like GetMessage, but the request names the mailbox by its address.
 func (s *Service) GetInboxMessage(_ context.Context, who core.Actor, in InboxMessageIn) (*MessageDetail, error) {
 	return s.messageDetail(who, in.by(who))
 }
@@ -217,7 +221,7 @@ func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail
 	return out, nil
 }
 
-// GetMessageRaw returns the bytes of a message as they arrived.
+// GetMessageRaw returns the bytes of a message as it arrived.
 func (s *Service) GetMessageRaw(_ context.Context, who core.Actor, in MessageIn) (*core.File, error) {
 	o, err := s.openToRead(who, in.by(who))
 	if err != nil {
@@ -247,7 +251,7 @@ func (s *Service) GetMessageAttachment(_ context.Context, who core.Actor, in Att
 		o.blob.Close()
 		return nil, core.NotFound("attachment")
 	}
-	// A damaged encoding makes the size a guess, so none is sent.
+	// Size is not set: if the transfer encoding is damaged, the decoded size is only an estimate.
 	return &core.File{
 		Name: all[i].Filename, ContentType: safeType(all[i].ContentType), Size: -1,
 		Body: blobReader{msg.Open(o.blob, all[i].Part), o.blob},
@@ -262,8 +266,8 @@ type blobReader struct {
 
 func (r blobReader) Close() error { return r.blob.Close() }
 
-// safeType returns the content type that an attachment is served with: types that a browser would
-// run become application/octet-stream.
+// safeType returns the content type with which an attachment is served: application/octet-stream
+// for types that a browser might run, and otherwise the attachment's own type.
 func safeType(contentType string) string {
 	const bytes = "application/octet-stream"
 	media, _, err := mime.ParseMediaType(contentType)
@@ -280,7 +284,7 @@ func safeType(contentType string) string {
 	return media
 }
 
-// ViewIn names a message to be shown in a browser, and how.
+// ViewIn names a message to show in a browser, and how to show it.
 type ViewIn struct {
 	UserID string `path:"user_id"`
 	UID    string `path:"uid"`
@@ -289,7 +293,7 @@ type ViewIn struct {
 	Theme  string `query:"theme" enum:"light|dark"`
 }
 
-// ViewMessage renders a message as an HTML document. It does not mark it read.
+// ViewMessage renders a message as an HTML document. It does not mark the message as read.
 func (s *Service) ViewMessage(_ context.Context, who core.Actor, in ViewIn) (*view.Document, error) {
 	o, err := s.openToRead(who, messagePicker{byUserID(who, in.UserID), in.Folder, in.UID})
 	if err != nil {
@@ -307,8 +311,8 @@ func (s *Service) ViewMessage(_ context.Context, who core.Actor, in ViewIn) (*vi
 	return view.Text(body.Text, shown), nil
 }
 
-// imageLinks returns a function that maps the source of an image to its link: images within the
-// message, and, if remote is true, remote images; "" for others.
+// imageLinks returns a function that maps the source of an image in the message to a link of our
+// own. It maps attached images and, if remote is true, remote images. For all others it returns "".
 func (s *Service) imageLinks(who core.Actor, o *openedMessage, remote bool) func(src string) string {
 	inner := map[string]int{}
 	for _, a := range msg.Attachments(o.root) {
@@ -326,7 +330,7 @@ func (s *Service) imageLinks(who core.Actor, o *openedMessage, remote bool) func
 			if err != nil || !ok {
 				return ""
 			}
-			ref.Source = innerImage + strconv.Itoa(index)
+			ref.Source = embeddedImage + strconv.Itoa(index)
 		} else {
 			ref.Source = s.remoteImage(src)
 			if ref.Source == "" || !remote {
@@ -337,7 +341,7 @@ func (s *Service) imageLinks(who core.Actor, o *openedMessage, remote bool) func
 	}
 }
 
-// remoteImage returns the URL from which a remote image is fetched; "" if the guard refuses it.
+// remoteImage returns the URL from which a remote image is fetched, or "" if netguard refuses it.
 func (s *Service) remoteImage(src string) string {
 	u, err := url.Parse(src)
 	if err != nil {

@@ -9,35 +9,36 @@ import (
 )
 
 const (
-	maxScanned    = 2000     // rows that one request examines one by one; a page that ends at this limit has a cursor to continue from
-	maxSkipped    = 2500     // rows of other domains that one request skips
-	foldersMerged = 500      // folders of an account that one list merges
-	inboxMerged   = 100      // mailboxes of a domain that one list merges; for more, the list skips rows of other domains
-	searchLook    = 200      // messages that one search examines one by one
-	searchRead    = 16 << 20 // bytes of messages that one request reads
-	searchCost    = 8 << 20  // bytes of the text index that one request reads, approximately
+	maxScanned         = 2000     // rows that one request examines; at this limit the page ends, and its cursor continues the list
+	maxSkipped         = 2500     // rows of other domains that one request skips; then the page ends, too
+	maxMergedFolders   = 500      // folders that a list of an account can merge
+	maxMergedMailboxes = 100      // mailboxes that a list of a domain merges; if there are more, the list skips the rows of other domains
+	maxSearchExamined  = 200      // messages that one search reads because the index does not suffice
+	maxSearchBytes     = 16 << 20 // bytes of messages that one search reads
+	maxIndexBytes      = 8 << 20  // bytes of the text index that one search reads, approximately
 )
 
-// An inboxSearch finds the messages of an inboxList that contain words, are by an author, or belong
-// to a thread. It looks up indexed messages in the text index and reads the others. The index does
-// not record where in a message a word occurs, so that an author is checked in each message found.
+// An inboxSearch finds the messages of an inboxList that contain given words, are by a given
+// author, or belong to a given thread. It uses the text index, and reads the messages that are not
+// indexed yet. The index does not record in which part of a message a word occurs. So the author of
+// each found message is checked separately.
 type inboxSearch struct {
 	l       *inboxList
 	tx      *store.Tx
-	matcher *tokenize.Matcher // nil: the search has no words
+	matcher *tokenize.Matcher // matches the searched words; nil if there are none
 	phrases bool
-	threads []string // nil: any
+	threads []string // IDs of the thread; nil: any thread
 
-	index   *store.InboxSearch // nil: the search does not use the index
-	at      store.InboxPos     // the next result of the index, valid if found is true
-	found   bool
-	waiting []store.InboxPos // messages not in the index, newest first; of the whole inbox if index is nil
-	read    int64
-	looked  int
-	passed  int // messages of other domains that were skipped
+	index     *store.InboxSearch // nil if too many messages are not indexed yet: then only unindexed is searched
+	at        store.InboxPos     // the next result of the index, if found is true
+	found     bool
+	unindexed []store.InboxPos // messages that are not in the index, newest first; if index is nil, the newest messages of the list
+	bytesRead int64
+	examined  int // messages that were read because the index does not suffice, at most maxSearchExamined
+	skipped   int // messages of other domains that were skipped, at most maxSkipped
 }
 
-// newSearch begins the search; some is false if it cannot find anything.
+// newSearch starts a search. some is false if nothing can be found.
 func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err error) {
 	x = &inboxSearch{l: l, tx: tx}
 	var terms [][]store.TextTerm
@@ -58,7 +59,7 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 		terms = append(terms, termsOf(q)...)
 	}
 	if l.thread != "" {
-		x.threads, err = threadNames(tx, l.query.Account, l.thread)
+		x.threads, err = threadAliases(tx, l.query.Account, l.thread)
 		if err != nil || len(x.threads) == 0 {
 			return nil, false, err
 		}
@@ -68,21 +69,21 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 		}
 		terms = append(terms, any)
 	}
-	few, err := x.findWaiting()
+	few, err := x.findUnindexed()
 	if err != nil {
 		return nil, false, err
 	}
-	if !few { // while the mail of an existing store is being indexed
-		x.waiting = x.waiting[:0]
+	if !few { // the mail of an existing store is still being indexed
+		x.unindexed = x.unindexed[:0]
 		for at := range tx.Inbox(l.query) {
-			if len(x.waiting) > searchLook {
+			if len(x.unindexed) > maxSearchExamined {
 				break
 			}
-			x.waiting = append(x.waiting, at)
+			x.unindexed = append(x.unindexed, at)
 		}
 		return x, true, nil
 	}
-	x.index, err = tx.SearchInbox(l.query, terms, searchCost)
+	x.index, err = tx.SearchInbox(l.query, terms, maxIndexBytes)
 	if err != nil {
 		return nil, false, err
 	}
@@ -96,40 +97,40 @@ func termsOf(q tokenize.Query) (terms [][]store.TextTerm) {
 	return terms
 }
 
-// findWaiting collects the messages that are not indexed yet and pass the filters; few is false if
-// there are too many.
-func (x *inboxSearch) findWaiting() (few bool, err error) {
+// findUnindexed collects the messages that pass the filters and are not indexed yet. few is false
+// if there are too many.
+func (x *inboxSearch) findUnindexed() (few bool, err error) {
 	q, scanned := &x.l.query, 0
 	for m := range x.tx.TextWaiting(q.Account, q.Folders) {
 		if scanned++; scanned > maxScanned {
 			return false, nil
 		}
 		if q.Selects(&m) {
-			x.waiting = append(x.waiting, positionOf(&m))
+			x.unindexed = append(x.unindexed, positionOf(&m))
 		}
 	}
-	newestFirst(x.waiting)
+	newestFirst(x.unindexed)
 	return true, nil
 }
 
-// advance reads the next result of the index.
+// advance reads the next result from the index.
 func (x *inboxSearch) advance() (err error) {
 	x.at, _, x.found, err = x.index.Next()
 	return err
 }
 
-// next returns the newest remaining message; indexed is false if the index did not find it, so that
-// the message must be read.
+// next returns the newest message that has not been returned yet. indexed is false if it does not
+// come from the index: then the caller must read the message to find out whether it matches.
 func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
-	if len(x.waiting) > 0 && (!x.found || comparePositions(x.waiting[0], x.at) >= 0) {
-		at, x.waiting = x.waiting[0], x.waiting[1:]
-		if x.found && comparePositions(at, x.at) == 0 { // its place was reused: the index has the earlier message
+	if len(x.unindexed) > 0 && (!x.found || comparePositions(x.unindexed[0], x.at) >= 0) {
+		at, x.unindexed = x.unindexed[0], x.unindexed[1:]
+		if x.found && comparePositions(at, x.at) == 0 { // the index has an earlier message that had the same position
 			if err := x.advance(); err != nil {
 				return at, false, false, err
 			}
 		}
 		if end, cut := x.end(); cut && comparePositions(at, end) < 0 {
-			x.waiting = nil
+			x.unindexed = nil
 			return end, false, false, nil
 		}
 		return at, false, true, nil
@@ -141,7 +142,8 @@ func (x *inboxSearch) next() (at store.InboxPos, indexed, ok bool, err error) {
 	return at, true, true, x.advance()
 }
 
-// end returns where the index stopped at its cost limit; cut is false if it did not.
+// end returns the position at which the index stopped because of maxIndexBytes. cut is false if it
+// did not stop.
 func (x *inboxSearch) end() (at store.InboxPos, cut bool) {
 	if x.index == nil || x.found {
 		return store.InboxPos{}, false
@@ -149,7 +151,7 @@ func (x *inboxSearch) end() (at store.InboxPos, cut bool) {
 	return x.index.Cut()
 }
 
-// search fills the page.
+// search fills the page with the results of a search.
 func (l *inboxList) search(tx *store.Tx) error {
 	x, some, err := l.newSearch(tx)
 	if err != nil || !some {
@@ -165,7 +167,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 		if !ok {
 			return x.close()
 		}
-		if x.looked == searchLook || x.passed == maxSkipped || x.read > searchRead {
+		if x.examined == maxSearchExamined || x.skipped == maxSkipped || x.bytesRead > maxSearchBytes {
 			c.More = true
 			return nil
 		}
@@ -184,8 +186,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 	}
 }
 
-// close ends a page that reached the end of the results. If the index stopped early, the page gets
-// a cursor.
+// close completes a page after the last result. If the index stopped early, the page gets a cursor.
 func (x *inboxSearch) close() error {
 	c := &x.l.builder
 	if end, cut := x.end(); cut {
@@ -197,10 +198,10 @@ func (x *inboxSearch) close() error {
 	return nil
 }
 
-// message returns a message if it matches the search.
+// message returns the message at a position; ok is false if it does not match the search.
 func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed bool) (out InboxMessage, ok bool, err error) {
 	if in, err := shown.inDomain(at.Num); !in || err != nil {
-		x.passed++
+		x.skipped++
 		return out, false, err
 	}
 	mailbox, folder := x.tx.FolderOfNum(at.Num)
@@ -209,7 +210,7 @@ func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed boo
 		return out, false, err
 	}
 	if !indexed || x.phrases || x.l.from != "" {
-		x.looked++
+		x.examined++
 	}
 	if !indexed || x.phrases {
 		ok, err = x.matchesStored(m, indexed)
@@ -221,8 +222,8 @@ func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed boo
 	return out, ok && x.matchesShown(&out) && (x.l.author == nil || x.l.author.Matches(out.From)), err
 }
 
-// matchesStored reports whether a message matches, by reading it. A message that cannot be read
-// does not match.
+// matchesStored reads a message and reports whether it matches the search. A message that cannot be
+// read does not match.
 func (x *inboxSearch) matchesStored(m *store.Message, indexed bool) (bool, error) {
 	meta, err := x.tx.Meta(m.Mailbox, m.Folder, m.UID)
 	if err != nil {
@@ -240,7 +241,7 @@ func (x *inboxSearch) matchesStored(m *store.Message, indexed bool) (bool, error
 	}
 	var texts []string
 	if err == nil {
-		x.read += min(int64(m.Blob.Length), maxReadWhole)
+		x.bytesRead += min(int64(m.Blob.Length), maxReadWhole)
 		texts, err = x.l.s.searchTexts(m.Blob, root)
 	}
 	if err != nil {

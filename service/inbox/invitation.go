@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Invitation is the event that a message invites to.
+// An Invitation is a calendar event to which a message invites.
 type Invitation struct {
 	Summary   string    `json:"summary" words:"theirs" example:"Berth 14"` // The title of the event.
 	StartsAt  core.Time `json:"starts_at"`
@@ -21,25 +21,26 @@ type Invitation struct {
 	Answer    *string   `json:"answer" enum:"accepted|tentative|declined"`
 }
 
-// answers are the answers to an invitation, each with the keyword that records it on the message,
-// so that every client of the mailbox sees it.
+// invitationAnswers are the possible answers to an invitation. The keyword records the answer on
+// the message, so that all clients of the mailbox see it. status is the PARTSTAT of the calendar
+// reply.
 var invitationAnswers = []struct{ name, keyword, status string }{
 	{"accepted", "$Accepted", ical.Accepted}, {"tentative", "$Tentative", ical.Tentative}, {"declined", "$Declined", ical.Declined},
 }
 
-// maxCalendars is how many parts of a message are tried as a calendar.
+// maxCalendars is how many MIME parts of a message are tried as calendars.
 const maxCalendars = 4
 
-// calendarSubtypes are other media subtypes that senders use for calendars.
+// calendarSubtypes are media subtypes that senders use for calendars in addition to text/calendar.
 var calendarSubtypes = []string{"ics", "x-ics", "calendar", "x-calendar", "vcalendar", "x-vcalendar"}
 
-// calendarsOf returns the calendar parts of a message: text/calendar first, then those with another
-// type or an .ics file name.
+// calendarsOf returns the MIME parts of a message that may be calendars: text/calendar first, then
+// parts with a subtype in calendarSubtypes or an .ics file name.
 func calendarsOf(root *msg.Part) []*msg.Part {
 	var right, other []*msg.Part
 	var find func(p *msg.Part)
 	find = func(p *msg.Part) {
-		if p.IsMessage() { // an embedded message of another author
+		if p.IsMessage() { // an embedded message, which may have another author
 			return
 		}
 		name := strings.ToLower(p.DispositionParams["filename"])
@@ -62,7 +63,8 @@ func calendarsOf(root *msg.Part) []*msg.Part {
 	return found[:min(len(found), maxCalendars)]
 }
 
-// readCalendar parses the calendar of a message; nil if it has none that can be parsed.
+// readCalendar parses the calendar of a message. It returns nil if there is none that can be
+// parsed.
 func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 	for _, part := range calendarsOf(root) {
 		text, err := io.ReadAll(io.LimitReader(msg.Open(r, part), ical.MaxSize+1))
@@ -71,9 +73,9 @@ func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 		}
 		i, err := ical.Read(text, part.Params["charset"])
 		if err != nil {
-			continue // the part is not a readable calendar
+			continue // the part is not a valid calendar
 		}
-		if i.Method == "" { // RFC 6047 section 2.4
+		if i.Method == "" { // then the method is a parameter of the media type (RFC 6047 section 2.4)
 			i.Method = strings.ToUpper(part.Params["method"])
 		}
 		return i, nil
@@ -81,12 +83,13 @@ func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 	return nil, nil
 }
 
-// isInvitation reports whether a calendar asks for a reply to an organizer with an email address.
+// isInvitation reports whether a calendar asks for a reply, to an organizer that has an email
+// address.
 func isInvitation(i *ical.Invitation) bool {
 	return i != nil && i.Method == "REQUEST" && i.Organizer.Email != ""
 }
 
-// invitationOf returns the invitation of a message, or nil.
+// invitationOf returns the invitation in a message, or nil if there is none.
 func invitationOf(o *openedMessage) (*Invitation, error) {
 	i, err := readCalendar(o.blob, o.root)
 	if err != nil || !isInvitation(i) {
@@ -101,12 +104,12 @@ func invitationOf(o *openedMessage) (*Invitation, error) {
 	return out, nil
 }
 
-// cancelScan is how many of the newest messages of a mailbox are searched for the cancellation of
-// an event.
-const cancelScan = 2000
+// maxCancelScan is how many of a mailbox's newest messages are searched for the cancellation of an
+// event.
+const maxCancelScan = 2000
 
-// ReadInvitation returns the invitation of a message and the message's Message-ID. The error is
-// no_invitation if there is none to answer, or if a later message of the mailbox cancels the event.
+// ReadInvitation returns the invitation in a message, and the Message-ID of the message. The error
+// is no_invitation if there is none that can be answered, or if a later message cancels the event.
 func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (*ical.Invitation, string, error) {
 	o, err := s.openMessage(in.by(who))
 	if err != nil {
@@ -130,7 +133,7 @@ func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (*ical.Invitation
 	return i, o.shown.MessageID, err
 }
 
-// isCancelled reports whether a later message of the mailbox cancels the event.
+// isCancelled reports whether a later message in the mailbox cancels the event.
 func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i *ical.Invitation) (bool, error) {
 	type place struct {
 		ref  store.BlobRef
@@ -155,7 +158,7 @@ func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i
 		}
 		looked := 0
 		for at := range tx.Inbox(query) {
-			if looked++; looked > cancelScan {
+			if looked++; looked > maxCancelScan {
 				return nil
 			}
 			meta, err := tx.Meta(mb.Num, ids[at.Num], at.UID)
@@ -196,7 +199,7 @@ func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i
 	return false, nil
 }
 
-// AnswerStatus returns the calendar status of an answer, see ical; "" for an unknown answer.
+// AnswerStatus returns the PARTSTAT for an answer to an invitation; "" if the answer is unknown.
 func AnswerStatus(answer string) string {
 	for _, a := range invitationAnswers {
 		if a.name == answer {
@@ -206,7 +209,7 @@ func AnswerStatus(answer string) string {
 	return ""
 }
 
-// MarkInvitation records the answer to the invitation of a message, replacing an earlier answer.
+// MarkInvitation records an answer to the invitation in a message. It replaces an earlier answer.
 func (s *Service) MarkInvitation(tx *store.Tx, who core.Actor, in MessageIn, answer string) error {
 	mb, _, m, err := in.by(who).find(tx)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 
 const KindRemoteAnswer = "remote_answer"
 
-// An Answered is the place of a message that an outgoing message replies to.
+// An Answered is the location of a message to which an outgoing message replies.
 type Answered struct{ Folder, UID uint32 }
 
-// FindAnswered returns the messages with the Message-ID id to which an outgoing message of the
-// mailbox replies. It finds them by their thread, in every folder but Junk and Trash; in an
-// external mailbox, in INBOX alone.
+// FindAnswered returns the messages that an outgoing message of the mailbox answers: those with the
+// Message-ID id. It searches their thread in all folders except Junk and Trash; in an external
+// mailbox, only in INBOX.
 func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, err error) {
 	if id == "" {
 		return nil, nil
@@ -44,7 +44,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, e
 			nums = append(nums, f.Num)
 			ids[f.Num] = f.ID
 		}
-		found, err := inThread(tx, mb, nums, threadText(root))
+		found, err := newestInThread(tx, mb, nums, threadText(root))
 		if err != nil {
 			return err
 		}
@@ -63,19 +63,18 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, e
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrTextDamaged) { // a missing mark must not stop the reply
+	if errors.Is(err, store.ErrTextDamaged) { // the reply is sent even if no message can be marked as answered
 		s.rebuildText()
 		return nil, nil
 	}
 	return list, err
 }
 
-// inThread returns the newest messages of a thread in folders of the mailbox, newest first: those
-// that the text index has under the thread's IDs, and those not indexed yet that were filed under
-// them. While an existing store is being indexed, too many messages may be unindexed: then it reads
-// the newest messages of the folders instead.
-func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) (found []store.InboxPos, err error) {
-	names, err := threadNames(tx, mb.AccountNum, thread)
+// newestInThread returns the newest messages of a thread in the given folders of a mailbox, newest
+// first. It finds indexed messages in the text index, and reads the messages that are not indexed
+// yet. If too many messages are not indexed, it returns the newest messages of the folders instead.
+func newestInThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) (found []store.InboxPos, err error) {
+	names, err := threadAliases(tx, mb.AccountNum, thread)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
@@ -101,7 +100,7 @@ func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) 
 		for _, name := range names {
 			words = append(words, store.TextTerm{Word: threadWord(name)})
 		}
-		index, err := tx.SearchInbox(query, [][]store.TextTerm{words}, searchCost)
+		index, err := tx.SearchInbox(query, [][]store.TextTerm{words}, maxIndexBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -126,13 +125,13 @@ func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) 
 		}
 	}
 	newestFirst(found)
-	found = slices.Compact(found) // duplicates: the place of an indexed message was reused
+	found = slices.Compact(found) // a position occurs twice if it was reused after an indexed message had left it
 	return found[:min(len(found), maxThreadMessages)], nil
 }
 
-// MarkAnswered marks messages of the mailbox as answered by the message that is sent in this
-// transaction, and records by whom: see Answerer.Text. Messages of an external mailbox are marked
-// on its server first, by a job.
+// MarkAnswered marks messages of the mailbox as answered in the transaction that sends the answer.
+// by says who answered: see Answerer.Text. Messages of an external mailbox are marked by a job, on
+// their server first.
 func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []Answered, by string) error {
 	var open []uint32
 	changed := false
@@ -175,7 +174,7 @@ func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []Answered,
 	return err
 }
 
-// AnswerArgs are the arguments of a KindRemoteAnswer job, which marks messages as answered on the
+// AnswerArgs are the arguments of a KindRemoteAnswer job. The job marks messages as answered on the
 // server of an external mailbox.
 type AnswerArgs struct {
 	UserID      string   `json:"user_id"`

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An InboxMessage is a message as lists show it. UID is the IMAP UID, MessageID the Message-ID
-// header with brackets.
+// An InboxMessage is a message as lists show it. UID is its IMAP UID. MessageID is its Message-ID
+// header field, with angle brackets.
 type InboxMessage struct {
 	ID                string            `json:"id" words:"ours" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2-1793870000-17"` // Opaque.
 	UID               string            `json:"uid" words:"ours"`                                                      // The IMAP UID.
@@ -60,7 +60,8 @@ type InboxMessage struct {
 	Thread   *ThreadSummary `json:"thread,omitempty"` // In a list with threads=true: its conversation.
 }
 
-// bytes estimates the size of the message in an answer: the fields that its author can make long.
+// bytes estimates the message's size in an answer. It counts the fields that an author can make
+// long.
 func (m *InboxMessage) bytes() int {
 	n := len(m.From) + len(m.Subject) + len(m.BodyPreview) + len(m.MessageID)
 	for _, list := range [][]string{m.References, m.To, m.CC, m.BCC, m.ReplyTo} {
@@ -74,8 +75,8 @@ func (m *InboxMessage) bytes() int {
 	return n
 }
 
-// A ThreadSummary summarizes a thread in a list that is grouped by threads: its messages in every
-// folder of the mailbox but Junk and Trash.
+// A ThreadSummary describes a thread in a list with one row for each thread. It counts the messages
+// in all folders of the mailbox except Junk and Trash.
 type ThreadSummary struct {
 	Messages int      `json:"messages"`
 	Unread   int      `json:"unread"`
@@ -90,8 +91,8 @@ type SpamVerdict struct {
 	Reasons []SpamReason `json:"reasons"` // At most ten, the heaviest first.
 }
 
-// A SpamReason is a property of a message that counts for spam, if Weight is positive, or against
-// it.
+// A SpamReason is a property of a message that raises its spam score if Weight is positive, and
+// lowers it if Weight is negative.
 type SpamReason struct {
 	Code string `json:"code" words:"ours" example:"word"`                                               // The kind of property.
 	Text string `json:"text" words:"theirs" example:"The word \"invoice\" is frequent in wanted mail."` // For people; the text may change.
@@ -99,7 +100,7 @@ type SpamReason struct {
 	Weight float64 `json:"weight" example:"-1.25"`
 }
 
-// spamVerdict parses Meta.Spam; nil for a message that was not classified.
+// spamVerdict parses Meta.Spam. It returns nil if the message was not classified.
 func spamVerdict(kept string) *SpamVerdict {
 	v := spam.ParseVerdict(kept)
 	if v == nil {
@@ -112,7 +113,7 @@ func spamVerdict(kept string) *SpamVerdict {
 	return out
 }
 
-// An InboxAttachment is one attachment; Index is its number in the path that downloads it.
+// An InboxAttachment describes one attachment. Index is its number in the path of the download.
 type InboxAttachment struct {
 	Index       int     `json:"index"`
 	Filename    string  `json:"filename" words:"theirs"`
@@ -121,7 +122,7 @@ type InboxAttachment struct {
 	ContentID   *string `json:"content_id" words:"theirs"`
 }
 
-// InboxAuth is the result of the sender checks when the message arrived.
+// InboxAuth has the results of the sender checks at the time when the message arrived.
 type InboxAuth struct {
 	SPF   string `json:"spf" words:"ours"`
 	DKIM  string `json:"dkim" words:"ours"`
@@ -144,8 +145,9 @@ type FormerResult struct {
 	Policy *string `json:"policy" enum:"none|quarantine|reject"`
 }
 
+// authOf returns the results of the sender checks that are stored in a Meta.
 func authOf(meta *store.Meta) InboxAuth {
-	out := InboxAuth{SPF: orNone(meta.SPF), DKIM: orNone(meta.DKIM), DMARC: orNone(meta.DMARC), Reason: core.OrNull(unprovenReason(meta))}
+	out := InboxAuth{SPF: resultOrNone(meta.SPF), DKIM: resultOrNone(meta.DKIM), DMARC: resultOrNone(meta.DMARC), Reason: core.OrNull(unprovenReason(meta))}
 	if kept := strings.Split(meta.Judged, " "); len(kept) == 3 {
 		out.Policy = core.OrNull(kept[0])
 		out.Former = &FormerResult{kept[1], core.OrNull(kept[2])}
@@ -153,32 +155,33 @@ func authOf(meta *store.Meta) InboxAuth {
 	return out
 }
 
-// A messageView turns rows into InboxMessages. It caches the folders of a page by their numbers.
+// A messageView converts rows of messages to InboxMessages in one transaction.
 type messageView struct {
 	tx      *store.Tx
-	domain  string // only mailboxes of this domain are shown; "": all
-	folders map[uint32]viewedFolder
+	domain  string                  // the ID of the domain whose mailboxes are shown; "": all domains
+	folders map[uint32]viewedFolder // cache, by the folder's number
 
-	// For a reader whom strangers' words taint: withholds reports whether a message is withheld,
-	// and given collects the sources of the others by message ID. Both are nil for other readers.
+	// Both are nil unless the reader's policy has taint. withholds reports whether the texts of a
+	// message are withheld. shownSources collects the sources of the other messages, by message ID.
 	withholds    func(*agents.Source) (bool, error)
 	shownSources map[string]agents.Source
 
-	meta        store.Meta // of the last message shown
-	structure   *msg.View  // of the last message shown
+	meta        store.Meta // the Meta of the last message that was converted
+	structure   *msg.View  // the MIME structure of the last message that was converted
 	envelope    *msg.EnvelopeView
 	attachments []msg.Attachment
-	text        []byte // buffer for a text that is being built
+	text        []byte // buffer for the text that is being built
 	texts       strings.Builder
 }
 
+// A viewedFolder is a folder with its mailbox.
 type viewedFolder struct {
 	mailbox *store.Mailbox
 	folder  *Folder
 	ids     string // prefix of the IDs of its messages
 }
 
-// newMessageView returns a messageView. It must be freed before the transaction ends.
+// newMessageView returns a messageView. freeMessageView must be called before the transaction ends.
 func (s *Service) newMessageView(tx *store.Tx) *messageView {
 	structure, ok := s.structures.Get().(*msg.View)
 	if !ok {
@@ -187,12 +190,13 @@ func (s *Service) newMessageView(tx *store.Tx) *messageView {
 	return &messageView{tx: tx, folders: map[uint32]viewedFolder{}, structure: structure}
 }
 
+// freeMessageView keeps the buffers of a messageView for the next one.
 func (s *Service) freeMessageView(w *messageView) {
 	w.structure.Clear()
 	s.structures.Put(w.structure)
 }
 
-// inDomain reports whether the folder with that number belongs to the view's domain.
+// inDomain reports whether the folder with the number num belongs to the view's domain.
 func (w *messageView) inDomain(num uint32) (bool, error) {
 	if w.domain == "" {
 		return true, nil
@@ -201,7 +205,7 @@ func (w *messageView) inDomain(num uint32) (bool, error) {
 	return err == nil && b.mailbox.DomainID == w.domain, err
 }
 
-// folder returns the folder with that number.
+// folder returns the folder with the number num.
 func (w *messageView) folder(num uint32) (viewedFolder, error) {
 	if b, ok := w.folders[num]; ok {
 		return b, nil
@@ -209,7 +213,7 @@ func (w *messageView) folder(num uint32) (viewedFolder, error) {
 	mailbox, id := w.tx.FolderOfNum(num)
 	mb, err := store.MailboxByNum.Read(w.tx, store.NumKey(mailbox))
 	if err != nil {
-		return viewedFolder{}, fmt.Errorf("read mailbox number %d: %w", mailbox, err)
+		return viewedFolder{}, fmt.Errorf("read the mailbox with number %d: %w", mailbox, err)
 	}
 	f, err := w.tx.Folder(mailbox, id)
 	if err != nil {
@@ -219,7 +223,7 @@ func (w *messageView) folder(num uint32) (viewedFolder, error) {
 	return w.folders[num], nil
 }
 
-// message reads and shows one message; ok is false if its mailbox is being deleted.
+// message returns the message at a position. ok is false if its mailbox is being deleted.
 func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
 	b, err := w.folder(at.Num)
 	if err != nil || b.mailbox.Gone() {
@@ -232,7 +236,7 @@ func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err
 	return w.row(at.Num, m)
 }
 
-// row is message for a row of the folder num that the caller has read.
+// row is like message, for a row of the folder num that the caller has read.
 func (w *messageView) row(num uint32, m *store.Message) (out InboxMessage, ok bool, err error) {
 	b, err := w.folder(num)
 	if err != nil || b.mailbox.Gone() {
@@ -245,13 +249,13 @@ func (w *messageView) row(num uint32, m *store.Message) (out InboxMessage, ok bo
 	return out, true, err
 }
 
-// show returns a message with nothing withheld.
+// show returns a message without withholding any texts.
 func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, error) {
 	meta := &w.meta
 	if err := w.tx.ReadMeta(meta, m); err != nil {
 		return InboxMessage{}, err
 	}
-	threadID, err := threadNow(w.tx, m.Account, meta.ThreadID)
+	threadID, err := currentThreadID(w.tx, m.Account, meta.ThreadID)
 	if err != nil {
 		return InboxMessage{}, err
 	}
@@ -289,8 +293,8 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 	return out, nil
 }
 
-// emailID returns the EMAILID of a message (RFC 8474): copies have the same, in any folder. It is a
-// digest of fields that a copy keeps.
+// emailID returns the EMAILID of a message (RFC 8474). All copies of a message have the same
+// EMAILID, because it is a digest of fields that copying does not change.
 func emailID(m *store.Message, meta *store.Meta) string {
 	h := sha256.New()
 	h.Write(meta.Structure)
@@ -298,34 +302,35 @@ func emailID(m *store.Message, meta *store.Meta) string {
 	return "em_" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
+// addEnvelope fills in the fields that come from the message's header.
 func (w *messageView) addEnvelope(out *InboxMessage, e *msg.EnvelopeView) {
 	if e == nil {
 		e = &msg.EnvelopeView{}
 	}
-	out.MessageID, out.Subject = w.copied(e.MessageID), w.copied(e.Subject)
+	out.MessageID, out.Subject = w.copyText(e.MessageID), w.copyText(e.Subject)
 	if e.Date.Known {
 		out.Date.Time = time.Unix(e.Date.Unix, 0)
 	}
 	for i := range e.From {
 		if from := &e.From[i]; !from.IsGroupMarker() {
-			out.From, out.FromName = w.addressText(from), core.OrNull(w.copied(msg.ShownName(from.Name)))
+			out.From, out.FromName = w.addressText(from), core.OrNull(w.copyText(msg.ShownName(from.Name)))
 			w.text = from.AppendEmail(w.text[:0])
-			out.FromEmail = w.copied(w.text)
+			out.FromEmail = w.copyText(w.text)
 			break
 		}
 	}
 	out.To, out.CC, out.ReplyTo = w.addressTexts(e.To), w.addressTexts(e.Cc), w.addressTexts(e.ReplyTo)
 	out.References = make([]string, 0, len(e.References))
 	for _, id := range e.References {
-		out.References = append(out.References, w.copied(id))
+		out.References = append(out.References, w.copyText(id))
 	}
 	if len(e.InReplyTo) > 0 {
-		to := w.copied(e.InReplyTo[0])
+		to := w.copyText(e.InReplyTo[0])
 		out.InReplyTo = &to
 	}
 }
 
-// addressTexts leaves out group markers.
+// addressTexts returns the addresses as texts, without group markers.
 func (w *messageView) addressTexts(list []msg.AddressView) []string {
 	out := make([]string, 0, len(list))
 	for i := range list {
@@ -340,12 +345,12 @@ func (w *messageView) addressText(a *msg.AddressView) string {
 	shown := *a
 	shown.Name = msg.ShownName(a.Name)
 	w.text = shown.AppendText(w.text[:0])
-	return w.copied(w.text)
+	return w.copyText(w.text)
 }
 
-// copied returns a copy of text that stays valid after the transaction. Copies share larger buffers
-// to save allocations.
-func (w *messageView) copied(text []byte) string {
+// copyText returns a copy of text that remains valid after the transaction. Several copies share
+// one buffer, which saves allocations.
+func (w *messageView) copyText(text []byte) string {
 	if size := w.texts.Cap(); size-w.texts.Len() < len(text) {
 		w.texts = strings.Builder{}
 		w.texts.Grow(max(len(text), min(2*size, 4<<10), 512))
@@ -355,7 +360,7 @@ func (w *messageView) copied(text []byte) string {
 	return w.texts.String()[begin:]
 }
 
-// withoutGroups leaves out group markers.
+// withoutGroups returns the addresses without group markers.
 func withoutGroups(list []msg.Address) []msg.Address {
 	out := make([]msg.Address, 0, len(list))
 	for _, a := range list {
@@ -366,7 +371,8 @@ func withoutGroups(list []msg.Address) []msg.Address {
 	return out
 }
 
-func orNone(result string) string {
+// resultOrNone returns the result of a check, or "none" if the check was not made.
+func resultOrNone(result string) string {
 	if result == "" {
 		return "none"
 	}

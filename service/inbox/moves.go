@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A MovedResult says where a message was moved to.
+// A MovedResult says to which folder a message was moved, and which UID it has there.
 type MovedResult struct {
 	Mailbox string `json:"mailbox" words:"ours"` // The mailbox's address.
 	UID     string `json:"uid" words:"ours"`     // The IMAP UID.
@@ -19,7 +19,7 @@ type MovedResult struct {
 	NewUID  string `json:"new_uid" words:"ours"` // Its UID in that folder.
 }
 
-// moveTo moves a message to the folder named by a role or an IMAP name.
+// moveTo moves a message to a folder, which is given by its role or its IMAP name.
 func (s *Service) moveTo(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to string) (MovedResult, error) {
 	f, err := findFolder(tx, mb, to)
 	if e, ours := core.AsError(err); ours && e.Code == "not_found" && slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.name == to }) {
@@ -41,7 +41,8 @@ type BulkMoveMessagesIn struct {
 	To       string       `json:"to" required:"true" max:"255" example:"archive"` // A role (`inbox archive junk trash sent drafts`) or an IMAP name.
 }
 
-// MessagesMoved counts the moved messages, lists where they are now, and the errors of the others.
+// MessagesMoved has the number of moved messages and where they are now, and an error for each
+// other message.
 type MessagesMoved struct {
 	Moved   int            `json:"moved"`
 	Failed  int            `json:"failed"`
@@ -49,7 +50,8 @@ type MessagesMoved struct {
 	Results []MovedResult  `json:"results"`
 }
 
-// BulkMoveMessages moves up to 200 messages into a folder of their mailboxes, in one transaction.
+// BulkMoveMessages moves up to 200 messages into a folder of their mailboxes. It uses one
+// transaction.
 func (s *Service) BulkMoveMessages(ctx context.Context, who core.Actor, in BulkMoveMessagesIn) (*MessagesMoved, error) {
 	if in.To == "" || in.To == allMail {
 		return nil, core.Invalid("to", "invalid", "must be a folder: inbox, archive, junk, trash, sent, drafts or an IMAP name")
@@ -72,7 +74,7 @@ func (s *Service) BulkMoveMessages(ctx context.Context, who core.Actor, in BulkM
 	return out, nil
 }
 
-// A MailFolder is a folder of a mailbox.
+// A MailFolder is a folder as the API shows it.
 type MailFolder struct {
 	ID       string  `json:"id" words:"ours" example:"fld_80000007"`                        // Stays when the folder is renamed; IMAP's MAILBOXID.
 	Name     string  `json:"name" words:"theirs" known:"folders" example:"Projects/Garden"` // Its name over IMAP, with `/` between levels.
@@ -81,15 +83,15 @@ type MailFolder struct {
 	Unread   int64   `json:"unread" example:"3"`
 }
 
-// MailboxID returns the MAILBOXID of a folder (RFC 8474): it stays when the folder is renamed, and
-// is never reused.
+// MailboxID returns the MAILBOXID of a folder (RFC 8474). It does not change when the folder is
+// renamed, and is never used for another folder.
 func MailboxID(f *Folder) string { return fmt.Sprintf("fld_%08x", f.Num) }
 
-func folderOut(f *Folder) MailFolder {
+func mailFolder(f *Folder) MailFolder {
 	return MailFolder{MailboxID(f), f.Name, core.OrNull(roleOf(f)), int64(f.Messages), int64(f.Unseen)}
 }
 
-// ListFolders lists the folders of a mailbox: the standard ones first, then the others by name.
+// ListFolders lists the folders of a mailbox: first the standard folders, then the others by name.
 func (s *Service) ListFolders(_ context.Context, who core.Actor, in core.EmailUserIn) (*core.List[MailFolder], error) {
 	var out []MailFolder
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -101,14 +103,14 @@ func (s *Service) ListFolders(_ context.Context, who core.Actor, in core.EmailUs
 		for _, r := range roles {
 			for _, f := range folders {
 				if roleOf(f) == r.name {
-					out = append(out, folderOut(f))
+					out = append(out, mailFolder(f))
 				}
 			}
 		}
 		others := slices.DeleteFunc(folders, func(f *Folder) bool { return roleOf(f) != "" })
 		slices.SortFunc(others, func(a, b *Folder) int { return strings.Compare(a.Name, b.Name) })
 		for _, f := range others {
-			out = append(out, folderOut(f))
+			out = append(out, mailFolder(f))
 		}
 		return err
 	})
@@ -118,13 +120,13 @@ func (s *Service) ListFolders(_ context.Context, who core.Actor, in core.EmailUs
 	return core.ListOf(out), nil
 }
 
-// FolderIn names a folder of a mailbox.
+// FolderIn names a folder by its mailbox and its ID.
 type FolderIn struct {
 	UserID   string `path:"user_id"`
 	FolderID string `path:"folder_id"`
 }
 
-// find returns the mailbox and the folder.
+// find returns the folder and its mailbox.
 func (in FolderIn) find(tx *store.Tx, who core.Actor) (*store.Mailbox, *Folder, error) {
 	mb, err := core.ReadMailbox(tx, who, in.UserID)
 	if err != nil {
@@ -147,7 +149,7 @@ type CreateFolderIn struct {
 	Name   string `json:"name" required:"true" example:"Projects/Garden"`
 }
 
-// folderError converts an error about folders from its IMAP code to the code of the API.
+// folderError converts an error about a folder from the code that IMAP uses to the code of the API.
 func folderError(err error) error {
 	e, ours := core.AsError(err)
 	if !ours {
@@ -185,7 +187,7 @@ func (s *Service) CreateMailFolder(_ context.Context, who core.Actor, in CreateF
 		if err != nil {
 			return err
 		}
-		made := folderOut(f)
+		made := mailFolder(f)
 		out = &made
 		s.changed(tx, mb.Num)
 		return errors.Join(tx.SetSubscribed(f, true), core.Audit(tx, who, folderTarget(mb, f)))
@@ -206,7 +208,8 @@ type UpdateFolderIn struct {
 	Name *string `json:"name" example:"Projects/House"`
 }
 
-func folderProtected(f *Folder) error {
+// folderProtectedError returns the error for a standard folder that cannot be renamed or deleted.
+func folderProtectedError(f *Folder) error {
 	return core.Errorf("folder_protected", "%s is a standard folder: it can be neither renamed nor deleted.", f.Name)
 }
 
@@ -222,7 +225,7 @@ func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateF
 			return err
 		}
 		if roleOf(f) != "" {
-			return folderProtected(f)
+			return folderProtectedError(f)
 		}
 		if f.Name != name {
 			if _, err := renameFolder(tx, mb.Num, f.Name, name); err != nil {
@@ -234,7 +237,7 @@ func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateF
 		if err != nil {
 			return err
 		}
-		renamed := folderOut(now)
+		renamed := mailFolder(now)
 		out = &renamed
 		return core.Audit(tx, who, folderTarget(mb, f))
 	})
@@ -250,8 +253,8 @@ type FolderDeleted struct {
 	ID      string `json:"id" words:"ours" example:"fld_80000007"`
 }
 
-// DeleteMailFolder moves the messages of a folder to Trash, PerWrite in each transaction, and then
-// deletes the folder.
+// DeleteMailFolder deletes a folder. Before that, it moves the folder's messages to Trash, PerWrite
+// in each transaction.
 func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in FolderIn) (*FolderDeleted, error) {
 	out := &FolderDeleted{ID: in.FolderID}
 	for done := false; !done; {
@@ -264,7 +267,7 @@ func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in Folde
 				return err
 			}
 			if roleOf(f) != "" {
-				return folderProtected(f)
+				return folderProtectedError(f)
 			}
 			folders, err := tx.Folders(mb.Num)
 			if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const maxReferences = 20 // Message-IDs of References that are looked up, the last ones
+const maxReferences = 20 // how many Message-IDs of References are looked up: the last ones
 
-// PeopleAnswered returns the people of the message that a reply with these Message-IDs, in
-// brackets, answers: the message that In-Reply-To names, else the last one of References. The
-// message must have arrived in the mailbox and not be in Junk. Its people are the addresses in its
-// From, Reply-To, To and Cc. found is false if there is no such message.
+// PeopleAnswered returns the people of the message that a reply answers: the addresses in its From,
+// Reply-To, To and Cc. It tries the message that inReplyTo names, and then those in references, the
+// last one first; both are Message-IDs in angle brackets. The answered message must have arrived in
+// the mailbox and must not be in Junk. found is false if there is no such message.
 func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error) {
 	ids := slices.Clone(references[max(0, len(references)-maxReferences):])
 	slices.Reverse(ids)
@@ -31,9 +31,9 @@ func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references
 			if err != nil {
 				return err
 			}
-			for _, e := range arrived { // keep the oldest: a later message may only imitate its Message-ID
+			for _, e := range arrived { // use the oldest: a later message may have copied its Message-ID
 				if e.MessageID == id {
-					people, found = peopleOf(e), true
+					people, found = addressesOf(e), true
 				}
 			}
 			if found {
@@ -45,9 +45,9 @@ func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references
 	return people, found, s.rebuildDamaged(err)
 }
 
-// PeopleSent returns the people of a message that the mailbox sent, according to its copy in the
-// Sent folder; none if there is no copy. Others can add copies there, so if there are several, it
-// returns only the people whom all of them have.
+// PeopleSent returns the people of a message that the mailbox has sent. It reads the copy of the
+// message in the Sent folder, and returns no people if there is none. Other programs can add copies
+// to this folder, so if there are several copies, it returns only the people that all of them have.
 func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people []string, err error) {
 	sent, err := findFolder(tx, mb, roleSent)
 	if IsNotFound(err) {
@@ -60,7 +60,7 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 	if err != nil {
 		return nil, err
 	}
-	found, err := inThread(tx, mb, []uint32{sent.Num}, threadText(root))
+	found, err := newestInThread(tx, mb, []uint32{sent.Num}, threadText(root))
 	if err != nil {
 		return nil, s.rebuildDamaged(err)
 	}
@@ -73,7 +73,7 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 		if e == nil || e.MessageID != id {
 			continue
 		}
-		of := peopleOf(e)
+		of := addressesOf(e)
 		if first {
 			people, first = of, false
 		}
@@ -82,8 +82,8 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 	return people, nil
 }
 
-// rebuildDamaged starts a rebuild of the text index if err says that it is damaged, and then
-// returns nil: until the index is rebuilt, nobody is found.
+// rebuildDamaged returns nil if err says that the text index is damaged, and starts a rebuild.
+// Until the index is rebuilt, no messages are found in it.
 func (s *Service) rebuildDamaged(err error) error {
 	if errors.Is(err, store.ErrTextDamaged) {
 		s.rebuildText()
@@ -92,8 +92,8 @@ func (s *Service) rebuildDamaged(err error) error {
 	return err
 }
 
-// arrivedInThread returns the envelopes of the messages of a thread that arrived in the mailbox and
-// are not in Junk, newest first.
+// arrivedInThread returns the envelopes of a thread's messages that arrived in the mailbox and are
+// not in Junk, newest first.
 func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg.Envelope, err error) {
 	folders, err := tx.Folders(mb.Num)
 	if err != nil {
@@ -105,7 +105,7 @@ func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg
 			ids[f.Num], nums = f.ID, append(nums, f.Num)
 		}
 	}
-	found, err := inThread(tx, mb, nums, thread)
+	found, err := newestInThread(tx, mb, nums, thread)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg
 		if err != nil {
 			return nil, err
 		}
-		// Without any of these, a client added the message. Older releases recorded SPF and DMARC
-		// only.
+		// A message without any of these did not arrive: a mail client added it. Older releases
+		// recorded only SPF and DMARC.
 		if e != nil && (meta.Arrived != "" || meta.SPF != "" || meta.DMARC != "") {
 			out = append(out, e)
 		}
@@ -123,8 +123,8 @@ func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg
 	return out, nil
 }
 
-// envelopeAt returns the envelope and the Meta of a message; nil if the message is gone or has no
-// envelope.
+// envelopeAt returns the envelope and the Meta of a message. Both are nil if the message does not
+// exist; the envelope is also nil if the message has none.
 func envelopeAt(tx *store.Tx, mb *store.Mailbox, folder, uid uint32) (*msg.Envelope, *store.Meta, error) {
 	meta, err := tx.Meta(mb.Num, folder, uid)
 	if errors.Is(err, store.ErrNotFound) {

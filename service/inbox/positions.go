@@ -9,12 +9,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
+// positionOf returns the position of a message in lists.
 func positionOf(m *store.Message) store.InboxPos {
 	return store.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}
 }
 
-// positionText encodes a position for cursors. Cursors are authenticated, so that inboxPosition
-// need not validate it.
+// positionText encodes a position for use in a cursor.
 func positionText(at store.InboxPos) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(at.Received.UnixMilli()))
@@ -23,6 +23,8 @@ func positionText(at store.InboxPos) string {
 	return string(b[:])
 }
 
+// inboxPosition decodes a result of positionText. It does not validate the text, because cursors
+// are authenticated.
 func inboxPosition(text string) store.InboxPos {
 	b := []byte(text)
 	if len(b) != 16 {
@@ -34,12 +36,13 @@ func inboxPosition(text string) store.InboxPos {
 	}
 }
 
+// comparePositions orders positions as lists do, from the oldest message to the newest.
 func comparePositions(a, b store.InboxPos) int {
 	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
 
-// newestFirst sorts places. It uses sort.Slice, since slices.SortFunc would add its own instance to
-// the binary.
+// newestFirst sorts positions from the newest message to the oldest. It uses sort.Slice because
+// slices.SortFunc would add another instance of its code to the program.
 func newestFirst(places []store.InboxPos) {
 	sort.Slice(places, func(i, j int) bool { return comparePositions(places[j], places[i]) < 0 })
 }

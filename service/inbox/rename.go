@@ -9,10 +9,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// RenameFolder renames a folder and all its descendants. Renaming INBOX moves its messages to a new
-// folder and leaves INBOX empty (RFC 3501 section 6.3.5).
+// RenameFolder renames a folder and all its descendants. If from is INBOX, it moves the messages of
+// INBOX to a new folder and keeps the empty INBOX (RFC 3501 section 6.3.5).
 func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to string) error {
-	from, err := knownName(from)
+	from, err := existingName(from)
 	if err != nil {
 		return err
 	}
@@ -37,16 +37,15 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 		renamed, err = renameFolder(tx, u.Mailbox, from, to)
 		return err
 	})
-	for range renamed / foldersPerCommand { // a large tree counts as several commands
+	for range renamed / foldersPerCommand { // renaming a large tree counts as several commands
 		s.folderChanges.Add(store.SubscriptionsID(u.Mailbox), s.Now())
 	}
 	return err
 }
 
-// renameFolder renames a folder and its descendants in one transaction, so that no client sees half
-// of the tree. With maxFolders folders and as many subscribed names, that makes some 4 000 writes
-// and takes about as long as filing 50 messages. Folders and names are read once. renamed is the
-// number of renamed folders.
+// renameFolder renames a folder and its descendants and returns their number. It uses one
+// transaction, so that no client sees a partly renamed tree. A mailbox with maxFolders folders and
+// as many subscribed names takes about 4000 writes, which is about the time to file 50 messages.
 func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, err error) {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {
@@ -95,8 +94,8 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 	return len(tree), nil
 }
 
-// moveInbox moves the messages that INBOX has at the start into a new folder. It lists them outside
-// the write transaction.
+// moveInbox moves the messages that are in INBOX at the start of the call into a new folder. It
+// lists them before the write transaction.
 func (s *Service) moveInbox(ctx context.Context, u core.MailboxUser, to string) error {
 	var uids []uint32
 	err := s.Store.View(func(tx *store.Tx) error {

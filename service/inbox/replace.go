@@ -8,14 +8,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// ReplaceMessage appends a message to a folder and deletes the message old of the folder from, both
-// or neither (RFC 8508). The quota counts old as deleted. It emits no event.
+// ReplaceMessage appends a message to a folder and deletes the message with the UID old in the
+// folder from (RFC 8508). It does both or neither. For the quota, old counts as already deleted. It
+// emits no event.
 func (s *Service) ReplaceMessage(_ context.Context, u core.MailboxUser, from, old uint32, folder string, a Append) (validity, uid uint32, err error) {
 	d, filing, err := s.prepareAppend(u, a)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer s.Release(d) // no effect on a filed message
+	defer s.Release(d) // does nothing if the message was filed
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, f, err := checkReplace(tx, u, from, old, folder, a.Body.Size())
 		if err != nil {
@@ -38,8 +39,8 @@ func (s *Service) ReplaceMessage(_ context.Context, u core.MailboxUser, from, ol
 	return validity, uid, err
 }
 
-// CheckReplace reports, before a message is received over the network, whether ReplaceMessage would
-// refuse a message of that size.
+// CheckReplace returns the error with which ReplaceMessage would refuse a message of the given
+// size. It is called before the message is received over the network.
 func (s *Service) CheckReplace(_ context.Context, u core.MailboxUser, from, old uint32, folder string, size int64) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		_, _, err := checkReplace(tx, u, from, old, folder, size)
@@ -47,14 +48,14 @@ func (s *Service) CheckReplace(_ context.Context, u core.MailboxUser, from, old 
 	})
 }
 
-// checkReplace returns the mailbox and the destination folder if a message of that size may replace
-// old.
+// checkReplace returns the mailbox and the destination folder for ReplaceMessage, or an error if a
+// message of the given size must not replace old.
 func checkReplace(tx *store.Tx, u core.MailboxUser, from, old uint32, folder string, size int64) (*store.Mailbox, *Folder, error) {
 	mb, err := core.OpenMailbox(tx, u)
 	if err != nil {
 		return nil, nil, err
 	}
-	name, err := knownName(folder)
+	name, err := existingName(folder)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// roles are the standard folders in the order of lists: the name in requests, the special use, and
-// the IMAP name.
+// roles are the standard folders, in the order of lists: each with its name in requests, its
+// special-use attribute, and its IMAP name.
 var roles = []struct{ name, use, folder string }{
 	{"inbox", "", InboxName}, {"drafts", `\Drafts`, "Drafts"}, {"sent", `\Sent`, "Sent"},
 	{"archive", `\Archive`, "Archive"}, {"junk", `\Junk`, "Junk"}, {"trash", `\Trash`, "Trash"},
@@ -22,7 +22,7 @@ const (
 	roleSent   = "sent"
 	roleJunk   = "junk"
 	roleTrash  = "trash"
-	allMail    = "all" // every folder but Junk and Trash
+	allMail    = "all" // all folders except Junk and Trash
 )
 
 // IsStandardFolder reports whether name is the IMAP name of a standard folder.
@@ -30,7 +30,7 @@ func IsStandardFolder(name string) bool {
 	return slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.folder == name })
 }
 
-// roleOf returns the role of a folder; "" if it has none.
+// roleOf returns the role of a folder, such as roleTrash; "" if it is not a standard folder.
 func roleOf(f *Folder) string {
 	for _, r := range roles {
 		if f.ID == store.InboxID && r.name == roleInbox || r.use != "" && f.SpecialUse == r.use {
@@ -40,8 +40,8 @@ func roleOf(f *Folder) string {
 	return ""
 }
 
-// findFolder returns the folder of a mailbox by its role or IMAP name; "" is the inbox. The error
-// is not_found.
+// findFolder returns the folder of a mailbox that has the given role or IMAP name; "" means INBOX.
+// The error is not_found if there is none.
 func findFolder(tx *store.Tx, mb *store.Mailbox, name string) (*Folder, error) {
 	if name == "" || name == roleInbox || strings.EqualFold(name, InboxName) {
 		return tx.Folder(mb.Num, store.InboxID)
@@ -55,7 +55,7 @@ func findFolder(tx *store.Tx, mb *store.Mailbox, name string) (*Folder, error) {
 			return folders[i], nil
 		}
 	}
-	known, err := knownName(name)
+	known, err := existingName(name)
 	if err != nil {
 		return nil, core.NotFound("folder")
 	}
@@ -66,7 +66,8 @@ func findFolder(tx *store.Tx, mb *store.Mailbox, name string) (*Folder, error) {
 	return f, err
 }
 
-// ensureRoleFolder returns the folder with a role, and creates it if the mailbox has none.
+// ensureRoleFolder returns the folder that has a role. If the mailbox has none, it creates the
+// folder.
 func ensureRoleFolder(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, error) {
 	f, err := findFolder(tx, mb, role)
 	if e, ours := core.AsError(err); !ours || e.Code != "not_found" {
@@ -81,18 +82,18 @@ func ensureRoleFolder(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, er
 	return f, err
 }
 
-// ValidFolder reports whether name is a role or can be an IMAP name of a folder.
+// ValidFolder reports whether name is a role or a valid IMAP name of a folder.
 func ValidFolder(name string) bool {
 	if name == "" || name == allMail {
 		return false
 	}
-	_, err := knownName(name)
+	_, err := existingName(name)
 	return err == nil
 }
 
-// FolderName returns the IMAP name of the folder that a role or an IMAP name refers to. A standard
-// folder that the mailbox lacks has its default name; for any other missing folder it returns
-// INBOX.
+// FolderName returns the IMAP name of the folder that has the given role or IMAP name. If a
+// standard folder is missing, it returns the folder's default name. If another folder is missing,
+// it returns INBOX.
 func FolderName(tx *store.Tx, mb *store.Mailbox, name string) (string, error) {
 	f, err := findFolder(tx, mb, name)
 	if e, ours := core.AsError(err); ours && e.Code == "not_found" {
@@ -109,8 +110,8 @@ func FolderName(tx *store.Tx, mb *store.Mailbox, name string) (string, error) {
 	return f.Name, nil
 }
 
-// FolderID returns the ID of the folder that a role or an IMAP name refers to. It creates a missing
-// standard folder; for any other missing folder it returns the ID of INBOX.
+// FolderID returns the ID of the folder that has the given role or IMAP name. If a standard folder
+// is missing, it creates the folder. If another folder is missing, it returns the ID of INBOX.
 func FolderID(tx *store.Tx, mb *store.Mailbox, name string) (uint32, error) {
 	f, err := findFolder(tx, mb, name)
 	if e, ours := core.AsError(err); ours && e.Code == "not_found" {
@@ -131,7 +132,7 @@ func FolderID(tx *store.Tx, mb *store.Mailbox, name string) (uint32, error) {
 	return f.ID, nil
 }
 
-// SentFolder returns the ID of the Sent folder, and creates it if the mailbox has none.
+// SentFolder returns the ID of the Sent folder. If the mailbox has none, it creates the folder.
 func (s *Service) SentFolder(tx *store.Tx, mb *store.Mailbox) (uint32, error) {
 	f, err := ensureRoleFolder(tx, mb, roleSent)
 	if err != nil {
@@ -140,8 +141,8 @@ func (s *Service) SentFolder(tx *store.Tx, mb *store.Mailbox) (uint32, error) {
 	return f.ID, nil
 }
 
-// foldersToList returns the folders that a list covers: the folder with that name or, for "all",
-// every folder but Junk and Trash.
+// foldersToList returns the folders that a list is to contain: the folder with the given name, or
+// for "all" every folder except Junk and Trash.
 func foldersToList(tx *store.Tx, mb *store.Mailbox, name string) ([]*Folder, error) {
 	if name != allMail {
 		f, err := findFolder(tx, mb, name)

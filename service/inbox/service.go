@@ -39,11 +39,11 @@ import (
 
 // Servers changes messages on the servers of external mailboxes.
 type Servers interface {
-	// Mark marks messages there and here. marked holds the new flags of the marked messages, kept
-	// the errors of the others.
+	// Mark changes flags of messages on the server and in the copy here. It returns maps by UID:
+	// marked has the new flags of the changed messages, and kept the errors of the others.
 	Mark(ctx context.Context, mb *store.Mailbox, uids []uint32, m pull.FlagChange) (marked map[uint32]Flags, kept map[uint32]*core.Error, err error)
-	// Delete deletes messages there and here. kept holds the errors of the messages that were not
-	// deleted.
+	// Delete deletes messages on the server and in the copy here. kept has the errors of the
+	// messages that were not deleted, by UID.
 	Delete(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
 }
 
@@ -55,21 +55,21 @@ type Service struct {
 	spam    *spam.Service
 	servers Servers
 
-	folderChanges *limit.Counter[string] // commands that changed folders, by mailbox
-	firstCopy     string                 // a CopyIntent ID made when this process started
-	textDamaged   chan struct{}          // holds a value if the text index must be rebuilt
-	textTurn      chan struct{}          // holds a value while a goroutine changes the text index
+	folderChanges *limit.Counter[string] // counts commands that change folders, by mailbox
+	firstCopy     string                 // a CopyIntent ID from the start of this process: smaller IDs are from earlier processes
+	textDamaged   chan struct{}          // contains a value if the text index must be rebuilt
+	textIndexLock chan struct{}          // a lock: contains a value while a goroutine changes the text index
 	arrivals      arrivals               // wakes the requests that wait for mail
 	images        *images
-	structures    sync.Pool // of *msg.View
+	structures    sync.Pool // of *msg.View, for messageViews
 }
 
 // changed notifies the watchers of the mailbox once the transaction is on disk.
 func (s *Service) changed(tx *store.Tx, mailbox uint32) { tx.After(func() { s.Hub.Changed(mailbox) }) }
 
-// images fetches remote images, a bounded number at a time.
+// images fetches remote images and limits how many are fetched at the same time.
 type images struct {
 	HTTP  *http.Client
 	spool func() *core.Spool
-	slots *limit.Semaphore[string] // by account
+	slots *limit.Semaphore[string] // by account ID
 }

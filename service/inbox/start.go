@@ -12,22 +12,23 @@ import (
 	"github.com/mailstead/mailstead/service/spam"
 )
 
-// New makes the Service.
+// New returns a Service. Run must be called to start its indexer.
 func New(c *core.Core, e *events.Service, g *agents.Service, sp *spam.Service, servers Servers) *Service {
 	s := &Service{
-		Core: c, events: e, agents: g, spam: sp, servers: servers, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textTurn: make(chan struct{}, 1),
+		Core: c, events: e, agents: g, spam: sp, servers: servers, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textIndexLock: make(chan struct{}, 1),
 		folderChanges: limit.NewSlidingCounter[string](time.Minute, core.AttemptKeys),
 	}
 	s.images = s.newImages()
 	return s
 }
 
-// Kinds lists the kinds of jobs of this package.
+// Kinds returns the kinds of jobs that this package works on.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.warmupKind()}
 }
 
-// Run undoes copies that a crash interrupted, then indexes mail until ctx ends.
+// Run deletes the messages of incomplete copies that an earlier process left, and then indexes mail
+// until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	if err := s.undoCopies(); err != nil {
 		s.Log.Error("undo copies that a crash interrupted", "error", err)
@@ -35,5 +36,5 @@ func (s *Service) Run(ctx context.Context) {
 	s.indexTexts(ctx)
 }
 
-// Close closes idle connections of the image fetcher.
+// Close closes idle connections to the hosts of remote images.
 func (s *Service) Close() { s.images.HTTP.CloseIdleConnections() }

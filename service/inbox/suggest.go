@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// suggestMessages is how many of the newest messages of the Sent folder suggestions are taken from.
-const suggestMessages = 1000
+// maxSuggestScan is how many of the newest messages in the Sent folder are searched for addresses.
+const maxSuggestScan = 1000
 
 // SuggestAddressesIn is the query of suggest_addresses.
 type SuggestAddressesIn struct {
@@ -54,7 +54,7 @@ func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in Suggest
 		defer s.freeMessageView(w)
 		seen, looked := map[string]bool{}, 0
 		for at := range tx.Inbox(store.InboxQuery{Account: mb.AccountNum, Folders: []uint32{sent.Num}}) {
-			if looked++; looked > suggestMessages || len(out) == limit {
+			if looked++; looked > maxSuggestScan || len(out) == limit {
 				return nil
 			}
 			m, ok, err := w.message(at)
@@ -81,7 +81,7 @@ func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in Suggest
 	return core.ListOf(out), err
 }
 
-// hasWordPrefix reports whether an address, or a word of the name, begins with text, which must be
+// hasWordPrefix reports whether the address, or a word of the name, begins with text. text must be
 // in lower case.
 func hasWordPrefix(email, name, text string) bool {
 	if strings.HasPrefix(email, text) {

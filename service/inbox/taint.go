@@ -12,13 +12,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// source is sourceOf for the message shown last.
+// source returns the agents.Source of the message that the view converted last.
 func (w *messageView) source(b viewedFolder, m *store.Message, thread string) agents.Source {
 	return sourceOf(b.mailbox, b.folder, m, &w.meta, thread, w.envelope)
 }
 
-// withhold removes a stranger's texts from the message shown last, if they would taint its reader.
-// For a message that is not withheld it records the source as shown to the reader.
+// withhold removes the texts that a stranger could have written from the message that the view
+// converted last, if they would taint the reader. Otherwise it records that the message is shown to
+// the reader.
 func (w *messageView) withhold(b viewedFolder, m *store.Message, out *InboxMessage) error {
 	if w.withholds == nil {
 		return nil
@@ -34,13 +35,13 @@ func (w *messageView) withhold(b viewedFolder, m *store.Message, out *InboxMessa
 	}
 	root, err := msg.DecodePart(w.meta.Structure)
 	if err == nil {
-		withholdWords(out, root)
+		withholdTexts(out, root)
 	}
 	return err
 }
 
-// withholdWords removes every field of a message into which a stranger could have written text.
-func withholdWords(m *InboxMessage, root *msg.Part) {
+// withholdTexts clears all fields of a message in which a stranger could have written text.
+func withholdTexts(m *InboxMessage, root *msg.Part) {
 	bare := func(list []msg.Address) []string {
 		out := []string{}
 		for _, a := range withoutGroups(list) {
@@ -63,8 +64,8 @@ func withholdWords(m *InboxMessage, root *msg.Part) {
 	}
 }
 
-// bareAddress returns the address as withheld messages show it; "" for an address that could
-// contain a sentence: a quoted local part, or an invalid address.
+// bareAddress returns an address as withheld messages show it. It returns "" if the address could
+// contain a sentence: if its local part is quoted, or the address is invalid.
 func bareAddress(email string) string {
 	if _, err := msg.NormalizeEmail(email); err != nil || strings.HasPrefix(email, `"`) {
 		return ""
@@ -72,8 +73,8 @@ func bareAddress(email string) string {
 	return email
 }
 
-// matchesShown reports whether a search may return the message: texts that are withheld from the
-// reader must not match.
+// matchesShown reports whether a search may find the message. A search must not match texts that
+// are withheld from the reader.
 func (x *inboxSearch) matchesShown(m *InboxMessage) bool {
 	if !m.Withheld || x.matcher == nil {
 		return true
@@ -81,8 +82,9 @@ func (x *inboxSearch) matchesShown(m *InboxMessage) bool {
 	return x.matcher.Matches(slices.Concat([]string{m.FromEmail, m.Recipient}, m.To, m.CC, m.ReplyTo)...)
 }
 
-// read records which sources of a page its reader is shown.
-func (l *inboxList) read(page []InboxMessage) error {
+// recordReading records that the messages of a page are shown to the reader, which may taint the
+// reader.
+func (l *inboxList) recordReading(page []InboxMessage) error {
 	if l.shownSources == nil {
 		return nil
 	}
@@ -96,8 +98,8 @@ func (l *inboxList) read(page []InboxMessage) error {
 	return l.s.agents.Read(l.who.AccountID, agents.HolderOf(l.who), &l.who.Policy, sources...)
 }
 
-// openToRead is openMessage for a reader who gets the content: it records the reading, which may
-// taint the reader.
+// openToRead is like openMessage, for a reader who gets the message's content. It records the
+// reading, which may taint the reader.
 func (s *Service) openToRead(who core.Actor, p messagePicker) (*openedMessage, error) {
 	o, err := s.openMessage(p)
 	if err != nil {
@@ -110,9 +112,9 @@ func (s *Service) openToRead(who core.Actor, p messagePicker) (*openedMessage, e
 	return o, nil
 }
 
-// readsAsProven reports whether a proof covers a message from outside, so that it does not taint a
-// reader whom strangers' words taint. Such a reader gets only the header fields that the proof
-// covers: anyone who resends a signed message can add others.
+// readsAsProven reports whether the reader's policy has taint but a proof covers this message from
+// outside, so that it does not taint. Such a reader gets only the header fields that the proof
+// covers, because anyone who resends a signed message can add other fields.
 func (s *Service) readsAsProven(who core.Actor, w *agents.Source) (proven bool, err error) {
 	if !who.Policy.Taint || w.Origin == agents.OriginOwn {
 		return false, nil
@@ -125,14 +127,14 @@ func (s *Service) readsAsProven(who core.Actor, w *agents.Source) (proven bool, 
 	return proven, err
 }
 
-// ThreadOf returns the thread ID for a Message-ID.
+// ThreadOf returns the ID of the thread that has a message with the given Message-ID.
 func (s *Service) ThreadOf(tx *store.Tx, account uint32, messageID string) (string, error) {
 	root, _, err := tx.Thread(account, threadNode(messageID))
 	return threadText(root), err
 }
 
-// ReadMessages records that a mail client is about to get the content of messages (uids must
-// ascend).
+// ReadMessages records that a mail client is about to get the content of messages, which may taint
+// it. uids must ascend.
 func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32) error {
 	if !u.Policy.Taint {
 		return nil
@@ -155,7 +157,7 @@ func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uin
 				var thread string
 				var e *msg.EnvelopeView
 				if failed = tx.ReadMeta(&meta, m); failed == nil {
-					thread, failed = threadNow(tx, m.Account, meta.ThreadID)
+					thread, failed = currentThreadID(tx, m.Account, meta.ThreadID)
 				}
 				if failed == nil {
 					e, failed = view.Envelope(meta.Structure)
@@ -180,8 +182,8 @@ func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uin
 	return nil
 }
 
-// ReadFolder is ReadMessages for an answer that depends on the content of a folder's messages
-// without showing which.
+// ReadFolder is like ReadMessages, for an answer that depends on the content of messages but does
+// not show it, such as the result of a search.
 func (s *Service) ReadFolder(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32) error {
 	if len(uids) <= maxRows {
 		return s.ReadMessages(ctx, u, folder, uids)
@@ -189,8 +191,8 @@ func (s *Service) ReadFolder(ctx context.Context, u core.MailboxUser, folder uin
 	return s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, agents.Source{MailboxID: u.MailboxID})
 }
 
-// CheckUntainted refuses an action that a mail client may not do once it has read a stranger's
-// words.
+// CheckUntainted returns an error if a mail client is tainted by a text of a stranger, so that it
+// must not do what it was about to do.
 func (s *Service) CheckUntainted(u core.MailboxUser) error {
 	if !u.Policy.Taint {
 		return nil
@@ -198,7 +200,7 @@ func (s *Service) CheckUntainted(u core.MailboxUser) error {
 	return s.Store.View(func(tx *store.Tx) error { return agents.CheckUntainted(tx, agents.HolderOfLogin(u)) })
 }
 
-// taintOf returns what has tainted a mail client; nil if it is not tainted.
+// taintOf returns the taint of a mail client; nil if it is not tainted.
 func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
 	if !u.Policy.Taint {
 		return nil, nil
@@ -206,8 +208,8 @@ func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
 	return agents.HolderOfLogin(u).Taint(tx)
 }
 
-// setOrigin sets the origin of a message that a mail client adds: tainted if the client is, else
-// unknown. The error is that of checkTaintedKeywords.
+// setOrigin sets the origin of a message that a mail client adds. The origin is tainted if the
+// client is tainted, and otherwise unknown. The error is that of checkTaintedKeywords.
 func setOrigin(tx *store.Tx, u core.MailboxUser, d *StoredMessage, keywords []string) error {
 	taint, err := taintOf(tx, u)
 	d.Origin = ""
@@ -217,15 +219,16 @@ func setOrigin(tx *store.Tx, u core.MailboxUser, d *StoredMessage, keywords []st
 	return errors.Join(err, checkTaintedKeywords(taint, keywords, nil))
 }
 
-// harmlessKeywords are keywords that a stranger cannot have made up: registered ones (RFC 5788),
-// and those that Thunderbird uses for junk and labels.
+// harmlessKeywords are keywords whose text no stranger can have chosen: registered keywords (RFC
+// 5788), and those of Thunderbird for junk and labels.
 var harmlessKeywords = []string{
 	"$Forwarded", "$MDNSent", "$Junk", "$NotJunk", "$Phishing", "$Important", "$SubmitPending", "$Submitted", "$Ignored", "$Followed", "$Muted",
 	"Junk", "NonJunk", "NotJunk", "Forwarded", "$label1", "$label2", "$label3", "$label4", "$label5",
 }
 
-// checkTaintedKeywords refuses new keywords from a tainted mail client: keywords are text, which
-// others read without being tainted.
+// checkTaintedKeywords returns an error if a tainted mail client adds a keyword that is not
+// harmless. A keyword is text, and other readers are not tainted by it. had are the keywords that
+// the message has already.
 func checkTaintedKeywords(taint *store.Taint, keywords, had []string) error {
 	if taint == nil {
 		return nil
@@ -238,9 +241,10 @@ func checkTaintedKeywords(taint *store.Taint, keywords, had []string) error {
 	return nil
 }
 
-// checkTaintedMove refuses moves and copies to another folder that a tainted token or mail client
-// may not make. It may take nothing out of Junk. A message that has been in Drafts, or that a
-// tainted sender wrote, may only go to Trash, and stays there. taint is nil for untainted callers.
+// checkTaintedMove returns an error if a tainted token or mail client must not move or copy a
+// message to another folder. It must not take messages out of Junk. It may put other messages into
+// Trash. It must not put a message into any other folder if the message has been in Drafts or a
+// tainted sender wrote it. taint is nil if the caller is not tainted.
 func checkTaintedMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, to *Folder) error {
 	if taint == nil || from.ID == to.ID {
 		return nil
@@ -262,7 +266,8 @@ func checkTaintedMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, 
 	return nil
 }
 
-// checkTaintedAppend refuses an append by a tainted mail client to any folder but Drafts.
+// checkTaintedAppend returns an error if a tainted mail client appends a message to a folder other
+// than Drafts.
 func checkTaintedAppend(tx *store.Tx, u core.MailboxUser, f *Folder) error {
 	if !u.Policy.Taint || roleOf(f) == roleDrafts {
 		return nil

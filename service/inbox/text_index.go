@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	indexPause      = time.Second // delay after new mail, so that mail that arrives in this time is indexed together
-	indexRetry      = 10 * time.Second
-	indexLogBacklog = 10_000    // backlog of messages from which progress is logged
-	indexBatch      = 1000      // messages of one account that are indexed together
-	indexPerMailbox = 250       // of these, messages of one mailbox
-	indexBytes      = 4 << 20   // bytes of text that are indexed together, approximately
-	maxReadWhole    = 256 << 10 // messages up to this size are read into memory at once
-	purgePause      = time.Hour
-	indexDrops      = 500              // rows that one transaction deletes
-	indexWork       = time.Millisecond // work between two pauses, short compared with the time that a message takes to arrive
+	indexDelay         = time.Second      // delay after new mail, so that all mail of this time is indexed together
+	indexRetryDelay    = 10 * time.Second // delay after an error
+	minLoggedBacklog   = 10_000           // number of unindexed messages from which progress is logged
+	maxBatchMessages   = 1000             // messages of one account that are indexed in one batch
+	maxBatchPerMailbox = 250              // messages of one mailbox that are indexed in one batch
+	maxBatchBytes      = 4 << 20          // bytes of text that are indexed in one batch, approximately
+	maxReadWhole       = 256 << 10        // messages up to this size, in bytes, are read into memory at once
+	purgeInterval      = time.Hour        // interval between two deletions of index data that is no longer needed
+	dropsPerWrite      = 500              // rows that one transaction deletes
+	indexSlice         = time.Millisecond // how long the indexer works between two pauses; short compared with the time to receive a message
 )
 
-// indexTexts indexes new mail for searches until ctx ends. In a store without an index, all mail is
-// new. Searches read the messages that are not indexed yet.
+// indexTexts indexes new mail for searches until ctx ends. In a store without an index, all mail
+// counts as new. Searches read the messages that are not indexed yet.
 func (s *Service) indexTexts(ctx context.Context) {
 	x := newIndexer(s)
-	purge, stop := s.Store.Clock().Every(purgePause)
+	purge, stop := s.Store.Clock().Every(purgeInterval)
 	defer stop()
-	for step := indexStep(x.tidyAll); ctx.Err() == nil; {
-		s.textTurn <- struct{}{}
+	for step := indexStep(x.mergeAll); ctx.Err() == nil; {
+		s.textIndexLock <- struct{}{}
 		pause, err := step(ctx)
-		<-s.textTurn
+		<-s.textIndexLock
 		if err != nil && ctx.Err() == nil {
 			s.Log.Error("index mail for searches", "error", err)
-			pause = indexRetry
+			pause = indexRetryDelay
 		}
 		if errors.Is(err, store.ErrTextDamaged) {
 			s.rebuildText()
@@ -48,20 +48,21 @@ func (s *Service) indexTexts(ctx context.Context) {
 	}
 }
 
-// DropAccountIndex deletes the text index, threads and counts of an account after its mailboxes are
-// deleted, indexDrops rows at a time, between the steps of the indexer.
+// DropAccountIndex deletes the text index, threads and counts of an account. It is called after the
+// account's mailboxes are deleted. It deletes dropsPerWrite rows in each transaction, and the
+// indexer can work in between.
 func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
 	for done := false; !done; {
 		select {
-		case s.textTurn <- struct{}{}:
+		case s.textIndexLock <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
-			done, err = tx.DropAccountIndex(account, indexDrops)
+			done, err = tx.DropAccountIndex(account, dropsPerWrite)
 			return err
 		})
-		<-s.textTurn
+		<-s.textIndexLock
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
 	return nil
 }
 
-// next waits for pause or, if pause is 0, until there is work. It returns the next step.
+// next waits for pause or, if pause is 0, until there is work. Then it returns the next step.
 func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan struct{}) indexStep {
 	var over <-chan time.Time
 	wake := x.s.Store.TextWake()
@@ -83,18 +84,18 @@ func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan st
 	case <-x.s.textDamaged:
 		return x.Rebuild
 	case <-wake:
-		core.Sleep(ctx, indexPause)
+		core.Sleep(ctx, indexDelay)
 	case <-over:
 	case <-ctx.Done():
 	}
 	return x.Round
 }
 
-// An indexStep does some work and returns how long to wait before the next step; 0: until there is
-// work.
+// An indexStep is one unit of the indexer's work. It returns how long to wait before the next step,
+// or 0 to wait until there is work.
 type indexStep func(ctx context.Context) (time.Duration, error)
 
-// An indexer indexes mail for searches.
+// An indexer adds the words of mail to the text index, for searches.
 type indexer struct {
 	s        *Service
 	splitter tokenize.Splitter
@@ -102,19 +103,20 @@ type indexer struct {
 	pace     store.Pacer
 }
 
-func newIndexer(s *Service) *indexer { return &indexer{s: s, pace: store.Pacer{Work: indexWork}} }
+func newIndexer(s *Service) *indexer { return &indexer{s: s, pace: store.Pacer{Work: indexSlice}} }
 
-func (x *indexer) tidyAll(ctx context.Context) (time.Duration, error) {
+// mergeAll merges the runs of the text indexes of all accounts. It is the indexer's first step.
+func (x *indexer) mergeAll(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.TidyText(ctx, 0)
 }
 
-// Rebuild resets the index, so that all mail is indexed again.
+// Rebuild deletes the index, so that all mail is indexed again.
 func (x *indexer) Rebuild(context.Context) (time.Duration, error) {
 	x.s.Log.Warn("the text index is damaged and is being rebuilt")
 	return time.Nanosecond, x.s.Store.ResetText()
 }
 
-// rebuildText makes the indexer rebuild the index soon.
+// rebuildText requests a rebuild of the text index. It does not wait for it.
 func (s *Service) rebuildText() {
 	select {
 	case s.textDamaged <- struct{}{}:
@@ -122,12 +124,14 @@ func (s *Service) rebuildText() {
 	}
 }
 
+// purge rewrites the runs of the text index that contain deleted messages.
 func (x *indexer) purge(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.PurgeText(ctx)
 }
 
-// Round indexes some mail of each account in turn, so that an account with much mail does not delay
-// the others. It returns how long to wait before the next round; 0 if there is no work.
+// Round indexes one batch of each account that has new mail, so that an account with much mail does
+// not delay the others. It returns how long to wait before the next round, or 0 if there is no
+// work.
 func (x *indexer) Round(ctx context.Context) (time.Duration, error) {
 	accounts, left, err := x.backlog()
 	if err != nil || len(accounts) == 0 {
@@ -148,21 +152,21 @@ func (x *indexer) Round(ctx context.Context) (time.Duration, error) {
 	if full {
 		return time.Nanosecond, nil
 	}
-	return indexPause, nil
+	return indexDelay, nil
 }
 
 // logProgress logs the size of a large backlog, at most once a minute.
 func (x *indexer) logProgress(left int) {
 	now := x.s.Now()
-	if left < indexLogBacklog || now.Sub(x.loggedAt) < time.Minute {
+	if left < minLoggedBacklog || now.Sub(x.loggedAt) < time.Minute {
 		return
 	}
 	x.loggedAt = now
 	x.s.Log.Info("stored mail is being indexed for searches; until that is done they take several pages", "messages_left", left)
 }
 
-// backlog returns the accounts that have mail to index, and an upper bound of the number of
-// messages.
+// backlog returns the accounts with mail that is not indexed yet, and at most how many messages
+// that is.
 func (x *indexer) backlog() (accounts []uint32, left int, err error) {
 	err = x.s.Store.View(func(tx *store.Tx) error {
 		for t := range tx.TextTodos(0) {
@@ -180,7 +184,7 @@ func (x *indexer) backlog() (accounts []uint32, left int, err error) {
 	return accounts, left, err
 }
 
-// batch indexes some mail of an account; more reports whether there is more.
+// batch indexes one batch of an account's messages. more is true if the account has more to index.
 func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err error) {
 	work, metas, err := x.Gather(account)
 	if err != nil {
@@ -192,7 +196,7 @@ func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err err
 	return work.More, x.s.Store.TidyText(ctx, account)
 }
 
-// Index adds the gathered messages to the index.
+// Index adds a batch of messages to the index. work and metas are results of Gather.
 func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWork, metas []*store.Meta) (err error) {
 	b := store.NewTextBatch(account)
 	summaries := make([]*msg.Summary, len(work.Messages))
@@ -208,7 +212,7 @@ func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWor
 		}
 	}
 	return x.s.Store.AddText(b, work.Done, func(tx *store.Tx) error {
-		for i := len(summaries) - 1; i >= 0; i-- { // in the order of arrival: the newest message of a subject decides
+		for i := len(summaries) - 1; i >= 0; i-- { // oldest first: for each subject the newest message must be recorded last
 			if err := recordSubject(tx, account, summaries[i], metas[i].ThreadID, work.Messages[i].Received); err != nil {
 				return err
 			}
@@ -217,11 +221,11 @@ func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWor
 	})
 }
 
-// Gather selects messages to index and reads their Metas.
+// Gather selects the messages of the next batch and reads their Metas.
 func (x *indexer) Gather(account uint32) (work *store.TextWork, metas []*store.Meta, err error) {
 	err = x.s.Store.View(func(tx *store.Tx) error {
 		metas = nil
-		work, err = tx.TextWork(account, store.TextLimits{Most: indexBatch, Each: indexPerMailbox, Bytes: indexBytes, Message: maxReadWhole})
+		work, err = tx.TextWork(account, store.TextLimits{Most: maxBatchMessages, Each: maxBatchPerMailbox, Bytes: maxBatchBytes, Message: maxReadWhole})
 		if err != nil {
 			return err
 		}
@@ -237,8 +241,8 @@ func (x *indexer) Gather(account uint32) (work *store.TextWork, metas []*store.M
 	return work, metas, err
 }
 
-// add adds the words of a message to the batch, and returns a Summary for recordSubject. If the
-// bytes of the message cannot be read, only its thread is indexed.
+// add adds the words of a message to the batch and returns a Summary for recordSubject. If the
+// message's bytes cannot be read, it adds only the thread.
 func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*msg.Summary, error) {
 	if meta.ThreadID != "" {
 		b.Word([]byte(threadWord(meta.ThreadID)))
@@ -268,7 +272,7 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 	return &msg.Summary{Subject: e.Subject, From: withoutGroups(e.From), To: withoutGroups(e.To), Cc: withoutGroups(e.Cc)}, nil
 }
 
-// readMoved reads a message whose bytes compaction has moved since its row was gathered.
+// readMoved reads the texts of a message whose bytes were moved by compaction after Gather.
 func (x *indexer) readMoved(m *store.Message, root *msg.Part) ([]string, error) {
 	var ref store.BlobRef
 	err := x.s.Store.View(func(tx *store.Tx) error {
@@ -284,7 +288,7 @@ func (x *indexer) readMoved(m *store.Message, root *msg.Part) ([]string, error) 
 	return x.s.searchTexts(ref, root)
 }
 
-// searchTexts returns the texts of a message that searches match.
+// searchTexts returns the texts of a message in which searches look for words.
 func (s *Service) searchTexts(ref store.BlobRef, root *msg.Part) ([]string, error) {
 	blob, err := s.Store.OpenBlob(ref)
 	if err != nil {
@@ -302,6 +306,6 @@ func (s *Service) searchTexts(ref store.BlobRef, root *msg.Part) ([]string, erro
 	return msg.SearchTexts(r, root)
 }
 
-// threadWord returns the word under which the text index has a thread: words of texts never contain
-// \x01.
+// threadWord returns the word that stands for a thread in the text index. It differs from all words
+// of texts, because they never contain \x01.
 func threadWord(id string) string { return "\x01" + id }

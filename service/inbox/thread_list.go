@@ -11,39 +11,41 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxThreadMessages is how many messages of a thread in one mailbox are read, the newest.
+// maxThreadMessages is how many of a thread's newest messages in one mailbox are read.
 const maxThreadMessages = 500
 
-// threadAuthors is how many authors a summary names, the most recent.
-const threadAuthors = 10
+// maxThreadAuthors is how many authors a ThreadSummary names: the most recent ones.
+const maxThreadAuthors = 10
 
-// A threadList groups the messages of a list by thread within each mailbox.
+// A threadList makes the summaries of a list that has one row for each thread of a mailbox.
 type threadList struct {
 	l     *inboxList
 	tx    *store.Tx
-	boxes map[uint32]*threadMailbox // by the mailbox's number
+	boxes map[uint32]*threadMailbox // by the number of the mailbox
 }
 
-// A threadMailbox is a mailbox of a threadList.
+// A threadMailbox has what a threadList knows about one mailbox.
 type threadMailbox struct {
-	folders []uint32          // numbers of all but Junk and Trash
-	ids     map[uint32]uint32 // of folders, by number
-	waiting []threadMember    // messages that are not in the text index yet
-	known   map[string]*foundThread
+	folders   []uint32                // the numbers of all folders except Junk and Trash
+	ids       map[uint32]uint32       // the IDs of these folders, by number
+	unindexed []threadMember          // messages that are not in the text index yet
+	known     map[string]*foundThread // by thread ID
 }
 
+// A threadMember is a message and the thread in which it was filed.
 type threadMember struct {
 	at     store.InboxPos
 	thread string
 }
 
+// A foundThread is a thread that the list has reached.
 type foundThread struct {
-	newest  store.InboxPos // of the messages that the list shows
+	newest  store.InboxPos // the thread's newest message among those that the list selects
 	summary ThreadSummary
 }
 
-// summaryOf returns the summary of the thread of a message that the list has reached; newest is
-// false if the list already has a newer message of the thread.
+// summaryOf returns the summary of the thread of a message that the list has reached. newest is
+// false if the list has already shown a newer message of the thread.
 func (t *threadList) summaryOf(b viewedFolder, at store.InboxPos, m *InboxMessage) (summary *ThreadSummary, newest bool, err error) {
 	box := t.boxes[b.mailbox.Num]
 	if box == nil {
@@ -53,7 +55,7 @@ func (t *threadList) summaryOf(b viewedFolder, at store.InboxPos, m *InboxMessag
 		}
 		t.boxes[b.mailbox.Num] = box
 	}
-	names, err := threadNames(t.tx, b.mailbox.AccountNum, m.ThreadID)
+	names, err := threadAliases(t.tx, b.mailbox.AccountNum, m.ThreadID)
 	if err != nil {
 		return nil, false, err
 	}
@@ -75,6 +77,7 @@ func (t *threadList) summaryOf(b viewedFolder, at store.InboxPos, m *InboxMessag
 	return &found.summary, comparePositions(found.newest, at) == 0, nil
 }
 
+// open reads the folders of a mailbox and its messages that are not indexed yet.
 func (t *threadList) open(mb *store.Mailbox) (*threadMailbox, error) {
 	folders, err := foldersToList(t.tx, mb, allMail)
 	if err != nil {
@@ -86,29 +89,29 @@ func (t *threadList) open(mb *store.Mailbox) (*threadMailbox, error) {
 		box.ids[f.Num] = f.ID
 	}
 	for m := range t.tx.TextWaiting(mb.AccountNum, box.folders) {
-		if len(box.waiting) == maxScanned {
-			break // while an existing store is being indexed, a summary may miss messages
+		if len(box.unindexed) == maxScanned {
+			break // while the mail of an existing store is being indexed, summaries may be incomplete
 		}
 		meta, err := t.tx.Meta(m.Mailbox, m.Folder, m.UID)
 		if err != nil {
 			return nil, err
 		}
-		box.waiting = append(box.waiting, threadMember{positionOf(&m), meta.ThreadID})
+		box.unindexed = append(box.unindexed, threadMember{positionOf(&m), meta.ThreadID})
 	}
 	return box, nil
 }
 
-// find reads a thread: up to maxThreadMessages of its newest messages.
+// find reads up to maxThreadMessages of a thread's newest messages and summarizes them.
 func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string, at store.InboxPos) (*foundThread, error) {
 	var words []store.TextTerm
 	for _, name := range names {
 		words = append(words, store.TextTerm{Word: threadWord(name)})
 	}
-	index, err := t.tx.SearchInbox(store.InboxQuery{Account: mb.AccountNum, Folders: box.folders}, [][]store.TextTerm{words}, searchCost)
+	index, err := t.tx.SearchInbox(store.InboxQuery{Account: mb.AccountNum, Folders: box.folders}, [][]store.TextTerm{words}, maxIndexBytes)
 	if err != nil {
 		return nil, err
 	}
-	places := []store.InboxPos{at} // a message in Junk or Trash counts only in the list of that folder
+	places := []store.InboxPos{at} // at may be in Junk or Trash: such a message counts only in the list of that folder
 	for place, _, ok, err := index.Next(); ok || err != nil; place, _, ok, err = index.Next() {
 		if err != nil {
 			return nil, err
@@ -118,7 +121,7 @@ func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string,
 			break
 		}
 	}
-	for _, w := range box.waiting {
+	for _, w := range box.unindexed {
 		if slices.Contains(names, w.thread) {
 			places = append(places, w.at)
 		}
@@ -131,7 +134,7 @@ func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string,
 	for _, place := range places {
 		_, id := t.tx.FolderOfNum(place.Num)
 		m, err := t.tx.Message(mb.Num, id, place.UID)
-		if errors.Is(err, store.ErrNotFound) { // the index is updated a moment after a deletion
+		if errors.Is(err, store.ErrNotFound) { // the message was deleted, but the index still has it
 			continue
 		}
 		if err != nil {
@@ -144,7 +147,7 @@ func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string,
 		if m.Flags&store.FlagSeen == 0 {
 			out.summary.Unread++
 		}
-		if len(out.summary.From) == threadAuthors {
+		if len(out.summary.From) == maxThreadAuthors {
 			continue
 		}
 		meta, err := t.tx.Meta(mb.Num, id, place.UID)
@@ -162,7 +165,7 @@ func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string,
 				return nil, err
 			}
 			if source != nil {
-				source.MailboxID, source.ThreadID, source.People = mb.ID, meta.ThreadID, peopleOf(part.Envelope)
+				source.MailboxID, source.ThreadID, source.People = mb.ID, meta.ThreadID, addressesOf(part.Envelope)
 				t.l.namedSources[&out.summary] = append(t.l.namedSources[&out.summary], *source)
 			}
 			if name != "" && !slices.Contains(out.summary.From, name) {
@@ -177,8 +180,8 @@ func (t *threadList) find(mb *store.Mailbox, box *threadMailbox, names []string,
 	return out, nil
 }
 
-// nameOf returns how a summary names the author of a message; "" leaves the author out. source is
-// not nil if the name may be a stranger's text that taints the reader.
+// nameOf returns the name of a message's author for a summary; "" if the author is to be left out.
+// source is not nil if the name is a text that may taint the reader.
 func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, source *agents.Source, err error) {
 	email := from.Email()
 	name = msg.ShownName(from.Name)
@@ -193,7 +196,7 @@ func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, s
 	return cmp.Or(name, email), &w, nil
 }
 
-// listsFolder reports whether the list includes the folder with that number.
+// listsFolder reports whether the list contains the folder with the number num.
 func (t *threadList) listsFolder(num uint32) bool {
 	if len(t.l.query.Folders) > 0 {
 		return slices.Contains(t.l.query.Folders, num)
@@ -202,6 +205,7 @@ func (t *threadList) listsFolder(num uint32) bool {
 	return id == store.InboxID
 }
 
+// authorOf returns the name of a message's author, or else the address.
 func authorOf(m *InboxMessage) string {
 	if m.FromName != nil {
 		return *m.FromName

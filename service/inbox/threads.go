@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	threadPrefix = "thr_"
-	threadRefs   = 20 // Message-IDs of one message that are joined to its thread: the first and the newest 19
-	threadPairs  = 8  // correspondents under whom a subject is recorded
+	threadPrefix    = "thr_"
+	maxThreadRefs   = 20 // how many of a message's references are joined to its thread: the first and the newest 19
+	maxSubjectPairs = 8  // for how many recipients of a message its subject is recorded
 )
 
-// threadNode returns the node of a Message-ID.
+// threadNode returns the node for a Message-ID in the store's graph of threads.
 func threadNode(id string) store.ThreadNode {
 	sum := sha256.Sum256([]byte(id))
 	return store.ThreadNode(sum[:len(store.ThreadNode{})])
 }
 
+// threadText returns the ID of the thread that begins with node n.
 func threadText(n store.ThreadNode) string { return threadPrefix + hex.EncodeToString(n[:]) }
 
-// parseThread parses a thread ID; ok is false if id is not a thread ID.
+// parseThread parses a thread ID. ok is false if id is not a thread ID.
 func parseThread(id string) (n store.ThreadNode, ok bool) {
 	text, ok := strings.CutPrefix(id, threadPrefix)
 	if !ok || len(text) != hex.EncodedLen(len(n)) {
@@ -34,17 +35,19 @@ func parseThread(id string) (n store.ThreadNode, ok bool) {
 	return n, err == nil
 }
 
-// ThreadFor returns the ID of the thread to which a message that is being filed belongs, or "" if
-// it has no Message-ID and refers to none. A thread is named by its first message. The references
-// decide; a reply without references goes to the newest thread of its subject between the same
-// people. If a late message connects two threads, they become one under the ID of the older; the
-// other ID leads there too.
+// ThreadFor returns the ID of the thread that a message joins when it is filed. It returns "" if
+// the message has no Message-ID and refers to none. The ID of a thread is derived from its first
+// message. A message joins the thread of its references. A reply without references joins the
+// newest thread with the same subject between the same people. If a message connects two threads,
+// they become one with the ID of the older thread, and the ID of the other thread remains valid.
+// For original see referencedIDs.
 func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
 	var root store.ThreadNode
 	found := false
 
-	// Use the thread of the oldest known reference, else the one that the oldest reference starts.
-	ids := threadIDs(sum, original)
+	// Use the thread of the oldest known reference. If none is known, the oldest reference starts a
+	// thread.
+	ids := referencedIDs(sum, original)
 	for k := 0; k < len(ids) && !found; k++ {
 		node, known, err := tx.Thread(account, threadNode(ids[k]))
 		if err != nil {
@@ -55,7 +58,7 @@ func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) 
 		}
 	}
 
-	// A reply without references goes to the thread of its subject.
+	// A reply without references joins the thread with the same subject.
 	if base, answer := msg.BaseSubject(sum.Subject); len(ids) == 0 && answer && base != "" {
 		for _, key := range subjectKeys(base, sum) {
 			var err error
@@ -95,15 +98,16 @@ func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) 
 	return threadText(root), err
 }
 
-// threadIDs returns the Message-IDs that the message refers to, the oldest first. original is our
-// own ID of the message that it answers, if a relay replaced that ID.
-func threadIDs(sum *msg.Summary, original string) []string {
+// referencedIDs returns the Message-IDs to which a message refers, the oldest first. If a relay
+// replaced the Message-ID of the message that this one answers, original is the ID that we gave it;
+// else "".
+func referencedIDs(sum *msg.Summary, original string) []string {
 	var ids []string
 	if original != "" {
 		ids = append(ids, original)
 	}
 	refs := sum.References
-	if over := len(refs) - threadRefs; over > 0 {
+	if over := len(refs) - maxThreadRefs; over > 0 {
 		refs = append(refs[:1:1], refs[1+over:]...)
 	}
 	ids = append(ids, refs...)
@@ -113,7 +117,8 @@ func threadIDs(sum *msg.Summary, original string) []string {
 	return ids
 }
 
-// recordSubject records the message's subject, for replies that will have no references.
+// recordSubject records the message's subject and thread, so that replies without references can
+// find the thread.
 func recordSubject(tx *store.Tx, account uint32, sum *msg.Summary, threadID string, at time.Time) error {
 	n, ok := parseThread(threadID)
 	base, _ := msg.BaseSubject(sum.Subject)
@@ -128,13 +133,13 @@ func recordSubject(tx *store.Tx, account uint32, sum *msg.Summary, threadID stri
 	return nil
 }
 
-// subjectKeys returns the keys of a subject between the author and each recipient, at most
-// threadPairs.
+// subjectKeys returns the keys under which a subject is recorded: one for the author and each
+// recipient, at most maxSubjectPairs.
 func subjectKeys(base string, sum *msg.Summary) (keys []store.SubjectKey) {
 	author := strings.ToLower(firstEmail(sum.From))
 	for _, list := range [][]msg.Address{sum.To, sum.Cc} {
 		for _, a := range list {
-			if len(keys) == threadPairs {
+			if len(keys) == maxSubjectPairs {
 				return keys
 			}
 			other := strings.ToLower(a.Email())
@@ -145,8 +150,9 @@ func subjectKeys(base string, sum *msg.Summary) (keys []store.SubjectKey) {
 	return keys
 }
 
-// threadNow returns the current ID of a thread under whose earlier ID a message was filed.
-func threadNow(tx *store.Tx, account uint32, id string) (string, error) {
+// currentThreadID returns the current ID of a thread. id may be an earlier ID, from before the
+// thread was joined with another one.
+func currentThreadID(tx *store.Tx, account uint32, id string) (string, error) {
 	n, ok := parseThread(id)
 	if !ok {
 		return id, nil
@@ -155,9 +161,9 @@ func threadNow(tx *store.Tx, account uint32, id string) (string, error) {
 	return threadText(root), err
 }
 
-// threadNames returns all IDs under which messages of a thread may be filed; none if id is not a
-// thread ID.
-func threadNames(tx *store.Tx, account uint32, id string) ([]string, error) {
+// threadAliases returns all IDs that messages of a thread may have stored. It returns none if id is
+// not a thread ID.
+func threadAliases(tx *store.Tx, account uint32, id string) ([]string, error) {
 	n, ok := parseThread(id)
 	if !ok {
 		return nil, nil

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	defaultWait = 30
-	maxWaitRows = 2000      // rows that one snapshot examines
-	waitBatch   = 20        // messages that one snapshot selects to be read
-	waitBody    = 256 << 10 // bytes of a text that are searched for codes and links
+	defaultWait = 30        // seconds
+	maxWaitRows = 2000      // rows that are examined in one snapshot
+	waitBatch   = 20        // messages that are selected in one snapshot; their bodies are read afterwards
+	maxWaitBody = 256 << 10 // bytes of a message's text that are searched for codes and links
 )
 
-// WaitFilter says which message a request waits for, and how long.
+// WaitFilter says for which message a request waits, and for how long.
 type WaitFilter struct {
 	Timeout *int `query:"timeout"` // Seconds, from 1 to 60; 30 by default.
 	// Only messages that arrived after this time; by default, after the request. Pass the `now` of
@@ -51,8 +51,8 @@ type WaitForAnyMessageIn struct {
 	WaitFilter
 }
 
-// A WaitAnswer is a message that has arrived, with its code and links. Message is null if none
-// arrived in time. Now is the Since of the next request.
+// A WaitAnswer has a message that has arrived, with its code and links. Message is null if none
+// arrived in time. Now is the value of Since for the next request.
 type WaitAnswer struct {
 	Message *WaitedMessage `json:"message"`
 	// The one-time code in it; null if there is none or it is not clear which. Dashes are kept.
@@ -66,7 +66,7 @@ type WaitAnswer struct {
 	Now core.Time `json:"now"`
 }
 
-// A WaitedMessage is a message that a request waited for, with what its author wrote.
+// A WaitedMessage is a message that a request waited for, with the text that its author wrote.
 type WaitedMessage struct {
 	InboxMessage
 	// What the author wrote, without quoted messages, the lines that introduce them, and the
@@ -94,32 +94,35 @@ func (s *Service) WaitForAnyMessage(ctx context.Context, who core.Actor, in Wait
 	return s.wait(ctx, who, "", in.WaitFilter)
 }
 
-// EndWaiting makes all waiting and future requests answer at once.
+// EndWaiting makes all requests that wait, now or later, return at once.
 func (s *Service) EndWaiting() { s.arrivals.end() }
 
-// A messageWait is a waiting request. It has examined all arrivals until at.
+// A messageWait is a request that waits for a message. It has examined all arrivals up to the time
+// at.
 type messageWait struct {
 	s       *Service
 	who     core.Actor
-	userID  string // "": any mailbox
-	mailbox uint32 // its number; 0: any
+	userID  string // ID of the mailbox; "": any mailbox
+	mailbox uint32 // number of the mailbox; 0: any mailbox
 	filter  WaitFilter
-	author  *tokenize.Matcher // nil: any
+	author  *tokenize.Matcher // nil: any author
 	subject string
 	waiter  *waiter
 	at      time.Time
 }
 
-// An arrived is a message that matches the filter, except for the conditions on its body, which has
-// not been read yet.
-type arrived struct {
+// An arrivedMessage is a message that matches the filter as far as that can be said before its body
+// is read.
+type arrivedMessage struct {
 	shown    InboxMessage
 	source   agents.Source
-	verified bool // the author is verified, so that nothing is withheld
+	verified bool // the author is verified, so nothing is withheld
 	root     *msg.Part
 	blob     store.BlobRef
 }
 
+// wait answers a request that waits for a message in the mailbox userID, or in any mailbox if it is
+// "".
 func (s *Service) wait(ctx context.Context, who core.Actor, userID string, f WaitFilter) (*WaitAnswer, error) {
 	w, timeout, err := s.newWait(who, userID, f)
 	if err != nil {
@@ -130,8 +133,8 @@ func (s *Service) wait(ctx context.Context, who core.Actor, userID string, f Wai
 
 func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAnswer, error) {
 	s, who := w.s, w.who
-	// Arrivals are recorded from here on. Without since, the request waits for messages that arrive
-	// after this snapshot, so that the clock does not matter.
+	// Without since, the request waits for messages that arrive after this snapshot. So the result
+	// does not depend on the clock.
 	err := s.Store.View(func(tx *store.Tx) error {
 		if w.userID != "" {
 			mb, err := core.ReadMailbox(tx, who, w.userID)
@@ -172,11 +175,11 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 		}
 	}
 
-	// The now of the answer promises that no later arrival has an earlier time. A running
-	// transaction may still write one: wait for it, and look again.
+	// The answer's now promises that every later arrival has a later time. But a transaction that
+	// is running may still file a message with an earlier time: wait for its end, and search again.
 	now := s.Now().Truncate(time.Millisecond)
 	s.arrivals.promise(w.waiter, now)
-	if s.Store.Update(func(*store.Tx) error { return nil }) != nil { // the store is closed, so that no transaction is running
+	if s.Store.Update(func(*store.Tx) error { return nil }) != nil { // the store is closed, so no transaction is running
 		now = w.at
 	}
 	out, err := w.nextAnswer(ctx)
@@ -184,7 +187,7 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 		return out, err
 	}
 
-	// The newest arrival may be ahead of the clock. The next request must not return it again.
+	// The newest arrival may have a time after now. The next request must not return it again.
 	err = s.Store.View(func(tx *store.Tx) error {
 		last, err := tx.LastArrived(who.AccountNum)
 		if w.at.Before(last) {
@@ -233,15 +236,15 @@ func (s *Service) newWait(who core.Actor, userID string, f WaitFilter) (w *messa
 	return w, timeout, nil
 }
 
-// nextAnswer returns the answer for the oldest message that matches and has not been examined yet;
-// nil if there is none.
+// nextAnswer returns the answer for the oldest matching message that was not examined before; nil
+// if there is none.
 func (w *messageWait) nextAnswer(ctx context.Context) (*WaitAnswer, error) {
 	for {
-		fits, more, err := w.nextMatches()
+		matches, more, err := w.nextMatches()
 		if err != nil {
 			return nil, err
 		}
-		for _, a := range fits {
+		for _, a := range matches {
 			out, err := w.answer(a)
 			if out != nil || err != nil {
 				return out, err
@@ -256,9 +259,9 @@ func (w *messageWait) nextAnswer(ctx context.Context) (*WaitAnswer, error) {
 	}
 }
 
-// nextMatches returns the next messages that match without their bodies, from one snapshot; more is
-// true if there are more to examine.
-func (w *messageWait) nextMatches() (fits []*arrived, more bool, err error) {
+// nextMatches returns the next messages that match the filter, before their bodies are read. It
+// uses one snapshot of the store. more is true if there are more messages to examine.
+func (w *messageWait) nextMatches() (matches []*arrivedMessage, more bool, err error) {
 	notes, noted := w.s.arrivals.after(w.waiter, w.at)
 	if noted && len(notes) == 0 {
 		return nil, false, nil
@@ -276,7 +279,7 @@ func (w *messageWait) nextMatches() (fits []*arrived, more bool, err error) {
 				account, folders, err = w.folders(tx)
 			}
 			if err == nil {
-				fits, more, err = w.walk(view, account, folders, last)
+				matches, more, err = w.walk(view, account, folders, last)
 			}
 			if err == nil && !more {
 				w.s.arrivals.setComplete(w.waiter, last)
@@ -284,29 +287,29 @@ func (w *messageWait) nextMatches() (fits []*arrived, more bool, err error) {
 			return err
 		}
 		for _, n := range notes {
-			if len(fits) >= waitBatch && n.at > w.at.UnixMilli() { // not between copies of a message, which have the same time
+			if len(matches) >= waitBatch && n.at > w.at.UnixMilli() { // but copies of one message, which have the same time, stay together
 				more = true
 				return nil
 			}
 			a, gone, err := w.message(view, n.mailbox, n.folder, n.uid, n.at)
-			if gone { // another session has moved or deleted it
+			if gone { // another session has moved or deleted the message
 				a, err = w.moved(view, n)
 			}
 			if err != nil {
 				return err
 			}
 			if a != nil {
-				fits = append(fits, a)
+				matches = append(matches, a)
 			}
 			w.at = time.UnixMilli(n.at)
 		}
 		return nil
 	})
-	return fits, more, err
+	return matches, more, err
 }
 
-// folders returns where arrived mail may be: the INBOX of all mailboxes of account, unless that is
-// 0, and the folders with these numbers.
+// folders returns where arrived mail may be. If account is not 0, it may be in the INBOX of every
+// mailbox of this account. It may also be in the folders with the returned numbers.
 func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, err error) {
 	add := func(mb *store.Mailbox) error {
 		all, err := foldersToList(tx, mb, allMail)
@@ -337,15 +340,16 @@ func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, e
 	return account, folders, nil
 }
 
-// walk examines the arrivals after w.at up to last, the time of the newest arrival.
-func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, last time.Time) (fits []*arrived, more bool, err error) {
+// walk examines the arrivals after w.at in the store's rows, up to the time last of the newest
+// arrival.
+func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, last time.Time) (matches []*arrivedMessage, more bool, err error) {
 	rows := 0
 	for place := range view.tx.Received(account, folders, w.at) {
 		if place.Received.After(last) {
 			break
 		}
-		if place.Received.After(w.at) && rows > 0 && (rows >= maxWaitRows || len(fits) >= waitBatch) {
-			return fits, true, nil // not between copies of a message, which have the same time
+		if place.Received.After(w.at) && rows > 0 && (rows >= maxWaitRows || len(matches) >= waitBatch) {
+			return matches, true, nil // but copies of one message, which have the same time, stay together
 		}
 		rows++
 		mailbox, folder := view.tx.FolderOfNum(place.Num)
@@ -354,18 +358,19 @@ func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, 
 			return nil, false, err
 		}
 		if a != nil {
-			fits = append(fits, a)
+			matches = append(matches, a)
 		}
 		w.at = place.Received
 	}
 	if last.After(w.at) {
 		w.at = last
 	}
-	return fits, false, nil
+	return matches, false, nil
 }
 
-// moved finds a message that is no longer where it was filed.
-func (w *messageWait) moved(view *messageView, n note) (*arrived, error) {
+// moved searches for a message that is no longer in the folder in which it was filed. It returns
+// nil if the message is gone or does not match.
+func (w *messageWait) moved(view *messageView, n arrivalNote) (*arrivedMessage, error) {
 	mb, err := store.MailboxByNum.Find(view.tx, store.NumKey(n.mailbox))
 	if mb == nil || err != nil || mb.AccountID != w.who.AccountID || mb.Gone() {
 		return nil, err
@@ -391,9 +396,9 @@ func (w *messageWait) moved(view *messageView, n note) (*arrived, error) {
 	return nil, nil
 }
 
-// message returns a message if it arrived at the given time and matches without its body; gone is
-// true if it is not there.
-func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at int64) (a *arrived, gone bool, err error) {
+// message returns a message if it arrived at the time at, in Unix milliseconds, and matches the
+// filter before its body is read. gone is true if there is no such message.
+func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at int64) (a *arrivedMessage, gone bool, err error) {
 	tx := view.tx
 	m, err := tx.Message(mailbox, folder, uid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -425,7 +430,7 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 	if b.mailbox.AccountID != w.who.AccountID || !w.who.Sees(b.mailbox.ID) || b.mailbox.Gone() || role == roleJunk || role == roleTrash {
 		return nil, false, nil
 	}
-	a = &arrived{blob: m.Blob}
+	a = &arrivedMessage{blob: m.Blob}
 	a.shown, err = view.show(b, m)
 	if err != nil {
 		return nil, false, err
@@ -436,7 +441,7 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 		return nil, false, err
 	}
 	subject, author := strings.ToLower(a.shown.Subject), a.shown.From
-	if w.who.Policy.Taint && w.withholds(a) { // withheld texts must not be searchable
+	if w.who.Policy.Taint && w.withholds(a) { // a search must not match texts that are withheld
 		subject, author = "", bareAddress(a.shown.FromEmail)
 	}
 	switch {
@@ -449,9 +454,9 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 	return a, false, err
 }
 
-// answer reads a message and returns the answer; nil if the message does not match.
-func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
-	read := w.s.arrivals.readFor(a.blob)
+// answer reads the body of a message and returns the answer; nil if the message does not match.
+func (w *messageWait) answer(a *arrivedMessage) (*WaitAnswer, error) {
+	read := w.s.arrivals.sharedReadFor(a.blob)
 	read.once.Do(func() { read.found, read.err = w.s.readCodes(a) })
 	found, err := read.found, read.err
 	if err != nil {
@@ -466,7 +471,7 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 	}
 	withheld := w.withholds(a)
 	if withheld {
-		withholdWords(&out.Message.InboxMessage, a.root)
+		withholdTexts(&out.Message.InboxMessage, a.root)
 		out.Message.ReplyText = nil
 	}
 	for _, l := range found.Links {
@@ -474,7 +479,7 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 		if withheld {
 			link.Text = ""
 		}
-		if !w.filter.Withhold || link.SameDomain && w.filter.FromDomain != "" { // otherwise a stranger could write a sentence into the path
+		if !w.filter.Withhold || link.SameDomain && w.filter.FromDomain != "" { // a stranger could write a sentence into the path of another link
 			out.Links = append(out.Links, link)
 		}
 	}
@@ -491,23 +496,23 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 	return out, nil
 }
 
-// withholds reports whether the answer leaves out the message's texts.
-func (w *messageWait) withholds(a *arrived) bool { return w.filter.Withhold && !a.verified }
+// withholds reports whether the texts of the message are withheld from the answer.
+func (w *messageWait) withholds(a *arrivedMessage) bool { return w.filter.Withhold && !a.verified }
 
-// readCodes finds the code, the links and the reply text of a message; none if its bytes are
-// damaged.
-func (s *Service) readCodes(a *arrived) (waitedText, error) {
+// readCodes finds the code, the links and the reply text of a message. The result is empty if the
+// bytes of the message are damaged.
+func (s *Service) readCodes(a *arrivedMessage) (parsedText, error) {
 	blob, err := s.Store.OpenBlob(a.blob)
 	if errors.Is(err, store.ErrDamaged) {
-		return waitedText{}, nil
+		return parsedText{}, nil
 	}
 	if err != nil {
-		return waitedText{}, err
+		return parsedText{}, err
 	}
 	defer blob.Close()
-	body, err := msg.ReadRawBody(blob, a.root, waitBody)
+	body, err := msg.ReadRawBody(blob, a.root, maxWaitBody)
 	if err != nil {
-		return waitedText{}, err
+		return parsedText{}, err
 	}
-	return waitedText{codes.Find(a.shown.Subject, body.Text, body.HTML), reply.Of(body)}, nil
+	return parsedText{codes.Find(a.shown.Subject, body.Text, body.HTML), reply.Of(body)}, nil
 }

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	warmupReads  = 2000 // messages that one view transaction reads
-	warmupWrites = 200  // messages that one write transaction changes
-	warmupSteps  = 20   // views between two saves of the job's progress
+	warmupPerView  = 2000 // messages that one read transaction examines
+	warmupPerWrite = 200  // messages that one write transaction changes
+	warmupSteps    = 20   // read transactions between two saves of the job's progress
 )
 
-// warmupKind is the job that marks stored mail again after the account's warm-up phrases have
-// changed.
+// warmupKind returns the kind of the job that an account needs after its warm-up phrases have
+// changed. The job finds the account's stored warm-up mail and sets BitWarmup accordingly.
 func (s *Service) warmupKind() jobs.Kind {
-	return jobs.Kind{Name: "warmup_marks", Work: s.markWarmup, Timeout: time.Hour}
+	return jobs.Kind{Name: "warmup_marks", Work: s.updateWarmup, Timeout: time.Hour}
 }
 
-// warmupArgs are the account whose mail is to be marked, and the position to continue from: each
-// attempt continues where the previous one stopped.
+// warmupArgs are the arguments of the job: the account, and the position at which the next attempt
+// continues.
 type warmupArgs struct {
 	AccountID string `json:"account_id"`
 	MailboxID string `json:"mailbox_id,omitempty"` // the first mailbox that is not done
@@ -33,8 +33,8 @@ type warmupArgs struct {
 	UID       uint32 `json:"uid,omitempty"`
 }
 
-// PlanWarmup queues a job that marks the account's stored mail by its warm-up phrases. The jobs of
-// an account run one after the other; a phrase that changes during a job is for the next job.
+// PlanWarmup queues a job that sets BitWarmup of the account's stored mail. It is called after each
+// change of the phrases. The jobs of an account run one after the other.
 func (s *Service) PlanWarmup(tx *store.Tx, accountID string) error {
 	_, err := s.Queue.Add(tx, jobs.New{
 		AccountID: accountID, Kind: "warmup_marks", Key: accountID, Lane: "warmup " + accountID, Args: warmupArgs{AccountID: accountID},
@@ -42,8 +42,9 @@ func (s *Service) PlanWarmup(tx *store.Tx, accountID string) error {
 	return err
 }
 
-// markWarmup does part of the job and reschedules it for the rest.
-func (s *Service) markWarmup(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+// updateWarmup works on the job: it examines a part of the account's mail, and reschedules the job
+// for the rest.
+func (s *Service) updateWarmup(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	at, err := jobs.Args[warmupArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -52,7 +53,7 @@ func (s *Service) markWarmup(ctx context.Context, j *store.Job) (jobs.Writes, er
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		done, err := s.markBatch(&at)
+		done, err := s.correctBatch(&at)
 		if done || err != nil {
 			return nil, err
 		}
@@ -61,30 +62,32 @@ func (s *Service) markWarmup(ctx context.Context, j *store.Job) (jobs.Writes, er
 	return again, jobs.Snooze(s.Now())
 }
 
-// A warmupChange is a message whose mark is wrong.
+// A warmupChange is a message whose BitWarmup is wrong.
 type warmupChange struct {
 	mailbox, folder, uid uint32
 	bits                 store.Bits
 }
 
-// markBatch checks some messages from at on, corrects their marks and advances at past them.
-func (s *Service) markBatch(at *warmupArgs) (done bool, err error) {
+// correctBatch examines some messages from the position at, corrects their BitWarmup, and advances
+// at.
+func (s *Service) correctBatch(at *warmupArgs) (done bool, err error) {
 	var changes []warmupChange
 	from := *at
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		*at, changes = from, nil
-		done, changes, err = wrongMarks(tx, at)
+		done, changes, err = findWrongBits(tx, at)
 		return err
 	})
 	for err == nil && len(changes) > 0 {
-		some := changes[:min(warmupWrites, len(changes))]
+		some := changes[:min(warmupPerWrite, len(changes))]
 		changes = changes[len(some):]
 		err = s.Store.Update(func(tx *store.Tx) error { return s.setWarmup(tx, at.AccountID, some) })
 	}
 	return done, err
 }
 
-func wrongMarks(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChange, err error) {
+// findWrongBits examines up to warmupPerView messages, and returns those whose BitWarmup is wrong.
+func findWrongBits(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChange, err error) {
 	a, err := store.Accounts.FindShared(tx, at.AccountID)
 	if err != nil {
 		return false, nil, err
@@ -92,7 +95,7 @@ func wrongMarks(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChange, 
 	if a == nil {
 		return true, nil, nil
 	}
-	w := warmupWalk{tx: tx, phrases: foldPhrases(a.WarmupPhrases), left: warmupReads, at: at}
+	w := warmupWalk{tx: tx, phrases: foldPhrases(a.WarmupPhrases), remaining: warmupPerView, at: at}
 	for key, id := range store.MailboxesByAccount.Keys(tx, a.ID, "") {
 		if key < a.ID+at.MailboxID {
 			continue
@@ -105,22 +108,22 @@ func wrongMarks(tx *store.Tx, at *warmupArgs) (done bool, wrong []warmupChange, 
 			at.MailboxID, at.Folder, at.UID = id, 0, 0
 		}
 		if whole, err := w.mailbox(mb); err != nil || !whole {
-			return false, w.wrong, err
+			return false, w.changes, err
 		}
 	}
-	return true, w.wrong, nil
+	return true, w.changes, nil
 }
 
-// A warmupWalk finds messages with wrong marks.
+// A warmupWalk finds messages whose BitWarmup is wrong.
 type warmupWalk struct {
-	tx      *store.Tx
-	phrases []string
-	left    int
-	at      *warmupArgs
-	wrong   []warmupChange
+	tx        *store.Tx
+	phrases   []string
+	remaining int // messages that may still be examined
+	at        *warmupArgs
+	changes   []warmupChange
 }
 
-// mailbox checks the messages of a mailbox; whole is false if it stopped at the limit.
+// mailbox examines the messages of a mailbox. whole is false if it stopped at the limit.
 func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
 	folders, err := w.tx.Folders(mb.Num)
 	if err != nil {
@@ -134,7 +137,7 @@ func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
 			w.at.Folder, w.at.UID = f.ID, 1
 		}
 		for m := range w.tx.Messages(mb.Num, f.ID, w.at.UID, math.MaxUint32) {
-			if w.left--; w.left < 0 {
+			if w.remaining--; w.remaining < 0 {
 				return false, nil
 			}
 			if err := w.check(&m); err != nil {
@@ -146,6 +149,7 @@ func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
 	return true, nil
 }
 
+// check adds the message to changes if its BitWarmup is wrong.
 func (w *warmupWalk) check(m *store.Message) error {
 	is, err := storedWarmup(w.tx, w.phrases, m)
 	if err != nil {
@@ -156,12 +160,13 @@ func (w *warmupWalk) check(m *store.Message) error {
 		bits |= store.BitWarmup
 	}
 	if bits != m.Bits {
-		w.wrong = append(w.wrong, warmupChange{m.Mailbox, m.Folder, m.UID, bits})
+		w.changes = append(w.changes, warmupChange{m.Mailbox, m.Folder, m.UID, bits})
 	}
 	return nil
 }
 
-// setWarmup writes the marks, unless the phrases have changed since or a message is gone.
+// setWarmup writes the changes. It leaves out messages that no longer exist, and messages for which
+// the phrases have changed again.
 func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChange) error {
 	a, err := store.Accounts.Read(tx, accountID)
 	if err != nil {
@@ -191,8 +196,8 @@ func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChan
 	return nil
 }
 
-// storedWarmup reports whether a stored message is warm-up mail, according to its subject and
-// preview.
+// storedWarmup reports whether a stored message is warm-up mail: whether its subject or preview
+// contains one of the phrases.
 func storedWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error) {
 	if len(phrases) == 0 {
 		return false, nil
@@ -212,6 +217,7 @@ func storedWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error
 	return hasPhrase(phrases, subject, meta.Preview), nil
 }
 
+// foldPhrases applies foldPhrase to all phrases.
 func foldPhrases(phrases []string) []string {
 	out := make([]string, 0, len(phrases))
 	for _, p := range phrases {
@@ -220,9 +226,11 @@ func foldPhrases(phrases []string) []string {
 	return out
 }
 
-// foldPhrase normalizes case and space, so that texts can be compared.
+// foldPhrase returns the text in lower case and with single spaces, for comparisons.
 func foldPhrase(text string) string { return strings.Join(strings.Fields(strings.ToLower(text)), " ") }
 
+// hasPhrase reports whether the subject or the preview contains one of the phrases. The phrases are
+// results of foldPhrase.
 func hasPhrase(folded []string, subject, preview string) bool {
 	text := foldPhrase(subject) + "\n" + foldPhrase(preview)
 	for _, p := range folded {

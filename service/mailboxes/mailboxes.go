@@ -120,7 +120,7 @@ func mailboxFailure(mb *store.Mailbox) *core.JobFailure {
 	switch {
 	case mb.ErrorText == "":
 		return nil
-	case code == "" && mb.ErrorText == external.UnreadHere:
+	case code == "" && mb.ErrorText == external.SyncFailedText:
 		code = "internal_error"
 	case code == "":
 		code = "upstream_error"

@@ -110,7 +110,7 @@ type recipientsArgs struct {
 
 // recipientsKind is the job that enqueues the recipients of a submission beyond RecipientsAtATime.
 func (s *Service) recipientsKind() jobs.Kind {
-	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.ArrivalsMost}
+	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.MaxFilingJobs}
 }
 
 // enqueueLater stores the recipients that a job will enqueue, and returns their future rows. They

@@ -32,7 +32,7 @@ type copyArgs struct {
 // copyKind is the job that appends messages to folders of external mailboxes, as mail clients do.
 func (s *Service) copyKind() jobs.Kind {
 	return jobs.Kind{
-		Name: KindRemoteCopy, Work: s.appendCopy, Max: copyTries, Timeout: copyTimeout, Lanes: external.PullsPerHost, Most: external.CopiesMost, MostEach: external.CopiesEach,
+		Name: KindRemoteCopy, Work: s.appendCopy, Max: copyTries, Timeout: copyTimeout, Lanes: external.PullsPerHost, Most: external.MaxCopies, MostEach: external.MaxCopiesPerAccount,
 		Backoff: external.FailureWait,
 		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
 			args, err := jobs.Args[copyArgs](j)

@@ -52,7 +52,7 @@ var errNeedContent = errors.New("the message must be held, and its content for a
 // applyPolicies applies the policies, in the transaction that accepts a message. The error is
 // errNeedFacts if a policy applies and facts is nil.
 func (s *Service) applyPolicies(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, facts *agents.Message) (held string, tainted bool, err error) {
-	asks, err := s.rooms.Policies.Asks(tx, mb, l.by.holder)
+	asks, err := s.rooms.Policies.HasPolicy(tx, mb, l.by.holder)
 	if err != nil || !asks {
 		return "", false, err
 	}
@@ -70,7 +70,7 @@ func (s *Service) applyPolicies(tx *store.Tx, mb *store.Mailbox, l *checkedSubmi
 // factsOf collects the facts that policies need about a message of a mailbox, or with nil of a
 // domain's program. It reads only the store and the message.
 func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Message, error) {
-	f := &agents.Message{Mailbox: mb, As: append([]string{l.Sender}, l.authors...), To: l.addresses(), ByPerson: l.by.person}
+	f := &agents.Message{Mailbox: mb, Senders: append([]string{l.Sender}, l.authors...), To: l.addresses(), ByPerson: l.by.person}
 	root, err := msg.ScanHeader(l.body)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ type Inbox interface {
 
 // Policies decide what programs may send, and record what they have read.
 type Policies interface {
-	Asks(tx *store.Tx, mb *store.Mailbox, h agents.Holder) (bool, error)
+	HasPolicy(tx *store.Tx, mb *store.Mailbox, h agents.Holder) (bool, error)
 	Admit(tx *store.Tx, h agents.Holder, m *agents.Message) (held string, tainted bool, err error)
 	Reach(tx *store.Tx, m *agents.Message) error
 	Read(accountID string, h agents.Holder, p *store.Policy, words ...agents.Source) error

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An ExportFolder is a folder of a mailbox whose mail is exported.
+// An ExportFolder is a folder of a mailbox that can be exported.
 type ExportFolder struct {
 	ID       uint32   `json:"id"`
 	Name     []string `json:"name"` // the levels of its name
@@ -30,18 +30,19 @@ func (s *Service) ExportFolders(_ context.Context, u core.MailboxUser) (out []Ex
 	return out, err
 }
 
-// An ExportMessage is a message with everything that a Maildir or mbox file stores of it.
+// An ExportMessage is a message with the data that a Maildir or mbox file has of it.
 type ExportMessage struct {
 	UID    uint32
-	Flags  string // letters as in ImportHeader, sorted
+	Flags  string // Maildir flag letters in alphabetical order, as in ImportHeader
 	Date   time.Time
-	Sender string // envelope sender; "" if it is unknown
+	Sender string // the sender of the SMTP envelope; "" if it is not known
 	Text   []byte
 	Err    error // set if the stored bytes are damaged or cannot be read
 }
 
-// ExportMessages returns messages of a folder from a UID on, in order: up to size bytes, but at
-// least one message. more reports whether messages follow.
+// ExportMessages returns messages of a folder in the order of their UIDs, beginning with the UID
+// from. It returns at most size bytes, but at least one message. more is true if there are more
+// messages.
 func (s *Service) ExportMessages(ctx context.Context, u core.MailboxUser, folder, from uint32, size int64) (out []ExportMessage, more bool, err error) {
 	var refs []store.BlobRef
 	err = s.Store.View(func(tx *store.Tx) error {

@@ -24,12 +24,13 @@ const (
 	ExportMbox    = "mbox"
 )
 
-// exportAtATime is how many bytes of messages are read at a time.
-const exportAtATime = 4 << 20
+// exportPageBytes is how many bytes of messages are in memory at the same time.
+const exportPageBytes = 4 << 20
 
-// MailTar returns a tar of all mail of a mailbox: a Maildir, or an mbox file for each folder, in a
-// directory named by its address. It is written while it is read. Messages that cannot be read are
-// left out and listed in errors.txt. The caller closes it.
+// MailTar returns all mail of a mailbox as a tar archive. The archive has a directory with the
+// mailbox's address as its name, which contains a Maildir, or one mbox file for each folder.
+// Messages that cannot be read are left out and listed in errors.txt. The archive is written while
+// the caller reads it. The caller must close it.
 func (s *Service) MailTar(ctx context.Context, u core.MailboxUser, format string) io.ReadCloser {
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
@@ -41,17 +42,19 @@ func (s *Service) MailTar(ctx context.Context, u core.MailboxUser, format string
 	return &tarReader{r, cancel}
 }
 
+// A tarReader reads the archive that a goroutine writes.
 type tarReader struct {
 	*io.PipeReader
 	cancel context.CancelFunc
 }
 
-// Close ends the export.
+// Close stops the goroutine that writes the archive.
 func (r *tarReader) Close() error {
 	r.cancel()
 	return r.PipeReader.Close()
 }
 
+// A tarExport writes the mail of a mailbox into a tar archive.
 type tarExport struct {
 	s          *Service
 	u          core.MailboxUser
@@ -60,15 +63,16 @@ type tarExport struct {
 	unreadable bytes.Buffer // a line for each message that cannot be read
 }
 
+// write writes the whole archive.
 func (x *tarExport) write(ctx context.Context, format string) error {
 	folders, err := x.s.ExportFolders(ctx, x.u)
 	if err != nil {
 		return err
 	}
 	for _, f := range folders {
-		write := x.maildir
+		write := x.writeMaildir
 		if format == ExportMbox {
-			write = x.mbox
+			write = x.writeMbox
 		}
 		if err := write(ctx, f); err != nil {
 			return err
@@ -76,24 +80,25 @@ func (x *tarExport) write(ctx context.Context, format string) error {
 	}
 	if x.unreadable.Len() > 0 {
 		h := &tar.Header{Name: path.Join(x.dir, "errors.txt"), Mode: 0o600, Size: int64(x.unreadable.Len()), ModTime: x.s.Now()}
-		if _, err := x.file(h, &x.unreadable); err != nil {
+		if _, err := x.writeFile(h, &x.unreadable); err != nil {
 			return err
 		}
 	}
 	return x.out.Close()
 }
 
-func (x *tarExport) file(h *tar.Header, body io.Reader) (int64, error) {
+// writeFile writes one file into the archive.
+func (x *tarExport) writeFile(h *tar.Header, body io.Reader) (int64, error) {
 	if err := x.out.WriteHeader(h); err != nil {
 		return 0, err
 	}
 	return io.Copy(x.out, body)
 }
 
-// messages calls see for each message of a folder that can be read.
-func (x *tarExport) messages(ctx context.Context, f ExportFolder, see func(ExportMessage) error) error {
+// eachMessage calls see for each readable message of a folder.
+func (x *tarExport) eachMessage(ctx context.Context, f ExportFolder, see func(ExportMessage) error) error {
 	for from, more := uint32(1), true; more; {
-		list, behind, err := x.s.ExportMessages(ctx, x.u, f.ID, from, exportAtATime)
+		list, behind, err := x.s.ExportMessages(ctx, x.u, f.ID, from, exportPageBytes)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
@@ -114,7 +119,8 @@ func (x *tarExport) messages(ctx context.Context, f ExportFolder, see func(Expor
 	return nil
 }
 
-func (x *tarExport) maildir(ctx context.Context, f ExportFolder) error {
+// writeMaildir writes a folder as a Maildir.
+func (x *tarExport) writeMaildir(ctx context.Context, f ExportFolder) error {
 	levels := f.Name
 	if len(levels) == 1 && levels[0] == inbox.InboxName {
 		levels = nil
@@ -130,23 +136,24 @@ func (x *tarExport) maildir(ctx context.Context, f ExportFolder) error {
 			return err
 		}
 	}
-	return x.messages(ctx, f, func(m ExportMessage) error {
+	return x.eachMessage(ctx, f, func(m ExportMessage) error {
 		h := &tar.Header{Name: dir + "/cur/" + maildir.FileName(m.Date, m.UID, m.Flags), Mode: 0o600, Size: int64(len(m.Text)), ModTime: m.Date}
-		_, err := x.file(h, bytes.NewReader(m.Text))
+		_, err := x.writeFile(h, bytes.NewReader(m.Text))
 		return err
 	})
 }
 
-// mbox writes a folder to disk first, since a tar entry begins with its size.
-func (x *tarExport) mbox(ctx context.Context, f ExportFolder) error {
+// writeMbox writes a folder as an mbox file. It writes the file to disk first, because the archive
+// needs its size in advance.
+func (x *tarExport) writeMbox(ctx context.Context, f ExportFolder) error {
 	spool := x.s.Store.NewSpool(math.MaxInt64 / 2)
 	defer spool.Close()
 	to := bufio.NewWriterSize(spool, 256<<10)
-	err := x.messages(ctx, f, func(m ExportMessage) error { return mbox.Write(to, m.Sender, m.Date, m.Flags, bytes.NewReader(m.Text)) })
+	err := x.eachMessage(ctx, f, func(m ExportMessage) error { return mbox.Write(to, m.Sender, m.Date, m.Flags, bytes.NewReader(m.Text)) })
 	if err = errors.Join(err, to.Flush()); err != nil {
 		return err
 	}
 	h := &tar.Header{Name: path.Join(x.dir, mbox.FileName(f.Name)), Mode: 0o600, Size: spool.Size(), ModTime: x.s.Now()}
-	_, err = x.file(h, io.NewSectionReader(spool, 0, spool.Size()))
+	_, err = x.writeFile(h, io.NewSectionReader(spool, 0, spool.Size()))
 	return err
 }

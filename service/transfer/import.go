@@ -12,10 +12,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// importRecordTTL is how long further imports skip an imported message.
+// importRecordTTL is how long an imported message is recorded, so that further imports skip it.
 const importRecordTTL = 90 * 24 * time.Hour
 
-// An ImportHeader is the metadata of a message to import.
+// An ImportHeader has the data of a message to import, except its text.
 type ImportHeader struct {
 	Key      string    `json:"key"`                // identifies the message among all imports into the folder
 	Flags    string    `json:"flags,omitempty"`    // Maildir flag letters P R S T D F; others are ignored
@@ -29,23 +29,25 @@ type ImportMessage struct {
 	Body store.Body
 }
 
-// Results of importing a message, unless it failed.
+// Results of the import of a message that did not fail.
 const (
 	ImportDone    = "imported"
-	ImportSkipped = "skipped" // an earlier import had it
+	ImportSkipped = "skipped" // an earlier import has already imported it
 )
 
-// An ImportResult is the result of importing one message.
+// An ImportResult is the result of the import of one message.
 type ImportResult struct {
 	Status string `json:"status"`          // ImportDone or ImportSkipped; "" if it failed
 	Error  string `json:"error,omitempty"` // why it failed
 }
 
-// importFlags maps Maildir flag letters to flags. P is the keyword $Forwarded instead.
+// importFlags maps Maildir flag letters to IMAP flags. The letter P is not among them: it stands
+// for the keyword $Forwarded.
 var importFlags = map[rune]store.Flags{'R': store.FlagAnswered, 'S': store.FlagSeen, 'T': store.FlagDeleted, 'D': store.FlagDraft, 'F': store.FlagFlagged}
 
-// specialNames maps folder names of other servers, in lower case, to the standard folders here.
-var specialNames = map[string]string{
+// standardFolders maps names of folders on other servers, in lower case, to the standard folders
+// here.
+var standardFolders = map[string]string{
 	"sent": "Sent", "sent items": "Sent", "sent messages": "Sent", "sent mail": "Sent", "sent-mail": "Sent",
 	"drafts": "Drafts", "draft": "Drafts",
 	"junk": "Junk", "spam": "Junk", "junk e-mail": "Junk", "junk email": "Junk", "junk mail": "Junk", "bulk mail": "Junk",
@@ -53,15 +55,16 @@ var specialNames = map[string]string{
 	"archive": "Archive", "archives": "Archive",
 }
 
-// ImportFolder returns the name here for a folder elsewhere, given the levels of its name.
+// ImportFolder returns the name of the folder here into which a folder from elsewhere is imported.
+// levels are the levels of that folder's name.
 func ImportFolder(levels []string) string {
 	if len(levels) > 1 && strings.EqualFold(levels[0], inbox.InboxName) {
-		levels = levels[1:] // some servers have all folders below INBOX
+		levels = levels[1:] // some servers put all folders below INBOX
 	}
 	if len(levels) == 0 || len(levels) == 1 && strings.EqualFold(levels[0], inbox.InboxName) {
 		return inbox.InboxName
 	}
-	if name, ok := specialNames[strings.ToLower(levels[0])]; ok && len(levels) == 1 {
+	if name, ok := standardFolders[strings.ToLower(levels[0])]; ok && len(levels) == 1 {
 		return name
 	}
 	named := make([]string, len(levels))
@@ -79,9 +82,9 @@ func ImportFolder(levels []string) string {
 	return strings.Join(named, inbox.FolderSeparator)
 }
 
-// FindMailbox finds a mailbox by its address, to import into or export from: the account's own
-// mailbox if there is one, else the mailbox of the account that has the domain. It may be
-// suspended.
+// FindMailbox finds the mailbox for an import or export by its address. If several accounts have a
+// mailbox with this address, it prefers that of the account accountID, and then that of the account
+// with the proven domain. The mailbox may be suspended. The error is not_found if there is none.
 func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, err error) {
 	address, err = core.NormalizeEmail("mailbox", address)
 	if err != nil {
@@ -107,10 +110,10 @@ func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, er
 	return u, err
 }
 
-// ImportMessages imports messages in order into a folder of a mailbox, which it creates if it is
-// missing. It skips messages that an earlier import had, so that an interrupted import can be
-// repeated. It emits no events and forwards nothing. results has an entry for each message; err is
-// an error that affects all messages.
+// ImportMessages imports messages in order into a folder of a mailbox. It creates the folder if it
+// is missing. It skips messages that an earlier import has imported, so that an interrupted import
+// can be repeated. It emits no events and forwards nothing. results has one entry for each message.
+// err is an error that affects all messages.
 func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder string, in []ImportMessage) (results []ImportResult, err error) {
 	name, err := inbox.CleanFolderName(folder)
 	if err != nil {
@@ -135,12 +138,12 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 		return nil, err
 	}
 
-	// Parse and store the messages outside the transaction.
+	// Parse and store the messages before the transaction, because that is slow.
 	stored, dates := make([]*inbox.StoredMessage, len(in)), make([]time.Time, len(in))
 	defer func() {
 		for _, d := range stored {
 			if d != nil {
-				s.inbox.Release(d) // no effect if it was filed
+				s.inbox.Release(d) // does nothing if the message was filed
 			}
 		}
 	}()
@@ -158,7 +161,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 			results[i].Error = "The message is empty."
 			continue
 		}
-		dates[i] = time.UnixMilli(max(m.Date.UnixMilli(), 0)).UTC() // message keys hold no time before 1970
+		dates[i] = time.UnixMilli(max(m.Date.UnixMilli(), 0)).UTC() // the keys of messages cannot hold a time before 1970
 		stored[i], err = s.inbox.Prepare(m.Body, inbox.Envelope{Received: dates[i], Mailbox: u.Mailbox})
 		if err != nil {
 			return nil, err
@@ -166,7 +169,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 	}
 	for done := 0; done < len(in); {
 		err := s.Store.Update(func(tx *store.Tx) error {
-			mb, err := mailboxToFill(tx, u)
+			mb, err := importableMailbox(tx, u)
 			if err != nil {
 				return err
 			}
@@ -189,7 +192,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 				r := &results[next]
 				if known, err := store.ImportedMessages.Find(tx, ids[next]); err != nil {
 					return err
-				} else if known != nil { // another import had it meanwhile, or this one has it twice
+				} else if known != nil { // another import was faster, or this message occurs twice
 					*r = ImportResult{Status: ImportSkipped}
 					continue
 				}
@@ -228,9 +231,9 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 	return results, nil
 }
 
-// mailboxToFill returns the mailbox to import into. It may be suspended: a suspension stops new
-// mail and logins only.
-func mailboxToFill(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, error) {
+// importableMailbox returns the mailbox for an import. It may be suspended, because a suspension
+// stops only new mail and logins.
+func importableMailbox(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.FindShared(tx, u.MailboxID)
 	if err != nil || mb == nil || mb.Status != store.MailboxSuspended {
 		return core.OpenMailbox(tx, u)
@@ -242,12 +245,13 @@ func mailboxToFill(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, error) {
 	return mb, err
 }
 
+// importedID returns the ID of the record that a message was imported into a folder.
 func importedID(u core.MailboxUser, folder, key string) string {
 	sum := sha256.Sum256([]byte(folder + "\x00" + key))
 	return store.ImportedID(u.Mailbox, [16]byte(sum[:16]))
 }
 
-// KnownImports reports for each key whether an earlier import into the folder had the message.
+// KnownImports reports, for each key, whether the message was already imported into the folder.
 func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder string, keys []string) ([]bool, error) {
 	name, err := inbox.CleanFolderName(folder)
 	if err != nil {
@@ -267,7 +271,7 @@ func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder str
 	return known, err
 }
 
-// PruneImported deletes the records of imported messages that have expired.
+// PruneImported deletes expired records of imported messages. It returns how many it has deleted.
 func (s *Service) PruneImported(tx *store.Tx) (int, error) {
 	return core.DeleteExpired(tx, store.ImportedMessages, store.ImportedByTime)
 }

@@ -20,42 +20,43 @@ import (
 	"github.com/mailstead/mailstead/service/external"
 )
 
-// Limits of one batch.
+// Limits of an import.
 const (
-	importBatch     = 200     // messages
-	importBatchSize = 4 << 20 // bytes
-	maxImportErrors = 1000    // errors that are listed
-	imapWindow      = 1000    // rows of an IMAP server that are listed at a time
-	imapFetch       = 32      // messages that are fetched from it at a time
+	maxBatchMessages = 200     // messages in one batch
+	maxBatchBytes    = 4 << 20 // bytes in one batch
+	maxImportErrors  = 1000    // errors in ImportOutcome.Errors
+	imapWindow       = 1000    // messages that one command to an IMAP server lists
+	imapFetch        = 32      // messages that one command to an IMAP server fetches
 )
 
-// ErrImportTooLarge is the error of a message that exceeds MaxMessage.
+// ErrImportTooLarge is the error for a message that is longer than MaxMessage.
 var ErrImportTooLarge = fmt.Errorf("the message has more than %d MiB", core.MaxMessage>>20)
 
-// The minimum rate of a server during an import. A slower one would occupy a slot that others wait
-// for. Each command has its own timeouts, see package pull.
+// The minimum rate of a server during an import: minRateMessages or minRateBytes within rateWindow.
+// A slower server would delay other imports that wait for a slot. In addition, each command has
+// timeouts: see package pull.
 const (
-	paceWindow   = 5 * time.Minute
-	paceMessages = 50
-	paceBytes    = 1 << 20
+	rateWindow      = 5 * time.Minute
+	minRateMessages = 50
+	minRateBytes    = 1 << 20
 )
 
 var (
 	// ErrImportSlow ends an import from a server that is slower than the minimum rate.
-	ErrImportSlow = fmt.Errorf("the server gave fewer than %d messages and less than %d MiB in %d minutes", paceMessages, paceBytes>>20, paceWindow/time.Minute)
-	// ErrTurnOver ends an import that is to be continued later, see Importer.TurnOver.
+	ErrImportSlow = fmt.Errorf("the server gave fewer than %d messages and less than %d MiB in %d minutes", minRateMessages, minRateBytes>>20, rateWindow/time.Minute)
+	// ErrTurnOver ends an import that will be continued later: see Importer.TurnOver.
 	ErrTurnOver = errors.New("the import stopped to let another import have its turn")
 )
 
 // A SourceMessage is one message of an import source.
 type SourceMessage struct {
 	ImportHeader
-	Source string // where it is, for errors
+	Source string // where the message is, for error texts
 	Text   []byte
-	Err    error // why it cannot be read, or nil
+	Err    error // why the message cannot be read; nil if it can
 }
 
-// ImportOutcome is the result of an import.
+// An ImportOutcome has the results of an import.
 type ImportOutcome struct {
 	Messages   int64         `json:"messages"`
 	Imported   int64         `json:"imported"`
@@ -67,44 +68,46 @@ type ImportOutcome struct {
 	Errors     []ImportError `json:"errors"` // at most 1000
 }
 
-// ImportError is why a message was not imported.
+// An ImportError says why a message was not imported.
 type ImportError struct {
 	Source  string `json:"source"`
 	Message string `json:"message"`
 }
 
-// An Importer imports the messages of sources in batches.
+// An Importer imports messages from one or more sources in batches. A source is a file or a mailbox
+// on another server.
 type Importer struct {
-	// Deliver imports a batch into a folder of the mailbox, and returns a result for each message.
-	// The first call for a source has an empty batch: it fails if the mailbox does not exist.
+	// Deliver imports a batch into a folder of the mailbox and returns one result for each message.
+	// For each source it is first called with an empty batch: that call fails if the mailbox does
+	// not exist.
 	Deliver func(ctx context.Context, mailbox, folder string, batch []SourceMessage) ([]ImportResult, error)
-	// Known reports for each key whether an earlier import had the message.
+	// Known reports, for each key, whether the message was already imported.
 	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)
-	// Report is called with the progress of a source; total is 0 if it is unknown.
+	// Report is called with the progress of a source. total is 0 if it is not known.
 	Report func(source, folder string, done, total, bytes int64)
-	// TurnOver reports whether another import should have its turn. If it does, the import ends
-	// with ErrTurnOver between two batches. When the import is repeated, it skips the messages that
-	// it has imported. If TurnOver is nil, the import never ends so.
+	// TurnOver reports whether the import must stop so that another import can run. Then the import
+	// ends with ErrTurnOver after the current batch. When it is repeated, it skips the messages
+	// that it has imported. If TurnOver is nil, the import does not stop.
 	TurnOver func() bool
-	// Now is the clock for the minimum rate of a server; nil: no minimum applies.
+	// Now is the clock for the minimum rate of a server. If it is nil, there is no minimum rate.
 	Now func() time.Time
 
 	Out ImportOutcome
 
-	source, to, folder string // of the current batch
-	total              int64  // messages of the source
-	done, bytes        int64  // of the source so far
+	source, to, folder string // the source, the mailbox and the folder of the current batch
+	total              int64  // messages of the current source; 0: not known
+	done, bytes        int64  // messages and bytes of the current source that were added
 	batch              []SourceMessage
-	size               int
-	folders            map[string]bool
-	pace               struct { // state when the current window of the rate began
+	size               int             // bytes in batch
+	folders            map[string]bool // folders that messages were imported into
+	rate               struct {        // the state of the import when the current rateWindow began
 		at          time.Time
 		done, bytes int64
 	}
 }
 
-// Begin begins a source whose messages are imported into a mailbox. It fails if the mailbox does
-// not exist.
+// Begin starts a source. Its messages are imported into the mailbox to. It returns an error if the
+// mailbox does not exist.
 func (im *Importer) Begin(ctx context.Context, source, to string) error {
 	if im.folders == nil {
 		im.folders = map[string]bool{}
@@ -113,16 +116,16 @@ func (im *Importer) Begin(ctx context.Context, source, to string) error {
 		im.Out.Errors = []ImportError{}
 	}
 	im.source, im.to, im.total, im.done, im.bytes = source, to, 0, 0, 0
-	im.pace.at, im.pace.done, im.pace.bytes = time.Time{}, 0, 0
+	im.rate.at, im.rate.done, im.rate.bytes = time.Time{}, 0, 0
 	_, err := im.Deliver(ctx, to, "", nil)
 	return err
 }
 
-// Expect adds to the number of messages of the source.
+// Expect adds n to the number of messages of the current source.
 func (im *Importer) Expect(n int64) { im.total += n }
 
-// Add adds a message to the batch, and imports the previous batch if that is full or for another
-// folder.
+// Add adds a message to the batch. If the batch is full or for another folder, Add imports the
+// batch first.
 func (im *Importer) Add(ctx context.Context, folder string, m SourceMessage) error {
 	if m.Err == nil && len(m.Text) > core.MaxMessage {
 		m.Err = ErrImportTooLarge
@@ -132,10 +135,10 @@ func (im *Importer) Add(ctx context.Context, folder string, m SourceMessage) err
 	im.bytes += int64(len(m.Text))
 	im.Report(im.source, folder, im.done, im.total, im.bytes)
 	if m.Err != nil {
-		im.fail(m.Source, m.Err.Error())
+		im.countFailure(m.Source, m.Err.Error())
 		return nil
 	}
-	if len(im.batch) > 0 && (folder != im.folder || len(im.batch) == importBatch || im.size+len(m.Text) > importBatchSize) {
+	if len(im.batch) > 0 && (folder != im.folder || len(im.batch) == maxBatchMessages || im.size+len(m.Text) > maxBatchBytes) {
 		if err := im.Flush(ctx); err != nil {
 			return err
 		}
@@ -144,27 +147,28 @@ func (im *Importer) Add(ctx context.Context, folder string, m SourceMessage) err
 	return nil
 }
 
-// countFolder counts a folder with messages, imported now or earlier.
+// countFolder counts a folder that has messages of the import, imported now or earlier.
 func (im *Importer) countFolder(folder string) {
 	im.folders[im.to+" "+folder] = true
 	im.Out.Folders = len(im.folders)
 }
 
-func (im *Importer) fail(source, why string) {
+// countFailure counts a message that cannot be imported, and records why.
+func (im *Importer) countFailure(source, why string) {
 	if im.Out.Failed++; len(im.Out.Errors) < maxImportErrors {
 		im.Out.Errors = append(im.Out.Errors, ImportError{source, why})
 	}
 }
 
-// Flush imports the batch unless it is empty.
+// Flush imports the current batch. It returns an error if the import must stop.
 func (im *Importer) Flush(ctx context.Context) error {
 	if err := im.deliver(ctx); err != nil {
 		return err
 	}
-	return im.checkContinue(ctx)
+	return im.checkStop(ctx)
 }
 
-// deliver imports the batch.
+// deliver imports the current batch, unless it is empty.
 func (im *Importer) deliver(ctx context.Context) error {
 	if len(im.batch) == 0 {
 		return nil
@@ -174,7 +178,7 @@ func (im *Importer) deliver(ctx context.Context) error {
 		return err
 	}
 	if len(results) != len(im.batch) {
-		return fmt.Errorf("the import returned results for %d of %d messages", len(results), len(im.batch))
+		return fmt.Errorf("import batch: Deliver returned %d results for %d messages", len(results), len(im.batch))
 	}
 	for i, r := range results {
 		switch r.Status {
@@ -184,19 +188,19 @@ func (im *Importer) deliver(ctx context.Context) error {
 		case ImportSkipped:
 			im.Out.Skipped++
 		default:
-			im.fail(im.batch[i].Source, r.Error)
+			im.countFailure(im.batch[i].Source, r.Error)
 		}
 	}
 	im.countFolder(im.folder)
-	clear(im.batch) // frees the texts
+	clear(im.batch) // frees the memory of the texts
 	im.batch, im.size = im.batch[:0], 0
 	return nil
 }
 
-// GiveUp ends a source after err: the messages in its batch have failed.
+// GiveUp ends a source because of err. It counts the messages in the current batch as failed.
 func (im *Importer) GiveUp(source string, err error) {
 	for _, m := range im.batch {
-		im.fail(m.Source, err.Error())
+		im.countFailure(m.Source, err.Error())
 	}
 	clear(im.batch)
 	im.batch, im.size = im.batch[:0], 0
@@ -205,17 +209,18 @@ func (im *Importer) GiveUp(source string, err error) {
 	}
 }
 
-// checkContinue is called between two batches, and between two commands to a server. If it ends the
-// import, it imports the current batch first.
-func (im *Importer) checkContinue(ctx context.Context) error {
-	end := im.endReason()
+// checkStop returns an error if the import must stop; before that, it imports the current batch. It
+// is called between batches, and between commands to a server.
+func (im *Importer) checkStop(ctx context.Context) error {
+	end := im.stopReason()
 	if end == nil {
 		return nil
 	}
 	return cmp.Or(im.deliver(ctx), end)
 }
 
-func (im *Importer) endReason() error {
+// stopReason returns the error with which the import must stop; nil if it can continue.
+func (im *Importer) stopReason() error {
 	if im.TurnOver != nil && im.TurnOver() {
 		return ErrTurnOver
 	}
@@ -223,13 +228,13 @@ func (im *Importer) endReason() error {
 		return nil
 	}
 	switch now := im.Now(); {
-	case im.pace.at.IsZero():
-		im.pace.at = now
-	case now.Sub(im.pace.at) >= paceWindow:
-		if im.done-im.pace.done < paceMessages && im.bytes-im.pace.bytes < paceBytes {
+	case im.rate.at.IsZero():
+		im.rate.at = now
+	case now.Sub(im.rate.at) >= rateWindow:
+		if im.done-im.rate.done < minRateMessages && im.bytes-im.rate.bytes < minRateBytes {
 			return ErrImportSlow
 		}
-		im.pace.at, im.pace.done, im.pace.bytes = now, im.done, im.bytes
+		im.rate.at, im.rate.done, im.rate.bytes = now, im.done, im.bytes
 	}
 	return nil
 }
@@ -242,7 +247,7 @@ func (im *Importer) ReadMbox(ctx context.Context, from io.Reader, folder string)
 		case errors.Is(err, io.EOF):
 			return im.deliver(ctx)
 		case err != nil && !errors.Is(err, mbox.ErrTooLarge):
-			return fmt.Errorf("%s: %w", im.source, err)
+			return fmt.Errorf("read mbox %s: %w", im.source, err)
 		}
 		sum := sha256.Sum256(m.Text)
 		one := SourceMessage{
@@ -267,12 +272,12 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 		return err
 	}
 	for _, f := range folders {
-		if err := im.checkContinue(ctx); err != nil {
+		if err := im.checkStop(ctx); err != nil {
 			return err
 		}
 		box, err := session.Open(ctx, f.Name)
 		if errors.Is(err, pull.ErrRefused) {
-			im.fail(im.source+" "+f.Name, err.Error())
+			im.countFailure(im.source+" "+f.Name, err.Error())
 			continue
 		}
 		if err != nil {
@@ -283,11 +288,11 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 		key := func(uid uint32) string {
 			return fmt.Sprintf("imap %s %s %s %d %d", strings.ToLower(server.Host), server.Username, f.Name, box.UIDValidity, uid)
 		}
-		seen := uint32(0) // the highest UID so far
+		seen := uint32(0) // the highest UID that was listed
 		for lo := uint32(1); lo <= box.Messages; lo += imapWindow {
 			rows, _, err := session.Window(ctx, lo, min(lo+imapWindow-1, box.Messages))
 			if err == nil {
-				err = im.checkContinue(ctx)
+				err = im.checkStop(ctx)
 			}
 			if err != nil {
 				return err
@@ -314,7 +319,7 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 	return nil
 }
 
-// notImported returns the UIDs of rows that no earlier import had, and counts the others as
+// notImported returns the UIDs of messages that are not imported yet. It counts the others as
 // skipped.
 func (im *Importer) notImported(ctx context.Context, folder string, rows []pull.Row, key func(uint32) string) (wanted []uint32, err error) {
 	keys := make([]string, len(rows))
@@ -339,10 +344,10 @@ func (im *Importer) notImported(ctx context.Context, folder string, rows []pull.
 	return wanted, nil
 }
 
-// fetchIMAP fetches messages and imports them in the order of their UIDs.
+// fetchIMAP fetches messages from a folder on a server and adds them in the order of their UIDs.
 func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder, name string, uids []uint32, key func(uint32) string) error {
 	var got []SourceMessage
-	var long []int // indexes in got of messages that were not fetched completely
+	var long []int // indexes in got of messages that must be fetched in pieces
 	byUID := map[int]uint32{}
 	err := session.Fetch(ctx, uids, func(m pull.Message) error {
 		one := SourceMessage{
@@ -365,7 +370,7 @@ func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder
 		return nil
 	})
 	if err == nil {
-		err = im.checkContinue(ctx)
+		err = im.checkStop(ctx)
 	}
 	if err != nil {
 		return err
@@ -393,12 +398,13 @@ func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder
 	return nil
 }
 
-// A limitedBuffer holds a message of at most MaxMessage bytes.
+// A limitedBuffer collects the text of a message, up to MaxMessage bytes. Then over is true.
 type limitedBuffer struct {
 	b    []byte
 	over bool
 }
 
+// Write appends p. The error is ErrImportTooLarge if the text would exceed MaxMessage.
 func (l *limitedBuffer) Write(p []byte) (int, error) {
 	if len(l.b)+len(p) > core.MaxMessage {
 		l.over = true
@@ -408,7 +414,8 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ImportFrom is ReadIMAP for a server that a tenant has named. Its errors are texts for people.
+// ImportFrom is like ReadIMAP, for a server that a user has named. Its errors have texts for
+// people.
 func (s *Service) ImportFrom(ctx context.Context, im *Importer, server pull.Server) error {
 	im.Now = s.Now
 	err := im.ReadIMAP(ctx, s.servers.Client(server), server)

@@ -12,27 +12,28 @@ import (
 
 const (
 	rowsPerRebuildWrite = 50  // rows that one transaction writes
-	maxLostListed       = 100 // lost messages that are listed
+	maxLostListed       = 100 // lost messages that MessagesRebuilt lists
 )
 
-// A MessagesRebuilt counts messages whose rows were lost, by result.
+// MessagesRebuilt says what became of messages whose rows were lost.
 type MessagesRebuilt struct {
-	Made    int      // in their folder, with their UID and with flags from an index, if it has them
-	ToInbox int      // known only by their envelope: in INBOX, with new UIDs
-	Parts   int      // rows whose parsed message data was lost
-	Lost    []string // which could not be rebuilt, and why
-	Waiting int      // accepted but not filed when the server ended: the next start files them
+	Made    int      // messages that are in their folder again, with their UID and, if an index had them, their flags
+	ToInbox int      // messages of which only the envelope was left: they are in INBOX, with new UIDs
+	Parts   int      // messages whose row was left: their parsed data was rebuilt
+	Lost    []string // messages that could not be rebuilt, and why
+	Waiting int      // messages that were accepted but not filed yet; the next start of the server files them
 }
 
+// addLost adds a message that could not be rebuilt to Lost.
 func (r *MessagesRebuilt) addLost(format string, args ...any) {
 	if len(r.Lost) < maxLostListed {
 		r.Lost = append(r.Lost, fmt.Sprintf(format, args...))
 	}
 }
 
-// keptEnvelope are the fields of stored envelopes that rows need; see [inbox.Envelope], and package
-// inbound for accepted mail.
-type keptEnvelope struct {
+// A storedEnvelope has those fields of a stored envelope that a message's row needs: see
+// [inbox.Envelope] and, for accepted mail, package inbound.
+type storedEnvelope struct {
 	inbox.Envelope
 	SPF   string `json:"spf"`
 	DKIM  string `json:"dkim"`
@@ -42,8 +43,8 @@ type keptEnvelope struct {
 }
 
 // Rebuild rebuilds the rows of messages that the store has lost: those that store.RebuildDatabase
-// has left, and those of messages that are newer than the database, as after a restore of the
-// database alone. It completes RebuildDatabase. If it is killed, it can be run again.
+// could not rebuild, and those of messages that are newer than the database, for example after a
+// restore of only the database. If it is interrupted, it can be run again.
 func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*MessagesRebuilt, error) {
 	out := &MessagesRebuilt{Waiting: st.UnfiledCount()}
 	for {
@@ -54,7 +55,7 @@ func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*Mes
 		if len(rows) == 0 {
 			break
 		}
-		if err := remakeRows(st, rows, out); err != nil {
+		if err := rebuildRows(st, rows, out); err != nil {
 			return nil, err
 		}
 		progress("messages", int64(out.Made+out.Parts), 0)
@@ -68,7 +69,7 @@ func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*Mes
 		if len(missing) == 0 && !u.Newer {
 			return nil
 		}
-		found, err := remakeFromEnvelope(st, u, missing, out)
+		found, err := rebuildFromEnvelope(st, u, missing, out)
 		unknown = unknown || !found
 		progress("messages", int64(out.Made+out.Parts+out.ToInbox), 0)
 		return err
@@ -79,16 +80,16 @@ func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*Mes
 	return out, st.EndRebuild(unknown && len(missing) > 0)
 }
 
-// A rowRebuild is a row to rebuild, with its parsed message.
+// A rowRebuild is a row to be rebuilt, with the parsed message.
 type rowRebuild struct {
 	row    *store.RowToMake
 	stored *inbox.StoredMessage
-	env    keptEnvelope
+	env    storedEnvelope
 	err    error
 }
 
 // parseStored parses a stored message and its envelope.
-func parseStored(st *store.Store, ref store.BlobRef) (d *inbox.StoredMessage, env keptEnvelope, err error) {
+func parseStored(st *store.Store, ref store.BlobRef) (d *inbox.StoredMessage, env storedEnvelope, err error) {
 	if err := st.AdoptBlob(ref); err != nil {
 		return nil, env, err
 	}
@@ -97,7 +98,7 @@ func parseStored(st *store.Store, ref store.BlobRef) (d *inbox.StoredMessage, en
 		return nil, env, err
 	}
 	if err := json.Unmarshal(text, &env); err != nil {
-		env = keptEnvelope{} // the message can be shown without it
+		env = storedEnvelope{} // the message is useful without an envelope, too
 	}
 	blob, err := st.OpenBlob(ref)
 	if err != nil {
@@ -113,8 +114,8 @@ func parseStored(st *store.Store, ref store.BlobRef) (d *inbox.StoredMessage, en
 	return d, env, nil
 }
 
-// remakeRows rebuilds rows in their folders, and records those that cannot be rebuilt.
-func remakeRows(st *store.Store, rows []store.RowToMake, out *MessagesRebuilt) error {
+// rebuildRows rebuilds rows of messages in their folders, and records those that cannot be rebuilt.
+func rebuildRows(st *store.Store, rows []store.RowToMake, out *MessagesRebuilt) error {
 	all := make([]rowRebuild, len(rows))
 	for i := range rows {
 		m := &all[i]
@@ -162,7 +163,7 @@ func remakeRows(st *store.Store, rows []store.RowToMake, out *MessagesRebuilt) e
 	return nil
 }
 
-// write writes one row.
+// write writes the row.
 func (m *rowRebuild) write(tx *store.Tx) error {
 	meta := m.stored.Meta
 	if m.row.MetaAlone {
@@ -177,7 +178,7 @@ func (m *rowRebuild) write(tx *store.Tx) error {
 		return tx.PutMeta(now, &meta)
 	}
 	if _, err := tx.Folder(m.row.Mailbox, m.row.Folder); err != nil {
-		return err // before anything is written
+		return err // the folder does not exist: return before anything is written
 	}
 	row := m.row.Message
 	row.Flags &= store.FlagSeen | store.FlagAnswered | store.FlagFlagged | store.FlagDeleted | store.FlagDraft
@@ -204,11 +205,11 @@ func (m *rowRebuild) write(tx *store.Tx) error {
 	return tx.AddMessageAt(&row, &meta)
 }
 
-// remakeFromEnvelope files a message that no row refers to in the INBOX of the mailboxes that its
-// envelope names: in those that miss messages, or in all if it is newer than the database. known
-// reports whether the envelope names any mailbox.
-func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bool, out *MessagesRebuilt) (known bool, err error) {
-	var env keptEnvelope
+// rebuildFromEnvelope files a message that has no row in INBOX of the mailboxes that its envelope
+// names. If the message is newer than the database, these are all such mailboxes, and otherwise
+// only those in which messages are missing. known is true if the envelope names a mailbox.
+func rebuildFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bool, out *MessagesRebuilt) (known bool, err error) {
+	var env storedEnvelope
 	if err := json.Unmarshal(u.Envelope, &env); err != nil {
 		return false, nil
 	}
@@ -247,7 +248,7 @@ func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bo
 			}
 			m := &store.Message{Account: mb.AccountNum, Mailbox: mb.Num, Folder: store.InboxID, Blob: d.Blob, Received: env.Received, Bits: d.Bits}
 			if err := tx.AddMessage(m, &meta); err != nil {
-				return fmt.Errorf("file message to %s: %w", mb.Email, err)
+				return fmt.Errorf("file a message in mailbox %s: %w", mb.Email, err)
 			}
 		}
 		return nil
@@ -256,9 +257,9 @@ func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bo
 	return known, err
 }
 
-// mailboxes returns the mailboxes that the envelope names; known is false if it names
-// none. The message may still have been in a mailbox; the envelope does not say in which.
-func (e *keptEnvelope) mailboxes(tx *store.Tx) (boxes []*store.Mailbox, known bool, err error) {
+// mailboxes returns the mailboxes that the envelope names. known is false if it names none. Then
+// the message may still have been in a mailbox.
+func (e *storedEnvelope) mailboxes(tx *store.Tx) (boxes []*store.Mailbox, known bool, err error) {
 	if e.Mailbox != 0 {
 		mb, err := store.MailboxByNum.Find(tx, store.NumKey(e.Mailbox))
 		if err != nil || mb == nil || mb.Gone() {

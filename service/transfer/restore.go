@@ -12,17 +12,17 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A MailboxRestored counts the restored messages of a mailbox.
+// MailboxRestored has the number and the size of the restored messages.
 type MailboxRestored struct {
 	Messages int64 `json:"messages"`
 	Bytes    int64 `json:"bytes"`
 }
 
-// RestoreMailbox copies the messages that a mailbox had in another store, an older copy of this
-// one, into a folder of the mailbox and into folders below it, with their flags and dates: those of
-// INBOX into the folder itself, those of other folders into folders of the same names below it. It
-// refuses if the folder is not empty or the quota does not suffice. It emits no events. After an
-// error it deletes the folders that it has created.
+// RestoreMailbox copies the messages that a mailbox had in an older copy of this store, with their
+// flags and dates. Messages of INBOX go into the given folder, and messages of other folders go
+// into folders with the same names below it. It returns an error if the folder is not empty or the
+// messages would exceed the quota. It emits no events. After an error it deletes the folders that
+// it has created.
 func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address, folder string) (out MailboxRestored, err error) {
 	address, err = core.NormalizeEmail("mailbox", address)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 		return out, err
 	}
 
-	// Find the folders in the old store, and check their destinations.
+	// Read the folders in the old store, and check the names that they will get.
 	var was *store.Mailbox
 	var folders []*store.Folder
 	var usage store.Usage
@@ -67,7 +67,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 		}
 	}
 	var u core.MailboxUser
-	empty := false // the folder exists and is empty
+	empty := false // the destination folder exists and is empty
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := store.MailboxByEmail.Read(tx, address)
 		if err != nil {
@@ -149,7 +149,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 	return out, nil
 }
 
-// restoreMessage copies a message of another store into a folder.
+// restoreMessage copies a message from an older store into a folder.
 func (s *Service) restoreMessage(ctx context.Context, old *store.Store, u core.MailboxUser, folder string, m *store.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err

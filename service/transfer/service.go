@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// Servers has the clients for servers that tenants name.
+// Servers provides IMAP clients for servers that users have named.
 type Servers interface {
 	// Client returns the client that logs in to the server.
 	Client(server pull.Server) *pull.Client
@@ -29,7 +29,7 @@ type Service struct {
 	servers Servers
 }
 
-// New makes the Service.
+// New returns a Service.
 func New(c *core.Core, i *inbox.Service, servers Servers) *Service {
 	return &Service{Core: c, inbox: i, servers: servers}
 }
