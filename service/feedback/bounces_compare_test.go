@@ -114,7 +114,7 @@ func verdict(t testing.TB, raw []byte, recipient string) string {
 	if f == nil {
 		return "nothing"
 	}
-	f.Judge()
+	f.SetAddressFault()
 	if f.Address {
 		return outbound.BounceType(f.Status) + " address"
 	}
@@ -292,7 +292,7 @@ func TestNoticesAreJudgedToo(t *testing.T) {
 		"550 5.1.1 no such user": true, "550 5.1.1 the reputation of the sender is low": false, "550 5.1.1 mailbox full": false,
 	} {
 		f := failureOfNotice(feedback.Notice{Type: feedback.Hard, Status: "5.1.1", Diagnostic: diagnostic})
-		if f.Judge(); f.Address != want {
+		if f.SetAddressFault(); f.Address != want {
 			t.Errorf("%q: suppressed %v", diagnostic, f.Address)
 		}
 	}

@@ -16,12 +16,13 @@ import (
 )
 
 // Feedback is what others report about mail that was sent here: bounces and complaints, as mail or
-// as a relay's notice. It counts only with a proof of which message it is about, since it
-// suppresses addresses: a return path of ours, our DKIM signature over the returned header, or the
-// relay's own signature. Feedback without proof is ordinary mail.
+// as a relay's notice. Since it can suppress addresses, it counts only with a proof of the message
+// that it is about. A proof is a return path of ours, our DKIM signature over the returned header,
+// or the relay's own signature. Feedback without proof is ordinary mail.
 
-// ReadReport finds out what a parsed message reports about one of ours, and how it proves that. A
-// message from the null sender to a return path of ours counts as a report in any format.
+// ReadReport reads what a parsed message reports about a message that was sent here, and what
+// proves which one. It stores both in d.Report. A message from the null sender to a return path of
+// ours counts as a report in any format.
 func (s *Service) ReadReport(d *inbox.StoredMessage, body io.ReaderAt, sender string, to []string) error {
 	if sender == "" {
 		about, err := s.returnedFrom(to)
@@ -59,7 +60,8 @@ func (s *Service) returnedFrom(addresses []string) (recipient string, err error)
 	return "", nil
 }
 
-// readProof finds the message of ours that a report or complaint is proven to be about.
+// readProof finds the message that was sent here and that a report or complaint is proven to be
+// about.
 func (s *Service) readProof(t *inbox.DeliveryReport) error {
 	if t == nil {
 		return nil
@@ -81,7 +83,7 @@ func (s *Service) readProof(t *inbox.DeliveryReport) error {
 }
 
 // readSigned looks for our signature over a header with the Message-ID. A signature of a deleted
-// domain, or by a key that has changed since, proves nothing.
+// domain, or by a key that has been replaced, proves nothing.
 func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
 	ids := msg.FieldValues(returned, "Message-ID")
 	if len(ids) != 1 {
@@ -101,7 +103,7 @@ func (s *Service) readSigned(t *inbox.DeliveryReport, returned []byte) error {
 	return failed
 }
 
-// ownKey returns the DKIM record of a domain here; "" if it has no such key.
+// ownKey returns the DKIM record of a domain hosted here; "" if it has no such key.
 func (s *Service) ownKey(domain, selector string) (record string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		d, err := store.DomainByName.Get(tx, domain)
@@ -177,7 +179,7 @@ func failureIn(report *msg.Report, recipient string) *outbound.Failure {
 	if r.Action != msg.ActionFailed {
 		return nil
 	}
-	return &outbound.Failure{Status: r.Status, Diagnostic: r.Diagnostic, Host: r.RemoteMTA, Address: addressFault(r.Status) || isExchangeUnknownUser(r), Reported: true}
+	return &outbound.Failure{Status: r.Status, Diagnostic: r.Diagnostic, Host: r.RemoteMTA, Address: isAddressFault(r.Status) || isExchangeUnknownUser(r), Reported: true}
 }
 
 // sameAddress compares an address as others write it with a normalized one.
@@ -186,9 +188,9 @@ func sameAddress(theirs, ours string) bool {
 	return err == nil && email == ours
 }
 
-// addressFault reports whether a status says that an address does not exist or is disabled (RFC
+// isAddressFault reports whether a status says that an address does not exist or is disabled (RFC
 // 3463).
-func addressFault(status string) bool {
+func isAddressFault(status string) bool {
 	return status == "5.2.1" || strings.HasPrefix(status, "5.1.") && !outbound.SenderFault(status)
 }
 
@@ -204,12 +206,13 @@ func errStillDelivering() *core.SMTPError {
 	return core.SMTPErrorf(451, "4.2.1", "The message is still being delivered. Try again later.")
 }
 
-// Apply records what a message reports about a message that we sent. done reports whether that is
-// all: if it is false, the message must also be delivered. For a message to an address of a row,
-// that is the case if it is a report that its sender asked for, or comes from a person.
+// Apply records what a message reports about a message that was sent here. done reports whether
+// nothing else is to be done; if it is false, the message must also be delivered. A message to an
+// address of a row is delivered if it is a report that the sender of the row asked for, or if a
+// person wrote it.
 func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.StoredMessage, sender string) (done bool, err error) {
 	report, row := stored.Report, to.Row
-	if row == nil { // an ordinary address: the message must prove which message it is about
+	if row == nil { // an ordinary address: the message must prove which sent message it is about
 		if report == nil {
 			return false, nil
 		}
@@ -237,8 +240,8 @@ func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.
 	return !outbound.WantsReport(row.Notify, "FAILURE") || !fitsMailbox(tx, to, stored), err
 }
 
-// Takes returns why a message to an address of a row is refused, as an SMTPError: it reports on a
-// message that is still being delivered, or it is from a person and there is no mailbox for it.
+// Takes returns an SMTPError if a message to an address of a row is refused: it reports on a
+// message that is still being delivered, or a person wrote it and there is no mailbox for it.
 func Takes(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) error {
 	switch {
 	case d.Row == nil || d.RowKind == recipients.UnsubscribeAddress:

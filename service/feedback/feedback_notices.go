@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	noticesAtOnce     = 25   // notices in one transaction
-	maxNoticeSearch   = 2000 // newest rows that are searched for a message, if the relay's notice has no ID
-	noticeRetryWindow = 2 * time.Minute
+	noticesAtOnce     = 25              // notices in one transaction
+	maxNoticeSearch   = 2000            // newest rows that are searched for a message, if the relay's notice has no ID
+	noticeRetryWindow = 2 * time.Minute // how long after a change of the row a notice may be early
 )
 
 // newReaders makes the readers of notices, for relays that are configured for them.
@@ -39,7 +39,7 @@ func (s *Service) newReaders() {
 	}
 }
 
-// newReader makes the reader of a relay's notices; nil if the relay has no secret to authenticate
+// newReader returns the reader of a relay's notices; nil if the relay has no secret to authenticate
 // them.
 func (s *Service) newReader(r *outbound.Relay) (feedback.Reader, error) {
 	switch {
@@ -127,8 +127,8 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 	return nil
 }
 
-// rowsOfNotices returns the IDs of the rows that notices are about, "" for none. It runs in a
-// snapshot, since it may search all accounts, and lists these at most once.
+// rowsOfNotices returns the IDs of the rows that notices are about, "" for none. It runs in a view,
+// since it may search all accounts, and lists the accounts at most once.
 func (s *Service) rowsOfNotices(from *outbound.Relay, list []feedback.Notice) (ids []string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		everyone := sync.OnceValue(func() (out []string) {
@@ -180,7 +180,7 @@ func failureOfNotice(n feedback.Notice) outbound.Failure {
 	}
 	return outbound.Failure{
 		Kind: n.Type, Subtype: n.Subtype, Status: status, Diagnostic: n.Diagnostic, Host: n.RemoteMTA,
-		Address: n.Suppress || n.Type == feedback.Hard && addressFault(status), Reported: true,
+		Address: n.Suppress || n.Type == feedback.Hard && isAddressFault(status), Reported: true,
 	}
 }
 
@@ -216,9 +216,10 @@ func (s *Service) rowOfNotice(tx *store.Tx, from *outbound.Relay, n feedback.Not
 	return found[0], nil
 }
 
-// accountsOfNotice returns the accounts whose message a notice may be about: the sender's, or all
-// if the sender is unknown here and the notice has an ID, since a forward keeps its sender. Without
-// an ID it returns none, so that notices about a relay's other users do not search all accounts.
+// accountsOfNotice returns the accounts whose message a notice may be about: that of the sender. If
+// the sender is unknown here and the notice has an ID, it returns all accounts, since a forward
+// keeps its sender. If the notice has no ID, it returns none, so that notices about other users of
+// the relay do not search all accounts.
 func (s *Service) accountsOfNotice(tx *store.Tx, n feedback.Notice, everyone func() []string) []string {
 	if d, err := store.DomainByName.Get(tx, strings.ToLower(core.DomainOfAddress(n.Sender))); err == nil {
 		return []string{d.AccountID}

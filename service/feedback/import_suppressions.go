@@ -45,7 +45,7 @@ func (s *Service) ImportSuppressions(ctx context.Context, who core.Actor, in Imp
 	}
 	defer leave()
 
-	// Each address once, normalized.
+	// Keep each address once, normalized.
 	type row struct{ email, reason string }
 	out := &SuppressionsImported{Invalid: []string{}}
 	seen := map[string]bool{}

@@ -36,7 +36,7 @@ type Service struct {
 	readers sync.Map // feedback.Reader of a relay's notices, by the relay's name
 }
 
-// New makes the Service.
+// New returns a Service, which uses the given rooms.
 func New(c *core.Core, r *recipients.Service, o Outbound) *Service {
 	s := &Service{Core: c, recipients: r, outbound: o}
 	s.newReaders()

@@ -28,7 +28,8 @@ func (s *Service) topicKind() jobs.Kind {
 	return jobs.Kind{Name: kindTopic, Work: s.makeTopic, Timeout: 10 * time.Minute}
 }
 
-// planTopics queues those jobs at a start. The topic of a relay is known once its job has run.
+// planTopics queues the topic jobs when the server starts. The topic of a relay is known once its
+// job has run.
 func (s *Service) planTopics() error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		for _, r := range s.outbound.Relays() {
@@ -48,7 +49,7 @@ func (s *Service) planTopics() error {
 }
 
 // makeTopic creates the topic of a relay's notices, and makes the domains hosted here report to it.
-// It reschedules itself, for new domains.
+// The job runs again every topicInterval, for new domains.
 func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[topicArgs](j)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, err
 	}
 	i := slices.IndexFunc(s.outbound.Relays(), func(r *outbound.Relay) bool { return r.Name == args.Relay && r.KeyID != "" })
 	if i < 0 {
-		return nil, nil // it is no longer configured
+		return nil, nil // the relay is no longer configured
 	}
 	r := s.outbound.Relays()[i]
 	if !strings.HasPrefix(s.Config.BaseURL, "https://") {

@@ -42,7 +42,7 @@ type acceptedEnvelope struct {
 	Decisions  decisions         `json:"decisions,omitempty"`
 }
 
-// arrival returns the work of filing the message.
+// arrival returns the record from which the message is filed.
 func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
 		Facts: e.Facts, Blob: blob, Sender: e.From, From: e.Author, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
@@ -50,9 +50,9 @@ func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	}
 }
 
-// An accepted is a message that was accepted and is to be filed.
-type accepted struct {
-	id       string          // in its Received field; "" if an earlier process accepted it
+// An acceptedMessage is a message that was accepted and is to be filed.
+type acceptedMessage struct {
+	id       string          // its ID in its Received field; "" if an earlier process accepted it
 	cause    context.Context // context of the request that brought it, for traces; nil if an earlier process accepted it
 	envelope acceptedEnvelope
 	stored   *inbox.StoredMessage
@@ -62,12 +62,12 @@ type accepted struct {
 }
 
 // A filer writes the rows of accepted messages, in the order in which they arrived. Its goroutine
-// runs while there are any.
+// runs while messages wait.
 type filer struct {
 	places chan struct{} // holds a value for each acknowledged message that is not filed
 
 	mu       sync.Mutex
-	waiting  []*accepted
+	waiting  []*acceptedMessage
 	working  bool
 	idle     chan struct{}    // closed while the goroutine is not running
 	taken    uint64           // messages that were ever queued
@@ -142,7 +142,7 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	case <-ctx.Done():
 		return core.SMTPErrorf(451, "4.3.2", "Server busy, try again later")
 	}
-	it := &accepted{id: id, cause: ctx, envelope: env, stored: stored, logged: true, done: make(chan error, 1)}
+	it := &acceptedMessage{id: id, cause: ctx, envelope: env, stored: stored, logged: true, done: make(chan error, 1)}
 	queued := false
 	defer func() {
 		if !queued {
@@ -206,13 +206,13 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	}
 }
 
-// reserve returns one address for each distinct destination of the recipients, and the
-// destinations. If one of them refuses the message, it returns that error. It reserves space in the
-// mailboxes until the message is filed.
+// reserve reserves space for a message in the mailboxes of its recipients, until it is filed. to
+// has one address for each distinct destination, and where has these destinations. If one of them
+// refuses the message, reserve returns its error.
 func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (reserved map[uint32]int64, to []string, where []*recipients.Destination, err error) {
 	size := in.Body.Size()
-	// The filer releases a reservation after its rows are committed. With the lock held, each
-	// earlier message is either still reserved or in the rows of this view.
+	// While the lock is held, the filer releases no reservation, which it does after it commits the
+	// rows. So each earlier message is either still reserved, or its rows are in this view.
 	s.filer.mu.Lock()
 	defer s.filer.mu.Unlock()
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -252,7 +252,7 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 }
 
 // unreserve releases the space that was reserved for a message.
-func (s *Service) unreserve(it *accepted) {
+func (s *Service) unreserve(it *acceptedMessage) {
 	s.filer.mu.Lock()
 	defer s.filer.mu.Unlock()
 	for mailbox, n := range it.reserved {
@@ -265,7 +265,7 @@ func (s *Service) unreserve(it *accepted) {
 }
 
 // file queues a message for filing.
-func (s *Service) file(it *accepted) {
+func (s *Service) file(it *acceptedMessage) {
 	f := s.filer
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -280,8 +280,8 @@ func (s *Service) file(it *accepted) {
 	}
 }
 
-// fileWaiting files the queued messages until there are none. While a transaction is written, and
-// during gather, the messages of the next one collect.
+// fileWaiting files the queued messages until none is left. While it writes a transaction, and
+// during pauseForMore, the messages for the next transaction collect.
 func (s *Service) fileWaiting() {
 	f := s.filer
 	for {
@@ -326,7 +326,7 @@ func (s *Service) fileWaiting() {
 }
 
 // fileBatch files as many of the messages as fit in one transaction.
-func (s *Service) fileBatch(batch []*accepted) (filed int, err error) {
+func (s *Service) fileBatch(batch []*acceptedMessage) (filed int, err error) {
 	return filed, s.updateSafely(func(tx *store.Tx) error {
 		filed = 0
 		var logged []store.BlobRef
@@ -350,21 +350,22 @@ func (s *Service) fileBatch(batch []*accepted) (filed int, err error) {
 	})
 }
 
-// updateSafely is Update that returns a panic as an error: one bad message must not stop the filer.
+// updateSafely calls Update, and returns a panic in fn as an error: one bad message must not stop
+// the filer.
 func (s *Service) updateSafely(fn func(*store.Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic while filing: %v", v)
+			err = fmt.Errorf("file accepted messages: panic: %v", v)
 		}
 	}()
 	return s.Store.Update(fn)
 }
 
-// fileAlone files one message that was acknowledged. If it cannot be filed, a job retries it; if
-// the store cannot write now, it waits.
-func (s *Service) fileAlone(it *accepted) error {
+// fileAlone files one acknowledged message in its own transaction. If the message cannot be filed,
+// a job retries it. If the store cannot write now, fileAlone waits.
+func (s *Service) fileAlone(it *acceptedMessage) error {
 	for warned := false; ; warned = true {
-		_, err := s.fileBatch([]*accepted{it})
+		_, err := s.fileBatch([]*acceptedMessage{it})
 		if err == nil || !it.logged || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) {
 			return err
 		}
@@ -392,7 +393,7 @@ func (s *Service) fileAlone(it *accepted) error {
 }
 
 // endFiling releases everything that a message holds while it waits to be filed.
-func (s *Service) endFiling(it *accepted, err error) {
+func (s *Service) endFiling(it *acceptedMessage, err error) {
 	if err != nil && it.logged {
 		s.Log.Error("an accepted message was not filed; the next start files it", "message_id", it.id, "error", err)
 	}
@@ -407,7 +408,7 @@ func (s *Service) endFiling(it *accepted, err error) {
 // fileAccepted delivers an accepted message to all of its destinations, or to as many as fit into
 // one transaction; a job delivers to the others. A destination may have changed since the message
 // was accepted. If a recipient can no longer take the message, that is reported to the sender.
-func (s *Service) fileAccepted(tx *store.Tx, it *accepted) error {
+func (s *Service) fileAccepted(tx *store.Tx, it *acceptedMessage) error {
 	a := it.envelope.arrival(it.stored.Blob)
 	// Size 0: the space was reserved, so a full mailbox must not refuse it.
 	if err := s.fileNext(tx, a, it.stored, 0, outbound.RecipientsAtATime, false); err != nil {
@@ -437,8 +438,9 @@ func (s *Service) fileLater(tx *store.Tx, a *store.Arrival) error {
 	return err
 }
 
-// fileNext delivers a message to the next most addresses. An address with a temporary failure goes
-// to Later, unless last is set; one with a permanent failure goes to Refused.
+// fileNext delivers a message to the next addresses of a.To, at most most. An address that cannot
+// take the message now is added to a.Later, or to a.Refused if last is set. One that refuses the
+// message is added to a.Refused.
 func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64, most int, last bool) error {
 	decided := decisionsOf(a.Decisions)
 	for n := 0; len(a.To) > 0 && n < most && !tx.Large(); n++ {
@@ -457,7 +459,8 @@ func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredM
 }
 
 // FileUnfiled files the messages that the previous process acknowledged without filing them, and
-// waits for that. It must be called before anything is served.
+// waits until they are filed, for at most maxStartWait. It must be called before anything is
+// served.
 func (s *Service) FileUnfiled() {
 	left := s.Store.Unfiled()
 	for _, u := range left {
@@ -481,22 +484,22 @@ func (s *Service) FileUnfiled() {
 }
 
 // readAccepted reads an accepted message from its record.
-func (s *Service) readAccepted(u store.Accepted) (*accepted, error) {
-	it := &accepted{logged: true, done: make(chan error, 1)}
+func (s *Service) readAccepted(u store.Accepted) (*acceptedMessage, error) {
+	it := &acceptedMessage{logged: true, done: make(chan error, 1)}
 	if err := json.Unmarshal(u.Envelope, &it.envelope); err != nil {
-		return nil, fmt.Errorf("decode envelope: %w", err)
+		return nil, fmt.Errorf("decode envelope of accepted message: %w", err)
 	}
 	if it.envelope.Version != acceptedVersion {
-		return nil, fmt.Errorf("the envelope has version %d, which this version of Mailstead does not know", it.envelope.Version)
+		return nil, fmt.Errorf("read accepted message: this version of Mailstead does not know envelope version %d", it.envelope.Version)
 	}
 	var err error
 	it.stored, err = s.rereadArrival(it.envelope.arrival(u.Blob))
 	return it, err
 }
 
-// WaitFiled waits until all messages that were acknowledged before the call are filed, or, with the
-// number of a mailbox, those for that mailbox, so that the caller sees them. It waits for at most
-// maxReadWait, in case the disk is full.
+// WaitFiled waits until all messages that were acknowledged before the call are filed, so that the
+// caller sees them. If mailbox is not 0, it waits only for the messages to the mailbox with that
+// number. It waits for at most maxReadWait, in case the disk is full.
 func (s *Service) WaitFiled(ctx context.Context, mailbox uint32) {
 	f := s.filer
 	f.mu.Lock()

@@ -126,7 +126,7 @@ func (a *alone) Classify(string, io.ReaderAt, *msg.Part, *store.Facts, bool) (*s
 	return nil, nil
 }
 
-func (a *alone) Wrote(tx *store.Tx, _, email string) error {
+func (a *alone) RecordAuthor(tx *store.Tx, _, email string) error {
 	a.noteWith(tx, "%s has written", email)
 	return nil
 }
@@ -137,7 +137,7 @@ func (a *alone) Apply(*store.Tx, *recipients.Destination, *inbox.StoredMessage, 
 	return a.done, nil
 }
 
-func (a *alone) WriteReport(m outbound.Reported, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
+func (a *alone) WriteReport(m outbound.ReportedMessage, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
 	a.note("report %s of %s to %s", about[0].Status, about[0].Final, m.To)
 	return nil, nil
 }
@@ -150,11 +150,11 @@ func (a *alone) PlanForward(*store.Tx, *store.Submission, outbound.ForwardArgs, 
 	return nil
 }
 
-func (a *alone) AskAbout(*store.Tx, *store.Mailbox, string, bool, []string) (*agents.Message, error) {
+func (a *alone) CollectFacts(*store.Tx, *store.Mailbox, string, bool, []string) (*agents.Message, error) {
 	return nil, nil
 }
 
-func (a *alone) SendByItself(tx *store.Tx, _ *store.Mailbox, m outbound.ByItself) error {
+func (a *alone) SendAutoMessage(tx *store.Tx, _ *store.Mailbox, m outbound.AutoMessage) error {
 	a.noteWith(tx, "send on to %s, reports to %q", m.To.Address, m.Sub.ReportTo)
 	return nil
 }

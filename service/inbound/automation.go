@@ -32,7 +32,7 @@ import (
 
 const (
 	kindAutoReply       = "auto_reply"
-	rejected            = "The recipient does not want this message"
+	rejectedText        = "The recipient does not want this message"
 	maxWaitingDecisions = 2000 // messages that may wait for their rules to be evaluated
 
 	maxDecisionBytes = 512 << 10 // bytes of decisions about one message
@@ -82,7 +82,7 @@ func (d decisions) refusal(alone bool, automatic []automation) *core.SMTPError {
 	if o == nil || o.Gone != "reject" {
 		return nil
 	}
-	return core.SMTPErrorf(550, "5.7.1", "%s", cmp.Or(o.Text, rejected))
+	return core.SMTPErrorf(550, "5.7.1", "%s", cmp.Or(o.Text, rejectedText))
 }
 
 // onlyRecipient reports whether a submission has no recipient but the row's.
@@ -252,21 +252,21 @@ func (s *Service) appendAutomation(tx *store.Tx, list []automation, to *recipien
 	return append(list, out), nil
 }
 
-// newDeciders limits how many messages are evaluated at a time, in all and for one account, so that
-// an account's rules do not delay the mail of others.
-func newDeciders() *limit.Semaphore[string] {
+// newRuleSlots returns the semaphore that limits how many messages are evaluated at a time, in all
+// and for one account, so that an account's rules do not delay the mail of others.
+func newRuleSlots() *limit.Semaphore[string] {
 	d := limit.NewSemaphore[string](max(2, runtime.GOMAXPROCS(0)), 1)
 	d.MaxWaiting = maxWaitingDecisions
 	return d
 }
 
-// decide evaluates rules and automatic replies for a message, and returns their decisions together
-// with judged.
+// decide evaluates rules and automatic replies for a message, and returns the decisions. judged has
+// the results of the classifiers, which are among the returned decisions.
 func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.StoredMessage, body io.ReaderAt, size int64, sender string, judged decisions) (decisions, error) {
 	m := rules.NewMessage(body, stored.Root, size)
 	out := decisions{}
 	maps.Copy(out, judged)
-	asked := map[string][]*rules.Outcome{} // by account
+	byAccount := map[string][]*rules.Outcome{} // outcomes by account ID
 	for i := range list {
 		a := &list[i]
 		if out[a.mailbox.ID] != nil {
@@ -274,7 +274,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 		}
 		d := &decision{}
 		if len(a.rules) > 0 {
-			release, err := s.deciders.Acquire(ctx, a.mailbox.AccountID)
+			release, err := s.ruleSlots.Acquire(ctx, a.mailbox.AccountID)
 			if err != nil {
 				return nil, core.SMTPErrorf(451, "4.3.2", "Server busy, try again later")
 			}
@@ -287,7 +287,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 			if len(d.Skipped) > 0 {
 				s.LogOf(ctx).Warn("rules took too long, and some were skipped", "mailbox_id", a.mailbox.ID, "rules", d.Skipped)
 			}
-			asked[a.mailbox.AccountID] = append(asked[a.mailbox.AccountID], &d.Outcome)
+			byAccount[a.mailbox.AccountID] = append(byAccount[a.mailbox.AccountID], &d.Outcome)
 		}
 		if a.vacation != nil {
 			d.Vacation = a.vacation.Version
@@ -295,7 +295,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 		d.Replies = !a.junk && !(a.spam && d.Folder == "") && m.MayReply(sender, a.as)
 		out[a.mailbox.ID] = d
 	}
-	for _, outcomes := range asked {
+	for _, outcomes := range byAccount {
 		rules.Share(outcomes)
 	}
 	kept := 0
@@ -317,7 +317,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 	return out, m.Err()
 }
 
-// trim removes from a decision what filing does not need. alone is whether the mailbox may refuse
+// trim removes from a decision what filing does not need. alone says that the mailbox may refuse
 // the message.
 func (d *decision) trim(list []*store.Rule, alone bool) {
 	d.Matched, d.Skipped = nil, nil
@@ -328,7 +328,7 @@ func (d *decision) trim(list []*store.Rule, alone bool) {
 	for i := range d.Actions {
 		switch e := &d.Actions[i]; e.Type {
 		case "reply":
-			if e.Value != nil { // the job reads the text; keep its version
+			if e.Value != nil { // the job reads the text of the reply; keep only its version
 				version := rules.RuleReplier(e.RuleID, *e.Value).Version
 				e.Value = &version
 			}
@@ -355,7 +355,7 @@ func (s *Service) fileWithRules(tx *store.Tx, a arrival, f inbox.Filing, junk bo
 		return err
 	}
 
-	// File the message and its copies.
+	// File the message and its copies in other folders.
 	if d.Read {
 		f.Flags |= store.FlagSeen
 	}
@@ -553,9 +553,9 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 	if err != nil {
 		return nil, err
 	}
-	var asked *agents.Message
+	var facts *agents.Message
 	if err := s.Store.View(func(tx *store.Tx) (err error) {
-		asked, err = s.rooms.Sender.AskAbout(tx, mb, args.To, answers, people)
+		facts, err = s.rooms.Sender.CollectFacts(tx, mb, args.To, answers, people)
 		return err
 	}); err != nil {
 		return nil, err
@@ -565,9 +565,9 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 		if mb == nil || err != nil {
 			return err
 		}
-		return s.rooms.Sender.SendByItself(tx, mb, outbound.ByItself{Sub: &store.Submission{
+		return s.rooms.Sender.SendAutoMessage(tx, mb, outbound.AutoMessage{Sub: &store.Submission{
 			AccountID: mb.AccountID, DomainID: d.ID, MailboxID: mb.ID, MessageID: stored.Summary.MessageID, Subject: stored.Summary.Subject, Blob: stored.Blob, Checked: true,
-		}, Domain: d, To: outbound.Rcpt{Address: args.To, Notify: "NEVER"}, Asked: asked})
+		}, Domain: d, To: outbound.Rcpt{Address: args.To, Notify: "NEVER"}, Facts: facts})
 	}, nil
 }
 

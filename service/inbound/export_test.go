@@ -21,12 +21,14 @@ const (
 var GreyKey = greyKey
 
 func (s *Service) FileSome(id string, read *inbox.StoredMessage, last bool) (*store.Arrival, error) {
-	return s.fileSome(id, read, last)
+	return s.fileNextPart(id, read, last)
 }
 
 func (s *Service) Follow(f *ScreeningResult, v *milter.Verdict) error { return f.apply(v) }
 
-func (s *Service) GreyWait(tx *store.Tx, id string) (time.Duration, error) { return s.greyWait(tx, id) }
+func (s *Service) GreyWait(tx *store.Tx, id string) (time.Duration, error) {
+	return s.greylistWait(tx, id)
+}
 
 func (s *Service) RereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) {
 	return s.rereadArrival(a)

@@ -127,9 +127,9 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 	listed(t, calledAt(t, "Outgoing", "NewRow", "Enqueue", "outbound/addDelivery", "enqueueLater", "holdForApproval", "deliverArgs", "putWithJob", "outbound/job"), []string{
 		"outbound/enqueue.go NewRow Outgoing", // the one place that makes rows
 		"outbound/enqueue.go Enqueue NewRow", "outbound/enqueue.go enqueueLater NewRow", "outbound/enqueue.go enqueueNext NewRow", "submit/approvals.go holdForApproval NewRow",
-		"outbound/automatic.go SendAutomatic Enqueue",                             // the gate
-		"submit/submit.go place Enqueue", "submit/submit.go hold holdForApproval", // a person, or a program of one
-		"submit/byitself.go readByItself holdForApproval", // what a person must approve
+		"outbound/automatic.go SendAutomatic Enqueue",                                   // the gate
+		"submit/submit.go queueOrHold Enqueue", "submit/submit.go hold holdForApproval", // a person, or a program of one
+		"submit/auto_messages.go holdAutoMessage holdForApproval", // what a person must approve
 		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueNext addDelivery",
 		"outbound/enqueue.go addDelivery putWithJob", "outbound/schedule.go AddDeliveryOf putWithJob", "outbound/enqueue.go putWithJob job",
 		"outbound/routes.go job deliverArgs",                                                   // the one place that plans deliveries
@@ -205,50 +205,50 @@ const gatePerson = "p+%d@far.test"
 // gatePaths are all ways in which the server sends automatic mail.
 var gatePaths = []gatePath{
 	{
-		name: "vacation", sites: []string{"inbound/automation.go writeAutoReply SendByItself"}, kind: "reply", to: "p@far.test", by: "sender",
+		name: "vacation", sites: []string{"inbound/automation.go writeAutoReply SendAutoMessage"}, kind: "reply", to: "p@far.test", by: "sender",
 		begin: func(w *gateWorld) {
 			w.must(w.Svc.Rules.SetVacation(context.Background(), servicetest.Actor(w.Account), rules.SetVacationIn{UserID: w.ann.ID, Enabled: true, Text: "away"}))
 		},
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
 	{
-		name: "reply of a rule", sites: []string{"inbound/automation.go writeAutoReply SendByItself"}, kind: "reply", to: "p@far.test", by: "sender",
+		name: "reply of a rule", sites: []string{"inbound/automation.go writeAutoReply SendAutoMessage"}, kind: "reply", to: "p@far.test", by: "sender",
 		begin: func(w *gateWorld) { addRule(w.Installation, w.ann, "", "reply I am here.") },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
 	{
-		name: "forward of a rule", sites: []string{"inbound/automation.go fileWithRules planForwards", "inbound/automation.go planForwards PlanForward", "submit/byitself.go forward SendByItself"}, kind: "forward", to: "on@else.test", by: "sender",
+		name: "forward of a rule", sites: []string{"inbound/automation.go fileWithRules planForwards", "inbound/automation.go planForwards PlanForward", "submit/auto_messages.go forward SendAutoMessage"}, kind: "forward", to: "on@else.test", by: "sender",
 		begin: func(w *gateWorld) { addRule(w.Installation, w.ann, "", "forward on@else.test") },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
 	{
-		name: "forward_to of a mailbox", sites: []string{"inbound/receive.go deliver SendByItself", "outbound/automatic.go SendAutomatic PlanForward"}, kind: "forward", to: "on@else.test", by: "sender",
+		name: "forward_to of a mailbox", sites: []string{"inbound/receive.go deliver SendAutoMessage", "outbound/automatic.go SendAutomatic PlanForward"}, kind: "forward", to: "on@else.test", by: "sender",
 		begin: func(w *gateWorld) { w.change(func() { w.ann.ForwardTo = "on@else.test" }) },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
 	{
-		name: "forward of a domain", sites: []string{"inbound/receive.go deliver SendByItself"}, kind: "forward", to: "on@else.test", by: "domain",
+		name: "forward of a domain", sites: []string{"inbound/receive.go deliver SendAutoMessage"}, kind: "forward", to: "on@else.test", by: "domain",
 		begin: func(w *gateWorld) { w.change(func() { w.d.Forward = "on@else.test" }) },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, "nobody@example.test") },
 	},
 	{
-		name: "catch-all elsewhere", sites: []string{"inbound/receive.go deliver SendByItself"}, kind: "forward", to: "on@else.test", by: "domain",
+		name: "catch-all elsewhere", sites: []string{"inbound/receive.go deliver SendAutoMessage"}, kind: "forward", to: "on@else.test", by: "domain",
 		begin: func(w *gateWorld) { w.change(func() { w.d.CatchAll = "on@else.test" }) },
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, "nobody@example.test") },
 	},
 	{
-		name: "member of a group elsewhere", sites: []string{"inbound/receive.go deliver SendByItself"}, kind: "forward", to: "on@else.test", by: "domain",
+		name: "member of a group elsewhere", sites: []string{"inbound/receive.go deliver SendAutoMessage"}, kind: "forward", to: "on@else.test", by: "domain",
 		begin: func(w *gateWorld) {
 			w.must(w.Svc.Mailboxes.CreateGroup(context.Background(), servicetest.Actor(w.Account), mailboxes.CreateGroupIn{Email: "all@example.test", Members: []mailboxes.NewMember{{Email: "on@else.test"}, {UserID: w.ann.ID}}}))
 		},
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, "all@example.test") },
 	},
 	{
-		name: "postmaster to the owner", sites: []string{"inbound/receive.go deliver SendByItself"}, kind: "required", to: "owner@elsewhere.test", by: "account",
+		name: "postmaster to the owner", sites: []string{"inbound/receive.go deliver SendAutoMessage"}, kind: "required", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, "postmaster@example.test") },
 	},
 	{
-		name: "the host's postmaster to the owner", sites: []string{"inbound/receive.go deliver SendByItself"}, kind: "required", to: "owner@elsewhere.test", by: "account",
+		name: "the host's postmaster to the owner", sites: []string{"inbound/receive.go deliver SendAutoMessage"}, kind: "required", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, "postmaster@mail.mailstead.test") },
 	},
 	{
@@ -353,7 +353,7 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "a forward that a person must approve", sites: []string{"submit/byitself.go SendByItself holdByItself", "submit/byitself.go SendByItself PlanForward", "submit/byitself.go SendByItself SendAutomatic"}, kind: "held",
+		name: "a forward that a person must approve", sites: []string{"submit/auto_messages.go SendAutoMessage queueAutoHold", "submit/auto_messages.go SendAutoMessage PlanForward", "submit/auto_messages.go SendAutoMessage SendAutomatic"}, kind: "held",
 		begin: func(w *gateWorld) {
 			w.change(func() { w.ann.ForwardTo, w.ann.SendPolicy = "on@else.test", store.Policy{Send: store.SendApproval} })
 		},
@@ -371,7 +371,7 @@ func TestEveryWayOfProgramsIsKnown(t *testing.T) {
 			}
 		}
 	}
-	got := calledAt(t, "SendAutomatic", "SendByItself", "holdByItself", "SendSystemMail", "SendHostMail", "mailLink", "alert.Plan", "QueueReport", "planForwards", "PlanForward")
+	got := calledAt(t, "SendAutomatic", "SendAutoMessage", "queueAutoHold", "SendSystemMail", "SendHostMail", "mailLink", "alert.Plan", "QueueReport", "planForwards", "PlanForward")
 	listed(t, got, want, "add a row that drives it")
 }
 

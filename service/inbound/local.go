@@ -35,8 +35,8 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		}
 	}
 
-	// Remove Authentication-Results fields that claim to be ours. A forward has none but true ones:
-	// they were removed when it arrived here.
+	// Remove Authentication-Results fields that claim to be ours. Those in a forward are ours:
+	// false ones were removed when it arrived here.
 	spool := s.Store.NewSpool(content.Size())
 	defer spool.Close()
 	var err error
@@ -58,7 +58,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 
 	// Store it with the fields that a final delivery adds.
 	spool.Prepend(m.Head)
-	spool.Prepend(fmt.Appendf(finalFields(sub.Sender, recipient), "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
+	spool.Prepend(fmt.Appendf(finalDeliveryFields(sub.Sender, recipient), "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
 		s.Hostname(), m.Row.ID, recipient, m.Now.Format(time.RFC1123Z)))
 	stored, err := s.rooms.Inbox.Prepare(spool, inbox.Envelope{From: sub.Sender, To: []string{recipient}, Received: m.Now})
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		}
 	}
 	if stored.DMARC == string(auth.Pass) {
-		stored.Proven, err = s.ownAuthor(sub, passed)
+		stored.Proven, err = s.ownAuthorDomain(sub, passed)
 		if err != nil {
 			return out, err
 		}
@@ -105,7 +105,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		out.Refusal = decided.refusal(alone, automatic)
 	}
 
-	// When the message is filed, use the recipient's current destination.
+	// When the message is filed, use the destination that the recipient has then.
 	out.File = func(tx *store.Tx) error {
 		to, err := s.rooms.Recipients.Receiver(tx, recipient)
 		if err != nil {
@@ -125,10 +125,10 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 	return out, nil
 }
 
-// Answer prepares a message of the simulator for a mailbox here. A job files it, and retries if the
-// mailbox cannot take it now.
+// Answer prepares a message of the simulator for a mailbox here. The returned File queues a job
+// that files it, and retries if the mailbox cannot take it now.
 func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbound.Arrived, error) {
-	m.Body.Prepend(fmt.Appendf(finalFields(m.From, m.To), "Received: by %s (Mailstead simulator) id %s;\r\n\t%s\r\n", s.Hostname(), m.RowID, m.Now.Format(time.RFC1123Z)))
+	m.Body.Prepend(fmt.Appendf(finalDeliveryFields(m.From, m.To), "Received: by %s (Mailstead simulator) id %s;\r\n\t%s\r\n", s.Hostname(), m.RowID, m.Now.Format(time.RFC1123Z)))
 	stored, err := s.rooms.Inbox.Prepare(m.Body, inbox.Envelope{From: m.From, To: []string{m.To}, Received: m.Now})
 	if err != nil {
 		return nil, err
@@ -165,9 +165,10 @@ func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbou
 	return out, nil
 }
 
-// ownAuthor returns the domain of the author of a message that was submitted here, if it belongs to
-// the sender's account; "" otherwise, and for mail without a sender, such as automatic replies.
-func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err error) {
+// ownAuthorDomain returns the domain of the author of a message that was submitted here, if it
+// belongs to the sender's account; "" otherwise, and for mail without a sender, such as automatic
+// replies.
+func (s *Service) ownAuthorDomain(sub *store.Submission, h *head) (domain string, err error) {
 	if sub.Sender == "" || len(h.authors) == 0 {
 		return "", nil
 	}
@@ -192,9 +193,9 @@ func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err 
 	return domain, err
 }
 
-// localDMARC compares the author of a message that was sent here with its sender, as submission
-// does; messages queued by older releases may differ. Mail without a sender was written by this
-// server and passes.
+// localDMARC returns the DMARC result of a message that was sent here: pass if its authors are
+// addresses of its sender. Submission checks that too, but older releases queued messages without
+// the check. Mail without a sender was written by this server and passes.
 func localDMARC(sub *store.Submission, h *head) auth.Result {
 	if sub.Sender == "" {
 		return auth.Pass

@@ -13,9 +13,9 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// originFromOutside returns the origin of a message from another server. It is "" (unknown) for a
-// message without a sender, which a machine wrote, and for a message that this server sent, whose
-// recipient may resend it.
+// originFromOutside returns the origin of a message from another server. The origin is "" (unknown)
+// for a message without a sender, since a machine wrote it. It is also "" for a message that was
+// first sent from here, since any of its recipients could resend it.
 func (s *Service) originFromOutside(ctx context.Context, in Incoming, v *auth.Verdict, messageID string) (origin string, err error) {
 	if in.From == "" {
 		return "", nil
@@ -48,7 +48,7 @@ func (s *Service) originFromOutside(ctx context.Context, in Incoming, v *auth.Ve
 		return agents.OriginAuthor, nil
 	case sentHere:
 		return "", nil
-	case v.SPF == auth.Pass && v.SPFAligned && s.cameFromDeclaredPlace(ctx, d, in.Client.IP, signed):
+	case v.SPF == auth.Pass && v.SPFAligned && s.cameFromDeclaredSource(ctx, d, in.Client.IP, signed):
 		return agents.OriginElsewhere, nil
 	}
 	return agents.OriginAuthor, nil
@@ -61,9 +61,9 @@ func wasSentHere(tx *store.Tx, accountID, messageID string) bool {
 	return store.OutgoingsByMessageID.Has(tx, key) || store.MappingsByProvided.Has(tx, key) || store.MappingsByOriginal.Has(tx, key)
 }
 
-// cameFromDeclaredPlace reports whether a message came from one of the places in d.SendsElsewhere,
-// with a signature by that place's key.
-func (s *Service) cameFromDeclaredPlace(ctx context.Context, d *store.Domain, ip netip.Addr, signatures []auth.Signature) bool {
+// cameFromDeclaredSource reports whether a message came from one of the hosts and networks in
+// d.SendsElsewhere, with a signature by the key that is declared for it.
+func (s *Service) cameFromDeclaredSource(ctx context.Context, d *store.Domain, ip netip.Addr, signatures []auth.Signature) bool {
 	ctx, cancel := context.WithTimeout(ctx, core.AuthTimeout)
 	defer cancel()
 	ip = ip.Unmap()
@@ -90,12 +90,13 @@ func (s *Service) cameFromDeclaredPlace(ctx context.Context, d *store.Domain, ip
 	return false
 }
 
-// maxNamesResolved is how many addresses in To and Cc are resolved to find the mailbox.
+// maxNamesResolved is the maximum number of addresses in To and Cc that are resolved to find the
+// mailbox.
 const maxNamesResolved = 20
 
-// asProvenTo returns the message as one mailbox gets it. Proof by a signature alone counts only for
-// mailboxes that To and Cc name, since any recipient could resend the message to others.
-func (s *Service) asProvenTo(tx *store.Tx, stored *inbox.StoredMessage, mb *store.Mailbox, address string) (*inbox.StoredMessage, error) {
+// messageForMailbox returns the message as one mailbox gets it. Proof by a signature alone counts
+// only for mailboxes that To and Cc name, since any recipient could resend the message to others.
+func (s *Service) messageForMailbox(tx *store.Tx, stored *inbox.StoredMessage, mb *store.Mailbox, address string) (*inbox.StoredMessage, error) {
 	if mb == nil || stored.Proven == "" || !stored.Signed {
 		return stored, nil
 	}
@@ -127,7 +128,7 @@ func (s *Service) namesMailbox(tx *store.Tx, sum *msg.Summary, mb *store.Mailbox
 	for _, email := range named {
 		to, err := s.rooms.Recipients.Find(tx, email)
 		if err != nil {
-			continue // no address here
+			continue // not an address of this server
 		}
 		if to.Mailbox != nil && to.Mailbox.ID == mb.ID || to.Group != nil && to.Domain.AccountID == mb.AccountID && isMember(tx, to.Group, mb) {
 			return true, nil

@@ -45,8 +45,8 @@ type Recipient struct {
 func (r Recipient) String() string { return r.address }
 
 // Accepts reports whether mail to an address is accepted. If not, the error is an SMTPError: 550
-// 5.1.1 for an unknown address, 550 5.7.1 for a domain that is not ours, 550 5.2.1 and 450 4.2.1
-// for a mailbox that takes no mail, 452 4.2.2 for a full one.
+// 5.1.1 for an unknown address, 550 5.7.1 for a domain that is not hosted here, 550 5.2.1 or 450
+// 4.2.1 for a mailbox that takes no mail, 452 4.2.2 for a full mailbox.
 func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, error) {
 	address, err := msg.NormalizeEmail(in.To)
 	if err != nil {
@@ -90,9 +90,9 @@ func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
 }
 
 // Receive authenticates and screens a message and accepts it for all its recipients, or for none.
-// When it returns nil the message is on disk with its facts: rows, events and forwards follow, even
-// if the process ends. A mailbox to which several recipients lead gets the message once. It returns
-// the message's ID in its Received field. Errors are SMTPErrors.
+// When it returns without an error, the message is on disk with its facts; it will be filed and
+// forwarded even if the process ends. A mailbox to which several recipients lead gets the message
+// once. Receive returns the message's ID in its Received field. Errors are SMTPErrors.
 func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	id, err := s.receive(ctx, in)
 	if err == nil {
@@ -124,8 +124,8 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		return "", err
 	}
 
-	// Store the message with our own fields on top, and without fields that only our filter may
-	// write.
+	// Store the message with our own fields on top. If a filter is configured here, remove the
+	// fields that only this filter may write.
 	if s.Config.Spam.Milter != nil {
 		clean, err := s.WithoutFields(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
 		if err != nil {
@@ -136,7 +136,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 			in.Body = clean
 		}
 	}
-	in.Body.Prepend(slices.Concat(finalFields(in.From, only), []byte(result.Verdict.Header), result.fields, trace))
+	in.Body.Prepend(slices.Concat(finalDeliveryFields(in.From, only), []byte(result.Verdict.Header), result.fields, trace))
 	stored, err := inbox.ReadMessage(in.Body, in.Body.Size(), in.From)
 	if err != nil {
 		return "", err
@@ -195,7 +195,7 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	account := "account " + to.Domain.AccountID
 	first := !a.Placed[account]
 	a.Placed[to.Place()], a.Placed[account] = true, true
-	stored, err = s.asProvenTo(tx, stored, to.Mailbox, address)
+	stored, err = s.messageForMailbox(tx, stored, to.Mailbox, address)
 	if err != nil {
 		return err
 	}
@@ -263,15 +263,15 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		}
 	}
 	if authors := stored.Summary.From; len(authors) == 1 && !junk && stored.Authentic {
-		if err := s.rooms.Correspondents.Wrote(tx, to.Domain.AccountID, strings.ToLower(authors[0].Email())); err != nil {
+		if err := s.rooms.Correspondents.RecordAuthor(tx, to.Domain.AccountID, strings.ToLower(authors[0].Email())); err != nil {
 			return err
 		}
 	}
 
-	// Forward it. The message is sent unchanged: not signed by us, so that its author's signature
-	// counts, but sealed (RFC 8617), so that our authentication results go with it, and with a
-	// rewritten return path if another server will check that (see SRSForward). Failures are
-	// reported only to a genuine sender, since a report to a forged one goes to a stranger.
+	// Forward the message unchanged, so that its author's signature stays valid. It is not signed
+	// but sealed (RFC 8617), so that our authentication results go with it. Its return path is
+	// rewritten if another server will check it (see SRSForward). Failures are reported only to a
+	// genuine sender, since a report to a forged one goes to a stranger.
 	if to.Forward != "" && !done && (!to.Only || !junk) {
 		sub := &store.Submission{
 			AccountID: to.Domain.AccountID, DomainID: to.Domain.ID, MessageID: stored.Summary.MessageID, Sender: a.sender,
@@ -284,19 +284,20 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		if stored.Genuine {
 			sub.ReportTo = a.sender
 		}
-		if err := s.rooms.Sender.SendByItself(tx, to.Mailbox, outbound.ByItself{Sub: sub, Domain: to.Domain, To: outbound.Rcpt{Address: to.Forward}}); err != nil {
+		if err := s.rooms.Sender.SendAutoMessage(tx, to.Mailbox, outbound.AutoMessage{Sub: sub, Domain: to.Domain, To: outbound.Rcpt{Address: to.Forward}}); err != nil {
 			return err
 		}
 	}
 
-	// DMARC and TLS reports about domains of the account.
+	// Keep the message for reading if it may contain a DMARC or TLS report about a domain of the
+	// account.
 	if a.read && mayContainReport(stored.Summary) {
 		return s.rooms.Reports.KeepForReading(tx, to.Domain.AccountID, stored, a.from, stored.Authentic)
 	}
 	return nil
 }
 
-// A head is the part of the header on which decisions are made before a message is stored.
+// A head has what is decided on before a message is stored, read from its header.
 type head struct {
 	from      []string // the author addresses as they are shown here
 	authors   []string // the author addresses on which all mail programs agree; nil if they may differ
@@ -343,7 +344,7 @@ func readHead(body *core.Spool) (*head, error) {
 		}
 	}
 
-	// Read where it has been.
+	// Read the fields that show where the message has been.
 	fields, err := msg.HeaderFields(r, root, []string{"Received", "Delivered-To", "List-Id"}, false)
 	if err != nil {
 		return nil, fmt.Errorf("read message header: %w", err)
@@ -382,10 +383,11 @@ func (h *head) checkLoop(to *recipients.Destination, address string) error {
 	return nil
 }
 
-// finalFields returns the fields that only a final delivery writes: Return-Path (RFC 5321 section
-// 4.4), and Delivered-To, which detects loops. Delivered-To would reveal recipients to each other,
-// so only is "" if there are several; a message that returns from a forward has one.
-func finalFields(sender, only string) []byte {
+// finalDeliveryFields returns the fields that only a final delivery writes: Return-Path (RFC 5321
+// section 4.4), and Delivered-To, which detects loops. only is the recipient; it is "" if there are
+// several, since Delivered-To would reveal them to each other. A message that returns from a
+// forward has only one.
+func finalDeliveryFields(sender, only string) []byte {
 	fields := "Return-Path: <" + sender + ">\r\n"
 	if only != "" {
 		fields += "Delivered-To: " + only + "\r\n"
@@ -409,7 +411,7 @@ func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	id = s.Store.NewID("rcv")
 	text := "Received: "
 	if !c.Authenticated {
-		text += "from " + heloWord(c.Helo) + " (" + addressLiteral(c.IP) + ")\r\n\t"
+		text += "from " + cleanHELO(c.Helo) + " (" + addressLiteral(c.IP) + ")\r\n\t"
 	}
 	text += "by " + s.Hostname()
 	if c.TLS != "" {
@@ -423,8 +425,8 @@ func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	return append(field, "\r\n"...), id
 }
 
-// heloWord returns the HELO name without characters that could break the field.
-func heloWord(helo string) string {
+// cleanHELO returns the HELO name without characters that could break the field.
+func cleanHELO(helo string) string {
 	word := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r > 0x7f && r != 0xfffd, strings.ContainsRune(".-_[]:", r):
@@ -468,8 +470,8 @@ func protocol(c Client) string {
 }
 
 const (
-	kindArrival       = "arrival"
-	placesPerJobWrite = 25 // recipients in each transaction of the job: nobody waits for it, and two may share a commit
+	kindArrival           = "arrival"
+	recipientsPerJobWrite = 25 // recipients in each transaction of the job: nobody waits for it, and two may share a commit
 )
 
 // arrivalArgs are the arguments of a job that files a message for its remaining recipients.
@@ -528,7 +530,7 @@ func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, e
 			return nil, ctx.Err()
 		}
 		began := time.Now()
-		a, err = s.fileSome(args.ArrivalID, d, !s.Now().Before(giveUp))
+		a, err = s.fileNextPart(args.ArrivalID, d, !s.Now().Before(giveUp))
 		core.Sleep(ctx, time.Since(began)) // let other writers go first
 	}
 	switch {
@@ -606,9 +608,9 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 	return d, nil
 }
 
-// fileSome delivers to the next addresses in one transaction, and returns the updated record. With
-// last set, temporary failures are final.
-func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *store.Arrival, err error) {
+// fileNextPart delivers to the next addresses in one transaction, and returns the updated record.
+// With last set, temporary failures are final.
+func (s *Service) fileNextPart(id string, read *inbox.StoredMessage, last bool) (a *store.Arrival, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		a, err = store.Arrivals.Get(tx, id)
 		if err != nil {
@@ -618,8 +620,8 @@ func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *
 			a.Placed = map[string]bool{}
 		}
 		stored := *read
-		stored.Blob = a.Blob // compaction may have moved it since it was read
-		if err := s.fileNext(tx, a, &stored, int64(stored.Blob.Length), placesPerJobWrite, last); err != nil {
+		stored.Blob = a.Blob // compaction may have moved the message since it was read
+		if err := s.fileNext(tx, a, &stored, int64(stored.Blob.Length), recipientsPerJobWrite, last); err != nil {
 			return err
 		}
 		return store.Arrivals.Put(tx, a)
@@ -645,7 +647,7 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 			}
 			list = append(list, msg.DSNRecipient{Final: r.Address, Action: msg.ActionFailed, Status: status, Diagnostic: r.Text})
 		}
-		report, err = s.rooms.Outbound.WriteReport(outbound.Reported{ID: a.ID, To: a.Sender, QueuedAt: a.ReceivedAt, Original: blob}, list...)
+		report, err = s.rooms.Outbound.WriteReport(outbound.ReportedMessage{ID: a.ID, To: a.Sender, QueuedAt: a.ReceivedAt, Original: blob}, list...)
 		if err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func TestTraceWords(t *testing.T) {
 		"client.test": "client.test", "": "unknown", "a\r\nb: c": "ab:c", "[127.0.0.1]": "[127.0.0.1]", "(x) <y>;": "xy", "bücher.test": "bücher.test",
 		strings.Repeat("ü", 200): strings.Repeat("ü", 127), "\xff\xfe": "unknown",
 	} {
-		if got := heloWord(helo); got != want {
+		if got := cleanHELO(helo); got != want {
 			t.Errorf("helo %q: %q", helo, got)
 		}
 	}

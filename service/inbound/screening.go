@@ -19,8 +19,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A ScreeningResult is what authentication and screening found out and decided about a message from
-// outside, before it is filed.
+// A ScreeningResult is the result of authenticating and screening a message from outside, before it
+// is filed.
 type ScreeningResult struct {
 	Verdict *auth.Verdict
 	Policy  string // the DMARC policy that is applied: Verdict.Policy, or "" if Trusted
@@ -51,9 +51,9 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 	}
 	result := &ScreeningResult{Verdict: verdict, Policy: verdict.Policy, id: id}
 
-	// Apply the DMARC policy of the author's domain, unless the message came through a trusted
-	// forwarder that attests that it was authentic before the forwarder changed it (RFC 8617
-	// section 7.2.1).
+	// Apply the DMARC policy of the author's domain. It does not apply if a trusted forwarder
+	// attests that the message was authentic before the forwarder changed it (RFC 8617 section
+	// 7.2.1).
 	strict := verdict.Policy == dmarc.PolicyReject || verdict.Policy == dmarc.PolicyQuarantine
 	if strict && verdict.DMARC == auth.Fail && verdict.ARC.Result == auth.Pass &&
 		slices.Contains(s.Config.Spam.TrustedSealers, verdict.ARC.Sealer) && verdict.ARC.AttestsDMARC(verdict.FromDomain) {
@@ -109,7 +109,7 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 		return err
 	}
 
-	// Greylisting: the sender must retry after some minutes, unless it has already.
+	// Greylisting: the sender must retry after some minutes, unless it has already done so.
 	if c.Greylisting {
 		wait := time.Duration(0)
 		for some := range slices.Chunk(in.Recipients, outbound.RecipientsAtATime) {
@@ -117,7 +117,7 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 			err := s.Store.Update(func(tx *store.Tx) error {
 				longest = 0
 				for _, r := range some {
-					left, err := s.greyWait(tx, greyKey(in.Client.IP, in.From, r.address))
+					left, err := s.greylistWait(tx, greyKey(in.Client.IP, in.From, r.address))
 					if err != nil {
 						return err
 					}
@@ -148,7 +148,7 @@ func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdic
 	return nil
 }
 
-// filter asks the operator's milter and applies its decision. If the milter cannot be asked, the
+// filter asks the operator's milter and applies its decision. If the milter does not answer, the
 // mail is accepted.
 func (s *Service) filter(ctx context.Context, in Incoming, result *ScreeningResult) error {
 	milterClient := s.Config.Spam.Milter
@@ -226,8 +226,9 @@ const (
 	maxKnownSenders = 200_000
 )
 
-// greyWait returns how long a tuple still has to wait. The first call creates its row.
-func (s *Service) greyWait(tx *store.Tx, id string) (time.Duration, error) {
+// greylistWait returns how long a tuple still has to wait; 0 if it may pass. The first call creates
+// the tuple's row.
+func (s *Service) greylistWait(tx *store.Tx, id string) (time.Duration, error) {
 	now := tx.Now()
 	g, err := store.GreyTuples.Get(tx, id)
 	switch {
@@ -250,8 +251,8 @@ func (s *Service) greyWait(tx *store.Tx, id string) (time.Duration, error) {
 	return 0, store.GreyTuples.Put(tx, g)
 }
 
-// greyKey returns the key of network, sender and recipient. The network counts since large senders
-// use many addresses of it.
+// greyKey returns the key of network, sender and recipient. It has the client's network, not its
+// address, since large senders use many addresses of a network.
 func greyKey(ip netip.Addr, from, to string) string {
 	bits := 64
 	if ip.Is4() {
@@ -337,8 +338,8 @@ func makeRoom[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *s
 	return nil
 }
 
-// countRows counts the rows at a start, in a snapshot: there may be more than a write transaction
-// may read.
+// countRows counts the rows of a table when the server starts. It reads them in a view, since a
+// write transaction may not read so many.
 func countRows[T any](st *store.Store, c *rowQuota, byTime *store.Index[T]) error {
 	return st.View(func(tx *store.Tx) error {
 		c.mu.Lock()

@@ -63,7 +63,7 @@ type Classifier interface {
 
 // Correspondents records who has written to an account.
 type Correspondents interface {
-	Wrote(tx *store.Tx, accountID, email string) error
+	RecordAuthor(tx *store.Tx, accountID, email string) error
 }
 
 // Feedback reads bounces and complaints about messages that were sent here.
@@ -74,15 +74,15 @@ type Feedback interface {
 
 // Outbound sends reports and forwards.
 type Outbound interface {
-	WriteReport(m outbound.Reported, about ...msg.DSNRecipient) (*inbox.StoredMessage, error)
+	WriteReport(m outbound.ReportedMessage, about ...msg.DSNRecipient) (*inbox.StoredMessage, error)
 	QueueReport(tx *store.Tx, accountID, domainID, to string, report *inbox.StoredMessage) error
 	PlanForward(tx *store.Tx, like *store.Submission, args outbound.ForwardArgs, due time.Time) error
 }
 
 // Sender sends the automatic mail of mailboxes, as their policies allow.
 type Sender interface {
-	AskAbout(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error)
-	SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByItself) error
+	CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error)
+	SendAutoMessage(tx *store.Tx, mb *store.Mailbox, m outbound.AutoMessage) error
 }
 
 // Reports counts messages for DMARC reports, and collects the reports of others.
@@ -93,7 +93,7 @@ type Reports interface {
 	// DMARCCount returns the count to which a message belongs: messages of a day with the same
 	// DMARC result count together. It is nil if the message is not counted.
 	DMARCCount(in Incoming, f *ScreeningResult) (*store.DMARCCount, error)
-	// CountDMARC adds a message to that count.
+	// CountDMARC adds a message to the count c.
 	CountDMARC(tx *store.Tx, c *store.DMARCCount) error
 }
 
@@ -114,14 +114,14 @@ type Service struct {
 	*core.Core
 	rooms Rooms
 
-	screener *screener
-	filer    *filer
-	deciders *limit.Semaphore[string] // limits rule evaluation, by account
+	screener  *screener
+	filer     *filer
+	ruleSlots *limit.Semaphore[string] // limits rule evaluation, by account
 }
 
-// New makes the Service.
+// New returns a Service, which uses the given rooms.
 func New(c *core.Core, r Rooms) *Service {
-	return &Service{Core: c, rooms: r, screener: newScreener(), filer: newFiler(), deciders: newDeciders()}
+	return &Service{Core: c, rooms: r, screener: newScreener(), filer: newFiler(), ruleSlots: newRuleSlots()}
 }
 
 // Kinds lists the kinds of jobs of this package.

@@ -34,13 +34,13 @@ type delivery struct {
 	refusal    *core.SMTPError         // why the recipient takes no mail
 	suppressed bool                    // the recipient has been suppressed since the message was queued
 	paused     error                   // why the sender may not send now, or nil
-	held       bool                    // it must wait until somebody releases it
-	orphaned   bool                    // its mailbox was deleted
-	stranger   bool                    // a sender elsewhere wrote it and we forward it; the simulator does not answer such senders
+	held       bool                    // the message must wait until somebody releases it
+	orphaned   bool                    // the sending mailbox was deleted
+	stranger   bool                    // an outside sender wrote the message and it is forwarded; the simulator does not answer such senders
 	now        time.Time
-	stored     []*inbox.StoredMessage // prepared for the Writes of the attempt, and released after it
-	recorded   *store.Outgoing        // the row with the result, once that is committed
-	answer     deliver.Result         // the result in recorded
+	stored     []*inbox.StoredMessage // messages that the writes of the attempt file; released when the attempt ends
+	recorded   *store.Outgoing        // the row with the result of the attempt; nil until that is committed
+	answer     deliver.Result         // the result that recorded has
 }
 
 // An attemptResult is the result of an attempt.
@@ -65,9 +65,9 @@ type LocalMail struct {
 
 // SimulatedMail is a message that the simulator sends to a sender here.
 type SimulatedMail struct {
-	From, To  string // identifies From and To in the envelope
-	AccountID string // account of the sender that it answers
-	RowID     string // ID of the row that it answers in the sending log
+	From, To  string // envelope sender and recipient
+	AccountID string // account that sent the message that is answered
+	RowID     string // ID of the answered message's row in the sending log
 	Origin    string // see store.Facts
 	Body      *store.Spool
 	Now       time.Time
@@ -76,12 +76,12 @@ type SimulatedMail struct {
 // Arrived is a message that has arrived at a mailbox here and is to be filed.
 type Arrived struct {
 	Message *inbox.StoredMessage     // released after the attempt; may be nil
-	Refusal *core.SMTPError          // why the mailbox refuses the message, or nil
+	Refusal *core.SMTPError          // why the mailbox refuses the message; nil if it accepts it
 	File    func(tx *store.Tx) error // files the message
 }
 
-// Mailboxes delivers mail to mailboxes of this host, as if it came from outside. It is the only way
-// from this package back to receiving.
+// Mailboxes delivers mail to mailboxes of this host, as if it came from outside. Package inbound
+// implements it, which this package must not import.
 type Mailboxes interface {
 	Deliver(ctx context.Context, m LocalMail) (*Arrived, error)
 	Answer(ctx context.Context, m SimulatedMail) (*Arrived, error)
@@ -89,7 +89,7 @@ type Mailboxes interface {
 
 // A simulatedAnswer is the simulator's answer to an accepted message.
 type simulatedAnswer struct {
-	arrived   *Arrived             // at an address here
-	report    *inbox.StoredMessage // for an external mailbox, which gets it like a delivery report
-	complaint bool                 // a complaint, recorded directly since no address here can receive it
+	arrived   *Arrived             // the answer, delivered to an address here
+	report    *inbox.StoredMessage // the answer, for an external mailbox, which gets it like a delivery report
+	complaint bool                 // the answer is a complaint, recorded directly since no address here can receive it
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxForwardWait is how long a forward waits for the limits of its sender.
+// maxForwardWait is the longest time that a forward waits until the limits of its sender allow it.
 const maxForwardWait = 5 * 24 * time.Hour
 
-// forwardsSpread is the part of the next day over which waiting forwards are spread.
+// forwardsSpread is how long the forwards that wait for the next day are spread over: its first two
+// hours.
 const forwardsSpread = 2 * time.Hour
 
 // An AutomaticMail is a message that this server sends without a person's request.
@@ -59,7 +60,7 @@ func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 			return jobs.Permanent(err)
 		case m.Kind == reputation.AutomaticAlert:
 			s.Log.Warn(PastLimit, "kind", m.Kind.String(), "account_id", m.account, "waits", true, "limit", past.Message)
-			return jobs.Snooze(m.Kind.Again(tx))
+			return jobs.Snooze(m.Kind.NextReset(tx))
 		}
 		waits := false
 		if m.Kind == reputation.AutomaticForward || m.Kind == reputation.AutomaticRequired {
@@ -74,7 +75,7 @@ func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 			}
 		}
 		if waits {
-			again := m.Kind.Again(tx).Add(time.Duration(s.Queue.Rand() * float64(forwardsSpread)))
+			again := m.Kind.NextReset(tx).Add(time.Duration(s.Queue.Rand() * float64(forwardsSpread)))
 			if err := s.PlanForward(tx, m.Sub, ForwardArgs{To: []string{r.Address}, Since: m.Since, Once: m.Once}, again); err != nil {
 				return err
 			}
@@ -118,12 +119,12 @@ func (s *Service) PlanForward(tx *store.Tx, like *store.Submission, args Forward
 	return err
 }
 
-// A ByItself is a message that a mailbox sends automatically.
-type ByItself struct {
+// An AutoMessage is an automatic message of a mailbox, such as a reply or a forward.
+type AutoMessage struct {
 	Sub    *store.Submission
 	Domain *store.Domain
 	To     Rcpt
-	Since  time.Time       // when a forward began to wait for a limit
+	Since  time.Time       // when a forward began to wait for a limit; zero if it has not waited
 	Once   bool            // see ForwardArgs
-	Asked  *agents.Message // the message that the mailbox's policy decides on; nil if it is not known
+	Facts  *agents.Message // for the policy of the mailbox; nil if it has none, or if the facts are not collected yet
 }

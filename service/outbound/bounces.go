@@ -48,11 +48,11 @@ func BounceType(status string) string {
 	return "undetermined"
 }
 
-// Judge decides from the host's reply whether the address is at fault. A permanent refusal of an
-// address that does not exist suppresses the address. A failure that is about the sender never
-// does, whatever its code.
-func (f *Failure) Judge() {
-	if f.Host == "" && !f.Reported { // our own failure text
+// SetAddressFault sets f.Address: whether the recipient's address is at fault and is to be
+// suppressed. It is at fault if the host permanently refused the mail because the address does not
+// exist. It is not if the failure is about the sender, whatever the status code.
+func (f *Failure) SetAddressFault() {
+	if f.Host == "" && !f.Reported { // a text of this server, not a host's reply
 		return
 	}
 	switch msg.AboutOf(f.Diagnostic) {
@@ -92,8 +92,8 @@ func bounceSubtype(status, diagnostic string) string {
 	return "general"
 }
 
-// bounce gives a message up for one recipient: it emits the event, reports to the sender and, if
-// the address is at fault, suppresses the address for the account.
+// bounce gives up delivery to one recipient: it emits email.bounced, reports to the sender and, if
+// the address is at fault, suppresses it for the account.
 func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 	report, err := s.failureReport(m, r)
 	if err != nil {
@@ -121,16 +121,16 @@ func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 // writes the row.
 func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error {
 	row.BouncedAt = tx.Now()
-	f.Judge()
+	f.SetAddressFault()
 	if ours, err := core.IsHosted(tx, row.Recipient); ours || err != nil {
 		if err != nil {
 			return err
 		}
-		f.Address = false // a hosted address may be created at any time
+		f.Address = false // an address of a domain hosted here may be created at any time
 	}
-	simulated := row.Transport == store.OutgoingTransportSimulator // it has no effect on suppression, counts and reputation
+	simulated := row.Transport == store.OutgoingTransportSimulator // simulated mail does not affect suppression, counts and reputation
 	if simulated || isSystemMail(row) {
-		f.Address = false // this mail proves nothing about the address
+		f.Address = false // a failure of such mail says nothing about the address
 	}
 	if f.Address {
 		if err := core.Suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
@@ -143,7 +143,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 		}
 	}
 	if cmp.Or(f.Kind, BounceType(f.Status)) == "hard" && f.Status != noRequiredTLS {
-		if err := s.reputation.Bounced(tx, row, f.tried, f.Diagnostic); err != nil {
+		if err := s.reputation.CountBounce(tx, row, f.tried, f.Diagnostic); err != nil {
 			return err
 		}
 	}
@@ -158,26 +158,26 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 }
 
 // isSystemMail reports whether the server itself sent the message, such as a report, an alert or
-// other mail of the host. No account chose to write to its recipient, so the address is not
-// suppressed for any.
+// other host mail. No account chose to write to its recipient, so the address is not suppressed for
+// any account.
 func isSystemMail(row *store.Outgoing) bool {
 	return row.Sender == "" && row.MailboxID == "" && !row.Program
 }
 
-// noRequiredTLS is the status of mail that is not sent on since its next hop cannot keep it
-// encrypted (RFC 8689). It is not the recipient's fault.
+// noRequiredTLS is the status of a message that requires TLS, if the next hop does not offer it
+// (RFC 8689). The recipient's address is not at fault.
 const noRequiredTLS = "5.7.30"
 
 // maxReturned is the size up to which RET=FULL returns the whole message, in bytes.
 const maxReturned = 1 << 20
 
-// WantsReport reports whether the sender asked for reports of this kind, or gave no NOTIFY (RFC
-// 3461 section 4.1).
+// WantsReport reports whether notify, the NOTIFY parameter of a recipient, asks for reports of the
+// kind what: SUCCESS, FAILURE or DELAY (RFC 3461 section 4.1). An empty notify asks for all.
 func WantsReport(notify, what string) bool {
 	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
 }
 
-// failureReport returns the report to the sender of a message that was given up; nil if the sender
+// failureReport returns the report to the sender that a message was given up; nil if the sender
 // wants none.
 func (s *Service) failureReport(m *delivery, r deliver.Result) (*inbox.StoredMessage, error) {
 	if !WantsReport(m.row.Notify, "FAILURE") {
@@ -188,9 +188,9 @@ func (s *Service) failureReport(m *delivery, r deliver.Result) (*inbox.StoredMes
 	})
 }
 
-// successReport returns the report that a message arrived, or that it was relayed to a host that
-// sends no reports (RFC 3461 section 5.2.2, 6.2.7). It returns nil if the sender did not ask for a
-// report. A report that cannot be written is left out, since an error would send the message again.
+// successReport returns the report to the sender that a message arrived, or that it was relayed to
+// a host that sends no reports (RFC 3461 section 5.2.2, 6.2.7). It returns nil if the sender did
+// not ask for a report, or if the report cannot be written: an error would send the message again.
 func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMessage {
 	action := msg.ActionRelayed
 	switch {
@@ -212,9 +212,10 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 	return report
 }
 
-// delayNotice returns when the job must be due so that the sender is notified of a delay four hours
-// after the message was queued, and the notice itself if that time has come. next is the next
-// attempt; own says that answer is our own text.
+// delayNotice returns when the delivery job must run again. It also returns the notice to the
+// sender that the message is delayed, if the message was queued at least delayNoticeAfter ago and
+// the sender wants the notice; else nil. next is when the next attempt is due. answer is the newest
+// answer to the message; own means that this server wrote it.
 func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, own bool) (due time.Time, report *inbox.StoredMessage, err error) {
 	at := m.row.Began().Add(delayNoticeAfter)
 	switch {
@@ -234,7 +235,7 @@ func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string
 	return next, report, err
 }
 
-// answered reports whether text is a host's reply to the newest attempt.
+// answered reports whether text is the reply that a host gave to the newest attempt.
 func answered(row *store.Outgoing, text string) bool {
 	n := len(row.Log)
 	return n > 0 && row.Log[n-1].Code != 0 && row.Log[n-1].Reply == text
@@ -246,9 +247,9 @@ func (s *Service) hasReportRecipient(sub *store.Submission) bool {
 	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
 }
 
-// A Reported is the message that a delivery report is about.
-type Reported struct {
-	ID         string // for the log
+// A ReportedMessage is the message that a delivery report is about.
+type ReportedMessage struct {
+	ID         string // ID of the message, for the log
 	To         string // the recipient of the report
 	EnvelopeID string // ENVID, decoded
 	QueuedAt   time.Time
@@ -257,13 +258,13 @@ type Reported struct {
 	Simulated  bool // the simulator sends the report
 }
 
-// writeReport writes a report about a delivery, which is released after the attempt; nil if it has
-// no reader.
+// writeReport writes a report about a delivery, which is released after the attempt. It returns nil
+// if nobody may be notified about the message.
 func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
 	if !s.hasReportRecipient(m.sub) {
 		return nil, nil
 	}
-	report, err := s.WriteReport(Reported{
+	report, err := s.WriteReport(ReportedMessage{
 		ID: m.row.ID, To: m.sub.Sender, EnvelopeID: m.sub.EnvelopeID, QueuedAt: m.row.QueuedAt, Original: m.blob,
 		Full: m.sub.Ret == "FULL" && !m.sub.RequireTLS, Simulated: m.route.Transport == core.ViaSimulator && !m.stranger,
 	}, about...)
@@ -274,9 +275,9 @@ func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.St
 }
 
 // WriteReport writes a report about some recipients of a message (RFC 3464), ready to be filed or
-// sent. The caller releases it. It returns nil if the report cannot be written, and a later attempt
-// could not either.
-func (s *Service) WriteReport(m Reported, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
+// sent. The caller releases it. If the message's headers or addresses make a report impossible, it
+// logs that and returns nil.
+func (s *Service) WriteReport(m ReportedMessage, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
 	now := s.Now()
 	from := s.Config.Hostname
 	if m.Simulated {
@@ -296,7 +297,7 @@ func (s *Service) WriteReport(m Reported, about ...msg.DSNRecipient) (*inbox.Sto
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write delivery report: %w", err)
+		return nil, fmt.Errorf("write delivery report about message: %w", err)
 	}
 	report, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{m.To}, Received: now})
 	if err != nil {
@@ -308,8 +309,8 @@ func (s *Service) WriteReport(m Reported, about ...msg.DSNRecipient) (*inbox.Sto
 	return report, nil
 }
 
-// SendReport sends a report to the sender: it files it in the sending mailbox, or for a forward
-// mails it to ReportTo.
+// SendReport delivers a report to the sender of sub. It files the report in the sending mailbox;
+// for a forward, it mails it to ReportTo.
 func (s *Service) SendReport(tx *store.Tx, sub *store.Submission, report *inbox.StoredMessage) error {
 	if report == nil {
 		return nil

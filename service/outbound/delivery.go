@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	deliverTimeout    = 20 * time.Minute // of one attempt, over all hosts
-	maxLoggedAttempts = 30               // attempts that a row of the sending log keeps
-	MaxAttempts       = 1000             // far more than fit into five days; it ends a job that would run for ever
+	deliverTimeout    = 20 * time.Minute // timeout of one attempt, at all hosts together
+	maxLoggedAttempts = 30               // newest attempts that a row of the sending log keeps
+	MaxAttempts       = 1000             // far more than fit into GiveUpAfter; ends a job that would otherwise run for ever
 )
 
 func (s *Service) deliverKind(local Mailboxes, name string, lanes, most, each int) jobs.Kind {
@@ -34,8 +34,8 @@ func (s *Service) deliverKind(local Mailboxes, name string, lanes, most, each in
 	}
 }
 
-// newClients makes the clients that dial out: direct to hosts that strangers name, relayed to the
-// operator's relays, which may be anywhere, and plain to servers without TLS that tenants name.
+// newClients makes the SMTP clients. direct connects to the MX hosts of recipients, relayed to the
+// operator's relays, which may have any address, and plain to tenants' servers without TLS.
 func (s *Service) newClients() {
 	s.direct, s.relayed, s.plain = new(deliver.Client), new(deliver.Client), new(deliver.Client)
 	for _, c := range []*deliver.Client{s.direct, s.relayed, s.plain} {
@@ -45,7 +45,7 @@ func (s *Service) newClients() {
 	from := s.Config.Sending
 	s.direct.Dialer, s.direct.Helo, s.direct.Skip = s.Guard.DialerFrom(s.Resolver, from.Addresses()...), from.Helo, s.AvoidsAddress
 	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
-	s.relayed.IdlePerHop = relayLanes
+	s.relayed.IdlePerHop = relayPerLane
 	s.plain.Dialer = s.servers.PlainGuard().Dialer(s.Resolver)
 }
 
@@ -54,8 +54,8 @@ const (
 	interruptedRemark = "; an attempt was cut off before its end, so that a host may have it all the same"
 )
 
-// attemptDelivery makes one attempt. Afterwards it cancels a message whose cancellation was
-// requested, unless it was delivered.
+// attemptDelivery makes one attempt. Afterwards it cancels the message if its cancellation was
+// requested and it was not delivered.
 func (s *Service) attemptDelivery(ctx context.Context, j *store.Job, local Mailboxes) (jobs.Writes, error) {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job, local Mailb
 	return s.withCancellation(d, "", writes), err
 }
 
-// withCancellation adds to the writes of an attempt: if the message is still pending and its
-// cancellation was requested, it is cancelled.
+// withCancellation extends the writes of an attempt: if the message is still pending and its
+// cancellation was requested, it is cancelled. remark is added to the reason in its row.
 func (s *Service) withCancellation(d *delivery, remark string, writes jobs.Writes) jobs.Writes {
 	return func(tx *store.Tx, j *store.Job) error {
 		if writes != nil {
@@ -94,9 +94,9 @@ func (s *Service) withCancellation(d *delivery, remark string, writes jobs.Write
 	}
 }
 
-// tryDelivery makes one attempt. After a crash its effects outside may be repeated: a relay or a
-// host may get a message twice if the process dies between the host's answer and our commit (RFC
-// 5321 section 4.5.4.1 accepts that). Its writes, including mail for mailboxes here, happen once.
+// tryDelivery makes one attempt. If the process dies between a host's answer and our commit, the
+// next attempt sends the message to that host again (RFC 5321 section 4.5.4.1 accepts that). The
+// writes of an attempt, including mail for mailboxes here, happen only once.
 func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (jobs.Writes, error) {
 	blob, err := s.Store.OpenBlob(d.sub.Blob)
 	switch {
@@ -117,8 +117,7 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	})
 
 	// The message may have to wait: until somebody releases it, until its sender may send, until
-	// its scheduled time, for a next hop that is at its limit, or for other mail that is forwarded
-	// to the same address.
+	// its scheduled time, or for a limit of the next hop or of forwards to this address.
 	if d.held {
 		return s.holdRow(d), nil
 	}
@@ -164,12 +163,11 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 		return nil, d.internalFailure(err)
 	}
 	if ctx.Err() != nil && r.result.Status == deliver.Temporary {
-		return nil, ctx.Err() // we stopped the attempt; the host is not at fault
+		return nil, ctx.Err() // this server stopped the attempt; the host is not at fault
 	}
 	s.paces.observe(d.pace(), d.limits, r.result)
 	killpoint.At("delivery.decided")
 
-	// The message is delivered, given up, or retried later.
 	var writes jobs.Writes
 	var again error
 	switch {
@@ -192,8 +190,8 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	return writes, again
 }
 
-// pace returns the name of the pace that the message shares: with all mail through the same relay
-// or to hosts of the same operator; on a mailbox's own server, with that mailbox's mail alone.
+// pace returns the key of the message's pace. All mail through one relay has the same pace, and so
+// has all mail to the hosts of one operator. On a mailbox's own server, each mailbox has its own.
 func (m *delivery) pace() string {
 	if m.operator != "" {
 		return "mx " + m.operator
@@ -205,8 +203,8 @@ func (m *delivery) pace() string {
 	return lane
 }
 
-// internalFailure returns a failure of our own; it is permanent once the message has been tried for
-// GiveUpAfter.
+// internalFailure returns err, a failure of this server. Once the message has been tried for
+// GiveUpAfter, the returned error is permanent, so that the job is not retried.
 func (m *delivery) internalFailure(err error) error {
 	if m.now.Before(m.row.Began().Add(GiveUpAfter)) {
 		return err
@@ -214,8 +212,8 @@ func (m *delivery) internalFailure(err error) error {
 	return jobs.Permanent(err)
 }
 
-// loadDelivery reads what an attempt needs, in one snapshot; nil if the message is no longer
-// pending.
+// loadDelivery reads what an attempt needs, in one transaction. It returns nil if the message is no
+// longer pending.
 func (s *Service) loadDelivery(id string) (*delivery, error) {
 	d := &delivery{now: s.Now()}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -291,8 +289,8 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return nil, err
 	}
 
-	// The operator's relay interprets some header fields as commands. It must not receive these,
-	// even in a forwarded message whose signature covers such a field.
+	// The operator's relay interprets some header fields as commands. Remove these fields, even
+	// from a forwarded message whose signature covers them.
 	if relay != nil && !d.route.own {
 		clean, err := s.WithoutFields(content, relay.controls())
 		if err != nil {
@@ -315,7 +313,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		arrived, err := d.local.Deliver(ctx, LocalMail{Submission: d.sub, Row: d.row, To: d.to, Head: head, Content: content, Now: d.now})
 		return d.arrival(arrived, err)
 	}
-	if d.sub.Forward || d.sub.Sender == "" { // 8-bit content of these messages is unknown
+	if d.sub.Forward || d.sub.Sender == "" { // it is not recorded whether these messages have 8-bit content
 		d.sub.EightBit, err = msg.HasHighBytes(msg.Again(content))
 		if err != nil {
 			return nil, err
@@ -344,12 +342,12 @@ func (m *delivery) arrival(a *Arrived, err error) (*attemptResult, error) {
 	return r, nil
 }
 
-// localResult returns a result without any other host.
+// localResult returns the result of an attempt in which no other host took part.
 func localResult(status string, what deliver.Status, enhanced, text string) *attemptResult {
 	return &attemptResult{status: status, result: deliver.Result{Status: what, Enhanced: enhanced, Reply: text}}
 }
 
-// refused returns the result for mail that our own rules refuse.
+// refused returns the result for mail that the rules of this server refuse.
 func refused(e *core.SMTPError) *attemptResult {
 	o := localResult("", deliver.Permanent, e.Enhanced, e.Error())
 	o.result.Code = e.Code
@@ -421,11 +419,12 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 	return writes, jobs.RetryAt(due, fmt.Errorf("deferred with status %s", o.result.Enhanced)) // without the answer, which may quote the message
 }
 
-// waitUntilDue handles a job that runs before the next attempt, to send the delay notice.
+// waitUntilDue makes a job that runs before the next attempt is due wait again. If the time for the
+// delay notice has come, it sends the notice.
 func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 	status := "4.0.0"
 	if n := len(d.row.Log); n > 0 && d.row.Log[n-1].Enhanced != "" {
-		status = d.row.Log[n-1].Enhanced // of the newest attempt
+		status = d.row.Log[n-1].Enhanced // status of the newest attempt
 	}
 	due, notice, err := s.delayNotice(d, d.row.NextAt, status, d.row.LastResponse, !answered(d.row, d.row.LastResponse))
 	if err != nil {
@@ -448,8 +447,8 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 	return writes, jobs.Snooze(due)
 }
 
-// finish closes the row of a delivered message, even if its sender has cancelled it meanwhile. It
-// notifies the sender if the sender asked for that.
+// finish returns the writes that close the row of a delivered message, even if its cancellation was
+// requested meanwhile. They also send a success report if the sender asked for one.
 func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 	report := s.successReport(d, r)
 	return func(tx *store.Tx, _ *store.Job) error {
@@ -476,7 +475,6 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 			}
 		}
 
-		// A relay may have assigned another Message-ID, and an external mailbox gets a copy.
 		if r.provided != "" {
 			row.ProviderMessageID = r.provided
 			m := &store.Mapping{
@@ -510,8 +508,8 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 	}
 }
 
-// CloseRow gives a row its final status. With the last pending recipient of a submission, the
-// submission and its bytes are deleted.
+// CloseRow gives a row its final status. If no recipient of its submission is pending any more, the
+// submission and its message are deleted.
 func (s *Service) CloseRow(tx *store.Tx, row *store.Outgoing, status string) error {
 	waited := row.Waits()
 	row.Status, row.NextAt, row.Stop, row.UpdatedAt = status, time.Time{}, "", tx.Now()
@@ -526,7 +524,7 @@ func (s *Service) CloseRow(tx *store.Tx, row *store.Outgoing, status string) err
 	return KeepSubmission(tx, sub)
 }
 
-// pendingRow returns a pending row; nil if it has been closed.
+// pendingRow returns the row with this ID if it is pending; nil if it has been closed.
 func pendingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 	row, err := store.Outgoings.Get(tx, id)
 	if core.IsGone(err) || err == nil && !row.Waits() {
@@ -535,13 +533,13 @@ func pendingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 	return row, err
 }
 
-// resultWord returns the name of a result in metrics and traces.
+// resultWord returns the name of a result for metrics and traces.
 func resultWord(s deliver.Status) string {
 	return map[deliver.Status]string{deliver.Delivered: "delivered", deliver.Temporary: "deferred", deliver.Permanent: "failed"}[s]
 }
 
-// recordAttempt records an attempt in the row, and its TLS sessions for the report to the
-// recipient's domain.
+// recordAttempt records an attempt in the row, and counts its TLS sessions for the TLS report to
+// the recipient's domain.
 func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, d *delivery, result deliver.Result) error {
 	r := d.route
 	tx.After(func() {
@@ -550,7 +548,7 @@ func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, d *delivery, 
 	})
 	row.Attempts++
 	row.Transport, row.Provider, row.LastResponse = r.Transport, "", result.Reply
-	if err := s.reputation.Attempted(tx, row, d.sub.Forward, result); err != nil {
+	if err := s.reputation.CountAttempt(tx, row, d.sub.Forward, result); err != nil {
 		return err
 	}
 	if r.relay != nil {

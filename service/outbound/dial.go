@@ -25,8 +25,8 @@ func (s *Service) headFields(d *delivery, content *io.SectionReader) (fields []b
 	relay := d.route.relay
 	relaySigns := relay != nil && relay.NoDKIM
 	switch {
-	case d.route.own: // the mailbox's own server signs, with keys that we do not have
-	case !d.sub.Forward || d.sub.ApprovalID != "": // our own message, with the fields for this recipient alone
+	case d.route.own: // the mailbox's own server signs, with keys that this server does not have
+	case !d.sub.Forward || d.sub.ApprovalID != "": // a message from here: sign it, with the unsubscribe fields of this recipient
 		extra, id := s.unsubscribeFields(d), d.sub.ID
 		if len(extra) > 0 {
 			id = d.row.ID
@@ -36,14 +36,14 @@ func (s *Service) headFields(d *delivery, content *io.SectionReader) (fields []b
 		}
 		if !relaySigns {
 			message := io.MultiReader(bytes.NewReader(extra), msg.Again(content))
-			fields, err = s.signer.sign(d.domain, id, message, relay.replaces())
+			fields, err = s.signer.sign(d.domain, id, message, relay.replacesID())
 			if err != nil {
 				return nil, err
 			}
 		}
 		fields = slices.Concat(fields, extra)
 	default:
-		var extra []byte // identifies our list, unless another list already does (RFC 2919 section 8)
+		var extra []byte // List-Id of the group, unless another list already set one (RFC 2919 section 8)
 		if d.sub.ListID != "" {
 			listed, err := msg.HasFields(msg.Again(content), []string{"list-id"})
 			if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) headFields(d *delivery, content *io.SectionReader) (fields []b
 			}
 		}
 		if !relaySigns && d.route.Transport != core.ViaLocal {
-			o := auth.SealOptions{AuthservID: s.Hostname(), OmitMessageID: relay.replaces(), Now: d.now}
+			o := auth.SealOptions{AuthservID: s.Hostname(), OmitMessageID: relay.replacesID(), Now: d.now}
 			fields, err = s.signer.seal(d.domain, io.MultiReader(bytes.NewReader(extra), msg.Again(content)), o)
 			if err != nil {
 				return nil, err
@@ -62,7 +62,7 @@ func (s *Service) headFields(d *delivery, content *io.SectionReader) (fields []b
 		}
 		fields = slices.Concat(fields, extra)
 	}
-	if relay != nil { // the fields that the relay expects
+	if relay != nil {
 		own := relay.fields
 		if relay.Kind == "postmark" {
 			own += fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.recipients.RowLocal(recipients.TagAddress, d.row.ID, "")[2:])
@@ -72,8 +72,8 @@ func (s *Service) headFields(d *delivery, content *io.SectionReader) (fields []b
 	return fields, nil
 }
 
-// dial delivers the message to another host: to a relay, or to the hosts of the recipient's domain
-// by its TLS policies.
+// dial delivers the message to another host: to a relay, or to the MX hosts of the recipient's
+// domain, according to the domain's TLS policies.
 func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader, smtpUTF8 bool) *attemptResult {
 	env := deliver.Envelope{
 		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: smtpUTF8, EightBit: d.sub.EightBit,
@@ -92,7 +92,7 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 	if relay := d.route.relay; relay != nil {
 		client := s.relayed
 		if d.route.own {
-			client = s.direct // a tenant, not the operator, named the server
+			client = s.direct // a tenant, not the operator, chose the server
 			if relay.TLS == "none" {
 				client = s.plain
 			}
@@ -102,7 +102,7 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 			return localResult("", deliver.Permanent, "5.7.10", relay.Host+" was not logged in to: smtp.security "+external.PlainRefused) // RFC 5248: encryption needed
 		}
 		if r.result.Status == deliver.Delivered {
-			r.provided = relay.mint(r.result.Reply)
+			r.provided = relay.assignedID(r.result.Reply)
 		}
 		return r
 	}
@@ -137,11 +137,11 @@ func lacksUTF8(r deliver.Result) bool {
 func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attemptResult, content *io.SectionReader) (*attemptResult, error) {
 	root, err := msg.Scan(msg.Again(content))
 	if err != nil {
-		return nil, fmt.Errorf("parse message: %w", err)
+		return nil, fmt.Errorf("encode header: parse message: %w", err)
 	}
 	c, err := msg.NewRecoder(content, root, msg.RecodeOptions{EncodeHeaders: true})
 	if err != nil {
-		return nil, fmt.Errorf("parse message: %w", err)
+		return nil, fmt.Errorf("encode header: parse message: %w", err)
 	}
 	if c.HeaderFault() != nil || !c.Changes() {
 		return refused, nil
@@ -166,12 +166,12 @@ func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attempt
 	return r, nil
 }
 
-// returnPath returns the envelope sender with which a message leaves on its route.
+// returnPath returns the envelope sender of a message on its route.
 func (s *Service) returnPath(m *delivery) string {
 	switch {
 	case m.sub.Forward:
 		path := s.recipients.SRSForward(m.sub.Sender, m.row.Domain)
-		if m.sub.ListID != "" && path != "" && path == m.sub.Sender { // a group may be its own envelope sender, so that its members get no bounces
+		if m.sub.ListID != "" && path != "" && path == m.sub.Sender { // a group may be its own envelope sender; its bounces come to this server, not to its members
 			path = cmp.Or(s.recipients.RowAddress(recipients.BounceAddress, m.row), path)
 		}
 		return path

@@ -42,8 +42,8 @@ func deliveredData(row *store.Outgoing, r deliver.Result) DeliveredData {
 	return out
 }
 
-// emitDelivered emits the event that an outside host or the simulator accepted a message. There is
-// none for mail without a sender, which the server itself writes.
+// emitDelivered emits email.delivered for a message that an outside host or the simulator accepted.
+// It emits nothing for mail without a sender, which the server itself writes.
 func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
 	if row.Sender == "" {
 		return nil
@@ -52,8 +52,8 @@ func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Res
 	return err
 }
 
-// emitDelayed emits the event that a message will be retried: at the first deferral, then once a
-// day. The caller writes the row.
+// emitDelayed emits email.delayed for a message that will be retried: at the first deferral, then
+// once a day. The caller writes the row.
 func (s *Service) emitDelayed(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
 	emits := row.Transport == store.OutgoingTransportDirect || row.Transport == store.OutgoingTransportSimulator
 	if row.Sender == "" || !emits || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEvery {

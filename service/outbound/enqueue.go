@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// RecipientsAtATime is how many recipients of one message one transaction enqueues, since other
+// RecipientsAtATime is the maximum number of recipients that one transaction enqueues, since other
 // writers wait for it.
 const RecipientsAtATime = 50
 
@@ -61,10 +61,11 @@ func NewRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.O
 	return row
 }
 
-// SuppressedNow is the reason in the row of a suppressed recipient.
+// SuppressedNow is the text that the row of a suppressed recipient has as its last response.
 const SuppressedNow = "The address is on the account's suppression list."
 
-// isSuppressed reports whether suppression keeps a submission from an address.
+// isSuppressed reports whether a submission must not be sent to an address, since the account
+// suppresses the address.
 func isSuppressed(tx *store.Tx, sub *store.Submission, address string) (bool, error) {
 	if sub.Required {
 		return false, nil
@@ -113,8 +114,8 @@ func (s *Service) recipientsKind() jobs.Kind {
 	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.MaxFilingJobs}
 }
 
-// enqueueLater stores the recipients that a job will enqueue, and returns their future rows. They
-// count as pending from now on, so that the submission stays.
+// enqueueLater stores the recipients that a job will enqueue, and returns their future rows. The
+// submission counts them as pending from now on, so that it is not deleted.
 func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) (rows []*store.Outgoing, err error) {
 	if len(to) == 0 {
 		return nil, nil
@@ -148,8 +149,8 @@ func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Dom
 }
 
 // enqueueRest enqueues the remaining recipients, RecipientsAtATime in each transaction, so that
-// other writers get their turn. The transaction that writes a row also removes the recipient from
-// the list, so that each gets exactly one row.
+// other writers get their turn. The transaction that writes a recipient's row also removes the
+// recipient from the list, so that each gets exactly one row.
 func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[recipientsArgs](j)
 	if err != nil {
@@ -211,8 +212,8 @@ func (s *Service) enqueueNext(tx *store.Tx, id string) (more bool, err error) {
 	return false, KeepSubmission(tx, sub)
 }
 
-// KeepSubmission writes a submission that has pending recipients, and deletes one that has none,
-// with its bytes.
+// KeepSubmission writes a submission that has pending recipients. It deletes one that has none,
+// with its message.
 func KeepSubmission(tx *store.Tx, sub *store.Submission) error {
 	if sub.Waiting > 0 {
 		return store.Submissions.Put(tx, sub)
@@ -223,11 +224,11 @@ func KeepSubmission(tx *store.Tx, sub *store.Submission) error {
 	return store.Submissions.Delete(tx, sub.ID)
 }
 
-// Limits of the tags of a message.
+// Limits on the tags of a message.
 const (
 	maxTags     = 20
 	maxTagName  = 64
-	maxTagValue = 200 // characters
+	maxTagValue = 200 // characters of a value
 )
 
 // A TagMap is the tags of a message, by their names.
@@ -260,7 +261,7 @@ func isTagName(name string) bool {
 	return name != "" && len(name) <= maxTagName
 }
 
-// tagsOut returns the tags of a row as a map, which is never nil.
+// tagsOut returns the tags of a row as a map for the API, which is never nil.
 func tagsOut(tags []store.Tag) TagMap {
 	out := TagMap{}
 	for _, t := range tags {

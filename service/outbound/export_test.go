@@ -11,7 +11,7 @@ import (
 // Internals that external tests use.
 
 const (
-	DirectLanes  = directLanes
+	DirectLanes  = directPerLane
 	ForwardMost  = maxForwards
 	KeptAttempts = maxLoggedAttempts
 	LongGap      = longGap

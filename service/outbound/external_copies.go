@@ -20,8 +20,8 @@ const (
 
 	copyTries   = 12 // attempts, over about seven hours
 	copyTimeout = 10 * time.Minute
-	maxCopies   = 1000            // queued for one account
-	copyDelay   = 5 * time.Second // after sending, so that a server that files sent mail itself has done so
+	maxCopies   = 1000            // copies queued for one account
+	copyDelay   = 5 * time.Second // how long to wait after sending: a server that files sent mail itself has then done so
 )
 
 // copyArgs are the arguments of a job that copies a message to an external mailbox.
@@ -44,8 +44,9 @@ func (s *Service) copyKind() jobs.Kind {
 	}
 }
 
-// copySent queues a copy for the Sent folder of an external mailbox after its own server has
-// accepted the message, once for all recipients. Sending does not depend on it.
+// copySent queues a copy for the Sent folder of an external mailbox, after the mailbox's own server
+// has accepted the message. It queues one copy for all recipients. An error in copying does not
+// affect sending.
 func (s *Service) copySent(tx *store.Tx, submissionID string) error {
 	sub, err := store.Submissions.Get(tx, submissionID)
 	if core.IsGone(err) || err == nil && sub.Copied {
@@ -98,8 +99,8 @@ func dropCopy(tx *store.Tx, id string) error {
 	return store.RemoteCopies.Delete(tx, c.ID)
 }
 
-// appendCopy appends the message to its folder, unless it is there already: the server may have
-// filed it itself, or an earlier attempt may have been interrupted after it.
+// appendCopy appends the message to its folder unless it is there already: the server may have
+// filed it itself, or an interrupted attempt may have appended it.
 func (s *Service) appendCopy(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[copyArgs](j)
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *Service) appendRemote(ctx context.Context, mb *store.Mailbox, c *store.
 	}
 	blob, err := s.Store.OpenBlob(c.Blob)
 	if err != nil {
-		return fmt.Errorf("open message: %w", err)
+		return fmt.Errorf("open message to copy: %w", err)
 	}
 	defer blob.Close()
 	return session.Append(ctx, folder, c.Sent, c.CreatedAt, blob.Size(), msg.Whole(blob))

@@ -13,23 +13,23 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Failure is why a message was given up.
+// A Failure describes why a message was given up for one recipient.
 type Failure struct {
 	Kind       string // hard, soft or undetermined; "": derived from Status
 	Subtype    string // "": derived from Status and Diagnostic
 	Status     string // RFC 3463
 	Diagnostic string
-	Host       string // the host that refused it
-	tried      string // the host that our own attempt reached; "": a report announced the failure
-	Address    bool   // the address is at fault and is to be suppressed
-	Reported   bool   // a report or a relay's notice announced it
+	Host       string // the host that refused the message
+	tried      string // the host that our own attempt reached; "" if a report announced the failure
+	Address    bool   // the recipient's address is at fault and is to be suppressed
+	Reported   bool   // a delivery report or a relay's notice announced the failure
 }
 
 func failureOf(r deliver.Result) Failure {
 	return Failure{Status: r.Enhanced, Diagnostic: r.Reply, Host: r.AnsweredBy(), tried: r.Host, Address: r.RecipientFault}
 }
 
-// SenderFault reports whether a status is about the sender's address, whatever the reply says (RFC
+// SenderFault reports whether a status blames the sender's address, whatever the reply says (RFC
 // 3463 section 3.2).
 func SenderFault(status string) bool { return status == "5.1.7" || status == "5.1.8" }
 
@@ -43,7 +43,8 @@ func handedOver(row *store.Outgoing) bool {
 	return false
 }
 
-// RecordBounce records, once, that a message that another host had accepted bounced.
+// RecordBounce records that a message bounced after another host had accepted it. It does nothing
+// if a bounce of the message is already recorded.
 func (s *Service) RecordBounce(tx *store.Tx, row *store.Outgoing, f Failure) error {
 	if !handedOver(row) || row.Status == store.OutgoingBounced || !row.BouncedAt.IsZero() {
 		return nil
@@ -79,8 +80,8 @@ type ComplainedData struct {
 	Tags              TagMap    `json:"tags" words:"theirs"`
 }
 
-// RecordComplaint records, once, that the recipient marked a message as spam, and suppresses the
-// address.
+// RecordComplaint records that the recipient marked a message as spam, and suppresses the
+// recipient's address. It does nothing if a complaint about the message is already recorded.
 func (s *Service) RecordComplaint(tx *store.Tx, row *store.Outgoing, g Complaint) error {
 	if !handedOver(row) || row.Status == store.OutgoingComplained {
 		return nil
@@ -89,7 +90,7 @@ func (s *Service) RecordComplaint(tx *store.Tx, row *store.Outgoing, g Complaint
 	if err := store.Outgoings.Put(tx, row); err != nil {
 		return err
 	}
-	if row.Transport != store.OutgoingTransportSimulator { // it has no effect on suppression, counts and reputation
+	if row.Transport != store.OutgoingTransportSimulator { // simulated mail does not affect suppression, counts and reputation
 		if !isSystemMail(row) {
 			if err := core.Suppress(tx, row.AccountID, row.Recipient, "complaint", row.MessageID); err != nil {
 				return err
@@ -98,7 +99,7 @@ func (s *Service) RecordComplaint(tx *store.Tx, row *store.Outgoing, g Complaint
 		if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Complained++ }); err != nil {
 			return err
 		}
-		if err := s.reputation.Complained(tx, row); err != nil {
+		if err := s.reputation.CountComplaint(tx, row); err != nil {
 			return err
 		}
 	}

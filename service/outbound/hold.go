@@ -14,7 +14,7 @@ const (
 	// HeldFor is how long the held messages of a deleted mailbox are kept for release.
 	HeldFor = 14 * 24 * time.Hour
 
-	pausedRecheck = 12 * time.Hour // interval between checks whether sending has resumed, besides the check at the resumption itself
+	pausedRecheck = 12 * time.Hour // how often a paused message checks whether sending was resumed; resuming also wakes it
 	KindHold      = "hold"
 )
 
@@ -36,7 +36,7 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 		return err
 	}
 	if err != nil || mb.Gone() {
-		d.orphaned = h == nil && d.row.HeldAt.IsZero() // otherwise somebody has released it
+		d.orphaned = h == nil && d.row.HeldAt.IsZero() // HeldAt is set if somebody released it
 		return nil
 	}
 	if d.domain == nil {
@@ -46,7 +46,7 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 	return nil
 }
 
-// MailboxDeleted is the reason with which the mail of a deleted mailbox is cancelled.
+// MailboxDeleted is the reason that is recorded when the mail of a deleted mailbox is cancelled.
 const MailboxDeleted = "its mailbox was deleted before it was sent"
 
 // deferWhilePaused reschedules a message whose sender is paused. The time does not count towards
@@ -113,8 +113,8 @@ func (s *Service) holdWaiting(ctx context.Context, j *store.Job) (jobs.Writes, e
 	return nil, s.holdAll(ctx, j.AccountID, args.MailboxID)
 }
 
-// holdAll marks all rows of a mailbox to which its Hold applies as held. An attempt that is running
-// is not interrupted.
+// holdAll marks as held all pending rows that the Hold of a mailbox covers. It does not interrupt a
+// running attempt.
 func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) error {
 	return s.eachPending(ctx, accountID, func(o *store.Outgoing) bool { return o.MailboxID == mailboxID && o.Status != store.OutgoingHeld }, func(tx *store.Tx, row *store.Outgoing) error {
 		h, err := store.Holds.Find(tx, mailboxID)
@@ -122,7 +122,7 @@ func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) erro
 			return err
 		}
 		if running, err := s.wakeAfterAttempt(tx, row); running || err != nil {
-			return err // holdRow holds it, unless it is delivered
+			return err // holdRow holds it after the attempt, unless it is delivered
 		}
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 			return err
@@ -198,9 +198,9 @@ func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in Re
 	return out, nil
 }
 
-// settleHeld releases or discards the held rows of a mailbox, and counts them. If a row of the Hold
-// is being delivered at that moment, the delivery continues if the rows are released; if they are
-// discarded, the row is cancelled unless it is delivered.
+// settleHeld releases or discards the held rows of a mailbox, and counts them. A row that the Hold
+// covers may be in a running attempt. On release, the attempt goes on. On discard, the row is
+// cancelled after the attempt unless it was delivered.
 func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, release bool, out *Released) error {
 	for again := true; again; {
 		again = false
@@ -252,7 +252,7 @@ func (s *Service) settleRow(tx *store.Tx, row *store.Outgoing, release bool, out
 		tx.After(func() { out.Discarded++ })
 		return s.CloseRow(tx, row, store.OutgoingCancelled)
 	}
-	row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now() // HeldAt stays, which records the release
+	row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now() // HeldAt stays set and shows that the row was released
 	if row.SendAt.After(tx.Now()) {
 		row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
 	}

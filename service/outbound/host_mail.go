@@ -19,7 +19,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// hostMailKind sends the host's mail that older releases queued as jobs; now alerts replace it.
+// hostMailKind is the kind of jobs that send host mail. Only older releases queued such jobs;
+// alerts have replaced them.
 func (s *Service) hostMailKind() jobs.Kind {
 	return jobs.Kind{Name: "letter", Work: s.sendHostMail, Max: 5, Timeout: time.Minute}
 }
@@ -33,7 +34,8 @@ func (s *Service) sendHostMail(_ context.Context, j *store.Job) (jobs.Writes, er
 	return nil, err
 }
 
-// alertKind is retried until it succeeds: nothing else notifies of an alert's subject.
+// alertKind is the kind of jobs that send alerts. They are retried until they succeed, since
+// nothing else notifies the recipient.
 func (s *Service) alertKind() jobs.Kind {
 	return jobs.Kind{Name: alert.Kind, Work: s.sendAlerts, Timeout: time.Minute}
 }
@@ -41,7 +43,7 @@ func (s *Service) alertKind() jobs.Kind {
 func (s *Service) sendAlerts(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[alert.Args](j)
 	if err != nil || len(args.Alerts) == 0 {
-		return nil, jobs.Permanent(cmp.Or(err, errors.New("the job has no alerts")))
+		return nil, jobs.Permanent(cmp.Or(err, errors.New("send alerts: the job has no alerts")))
 	}
 	from, account, err := s.Reporter()
 	if err != nil {
@@ -74,7 +76,7 @@ func (s *Service) sendAlerts(_ context.Context, j *store.Job) (jobs.Writes, erro
 func (s *Service) composeHostMail(from *store.Domain, l alert.HostMail) (*inbox.StoredMessage, error) {
 	local, domain, ok := msg.SplitEmail(l.To)
 	if !ok {
-		return nil, jobs.Permanent(fmt.Errorf("the recipient %q of the host's mail is not an address", l.To))
+		return nil, jobs.Permanent(fmt.Errorf("compose host mail: the recipient %q is not an address", l.To))
 	}
 	composer := &msg.Composer{
 		From: msg.Address{Name: "Mailstead", Mailbox: "postmaster", Host: from.Name}, To: []msg.Address{{Mailbox: local, Host: domain}},
@@ -84,15 +86,15 @@ func (s *Service) composeHostMail(from *store.Domain, l alert.HostMail) (*inbox.
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()
 	if _, err := composer.WriteTo(spool); err != nil {
-		return nil, fmt.Errorf("write the message to %s: %w", l.To, err)
+		return nil, fmt.Errorf("write host mail to %s: %w", l.To, err)
 	}
 	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{l.To}, Received: s.Now(), Outgoing: true})
 }
 
 // SendHostMail composes a message and queues it in the transaction in which put writes the rows
-// that the message is about. If put returns false, nothing is sent. If the account or the person
-// has reached the limit of such messages, SendHostMail fails and put's rows are rolled back, so
-// that an earlier message stays valid.
+// that the message is about. If put returns false, nothing is sent. If the account or the recipient
+// has reached the limit of such messages, SendHostMail returns an error and put's rows are rolled
+// back, so that an earlier message stays valid.
 func (s *Service) SendHostMail(l alert.HostMail, put func(*store.Tx) (send bool, err error)) (sent bool, err error) {
 	from, account, err := s.Reporter()
 	if err != nil {
@@ -132,7 +134,7 @@ type SystemMail struct {
 	To        []Rcpt
 	TLSReport bool // a TLS report, which is sent even if TLS fails (RFC 8460 section 5.3)
 	Kind      reputation.Automatic
-	About     string // the account that mail of the host is about; "" if none
+	About     string // the account that host mail is about; "" if none
 }
 
 // SendSystemMail queues a message of the server itself, within the limits of its kind.

@@ -15,15 +15,15 @@ import (
 	"github.com/mailstead/mailstead/service/reputation"
 )
 
-// destinationLimits limit the mail to the hosts of an operator.
+// destinationLimits limit the mail to the hosts of one operator.
 type destinationLimits struct {
-	Connections int           // open at a time; 0: no limit
+	Connections int           // open at the same time; 0: no limit
 	PerMinute   int           // messages; 0: no limit
 	Pause       time.Duration // minimum pause after an answer that asks for less mail
 	Relay       string        // name of the relay that takes all mail for the operator; "": none
 }
 
-// gap returns the minimum time between two messages.
+// gap returns the minimum time between two messages; 0 if there is no limit per minute.
 func (l destinationLimits) gap() time.Duration {
 	if l.PerMinute == 0 {
 		return 0

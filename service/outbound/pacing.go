@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	firstGap   = time.Second // between two messages, after a next hop asks for less for the first time
+	firstGap   = time.Second // gap between two messages after a next hop first asks for less mail
 	longGap    = 2 * time.Minute
 	shortGap   = 10 * time.Millisecond // a smaller gap counts as none
-	firstPause = 5 * time.Second       // pause after the first such answer
-	pauseGaps  = 2                     // pause after each further answer, in gaps
+	firstPause = 5 * time.Second       // pause after the first answer that asks for less mail
+	pauseGaps  = 2                     // pause after each further such answer, as a multiple of the gap
 	staleGap   = time.Hour             // a pace that was not used for this long starts again without a gap
-	maxHopWait = 10 * time.Minute      // maximum wait that a message is given at once, since a hop may recover sooner
+	maxHopWait = 10 * time.Minute      // longest wait that a message is given at once, since a hop may recover sooner
 	maxPaces   = 4096                  // paces in memory
 )
 
-// paces spaces out the messages to next hops. A pace belongs to a relay, to a mail operator, or to
-// one mailbox at its own server. A hop that asks for less mail gets none for a while, and then one
-// message at a time with a gap between them. The gap doubles with each such answer and shrinks with
-// each accepted message. The limits of the operator apply as well. Paces are kept in memory only.
+// paces limits how fast messages are sent to each next hop. A pace belongs to a relay, to a mail
+// operator, or to one mailbox at its own server. A hop that asks for less mail gets none for a
+// while, and then one message at a time with a gap between them. The gap doubles with each further
+// such answer and shrinks with each accepted message. The limits of the operator apply as well.
+// Paces are kept in memory only.
 type paces struct {
 	now func() time.Time
 
@@ -33,22 +34,22 @@ type paces struct {
 }
 
 type pace struct {
-	Gap   time.Duration // the gap after the hop has asked for less; 0: none
+	Gap   time.Duration // gap between two messages, since the hop asked for less mail; 0: none
 	Next  time.Time     // when the next message may be sent
 	safe  time.Duration // a gap that is probably long enough; 0: unknown
 	last  time.Time     // when the hop last accepted a message
 	tail  time.Time     // when the last waiting message is due
-	until time.Time     // the latest time given to any message, including before the pace changed
+	until time.Time     // the latest send time that any message was given, also before the pace changed
 
-	answer  string        // the newest answer that asked for less
+	answer  string        // the newest answer that asked for less mail
 	running int           // messages being delivered
-	took    time.Duration // moving average of the time for a message
+	took    time.Duration // moving average of the time that the delivery of a message takes
 }
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, Lanes: map[string]*pace{}} }
 
-// reserve reserves the turn of a message; if ok is true it may be sent now, and release is to be
-// called afterwards. Otherwise at is when to try again.
+// reserve asks for the turn of a message. If ok is true, the message may be sent now, and the
+// caller must call release afterwards. Otherwise at is when to try again.
 func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +86,7 @@ func (p *paces) retryTime(lane string, limits destinationLimits) time.Time {
 	return l.queue(now, l.Next, max(l.Gap, limits.gap()))
 }
 
-// queue returns the time for the next waiting message, no earlier than first.
+// queue returns the send time of the next waiting message, which is no earlier than first.
 func (l *pace) queue(now, first time.Time, gap time.Duration) time.Time {
 	l.tail = l.tail.Add(gap)
 	if l.tail.Before(first) {
@@ -108,9 +109,9 @@ func wholeMillis(at time.Time) time.Time {
 	return at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// turn returns when the next message may be sent, and the gap to the one after it. waiting is false
-// if no message waits beyond now, or if the hop has not asked for less, so that the given times are
-// still right.
+// turn returns when the next message may be sent, and the gap to the message after it. waiting is
+// false if no message waits beyond now. It is also false if the hop has not asked for less mail:
+// then the times that messages were given are still right.
 func (p *paces) turn(lane string, limits destinationLimits) (next time.Time, gap time.Duration, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +126,7 @@ func (p *paces) turn(lane string, limits destinationLimits) (next time.Time, gap
 	return wholeMillis(next), max(l.Gap, limits.gap()), true
 }
 
-// release ends the turn of a message, which took that long.
+// release ends the turn of a message, whose delivery took that long.
 func (p *paces) release(lane string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,21 +146,21 @@ func (l *pace) idle(now time.Time) bool {
 	return l.running == 0 && l.Gap == 0 && !now.Before(l.Next) && !now.Before(l.until)
 }
 
-// add adds a pace without a gap.
+// add returns a new pace without a gap, and keeps it under the lane.
 func (p *paces) add(lane string) *pace {
 	if len(p.Lanes) >= maxPaces {
 		now := p.now()
 		maps.DeleteFunc(p.Lanes, func(_ string, l *pace) bool { return l.idle(now) })
 	}
 	if len(p.Lanes) >= maxPaces {
-		clear(p.Lanes) // the hops will ask again
+		clear(p.Lanes) // a hop that wants less mail will say so again
 	}
 	p.Lanes[lane] = &pace{took: time.Second}
 	return p.Lanes[lane]
 }
 
-// observe updates a pace with the result of a message. After an answer that asks for less, nothing
-// is sent for at least the pause of the limits.
+// observe updates a pace with the result of a message. After an answer that asks for less mail,
+// nothing is sent for at least limits.Pause.
 func (p *paces) observe(lane string, limits destinationLimits, r deliver.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,14 +170,14 @@ func (p *paces) observe(lane string, limits destinationLimits, r deliver.Result)
 		if l == nil {
 			l = p.add(lane)
 		}
-		l.slower(p.now(), limits)
+		l.slowDown(p.now(), limits)
 		l.answer = r.Reply
 	case l != nil && r.Status == deliver.Delivered:
-		l.faster(p.now())
+		l.speedUp(p.now())
 	}
 }
 
-// answer returns the newest answer of a next hop that asked for less; "" if there is none.
+// answer returns the newest answer of a next hop that asked for less mail; "" if there is none.
 func (p *paces) answer(lane string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,10 +187,11 @@ func (p *paces) answer(lane string) string {
 	return ""
 }
 
-// slower slows a pace down, once for all messages that get such an answer at the same time.
-func (l *pace) slower(now time.Time, limits destinationLimits) {
+// slowDown slows a pace down. It does so once for all messages that get such an answer at the same
+// time.
+func (l *pace) slowDown(now time.Time, limits destinationLimits) {
 	if l.Gap == 0 && l.safe > 0 {
-		l.Gap = shortGap // the gap ended a short while ago
+		l.Gap = shortGap // safe is set: the hop asked for less mail a short while ago
 	}
 	switch {
 	case l.Gap == 0:
@@ -205,10 +207,10 @@ func (l *pace) slower(now time.Time, limits destinationLimits) {
 	l.tail = time.Time{}
 }
 
-// faster shrinks the gap by a tenth for an accepted message; near the last gap that was too short,
-// by at most a hundredth per second, so that the rate stays close to what the host accepts. If the
-// gap falls far below safe, the host has changed and safe is dropped.
-func (l *pace) faster(now time.Time) {
+// speedUp shrinks the gap by a tenth after an accepted message. A gap of at most safe shrinks only
+// by a hundredth per second, so that the rate stays close to what the host accepts. If the gap
+// falls far below safe, the host accepts more mail than before, and safe is dropped.
+func (l *pace) speedUp(now time.Time) {
 	if l.Gap == 0 {
 		return
 	}
@@ -226,11 +228,11 @@ func (l *pace) faster(now time.Time) {
 	}
 }
 
-// throttleTexts matches replies of hosts that want less mail at a time.
+// throttleTexts matches replies of hosts that ask for less mail.
 var throttleTexts = lazyregexp.New(`(?i)throttl|\brate\b|\blimit|too (many|much|fast|quick|frequent)|slow down|try (again )?later|temporarily deferred|exceeded|busy`)
 
-// throttles reports whether a result asks for less mail, rather than being about a message or a
-// mailbox: 421, or 45x with such a text.
+// throttles reports whether a result asks for less mail, and is not about the message or the
+// mailbox: a reply of 421, or one of 429 or 450 to 454 whose text says so.
 func throttles(r deliver.Result) bool {
 	switch {
 	case r.Status != deliver.Temporary, strings.HasPrefix(r.Enhanced, "4.1."), strings.HasPrefix(r.Enhanced, "4.2."):
@@ -243,11 +245,11 @@ func throttles(r deliver.Result) bool {
 	return false
 }
 
-// greylistTexts matches greylisting, which asks for a retry and not for less mail.
+// greylistTexts matches replies about greylisting, which ask for a retry and not for less mail.
 var greylistTexts = lazyregexp.New(`(?i)gr[ea]y.?list`)
 
-// Limits of the mail forwarded to one address: hosts blame the forwarder for spam beyond what a
-// user can read.
+// Limits of the mail forwarded to one address. It is more than a person can read, and hosts blame
+// the forwarder if so much mail is spam.
 const (
 	maxForwards       = 200
 	forwardWindow     = time.Hour
@@ -268,8 +270,8 @@ type forwardTarget struct {
 
 func newForwards() *forwards { return &forwards{to: map[string]*forwardTarget{}} }
 
-// Take counts a message to the address; if the limit is reached, ok is false and at is when to try
-// again.
+// Take counts a message to the address. If the limit is reached, it counts nothing: ok is false,
+// and at is when to try again.
 func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -293,8 +295,8 @@ func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	if t.tail.Before(free) {
 		t.tail = free
 	}
-	// tail also counts messages that were given up or cancelled since. So a message after very many
-	// others tries again earlier than tail says.
+	// tail also counts messages that were given up or cancelled while they waited, so it may be too
+	// late. A message waits at most until limit.
 	if limit := free.Add(forwardWindow); t.tail.After(limit) {
 		t.tail = limit
 	}
@@ -306,7 +308,7 @@ func (t *forwardTarget) idle(now time.Time) bool {
 	return len(t.sent) == 0 || !now.Before(t.sent[len(t.sent)-1].Add(forwardWindow))
 }
 
-// undoTake removes the last message that Take counted, which was not sent.
+// undoTake removes the last message that Take counted for the address, since it was not sent.
 func (f *forwards) undoTake(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

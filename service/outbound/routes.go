@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/store/objects"
 )
 
-// A Route is how mail currently reaches one recipient.
+// A Route is how a message reaches one recipient, by the current configuration.
 type Route struct {
 	Transport string
 	relay     *Relay // set for core.ViaRelay; nil if no such relay is configured
@@ -43,7 +43,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 	local := err == nil && to.Hosted()
 	capture := s.Config.Outbound == core.ViaCapture
 	external := d != nil && d.DNSProvider == store.DomainProviderExternal
-	if external && capture && d.Claim != store.ClaimProven { // an unproven domain must not write to mailboxes here
+	if external && capture && d.Claim != store.ClaimProven { // a domain without proven claim must not write to mailboxes here
 		return Route{Transport: core.ViaCapture}, nil
 	}
 	if local && (!external || capture) {
@@ -62,7 +62,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 	}
 	if external {
 		if mb == nil || mb.Gone() {
-			return Route{Transport: core.ViaRelay, own: true, gone: true}, nil // the mailbox with the server was deleted
+			return Route{Transport: core.ViaRelay, own: true, gone: true}, nil
 		}
 		if mb.External == nil || mb.External.SMTP == nil {
 			return Route{Transport: core.ViaRelay, own: true}, nil
@@ -72,15 +72,15 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 		if err != nil {
 			return Route{}, fmt.Errorf("unseal SMTP password of %s: %w", mb.Email, err)
 		}
-		own, err := newRelay(core.Relay{ // it keeps Message-IDs
+		own, err := newRelay(core.Relay{ // without an id_pattern: the server keeps Message-IDs
 			Name: at.Host, Kind: "custom", Host: at.Host, Port: at.Port, TLS: at.Security, Username: at.Username, Password: string(password),
 			ReturnPath: "sender", // the server accepts no other sender
 		})
 		return Route{Transport: core.ViaRelay, relay: own, own: true}, err
 	}
 
-	// mode is the sending mode ("": by relay if one is configured), wants the relay ("": the
-	// first).
+	// mode is the sending mode; "" means through a relay if one is configured. wants is the name of
+	// the relay; "" means the first one.
 	mode, wants := s.Config.Outbound, ""
 	switch {
 	case mb != nil && mb.Relay != "":
@@ -91,7 +91,7 @@ func (s *Service) RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (R
 	case d.Relay != "":
 		mode, wants = core.ViaRelay, d.Relay
 	}
-	var relay *Relay // nil if no relay or not the wanted one is configured
+	var relay *Relay // nil if no relay is configured, or not the one that is wanted
 	for _, r := range s.relays {
 		if wants == "" || r.Name == wants {
 			relay = r
@@ -115,36 +115,35 @@ func (r Route) missingRelay() string {
 	return "no relay is configured, and the domain's sending mode is relay"
 }
 
-// Kinds of delivery jobs. They differ in how many jobs of one lane, that is to one next hop, run at
-// a time, and in how many of the queue's workers they may use, so that slow hosts do not hold up
-// local mail.
+// Kinds of delivery jobs. Each limits how many jobs run at a time in one lane, which is one next
+// hop, and how many of the queue's workers they may use. So slow hosts do not hold up local mail.
 const (
 	KindDeliver = "deliver" // to mailboxes here, and captured mail
-	KindDirect  = "direct"  // to strangers' hosts, few at a time
+	KindDirect  = "direct"  // to MX hosts of recipients and servers of tenants, few at a time
 	KindRelay   = "relay"   // through a relay, many at a time
 )
 
 const (
-	localLanes  = 32
-	directLanes = 5
-	relayLanes  = 36
+	localPerLane  = 32
+	directPerLane = 5
+	relayPerLane  = 36
 
-	directMost = 96
-	directEach = 64 // for one account
-	relayMost  = 64
+	maxDirectJobs          = 96
+	maxDirectJobsOfAccount = 64 // for one account
+	maxRelayJobs           = 64
 )
 
 // job returns the delivery job of a row on this route. Its lane is the next hop, so that a slow hop
 // delays only its own mail. Each attempt decides the route again.
 func (r Route) job(row *store.Outgoing) jobs.New {
 	kinds := map[string]string{core.ViaRelay: KindRelay, core.ViaDirect: KindDirect}
-	if r.own { // a tenant named the host
+	if r.own { // a tenant chose the host
 		kinds[core.ViaRelay] = KindDirect
 	}
 	return jobs.New{AccountID: row.AccountID, Kind: cmp.Or(kinds[r.Transport], KindDeliver), Lane: r.lane(row.Recipient), Args: deliverArgs{row.ID}, Due: row.SendAt}
 }
 
-// lane returns the name of the next hop of a recipient's mail.
+// lane returns the name of the next hop of a recipient's mail; it is the lane of the delivery job.
 func (r Route) lane(recipient string) string {
 	switch {
 	case r.Transport == core.ViaDirect:
@@ -161,13 +160,14 @@ func (r Route) lane(recipient string) string {
 	return "relay"
 }
 
-// A Relay is a configured relay, with how its kind changes the Message-ID.
+// A Relay is a configured relay, with the header fields that it needs and how it replaces the
+// Message-ID.
 type Relay struct {
 	core.Relay
-	minted   *regexp.Regexp // finds the new ID in the answer to DATA; nil if the relay keeps ours
-	template string         // the format of the new Message-ID
-	fields   string         // header fields that it expects
-	verp     bool           // each recipient gets its own return path
+	idPattern *regexp.Regexp // finds the new ID in the answer to DATA; nil if the relay keeps ours
+	template  string         // the format of the new Message-ID
+	fields    string         // header fields that the relay expects
+	verp      bool           // each recipient gets its own return path
 
 	KeyID, KeySecret string // the access key that creates the SNS topic of its notices; "": none
 }
@@ -184,7 +184,7 @@ var relayKinds = []struct {
 	{"postmark", []string{"x-pm-", "x-postmark-"}},
 	{"mailgun", []string{"x-mailgun-"}},
 	{"sendgrid", []string{"x-smtpapi", "x-sendgrid-", "x-sg-"}},
-	{"custom", nil}, // control_headers alone
+	{"custom", nil}, // only those that control_headers names
 }
 
 // RelayKinds lists the names of the kinds of relays.
@@ -236,7 +236,7 @@ func checkControls(list []string) error {
 		}
 		for _, name := range requiredFields {
 			if msg.HasFieldPrefix(name, []string{prefix}) {
-				return fmt.Errorf("control_headers: %q would take %s out of every message", prefix, name)
+				return fmt.Errorf("control_headers: %q would remove %s from every message", prefix, name)
 			}
 		}
 	}
@@ -272,14 +272,14 @@ func newRelay(r core.Relay) (*Relay, error) {
 		return nil, fmt.Errorf("relay %s: kind is %q, not one of %s", r.Name, r.Kind, strings.Join(RelayKinds(), ", "))
 	}
 	if r.AccessKeyFile != "" && r.Kind != "ses" {
-		return nil, fmt.Errorf("relay %s: access_key_file is for kind ses", r.Name)
+		return nil, fmt.Errorf("relay %s: access_key_file is only for kind ses", r.Name)
 	}
 	switch r.Kind {
 	case "ses":
 		if err := out.readAccessKey(); err != nil {
 			return nil, fmt.Errorf("relay %s: %w", r.Name, err)
 		}
-		out.minted, err = regexp.Compile(sesAnswerPattern)
+		out.idPattern, err = regexp.Compile(sesAnswerPattern)
 		out.template = "<{1}@" + SESHost(r) + ">"
 	case "postmark":
 		out.fields = "X-PM-KeepID: true\r\n"
@@ -289,7 +289,7 @@ func newRelay(r core.Relay) (*Relay, error) {
 			return nil, fmt.Errorf("relay %s: id_pattern and id_template go together", r.Name)
 		}
 		if r.IDPattern != "" {
-			out.minted, err = regexp.Compile(r.IDPattern)
+			out.idPattern, err = regexp.Compile(r.IDPattern)
 		}
 	}
 	if err != nil {
@@ -326,20 +326,21 @@ func SESHost(r core.Relay) string {
 	return region + ".amazonses.com"
 }
 
-// replaces reports whether the relay replaces the Message-ID, so that a signature must not cover
+// replacesID reports whether the relay replaces the Message-ID, so that a signature must not cover
 // it.
-func (r *Relay) replaces() bool { return r != nil && r.minted != nil }
+func (r *Relay) replacesID() bool { return r != nil && r.idPattern != nil }
 
-// maxMinted is the maximum length of a Message-ID that a relay assigns (RFC 5322 section 2.1.1).
-const maxMinted = 900
+// maxAssignedID is the maximum length of a Message-ID that a relay assigns (RFC 5322 section
+// 2.1.1).
+const maxAssignedID = 900
 
-// mint returns the Message-ID that recipients see, from the relay's answer to the message; "" if
-// the answer has none.
-func (r *Relay) mint(answer string) string {
-	if !r.replaces() {
+// assignedID returns the Message-ID that recipients see, from the relay's answer to the message; ""
+// if the relay assigned none.
+func (r *Relay) assignedID(answer string) string {
+	if !r.replacesID() {
 		return ""
 	}
-	groups := r.minted.FindStringSubmatch(answer)
+	groups := r.idPattern.FindStringSubmatch(answer)
 	if groups == nil {
 		return ""
 	}
@@ -349,7 +350,7 @@ func (r *Relay) mint(answer string) string {
 	}
 	id := core.Bracketed(strings.NewReplacer(pairs...).Replace(r.template))
 	inner := id[1 : len(id)-1]
-	if inner == "" || len(id) > maxMinted || strings.ContainsFunc(inner, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '<' || c == '>' }) {
+	if inner == "" || len(id) > maxAssignedID || strings.ContainsFunc(inner, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '<' || c == '>' }) {
 		return ""
 	}
 	return id

@@ -19,7 +19,7 @@ import (
 // TestRelayOfTheMailboxThenOfTheDomain sets and removes the relay of the mailbox and of the domain.
 func TestRelayOfTheMailboxThenOfTheDomain(t *testing.T) {
 	first, second, third := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
-	i := servicetest.Install(t, core.Config{Relays: []core.Relay{first.Named("r1", "ses"), second.Named("r2", "mailgun"), third.Named("r3", "sendgrid")}})
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{first.RelayNamed("r1", "ses"), second.RelayNamed("r2", "mailgun"), third.RelayNamed("r3", "sendgrid")}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	i.Run()
@@ -34,7 +34,7 @@ func TestRelayOfTheMailboxThenOfTheDomain(t *testing.T) {
 		{domain: is(""), want: "r3"},
 		{mailbox: is(""), want: "r1"},
 	} {
-		i.Choose(t, d, step.domain, ann, step.mailbox)
+		i.ChooseRelays(t, d, step.domain, ann, step.mailbox)
 		to := string(rune('a'+n)) + "@far.test"
 		i.MustSubmit(ann, servicetest.PlainMessage, to)
 		if o := i.Becomes(to, store.OutgoingRelayed); o.Provider != step.want {
@@ -153,7 +153,7 @@ func TestSenderHearsOfSuccessWhereItAsked(t *testing.T) {
 			ann := i.AddMailbox(d, "ann", nil)
 			i.AddMailbox(d, "bob", nil)
 			i.Run()
-			i.Notified(ann, tc.to, tc.notify, "FULL")
+			i.SendWithDSN(ann, tc.to, tc.notify, "FULL")
 			i.Becomes(tc.to, tc.status)
 			inbox := i.Folder(ann, "INBOX")
 			if len(inbox) != map[bool]int{true: 1}[tc.action != ""] {
@@ -181,7 +181,7 @@ func TestFailureReturnsWhatWasAskedFor(t *testing.T) {
 		i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
 		ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 		i.Run()
-		i.Notified(ann, "x@far.test", "FAILURE", ret)
+		i.SendWithDSN(ann, "x@far.test", "FAILURE", ret)
 		i.Becomes("x@far.test", store.OutgoingBounced)
 		inbox := i.Folder(ann, "INBOX")
 		if len(inbox) != 1 {

@@ -69,8 +69,8 @@ func (s *Service) AddDeliveryOf(tx *store.Tx, row *store.Outgoing) error {
 	return s.putWithJob(tx, row, r)
 }
 
-// withSentCopy adds to the writes of an attempt the copy in the Sent folder, for a message whose
-// copy is filed when it is sent. The first attempt for any of its recipients files it.
+// withSentCopy extends the writes of an attempt: for a submission whose Sent copy is filed when it
+// is sent, the first attempt for any of its recipients files the copy.
 func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, error) {
 	if !d.sub.FileSent || d.damaged || writes == nil {
 		return writes, nil
@@ -108,7 +108,8 @@ func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, er
 	}, nil
 }
 
-// fileSent files the Sent copy of a submission as read, and marks the messages that it answers.
+// fileSent files the Sent copy of a submission as read, and marks the messages that the submission
+// answers.
 func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.StoredMessage, answered []inbox.Answered) error {
 	sub.FileSent = false
 	if err := store.Submissions.Put(tx, sub); err != nil {
@@ -123,7 +124,7 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 }
 
 // FileSentCopy files a message in the Sent folder as read, and marks the messages that it answers.
-// by is who answers them, see store.Meta.
+// by is who answers them; see AnsweredBy in store.Meta.
 func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error {
 	folder, err := s.inbox.SentFolder(tx, mb)
 	if err != nil {

@@ -52,9 +52,9 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 		return out
 	}
 
-	// Hide strangers' words from a reader whom they would taint: replies of other servers; subject
-	// and tags of messages from senders that do not speak for the account; also the Message-ID of
-	// forwards, automatic replies and messages from tainted senders.
+	// Hide texts of outsiders from a reader whom they would taint: replies of other servers, and
+	// subject and tags of messages that the account did not write itself. Of forwards, automatic
+	// replies and messages from tainted senders, hide the Message-ID too.
 	if o.LastResponse != "" {
 		out.LastResponse = core.OrNull(codesOf(o.LastResponse))
 	}
@@ -68,8 +68,9 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 	return out
 }
 
-// readRows records which messages' subjects the reader is shown.
-func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
+// recordSubjectsShown records that the reader was shown the subjects of these rows, if reading
+// taints it.
+func (s *Service) recordSubjectsShown(who core.Actor, rows ...SentMessage) error {
 	if !who.Policy.Taint {
 		return nil
 	}
@@ -85,7 +86,7 @@ func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 			if err != nil {
 				return err
 			}
-			w := agents.Source{ThreadID: thread, Harmless: true} // our own words
+			w := agents.Source{ThreadID: thread, Harmless: true} // the account wrote the subject itself
 			if r.UserID != nil {
 				w.MailboxID = *r.UserID
 			}
@@ -106,7 +107,8 @@ func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 	return s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, words...)
 }
 
-// responseCodes matches the codes at the start of an SMTP reply (RFC 5321 section 4.2, RFC 2034).
+// responseCodes matches the status codes at the start of an SMTP reply (RFC 5321 section 4.2, RFC
+// 2034).
 var responseCodes = lazyregexp.New(`^[2-5][0-9][0-9](?:[ -][245]\.[0-9]{1,3}\.[0-9]{1,3})?(?:[ -]|$)`)
 
 // codesOf returns the codes of a reply, such as "550 5.1.1", without the text that the server
@@ -115,8 +117,8 @@ func codesOf(reply string) string {
 	return strings.TrimRight(strings.Replace(responseCodes().FindString(reply), "-", " ", 1), " ")
 }
 
-// ListMessagesIn is the request of list_messages. The dates are of the day on which the message was
-// queued (UTC), inclusive.
+// ListMessagesIn is the request of list_messages. The dates are UTC days, inclusive, on which
+// messages were queued.
 type ListMessagesIn struct {
 	page.Query
 	Status    string `query:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected|"`
@@ -167,7 +169,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 	}
 	page, err := l.Page(s.Core, who, in.Query)
 	if err == nil {
-		err = s.readRows(who, page.Data...)
+		err = s.recordSubjectsShown(who, page.Data...)
 	}
 	return page, err
 }
@@ -211,8 +213,8 @@ func (f *sentFilter) keep(o *store.Outgoing) bool {
 	return strings.EqualFold(o.Sender, f.Mailbox)
 }
 
-// Days parses an inclusive range of UTC days into [start, end); an empty day leaves its end zero,
-// which is open.
+// Days parses an inclusive range of UTC days into [start, end). If from or to is empty, start or
+// end is zero, which means no bound.
 func Days(from, to string) (start, end time.Time, err error) {
 	if from != "" {
 		start, err = time.Parse(time.DateOnly, from)
@@ -282,7 +284,7 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 		}
 		out.AttemptsLog = append(out.AttemptsLog, shown)
 	}
-	return out, s.readRows(who, out.SentMessage)
+	return out, s.recordSubjectsShown(who, out.SentMessage)
 }
 
 // RetryMessage retries a pending message at once.
@@ -301,7 +303,7 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 		case store.OutgoingCancelled:
 			return core.Errorf("not_queued", "The message was cancelled. Send it anew.")
 		}
-		if err := checkWaits(row); err != nil {
+		if err := checkPending(row); err != nil {
 			return err
 		}
 		if row.Stop != "" {
@@ -322,16 +324,16 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 	})
 }
 
-// ShowRow returns the current state of a row of the sending log.
+// ShowRow returns a row of the sending log as it is now.
 func (s *Service) ShowRow(who core.Actor, id string) (*SentMessage, error) {
 	return s.changeRow(who, id, func(*store.Tx, *store.Outgoing) error { return nil })
 }
 
 // CancelRow cancels a pending message for one recipient. If it is being delivered at this moment,
-// it is cancelled after the attempt unless that delivers it.
+// it is cancelled after the attempt, unless the attempt delivers it.
 func (s *Service) CancelRow(who core.Actor, id string) (*SentMessage, error) {
 	return s.changeRow(who, id, func(tx *store.Tx, row *store.Outgoing) error {
-		if err := checkWaits(row); err != nil {
+		if err := checkPending(row); err != nil {
 			return err
 		}
 		why := cmp.Or(row.LastResponse, cancelledText)
@@ -346,7 +348,7 @@ func (s *Service) CancelRow(who core.Actor, id string) (*SentMessage, error) {
 	})
 }
 
-func checkWaits(row *store.Outgoing) error {
+func checkPending(row *store.Outgoing) error {
 	if row.Waits() {
 		return nil
 	}
@@ -372,11 +374,11 @@ func (s *Service) changeRow(who core.Actor, id string, change func(*store.Tx, *s
 	if err != nil {
 		return nil, err
 	}
-	return &out, s.readRows(who, out)
+	return &out, s.recordSubjectsShown(who, out)
 }
 
-// maxMappings is the maximum number of rows in an answer: the most recipients that one send can
-// have.
+// maxMappings is the maximum number of mappings in one answer: the largest number of recipients of
+// one send.
 const maxMappings = 1000
 
 // RelayedData is the data of message.relayed.
@@ -399,7 +401,7 @@ type LookupIn struct {
 	Original string `query:"original_message_id" max:"998"` // The Message-ID that the sender gave.
 }
 
-// A Lookup maps Message-IDs; it is empty if none is known.
+// A Lookup has the mappings of a Message-ID; it is empty if none is known.
 type Lookup struct {
 	OriginalMessageID  *string   `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
 	ProviderMessageIDs []string  `json:"provider_message_ids" words:"theirs"`

@@ -58,9 +58,9 @@ type Service struct {
 
 	relays    []*Relay
 	signer    *signer
-	direct    *deliver.Client // to hosts that strangers name
+	direct    *deliver.Client // to the MX hosts of recipients
 	relayed   *deliver.Client // to the operator's relays
-	plain     *deliver.Client // to servers without TLS that tenants name
+	plain     *deliver.Client // to tenants' servers without TLS
 	forwards  *forwards
 	paces     *paces
 	operators *operators

@@ -25,13 +25,13 @@ const (
 // many recipients has the same for each, and the opened keys.
 type signer struct {
 	keys  *core.Keys
-	slots chan struct{} // held while signing: an RSA signature takes a core for a millisecond, and the store needs a core too
+	slots chan struct{} // held while signing: an RSA signature occupies a core for a millisecond, and the store needs a core too
 
 	mu       sync.Mutex
 	opened   map[string]openedKeys // by domain ID
 	loggedAt map[string]time.Time  // when unusable keys of a domain were last logged, by domain ID
 	made     map[signatureID]*signature
-	order    []signatureID // of made, oldest first
+	order    []signatureID // keys of made, oldest first
 }
 
 type openedKeys struct {
@@ -44,7 +44,8 @@ type signatureID struct {
 	omitID     bool
 }
 
-// A signature is made by the first caller; others wait for it.
+// A signature has the DKIM-Signature fields of one message. The first caller makes them; others
+// wait for it.
 type signature struct {
 	once   sync.Once
 	fields []byte
@@ -106,8 +107,9 @@ func (s *signer) make(d *store.Domain, message io.Reader, omitID bool) ([]byte, 
 	return fields, err
 }
 
-// seal returns the ARC set for a message that a domain forwards; none if the domain has no RSA key
-// or the message cannot be sealed, for example because its chain was broken on arrival.
+// seal returns the ARC set for a message that a domain forwards. It returns none if the domain has
+// no RSA key, or if the message cannot be sealed, for example because its chain was broken on
+// arrival.
 func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([]byte, error) {
 	if d == nil || len(d.DKIM) == 0 {
 		return nil, nil

@@ -21,8 +21,8 @@ import (
 // answers arrive like other mail. It has no effect on reputation and limits.
 
 const (
-	slowDelay              = 60 * time.Second // delay of the recipient slow
-	maxSimulatedReferences = 20               // references of a message, from which the simulator stops answering: the other side may be a machine
+	slowDelay              = 60 * time.Second // how long the recipient "slow" waits before it accepts a message
+	maxSimulatedReferences = 20               // a message with this many references gets no answer: the other side may be a machine
 )
 
 // simulatedRecipients is the behaviour for each known local part, without its +tag: a message is
@@ -56,15 +56,15 @@ func simulatedName(address string) string {
 	return name
 }
 
-// KnowsSimulated refuses an address of the simulator that has no behaviour.
-func KnowsSimulated(address string) error {
+// CheckSimulated returns an error for an address of the simulator that has no behaviour.
+func CheckSimulated(address string) error {
 	if _, known := simulatedRecipients[simulatedName(address)]; !known {
 		return core.SMTPErrorf(550, "5.1.1", "User unknown: the simulator has ok, bounce, defer3, slow, complain, reply and full")
 	}
 	return nil
 }
 
-// simulatedTime returns when the recipient slow accepts a message; zero for other recipients.
+// simulatedTime returns when the recipient "slow" accepts a message; zero for other recipients.
 func (s *Service) simulatedTime(d *delivery) time.Time {
 	if d.route.Transport != core.ViaSimulator || simulatedName(d.row.Recipient) != "slow" {
 		return time.Time{}
@@ -134,8 +134,8 @@ func (s *Service) simulatedComplaint(ctx context.Context, d *delivery) (*simulat
 // simulatorAgent is the User-Agent of simulated complaints.
 const simulatorAgent = "Mailstead-Simulator"
 
-// simulatedAnswerTo writes a reply in the thread. It goes only to the envelope sender, who is here:
-// the addresses in the header may be anywhere.
+// simulatedAnswerTo writes a reply in the message's thread. The reply goes only to the envelope
+// sender, which is here: the addresses in the header may be anywhere.
 func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulatedAnswer, error) {
 	to, err := msg.ParseAddress(d.sub.Sender)
 	if err != nil {
@@ -182,8 +182,8 @@ func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulate
 	return s.answer(ctx, d, d.row.Recipient, d.sub.Sender, spool)
 }
 
-// answer delivers a message of the simulator to a mailbox here. If a rule rejects it, it is
-// dropped: the simulator needs no bounce.
+// answer delivers a message of the simulator to a mailbox here. If a rule rejects the message, it
+// is dropped: the simulator needs no bounce.
 func (s *Service) answer(ctx context.Context, d *delivery, from, to string, body *store.Spool) (*simulatedAnswer, error) {
 	m := SimulatedMail{From: from, To: to, AccountID: d.row.AccountID, RowID: d.row.ID, Body: body, Now: d.now}
 	if !d.sub.Tainted { // the answer repeats the subject
@@ -199,7 +199,7 @@ func (s *Service) answer(ctx context.Context, d *delivery, from, to string, body
 	return &simulatedAnswer{arrived: arrived}, nil
 }
 
-// sendAnswer files or sends the simulator's answer to a row that was closed.
+// sendAnswer delivers the simulator's answer to a message whose row was closed.
 func (s *Service) sendAnswer(tx *store.Tx, d *delivery, row *store.Outgoing, a *simulatedAnswer) error {
 	switch {
 	case a.complaint:

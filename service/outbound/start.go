@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/service/reputation"
 )
 
-// New makes the Service.
+// New returns a Service, which uses the given rooms. The caller calls Start.
 func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, servers Servers, r *recipients.Service, p *reputation.Service) *Service {
 	s := &Service{
 		Core: c, events: e, agents: g, inbox: i, servers: servers, recipients: r, reputation: p,
@@ -30,18 +30,18 @@ func (s *Service) Kinds(local Mailboxes) []jobs.Kind {
 		s.rerouteKind(),
 		s.policyKind(),
 		s.hostMailKind(), s.alertKind(),
-		s.WhileActive(s.deliverKind(local, KindDeliver, localLanes, 0, 0)),
-		s.WhileActive(s.deliverKind(local, KindDirect, directLanes, directMost, directEach)),
-		s.WhileActive(s.deliverKind(local, KindRelay, relayLanes, relayMost, 0)),
+		s.WhileActive(s.deliverKind(local, KindDeliver, localPerLane, 0, 0)),
+		s.WhileActive(s.deliverKind(local, KindDirect, directPerLane, maxDirectJobs, maxDirectJobsOfAccount)),
+		s.WhileActive(s.deliverKind(local, KindRelay, relayPerLane, maxRelayJobs, 0)),
 	)
 }
 
-// Start queues a job for mail whose relay is no longer configured.
+// Start queues a job that gives a new route to mail whose relay is no longer configured.
 func (s *Service) Start() error { return s.planReroute() }
 
 // Close closes the idle connections of the clients.
 func (s *Service) Close() {
-	_ = s.direct.Close() // nothing is lost
+	_ = s.direct.Close() // closing idle connections loses nothing
 	_ = s.relayed.Close()
 	_ = s.plain.Close()
 }

@@ -24,7 +24,7 @@ const (
 	policyUnused  = 30 * 24 * time.Hour // a policy that was not used for this long is not fetched again
 	policyTimeout = time.Minute         // timeout of one lookup, DNS and HTTPS
 	maxLookups    = 4096                // lookups in memory
-	refreshAtOnce = 8
+	refreshAtOnce = 8                   // policies that are fetched at the same time
 )
 
 // policies has the MTA-STS policies of other domains (RFC 8461). Fetched policies are stored and
@@ -73,8 +73,8 @@ func (p *policies) Of(ctx context.Context, domain string) (policy *mtasts.Policy
 	}
 }
 
-// lookup returns the newest lookup of a domain; ours is true if it is new and the caller must fill
-// it.
+// lookup returns the newest lookup of a domain. ours is true if it is new; the caller must then
+// call fill.
 func (p *policies) lookup(domain string) (look *policyLookup, ours bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,9 +125,9 @@ func (p *policies) Kept(domain string) (*store.TLSPolicy, error) {
 	return row, err
 }
 
-// renew returns the current policy: kept (nil: none) if the domain's record still has its ID or no
-// newer policy can be fetched, else the policy that the domain serves. With force it is fetched
-// even if the ID is the same.
+// renew returns the current policy of a domain. It returns kept (nil: none) if the domain's record
+// still has the ID of kept, or if no newer policy can be fetched; else the policy that the domain
+// serves. With force, it fetches the policy even if the ID is the same.
 func (p *policies) renew(ctx context.Context, domain string, kept *store.TLSPolicy, force bool) (*store.TLSPolicy, error) {
 	texts, err := p.svc.Resolver.LookupTXT(ctx, "_mta-sts."+domain+".")
 	id, ok := mtasts.ParseRecord(texts)
@@ -182,7 +182,7 @@ func policyFailure(domain string, err error) *deliver.Session {
 	case errors.Is(err, mtasts.ErrFetch):
 		out.Result = tlsrpt.STSFetch
 	default:
-		return nil // a failure of our own
+		return nil // the failure is this server's own
 	}
 	return out
 }

@@ -42,14 +42,14 @@ func waitReason(o *store.Outgoing, now time.Time) string {
 	return "not tried yet: other messages are before it"
 }
 
-// CancelWaiting cancels the pending messages of an account that match, and records why in their
-// rows.
+// CancelWaiting cancels the pending messages of an account for which matches returns true, and
+// records the reason why in their rows.
 func (s *Service) CancelWaiting(ctx context.Context, accountID, why string, matches func(*store.Outgoing) bool) error {
 	return s.eachPending(ctx, accountID, matches, func(tx *store.Tx, row *store.Outgoing) error { return s.cancel(tx, row, why) })
 }
 
-// eachPending calls change for the pending rows of an account that match, WaitingAtATime in each
-// transaction.
+// eachPending calls change for the pending rows of an account for which matches returns true,
+// WaitingAtATime in each transaction.
 func (s *Service) eachPending(ctx context.Context, accountID string, matches func(*store.Outgoing) bool, change func(*store.Tx, *store.Outgoing) error) error {
 	for _, index := range []*store.Index[store.Outgoing]{store.OutgoingsWaiting, store.OutgoingsParked} {
 		for after, more := "", true; more; {
@@ -93,8 +93,8 @@ func (s *Service) eachPending(ctx context.Context, accountID string, matches fun
 	return nil
 }
 
-// cancel cancels a pending message for one recipient, and records why in its row. If it is being
-// delivered, it is cancelled after the attempt unless that delivers it.
+// cancel cancels a pending message for one recipient, and records the reason why in its row. If the
+// message is being delivered, it is cancelled after the attempt, unless the attempt delivers it.
 func (s *Service) cancel(tx *store.Tx, row *store.Outgoing, why string) error {
 	if running, err := s.cancelAfterAttempt(tx, row, why); running || err != nil {
 		return err
@@ -106,8 +106,8 @@ func (s *Service) cancel(tx *store.Tx, row *store.Outgoing, why string) error {
 	return s.CloseRow(tx, row, store.OutgoingCancelled)
 }
 
-// withUnknownOutcome adds to the reason of a cancellation that a host may have the message, if the
-// last attempt left that open.
+// withUnknownOutcome returns the reason why a message was cancelled. It adds that a host may have
+// the message, if the last attempt ended without a host's answer.
 func withUnknownOutcome(row *store.Outgoing, why string) string {
 	doubt := deliver.ErrOutcomeUnknown.Error()
 	if n := len(row.Log); n == 0 || !strings.Contains(row.Log[n-1].Reply, doubt) || strings.Contains(why, doubt) {
@@ -116,8 +116,8 @@ func withUnknownOutcome(row *store.Outgoing, why string) string {
 	return why + "; the last attempt got " + doubt
 }
 
-// cancelAfterAttempt requests that a message that is being delivered is cancelled, with the reason
-// why, after the attempt. running is false, and nothing changes, if no attempt is running.
+// cancelAfterAttempt requests that a message that is being delivered is cancelled after the
+// attempt, with the reason why. If no attempt is running, it changes nothing and running is false.
 func (s *Service) cancelAfterAttempt(tx *store.Tx, row *store.Outgoing, why string) (running bool, err error) {
 	running, err = s.wakeAfterAttempt(tx, row)
 	if !running || err != nil {
@@ -127,9 +127,9 @@ func (s *Service) cancelAfterAttempt(tx *store.Tx, row *store.Outgoing, why stri
 	return true, store.Outgoings.Put(tx, row)
 }
 
-// wakeAfterAttempt makes the job of a row due again right after the running attempt; false if none
-// is running. The attempt itself is not interrupted: the host may have the message before it
-// answers, and would get it again.
+// wakeAfterAttempt makes the job of a row due again right after the running attempt. It returns
+// false if none is running. It does not interrupt the attempt: the host may already have the
+// message, and would get it again.
 func (s *Service) wakeAfterAttempt(tx *store.Tx, row *store.Outgoing) (running bool, err error) {
 	if row.JobID == "" {
 		return false, nil
@@ -151,10 +151,10 @@ func (s *Service) MayFinish(j *store.Job) bool {
 	return false
 }
 
-// DomainDeleted is the reason with which the mail of a deleted domain is cancelled.
+// DomainDeleted is the reason that is recorded when the mail of a deleted domain is cancelled.
 const DomainDeleted = "its domain was deleted before it was sent"
 
-// reschedule reschedules a message for at, and records the reason in its row.
+// reschedule makes a message wait until at, and records status and text in its row as the reason.
 func (s *Service) reschedule(m *delivery, at time.Time, status, text string) (jobs.Writes, error) {
 	if end := m.row.Began().Add(GiveUpAfter); at.After(end) {
 		at = end
@@ -183,7 +183,7 @@ func (s *Service) reschedule(m *delivery, at time.Time, status, text string) (jo
 }
 
 // waitForSlot reschedules a message whose next hop is at its limit. The message is given up after
-// GiveUpAfter, however many are before it.
+// GiveUpAfter, even if other messages are still before it.
 func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
 	if !m.now.Before(m.row.Began().Add(GiveUpAfter)) {
 		answer := cmp.Or(m.row.LastResponse, "none: more messages are waiting for the next host than it accepts")
@@ -191,7 +191,7 @@ func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) 
 	}
 	status := "4.0.0"
 	if n := len(m.row.Log); n > 0 && m.row.Log[n-1].Enhanced != "" {
-		status = m.row.Log[n-1].Enhanced // of the newest attempt
+		status = m.row.Log[n-1].Enhanced // status of the newest attempt
 	}
 	text := waitsForTurn
 	if answer := s.paces.answer(m.pace()); answer != "" {
@@ -203,12 +203,12 @@ func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) 
 const waitsForTurn = "waiting: the next host accepts fewer messages at a time than there are"
 
 const (
-	turnsGiven       = 2  // for each accepted message
-	maxTurnsExamined = 32 // jobs that are examined for that
+	turnsGiven       = 2  // waiting messages that get an earlier turn for each accepted message
+	maxTurnsExamined = 32 // jobs that are examined to find them
 )
 
-// withNextTurns adds to the writes of an attempt that the next waiting messages of its lane get
-// earlier turns, since the hop now accepts more than when their times were set.
+// withNextTurns extends the writes of an attempt: the next waiting messages of its lane get earlier
+// turns, since the hop now accepts more mail than when their turns were set.
 func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 	pace := d.pace()
 	return func(tx *store.Tx, j *store.Job) error {
@@ -271,7 +271,8 @@ func waitsAtHop(row *store.Outgoing) bool {
 	return false
 }
 
-// waitForForward reschedules a forwarded message whose address has reached its limit.
+// waitForForward reschedules a forwarded message to an address that has reached its limit of
+// forwards.
 func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error) {
 	if !m.now.Before(m.row.Began().Add(GiveUpAfter)) {
 		return s.waitForSlot(m, at)
@@ -282,16 +283,16 @@ func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error)
 
 const kindReroute = "reroute"
 
-// rerouteKind is the job that retries at once the messages that wait for a relay, after the relay
-// was removed from the configuration or was configured again. Each message takes its current route;
-// if it has none, its row says what is missing.
+// rerouteKind is the kind of the job that reroutes the messages that wait for a relay that is not
+// configured. Each message is tried at once on its current route. If it has none, its row says what
+// is missing.
 func (s *Service) rerouteKind() jobs.Kind {
 	return jobs.Kind{Name: kindReroute, Work: s.reroute, Timeout: time.Hour}
 }
 
-// planReroute queues that job at a start, if a message waits for a relay that is not configured.
+// planReroute queues the reroute job if a message waits for a relay that is not configured.
 func (s *Service) planReroute() error {
-	lanes, err := s.lostLanes()
+	lanes, err := s.unconfiguredLanes()
 	if err != nil || len(lanes) == 0 {
 		return err
 	}
@@ -301,8 +302,9 @@ func (s *Service) planReroute() error {
 	})
 }
 
-// lostLanes returns the lanes of relays that are not configured, as keys of store.JobsByLane.
-func (s *Service) lostLanes() (out []string, err error) {
+// unconfiguredLanes returns the lanes of relays that are not configured, as prefixes of the keys of
+// store.JobsByLane.
+func (s *Service) unconfiguredLanes() (out []string, err error) {
 	known := map[string]bool{}
 	for _, r := range s.relays {
 		known[store.LaneKey(Route{Transport: core.ViaRelay, relay: r}.lane(""))] = true
@@ -326,7 +328,7 @@ func (s *Service) lostLanes() (out []string, err error) {
 }
 
 func (s *Service) reroute(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
-	lanes, err := s.lostLanes()
+	lanes, err := s.unconfiguredLanes()
 	for _, lane := range lanes {
 		for after, more := "", true; more && err == nil; {
 			var ids []string
@@ -358,8 +360,8 @@ func (s *Service) reroute(ctx context.Context, _ *store.Job) (jobs.Writes, error
 	return nil, err
 }
 
-// rerouteJob moves a waiting delivery to its current route, and makes it due at once. It leaves a
-// job whose route is unchanged, or that cannot be read, which the queue reports.
+// rerouteJob moves a waiting delivery to its current route, and makes it due at once. It skips a
+// job whose route is unchanged, and one that cannot be read, which the queue reports.
 func (s *Service) rerouteJob(tx *store.Tx, id string) error {
 	j, err := store.Jobs.Find(tx, id)
 	if j == nil || err != nil || j.State != store.JobQueued {

@@ -14,7 +14,8 @@ import (
 )
 
 // A Destination is where mail to one address of a hosted domain goes: into a mailbox, on to another
-// address, to both, or to the reader of reports. Its records are shared and must not be changed.
+// address, to both, to the members of a group, or to the reader of reports. Its records are shared
+// and must not be changed.
 type Destination struct {
 	Domain  *store.Domain
 	Mailbox *store.Mailbox // nil: none
@@ -26,7 +27,7 @@ type Destination struct {
 	Reports bool           // the domain's address for reports: mail to it is read and not filed
 	SRS     bool           // a return path that this server rewrote; it accepts only bounces
 
-	Row     *store.Outgoing // the sent message that the address was made for; nil: an ordinary address
+	Row     *store.Outgoing // the sent message that the address was made for; nil for an ordinary address
 	RowKind string          // BounceAddress or UnsubscribeAddress
 }
 
@@ -38,7 +39,7 @@ var ErrNotHosted = errors.New("not an address of a domain of this server")
 // is mail to feedback@, the address for complaints about this host. Other domains that are not
 // hosted here are refused, temporarily if they are being set up.
 func (s *Service) Receiver(tx *store.Tx, address string) (*Destination, error) {
-	if s.Simulates(address) { // only for senders here, whose mail does not come this way
+	if s.Simulates(address) { // its addresses are only for senders here, whose mail does not come this way
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 	}
 	to, err := s.Find(tx, address)
@@ -87,8 +88,8 @@ func (s *Service) hostPostmaster(tx *store.Tx) (*Destination, error) {
 	return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 }
 
-// Resolve is Receiver, and checks that the destination accepts a message of this size from the
-// sender now.
+// Resolve is like Receiver, and also checks that the destination accepts a message of this size
+// from the sender now.
 func (s *Service) Resolve(tx *store.Tx, sender, address string, size int64) (*Destination, error) {
 	to, err := s.Receiver(tx, address)
 	if err == nil {
@@ -118,8 +119,8 @@ func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
 		return nil, err
 	}
 
-	// Addresses that this server made: rewritten return paths, and those of rows of the sending
-	// log.
+	// The address may be one that this server made: a rewritten return path, or an address of a row
+	// of the sending log.
 	if original, ok := s.SRSReverse(local, name); ok {
 		return &Destination{Domain: d, Forward: original, SRS: true}, nil
 	}
@@ -127,7 +128,7 @@ func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
 		return to, err
 	}
 
-	// The mailbox, alias or group of the address, or of the address without its +tag.
+	// Otherwise it is the address of a mailbox, alias or group, with or without a +tag.
 	base, _, _ := strings.Cut(local, "+")
 	for _, one := range slices.Compact([]string{local, base}) {
 		mb, err := store.MailboxByEmail.Read(tx, one+"@"+name)
@@ -191,7 +192,7 @@ func (d *Destination) Place() string {
 	return "forward " + d.Forward + " " + row
 }
 
-// Accepting returns why a mailbox accepts no mail; nil if it does.
+// Accepting returns an error that says why a mailbox accepts no mail; nil if it does accept mail.
 func Accepting(mb *store.Mailbox) error {
 	switch mb.Status {
 	case store.MailboxActive:
@@ -203,8 +204,8 @@ func Accepting(mb *store.Mailbox) error {
 }
 
 // fallback returns where mail to an unknown local part goes: the catch-all, or the address that the
-// domain forwards to. The two names that every domain must answer (RFC 5321 section 4.5.1, RFC
-// 2142) go to the account's owner if the catch-all does not accept mail now.
+// domain forwards to. Mail to postmaster and abuse, which every domain must accept (RFC 5321
+// section 4.5.1, RFC 2142), goes to the account's owner if the catch-all does not accept it now.
 func fallback(tx *store.Tx, d *store.Domain, local string) (*Destination, error) {
 	if local != "postmaster" && local != "abuse" {
 		return destinationAt(tx, d, cmp.Or(d.CatchAll, d.Forward), false)
@@ -225,8 +226,8 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*Destination, error)
 	return destinationAt(tx, d, a.Email, true)
 }
 
-// destinationAt returns the destination at another address for mail to a domain; 550 5.1.1 if the
-// address is "".
+// destinationAt returns the destination of mail to the domain d that goes to the address to: a
+// mailbox of the account, or a forward. The error is 550 5.1.1 if to is "".
 func destinationAt(tx *store.Tx, d *store.Domain, to string, must bool) (*Destination, error) {
 	if to == "" {
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
@@ -243,9 +244,9 @@ func destinationAt(tx *store.Tx, d *store.Domain, to string, must bool) (*Destin
 	return out, Accepting(mb)
 }
 
-// Admits returns why a sender may not write to the destination. A rewritten return path accepts
-// only bounces, which come from the null sender (RFC 5321 section 4.5.5), so that nobody can use it
-// to reach the address behind it.
+// Admits returns an error if the sender may not write to the destination. A rewritten return path
+// accepts only bounces, which come from the null sender (RFC 5321 section 4.5.5), so that nobody
+// can use it to reach the address that it hides.
 func (d *Destination) Admits(sender string) error {
 	if d.SRS && sender != "" {
 		return core.SMTPErrorf(550, "5.7.1", "Address accepts only delivery reports, from the null sender")
@@ -253,8 +254,8 @@ func (d *Destination) Admits(sender string) error {
 	return nil
 }
 
-// Takes returns why a message of this size cannot be delivered now: 452 4.2.2 for a full mailbox,
-// 550 5.7.1 for a forward to an address that must not get mail.
+// Takes returns an error if a message of this size cannot be delivered now: 452 4.2.2 for a full
+// mailbox, 550 5.7.1 for a forward to an address that must not get mail.
 func (d *Destination) Takes(tx *store.Tx, size int64) error {
 	if d.Row != nil || d.Reports || d.Group != nil { // these are checked elsewhere
 		return nil

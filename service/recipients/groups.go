@@ -8,7 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// MaxPlaces is the most destinations of one message: nested groups can have very many members.
+// MaxPlaces is the maximum number of destinations of one message: nested groups can have very many
+// members.
 const MaxPlaces = 5000
 
 // A message to a group is first listed in an Arrival under the group's address. When the group is

@@ -10,7 +10,7 @@ import (
 )
 
 // SendsOnTo returns where mail to an address, a group or a mailbox here is sent on to: addresses,
-// and ids of groups and mailboxes. rules is how many rules were read for the answer.
+// and ids of groups and mailboxes. rules is the number of rules that were read.
 func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, err error) {
 	var mb *store.Mailbox
 	var g *store.Group

@@ -11,15 +11,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Each row of the sending log has addresses of its own, in the sending domain. b-id-mac is the
-// return path of its message, so that a bounce identifies the message by its address alone.
-// u-id-mac takes mail that unsubscribes the recipient. The MAC prevents forged addresses. They are
-// in lower case, since addresses may come back in any case.
+// Each row of the sending log has two addresses of its own, in the sending domain. b-id-mac is the
+// return path of its message, so that a bounce identifies the message by the address alone.
+// u-id-mac takes mail that unsubscribes the recipient. The MAC prevents forged addresses. The
+// addresses are in lower case, since they may come back in any case.
 const (
 	BounceAddress      = "b"
 	UnsubscribeAddress = "u"
 
-	BouncesFor = 30 * 24 * time.Hour // after the message was queued; a bounce takes two weeks at most
+	BouncesFor = 30 * 24 * time.Hour // counted from when the message was queued; a bounce takes two weeks at most
 
 	RowIDLen   = 26
 	rowMACLen  = 16
@@ -55,8 +55,8 @@ func (s *Service) IsRowLocal(text, kind, id, domain string) bool {
 	return s.Keys.MadeMac(same, "row address", kind, id, domain)
 }
 
-// ReadRowLocal splits a local part of the domain. kind is "" if it does not have the form of a
-// row's address; id is "" if this server did not make it.
+// ReadRowLocal splits a local part of the domain. kind is "" if the local part does not have the
+// form of a row's address. id is "" if this server did not make the address.
 func (s *Service) ReadRowLocal(local, domain string) (kind, id string) {
 	local = strings.ToLower(local)
 	if len(local) != rowPathLen || local[1] != '-' || local[2+RowIDLen] != '-' {
@@ -83,9 +83,9 @@ func (s *Service) BouncedRow(address string) string {
 	return id
 }
 
-// rowDestination returns where mail to an address of a row goes: the server reads it, and the
-// sending mailbox gets it if it is meant for people. nil, nil means that the local part has another
-// form.
+// rowDestination returns the destination of mail to an address of a row. The server reads the mail,
+// and the sending mailbox gets it if it is meant for people. It returns nil and no error if local
+// is not the local part of such an address.
 func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*Destination, error) {
 	kind, id := s.ReadRowLocal(local, d.Name)
 	if kind == "" {
@@ -106,13 +106,13 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 	return to, err
 }
 
-// A forward is sent with a return path in the forwarding domain, so that SPF passes. A bounce finds
-// its way back from there to the first sender (the Sender Rewriting Scheme):
-// SRS0=mac=day=domain=local. A path that another forwarder has rewritten becomes
-// SRS1=mac=forwarder=rest, where rest begins with the other's separator: a bounce goes back to that
-// forwarder, which knows the first sender, so that the path does not grow with each forwarder. The
-// MAC keeps this server from being an open relay: it sends back only to senders that it rewrote
-// itself.
+// A forward is sent with a return path in the forwarding domain, so that SPF passes. By the Sender
+// Rewriting Scheme, a bounce to this path finds its way back to the first sender:
+// SRS0=mac=day=domain=local. If another forwarder has already rewritten the path, it becomes
+// SRS1=mac=forwarder=rest, where rest begins with the separator of that forwarder. A bounce then
+// goes back to that forwarder, which knows the first sender, so that the path does not grow with
+// each forwarder. The MAC keeps this server from being an open relay: it sends back only to senders
+// that it rewrote itself.
 const (
 	srsFirst = "srs0"
 	srsAgain = "srs1"
@@ -139,8 +139,8 @@ func (s *Service) SRSForward(sender, domain string) string {
 	return text + "@" + domain
 }
 
-// splitSRS splits a path that a forwarder has rewritten: hop is the forwarder that knows the
-// sender, rest is the text after the word SRS0.
+// splitSRS splits a path that a forwarder has rewritten. hop is the forwarder that knows the
+// sender; rest is the text after the word SRS0.
 func splitSRS(local, from string) (hop, rest string, ok bool) {
 	switch word, text := srsWord(local); word {
 	case srsFirst:
@@ -223,5 +223,6 @@ func (s *Service) srsFresh(day string) bool {
 	return false
 }
 
-// TagAddress is the kind of the name under which a relay reports on a row. It is not an address.
+// TagAddress is the kind of RowLocal for the tag by which a relay's notice names a row. A tag is
+// not an address.
 const TagAddress = "t"

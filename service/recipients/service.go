@@ -1,7 +1,7 @@
-// Package recipients resolves addresses: which mailbox, group, alias or other address mail to an
-// address of a domain goes to, and whether it is accepted there. It makes and reads the addresses
-// and links of this server's own making: return paths, rewritten senders and unsubscribe links. It
-// does not know how mail arrives or leaves.
+// Package recipients resolves addresses: to which mailbox, group, alias or other address mail goes,
+// and whether it is accepted there. It also makes and reads addresses and links of this server:
+// return paths, rewritten senders and unsubscribe links. It does not know how mail arrives or
+// leaves.
 //
 // The files:
 //   - destinations.go: where mail to an address goes ([Service.Receiver], [Service.Find]), and

@@ -13,8 +13,8 @@ import (
 // UnsubscribePath is the path of unsubscribe links.
 const UnsubscribePath = "/unsubscribe/"
 
-// UnsubscribeToken names a recipient and a domain that writes to it. It is valid as long as the
-// domain belongs to the account, since people may unsubscribe at any time.
+// UnsubscribeToken returns a token that names a recipient and a domain that writes to it. The token
+// is valid as long as the domain belongs to the account, since people may unsubscribe at any time.
 func (s *Service) UnsubscribeToken(d *store.Domain, recipient string) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(d.Name + "\n" + recipient))
 	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("unsubscribe", d.AccountID, d.Name, recipient)[:unsubscribeMAC])

@@ -14,11 +14,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Automatic is a kind of mail that this server sends by itself.
+// An Automatic is a kind of mail that this server sends automatically.
 type Automatic int
 
-// The kinds. AutomaticReport is the default. AutomaticNotice is a delivery status notification (RFC
-// 3464). AutomaticRequired is mail to postmaster@ and abuse@ that is forwarded to a person.
+// Kinds of automatic mail. AutomaticReport is the default. AutomaticNotice is a delivery status
+// notification (RFC 3464). AutomaticRequired is mail to postmaster@ and abuse@ that is forwarded to
+// a person.
 const (
 	AutomaticReport Automatic = iota
 	AutomaticReply
@@ -29,9 +30,9 @@ const (
 	AutomaticRequired
 )
 
-// automatics holds, for each kind, its name and its limits for a day (UTC) or an hour: how many
-// messages one address gets from all accounts together, and how many are sent for one account. An
-// account limit of 0 means that the sender's own limits apply.
+// automatics holds, for each kind, its name and its limits for a day (UTC), or for an hour if
+// hourly is set. most is how many messages one address gets from all accounts together. ofAccount
+// is how many are sent for one account; 0 means that the sender's own limits apply.
 var automatics = [...]struct {
 	name      string
 	most      int
@@ -43,14 +44,15 @@ var automatics = [...]struct {
 	AutomaticHostMail: {"letter", 30, 200, false}, AutomaticAlert: {"alert", 6, 60, true},
 }
 
-// maxWaitingForwards is how many forwards of each kind one account may postpone to the next day, in
-// one day.
+// maxWaitingForwards is the maximum number of forwards of each kind that one account may postpone
+// to the next day, in one day.
 const maxWaitingForwards = 2000
 
 func (k Automatic) String() string { return automatics[k].name }
 
-// Again returns when the limits of a kind start from zero.
-func (k Automatic) Again(tx *store.Tx) time.Time {
+// NextReset returns when the counts for the limits of a kind start from zero: at the next day or
+// hour (UTC).
+func (k Automatic) NextReset(tx *store.Tx) time.Time {
 	window := 24 * time.Hour
 	if automatics[k].hourly {
 		window = time.Hour
@@ -72,7 +74,7 @@ func canonicalAddress(address string) string {
 	return local + "@" + one
 }
 
-// An allowance is a limit of one day or hour.
+// An allowance is a limit for one day or hour.
 type allowance struct {
 	accountID, subject, what string
 	most                     int
@@ -80,10 +82,10 @@ type allowance struct {
 
 // AdmitAutomatic checks whether this server may send an automatic message to an address, which is
 // in lower case, and counts the message if so. Replies and forwards count against the limits of
-// their sender, as in Admit; the other kinds against the limit of their kind for the account that
-// they are about. Every kind also counts against the limit of the address (without its +tag) over
-// all accounts; for forwards and notices that limit does not apply to addresses hosted here. Errors
-// are SMTPErrors; nothing is counted then.
+// their sender, as in Admit. The other kinds count against the limit of their kind for the account
+// that they are about. Every kind also counts against the limit of the address (without its +tag)
+// over all accounts; for forwards and notices that limit does not apply to addresses hosted here.
+// Errors are SMTPErrors. After an error nothing is counted.
 func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox, from *store.Domain, account, recipient string) error {
 	is := automatics[kind]
 	here, err := core.IsHosted(tx, recipient)
@@ -103,7 +105,8 @@ func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox
 		return err
 	}
 	if is.ofAccount == 0 {
-		// Admit alone would leave the narrower scopes counted when a wider one refuses.
+		// Check all scopes first: if a wider scope refuses, Admit has already counted in the
+		// narrower ones.
 		if err := s.MayAdd(tx, mb, from, &Envelope{}, recipient); err != nil {
 			return err
 		}
@@ -115,7 +118,7 @@ func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox
 }
 
 // MayWait reports whether one more message of a kind may wait until the next day, and counts it if
-// so.
+// it may.
 func (s *Service) MayWait(tx *store.Tx, kind Automatic, accountID string) (bool, error) {
 	days, err := countAllowances(tx, kind, []allowance{{accountID, "waiting " + automatics[kind].name + "s", "there wait of an account", maxWaitingForwards}})
 	if refused := new(core.SMTPError); errors.As(err, &refused) {
@@ -139,7 +142,7 @@ func countAllowances(tx *store.Tx, kind Automatic, list []allowance) (days []*st
 			d = &store.SendDay{AccountID: a.accountID, Day: today(tx), Subject: a.subject}
 		}
 		if d.Recipients >= a.most {
-			return nil, core.SMTPErrorf(452, "4.5.3", "%s at most %d until %s", a.what, a.most, kind.Again(tx).Format(time.RFC3339))
+			return nil, core.SMTPErrorf(452, "4.5.3", "%s at most %d until %s", a.what, a.most, kind.NextReset(tx).Format(time.RFC3339))
 		}
 		d.Recipients++
 		days = append(days, d)

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// A block is a pattern in the answers of receivers that refuse mail of this host or sender because
-// of its earlier mail, with advice on it.
-type block struct{ says, advice string }
+// A block is a pattern, and advice for it. The pattern matches answers of receivers that refuse
+// mail because of earlier mail of this host or sender.
+type block struct{ pattern, advice string }
 
-// blocks is searched in order: large receivers first, then general patterns.
+// blocks are searched in order: large receivers first, then general patterns.
 var blocks = []block{
 	{`\bS3140\b|\bS3150\b|block list \(S\d+\)`, "Microsoft blocks the address of this host. Ask for it to be taken off at https://sender.office.com (Outlook.com: https://olcsupport.office.com), and enrol in SNDS to see why."},
 	{`5\.7\.606|5\.7\.511|banned sending IP|Access denied, banned`, "Microsoft 365 bans the address of this host. Ask for it to be taken off at https://sender.office.com."},
@@ -34,7 +34,8 @@ var blocks = []block{
 
 const generalAdvice = "The receiver blocks the address of this host. Its answer says which list that is, and where to ask for it to be taken off."
 
-// Google's answers have no wording that only Google uses, but they link to a page for each reason.
+// Google's answers have no wording of their own, but they link to a page for each reason. So an
+// answer must match both patterns.
 const (
 	fromGoogle   = `gsmtp\s*$|support\.google\.com/mail`
 	googleBlocks = `unsolicited|rate that|very low reputation|UnsolicitedMessageError|UnsolicitedRateLimitError|IPReputation|p=(UnsolicitedMessageError|bulk|senderguidelines|IPReputation)`
@@ -45,8 +46,8 @@ const googleAdvice = "Gmail holds mail of this host or domain to be unwanted. Se
 // expressions returns the patterns, compiled at the first use: fromGoogle, googleBlocks, then those
 // of blocks.
 var expressions = sync.OnceValue(func() (out []*regexp.Regexp) {
-	for _, b := range append([]block{{says: fromGoogle}, {says: googleBlocks}}, blocks...) {
-		out = append(out, regexp.MustCompile(`(?i)`+b.says))
+	for _, b := range append([]block{{pattern: fromGoogle}, {pattern: googleBlocks}}, blocks...) {
+		out = append(out, regexp.MustCompile(`(?i)`+b.pattern))
 	}
 	return out
 })

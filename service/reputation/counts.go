@@ -13,7 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxOperatorDomains is how many of an operator's recipient domains are recorded for a day.
+// maxOperatorDomains is the maximum number of an operator's recipient domains that are recorded for
+// a day.
 const maxOperatorDomains = 20
 
 // OperatorOf returns a name for the operator of the receiving host: the registrable domain of the
@@ -33,9 +34,9 @@ func countsForSender(row *store.Outgoing, forward bool) bool {
 	return (row.MailboxID != "" || row.Program) && !forward && left
 }
 
-// Attempted counts a delivery attempt and checks whether its sender may go on. The caller calls it
-// for each attempt, in the transaction that records the attempt, and writes the row.
-func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r deliver.Result) error {
+// CountAttempt counts a delivery attempt and checks whether its sender may go on. The caller calls
+// it for each attempt, in the transaction that records the attempt, and writes the row.
+func (s *Service) CountAttempt(tx *store.Tx, row *store.Outgoing, forward bool, r deliver.Result) error {
 	if !countsForSender(row, forward) {
 		return nil
 	}
@@ -67,9 +68,9 @@ func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r d
 		}
 	}
 	if r.Status == deliver.Permanent {
-		return nil // the caller calls Bounced next
+		return nil // the caller calls CountBounce next
 	}
-	return s.judge(tx, row)
+	return s.checkResults(tx, row)
 }
 
 // Blocks reports whether an answer is about this host or its sender, and not about a recipient.
@@ -94,9 +95,9 @@ func acceptingHost(row *store.Outgoing) string {
 	return row.Log[n-1].Host
 }
 
-// Bounced counts a message that was refused for good: by an answer of host, or by a later bounce
-// message, for which host is "".
-func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string) error {
+// CountBounce counts a message that was refused permanently: by an answer of host, or by a later
+// bounce message, for which host is "".
+func (s *Service) CountBounce(tx *store.Tx, row *store.Outgoing, host, reply string) error {
 	if !row.Counted {
 		return nil
 	}
@@ -112,18 +113,18 @@ func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string)
 	}); err != nil {
 		return err
 	}
-	return s.judge(tx, row)
+	return s.checkResults(tx, row)
 }
 
-// Complained counts a message that its recipient reported as spam.
-func (s *Service) Complained(tx *store.Tx, row *store.Outgoing) error {
+// CountComplaint counts a message that its recipient reported as spam.
+func (s *Service) CountComplaint(tx *store.Tx, row *store.Outgoing) error {
 	if !row.Counted {
 		return nil
 	}
 	if err := s.count(tx, row, OperatorOf(acceptingHost(row), row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
 		return err
 	}
-	return s.judge(tx, row)
+	return s.checkResults(tx, row)
 }
 
 // count changes this hour's counts of the mailbox, domain, account and operator of a row.
@@ -197,8 +198,8 @@ func lastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (su
 	return sum, nil
 }
 
-// restartCounting returns a new start for a subject's counting: now, with this hour's counts as the
-// base to subtract.
+// restartCounting returns a new start for the counting of a subject's mail: now, with this hour's
+// counts so far as the base that is subtracted.
 func restartCounting(tx *store.Tx, accountID, subject string) (*store.Counting, error) {
 	now := tx.Now().UTC()
 	c, err := store.SendCounts.Find(tx, store.SendDayID(accountID, now.Format(time.DateOnly), subject))

@@ -41,7 +41,7 @@ func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]sc
 	return append([]scope{box}, list...), nil
 }
 
-// limit converts a setting, in which 0 means no limit.
+// limit returns the limit of a setting: -1, which means no limit, if the setting is 0.
 func limit(n int) int {
 	if n == 0 {
 		return -1
@@ -105,8 +105,9 @@ func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, rec
 	return nil
 }
 
-// MayAdd checks whether a message may have one more recipient, and adds it to the envelope if so.
-// Sender and errors are as in Admit. Only Admit counts.
+// MayAdd checks whether a message may have one more recipient, and adds the recipient to the
+// envelope if so. It takes the same sender and returns the same errors as Admit, but counts
+// nothing.
 func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e *Envelope, recipient string) error {
 	if e.recipients[recipient] {
 		return nil
@@ -225,8 +226,8 @@ func (s *Service) recordContact(tx *store.Tx, accountID, email string) error {
 	return store.Contacts.Put(tx, &store.Contact{AccountID: accountID, Hash: id[len(accountID):], Day: day})
 }
 
-// Wrote stores the author of a message that arrived in an account as a contact.
-func (s *Service) Wrote(tx *store.Tx, accountID, email string) error {
+// RecordAuthor stores the author of a message that arrived in an account as a contact.
+func (s *Service) RecordAuthor(tx *store.Tx, accountID, email string) error {
 	if email == "" {
 		return nil
 	}

@@ -12,12 +12,12 @@ import (
 // Bounds for the mail of the last 24 hours: from when a sender is paused, and from when the owner
 // is alerted.
 const (
-	minForBounces    = 50  // bounces are not judged with fewer recipients
-	pauseBounces     = 10  // per cent that pause
-	alertBounces     = 5   // per cent that alert
-	minForComplaints = 300 // complaints are not judged with fewer recipients
-	pauseComplaints  = 3   // per mille that pause
-	alertComplaints  = 1   // per mille that alert
+	minForBounces    = 50  // fewer recipients say nothing about bounces
+	pauseBounces     = 10  // per cent that pause the sender
+	alertBounces     = 5   // per cent that alert the owner
+	minForComplaints = 300 // fewer recipients say nothing about complaints
+	pauseComplaints  = 3   // per mille that pause the sender
+	alertComplaints  = 1   // per mille that alert the owner
 )
 
 // Kinds of alerts.
@@ -28,9 +28,9 @@ const (
 	KindBlocked    = "blocked"
 )
 
-// boundExceeded returns which bound is exceeded: bounces in per cent, or complaints in per mille;
-// "" if none. Mail that a receiver's block refused does not count, since it says nothing about the
-// addresses.
+// boundExceeded returns which bound is exceeded: KindBounces (bounces in per cent) or
+// KindComplaints (complaints in per mille); "" if neither is. Mail that a receiver's block refused
+// does not count, since it says nothing about the addresses.
 func boundExceeded(c store.HourCount, bounces, complaints int) string {
 	hard := c.Bounced - c.Blocked
 	switch {
@@ -42,10 +42,10 @@ func boundExceeded(c store.HourCount, bounces, complaints int) string {
 	return ""
 }
 
-// judge looks at the bounces and spam reports of the mailbox that sent a message, and of its
-// domain. Above one limit it alerts the owner; above a higher one it pauses the mailbox or the
+// checkResults checks the bounces and spam reports of the mailbox that sent a message, and of its
+// domain. Above one bound it alerts the owner; above a higher bound it pauses the mailbox or the
 // domain.
-func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
+func (s *Service) checkResults(tx *store.Tx, row *store.Outgoing) error {
 	d, err := store.DomainByName.Read(tx, row.Domain)
 	if core.IsGone(err) {
 		return nil
@@ -55,7 +55,7 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 	}
 	ofDomain, err := lastDay(tx, row.AccountID, d.ID, d.Counting)
 	if err != nil || ofDomain.Bounced+ofDomain.Complained == 0 {
-		return err // then its mailboxes have none either
+		return err // a domain without any has no mailbox with any
 	}
 	mb, err := store.Mailboxes.Find(tx, row.MailboxID)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 		}
 	}
 
-	// Judge the domain and the account without the mail of the domain's paused mailboxes: the owner
+	// Check the domain and the account without the mail of the domain's paused mailboxes: the owner
 	// was already notified of these.
 	var ofPaused store.HourCount
 	since := d.Counting
@@ -178,8 +178,8 @@ type SendingAlert struct {
 	Advice string `json:"advice" words:"ours" example:"8 of the 80 recipients of the last 24 hours do not exist or refused the mail for good."`
 }
 
-// alert notifies of bounces and complaints above a bound, once per episode. exceeded is true if a
-// bound is exceeded, whether it is reported now or was before.
+// alert notifies the owner of bounces and complaints above a bound, once per episode. exceeded is
+// true if a bound is exceeded, whether the owner is notified now or was before.
 func (s *Service) alert(tx *store.Tx, accountID, scope, id, name string, c store.HourCount) (exceeded bool, err error) {
 	kind := boundExceeded(c, alertBounces, alertComplaints)
 	for _, k := range []string{KindBounces, KindComplaints} {
@@ -211,7 +211,7 @@ func endAlert(tx *store.Tx, accountID, kind, scope, subject string) error {
 }
 
 // raiseAlert notifies an account of an alert: by an event, and by a message to the owner. An alert
-// is reported once until its time is over; after that it may be reported again.
+// is reported once until a.Until; after that it may be reported again.
 func (s *Service) raiseAlert(tx *store.Tx, a *store.SendAlert, name string) error {
 	known, err := store.SendAlerts.Find(tx, store.SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject))
 	if err != nil {
@@ -266,9 +266,9 @@ func (s *Service) notifyBlocked(tx *store.Tx, row *store.Outgoing, operator, rep
 	}, operator)
 }
 
-// TellLimit notifies the owner, once a day, that a daily limit stopped a mailbox from sending: its
-// own, or that of its domain or account. It ignores other errors.
-func (s *Service) TellLimit(u core.MailboxUser, refused error) error {
+// NotifyLimit notifies the owner, once a day, that a daily limit stopped a mailbox from sending:
+// its own limit, or that of its domain or account. It ignores other errors.
+func (s *Service) NotifyLimit(u core.MailboxUser, refused error) error {
 	e, ours := core.AsError(refused)
 	if !ours || len(e.Details) == 0 || e.Code != "daily_send_limit_reached" && e.Code != "new_recipient_limit_reached" {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxReportRows is how many domains, mailboxes and operators a report lists. Those with the most
-// mail are listed.
+// maxReportRows is the maximum number of domains, of mailboxes and of operators in a report. Those
+// with the most mail are listed.
 const maxReportRows = 100
 
 // A Window counts the results of mail of some days, by recipients.

@@ -1,5 +1,5 @@
-// Package reputation counts how much each sender sends and what became of it, and decides whether
-// more may be sent. It does not know how mail is delivered, nor its contents.
+// Package reputation counts how much each sender sends and what became of the mail, and decides
+// whether a sender may send more. It does not know how mail is delivered, nor its contents.
 //
 // The files:
 //   - automatic.go: limits on mail that the server sends by itself.
@@ -26,8 +26,8 @@ type Service struct {
 // New returns a Service.
 func New(c *core.Core, e *events.Service) *Service { return &Service{Core: c, events: e} }
 
-// KindResume is the kind of the job that retries the mail which was queued while the sending of an
-// account was paused.
+// KindResume is the kind of the job that retries mail when sending is resumed: mail that was queued
+// while it was paused.
 const KindResume = "resume_sending"
 
 // planResume plans a KindResume job.

@@ -7,8 +7,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Taint taints a token or a credential with a message of a conversation, whose participants are
-// people.
+// Taint makes a token or a credential tainted, as after reading a message of the thread threadID.
+// people are the addresses in that message.
 func (b *Sandbox) Taint(t testing.TB, id, mailboxID, threadID string, people ...string) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {

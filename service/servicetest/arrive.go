@@ -11,13 +11,13 @@ import (
 )
 
 // Arrive delivers a message from an unknown client at 192.0.2.1, as the SMTP server does, and
-// returns the error.
+// returns the error of the delivery. to has addresses with commas between them.
 func (b *Sandbox) Arrive(t testing.TB, from, to, message string) error {
 	t.Helper()
 	return b.ArriveFrom(t, netip.MustParseAddr("192.0.2.1"), from, to, message)
 }
 
-// ArriveFrom does the same from another address.
+// ArriveFrom is like Arrive, with the address of the client.
 func (b *Sandbox) ArriveFrom(t testing.TB, ip netip.Addr, from, to, message string) error {
 	t.Helper()
 	var list []inbound.Recipient
@@ -39,8 +39,8 @@ func (b *Sandbox) ArriveFrom(t testing.TB, ip netip.Addr, from, to, message stri
 	return err
 }
 
-// DMARCFile and TLSFile are reports about a domain, as other servers send them, for 20 November
-// 2026.
+// DMARCFile and TLSFile are reports about the domain DOMAIN for 20 November 2026, as other servers
+// send them.
 const (
 	DMARCFile = `<feedback><report_metadata><org_name>Far Mail</org_name><email>noreply@far.test</email><report_id>ID</report_id><date_range>` +
 		`<begin>1795132800</begin><end>1795219199</end></date_range></report_metadata><policy_published><domain>DOMAIN</domain><adkim>r</adkim>` +

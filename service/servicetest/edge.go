@@ -16,24 +16,24 @@ import (
 // Errors of an edge provider.
 var (
 	ErrCredential = dnsprov.ErrCredential
-	ErrNoAnswer   = errors.New("no answer")
+	ErrNoAnswer   = errors.New("edge provider: no answer")
 )
 
-// EdgeWait is the error of an edge provider that limits the rate.
+// EdgeWait is the error of an edge provider that limits the rate of requests.
 type EdgeWait = dnsprov.Wait
 
-// An Edge is a fake of Cloudflare's DNS in memory. It refuses to change records without the mark of
-// the domain that asks, and can fail at any call: changes made before that remain.
+// An Edge is a fake of Cloudflare's DNS in memory. It refuses to change records that do not have
+// the mark of the domain that asks. It can fail at any call; changes made before that remain.
 type Edge struct {
 	mu      sync.Mutex
 	zones   map[string][]edgeRecord
 	next    int
 	Tokens  map[string]string // permissions by token: edit, read
-	Lossy   bool              // it drops marks
+	Lossy   bool              // the provider drops marks
 	Reads   int
-	Changes int                     // single changes made
+	Changes int                     // how many single changes were made
 	Bad     []string                // forbidden changes that were attempted
-	Meddle  func(call string) error // called before each "check", "records", "apply" and "change", and as "applied" after all changes; its error is returned
+	Meddle  func(call string) error // called before each "check", "records", "apply" and "change", and as "applied" after all changes; the provider returns its error
 }
 
 type edgeRecord struct {
@@ -53,7 +53,8 @@ func NewEdge(zones ...string) *Edge {
 	return e
 }
 
-// With returns a change of a configuration that makes it use this edge provider.
+// With returns a function that changes a configuration so that it uses this edge provider. It also
+// calls more, if that is not nil.
 func (e *Edge) With(more func(*core.Config)) func(*core.Config) {
 	return func(c *core.Config) {
 		c.Edge = e.Provider
@@ -94,7 +95,7 @@ func (e *Edge) add(zone string, r edgeRecord) edgeRecord {
 	return r
 }
 
-// Remove deletes all records of a type at a name, whoever has made them.
+// Remove deletes all records of a type at a name, even those that Mailstead has not made.
 func (e *Edge) Remove(zone, typ, name string) {
 	e.Set(func() {
 		e.zones[zone] = slices.DeleteFunc(e.zones[zone], func(r edgeRecord) bool { return r.Type == typ && r.Name == name })
@@ -129,7 +130,7 @@ func (e *Edge) list(zone string, which func(edgeRecord) bool) []string {
 	return out
 }
 
-// Provider returns the provider as seen with a token.
+// Provider returns the provider that a client with this token has.
 func (e *Edge) Provider(token string) dnsprov.Provider { return &edgeSession{e, token} }
 
 type edgeSession struct {
@@ -245,10 +246,10 @@ func (e *edgeSession) change(zone string, at dnsprov.ZoneRef, c dnsprov.Change) 
 	case i < 0 && c.Op == dnsprov.Delete:
 		return nil, nil
 	case i < 0:
-		return nil, errors.New("there is no such record")
+		return nil, errors.New("edge provider: the record does not exist")
 	case records[i].mark != at.OwnerTag:
 		e.Bad = append(e.Bad, fmt.Sprintf("%s of %s %s", c.Op, records[i].Type, records[i].Name))
-		return nil, errors.New("not yours")
+		return nil, errors.New("edge provider: the record belongs to another domain")
 	}
 	e.Changes++
 	if c.Op == dnsprov.Delete {

@@ -64,7 +64,7 @@ func (o *Outpost) Until(what string, ok func() bool) {
 	}
 }
 
-// Hurry makes everything that waits for another attempt at the external server due now.
+// Hurry makes all jobs that wait to copy or to mark a message on the external server due now.
 func (o *Outpost) Hurry() {
 	o.Update(func(tx *store.Tx) error {
 		for j := range store.Jobs.All(tx) {

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbound"
 )
 
-// Arrive delivers a message as the SMTP server does.
+// Arrive delivers a message as the SMTP server does, and returns the error of the delivery.
 func (i *Installation) Arrive(from, to, text string) error {
 	i.T.Helper()
 	r, err := i.Svc.Inbound.Accepts(context.Background(), inbound.RecipientQuery{From: from, To: to, RemoteIP: netip.MustParseAddr("192.0.2.1")})

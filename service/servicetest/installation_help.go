@@ -42,9 +42,9 @@ type Installation struct {
 	Stop     func() // stops the queue
 
 	Options   store.Options                               // further options of its store
-	MaxWrites int                                         // limit on writes per transaction, from the next Open on; 0: the default
-	Room      func(string) (free, total int64, err error) // of the disk; nil: the real one
-	Cut       bool                                        // work was interrupted, so that its leases are not released
+	MaxWrites int                                         // maximum number of writes per transaction, from the next Open on; 0: the default
+	Room      func(string) (free, total int64, err error) // returns the space on the disk; nil: the real space
+	Cut       bool                                        // the test interrupts work, so Close does not check that all leases are released
 }
 
 // Install opens an installation with one account in a new directory. Its queue does not run yet.
@@ -87,7 +87,7 @@ func (i *Installation) Open(c core.Config) {
 	i.Stop, i.Cut = func() {}, false
 }
 
-// Run starts the queue. It stops when the test ends or with Stop.
+// Run starts the queue. The queue stops when the test ends or Stop is called.
 func (i *Installation) Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -100,7 +100,7 @@ func (i *Installation) Run() {
 	})
 }
 
-// Close stops the installation and checks the whole store.
+// Close stops the installation, and checks the whole store before it closes it.
 func (i *Installation) Close() {
 	i.Stop()
 	i.Svc.Close()
@@ -143,7 +143,8 @@ func (i *Installation) Stall() (release func()) {
 	})
 }
 
-// Crash continues with a copy of the store as it is on disk now, while it is stalled.
+// Crash opens the installation again with a copy of the store as it is on disk now, while commits
+// are stalled. release is the function that Stall returned.
 func (i *Installation) Crash(release func()) {
 	i.T.Helper()
 	dir := i.T.TempDir()
@@ -173,7 +174,8 @@ func (i *Installation) AddAccount(email string) *accounts.AccountCreated {
 	return a
 }
 
-// DKIMKeys returns keys that are generated once, since an RSA key takes long.
+// DKIMKeys returns an RSA and an Ed25519 key. They are generated only once, since an RSA key takes
+// long.
 var DKIMKeys = sync.OnceValues(func() (rsa, ed []byte) {
 	rsa, _, err := auth.GenerateRSA()
 	ed, _, err2 := auth.GenerateEd25519()
@@ -232,7 +234,7 @@ func Actor(a *accounts.AccountCreated) core.Actor {
 	return core.Actor{AccountID: a.AccountID, UserID: a.UserID, Role: "owner", Permissions: []string{"admin"}}
 }
 
-// Send sends as a person who is signed in and is neither owner nor admin.
+// Send sends a message as a person who is signed in, and who is neither owner nor admin.
 func (i *Installation) Send(mb *store.Mailbox, in submit.SendEmailIn) (*submit.EmailQueued, error) {
 	in.UserID = mb.ID
 	return i.Svc.Submit.SendEmail(context.Background(), core.Actor{AccountID: mb.AccountID, TokenKind: core.SessionKind, Role: store.UserRoleMember}, in)

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// CheapHashes makes new password hashes take a thirtieth of a millisecond. Existing hashes keep
-// their cost.
+// CheapHashes makes the hashing of new passwords take a thirtieth of a millisecond. Hashes that
+// exist already keep their cost.
 func CheapHashes(c *core.Core) { c.Logins.Time, c.Logins.Memory = 1, 64 }
 
 // NewBare returns a service with one account. Its queue does not run.
@@ -22,7 +22,7 @@ func NewBare(t *testing.T) (*service.Service, core.Actor) {
 	return NewClocked(t, nil)
 }
 
-// NewClocked is NewBare with a given clock.
+// NewClocked is NewBare with the clock now.
 func NewClocked(t *testing.T, now func() time.Time) (*service.Service, core.Actor) {
 	t.Helper()
 	return NewWith(t, store.Options{Now: now})

@@ -8,8 +8,9 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 )
 
-// A Registry is a fake RDAP service. Its keys are the registered domains, its values the IANA IDs
-// of their registrars; "" if the registry does not show it. It fails for names that end in .bad.
+// A Registry is a fake RDAP service. Its keys are the registered domains. A value is the IANA ID of
+// the domain's registrar; "" if the registry does not show it. Names that end in .bad return an
+// error.
 type Registry map[string]string
 
 // Domain implements core.RDAP.
@@ -17,7 +18,7 @@ func (r Registry) Domain(_ context.Context, name string) (*rdap.Domain, error) {
 	id, registered := r[name]
 	switch {
 	case strings.HasSuffix(name, ".bad"):
-		return nil, errors.New("the registry is out of order")
+		return nil, errors.New("look up domain: the registry is out of order")
 	case !registered:
 		return nil, rdap.ErrNotFound
 	case id == "":

@@ -17,7 +17,7 @@ import (
 
 var Stranger = netip.MustParseAddr("192.0.2.1")
 
-// ComeIn delivers a message from outside and returns the error.
+// ComeIn delivers a message from outside and returns the error of the delivery.
 func (i *Installation) ComeIn(ip netip.Addr, from, to, text string) error {
 	i.T.Helper()
 	r, err := i.Svc.Inbound.Accepts(context.Background(), inbound.RecipientQuery{From: from, To: to, RemoteIP: ip})
@@ -45,7 +45,7 @@ func CodeOf(err error) int {
 	return core.AsSMTPError(err).Code
 }
 
-// Yesterday moves today's DMARC counts to the day before.
+// Yesterday moves today's DMARC counts to yesterday.
 func (i *Installation) Yesterday() {
 	i.T.Helper()
 	day := i.St.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
@@ -109,7 +109,7 @@ func (i *Installation) DMARCReports(d *store.Domain) []reports.DMARCReport {
 	return out.Data
 }
 
-// CountTLSYesterday counts sessions as of the day before yesterday.
+// CountTLSYesterday counts TLS sessions with a domain for the day before yesterday.
 func CountTLSYesterday(i *Installation, domain string, sessions ...deliver.Session) {
 	i.T.Helper()
 	i.Update(func(tx *store.Tx) error {
@@ -129,7 +129,8 @@ func ReportTLS(i *Installation) {
 	}
 }
 
-// Sessions with a host that has a TLS policy.
+// Untrusted and Fine are TLS sessions with a host that has a TLS policy: one that failed, and one
+// that succeeded.
 var (
 	Untrusted = deliver.Session{Policy: tlsrpt.PolicySTS, Strings: []string{"version: STSv1"}, MXHosts: []string{"*.far.test"}, Host: "mx.far.test", IP: "192.0.2.1", Result: tlsrpt.NotTrusted, Reason: "why"}
 	Fine      = deliver.Session{Policy: tlsrpt.PolicySTS, Strings: []string{"version: STSv1"}, MXHosts: []string{"*.far.test"}, Host: "mx.far.test"}

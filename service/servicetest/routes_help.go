@@ -12,15 +12,15 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Named returns a relay at the host with a name.
-func (h *Host) Named(name, kind string) core.Relay {
+// RelayNamed returns the configuration of a relay at the host, with a name.
+func (h *Host) RelayNamed(name, kind string) core.Relay {
 	r := h.Relay(kind)
 	r.Name = name
 	return r
 }
 
-// Choose sets the relay of a domain and of a mailbox, if they are given.
-func (i *Installation) Choose(t *testing.T, d *store.Domain, domain core.Opt[string], mb *store.Mailbox, mailbox core.Opt[string]) {
+// ChooseRelays sets the relay of a domain and of a mailbox, if they are given.
+func (i *Installation) ChooseRelays(t *testing.T, d *store.Domain, domain core.Opt[string], mb *store.Mailbox, mailbox core.Opt[string]) {
 	t.Helper()
 	if domain.Set {
 		if _, err := i.Svc.Domains.UpdateDomain(context.Background(), Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, Relay: domain}); err != nil {
@@ -34,8 +34,8 @@ func (i *Installation) Choose(t *testing.T, d *store.Domain, domain core.Opt[str
 	}
 }
 
-// Notified sends a message that requests DSNs (RFC 3461).
-func (i *Installation) Notified(mb *store.Mailbox, to, notify, ret string) {
+// SendWithDSN sends a message that requests DSNs (RFC 3461).
+func (i *Installation) SendWithDSN(mb *store.Mailbox, to, notify, ret string) {
 	i.T.Helper()
 	sp := i.Spool(PlainMessage)
 	defer sp.Close()

@@ -9,18 +9,18 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 )
 
-// A Shop is a registrar with the sandbox's prices. It charges every order, whatever it has sold
-// before and whatever the order's key is, so that a test notices when a domain is bought twice. It
-// misbehaves as its fields say.
+// A Shop is a registrar with the sandbox's prices. It charges every order, even for a name that is
+// already sold or with an order key that it has seen, so that a test notices when a domain is
+// bought twice. It misbehaves as its fields say.
 type Shop struct {
 	mu      sync.Mutex
 	prices  *registrar.Sandbox
 	sold    map[string]registrar.Registration
 	Charged map[string]int          // how often a name was paid for
-	Raise   int64                   // rise of all prices, in cents
-	Lag     time.Duration           // time until a sale is visible
-	Keyless bool                    // it drops the keys of orders
-	Meddle  func(call string) error // called before each call and, as "charged", after a charge; its error is returned
+	Raise   int64                   // cents that are added to all prices
+	Lag     time.Duration           // time after which a sale is visible
+	Keyless bool                    // the shop drops the keys of orders
+	Meddle  func(call string) error // called before each call and, as "charged", after a charge; the shop returns its error
 }
 
 // NewShop returns a shop with the sandbox registrar's name.
@@ -42,8 +42,8 @@ func (s *Shop) Charges(name string) int {
 	return s.Charged[name]
 }
 
-// Registrar returns the shop as one installation sees it. meddle is called only for this
-// installation's calls.
+// Registrar returns the shop for one installation. meddle is called only for calls of this
+// installation.
 func (s *Shop) Registrar(meddle func(call string) error) registrar.Registrar {
 	return &counter{s, meddle}
 }
@@ -72,7 +72,7 @@ func (c *counter) begin(call string) error {
 // Name implements registrar.Registrar.
 func (c *counter) Name() string { return c.prices.Name() }
 
-// shown returns a sale if it is visible already.
+// shown returns the sale of a name if it is visible already.
 func (s *Shop) shown(name string) (registrar.Registration, bool) {
 	r, ok := s.sold[name]
 	return r, ok && time.Since(r.RegisteredAt) >= s.Lag

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Pipes is a listener without a network, so that the clock of a synctest bubble advances while all
-// goroutines wait.
+// Pipes is a listener without a network. The clock of a synctest bubble advances while goroutines
+// wait for it.
 type Pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -53,18 +53,18 @@ func (p *Pipes) Close() error {
 // Addr returns a placeholder address.
 func (p *Pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-// A Sluggard is a slow client.
+// A Sluggard is a slow client of a server.
 type Sluggard struct {
 	Begin string        // sent at once
 	Drip  string        // sent after each pause, repeatedly
 	Pause time.Duration // 0: nothing more is sent
-	Deaf  string        // it reads nothing, and sends this repeatedly until the server has closed the connection; "": it reads
+	Deaf  string        // if not "", the client reads nothing, and sends this repeatedly until the server has closed the connection
 	After time.Duration // when the server must close the connection, within two seconds
 }
 
 // Play runs the client. It checks that the server closes the connection in time, and returns what
 // the server has sent.
-func (s Sluggard) Play(t *testing.T, conn net.Conn) (told string) {
+func (s Sluggard) Play(t *testing.T, conn net.Conn) (received string) {
 	t.Helper()
 	start, over, silence := time.Now(), make(chan string, 1), make(chan struct{})
 	go func() {
@@ -85,14 +85,14 @@ func (s Sluggard) Play(t *testing.T, conn net.Conn) (told string) {
 			_, err = io.WriteString(conn, s.Deaf)
 		}
 	}()
-	told = <-over
+	received = <-over
 	took := time.Since(start)
 	conn.Close()
 	<-silence
 	if took < s.After || took > s.After+2*time.Second {
-		t.Errorf("the connection ended after %v, want %v; it was told %.300q", took, s.After, told)
+		t.Errorf("the connection ended after %v, want %v; it got %.300q", took, s.After, received)
 	}
-	return told
+	return received
 }
 
 // Certificate returns a server's TLS configuration with a self-signed certificate for the name.

@@ -155,8 +155,8 @@ func (b *Sandbox) Repeat(t testing.TB, email string, uid uint32, count int) {
 	}
 }
 
-// LeaveUIDs copies a message from INBOX into a folder, with a UID after which only `left` UIDs
-// remain.
+// LeaveUIDs copies a message from INBOX into a folder. It gives the copy a UID after which the
+// folder has only `left` UIDs remaining.
 func (b *Sandbox) LeaveUIDs(t testing.TB, email string, uid uint32, folder string, left uint32) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
@@ -219,5 +219,5 @@ func (b *Sandbox) LargestAnswerKept(t testing.TB) (most int) {
 	return most
 }
 
-// Ping waits for all earlier transactions: it runs an empty one.
+// Ping waits until all earlier transactions have ended, by running an empty transaction.
 func (b *Sandbox) Ping() error { return b.Core.Store.Update(func(*store.Tx) error { return nil }) }

@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Keep adds a message to a folder of the mailbox, to INBOX as an arrived one, and returns its
-// thread.
+// Keep adds a message to a folder of the mailbox and returns its thread. A message in INBOX counts
+// as one that has arrived.
 func Keep(i *Installation, mb *store.Mailbox, folder, message string) string {
 	i.T.Helper()
 	return KeepIn(i, mb, folder, inbox.Filing{Received: i.St.Now(), Arrived: folder == "INBOX"}, message)

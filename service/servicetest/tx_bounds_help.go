@@ -16,7 +16,7 @@ import (
 // The tests that use this file do the largest requests that the API allows. The store fails every
 // transaction above its limits.
 
-// PutMany writes more rows than one request could, some per transaction.
+// PutMany writes n rows, some per transaction.
 func PutMany[T any](t *testing.T, s *service.Service, table *store.Table[T], n int, row func(i int) *T) {
 	t.Helper()
 	for from := 0; from < n; from += 250 {
@@ -31,7 +31,7 @@ func PutMany[T any](t *testing.T, s *service.Service, table *store.Table[T], n i
 	}
 }
 
-// PutWebhooks gives an account the most endpoints that it may have, with subscriptions to all
+// PutWebhooks gives an account the maximum number of webhook endpoints, with subscriptions to all
 // events.
 func PutWebhooks(t *testing.T, s *service.Service, who core.Actor) {
 	t.Helper()
@@ -94,8 +94,7 @@ func RunJobs(t *testing.T, s *service.Service, kinds ...string) {
 	}
 }
 
-// ToldOf returns how many events of a type there are, and how many webhook deliveries are queued
-// for them.
+// ToldOf counts the events of a type, and the webhook deliveries that are queued for them.
 func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int) {
 	t.Helper()
 	waits := map[string]map[string]int{}
@@ -133,7 +132,7 @@ func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int)
 	return len(waits), tells
 }
 
-// Others makes claims of n names by n other accounts.
+// Others makes n claims to domain names, each by another account. name returns the i-th name.
 func Others(t *testing.T, s *service.Service, n int, name func(i int) string) []*store.Domain {
 	t.Helper()
 	var out []*store.Domain

@@ -13,15 +13,15 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// A World is the DNS as the installation sees it: the answers of our own server, unless a test sets
-// others for a name.
+// A World is the DNS that the installation sees: the answers of the service Ours, unless a test
+// sets other values for a name.
 type World struct {
 	mu     sync.Mutex
-	Ours   *service.Service    // the service that answers for what it hosts; nil: none
+	Ours   *service.Service    // the service that answers for the zones that it hosts; nil: none
 	Names  map[string][]string // "TYPE name" to values, instead of Ours
 	Dead   string              // which lookups time out: "all", or "records" for all but NS
 	Hang   chan struct{}       // lookups except NS wait until it is closed
-	Looked int                 // how many lookups there were
+	Looked int                 // number of lookups
 }
 
 // Set changes fields of the world under its lock.
@@ -68,7 +68,7 @@ func (w *World) ask(ctx context.Context, typ uint16, name string) ([]string, err
 	return values, nil
 }
 
-// ourAnswer returns what our zones have for a name.
+// ourAnswer returns what the zones of svc have for a name.
 func ourAnswer(svc *service.Service, typ uint16, name string) []string {
 	zone, ok := svc.Zones.Zone(name)
 	if !ok {

@@ -31,11 +31,11 @@ const (
 	kindApprovalMail = "approval_letter"
 )
 
-// WhyHeld is why a message is held for approval, and who sent it.
-type WhyHeld struct {
-	Reason    string // how it was sent: a store.ApprovalVia… constant
+// HoldDetails says why a message is held for approval, and who sent it and how.
+type HoldDetails struct {
+	Reason    string // "policy" or "tainted", see ApprovalEvent.Reason
 	Via       string // one of the store.ApprovalVia… constants
-	TokenID   string // of the token or credential; "" if none was used
+	TokenID   string // ID of the token or credential; "" if none was used
 	TokenName string
 	Content   *heldContent
 }
@@ -86,8 +86,8 @@ func contentHash(from string, to []string, body io.Reader) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// checkHeldLimit returns rate_limited if too many messages of an account wait for approval. Held
-// messages count against no sending limit.
+// checkHeldLimit returns rate_limited if too many messages of an account wait for approval. The
+// sending limits do not count held messages.
 func checkHeldLimit(tx *store.Tx, accountID string) error {
 	if store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(accountID, store.ApprovalPending), maxHeld) < maxHeld {
 		return nil
@@ -98,9 +98,9 @@ func checkHeldLimit(tx *store.Tx, accountID string) error {
 }
 
 // holdForApproval writes a submission and holds its rows until a person approves it. It does not
-// check suppressions and counts nothing as sent. The message that will be sent is the one that
-// h.Content was composed as. Nothing of the original is kept, not even the texts of the envelope.
-func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.Domain, to []outbound.Rcpt, h WhyHeld) ([]*store.Outgoing, *store.Approval, error) {
+// check suppressions and counts nothing as sent. The message that is sent after approval is
+// h.Content. Nothing of the original is kept, not even the texts of the envelope.
+func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.Domain, to []outbound.Rcpt, h HoldDetails) ([]*store.Outgoing, *store.Approval, error) {
 	now := tx.Now()
 	sub.Blob, sub.MessageID, sub.Subject = h.Content.blob, h.Content.messageID, h.Content.subject
 	sub.EightBit, sub.SMTPUTF8, sub.Starts = h.Content.eightBit, h.Content.eightBit, h.Content.starts && h.Via != store.ApprovalViaRule
@@ -259,7 +259,7 @@ func (s *Service) expireApproval(ctx context.Context, j *store.Job) (jobs.Writes
 		if a == nil || err != nil || a.Status != store.ApprovalPending {
 			return err
 		}
-		a.Status, a.JobID = store.ApprovalExpired, "" // the job that is running now
+		a.Status, a.JobID = store.ApprovalExpired, "" // its job is the one that is running now
 		return s.endApproval(tx, a, report)
 	}, nil
 }
@@ -286,12 +286,12 @@ func (s *Service) endApproval(tx *store.Tx, a *store.Approval, report *inbox.Sto
 			return err
 		}
 	}
-	return s.putDecided(tx, a, events.EventEmailRejected)
+	return s.storeDecision(tx, a, events.EventEmailRejected)
 }
 
-// putDecided writes an approval that has been decided, and settles its first rows; a job settles
+// storeDecision writes an approval that has been decided, and settles its first rows; a job settles
 // the others.
-func (s *Service) putDecided(tx *store.Tx, a *store.Approval, event string) error {
+func (s *Service) storeDecision(tx *store.Tx, a *store.Approval, event string) error {
 	if a.JobID != "" {
 		if err := s.Queue.Cancel(tx, a.JobID); err != nil && !core.IsGone(err) {
 			return err
@@ -304,7 +304,7 @@ func (s *Service) putDecided(tx *store.Tx, a *store.Approval, event string) erro
 	if _, err := s.rooms.Events.Emit(tx, a.AccountID, event, approvalEvent(a)); err != nil {
 		return err
 	}
-	more, err := s.settleSome(tx, a)
+	more, err := s.settleNextRows(tx, a)
 	if !more || err != nil {
 		return err
 	}
@@ -312,9 +312,9 @@ func (s *Service) putDecided(tx *store.Tx, a *store.Approval, event string) erro
 	return err
 }
 
-// settleSome applies the decision to the next rows that still wait for it, at most
-// RecipientsAtATime.
-func (s *Service) settleSome(tx *store.Tx, a *store.Approval) (more bool, err error) {
+// settleNextRows applies the decision to the next rows that still wait for it, at most
+// RecipientsAtATime. more is true if others remain.
+func (s *Service) settleNextRows(tx *store.Tx, a *store.Approval) (more bool, err error) {
 	var rows []*store.Outgoing
 	for row := range rowsOf(tx, a) {
 		if !row.AwaitsApproval() {
@@ -371,8 +371,8 @@ func rowsOf(tx *store.Tx, a *store.Approval) func(yield func(*store.Outgoing) bo
 	}
 }
 
-// settleApproval applies the decision to the remaining rows of an approval, some in each
-// transaction.
+// settleApproval is the job that applies the decision to the remaining rows of an approval, some in
+// each transaction.
 func (s *Service) settleApproval(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[approvalArgs](j)
 	if err != nil {
@@ -393,7 +393,7 @@ func (s *Service) settleAll(ctx context.Context, id string) error {
 			if a == nil || err != nil || a.Status == store.ApprovalPending {
 				return err
 			}
-			more, err = s.settleSome(tx, a)
+			more, err = s.settleNextRows(tx, a)
 			return err
 		})
 		if err != nil {
@@ -438,7 +438,7 @@ func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.Stored
 		return nil, err
 	}
 	defer blob.Close()
-	return s.rooms.Outbound.WriteReport(outbound.Reported{
+	return s.rooms.Outbound.WriteReport(outbound.ReportedMessage{
 		ID: first.ID, To: sub.Sender, EnvelopeID: sub.EnvelopeID, QueuedAt: first.QueuedAt, Original: blob, Full: sub.Ret == "FULL" && !sub.RequireTLS,
 	}, about...)
 }
@@ -450,8 +450,8 @@ func (s *Service) releaseReport(report *inbox.StoredMessage) {
 	}
 }
 
-// rejectApprovals rejects the pending approvals of an account that match, since their messages can
-// no longer be sent.
+// rejectApprovals rejects the pending approvals of an account for which matches returns true, since
+// their messages can no longer be sent.
 func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, matches func(*store.Approval) bool) error {
 	for after, more := "", true; more; {
 		var ids []string

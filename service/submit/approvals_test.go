@@ -67,7 +67,7 @@ func (f *approvals) hold(via, text string, change func(*submit.Submission), to .
 		change(&in)
 	}
 	u := core.MailboxUser{AccountID: f.ann.AccountID, MailboxID: f.ann.ID, Email: f.ann.Email}
-	rows, a, err := f.Svc.Submit.SubmitHeld(u, in, submit.WhyHeld{Reason: agents.HeldByPolicy, Via: via, TokenID: "tok_1", TokenName: "agent"})
+	rows, a, err := f.Svc.Submit.SubmitHeld(u, in, submit.HoldDetails{Reason: agents.HeldByPolicy, Via: via, TokenID: "tok_1", TokenName: "agent"})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -450,7 +450,7 @@ func TestRejectedMessageOfADomainsProgram(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Run()
 	in := submit.Submission{From: "ann@example.test", Body: f.Spool(heldText), To: []outbound.Rcpt{{Address: "b@far.test"}}}
-	_, a, err := f.Svc.Submit.SubmitHeld(core.MailboxUser{AccountID: f.d.AccountID, DomainID: f.d.ID}, in, submit.WhyHeld{Reason: agents.HeldByTaint, Via: store.ApprovalViaSMTP})
+	_, a, err := f.Svc.Submit.SubmitHeld(core.MailboxUser{AccountID: f.d.AccountID, DomainID: f.d.ID}, in, submit.HoldDetails{Reason: agents.HeldByTaint, Via: store.ApprovalViaSMTP})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxBodyInAnswer is how many bytes of a held message's text, and of its HTML, an answer contains.
+// maxBodyInAnswer is the maximum size in bytes of a held message's text, and of its HTML, in an
+// answer.
 const maxBodyInAnswer = 1 << 20
 
 // ApprovalEvent is the data of email.held, email.approved and email.rejected: an approval without
@@ -185,14 +186,14 @@ func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn
 	for _, f := range files {
 		out.Attachments = append(out.Attachments, f.ApprovalAttachment)
 	}
-	if err := s.readApproval(who, a); err != nil {
+	if err := s.recordApprovalShown(who, a); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// readApproval records that a token is shown the texts of a held message.
-func (s *Service) readApproval(who core.Actor, a *store.Approval) error {
+// recordApprovalShown records that a token was shown the texts of a held message.
+func (s *Service) recordApprovalShown(who core.Actor, a *store.Approval) error {
 	return s.rooms.Policies.Read(who.AccountID, agents.HolderOf(who), &who.Policy, agents.Source{MailboxID: a.MailboxID})
 }
 
@@ -296,7 +297,7 @@ func (s *Service) GetApprovalRaw(_ context.Context, who core.Actor, in ApprovalI
 	if err != nil {
 		return nil, err
 	}
-	if err := s.readApproval(who, a); err != nil {
+	if err := s.recordApprovalShown(who, a); err != nil {
 		return nil, errors.Join(err, blob.Close())
 	}
 	return &core.File{
@@ -332,8 +333,8 @@ func checkPending(tx *store.Tx, a *store.Approval) error {
 	return nil
 }
 
-// decidedBy records who decides.
-func decidedBy(tx *store.Tx, who core.Actor, a *store.Approval, note string) error {
+// recordDecider records in an approval who decided it, and with which note.
+func recordDecider(tx *store.Tx, who core.Actor, a *store.Approval, note string) error {
 	a.DecidedBy, a.DecidedByName, a.Note = who.TokenID, who.TokenName, note
 	if who.TokenKind != core.SessionKind && who.TokenID != "" {
 		return nil
@@ -390,11 +391,11 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 		if err := s.admitApproved(tx, u, a); err != nil {
 			return err
 		}
-		if err := decidedBy(tx, who, a, in.Note); err != nil {
+		if err := recordDecider(tx, who, a, in.Note); err != nil {
 			return err
 		}
 		a.Status = store.ApprovalApproved
-		if err := s.putDecided(tx, a, events.EventEmailApproved); err != nil {
+		if err := s.storeDecision(tx, a, events.EventEmailApproved); err != nil {
 			return err
 		}
 		return core.Audit(tx, who, approvalTarget(a))
@@ -406,8 +407,8 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 	return &out, nil
 }
 
-// admitApproved counts the recipients of an approved message against the limits, as place does for
-// a message that needs no approval.
+// admitApproved counts the recipients of an approved message against the limits, as queueOrHold
+// does for a message that needs no approval.
 func (s *Service) admitApproved(tx *store.Tx, u core.MailboxUser, a *store.Approval) error {
 	var sent []string
 	for row := range rowsOf(tx, a) {
@@ -454,7 +455,7 @@ func (s *Service) cancelHeld(ctx context.Context, who core.Actor, id string) (re
 	}
 	a, err := s.reject(ctx, who, row.ApprovalID, "Its sender has cancelled it.")
 	if e, ours := core.AsError(err); ours && e.Code == "already_decided" {
-		return false, nil // it was approved, but this row is not queued yet
+		return false, nil // the message was approved, but this row is not queued yet
 	}
 	if err != nil {
 		return false, err
@@ -486,7 +487,7 @@ func (s *Service) reject(ctx context.Context, who core.Actor, id, note string) (
 		if err := checkPending(tx, a); err != nil {
 			return err
 		}
-		if err := decidedBy(tx, who, a, note); err != nil {
+		if err := recordDecider(tx, who, a, note); err != nil {
 			return err
 		}
 		a.Status = store.ApprovalRejected

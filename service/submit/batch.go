@@ -67,14 +67,14 @@ type BatchOutcome struct {
 	Error     *BatchFailure `json:"error"`
 }
 
-// A BatchFailure is why an item was not sent.
+// A BatchFailure says why an item was not sent.
 type BatchFailure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
 // A storedBatch is a batch as it is stored until its job has sent it, with the templates as they
-// were at the request.
+// were when the batch was accepted.
 type storedBatch struct {
 	SendBatchIn
 	Templates map[string]templates.Content `json:"templates"` // by ID
@@ -83,7 +83,7 @@ type storedBatch struct {
 // items returns the number of messages in a batch.
 func (in *SendBatchIn) items() int { return max(len(in.Messages), len(in.Recipients)) }
 
-// item returns one message of a batch as a request of its own.
+// item returns message i of a batch as a request to send it alone.
 func (in *SendBatchIn) item(i int, forms batchForms) SendEmailIn {
 	if len(in.Messages) > 0 {
 		one := in.Messages[i]
@@ -113,7 +113,7 @@ func (in *SendBatchIn) templateIDs() []string {
 	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id == "" })
 }
 
-// batchForms are the parsed forms of a batch: of templates, by ID, and of its own message, at "".
+// batchForms are the parsed templates of a batch, by ID. The key "" has the batch's own message.
 type batchForms map[string]*templates.Form
 
 // forms parses the templates and the message of a batch.
@@ -136,9 +136,9 @@ func (b *storedBatch) forms() (batchForms, error) {
 	return forms, nil
 }
 
-// checkSize refuses a batch if its messages are too large in total. A text or file for all
-// recipients, or a value that a template repeats, is small only in the request. A message with
-// invalid variables is not counted, since it will fail alone.
+// checkSize returns an error if the messages of a batch are too large in total. The request itself
+// may be small: it has a text or file for all recipients, or a value that a template repeats, only
+// once. A message with invalid variables is not counted, since it cannot be sent.
 func (b *storedBatch) checkSize() error {
 	forms, err := b.forms()
 	if err != nil {
@@ -160,7 +160,7 @@ func (b *storedBatch) checkSize() error {
 	return nil
 }
 
-// check refuses a batch whose fields contradict each other or are missing.
+// check returns an error if fields of a batch contradict each other or are missing.
 func (in *SendBatchIn) check(now time.Time) error {
 	switch forRecipients := len(in.Recipients) > 0; {
 	case forRecipients == (len(in.Messages) > 0):
@@ -182,8 +182,8 @@ func (in *SendBatchIn) check(now time.Time) error {
 	return err
 }
 
-// SendEmailBatch accepts many messages at once, which a job sends. A message that cannot be sent
-// fails alone, as the job's result says.
+// SendEmailBatch accepts many messages at once, which a job sends. If one cannot be sent, the
+// others are; the job's result says which failed and why.
 func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBatchIn) (*core.JobResponse, error) {
 	if err := in.check(s.Now()); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
 			return err
 		}
-		mb, _, err := s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID})
+		mb, _, err := s.activeSender(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID})
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
 			return err
 		}
-		mb, _, err := s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID})
+		mb, _, err := s.activeSender(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID})
 		if err != nil {
 			return err
 		}
@@ -278,8 +278,8 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	return &out, nil
 }
 
-// batchOf is the batch that a message belongs to: when the batch was accepted, and its templates at
-// that time.
+// A batchOf says which batch a message belongs to: when the batch was accepted, and its templates
+// at that time.
 type batchOf struct {
 	taken    time.Time
 	forms    batchForms
@@ -362,8 +362,9 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 // batchTurn is how long a large batch may use memory before other large requests get their turn.
 const batchTurn = 2 * time.Second
 
-// sendTurn sends the remaining messages of a batch from next on, until all are sent or its turn
-// ends. left is the first that remains, items the number of messages.
+// sendTurn sends the remaining messages of a batch from index next on, until all are sent or its
+// turn ends. It skips those in done. left is the index of the first message that remains, items the
+// number of messages of the batch.
 func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done map[int]bool) (left, items int, err error) {
 	ctx, leave, err := s.HoldLarge(ctx, int64(b.Blob.Length))
 	if err != nil {
@@ -416,17 +417,17 @@ func (s *Service) readBatch(ctx context.Context, b *store.Batch) (*storedBatch, 
 	defer blob.Close()
 	text := make([]byte, blob.Size())
 	if _, err := blob.ReadAt(text, 0); err != nil {
-		return nil, fmt.Errorf("read batch: %w", err)
+		return nil, fmt.Errorf("read batch %s: %w", b.ID, err)
 	}
 	in := &storedBatch{}
 	if err := json.Unmarshal(text, in); err != nil {
-		return nil, jobs.Permanent(fmt.Errorf("read batch: %w", err))
+		return nil, jobs.Permanent(fmt.Errorf("read batch %s: %w", b.ID, err))
 	}
 	in.UserID = b.MailboxID
 	return in, nil
 }
 
-// recordSent records a message of a batch that was accepted.
+// recordSent records that a message of a batch was accepted.
 func recordSent(tx *store.Tx, b *store.Batch, index int, sent *EmailQueued) error {
 	o := BatchOutcome{Index: index, Status: store.OutgoingSuppressed, MessageID: &sent.MessageID, IDs: []string{}}
 	for _, r := range sent.Recipients {

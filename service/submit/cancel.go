@@ -10,8 +10,8 @@ import (
 )
 
 // CancelMessage cancels a pending message. If it is being delivered at this moment, it is cancelled
-// after the attempt unless that delivers it. A message that waits for approval is rejected, for all
-// of its recipients.
+// after the attempt, unless the attempt delivers it. A message that waits for approval is rejected,
+// for all of its recipients.
 func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in outbound.SentMessageIn) (*outbound.SentMessage, error) {
 	rejected, err := s.cancelHeld(ctx, who, in.ID)
 	switch {
@@ -40,8 +40,8 @@ func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) er
 	return s.rooms.Outbound.CancelWaiting(ctx, mb.AccountID, outbound.MailboxDeleted, func(o *store.Outgoing) bool { return o.MailboxID == mb.ID && o.HeldAt.IsZero() })
 }
 
-// Hold keeps the pending mail of a mailbox from being sent, from this transaction on, until
-// somebody releases it. A job marks the rows as held.
+// Hold keeps the pending mail of a mailbox from being sent until somebody releases it. It takes
+// effect with this transaction; a job marks the rows as held.
 func (s *Service) Hold(tx *store.Tx, mb *store.Mailbox) error {
 	if err := store.Holds.Put(tx, &store.Hold{MailboxID: mb.ID, AccountID: mb.AccountID, At: tx.Now(), Until: tx.Now().Add(outbound.HeldFor)}); err != nil {
 		return err

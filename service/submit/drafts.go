@@ -20,11 +20,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// draftField is the header field of a draft with the options that have no place in a message. Mail
-// clients drop it when they change a draft.
+// draftField is the header field in which a draft keeps the options of send_email that are not part
+// of the message. Mail clients drop the field when they change a draft.
 const draftField = "X-Mailstead-Draft"
 
-// maxDraftOptions limits the bytes of that field: a longer header is not read completely.
+// maxDraftOptions limits the bytes of draftField: a longer header is not read completely.
 const maxDraftOptions = 64 << 10
 
 // draftOptions are the fields of a request to send that are not part of the message.
@@ -147,7 +147,7 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, core.Errorf("payload_too_large", "The variables and headers of a draft can have at most %d KiB together.", maxDraftOptions>>10)
 	}
 	if len(options) > len("{}") {
-		m.Headers = append(m.Headers, msg.Header{Name: draftField, Value: foldable(base64.StdEncoding.EncodeToString(options))})
+		m.Headers = append(m.Headers, msg.Header{Name: draftField, Value: addFoldingSpaces(base64.StdEncoding.EncodeToString(options))})
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()
@@ -160,7 +160,6 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	}
 	defer s.rooms.Inbox.Release(stored) // no effect if it was filed
 
-	// File it, and delete the draft that it replaces.
 	var out *inbox.InboxMessage
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)
@@ -172,8 +171,8 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	return out, err
 }
 
-// foldable inserts spaces at which a long header field can be folded.
-func foldable(text string) string {
+// addFoldingSpaces inserts spaces at which a long header field can be folded.
+func addFoldingSpaces(text string) string {
 	const width = 70
 	var b strings.Builder
 	for len(text) > width {
@@ -183,8 +182,8 @@ func foldable(text string) string {
 	return b.String() + text
 }
 
-// readDraft makes the request that sends a draft. Changes by a mail client are in the message
-// itself.
+// readDraft returns the request that sends a draft. The addresses, texts and files come from the
+// message, which a mail client may have changed, and the options from draftField.
 func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, origin string) (out SendEmailIn, err error) {
 	// Read the options in draftField.
 	headers, err := msg.Headers(blob, root)
@@ -209,7 +208,7 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, ori
 		Variables: o.Variables, Headers: o.Headers, unfilled: o.TemplateID != "",
 	}
 	out.rewrite = origin == agents.OriginTainted // a person sees only the text of a tainted draft
-	if !who.IsPerson() {                         // a person has seen the draft
+	if !who.IsPerson() {                         // for a person, who has seen the draft, these stay false
 		out.foreign = origin != agents.OriginOwn && origin != agents.OriginProgram
 		out.program = origin != agents.OriginOwn
 	}

@@ -11,7 +11,7 @@ import (
 // Internals that external tests use.
 
 // SubmitHeld submits a message like Submit, and holds it for approval.
-func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows []*store.Outgoing, a *store.Approval, err error) {
+func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h HoldDetails) (rows []*store.Outgoing, a *store.Approval, err error) {
 	as, err := s.sendersOf(u)
 	if err != nil {
 		return nil, nil, err

@@ -40,8 +40,8 @@ func (s *Service) rewriteIfTainted(by sentBy, body msg.Source) (*store.Spool, er
 	return s.writeRewritten(m, notRewritable())
 }
 
-// writeRewritten writes a rewritten message to a spool, which the caller closes. The error is bad
-// if its header cannot be written.
+// writeRewritten writes a rewritten message to a spool, which the caller closes. It returns the
+// error bad if the header cannot be written.
 func (s *Service) writeRewritten(m *msg.Composer, bad error) (*store.Spool, error) {
 	spool := s.Store.NewSpool(core.MaxMessage)
 	if _, err := m.WriteTo(spool); err != nil {
@@ -68,18 +68,18 @@ var composedFields = []string{
 	"received", "return-path", "dkim-signature", "authentication-results",
 }
 
-// A rewriting is how a message is composed again from its content.
+// A rewriting composes a message again from its content.
 type rewriting struct {
 	now        time.Time
-	toApprove  bool        // it is to be approved, and must contain nothing that the person is not shown
-	byItself   bool        // a mailbox sends it automatically, and nobody gets an error
-	forwarding msg.Address // address of the mailbox that forwards it and becomes its author; zero if it is not a forward
+	toApprove  bool        // the message needs approval: it must contain nothing that the approving person is not shown
+	automatic  bool        // a mailbox sends the message automatically, and nobody would get an error
+	forwarding msg.Address // the mailbox that forwards the message and becomes its author; zero if it is not a forward
 }
 
 // notRewritable returns the error for a message that cannot be rewritten for this purpose.
 func (w rewriting) notRewritable() error {
 	if w.toApprove {
-		return unshowable()
+		return notShowable()
 	}
 	return notRewritable()
 }
@@ -99,8 +99,8 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	if e == nil || nested > maxNested {
 		return nil, w.notRewritable()
 	}
-	if w.toApprove && !w.byItself && nested == 1 && hasUncomposable(root) {
-		return nil, unshowable()
+	if w.toApprove && !w.automatic && nested == 1 && hasUnshowablePart(root) {
+		return nil, notShowable()
 	}
 	m := &msg.Composer{Subject: e.Subject, Date: e.Date, MessageID: e.MessageID, References: e.References}
 	if len(e.InReplyTo) > 0 {
@@ -159,7 +159,7 @@ func (w rewriting) keeps(name string) bool {
 	return !w.toApprove && !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.DroppedWhileTainted(name)
 }
 
-// file rewrites one file of a message, of at most left bytes.
+// file rewrites one file of a message. left is the maximum size in bytes.
 func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested int) (file msg.AttachedFile, err error) {
 	file = msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID}
 	if w.toApprove { // the text refers to no embedded images any more

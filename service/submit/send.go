@@ -28,7 +28,7 @@ import (
 // Texts is a body field that may be one string or a list of strings.
 type Texts []string
 
-// UnmarshalJSON accepts both.
+// UnmarshalJSON accepts a string or a list of strings.
 func (t *Texts) UnmarshalJSON(data []byte) error {
 	var one string
 	if json.Unmarshal(data, &one) == nil {
@@ -64,7 +64,7 @@ func (h *HTMLText) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the form that was read.
+// MarshalJSON writes a string, or true if OfBody is set.
 func (h HTMLText) MarshalJSON() ([]byte, error) {
 	if h.OfBody {
 		return []byte("true"), nil
@@ -112,7 +112,7 @@ type SendEmailIn struct {
 	of       *batchOf        // nil if the message is not part of a batch
 	form     *templates.Form // the template that Variables fill; nil if the request has the texts
 	calendar []byte          // the reply to an invitation
-	foreign  bool            // somebody else than the sender may have written it
+	foreign  bool            // somebody other than the sender may have written it
 	program  bool            // a program that does not speak for the account wrote it, or its author is unknown
 	rewrite  bool            // it is the draft of a tainted sender
 	unfilled bool            // it is a draft whose template is not filled in
@@ -150,7 +150,7 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	return s.sendEmail(ctx, who, in, func(tx *store.Tx, out *EmailQueued) error { return once.KeepAnswer(ctx, s.Core, tx, out) })
 }
 
-// sendEmail sends a message; with runs in the transaction that accepts it.
+// sendEmail sends a message. with runs in the transaction that accepts the message.
 func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn, with func(*store.Tx, *EmailQueued) error) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	var as core.Senders
@@ -163,7 +163,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		if err != nil {
 			return err
 		}
-		if _, _, err = s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID}); err != nil || in.TemplateID == "" {
+		if _, _, err = s.activeSender(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID}); err != nil || in.TemplateID == "" {
 			return err
 		}
 		in.form, err = formOf(tx, who.AccountID, &in)
@@ -243,8 +243,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	var out *EmailQueued
 	var sent *Submitted
 	u := core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}
-	err = s.withRuling(ctx, u, l, func(tx *store.Tx, r ruling) error {
-		sent, err = s.place(tx, u, l, r)
+	err = s.withDecision(ctx, u, l, func(tx *store.Tx, r decision) error {
+		sent, err = s.queueOrHold(tx, u, l, r)
 		if err != nil {
 			return err
 		}
@@ -278,8 +278,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	return out, nil
 }
 
-// workOn waits until there is memory for a request, and fills in its template. The caller must call
-// leave afterwards.
+// workOn waits until there is memory for a request, and fills in its template. The caller continues
+// with the context within, and must call leave afterwards.
 func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.Context, leave func(), err error) {
 	within, leave, err = s.WorkOnLarge(ctx, in.requestSize())
 	if err != nil {
@@ -289,7 +289,7 @@ func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.C
 	if err == nil && texts > core.MaxContent {
 		err = core.ContentTooLarge()
 	}
-	if made := texts + files; err == nil && made > in.requestSize() { // a template may repeat short values often
+	if made := texts + files; err == nil && made > in.requestSize() { // a template may repeat short values many times
 		leave()
 		within, leave, err = s.WorkOnLarge(ctx, made)
 		if err != nil {
@@ -405,8 +405,8 @@ func (s *Service) startEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn)
 	return m, bcc, nil
 }
 
-// composeEmail composes the message of a request. It returns the recipients, and the blind copy
-// recipients, one per line.
+// composeEmail composes the message of a request. It returns the envelope recipients in to, and the
+// blind copy recipients, one per line, in blind.
 func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (m *msg.Composer, to []outbound.Rcpt, blind string, err error) {
 	m, bcc, err := s.startEmail(as, mb, in)
 	if err != nil {
@@ -522,8 +522,8 @@ func addFooter(d *msg.Composer, footer string) {
 	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
 }
 
-// serverFields and serverPrefixes are header fields, and prefixes of them, that say how a message
-// is sent, signed or built. A request must not set them.
+// serverFields and serverPrefixes are header fields, and prefixes of header fields, that say how a
+// message is sent, signed or built. A request must not set them.
 var (
 	serverFields = []string{
 		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
@@ -532,8 +532,8 @@ var (
 	serverPrefixes = []string{"content-", "resent-", "arc-", "dkim-", "authentication-", "received"}
 )
 
-// setHeader fills in Message-IDs and the request's own header fields. It refuses fields that begin
-// with a prefix in controls, which relays take as commands.
+// setHeader sets Message-IDs and the request's own header fields. It refuses a field whose name
+// begins with one of controls, which relays take as commands.
 func setHeader(m *msg.Composer, in SendEmailIn, domain string, controls []string) error {
 	m.MessageID = msg.NewMessageID(domain)
 	if in.MessageID != "" {

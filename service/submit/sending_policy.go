@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A sentBy is who sends a message, and how.
+// A sentBy says who sends a message, and how.
 type sentBy struct {
 	holder    agents.Holder
 	tokenName string
 	via       string
 	person    bool // an owner or admin who is signed in
-	ownWords  bool // a person, or a program that speaks for the account
-	rewrite   bool // a tainted sender wrote it, so that it is rewritten whoever sends it
+	ownWords  bool // the sender is a person, or a program that speaks for the account
+	rewrite   bool // a tainted sender wrote the message, so it is rewritten whoever sends it
 }
 
 // sentByActor returns the sender for a request by the API or MCP.
@@ -31,8 +31,8 @@ func sentByActor(who core.Actor) sentBy {
 	return by
 }
 
-// sentByLogin returns the sender for a submission by SMTP. It counts as a person with the password
-// of a mailbox, or with an app password that has no policy; otherwise it is a program.
+// sentByLogin returns the sender for a submission by SMTP. A login counts as a person if it used
+// the password of a mailbox, or an app password without a policy; otherwise as a program.
 func sentByLogin(u core.MailboxUser) sentBy {
 	return sentBy{holder: agents.HolderOfLogin(u), via: store.ApprovalViaSMTP, ownWords: u.OwnWords || u.MailboxID != "" && u.Policy.IsDefault()}
 }
@@ -49,8 +49,9 @@ func errTaintedMeanwhile() error {
 // errNeedContent is returned if a message must be held and its content for approval is missing.
 var errNeedContent = errors.New("the message must be held, and its content for approval is missing")
 
-// applyPolicies applies the policies, in the transaction that accepts a message. The error is
-// errNeedFacts if a policy applies and facts is nil.
+// applyPolicies checks a message against the sending policies, in the transaction that accepts it.
+// held is the reason why a person must approve the message, "" if none; tainted says that the
+// sender is tainted. The error is errNeedFacts if a policy applies and facts is nil.
 func (s *Service) applyPolicies(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, facts *agents.Message) (held string, tainted bool, err error) {
 	asks, err := s.rooms.Policies.HasPolicy(tx, mb, l.by.holder)
 	if err != nil || !asks {
@@ -67,8 +68,8 @@ func (s *Service) applyPolicies(tx *store.Tx, mb *store.Mailbox, l *checkedSubmi
 	return held, tainted, err
 }
 
-// factsOf collects the facts that policies need about a message of a mailbox, or with nil of a
-// domain's program. It reads only the store and the message.
+// factsOf collects the facts that policies need about a message. mb is nil for the message of a
+// domain's program. factsOf reads only the store and the message.
 func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Message, error) {
 	f := &agents.Message{Mailbox: mb, Senders: append([]string{l.Sender}, l.authors...), To: l.addresses(), ByPerson: l.by.person}
 	root, err := msg.ScanHeader(l.body)

@@ -6,7 +6,8 @@
 // Where things are:
 //   - submit.go: a submission; who may send as whom: envelope and header; limits.
 //   - send.go: send_email. drafts.go, batch.go, invitation.go: other ways to make a message.
-//   - sending_policy.go: how policies are applied. byitself.go: automatic messages of mailboxes.
+//   - sending_policy.go: how policies are applied. auto_messages.go: automatic messages of
+//     mailboxes.
 //   - approvals.go: messages that wait for a person's approval, and their expiry. approve.go: how
 //     they are read and decided. shown.go: what a person is shown. harmless.go: how a tainted
 //     sender's message is rewritten.
@@ -35,7 +36,8 @@ type Inbox interface {
 	Prepare(body store.Body, env inbox.Envelope) (*inbox.StoredMessage, error)
 	Release(d *inbox.StoredMessage)
 	ReadStored(who core.Actor, in inbox.MessageIn) (*msg.Part, *store.Blob, *inbox.SpamVerdict, error)
-	// FindAnswered finds the messages that a reply answers, PeopleAnswered their people.
+	// FindAnswered finds the messages that a reply answers. PeopleAnswered finds the people of
+	// these messages.
 	FindAnswered(mb *store.Mailbox, id string) ([]inbox.Answered, error)
 	PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error)
 
@@ -59,7 +61,7 @@ type Policies interface {
 type Limits interface {
 	MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e *reputation.Envelope, recipient string) error
 	Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, recipients []string) error
-	TellLimit(u core.MailboxUser, refused error) error
+	NotifyLimit(u core.MailboxUser, refused error) error
 }
 
 // Recipients finds the destinations of addresses here.
@@ -85,7 +87,7 @@ type Outbound interface {
 	Queue
 	SendAutomatic(tx *store.Tx, m outbound.AutomaticMail) error
 	PlanForward(tx *store.Tx, like *store.Submission, args outbound.ForwardArgs, due time.Time) error
-	WriteReport(m outbound.Reported, about ...msg.DSNRecipient) (*inbox.StoredMessage, error)
+	WriteReport(m outbound.ReportedMessage, about ...msg.DSNRecipient) (*inbox.StoredMessage, error)
 	SendReport(tx *store.Tx, sub *store.Submission, report *inbox.StoredMessage) error
 	QueueReport(tx *store.Tx, accountID, domainID, to string, report *inbox.StoredMessage) error
 }
@@ -111,10 +113,10 @@ type Service struct {
 	rooms Rooms
 }
 
-// New makes the Service.
+// New returns a Service, which uses the given rooms.
 func New(c *core.Core, r Rooms) *Service { return &Service{Core: c, rooms: r} }
 
 // Kinds lists the kinds of jobs of this package.
 func (s *Service) Kinds() []jobs.Kind {
-	return append(slices.Concat(s.approvalKinds(), []jobs.Kind{s.holdByItselfKind(), s.forwardKind()}), s.WhileActive(s.batchKind()))
+	return append(slices.Concat(s.approvalKinds(), []jobs.Kind{s.autoHoldKind(), s.forwardKind()}), s.WhileActive(s.batchKind()))
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A heldContent is the content that a person is shown before they approve a message, composed as
-// the message that would be sent. It is made before the transaction that holds the message.
+// A heldContent is a message that needs approval, composed again from what a person is shown. This
+// message is sent after approval. It is composed before the transaction that holds it.
 type heldContent struct {
 	to, cc, bcc []string // each recipient of the envelope is in one of the lists
 	preview     string
@@ -43,7 +43,7 @@ func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbou
 	w.toApprove, w.now = true, s.Now()
 	for _, r := range to {
 		if visible.Line(r.Address) != r.Address {
-			return nil, unshowable()
+			return nil, notShowable()
 		}
 	}
 	sent, err := msg.AsSent(stored)
@@ -54,7 +54,7 @@ func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbou
 	if err != nil {
 		return nil, err
 	}
-	spool, err := s.writeRewritten(m, unshowable())
+	spool, err := s.writeRewritten(m, notShowable())
 	if err != nil {
 		return nil, err
 	}
@@ -84,17 +84,17 @@ func (s *Service) composeHeld(ctx context.Context, e inbox.Envelope, to []outbou
 	return h, nil
 }
 
-// unshowable returns the error for a message that a person cannot be shown completely. It quotes
+// notShowable returns the error for a message that a person cannot be shown completely. It quotes
 // nothing of the message.
-func unshowable() error {
+func notShowable() error {
 	return core.OverSMTP(550, "5.7.1", core.Errorf("sending_not_allowed",
 		"A message that waits for approval is made anew of what a person is shown, and this one cannot be: it is signed, encrypted, a report or an answer to an invitation, "+
 			"or has several authors, a group of addresses, an address with invisible characters, or a damaged message in it. Send text, HTML and files, or have a person send it."))
 }
 
-// hasUncomposable reports whether a message has a part that would be lost or invalid in a composed
-// message: a signature, encrypted content, a machine-readable report, a calendar entry.
-func hasUncomposable(root *msg.Part) bool {
+// hasUnshowablePart reports whether a message has a part that would be lost or invalid if it were
+// composed again: a signature, encrypted content, a machine-readable report, a calendar entry.
+func hasUnshowablePart(root *msg.Part) bool {
 	files := msg.Attachments(root)
 	var look func(p *msg.Part) bool
 	look = func(p *msg.Part) bool {
@@ -109,11 +109,11 @@ func hasUncomposable(root *msg.Part) bool {
 	return look(root)
 }
 
-// show fills a message with the text and header that a person is shown.
+// show fills m with the text and the header fields that a person is shown.
 func (w rewriting) show(m *msg.Composer, text msg.Body, headers []msg.Header, nested int) error {
 	if nested == 1 {
 		m.Date = w.now
-		if w.forwarding.Mailbox != "" { // the author's address moves into the name: we sign the message
+		if w.forwarding.Mailbox != "" { // the author's address moves into the display name, since this server signs the message
 			w.forwarding.Name = strings.TrimSpace(m.From.Name + " " + strings.ReplaceAll(m.From.Email(), "@", " at "))
 			m.From = w.forwarding
 		}
@@ -124,7 +124,7 @@ func (w rewriting) show(m *msg.Composer, text msg.Body, headers []msg.Header, ne
 	for _, list := range [][]msg.Address{{m.From}, m.To, m.Cc} {
 		for i := range list {
 			if email := list[i].Email(); visible.Line(email) != email {
-				return unshowable()
+				return notShowable()
 			}
 			list[i].Name = visible.Line(list[i].Name)
 		}
@@ -155,7 +155,7 @@ type heldFile struct {
 	ApprovalAttachment
 	body io.ReaderAt
 	part *msg.Part
-	of   *msg.Part // the parsed message, if the file is a message
+	of   *msg.Part // the parsed message, if the file is a message; else nil
 }
 
 // filesOf lists the files of a held message. The names of files in an inner message begin with that

@@ -73,7 +73,7 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 			}
 		}
 		if r.Transport == core.ViaSimulator {
-			return outbound.KnowsSimulated(email)
+			return outbound.CheckSimulated(email)
 		}
 		suppressed, err := core.IsSuppressed(tx, u.AccountID, email)
 		if err != nil || suppressed {
@@ -87,9 +87,10 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 	return core.OverStore(err)
 }
 
-// notifyLimit returns refused, and notifies the owner if it is about a daily limit.
+// notifyLimit notifies the owner of the account if refused says that a daily limit is reached. It
+// returns refused.
 func (s *Service) notifyLimit(u core.MailboxUser, refused error) error {
-	if err := s.rooms.Limits.TellLimit(u, refused); err != nil {
+	if err := s.rooms.Limits.NotifyLimit(u, refused); err != nil {
 		s.Log.Error("notify about a sending limit", "sender", u.Email, "error", err)
 	}
 	return refused
@@ -133,21 +134,22 @@ type Submitted struct {
 	QueuedAt   time.Time
 	Recipients []SubmittedRcpt
 
-	origin string // of its Sent copy, see store.Facts
+	origin string // origin of the Sent copy, see store.Facts
 }
 
 // A SubmittedRcpt is one recipient of an accepted submission.
 type SubmittedRcpt struct {
-	ID        string // of its row in the sending log
+	ID        string // ID of the recipient's row in the sending log
 	Email     string
 	Status    string // queued, scheduled, suppressed, held
 	Transport string // direct, relay, local, capture, simulator
 }
 
 // Submit accepts a message from a login and queues it, with one job for each recipient. When it
-// returns, message and jobs are on disk. Errors are SMTPErrors that wrap the API's Error: 550 5.7.1
-// for a sender that is not the mailbox's, 550 5.6.0 for one that programs read differently, 452
-// 4.5.3 above 1 000 recipients and above a daily limit, 552 5.3.4 for the size.
+// returns nil, message and jobs are on disk. Errors are SMTPErrors that wrap the API's Error: 550
+// 5.7.1 if the author or sender is not one of the login's addresses, 550 5.6.0 if programs would
+// read the author differently, 452 4.5.3 above 1 000 recipients and above a daily limit, 552 5.3.4
+// if the message is too large.
 func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
 		return nil, core.SMTPErrorf(452, "4.5.3", "A message can have at most %d recipients.", maxRecipients)
@@ -174,8 +176,8 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 		return nil, err
 	}
 	var out *Submitted
-	err = s.withRuling(ctx, u, l, func(tx *store.Tx, r ruling) error {
-		out, err = s.place(tx, u, l, r)
+	err = s.withDecision(ctx, u, l, func(tx *store.Tx, r decision) error {
+		out, err = s.queueOrHold(tx, u, l, r)
 		return err
 	})
 	if err != nil {
@@ -199,8 +201,8 @@ func (s *Service) sendersOf(u core.MailboxUser) (as core.Senders, err error) {
 	return as, err
 }
 
-// A checkedSubmission is ready to be sent: validated, complete and with CRLF line ends. Its
-// account, mailbox and domain are set when it is accepted.
+// A checkedSubmission is a message that is ready to be sent: validated, complete and with CRLF line
+// ends. Its account, mailbox and domain are set when it is accepted.
 type checkedSubmission struct {
 	store.Submission
 	authors   []string // addresses in From
@@ -208,8 +210,8 @@ type checkedSubmission struct {
 	body      *store.Spool
 	by        sentBy
 	foreign   bool   // it may contain the words of somebody else
-	rewritten bool   // by rewriteIfTainted
-	blind     string // blind copy recipients, for a Sent copy that is filed later
+	rewritten bool   // rewriteIfTainted has rewritten it
+	blind     string // blind copy recipients, kept for a Sent copy that is filed later
 }
 
 func (l *checkedSubmission) addresses() []string {
@@ -238,7 +240,7 @@ func (s *Service) prepare(as core.Senders, by sentBy, in Submission) (*checkedSu
 		return nil, err
 	}
 
-	// Each recipient once, with the options of its first occurrence.
+	// Keep each recipient once, with the options of its first occurrence.
 	seen := make(map[string]bool, len(in.To))
 	for _, r := range in.To {
 		email, err := msg.NormalizeEmail(r.Address)
@@ -277,7 +279,7 @@ func (s *Service) prepare(as core.Senders, by sentBy, in Submission) (*checkedSu
 	return l, nil
 }
 
-// checkEncoded checks that a header still has the same authors after it was encoded.
+// checkEncoded returns an error unless a header still has the same authors after it was encoded.
 func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
 	if l.SMTPUTF8 || !slices.ContainsFunc(before.text, func(b byte) bool { return b >= 0x80 }) {
 		return nil
@@ -297,7 +299,8 @@ func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
 	return err
 }
 
-// privateFields are removed: blind copies, and the field that only a final delivery writes.
+// privateFields are removed from every message: blind copies, and Return-Path, which only a final
+// delivery writes.
 var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
 
 // A header is the header with which a message is sent.
@@ -349,9 +352,9 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders)
 	return h, err
 }
 
-// ownAuthors returns the authors of a header, as programs read its lines once they are sent. It
-// refuses a header if an address in From, Sender, Resent-From or Resent-Sender, by any program's
-// reading, is not one that the sender may use.
+// ownAuthors returns the authors of a header, as programs will read it once it is sent. It returns
+// an error if an address in From, Sender, Resent-From or Resent-Sender, as any program may read it,
+// is not one that the sender may use.
 func ownAuthors(as core.Senders, text []byte) (emails []string, err error) {
 	var lines bytes.Buffer // writes to it cannot fail
 	w := msg.NormalizeLines(&lines)
@@ -408,8 +411,8 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 
 // recode encodes the parts of the submission as ASCII with short lines where possible, before the
 // submission is signed. Otherwise a host on the way might have to do it, and would break the
-// signature (RFC 6152 section 3). Without SMTPUTF8 it encodes the header too; if that is
-// impossible, the message is refused.
+// signature (RFC 6152 section 3). Without SMTPUTF8 it also encodes the header, and returns an error
+// if that is impossible.
 func (s *Service) recode(l *checkedSubmission) error {
 	root, err := msg.Scan(l.body.Reader())
 	if err != nil {
@@ -436,8 +439,8 @@ func (s *Service) recode(l *checkedSubmission) error {
 	return nil
 }
 
-// wireCheck records whether the bytes written through it need 8BITMIME: bytes beyond ASCII, and
-// lines too long for SMTP (RFC 5321 section 4.5.3.1.6).
+// A wireCheck passes bytes on to w. It records whether any of them is beyond ASCII (high), and
+// whether any line is too long for SMTP (long, RFC 5321 section 4.5.3.1.6).
 type wireCheck struct {
 	w          io.Writer
 	high, long bool
@@ -454,22 +457,23 @@ func (l *wireCheck) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-const maxWireLine = 999 // including the CR
+const maxWireLine = 999 // bytes, including the CR
 
-// A ruling is the decision about a submission in the transaction that accepts it.
-type ruling struct {
+// A decision is what was decided about a submission, in the transaction that accepts it.
+type decision struct {
 	mailbox *store.Mailbox // the sending mailbox; nil for a domain's program
 	from    *store.Domain  // domain of the mailbox or the program
 	tainted bool           // the sender has read a stranger's words
-	held    string         // why a person must approve it; "" if it needs no approval
-	content *heldContent   // the content that the person is shown
+	held    string         // reason why a person must approve it; "" if it needs no approval
+	content *heldContent   // the content that the person is shown, if the message needs approval
 }
 
-// withRuling checks that the sender may send a submission now, and calls take to write it, both in
-// one transaction. The bytes of the submission have been appended before; withRuling releases them
-// if it fails. If the policies need facts about the message, or an approval needs its content, the
-// transaction ends with an error; these are then made outside of it, and it starts again.
-func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checkedSubmission, take func(*store.Tx, ruling) error) error {
+// withDecision checks that the sender may send a submission now, and calls take to write it, both
+// in one transaction. If the policies need facts about the message, or an approval needs its
+// content, the transaction ends with an error. withDecision then collects them outside of a
+// transaction, and starts again. The bytes of the submission must already be appended; withDecision
+// releases them if it fails.
+func (s *Service) withDecision(ctx context.Context, u core.MailboxUser, l *checkedSubmission, take func(*store.Tx, decision) error) error {
 	defer s.Store.Release(l.Blob) // no effect if the blob is referenced
 	var facts *agents.Message     // nil until a policy needs them
 	var content *heldContent      // nil until a policy requires approval
@@ -481,7 +485,7 @@ func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checked
 	for {
 		err := s.Store.Update(func(tx *store.Tx) error {
 			tx.For(ctx)
-			mb, from, err := s.sendable(tx, u)
+			mb, from, err := s.activeSender(tx, u)
 			if err != nil {
 				return err
 			}
@@ -492,7 +496,7 @@ func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checked
 			if err != nil {
 				return err
 			}
-			return take(tx, ruling{mailbox: mb, from: from, tainted: tainted, held: held, content: content})
+			return take(tx, decision{mailbox: mb, from: from, tainted: tainted, held: held, content: content})
 		})
 		switch {
 		case err == nil:
@@ -515,8 +519,8 @@ func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checked
 	}
 }
 
-// place writes the rows of a submission: queued, or held until a person approves it.
-func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, r ruling) (*Submitted, error) {
+// queueOrHold writes the rows of a submission: queued, or held until a person approves it.
+func (s *Service) queueOrHold(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, r decision) (*Submitted, error) {
 	d, err := authorDomain(tx, r.from, l)
 	if err != nil {
 		return nil, err
@@ -537,7 +541,7 @@ func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, 
 
 	// Recipients that are not suppressed or simulated count against the sender's limits, and in the
 	// account's traffic.
-	out := submitted(&sub, rows)
+	out := resultOf(&sub, rows)
 	out.origin = agents.OriginOf(sub.AccountID, &sub)
 	var sent []string
 	for _, row := range rows {
@@ -554,9 +558,9 @@ func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, 
 	return out, s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) })
 }
 
-// hold holds a submission until a person approves it. It counts towards the limits of sending only
-// then.
-func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *checkedSubmission, r ruling) (*Submitted, error) {
+// hold holds a submission until a person approves it. Only then does it count towards the sending
+// limits.
+func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *checkedSubmission, r decision) (*Submitted, error) {
 	if err := checkHeldLimit(tx, sub.AccountID); err != nil {
 		return nil, err
 	}
@@ -567,19 +571,19 @@ func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *
 		}
 	}
 	sub.Bcc = l.blind
-	rows, a, err := s.holdForApproval(tx, sub, d, l.to, WhyHeld{
+	rows, a, err := s.holdForApproval(tx, sub, d, l.to, HoldDetails{
 		Reason: r.held, Via: l.by.via, TokenID: l.by.holder.TokenID + l.by.holder.CredentialID, TokenName: l.by.tokenName, Content: r.content,
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := submitted(sub, rows)
+	out := resultOf(sub, rows)
 	out.ApprovalID = a.ID
 	return out, nil
 }
 
-// submitted returns the result of a submission.
-func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
+// resultOf returns the result of a submission.
+func resultOf(sub *store.Submission, rows []*store.Outgoing) *Submitted {
 	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
 	for _, row := range rows {
 		out.Recipients = append(out.Recipients, SubmittedRcpt{row.ID, row.Recipient, row.Status, row.Transport})
@@ -612,9 +616,9 @@ func domainNotReady(d *store.Domain) error {
 		"The domain %s is not set up yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 }
 
-// sendable returns the mailbox and the domain of a login that may send now; the mailbox is nil for
-// a domain's credential. Both are shared and must not be changed.
-func (s *Service) sendable(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, error) {
+// activeSender returns the mailbox and the domain of a login, or an error if it may not send now.
+// The mailbox is nil for a domain's credential. Both are shared and must not be changed.
+func (s *Service) activeSender(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, error) {
 	mb, d, err := senderOf(tx, u)
 	if err != nil {
 		return nil, nil, err

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// unsubscribeWithin is the timeout of the request to the list's server.
-const unsubscribeWithin = 20 * time.Second
+// unsubscribeTimeout is the timeout of the request to the list's server.
+const unsubscribeTimeout = 20 * time.Second
 
 // oneClick is the value of List-Unsubscribe-Post, and the body of the request (RFC 8058 section 3).
 const oneClick = "List-Unsubscribe=One-Click"
@@ -46,7 +46,7 @@ func (s *Service) UnsubscribeMessage(ctx context.Context, who core.Actor, in inb
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, unsubscribeWithin)
+	ctx, cancel := context.WithTimeout(ctx, unsubscribeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(oneClick))
 	if err != nil {

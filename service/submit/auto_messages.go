@@ -24,14 +24,14 @@ func (s *Service) forwardKind() jobs.Kind {
 	return jobs.Kind{Name: outbound.KindForward, Work: s.forward, Timeout: time.Minute}
 }
 
-// forward forwards a message. With Once, it skips each recipient to whom the mailbox has forwarded
-// the message before: the message may have come back.
+// forward is the job that forwards a message. With Once, it skips each recipient to whom the
+// mailbox has forwarded the message before: the message may have come back.
 func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[outbound.ForwardArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	sent, asked := map[string]bool{}, map[string]*agents.Message{}
+	sent, facts := map[string]bool{}, map[string]*agents.Message{}
 	err = s.Store.View(func(tx *store.Tx) error {
 		clear(sent)
 		sub, err := store.Submissions.Find(tx, args.SubmissionID)
@@ -40,7 +40,7 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 		}
 		mb, err := store.Mailboxes.FindShared(tx, sub.MailboxID)
 		for i := 0; i < len(args.To) && err == nil; i++ {
-			asked[args.To[i]], err = s.AskAbout(tx, mb, args.To[i], false, nil)
+			facts[args.To[i]], err = s.CollectFacts(tx, mb, args.To[i], false, nil)
 		}
 		if err != nil || !args.Once || sub.MessageID == "" {
 			return err
@@ -82,7 +82,7 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 				continue
 			}
 			sub := *planned
-			if err := s.SendByItself(tx, mb, outbound.ByItself{Sub: &sub, Domain: d, To: outbound.Rcpt{Address: to}, Since: args.Since, Once: args.Once, Asked: asked[to]}); err != nil {
+			if err := s.SendAutoMessage(tx, mb, outbound.AutoMessage{Sub: &sub, Domain: d, To: outbound.Rcpt{Address: to}, Since: args.Since, Once: args.Once, Facts: facts[to]}); err != nil {
 				return err
 			}
 		}
@@ -91,9 +91,11 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 	}, nil
 }
 
-// AskAbout collects the facts that the policy of a mailbox needs about an automatic message; nil if
-// the mailbox has no policy. It must not run in a write transaction, since it may take long.
-func (s *Service) AskAbout(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error) {
+// CollectFacts collects the facts that the policy of a mailbox needs about an automatic message to
+// the address to. answers says that the message is a reply, and people are the people of the
+// message that it is about. CollectFacts returns nil if the mailbox has no policy. It must not run
+// in a write transaction, since it may take long.
+func (s *Service) CollectFacts(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error) {
 	if mb == nil || mb.SendPolicy.IsDefault() {
 		return nil, nil
 	}
@@ -105,29 +107,29 @@ func (s *Service) AskAbout(tx *store.Tx, mb *store.Mailbox, to string, answers b
 	return m, s.rooms.Policies.Reach(tx, m)
 }
 
-// SendByItself queues an automatic message of a mailbox (nil: of none), if its policy allows it. A
-// message that needs approval is held; a refused one is logged and dropped. If the policy needs
-// facts that m does not have, a job collects them for a forward; otherwise the error is
-// errNeedFacts.
-func (s *Service) SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByItself) error {
+// SendAutoMessage queues an automatic message of the mailbox mb, which is nil for a message of a
+// domain, if mb's policy allows it. A message that needs approval is held; a refused one is logged
+// and dropped. If the policy needs facts that m does not have, a job collects them for a forward;
+// otherwise the error is errNeedFacts.
+func (s *Service) SendAutoMessage(tx *store.Tx, mb *store.Mailbox, m outbound.AutoMessage) error {
 	held := ""
 	if mb != nil && !mb.SendPolicy.IsDefault() {
 		switch {
-		case m.Asked == nil && m.Sub.Forward:
+		case m.Facts == nil && m.Sub.Forward:
 			return s.rooms.Outbound.PlanForward(tx, m.Sub, outbound.ForwardArgs{To: []string{m.To.Address}, Since: m.Since, Once: m.Once}, time.Time{})
-		case m.Asked == nil:
+		case m.Facts == nil:
 			return errNeedFacts
 		}
-		m.Asked.Mailbox = mb
+		m.Facts.Mailbox = mb
 		var err error
-		held, _, err = s.rooms.Policies.Admit(tx, agents.Holder{}, m.Asked)
+		held, _, err = s.rooms.Policies.Admit(tx, agents.Holder{}, m.Facts)
 		if err != nil {
 			s.Log.Info("the sending policy of a mailbox refused its automatic message", "mailbox_id", mb.ID)
 			return nil
 		}
 	}
 	if held != "" {
-		return s.holdByItself(tx, m)
+		return s.queueAutoHold(tx, m)
 	}
 	kind := reputation.AutomaticReply
 	switch {
@@ -139,31 +141,31 @@ func (s *Service) SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByIts
 	return s.rooms.Outbound.SendAutomatic(tx, outbound.AutomaticMail{Kind: kind, Mailbox: mb, Domain: m.Domain, Sub: m.Sub, To: []outbound.Rcpt{m.To}, Since: m.Since, Once: m.Once})
 }
 
-const kindHoldByItself = "hold_by_itself"
+const kindAutoHold = "hold_by_itself"
 
-// holdByItselfArgs are the arguments of a job that holds an automatic message for approval.
-type holdByItselfArgs struct {
+// autoHoldArgs are the arguments of a job that holds an automatic message for approval.
+type autoHoldArgs struct {
 	SubmissionID string        `json:"submission_id"`
 	To           outbound.Rcpt `json:"to"`
 }
 
-// holdByItself queues a job that holds a message, since the message must be read outside of tx.
-// Until then its submission has no rows.
-func (s *Service) holdByItself(tx *store.Tx, m outbound.ByItself) error {
+// queueAutoHold queues a job that holds a message for approval, since the message must be read
+// outside of tx. Until the job runs, the submission has no rows.
+func (s *Service) queueAutoHold(tx *store.Tx, m outbound.AutoMessage) error {
 	m.Sub.ID, m.Sub.CreatedAt, m.Sub.Waiting = tx.NewID("sub"), tx.Now(), 1
 	if err := errors.Join(tx.RefBlob(m.Sub.Blob, m.Sub.ID), store.Submissions.Put(tx, m.Sub)); err != nil {
 		return err
 	}
-	_, err := s.Queue.Add(tx, jobs.New{AccountID: m.Sub.AccountID, Kind: kindHoldByItself, Lane: "hold " + m.Sub.AccountID, Args: holdByItselfArgs{m.Sub.ID, m.To}})
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: m.Sub.AccountID, Kind: kindAutoHold, Lane: "hold " + m.Sub.AccountID, Args: autoHoldArgs{m.Sub.ID, m.To}})
 	return err
 }
 
-func (s *Service) holdByItselfKind() jobs.Kind {
-	return jobs.Kind{Name: kindHoldByItself, Work: s.readByItself, Timeout: 10 * time.Minute}
+func (s *Service) autoHoldKind() jobs.Kind {
+	return jobs.Kind{Name: kindAutoHold, Work: s.holdAutoMessage, Timeout: 10 * time.Minute}
 }
 
-func (s *Service) readByItself(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	args, err := jobs.Args[holdByItselfArgs](j)
+func (s *Service) holdAutoMessage(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[autoHoldArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
@@ -180,10 +182,10 @@ func (s *Service) readByItself(ctx context.Context, j *store.Job) (jobs.Writes, 
 		return nil, err
 	}
 	defer blob.Close()
-	content, err := s.composeHeldByItself(ctx, sub, args.To, blob)
+	content, err := s.composeAutoHold(ctx, sub, args.To, blob)
 	if refused := new(core.SMTPError); errors.As(err, &refused) && refused.Code >= 500 {
 		s.Log.Info("an automatic message of a mailbox cannot be shown for approval and is dropped", "mailbox_id", sub.MailboxID, "error", err)
-		return func(tx *store.Tx, _ *store.Job) error { return dropByItself(tx, args.SubmissionID) }, nil
+		return func(tx *store.Tx, _ *store.Job) error { return dropSubmission(tx, args.SubmissionID) }, nil
 	}
 	if err != nil {
 		return nil, err
@@ -206,16 +208,16 @@ func (s *Service) readByItself(ctx context.Context, j *store.Job) (jobs.Writes, 
 		}
 		if d != nil && full == nil {
 			held := *sub
-			if _, _, err := s.holdForApproval(tx, &held, d, []outbound.Rcpt{args.To}, WhyHeld{Reason: agents.HeldByPolicy, Via: store.ApprovalViaRule, Content: content}); err != nil {
+			if _, _, err := s.holdForApproval(tx, &held, d, []outbound.Rcpt{args.To}, HoldDetails{Reason: agents.HeldByPolicy, Via: store.ApprovalViaRule, Content: content}); err != nil {
 				return err
 			}
 		}
-		return dropByItself(tx, sub.ID)
+		return dropSubmission(tx, sub.ID)
 	}, nil
 }
 
-// dropByItself deletes a submission that has no rows.
-func dropByItself(tx *store.Tx, id string) error {
+// dropSubmission deletes a submission that has no rows.
+func dropSubmission(tx *store.Tx, id string) error {
 	sub, err := store.Submissions.Find(tx, id)
 	if sub == nil || err != nil {
 		return err
@@ -223,10 +225,10 @@ func dropByItself(tx *store.Tx, id string) error {
 	return errors.Join(tx.UnrefBlob(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
 }
 
-// composeHeldByItself composes an automatic message again for approval. The mailbox becomes the
-// author of a forward, since the author's signature does not cover the new message.
-func (s *Service) composeHeldByItself(ctx context.Context, sub *store.Submission, to outbound.Rcpt, blob msg.Source) (*heldContent, error) {
-	w := rewriting{byItself: true}
+// composeAutoHold composes an automatic message again, for approval. The mailbox becomes the author
+// of a forward, since the original author's signature does not cover the new message.
+func (s *Service) composeAutoHold(ctx context.Context, sub *store.Submission, to outbound.Rcpt, blob msg.Source) (*heldContent, error) {
+	w := rewriting{automatic: true}
 	if sub.Forward {
 		var mb *store.Mailbox
 		if err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -236,7 +238,7 @@ func (s *Service) composeHeldByItself(ctx context.Context, sub *store.Submission
 			return nil, err
 		}
 		if mb == nil {
-			return nil, unshowable()
+			return nil, notShowable()
 		}
 		local, domain, _ := msg.SplitEmail(mb.Email)
 		w.forwarding = msg.Address{Mailbox: local, Host: domain}
