@@ -14,7 +14,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// planRates holds the request limits of the plans: requests a minute, and the most in one window.
+// planRates holds the request limits of the plans: the steady rate in requests a minute, and the
+// burst limit.
 var planRates = map[string][2]int{"startup": {300, 500}, "enterprise": {500, 800}}
 
 // RateLimits returns the steady rate and the burst limit of a plan. Limits that the installation
@@ -402,7 +403,7 @@ type AccountStatus struct {
 }
 
 // SetAccountStatus suspends an account or resumes it. While an account is suspended, its outgoing
-// mail and its notifications stay queued, and nothing leaves once this call has returned; its open
+// mail and its notifications stay queued: nothing leaves after this call has returned. Its open
 // connections end. Setting the same status again changes nothing.
 func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountStatus, error) {
 	if in.Status != store.AccountActive && in.Status != store.AccountSuspended {
@@ -462,7 +463,7 @@ func (s *Service) wakeMailboxes(accountID string) error {
 	})
 }
 
-// MailboxOpen returns why a mailbox that somebody has logged in to may no longer be used, or nil.
+// MailboxOpen returns an error if a mailbox that somebody has logged in to may no longer be used.
 func (s *Service) MailboxOpen(_ context.Context, u core.MailboxUser) error {
 	return s.Store.View(func(tx *store.Tx) (err error) {
 		if u.MailboxID == "" {
@@ -516,8 +517,8 @@ func (s *Service) wakeKind() jobs.Kind {
 	return jobs.Kind{Name: kindAccountWake, Work: s.wakeJobs, Timeout: time.Hour}
 }
 
-// wakeJobs walks all jobs by the time when they are due, since no index has them by account. A job
-// that is woken twice is simply due.
+// wakeJobs makes the waiting jobs of an account due now. It walks all jobs by due time, since no
+// index has them by account. It does no harm to wake a job twice.
 func (s *Service) wakeJobs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[wakeArgs](j)
 	if err != nil {
@@ -535,7 +536,7 @@ func (s *Service) wakeJobs(ctx context.Context, j *store.Job) (jobs.Writes, erro
 				args.After = key
 				waiting, err := store.Jobs.Read(tx, id)
 				if err != nil {
-					continue // the queue itself logs that the job cannot be read
+					continue // the queue logs that the job cannot be read
 				}
 				if waiting.AccountID == args.AccountID && waiting.State == store.JobQueued && waiting.Due.After(tx.Now()) && waiting.Due.Sub(tx.Now()) <= core.SuspendedFor {
 					ids = append(ids, waiting.ID)

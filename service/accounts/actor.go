@@ -12,11 +12,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A dashboard session is a token of the kind session, which a browser keeps in a cookie. It acts
-// with the whole role of its user.
+// Lifetimes of dashboard sessions. A session is a token of the kind session, which a browser keeps
+// in a cookie. It acts with the whole role of its user.
 const (
-	SessionLife = 30 * 24 * time.Hour // at most
-	SessionIdle = 7 * 24 * time.Hour  // without a request
+	SessionLife = 30 * 24 * time.Hour // the longest time that a session lasts
+	SessionIdle = 7 * 24 * time.Hour  // a session without a request for this long ends
 )
 
 // Authenticate returns the actor of a bearer token, and records this use of the token from ip.
@@ -69,7 +69,7 @@ func tokenRevoked() *core.Error {
 	return core.Errorf("token_revoked", "This token was revoked. Use another one.")
 }
 
-// ActorOf returns the actor of a token if the token is valid, and records its use.
+// ActorOf returns the actor of a token if the token is valid, and records its use from ip.
 func (s *Service) ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error) {
 	who, err := s.StandingActor(tx, t)
 	if err != nil {
@@ -161,7 +161,8 @@ func (s *Service) sessionAccount(tx *store.Tx, t *store.Token) (*store.Account, 
 	return a, nil
 }
 
-// MaySignIn returns why the person of a mailbox may not sign in; always nil for team users.
+// MaySignIn returns an error that says why the person of a mailbox may not sign in; nil if they
+// may, and for team users.
 func MaySignIn(tx *store.Tx, u *store.User) error {
 	if u.MailboxID == "" {
 		return nil
@@ -173,9 +174,9 @@ func MaySignIn(tx *store.Tx, u *store.User) error {
 	return err
 }
 
-// CheckActor returns why the actor's token or session may no longer be used: it was revoked or has
-// expired, or its user was deleted or has another role than at the time of the request. The check
-// does not count as a use.
+// CheckActor returns an error if the actor's token or session may no longer be used: it was revoked
+// or has expired, or its user was deleted or has another role than at the time of the request. The
+// check does not count as a use.
 func (s *Service) CheckActor(_ context.Context, who core.Actor) error {
 	if who.TokenID == core.LocalToken {
 		return nil

@@ -14,7 +14,7 @@ import (
 
 const (
 	kindAccountDelete = "account_delete"
-	minDeleteRetry    = time.Second // until the job checks again whether domains are gone and attempts have ended
+	minDeleteRetry    = time.Second // first interval at which the job checks whether domains are gone and attempts have ended
 	maxDeleteRetry    = 30 * time.Second
 	rowsPerTx         = 200  // rows deleted in one transaction
 	rowsExamined      = 5000 // rows examined in one view
@@ -32,7 +32,7 @@ type AccountDeleted struct {
 }
 
 // DeleteAccount takes an account out of use at once: nobody can sign in to it, no mail is accepted
-// for it, and nothing of it leaves any more. A job deletes its data, and then the account. A second
+// for it, and it sends nothing any more. A job deletes its data, and then the account. A second
 // request returns the same job.
 func (s *Service) DeleteAccount(ctx context.Context, in AccountIn) (*AccountDeleted, error) {
 	if in.Account == "" {
@@ -81,14 +81,14 @@ func (s *Service) deleteKind() jobs.Kind {
 	return jobs.Kind{Name: kindAccountDelete, Work: s.eraseAccount, Timeout: time.Hour}
 }
 
-// eraseAccount is the work of account_delete. After a crash it continues where it was, since
+// eraseAccount is the job account_delete. After a crash it continues where it stopped, since
 // deleted rows are gone. It first cancels queued mail, and then deletes the domains with their
 // mailboxes, each by a job of its own. These jobs, and sending attempts that have not ended, may
 // still write rows of the account, so all tables are searched after that.
 //
-// Two things stay. Purchased domains stay purchased, so their records do too, without the account.
-// A message that came for several accounts, and is not yet delivered to all of them, keeps its
-// recipient addresses until it is.
+// Two things stay: the records of purchased domains, without the account, since the domains stay
+// purchased; and the recipient addresses of a message that came for several accounts, until it is
+// delivered to all of them.
 func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[deleteArgs](j)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		if store.DomainsByAccount.Has(tx, account.ID) || store.MailboxesByAccount.Has(tx, account.ID) {
-			return errors.New("a domain or mailbox was added to the account during its deletion")
+			return errors.New("delete account: a domain or mailbox was added during the deletion")
 		}
 		tx.After(func() { s.Log.Info("account deleted", "account", account.ID, "took", s.Now().Sub(account.UpdatedAt)) })
 		return store.Accounts.Delete(tx, account.ID)
@@ -169,7 +169,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 				after = key
 				j, err := store.Jobs.Read(tx, id)
 				if err != nil {
-					continue // the queue itself logs that the job cannot be read
+					continue // the queue logs that the job cannot be read
 				}
 				switch {
 				case j.Kind == kindAccountDelete || j.AccountID != accountID && !bytes.Contains(j.Args, []byte(accountID)):
@@ -186,7 +186,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 		})
 		if err == nil && len(ids) > 0 {
 			err = s.Store.Update(func(tx *store.Tx) error {
-				tx.MayUseReserve() // a deletion begins with it
+				tx.MayUseReserve() // the deletion of the account frees space later
 				for _, id := range ids {
 					if err := s.Queue.Cancel(tx, id); err != nil && !core.IsGone(err) {
 						return err
@@ -216,8 +216,8 @@ func (s *Service) logKeptPurchases(a *store.Account) error {
 	})
 }
 
-// deleteRows deletes the account's rows in all tables except those of domains and mailboxes.
-// Running jobs stay: they delete the rest.
+// deleteRows deletes the account's rows in all tables except those of domains and mailboxes. It
+// skips running jobs, which delete the rest.
 func (s *Service) deleteRows(ctx context.Context, accountID string) error {
 	for from, more := []byte(nil), true; more; more = from != nil {
 		var rows []store.AccountRow

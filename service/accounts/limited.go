@@ -16,7 +16,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxScope is the most mailboxes that a limited member or token can have.
+// maxScope is the maximum number of mailboxes of a limited member or token.
 const maxScope = 200
 
 // A MailboxScope lists the ids of the mailboxes that somebody may see; nil means all mailboxes.

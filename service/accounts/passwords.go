@@ -17,7 +17,7 @@ func userKey(email string) string { return "user " + email }
 // A PasswordLogin is the team user that a password is compared with, for one attempt to sign in.
 type PasswordLogin struct {
 	Identity core.Identity
-	User     *store.User // empty if the address belongs to nobody; no password is right then
+	User     *store.User // empty if the address belongs to nobody; then every password is wrong
 	service  *Service
 	email    string
 	ip       string
@@ -51,18 +51,19 @@ func (d *PasswordLogin) Refresh() error {
 // Exists reports whether the address belongs to a team user.
 func (d *PasswordLogin) Exists() bool { return d.User.ID != "" }
 
-// Still makes sure, in a later transaction, that the user still has the password that was compared.
-func (d *PasswordLogin) Still(_ *store.Tx, u *store.User) error {
+// CheckUnchanged returns an error if the user no longer has the password that was compared. It is
+// called in a later transaction.
+func (d *PasswordLogin) CheckUnchanged(_ *store.Tx, u *store.User) error {
 	if u.PasswordHash != d.User.PasswordHash {
 		return core.Errorf("invalid_credentials", "The password was changed a moment ago. Use the new one.")
 	}
 	return nil
 }
 
-// ProvePassword verifies the password of the signed-in user. The caller runs still in its later
-// transaction, to make sure that the password was not changed in between. A wrong password is 403
-// wrong_password, and counts like one at sign-in.
-func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error) {
+// ProvePassword verifies the password of the signed-in user. The caller runs checkUnchanged in its
+// later transaction, to make sure that the password was not changed meanwhile. The error for a
+// wrong password is 403 wrong_password; it counts like a wrong password at sign-in.
+func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password string) (checkUnchanged func(*store.Tx, *store.User) error, err error) {
 	wrong := core.Errorf("wrong_password", "This is not your current password.")
 	if password == "" {
 		return nil, core.Invalid("current_password", "required", "your current password is required")
@@ -93,12 +94,12 @@ func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password st
 	if err == nil && !right {
 		err = wrong
 	}
-	return d.Still, err
+	return d.CheckUnchanged, err
 }
 
-// SetTeamPassword sets a password that the user chose; the caller sets PasswordGiven if somebody
-// else did. It ends what could set or replace the old password: the reset links, and every session
-// except the asking one.
+// SetTeamPassword sets a password that the user chose. If somebody else chose it, the caller sets
+// PasswordGiven. SetTeamPassword ends what could set or replace the old password: the reset links,
+// and every session except the asking one.
 func SetTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
 	u.PasswordHash, u.PasswordGiven, u.Status, u.UpdatedAt = hash, false, store.UserActive, tx.Now()
 	DropLinks(u)
@@ -110,16 +111,17 @@ func SetTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) erro
 			return err
 		}
 	}
-	return RevokeTokens(tx, u.ID, SessionsBut(askingToken))
+	return RevokeTokens(tx, u.ID, SessionsExcept(askingToken))
 }
 
-// SessionsBut matches all sessions except the one with the given id.
-func SessionsBut(asking string) func(*store.Token) bool {
+// SessionsExcept matches all sessions except the one with the given id.
+func SessionsExcept(asking string) func(*store.Token) bool {
 	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
 }
 
-// RevokeMost revokes tokens as RevokeTokens does, some in each transaction, until few are left.
-// Call it before the transaction that revokes the rest together with the change that requires it.
+// RevokeMost revokes matching tokens of a user as RevokeTokens does, some in each transaction,
+// until few are left. Call it before the transaction that revokes the rest together with the change
+// that requires it.
 func (s *Service) RevokeMost(userID string, match func(*store.Token) bool) error {
 	var ids []string
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -168,7 +170,7 @@ func RevokeTokens(tx *store.Tx, userID string, match func(*store.Token) bool) er
 	return nil
 }
 
-// RevokeToken revokes a token for good, and deletes it if it is a session.
+// RevokeToken revokes a token permanently, and deletes it if it is a session.
 func RevokeToken(tx *store.Tx, t *store.Token) error {
 	if t.Kind == core.SessionKind {
 		return store.Tokens.Delete(tx, t.ID)

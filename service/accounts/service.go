@@ -1,8 +1,9 @@
-// Package accounts manages accounts, the people of their teams, and the tokens that act for these.
-// It decides who a token or a session acts for, what a team user may change of others, and what
-// ends when a password changes. It does not know how people sign in: sessions, second factors and
-// links that set a password are service/signin, which is above it. Nor does it know the domains and
-// mailboxes of an account. The mail that it sends, such as invitations, goes to outbound.
+// Package accounts manages accounts, the users of their teams, and tokens. It decides who a token
+// or a session acts for, what a team user may change about other users, and which tokens and
+// sessions end when a password changes. It does not know how people sign in: sessions, second
+// factors and links that set a password are in service/signin, which is above it. It does not know
+// the domains and mailboxes of an account either. The mail that it sends, such as invitations, goes
+// to outbound.
 //
 // The files:
 //   - accounts.go: an account, its use of limits, its suspension.

@@ -346,10 +346,10 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 		}
 		return u, err
 	}
-	still, chosen := func(*store.Tx, *store.User) error { return nil }, false
+	checkUnchanged, chosen := func(*store.Tx, *store.User) error { return nil }, false
 	if in.Password != nil && who.TokenKind == core.SessionKind && in.UserID == who.UserID {
 		var err error
-		still, err = s.ProvePassword(ctx, who, in.Current)
+		checkUnchanged, err = s.ProvePassword(ctx, who, in.Current)
 		if err != nil {
 			return nil, err
 		}
@@ -360,7 +360,7 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 		return nil, err
 	}
 	if in.Password != nil {
-		if err := s.RevokeMost(in.UserID, SessionsBut(who.TokenID)); err != nil {
+		if err := s.RevokeMost(in.UserID, SessionsExcept(who.TokenID)); err != nil {
 			return nil, err
 		}
 	}
@@ -374,7 +374,7 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 			return err
 		}
 		if in.Password != nil {
-			if err := errors.Join(still(tx, u), SetTeamPassword(tx, u, hash, who.TokenID)); err != nil {
+			if err := errors.Join(checkUnchanged(tx, u), SetTeamPassword(tx, u, hash, who.TokenID)); err != nil {
 				return err
 			}
 			if !chosen {
@@ -397,8 +397,8 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 	return out, nil
 }
 
-// permit checks what the table of operations cannot express: changing others needs the admin scope
-// and a role above member, and people may change only the name and password of themselves.
+// permit checks what the table of operations cannot express. Changing other users needs the admin
+// scope and a role above member. People may change only their own name and password.
 func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 	if in.Password != nil && !who.Can("admin") && (who.TokenKind != core.SessionKind || in.UserID != who.UserID) {
 		return core.Errorf("insufficient_scope", "Setting a password needs the \"admin\" permission. Use a token that has it, or sign in to change your own.")
@@ -442,8 +442,8 @@ func (in *UpdateTeamUserIn) check() error {
 	return err
 }
 
-// hashIfFound hashes a new password, if one is given, after find has shown that its user exists and
-// may have it.
+// hashIfFound hashes a new password, if one is given. find is called first and returns an error
+// unless its user exists and may get the password, so that no time is spent on hashing in vain.
 func (s *Service) hashIfFound(password *string, find func(*store.Tx) (*store.User, error)) (hash string, err error) {
 	if password == nil {
 		return "", nil
@@ -460,7 +460,7 @@ func (s *Service) hashIfFound(password *string, find func(*store.Tx) (*store.Use
 
 func (in *UpdateTeamUserIn) apply(tx *store.Tx, u *store.User) error {
 	if in.Email != nil && u.Email != *in.Email {
-		u.Email, u.Forgot = *in.Email, nil // a link that was sent to the old address must not work for the person there
+		u.Email, u.Forgot = *in.Email, nil // a link that was sent to the old address must not work any more
 	}
 	if in.FirstName.Set {
 		u.FirstName = in.FirstName.Value

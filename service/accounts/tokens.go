@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	tokensPerTx = 300  // how many one transaction changes
+	tokensPerTx = 300  // tokens that one transaction changes
 	maxTokens   = 1000 // for one mailbox, and for one account without the tokens that are limited to one mailbox
 )
 
@@ -56,8 +56,8 @@ func tokenOut(t *store.Token, now time.Time) Token {
 	return out
 }
 
-// ListTokens lists the tokens that the actor may see: the owner sees all, an admin all except the
-// owner's, a member their own.
+// ListTokens lists the tokens that the actor may see: the owner sees all, an admin sees all except
+// the owner's, and a member sees their own.
 func (s *Service) ListTokens(_ context.Context, who core.Actor) (*core.List[Token], error) {
 	var out []Token
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -71,8 +71,8 @@ func (s *Service) ListTokens(_ context.Context, who core.Actor) (*core.List[Toke
 	return core.ListOf(out), err
 }
 
-// mayManageToken reports whether the actor may see a token: the owner all, an admin all except the
-// owner's, a member their own.
+// mayManageToken reports whether the actor may see and change a token: the owner may for all
+// tokens, an admin for all except the owner's, and a member for their own.
 func (s *Service) mayManageToken(tx *store.Tx, who core.Actor, t *store.Token) bool {
 	switch {
 	case t.UserID == who.UserID, who.Role == store.UserRoleOwner:
@@ -108,7 +108,7 @@ type TokenCreated struct {
 }
 
 // CreateToken makes a token that acts as its creator. A member's token has at most read and write.
-// No token gets more permissions than the token that creates it has, unless that one is an admin's.
+// A token cannot get permissions that the creating token lacks.
 func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateTokenIn) (*TokenCreated, error) {
 	t, err := s.draftToken(who, in)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateToke
 	})
 }
 
-// CheckMailboxes refuses ids of mailboxes that the actor does not see.
+// CheckMailboxes returns an error if the actor does not see one of the mailboxes.
 func CheckMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
 	for _, id := range ids {
 		mb, err := core.LiveMailbox(tx, id)
@@ -184,7 +184,8 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	return t, err
 }
 
-// CheckPermissions refuses permissions that the actor does not have, or may not give to a token.
+// CheckPermissions returns an error if the actor lacks one of the permissions, or may not give it
+// to a token.
 func CheckPermissions(who core.Actor, permissions []string) error {
 	if len(permissions) == 0 {
 		return core.Invalid("permissions", "too_few_items", "must name at least one of %s", strings.Join(core.Scopes, ", "))
@@ -231,7 +232,7 @@ func RoomForToken(tx *store.Tx, t *store.Token) error {
 // putToken gives the token its value and stores it, with a row of the audit log. The error is
 // too_many_items if there is no room for it.
 func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*store.Tx) error) (*TokenCreated, error) {
-	// In a snapshot, since an account may have many tokens that do not count.
+	// Check this in a view, since an account may have many tokens that do not count.
 	if err := s.Store.View(func(tx *store.Tx) error { return RoomForToken(tx, t) }); err != nil {
 		return nil, err
 	}
@@ -243,7 +244,7 @@ func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*stor
 		if err != nil {
 			return err
 		}
-		if u == nil { // deleted since the request was authenticated
+		if u == nil { // deleted after the request was authenticated
 			return tokenRevoked()
 		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
@@ -303,7 +304,7 @@ func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn)
 	return &out, nil
 }
 
-// DeleteToken revokes a token for good. Revoking another user's token needs admin.
+// DeleteToken revokes a token permanently. Revoking another user's token needs admin.
 func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := s.tokenOf(tx, who, in.TokenID)

@@ -84,7 +84,7 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		return nil, err
 	}
 	hash := s.Logins.Hash(in.Password)
-	if err := s.RevokeMost(u.ID, SessionsBut("")); err != nil {
+	if err := s.RevokeMost(u.ID, SessionsExcept("")); err != nil {
 		return nil, err
 	}
 	passkeys := 0

@@ -12,9 +12,9 @@ import (
 
 const maxAliases = 50
 
-// checkAliases normalizes a list of aliases and drops duplicates. It does not check whether they
+// cleanAliases normalizes a list of aliases and drops duplicates. It does not check whether they
 // are free.
-func checkAliases(list []string) ([]string, error) {
+func cleanAliases(list []string) ([]string, error) {
 	out := []string{}
 	for _, text := range list {
 		email, err := cleanAddress("aliases", text)
@@ -31,8 +31,8 @@ func checkAliases(list []string) ([]string, error) {
 	return out, nil
 }
 
-// cleanAddress normalizes the address of an alias or a group. It may be postmaster or abuse, which
-// a mailbox may not.
+// cleanAddress normalizes the address of an alias or a group. Its local part may be postmaster or
+// abuse, which a mailbox may not have.
 func cleanAddress(field, text string) (string, error) {
 	email, err := core.NormalizeEmail(field, text)
 	if err != nil {
@@ -50,9 +50,9 @@ func cleanAddress(field, text string) (string, error) {
 	return local + "@" + domain, nil
 }
 
-// freeAddress returns the domain of a new alias or group. It returns an error unless the domain is
-// the account's, complete and hosted here, and the address is free.
-func freeAddress(tx *store.Tx, accountID, field, email string) (*store.Domain, error) {
+// checkFreeAddress returns the domain of a new alias or group. It returns an error unless the
+// domain is the account's, complete and hosted here, and the address is free.
+func checkFreeAddress(tx *store.Tx, accountID, field, email string) (*store.Domain, error) {
 	name := core.DomainOfAddress(email)
 	d, err := store.DomainOfAccount.Read(tx, store.OwnKey(accountID, name))
 	switch {
@@ -85,7 +85,7 @@ func setAliases(tx *store.Tx, mb *store.Mailbox, wanted []string) error {
 		}
 	}
 	for _, email := range wanted {
-		d, err := freeAddress(tx, mb.AccountID, "aliases", email)
+		d, err := checkFreeAddress(tx, mb.AccountID, "aliases", email)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,8 @@ func dropAddresses(tx *store.Tx, mb *store.Mailbox) error {
 	return dropMembers(tx, store.MembersByMailbox, mb.ID)
 }
 
-// dropMembers deletes all memberships that the index has for id, the id of a mailbox or group.
+// dropMembers deletes all group memberships of id, the id of a mailbox or a group, that are in
+// index.
 func dropMembers(tx *store.Tx, index *store.Index[store.GroupMember], id string) error {
 	var list []*store.GroupMember
 	for _, m := range index.Asc(tx, id, "") {

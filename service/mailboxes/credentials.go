@@ -224,7 +224,7 @@ func (s *Service) checkCredential(c *store.Credential, allowed, networks []strin
 	return err
 }
 
-// hashCredential sets the id of a credential and what is stored of its password.
+// hashCredential sets the id of a credential, and the hash and the SCRAM keys of its password.
 func (s *Service) hashCredential(c *store.Credential, password string, salt []byte) {
 	c.ID, c.Hash = s.Store.NewID("cred"), core.TokenHash(password)
 	keys := scram.KeysOf(password, salt)

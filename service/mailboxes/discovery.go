@@ -22,10 +22,10 @@ type MailSettings struct {
 	SMTP   []core.MailServer // for submission
 }
 
-// MailSettings returns the settings of a domain that is hosted here; nil if it is not, or if IMAP
-// and submission are off. It makes no difference whether there is a mailbox.
+// MailSettings returns the settings of a domain that is hosted here. It returns nil if the domain
+// is not hosted here, or if IMAP and submission are off. The domain need not have a mailbox.
 func (s *Service) MailSettings(domain string) (*MailSettings, error) {
-	d, err := s.hosted(domain)
+	d, err := s.hostedDomain(domain)
 	if d == nil || err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 	return out, nil
 }
 
-// MailSettingsOf returns the normalized address and its settings. They are nil if its domain is not
-// hosted here, or if it is not a valid address.
+// MailSettingsOf returns the normalized address and the settings of its domain. The settings are
+// nil if the address is not valid or its domain is not hosted here.
 func (s *Service) MailSettingsOf(address string) (email string, out *MailSettings, err error) {
 	email, err = core.NormalizeEmail("email", address)
 	if err != nil {
@@ -53,20 +53,20 @@ func (s *Service) MailSettingsOf(address string) (email string, out *MailSetting
 	return email, out, err
 }
 
-// STSPolicy returns the MTA-STS policy of a domain that is hosted here. It returns "" if it is not
-// hosted here, or if this host has no valid certificate: then senders that apply the policy could
-// not deliver.
+// STSPolicy returns the MTA-STS policy of a domain that is hosted here. It returns "" if the domain
+// is not hosted here, or if this host has no valid certificate: then senders that apply the policy
+// could not deliver.
 func (s *Service) STSPolicy(domain string) (string, error) {
-	d, err := s.hosted(domain)
+	d, err := s.hostedDomain(domain)
 	if d == nil || err != nil || !s.hasValidCertificate() {
 		return "", err
 	}
 	return dnsprov.STSPolicy(s.Config.Hostname), nil
 }
 
-// hasValidCertificate reports whether this host has a valid certificate for mail servers. The
-// certificate of the host may have expired, or may be issued later than a domain's. A certificate
-// from a file is the operator's responsibility.
+// hasValidCertificate reports whether this host has a valid certificate for mail servers. An ACME
+// certificate may not be issued yet, or may have expired. A certificate from a file counts as
+// valid: the operator is responsible for it.
 func (s *Service) hasValidCertificate() bool {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return true
@@ -79,8 +79,8 @@ func (s *Service) hasValidCertificate() bool {
 	return err == nil && s.Now().Before(leaf.NotAfter)
 }
 
-// hosted returns a complete domain that is hosted here; nil if there is none of that name.
-func (s *Service) hosted(domain string) (*store.Domain, error) {
+// hostedDomain returns the complete domain of that name that is hosted here; nil if there is none.
+func (s *Service) hostedDomain(domain string) (*store.Domain, error) {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		d, err = store.DomainByName.Get(tx, domain)
@@ -113,31 +113,31 @@ func RequestHost(field string) string {
 	return strings.ToLower(strings.TrimSuffix(field, "."))
 }
 
-// A VisitedHost is the meaning of a request's Host field for mail clients and other mail servers.
+// A VisitedHost is what a request's Host field names: this host, or a domain that is hosted here.
 type VisitedHost struct {
 	Label  string // one of dnsprov's labels for hosts below a domain; "" for the domain itself
 	Domain string // a domain that is hosted here; "" for this host's own name, which serves all domains
 }
 
-// VisitHost returns the meaning of a Host field; nil if it is neither this host nor of a domain
-// that is hosted here.
+// VisitHost returns what a request's Host field names; nil if it is neither this host nor a domain
+// that is hosted here, or one of its labels.
 func (s *Service) VisitHost(field string) (*VisitedHost, error) {
 	host := RequestHost(field)
 	if host == s.Config.Hostname || host == s.Config.ClientHost && host != "" {
 		return &VisitedHost{}, nil
 	}
-	if label, domain, _ := strings.Cut(host, "."); servedLabel(label) {
-		if d, err := s.hosted(domain); d != nil || err != nil {
+	if label, domain, _ := strings.Cut(host, "."); isServedLabel(label) {
+		if d, err := s.hostedDomain(domain); d != nil || err != nil {
 			return &VisitedHost{Label: label, Domain: domain}, err
 		}
 	}
-	d, err := s.hosted(host)
+	d, err := s.hostedDomain(host)
 	if d == nil || err != nil {
 		return nil, err
 	}
 	return &VisitedHost{Domain: host}, nil
 }
 
-func servedLabel(label string) bool {
+func isServedLabel(label string) bool {
 	return label == dnsprov.STSLabel || label == dnsprov.AutoconfigLabel || label == dnsprov.AutodiscoverLabel
 }

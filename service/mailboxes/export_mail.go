@@ -73,7 +73,7 @@ func (s *Service) exportMail(_ context.Context, j *store.Job) (jobs.Writes, erro
 	return func(tx *store.Tx, j *store.Job) error {
 		mb, err := store.Mailboxes.Find(tx, args.MailboxID)
 		if err != nil || mb == nil || mb.Gone() {
-			return err // deleted since, together with its job
+			return err // deleted meanwhile, together with its job
 		}
 		e := &store.Export{
 			ID: tx.NewID("exp"), AccountID: mb.AccountID, CreatedBy: args.UserID, Format: args.Format, Link: core.TokenHash(token),
@@ -106,6 +106,6 @@ func (s *Service) mailFile(ctx context.Context, e *store.Export) (*core.File, er
 	return &core.File{Name: u.Email + "-" + e.Format + ".tar", ContentType: "application/x-tar", Size: -1, Body: s.transfer.MailTar(ctx, u, e.Format)}, nil
 }
 
-func isMail(format string) bool {
+func isMailFormat(format string) bool {
 	return format == transfer.ExportMaildir || format == transfer.ExportMbox
 }

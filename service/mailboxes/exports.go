@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	exportEvery = 5 * time.Second // per account
-	LinkFor     = 900 * time.Second
+	exportEvery = 5 * time.Second   // minimum time between two exports of an account
+	LinkFor     = 900 * time.Second // how long a link works
 )
 
 // CreateExportIn is the body of create_export. It has exactly one of domains, emails, user_ids and
@@ -119,13 +119,13 @@ func acceptsCSV(accept string) bool {
 	return slices.Contains(ranges, "text/csv") && !slices.Contains(ranges, "application/json")
 }
 
-// clearExports returns an error if the account's last export is too recent. It deletes exports with
-// an expired link.
+// clearExports deletes exports of an account whose link has expired. It returns an error if the
+// account's newest export is less than exportEvery ago.
 func clearExports(tx *store.Tx, accountID string) error {
 	var old []string
 	now := tx.Now()
 	for _, e := range store.ExportsByAccount.Desc(tx, accountID, "") {
-		if wait := e.CreatedAt.Add(exportEvery).Sub(now); !isMail(e.Format) && wait > 0 && wait <= exportEvery {
+		if wait := e.CreatedAt.Add(exportEvery).Sub(now); !isMailFormat(e.Format) && wait > 0 && wait <= exportEvery {
 			refused := core.Errorf("export_rate_limited", "Only one export every %d seconds is allowed. Wait a moment, then try again.", exportEvery/time.Second)
 			refused.RetryAfter = wait
 			return refused
@@ -137,8 +137,8 @@ func clearExports(tx *store.Tx, accountID string) error {
 	return core.DeleteAll(tx, store.Exports, old)
 }
 
-// exported reports whether a mailbox is included in exports of the account.
-func exported(mb *store.Mailbox, accountID string) bool {
+// isExported reports whether a mailbox is included in exports of the account.
+func isExported(mb *store.Mailbox, accountID string) bool {
 	return mb.AccountID == accountID && !mb.Gone()
 }
 
@@ -151,14 +151,14 @@ func selectMailboxes(tx *store.Tx, who core.Actor, in CreateExportIn, e *store.E
 			return 0, err
 		}
 	case in.Emails != nil:
-		return selectOne(tx, "emails", *in.Emails, ownAddresses(who), e)
+		return selectNamed(tx, "emails", *in.Emails, ownAddresses(who), e)
 	case in.UserIDs != nil:
-		return selectOne(tx, "user_ids", *in.UserIDs, mailboxByID, e)
+		return selectNamed(tx, "user_ids", *in.UserIDs, mailboxByID, e)
 	}
 	count := 0
 	for _, from := range exportSources(e) {
 		for _, mb := range from.index.Asc(tx, from.prefix, "") {
-			if exported(mb, e.AccountID) {
+			if isExported(mb, e.AccountID) {
 				count++
 			}
 		}
@@ -223,8 +223,8 @@ func (s *Service) appPasswords(e *store.Export, batch []*store.Mailbox) (map[str
 	})
 }
 
-// missingNames collects the names in a list that the account does not have. Of many it keeps the
-// first.
+// missingNames collects names that the account does not have into one error, which lists at most
+// maxMissingNamed of them.
 type missingNames struct{ err *core.Error }
 
 const maxMissingNamed = 20
@@ -257,13 +257,13 @@ func selectDomains(tx *store.Tx, who core.Actor, names []string, e *store.Export
 	return nil
 }
 
-func selectOne(tx *store.Tx, field string, names []string, get func(*store.Tx, string) (*store.Mailbox, error), e *store.Export) (int, error) {
+func selectNamed(tx *store.Tx, field string, names []string, get func(*store.Tx, string) (*store.Mailbox, error), e *store.Export) (int, error) {
 	var missing missingNames
 	seen := map[uint32]bool{}
 	for i, name := range names {
 		mb, err := get(tx, name)
 		switch {
-		case errors.Is(err, store.ErrNotFound) || err == nil && !exported(mb, e.AccountID):
+		case errors.Is(err, store.ErrNotFound) || err == nil && !isExported(mb, e.AccountID):
 			missing.add(field, i, name, "email user")
 		case err != nil:
 			return 0, err
@@ -321,7 +321,7 @@ func (s *Service) OpenExport(ctx context.Context, token string) (*core.File, err
 	if err != nil {
 		return nil, err
 	}
-	if isMail(e.Format) {
+	if isMailFormat(e.Format) {
 		return s.mailFile(ctx, e)
 	}
 	return s.exportFile(e)
@@ -353,8 +353,8 @@ func exportSources(e *store.Export) (out []mailboxSource) {
 	return out
 }
 
-// An exportReader generates the file of an export while it is read. Each batch of mailboxes is read
-// in its own transaction.
+// An exportReader generates the file of an export while the file is read. Each batch of mailboxes
+// is read in its own transaction.
 type exportReader struct {
 	s       *Service
 	e       *store.Export
@@ -367,8 +367,8 @@ type exportReader struct {
 	done    bool
 }
 
-// exportFile generates the first batch, so that an early problem becomes an error and not half a
-// file.
+// exportFile returns the file of an export. It generates the first batch at once, so that an early
+// problem is returned as an error and does not cut the file short.
 func (s *Service) exportFile(e *store.Export) (*core.File, error) {
 	r := &exportReader{s: s, e: e, format: formatOf(e.Format), sources: exportSources(e), named: e.Mailboxes}
 	if r.format == nil {
@@ -404,7 +404,7 @@ func (r *exportReader) begin() error {
 		r.Buf.WriteByte('[')
 		return nil
 	}
-	return r.table([][]string{r.format.columns})
+	return r.writeCSV([][]string{r.format.columns})
 }
 
 // next generates the next batch and, after the last one, the end of the file.
@@ -427,7 +427,7 @@ func (r *exportReader) next() error {
 	return nil
 }
 
-// read returns the next mailboxes. It leaves out those that were deleted since the export was
+// read returns the next mailboxes. It skips mailboxes that were deleted since the export was
 // created.
 func (r *exportReader) read(tx *store.Tx) (out []*store.Mailbox, err error) {
 	for len(r.sources) > 0 {
@@ -437,7 +437,7 @@ func (r *exportReader) read(tx *store.Tx) (out []*store.Mailbox, err error) {
 				return out, nil
 			}
 			r.after = key
-			if exported(mb, r.e.AccountID) {
+			if isExported(mb, r.e.AccountID) {
 				out = append(out, mb)
 			}
 		}
@@ -452,7 +452,7 @@ func (r *exportReader) read(tx *store.Tx) (out []*store.Mailbox, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if exported(mb, r.e.AccountID) {
+		if isExported(mb, r.e.AccountID) {
 			out = append(out, mb)
 		}
 	}
@@ -481,21 +481,21 @@ func (r *exportReader) write(batch []*store.Mailbox) error {
 			table = append(table, r.format.row(c))
 			continue
 		}
-		if err := r.object(c); err != nil {
+		if err := r.writeJSON(c); err != nil {
 			return err
 		}
 	}
-	return r.table(table)
+	return r.writeCSV(table)
 }
 
-// table writes rows as CSV with CRLF (RFC 4180).
-func (r *exportReader) table(rows [][]string) error {
+// writeCSV writes rows as CSV with CRLF (RFC 4180).
+func (r *exportReader) writeCSV(rows [][]string) error {
 	w := csv.NewWriter(&r.Buf)
 	w.UseCRLF = true
 	return w.WriteAll(rows)
 }
 
-func (r *exportReader) object(c *Credentials) error {
+func (r *exportReader) writeJSON(c *Credentials) error {
 	if r.rows++; r.rows > 1 {
 		r.Buf.WriteByte(',')
 	}
@@ -604,8 +604,8 @@ func formatOf(id string) *exportFormat {
 	return &exportFormats[i]
 }
 
-// Columns that say to other tools what to do with a mailbox, such as warming it up, are empty or
-// false: no warm-up is turned on.
+// exportFormats are the file formats of create_export. Columns that tell other tools what to do
+// with a mailbox, such as to warm it up, are empty or false.
 var exportFormats = []exportFormat{
 	{
 		id: "default", name: "Mailstead CSV",

@@ -19,7 +19,7 @@ func FuzzExportTable(f *testing.F) {
 			}
 			r := &exportReader{format: &format}
 			want := format.row(c)
-			if err := r.table([][]string{format.columns, want}); err != nil {
+			if err := r.writeCSV([][]string{format.columns, want}); err != nil {
 				t.Fatal(err)
 			}
 			rows, err := csv.NewReader(&r.Buf).ReadAll()

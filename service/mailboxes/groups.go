@@ -14,7 +14,7 @@ import (
 const (
 	groupsPerAccount = 10_000
 	maxMembers       = 200
-	maxGroupSearch   = 10_000 // most groups that are searched for a loop
+	maxGroupSearch   = 10_000 // maximum number of groups that are searched for a loop
 )
 
 // A Group is an address whose mail goes to its members.
@@ -140,7 +140,7 @@ func (s *Service) CreateGroup(_ context.Context, who core.Actor, in CreateGroupI
 		if store.GroupsByAccount.Count(tx, who.AccountID, groupsPerAccount) >= groupsPerAccount {
 			return core.Errorf("too_many_items", "An account is limited to %d groups. Delete one first.", groupsPerAccount)
 		}
-		d, err := freeAddress(tx, who.AccountID, "email", email)
+		d, err := checkFreeAddress(tx, who.AccountID, "email", email)
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func setMembers(tx *store.Tx, g *store.Group, list []NewMember) error {
 		switch {
 		case err != nil:
 		case place >= len(wanted):
-			err = store.GroupMembers.Delete(tx, id) // no error if it does not exist
+			err = store.GroupMembers.Delete(tx, id) // no error if the row does not exist
 		case was == nil || *was != *wanted[place]:
 			err = store.GroupMembers.Put(tx, wanted[place])
 		}
@@ -309,8 +309,8 @@ func idOf(mb *store.Mailbox) string {
 	return mb.ID
 }
 
-// leadsTo reports whether mail to one group reaches another. It is also true if the search is too
-// large.
+// leadsTo reports whether mail to the group from also goes to the group to. It is also true if the
+// search would be too large.
 func leadsTo(tx *store.Tx, from, to string) (bool, error) {
 	seen, next := map[string]bool{from: true}, []string{from}
 	for len(next) > 0 {

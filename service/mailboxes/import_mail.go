@@ -34,7 +34,7 @@ type importMailArgs struct {
 	Server    *store.Server `json:"import_server,omitempty"`
 	File      string        `json:"file,omitempty"` // path below the directory of uploads
 
-	// Totals of its earlier turns.
+	// Totals of the earlier turns of this import.
 	Imported   int64 `json:"imported,omitempty"`
 	Bytes      int64 `json:"bytes,omitempty"`
 	DurationMS int64 `json:"duration_ms,omitempty"`
@@ -42,7 +42,7 @@ type importMailArgs struct {
 
 const kindImport = "import_messages"
 
-// importTurn is how long an import runs if another one waits for its place.
+// importTurn is how long an import runs at a time while another import waits.
 const importTurn = 5 * time.Minute
 
 // ImportMail queues a job that imports the mail of a mailbox on another server.
@@ -108,8 +108,8 @@ func (s *Service) importMailKind() jobs.Kind {
 	return s.WhileActive(jobs.Kind{Name: kindImport, Work: s.importMail, Max: 8, Timeout: 24 * time.Hour, Lanes: 1, Most: 4, MostEach: 2, Visible: true, Failed: s.importFailed})
 }
 
-// importMail runs one import. After an interruption it starts again and skips messages that were
-// imported already.
+// importMail runs one turn of an import. After an interruption it starts again and skips messages
+// that were imported already.
 func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[importMailArgs](j)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if turnOver {
 		return func(_ *store.Tx, j *store.Job) error { return jobs.SetArgs(j, args) }, jobs.Snooze(s.Now())
 	}
-	im.Out.Skipped = max(im.Out.Skipped-(args.Imported-im.Out.Imported), 0) // do not count messages that earlier turns of this import have imported
+	im.Out.Skipped = max(im.Out.Skipped-(args.Imported-im.Out.Imported), 0) // do not count as skipped the messages that earlier turns of this import have imported
 	im.Out.Imported, im.Out.Bytes, im.Out.DurationMS = args.Imported, args.Bytes, args.DurationMS
 	result, err := json.Marshal(im.Out)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Service) readImport(ctx context.Context, im *transfer.Importer, args im
 	return s.transfer.ImportFrom(ctx, im, pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)})
 }
 
-// importFailed deletes the file of an import that has failed for good.
+// importFailed deletes the file of an import that has failed permanently.
 func (s *Service) importFailed(tx *store.Tx, j *store.Job, _ error) error {
 	if args, err := jobs.Args[importMailArgs](j); err == nil {
 		tx.After(func() { s.dropUpload(args) })
@@ -274,7 +274,8 @@ func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error)
 	return filepath.Join(who.AccountID, filepath.Base(f.Name())), nil
 }
 
-// uploadRoom is how many bytes a file may have, and the error for a larger one.
+// An uploadRoom says how many bytes an uploaded file may have. refused is the error for a larger
+// file.
 type uploadRoom struct {
 	bytes   int64
 	refused error
@@ -299,7 +300,7 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 	var all, ofMailbox int64
 	for _, f := range files {
 		info, err := f.Info()
-		if err != nil || f.Name() == own { // imported since, or this file
+		if err != nil || f.Name() == own { // imported meanwhile, or this file
 			continue
 		}
 		count++
@@ -336,8 +337,8 @@ func (s *Service) DropUpload(name string) error { return os.Remove(filepath.Join
 // import, which sets the file's time at its start.
 const uploadKept = 48 * time.Hour
 
-// DropUploads deletes uploaded files without a job: the server stopped before the job was queued,
-// or after it had ended.
+// DropUploads deletes uploaded files that no job will import: the server stopped before the job was
+// queued, or after the job had ended.
 func (s *Service) DropUploads() error {
 	err := filepath.WalkDir(s.uploads(), func(path string, f fs.DirEntry, err error) error {
 		if err != nil || f.IsDir() {

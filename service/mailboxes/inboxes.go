@@ -173,11 +173,11 @@ type expireArgs struct {
 	UserID string `json:"user_id"`
 }
 
-// setExpiry sets when a mailbox is deleted, zero for never, and queues the job. The caller writes
-// the mailbox.
+// setExpiry sets when a mailbox is deleted, and queues the job that deletes it; a zero time means
+// never. The caller writes the mailbox.
 func (s *Service) setExpiry(tx *store.Tx, mb *store.Mailbox, at time.Time) error {
 	mb.ExpiresAt = at
-	if err := s.Queue.CancelKey(tx, kindExpire, mb.ID); err != nil || at.IsZero() { // Add would keep an earlier time
+	if err := s.Queue.CancelKey(tx, kindExpire, mb.ID); err != nil || at.IsZero() { // Queue.Add would keep an earlier time
 		return err
 	}
 	_, err := s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: kindExpire, Key: mb.ID, Lane: "expire " + mb.AccountID, Args: expireArgs{mb.ID}, Due: at})
@@ -188,8 +188,8 @@ func (s *Service) expireKind() jobs.Kind {
 	return jobs.Kind{Name: kindExpire, Work: s.expireMailbox}
 }
 
-// expireMailbox starts the deletion of an expired mailbox. If the time was changed while the job
-// was starting, there is another job.
+// expireMailbox starts the deletion of an expired mailbox. It does nothing if the expiry was
+// changed while the job was starting: then another job is queued.
 func (s *Service) expireMailbox(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[expireArgs](j)
 	if err != nil {

@@ -20,9 +20,10 @@ func errWrongPassword() *core.Error {
 }
 
 // LoginMailbox checks the login of a mail client, with the mailbox's password or a credential's.
-// The error is an *Error: 401 for an unknown address or a wrong password, which take the same time,
-// and for a credential that is not valid for the protocol or network; 403 for a mailbox that may
-// not be used, 429 after too many wrong passwords, 503 busy if too many logins wait.
+// The error is a *core.Error: 401 if the address is unknown, the password is wrong, or the
+// credential is not valid for the protocol or network; 403 if the mailbox may not be used; 429
+// after too many wrong passwords; 503 (busy) if too many logins wait. An unknown address takes as
+// long as a wrong password.
 func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.MailboxUser, error) {
 	address, rec, err := s.loginRecord(in)
 	if err != nil {
@@ -34,16 +35,16 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 	}
 	defer g.End()
 	_, rec, err = s.loginRecord(in)
-	if err != nil { // read again, since the records may have changed during the wait
+	if err != nil { // read the records again, since they may have changed during the wait
 		return core.MailboxUser{}, err
 	}
-	if c := rec.withPassword(in.Password); c != nil {
+	if c := rec.credentialWith(in.Password); c != nil {
 		g.Right(address)
-		return s.loggedIn(rec, c, in)
+		return s.completeLogin(rec, c, in)
 	}
 	hash := rec.mb.PasswordHash
 	if in.Bearer || rec.secondFactor {
-		hash = "" // Compare takes as long and returns false
+		hash = "" // Compare takes as long with an empty hash, and returns false
 	}
 	right, err := g.Compare(ctx, address, hash, in.Password)
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 	if !right {
 		return core.MailboxUser{}, errWrongPassword()
 	}
-	u, err := s.loggedIn(rec, nil, in)
+	u, err := s.completeLogin(rec, nil, in)
 	if err == nil && rec.mb.SCRAM == nil {
 		s.upgradePassword(rec.mb, in.Password)
 	}
@@ -86,10 +87,10 @@ func (d *PasswordLogin) Refresh() error {
 // Exists reports whether there is a mailbox and it has its own password.
 func (d *PasswordLogin) Exists() bool { return d.Mailbox.ID != "" && d.Mailbox.PasswordHash != "" }
 
-// Enter completes the sign-in after the right password. The error is an *Error, 403, if the mailbox
-// may not be used.
+// Enter completes the sign-in after the right password. The error is a *core.Error, 403, if the
+// mailbox may not be used.
 func (d *PasswordLogin) Enter() error {
-	_, err := d.service.loggedIn(d.record, nil, d.in)
+	_, err := d.service.completeLogin(d.record, nil, d.in)
 	return err
 }
 
@@ -122,9 +123,9 @@ func (s *Service) CheckPassword(ctx context.Context, email, password, ip string)
 // every password is wrong.
 type loginRecord struct {
 	mb          *store.Mailbox
-	domain      *store.Domain // the domain of a domain's credential; nil: the login is of a mailbox
+	domain      *store.Domain // set for the login of a domain's credential; nil for the login of a mailbox
 	account     *store.Account
-	credentials []*store.Credential // those that are valid now, for this protocol and address
+	credentials []*store.Credential // those that are valid now, for the protocol and network of the login
 	// secondFactor reports whether the mailbox's user has two-factor authentication, so that mail
 	// clients may not use the mailbox's own password.
 	secondFactor bool
@@ -135,7 +136,7 @@ type loginRecord struct {
 func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, err error) {
 	name, err = core.NormalizeEmail("username", in.Username)
 	if err != nil {
-		name = in.Username[:min(len(in.Username), 254)] // not an address, but it is counted and takes its time like any other
+		name = in.Username[:min(len(in.Username), 254)] // not an address; wrong passwords for it are counted like those of any other name
 	}
 	r = &loginRecord{mb: &store.Mailbox{}, account: &store.Account{}}
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -185,7 +186,7 @@ func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, e
 		}
 		return nil
 	})
-	if core.IsGone(err) { // deleted since
+	if core.IsGone(err) { // deleted meanwhile
 		return name, &loginRecord{mb: &store.Mailbox{}, account: &store.Account{}}, nil
 	}
 	return name, r, err
@@ -208,9 +209,9 @@ func UsableFrom(c *store.Credential, from string) bool {
 	})
 }
 
-// withPassword returns the credential with this password; nil if there is none. These passwords are
-// long and random, so that a fast hash is enough and timing reveals nothing.
-func (r *loginRecord) withPassword(password string) *store.Credential {
+// credentialWith returns the credential with this password; nil if there is none. These passwords
+// are long and random, so that a fast hash is enough and timing reveals nothing.
+func (r *loginRecord) credentialWith(password string) *store.Credential {
 	hash := core.TokenHash(password)
 	for _, c := range r.credentials {
 		if c.Hash == hash {
@@ -220,14 +221,15 @@ func (r *loginRecord) withPassword(password string) *store.Credential {
 	return nil
 }
 
-// identity returns the identity of the login, with the name that loginRecord returned.
+// identity returns the identity of the login, for counting wrong passwords. name is the one that
+// loginRecord returned.
 func (s *Service) identity(name string, r *loginRecord, ip string) core.Identity {
 	return core.Identity{Name: name, Known: core.IsKnown(r.mb.Seen, core.Network(ip), s.Now())}
 }
 
-// loggedIn completes a login after the right password: that of the credential c or, if c is nil,
-// the mailbox's own. It returns an error if the mailbox may not be used.
-func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogin) (core.MailboxUser, error) {
+// completeLogin completes a login after the right password. c is the credential whose password was
+// given; nil if it was the mailbox's own. It returns an error if the mailbox may not be used.
+func (s *Service) completeLogin(r *loginRecord, c *store.Credential, in core.MailLogin) (core.MailboxUser, error) {
 	name := r.mb.Email
 	if r.domain != nil {
 		name = c.ID
@@ -257,8 +259,9 @@ func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogi
 	return u, nil
 }
 
-// OffersSCRAM reports whether SCRAM is offered to clients. It is not as long as one mailbox of the
-// host has only an imported hash: its clients would choose SCRAM and could not log in.
+// OffersSCRAM reports whether SCRAM is offered to clients. It is false while any mailbox of this
+// host has only an imported hash: the clients of that mailbox would choose SCRAM and could not log
+// in.
 func (s *Service) OffersSCRAM() bool {
 	offered := false
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -268,15 +271,15 @@ func (s *Service) OffersSCRAM() bool {
 	return offered && err == nil
 }
 
-// SCRAM returns the server side of a SCRAM login (RFC 5802) for in's protocol and address. plus
-// means that the client uses the mechanism with channel binding, and offered that it was offered;
-// binding returns the channel binding data of a type. done gets the user, or the error as
-// LoginMailbox returns it.
+// SCRAM returns the server side of a SCRAM login (RFC 5802), for the protocol and network of in.
+// plus: the client uses the mechanism with channel binding. offered: the server offers that
+// mechanism. binding returns the channel binding data of a type. done is called with the user, or
+// with one of the errors of LoginMailbox.
 func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bool, binding func(kind string) []byte, done func(core.MailboxUser, error) error) *scram.Server {
 	var r *loginRecord
 	var counted string
 	var guess *core.Guess
-	var candidates []*store.Credential // by key; nil: the mailbox's own password
+	var candidates []*store.Credential // of each key in user.Keys; nil for the mailbox's own password
 	return &scram.Server{
 		Plus: plus, Offered: offered, Binding: binding,
 		Find: func(name string) (user scram.User, err error) {
@@ -289,7 +292,7 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 			if err != nil {
 				return user, done(core.MailboxUser{}, err)
 			}
-			guess.Wrong() // counted until the proof arrives, since a client might never send it
+			guess.Wrong() // count the attempt as wrong until the proof arrives: a client might never send it
 			guess.End()
 			user.Salt = s.saltOf(r.mb, counted)
 			if keys, ok := s.ownKeys(r.mb); ok && r.domain == nil && !r.secondFactor {
@@ -314,7 +317,7 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 				return done(core.MailboxUser{}, errWrongPassword())
 			}
 			guess.Right(counted)
-			return done(s.loggedIn(r, candidates[key], in))
+			return done(s.completeLogin(r, candidates[key], in))
 		},
 	}
 }
@@ -350,14 +353,15 @@ func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
 	return scram.KeysOf(string(password), s.saltOf(mb, mb.Email)), true
 }
 
-// hashPassword hashes a password. The function that it returns sets it in a mailbox's record: for
-// logins and, unless held, for exports. held means that the mailbox's user chose it.
-func (s *Service) hashPassword(mb store.Mailbox, password string, held bool) func(*store.Mailbox) {
+// hashPassword hashes a password and returns a function that sets it in a mailbox's record. chosen
+// says that the mailbox's user chose the password. Otherwise the record also gets the password
+// itself, sealed, for exports.
+func (s *Service) hashPassword(mb store.Mailbox, password string, chosen bool) func(*store.Mailbox) {
 	hash, salt := s.Logins.Hash(password), s.saltOf(&mb, mb.Email)
 	keys := scram.KeysOf(password, salt)
 	kept := s.Keys.Seal(store.SCRAMBinding(mb.ID), keys[:])
 	var sealed []byte
-	if !held {
+	if !chosen {
 		sealed = s.Keys.Seal(store.MailboxBinding(mb.ID), []byte(password))
 	}
 	return func(mb *store.Mailbox) {
@@ -365,13 +369,13 @@ func (s *Service) hashPassword(mb store.Mailbox, password string, held bool) fun
 	}
 }
 
-// upgradePassword stores a password that was right in the present form: it replaces an imported
-// hash and adds the SCRAM keys.
+// upgradePassword stores a password that was just verified in the current form: it replaces an
+// imported hash and adds the SCRAM keys.
 func (s *Service) upgradePassword(mb *store.Mailbox, password string) {
 	put := s.hashPassword(*mb, password, false)
 	err := s.Store.Update(func(tx *store.Tx) error {
 		now, err := store.Mailboxes.Get(tx, mb.ID)
-		if err != nil || now.PasswordHash != mb.PasswordHash { // changed since
+		if err != nil || now.PasswordHash != mb.PasswordHash { // changed meanwhile
 			return err
 		}
 		sealed := now.PasswordSealed
@@ -384,17 +388,17 @@ func (s *Service) upgradePassword(mb *store.Mailbox, password string) {
 	}
 }
 
-// HoldPassword hashes a password that the mailbox's user chose. The function that it returns sets
-// it in the mailbox's record. Nobody can read it again.
-func (s *Service) HoldPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error) {
+// HashChosenPassword checks and hashes a password that the mailbox's user chose. It returns a
+// function that sets the password in the mailbox's record. Nobody can read the password again.
+func (s *Service) HashChosenPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error) {
 	if err := core.CheckPassword("password", password, core.LeastPassword); err != nil {
 		return nil, err
 	}
 	return s.hashPassword(mb, password, true), nil
 }
 
-// endUserSessions ends the sessions of a mailbox's user, except the one with the id `but`. If
-// record is true it deletes the user's record and all tokens too.
+// endUserSessions ends the sessions of a mailbox's user, except the one with the id `but`, and
+// returns how many. If record is true, it also deletes the user's record and all tokens.
 func endUserSessions(tx *store.Tx, mailboxID, but string, record bool) (ended int, err error) {
 	person, err := store.UserByMailbox.Find(tx, mailboxID)
 	if person == nil || err != nil {
@@ -412,7 +416,8 @@ func endUserSessions(tx *store.Tx, mailboxID, but string, record bool) (ended in
 	return len(ids), store.Users.Delete(tx, person.ID)
 }
 
-// EndSessions ends the sessions of a mailbox's user, except one, and returns how many.
+// EndSessions ends the sessions of a mailbox's user, except the one with the id `but`, and returns
+// how many.
 func (s *Service) EndSessions(tx *store.Tx, mailboxID, but string) (int, error) {
 	return endUserSessions(tx, mailboxID, but, false)
 }

@@ -27,7 +27,7 @@ type BulkUser struct {
 	Footer   string  `json:"footer"`
 }
 
-// BulkCreated has for each mailbox the result: created, or an error.
+// BulkCreated has the result for each mailbox: created, or an error.
 type BulkCreated struct {
 	Domain  string             `json:"domain" words:"ours"`
 	Created int                `json:"created"`
@@ -135,8 +135,8 @@ func (b *bulkCreate) draft(domainID string) {
 	}
 }
 
-// resolve checks each new mailbox without an error against the store. If an address is given twice,
-// the first one gets it.
+// resolve checks each new mailbox that has no error yet against the store. If an address is given
+// twice, the first mailbox gets it.
 func (b *bulkCreate) resolve(tx *store.Tx, errs []error) error {
 	taken := map[string]bool{}
 	for i, mailbox := range b.mailboxes {
@@ -167,7 +167,7 @@ func (b *bulkCreate) hash() {
 	wg.Wait()
 }
 
-// create creates the mailboxes without an error, as far as the limits allow.
+// create creates the mailboxes that have no error, as far as the limits allow.
 func (b *bulkCreate) create(tx *store.Tx, d *store.Domain, errs []error) (*BulkCreated, error) {
 	out := &BulkCreated{Users: []EmailUserCreated{}, Errors: []BulkCreateError{}}
 	left, full := b.s.RoomForMailboxes(tx, d)
@@ -275,8 +275,8 @@ func ownAddresses(who core.Actor) func(*store.Tx, string) (*store.Mailbox, error
 	return func(tx *store.Tx, email string) (*store.Mailbox, error) { return core.GetByEmail(tx, who, email) }
 }
 
-// queueErasure marks the mailboxes as deleted and queues the job that deletes them. If all are
-// marked already, it returns their job.
+// queueErasure marks the mailboxes as deleted and queues the job that deletes them. If all of them
+// are marked already, it returns the job that was queued for them.
 func (s *Service) queueErasure(tx *store.Tx, who core.Actor, found []*store.Mailbox, out *BulkDeleted) error {
 	out.Queued = len(found)
 	var fresh []*store.Mailbox

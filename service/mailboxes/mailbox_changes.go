@@ -60,7 +60,7 @@ func (in *UpdateEmailUserIn) check() error {
 	}
 	var err error
 	if in.Aliases != nil {
-		*in.Aliases, err = checkAliases(*in.Aliases)
+		*in.Aliases, err = cleanAliases(*in.Aliases)
 		if err != nil {
 			return err
 		}
@@ -376,7 +376,8 @@ func dropRules(tx *store.Tx, mailboxID string) error {
 	return errors.Join(core.DeleteAll(tx, store.Rules, ids), store.Vacations.Delete(tx, mailboxID))
 }
 
-// eraseMailboxes is the work of both job kinds. After a crash it continues where it was.
+// eraseMailboxes deletes the marked mailboxes of a job. After a crash it continues where it
+// stopped.
 func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[eraseArgs](j)
 	if err != nil {
@@ -391,8 +392,8 @@ func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes
 	return nil, nil
 }
 
-// EraseMailbox deletes the mail of a marked mailbox, some messages per transaction, then its
-// record, and emits the event. It does nothing if the mailbox does not exist.
+// EraseMailbox deletes the mail of a marked mailbox, up to eraseChunk messages per transaction.
+// Then it deletes the record and emits the event. It does nothing if the mailbox does not exist.
 func (s *Service) EraseMailbox(ctx context.Context, id string) error {
 	var marked *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {

@@ -101,7 +101,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 // A NewMailbox is a mailbox to be created. Its fields are valid, but are not checked against the
 // store yet.
 type NewMailbox struct {
-	Mb         store.Mailbox // without what is set in the transaction
+	Mb         store.Mailbox // without the fields that are set in the transaction
 	Username   string
 	domainName string // as given: a name or an id
 	password   string
@@ -144,7 +144,7 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 		}
 	}
 	b.Mb.ForwardOnly, b.Mb.Signature = in.ForwardKeep != nil && !*in.ForwardKeep, in.Signature
-	b.aliases, err = checkAliases(in.Aliases)
+	b.aliases, err = cleanAliases(in.Aliases)
 	if err != nil {
 		return nil, err
 	}
@@ -253,8 +253,8 @@ func checkForward(to, domain string) error {
 	return nil
 }
 
-// RoomForMailboxes returns how many more mailboxes the limits of account and domain allow, and the
-// error for a further one.
+// RoomForMailboxes returns how many more mailboxes the limits of the account and the domain allow,
+// and the error for one more than that.
 func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Error) {
 	left, full := math.MaxInt, (*core.Error)(nil)
 	if n := s.Config.Limits.Mailboxes; n > 0 {
@@ -272,8 +272,8 @@ func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Er
 	return left, full
 }
 
-// CreateMailbox writes a new mailbox, which was resolved, with its folders. On a complete domain it
-// becomes active at once.
+// CreateMailbox writes a new mailbox with its folders, after resolve. On a complete domain the
+// mailbox becomes active at once.
 func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, error) {
 	a, err := store.Accounts.Get(tx, b.Domain.AccountID)
 	if err != nil {

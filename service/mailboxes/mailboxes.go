@@ -195,7 +195,7 @@ func (s *Service) ListDomainEmailUsers(_ context.Context, who core.Actor, in Lis
 func (s *Service) mailboxList(who core.Actor, operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) page.Listing[store.Mailbox, EmailUser] {
 	lower := strings.ToLower(q)
 	prefilter := page.HasFolded(lower)
-	if status == store.MailboxSuspended || status == store.MailboxDeleting { // stored as shown
+	if status == store.MailboxSuspended || status == store.MailboxDeleting { // these statuses are stored as they are shown
 		prefilter = page.HasTexts(status)
 	}
 	return page.Listing[store.Mailbox, EmailUser]{

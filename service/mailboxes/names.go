@@ -58,10 +58,10 @@ var usernameStyles = []usernameStyle{
 }
 
 // GenerateNames invents people with usernames, each different. With the same seed, the same request
-// has the same answer, except for available. It returns fewer than count only if exclude leaves no
-// more.
+// has the same answer, except for available. It returns fewer than count names only if exclude
+// leaves no others.
 func (s *Service) GenerateNames(_ context.Context, who core.Actor, in GenerateNamesIn) (*core.List[SuggestedName], error) {
-	n, err := newNamer(in)
+	n, err := newNameGenerator(in)
 	if err != nil {
 		return nil, err
 	}
@@ -127,27 +127,27 @@ func (s *Service) addEmails(who core.Actor, names []SuggestedName, domain string
 	})
 }
 
-// A namer draws people and usernames at random. The result depends only on the request and the
-// seed.
-type namer struct {
+// A nameGenerator draws people and usernames at random. The result depends only on the request and
+// the seed.
+type nameGenerator struct {
 	rand   *rand.Rand
 	first  []namePart
 	last   []namePart
 	styles []usernameStyle
-	fold   *strings.Replacer // letters that the locale replaces by others in plain text
+	fold   *strings.Replacer // replaces letters of the locale by plain ones
 	taken  map[string]bool
-	own    string // the given names in plain letters: words in them are not treated as rude
+	own    string // the given names in plain letters; a word in them does not count as rude
 }
 
 // A namePart is a first or last name, and its form in usernames.
 type namePart struct{ name, plain string }
 
-func newNamer(in GenerateNamesIn) (*namer, error) {
+func newNameGenerator(in GenerateNamesIn) (*nameGenerator, error) {
 	seed := rand.Uint64()
 	if in.Seed != nil {
 		seed = uint64(*in.Seed)
 	}
-	n := &namer{rand: rand.New(rand.NewPCG(seed, 0)), taken: map[string]bool{}}
+	n := &nameGenerator{rand: rand.New(rand.NewPCG(seed, 0)), taken: map[string]bool{}}
 	for _, name := range in.Exclude {
 		n.taken[strings.ToLower(name)] = true
 	}
@@ -167,7 +167,7 @@ func newNamer(in GenerateNamesIn) (*namer, error) {
 }
 
 // useLocale sets the lists of a language, with or without a country; "" is English.
-func (n *namer) useLocale(locale string) error {
+func (n *nameGenerator) useLocale(locale string) error {
 	language, _, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(locale), "_", "-"), "-")
 	if language == "" {
 		language = "en"
@@ -183,7 +183,7 @@ func (n *namer) useLocale(locale string) error {
 }
 
 // parts parses a list of names.
-func (n *namer) parts(names string) (out []namePart) {
+func (n *nameGenerator) parts(names string) (out []namePart) {
 	for name := range strings.SplitSeq(names, ",") {
 		name = strings.TrimSpace(name)
 		out = append(out, namePart{name, n.plain(name)})
@@ -191,7 +191,7 @@ func (n *namer) parts(names string) (out []namePart) {
 	return out
 }
 
-func (n *namer) useStyles(names *[]string) error {
+func (n *nameGenerator) useStyles(names *[]string) error {
 	for _, s := range usernameStyles {
 		if names == nil || slices.Contains(*names, s.name) {
 			n.styles = append(n.styles, s)
@@ -209,7 +209,7 @@ func (n *namer) useStyles(names *[]string) error {
 }
 
 // useName replaces the list by the given name.
-func (n *namer) useName(list *[]namePart, field, name string) error {
+func (n *nameGenerator) useName(list *[]namePart, field, name string) error {
 	name = strings.TrimSpace(name)
 	if name == "" {
 		return nil
@@ -226,8 +226,8 @@ func (n *namer) useName(list *[]namePart, field, name string) error {
 	return nil
 }
 
-// Attempts for one name. After plainTries usernames get a short number, after shortTries a long
-// one.
+// Limits of the attempts to draw one name. After plainTries attempts the username gets a short
+// number, after shortTries a long one.
 const (
 	nameTries   = 200
 	plainTries  = 40
@@ -236,7 +236,7 @@ const (
 )
 
 // take draws up to count names.
-func (n *namer) take(count int) []SuggestedName {
+func (n *nameGenerator) take(count int) []SuggestedName {
 	var out []SuggestedName
 	for len(out) < count {
 		name, ok := n.draw()
@@ -249,7 +249,7 @@ func (n *namer) take(count int) []SuggestedName {
 	return out
 }
 
-func (n *namer) draw() (SuggestedName, bool) {
+func (n *nameGenerator) draw() (SuggestedName, bool) {
 	for try := range nameTries {
 		first, last := n.first[n.rand.IntN(len(n.first))], n.last[n.rand.IntN(len(n.last))]
 		username := n.styles[n.rand.IntN(len(n.styles))].make(first.plain, last.plain)
@@ -269,7 +269,7 @@ func (n *namer) draw() (SuggestedName, bool) {
 }
 
 // plain converts a name to the letters and digits that usernames may have.
-func (n *namer) plain(name string) string {
+func (n *nameGenerator) plain(name string) string {
 	var out strings.Builder
 	for _, r := range norm.NFD.String(n.fold.Replace(strings.ToLower(norm.NFC.String(name)))) {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -282,7 +282,7 @@ func (n *namer) plain(name string) string {
 }
 
 // rude reports whether a username contains a rude word. A word in the given names does not count.
-func (n *namer) rude(username string) bool {
+func (n *nameGenerator) rude(username string) bool {
 	joined := strings.ReplaceAll(username, ".", "")
 	return slices.ContainsFunc(rudeWords, func(w string) bool { return strings.Contains(joined, w) && !strings.Contains(n.own, w) })
 }
@@ -293,7 +293,7 @@ func (n *namer) rude(username string) bool {
 // out.
 type nameList struct {
 	first string   // comma-separated
-	last  string   // the same
+	last  string   // comma-separated
 	fold  []string // pairs: lower-case letters, and their replacement in plain text
 }
 

@@ -9,7 +9,7 @@ import (
 
 func generate(t *testing.T, in GenerateNamesIn) []SuggestedName {
 	t.Helper()
-	n, err := newNamer(in)
+	n, err := newNameGenerator(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestNameLists(t *testing.T) {
 		t.Errorf("%d locales", len(nameLists))
 	}
 	for locale := range nameLists {
-		n, err := newNamer(GenerateNamesIn{Locale: locale})
+		n, err := newNameGenerator(GenerateNamesIn{Locale: locale})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestNameLists(t *testing.T) {
 
 // TestNoNameIsRude: rude combinations are not used, unless the given name contains the word.
 func TestNoNameIsRude(t *testing.T) {
-	n := &namer{}
+	n := &nameGenerator{}
 	for username, rude := range map[string]bool{
 		"s.hitchens": true, "shitchens": true, "f.uckland": true, "mike.rape": true, "t.watson": true, "anna.lee": false, "jan.devries": false,
 	} {
@@ -91,7 +91,7 @@ func TestNamesInPlainLetters(t *testing.T) {
 		{"nl", "van der Linden", "vanderlinden"}, {"fr", "Élodie d’Œuvre", "elodiedoeuvre"}, {"en", "O'Brien-Smith", "obriensmith"},
 		{"de", "Ju\u0308rgen", "juergen"}, {"en", "Søren Þór", "sorenthor"}, {"en", "李小龍", ""}, {"en", "İpek Işık", "ipekisik"},
 	} {
-		n, err := newNamer(GenerateNamesIn{Locale: tc.locale})
+		n, err := newNameGenerator(GenerateNamesIn{Locale: tc.locale})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("\u202e", "ﷺ", "pl_PL", int64(0))
 	f.Fuzz(func(t *testing.T, first, last, locale string, seed int64) {
 		count := 3
-		n, err := newNamer(GenerateNamesIn{FirstName: first, LastName: last, Locale: locale, Seed: &seed})
+		n, err := newNameGenerator(GenerateNamesIn{FirstName: first, LastName: last, Locale: locale, Seed: &seed})
 		if err != nil {
 			return
 		}

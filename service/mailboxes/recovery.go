@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// KindRecoveryConfirm is the job that mails the link which confirms a recovery address. Package
-// accounts runs it.
+// KindRecoveryConfirm is the kind of job that mails the link which confirms a recovery address.
+// Package signin runs it.
 const KindRecoveryConfirm = "recovery_confirm"
 
 const (

@@ -56,7 +56,8 @@ type Mail interface {
 	CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) error
 }
 
-// A Service is the room of mailboxes. It embeds the core and uses the rooms that its fields name.
+// A Service creates, changes and deletes mailboxes, and checks logins. It uses the rooms that its
+// fields name.
 type Service struct {
 	*core.Core
 	events     *events.Service

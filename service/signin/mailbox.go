@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// startMailboxSession begins a session of the person of a mailbox whose password was right.
+// startMailboxSession begins a session for the person of a mailbox, after the right password.
 func (s *Service) startMailboxSession(login *mailboxes.PasswordLogin, v Visitor, code string) (out *SignedIn, err error) {
 	if err := login.Enter(); err != nil {
 		return nil, err
@@ -21,8 +21,8 @@ func (s *Service) startMailboxSession(login *mailboxes.PasswordLogin, v Visitor,
 	return s.startSession(person, v, code, func(tx *store.Tx, _ *store.User) error { return checkPasswordUnchanged(tx, login.Mailbox) })
 }
 
-// checkPasswordUnchanged makes sure that the mailbox still has the password that was verified
-// outside the transaction.
+// checkPasswordUnchanged returns an error unless the mailbox still has the password that was
+// verified outside the transaction.
 func checkPasswordUnchanged(tx *store.Tx, mb *store.Mailbox) error {
 	now, err := store.Mailboxes.Read(tx, mb.ID)
 	if err == nil && !now.PasswordAt.Equal(mb.PasswordAt) {
@@ -60,9 +60,9 @@ type PasswordChanged struct {
 	SessionsEnded int    `json:"sessions_ended" example:"1"`                               // How many other browsers were signed out.
 }
 
-// ChangeMyPassword sets the password of the signed-in person's mailbox, which nobody can read
-// again. Other sessions, and connections that were made with the old password, end. A wrong current
-// password is 403 wrong_password.
+// ChangeMyPassword sets the password of the signed-in person's mailbox. Nobody can read the new
+// password again. Other sessions, and connections that were made with the old password, end. The
+// error for a wrong current password is 403 wrong_password.
 func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in ChangeMyPasswordIn) (*PasswordChanged, error) {
 	if _, err := s.accounts.ProvePassword(ctx, who, in.CurrentPassword); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in Chang
 	if err != nil {
 		return nil, err
 	}
-	put, err := s.mailboxes.HoldPassword(before, in.NewPassword)
+	put, err := s.mailboxes.HashChosenPassword(before, in.NewPassword)
 	if e, ours := core.AsError(err); ours {
 		err = core.Invalid("new_password", e.Details[0].Code, "%s", e.Details[0].Message)
 	}

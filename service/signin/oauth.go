@@ -70,14 +70,15 @@ func singleParam(q url.Values, name string) (value string, ok bool) {
 }
 
 // CheckAuthorization checks the query of an authorization request. base is the URL of this server.
-// A bad client or redirect URI is 400, any other fault a *RefusedError. Before sign-in, a client
-// with a metadata document is not checked, since its document would have to be fetched.
+// The error is a 400 for a bad client or redirect URI, and a *RefusedError for any other fault.
+// Before sign-in, a client with a metadata document is not checked, since its document would have
+// to be fetched.
 func (s *Service) CheckAuthorization(ctx context.Context, base string, q url.Values, signedIn bool) error {
 	if id, _ := singleParam(q, "client_id"); isDocumentURL(id) && !signedIn {
 		return nil
 	}
 	_, err := s.checkAuthorization(ctx, base, q)
-	if _, refused := errors.AsType[*RefusedError](err); refused && !signedIn { // or this server would redirect anybody to any address
+	if _, refused := errors.AsType[*RefusedError](err); refused && !signedIn { // before sign-in, this would let anybody redirect a browser to any address
 		return nil
 	}
 	return err
@@ -177,7 +178,7 @@ func authorizationResponse(base, redirectURI, state string, pairs ...string) str
 	return redirectURI + mark + q.Encode()
 }
 
-// A Consent is the question to a person whether, and with what rights, a client may act for them.
+// A Consent asks a person whether a client may act for them, and with which rights.
 type Consent struct {
 	Request     string        `json:"request"`
 	Client      ConsentClient `json:"client"`
@@ -188,8 +189,8 @@ type Consent struct {
 	Policy      agents.Policy `json:"policy"`
 }
 
-// A ConsentClient is a client as the person sees it. Name is whatever the client claims. Only Host
-// is certain: the host of its metadata document, or of the redirect URI.
+// A ConsentClient is a client as the person sees it. Name is what the client claims. Only Host is
+// certain: the host of its metadata document, or of the redirect URI.
 type ConsentClient struct {
 	ClientID string `json:"client_id"`
 	Name     string `json:"name"`
@@ -199,8 +200,8 @@ type ConsentClient struct {
 // consentPolicy returns the default sending policy of a grant.
 func consentPolicy() store.Policy { return store.Policy{Send: store.SendApproval, Taint: true} }
 
-// AskConsent stores a consent request for the person of a session, and returns the question. The
-// query is the client's authorization request.
+// AskConsent stores a consent request for the person of a session, and returns it. The query is the
+// client's authorization request.
 func (s *Service) AskConsent(ctx context.Context, who core.Actor, base string, q url.Values) (*Consent, error) {
 	a, err := s.checkAuthorization(ctx, base, q)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
@@ -260,7 +261,7 @@ func hostOf(a *authorization) string {
 	return u.Host
 }
 
-// ConsentIn is a person's decision. Absent fields keep the values of the question.
+// ConsentIn is a person's decision. Absent fields keep the values of the Consent.
 type ConsentIn struct {
 	Request     string             `json:"request" required:"true" max:"100"`
 	Decision    string             `json:"decision" required:"true" enum:"allow|deny"`
@@ -274,7 +275,8 @@ type Decided struct {
 	RedirectTo string `json:"redirect_to"`
 }
 
-// DecideConsent records a person's decision on a question of AskConsent in the same session.
+// DecideConsent records a person's decision on a consent request that AskConsent stored for the
+// same session.
 func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, in ConsentIn) (*Decided, error) {
 	if who.Given {
 		return nil, errPasswordNotOwn()

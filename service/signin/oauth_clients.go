@@ -47,8 +47,8 @@ type ClientMetadata struct {
 	ResponseTypes []string `json:"response_types"`
 }
 
-// ParseClientMetadata reads and checks a client's description of itself, and makes its name fit to
-// be shown. The error is an *OAuthError of RFC 7591 section 3.2.2.
+// ParseClientMetadata reads and checks a client's description of itself, and cleans its name so
+// that it can be shown. The error is an *OAuthError of RFC 7591 section 3.2.2.
 func ParseClientMetadata(body []byte) (*ClientMetadata, error) {
 	m := new(ClientMetadata)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -98,8 +98,8 @@ func displayableName(name string) string {
 	return strings.TrimSpace(name)
 }
 
-// checkRedirect returns why an address is not allowed as a redirect URI. Only https is, and http to
-// this machine for local programs (RFC 8252 section 7.3).
+// checkRedirect returns an error that says why an address is not allowed as a redirect URI. Allowed
+// are https and, for local programs, http to this machine (RFC 8252 section 7.3).
 func checkRedirect(uri string) error {
 	if len(uri) > maxRedirectLen {
 		return fmt.Errorf("is longer than %d characters", maxRedirectLen)
@@ -114,7 +114,7 @@ func checkRedirect(uri string) error {
 	case u.User != nil || strings.Contains(uri, "#"):
 		return errors.New("has a user name or a fragment")
 	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
-		return errors.New("has a port that is none")
+		return errors.New("has an invalid port")
 	case u.Scheme == "https" && strings.HasPrefix(uri, "https://"):
 		return nil
 	}
@@ -205,7 +205,7 @@ func OAuthClientEnded(c *store.OAuthClient, now time.Time) bool {
 	if c.UsedAt.IsZero() {
 		return now.Sub(c.CreatedAt) > OAuthClientKept
 	}
-	return now.Sub(c.UsedAt) > OAuthClientKept+clientUseInterval // the use is recorded late by up to clientUseInterval; no refresh token is older than this sum
+	return now.Sub(c.UsedAt) > OAuthClientKept+clientUseInterval // UsedAt is up to clientUseInterval too old; no refresh token is older than this sum
 }
 
 // registeredClient returns a registered client, or nil if there is none.
@@ -220,7 +220,7 @@ func registeredClient(tx *store.Tx, id string) (*store.OAuthClient, error) {
 // isDocumentURL reports whether a client ID is the URL of a metadata document.
 func isDocumentURL(clientID string) bool { return strings.HasPrefix(clientID, "https://") }
 
-// recordClientUse records that a registered client is in use.
+// recordClientUse records that a registered client was used, at most once in clientUseInterval.
 func recordClientUse(tx *store.Tx, id string) error {
 	c, err := store.OAuthClients.Find(tx, id)
 	if c == nil || err != nil || tx.Now().Sub(c.UsedAt) < clientUseInterval {
@@ -230,8 +230,8 @@ func recordClientUse(tx *store.Tx, id string) error {
 	return store.OAuthClients.Put(tx, c)
 }
 
-// findClient returns the metadata of a client: from its row, or from its document, which is
-// fetched. The error is 400.
+// findClient returns the metadata of a client: from its row, or from its metadata document, which
+// is fetched. The error for an unknown or bad client is 400.
 func (s *Service) findClient(ctx context.Context, id string) (*ClientMetadata, error) {
 	if isDocumentURL(id) {
 		return s.fetchClient(ctx, id)

@@ -58,7 +58,7 @@ func (s *Service) GrantToken(ctx context.Context, base string, v Visitor, form u
 		if err := need("client_id", "refresh_token"); err != nil {
 			return nil, err
 		}
-		if len(form["resource"]) > 0 && !isResource(form["resource"], base) { // many clients leave it out of this request
+		if len(form["resource"]) > 0 && !isResource(form["resource"], base) { // many clients do not name the resource in this request
 			return nil, &OAuthError{"invalid_target", "resource must be " + base + "/mcp."}
 		}
 		return s.refresh(ctx, v, given["client_id"], given["refresh_token"], given["scope"])
@@ -68,8 +68,8 @@ func (s *Service) GrantToken(ctx context.Context, base string, v Visitor, form u
 	return nil, &OAuthError{"unsupported_grant_type", "grant_type must be authorization_code or refresh_token."}
 }
 
-// exchangeCode creates the grant that a person has allowed. If the code was used before, that
-// earlier grant is revoked: somebody else has the code too (RFC 6749 section 4.1.2).
+// exchangeCode creates the grant that a person has allowed. If the code was used before, the grant
+// made from it is revoked: somebody else has the code too (RFC 6749 section 4.1.2).
 func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, redirectURI, verifier string) (out *AccessToken, err error) {
 	var refused *OAuthError // not returned from Update, so that the transaction is committed
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -87,7 +87,7 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 			s.LogOf(ctx).Warn("an authorization code was used twice; its grant is revoked", "client", t.Grant.ClientID, "token", t.ID, "ip", v.IP)
 			return endGrant(tx, t, v, store.AuditActor{Type: store.AuditActorSystem})
 		}
-		refused, err = knownClient(tx, clientID)
+		refused, err = checkKnownClient(tx, clientID)
 		if refused != nil || err != nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 	return out, err
 }
 
-// refresh gives a grant new tokens. An old refresh token revokes the grant: two clients have it,
-// and one of them is a thief (RFC 9700 section 4.14.2).
+// refresh gives a grant new tokens. If value is an old refresh token, it revokes the grant: two
+// clients have the token, and one of them is a thief (RFC 9700 section 4.14.2).
 func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope string) (out *AccessToken, err error) {
 	var refused *OAuthError
 	wrong := invalidGrant("This refresh token is wrong, was used already, or has ended. Ask the person again.")
@@ -150,7 +150,7 @@ func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		out, refused = nil, nil
-		refused, err = knownClient(tx, clientID)
+		refused, err = checkKnownClient(tx, clientID)
 		if refused != nil || err != nil {
 			return err
 		}
@@ -187,9 +187,9 @@ func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope
 	return out, err
 }
 
-// knownClient refuses a client that is not registered, or was unused for too long, so that it
-// registers again.
-func knownClient(tx *store.Tx, id string) (*OAuthError, error) {
+// checkKnownClient returns an OAuthError if a client is not registered, or was unused for too long,
+// so that the client registers again.
+func checkKnownClient(tx *store.Tx, id string) (*OAuthError, error) {
 	if isDocumentURL(id) {
 		return nil, nil
 	}

@@ -24,7 +24,7 @@ import (
 
 // Limits of passkeys (WebAuthn level 3).
 const (
-	maxPasskeys     = 20      // of one user
+	maxPasskeys     = 20      // passkeys of one user
 	maxPasskeyBytes = 8 << 10 // bytes of one stored passkey
 	challengeLife   = 5 * time.Minute
 	challengeNonce  = 16
@@ -57,8 +57,8 @@ func newPasskeyUser(u *store.User) (passkeyUser, error) {
 }
 
 // relyingParty returns the server's identity towards authenticators. In production it is the
-// configured host; in the sandbox, the host name in origin, since a sandbox is reached under
-// several. Browsers accept only names, no IP addresses.
+// configured host. In a sandbox it is the host name in origin, since a sandbox is reached under
+// several names. Browsers accept only names, no IP addresses.
 func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 	id := s.Hostname()
 	if s.Config.Sandbox {
@@ -80,7 +80,7 @@ func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 		RPID: id, RPDisplayName: "Mailstead", RPOrigins: []string{origin}, AttestationPreference: fido.PreferNoAttestation,
 		AuthenticatorSelection: fido.AuthenticatorSelection{
 			ResidentKey: fido.ResidentKeyRequirementRequired, RequireResidentKey: fido.ResidentKeyRequired(),
-			UserVerification: fido.VerificationRequired, // a passkey replaces both factors: the device, and the check of who uses it
+			UserVerification: fido.VerificationRequired, // a passkey counts as two factors only if the authenticator verifies its user
 		},
 	})
 	if err != nil {
@@ -93,8 +93,8 @@ func passkeysUnavailable(where string) *core.Error {
 	return core.Errorf("passkeys_unavailable", "Browsers support no passkeys %s.", where)
 }
 
-// challenge makes the text that an authenticator signs. It contains its own expiry and a MAC, so
-// that the server keeps nothing in memory for it.
+// challenge returns a new challenge, the bytes that an authenticator signs. It contains its own
+// expiry and a MAC, so that the server need not remember it.
 func (s *Service) challenge(purpose, rpID string) []byte {
 	out := make([]byte, challengeNonce, challengeNonce+8+32)
 	rand.Read(out)
@@ -136,8 +136,8 @@ func creationOptions(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*f
 }
 
 // StartPasskey returns the options with which a browser makes a passkey
-// (navigator.credentials.create). origin is the origin of the dashboard. A wrong password is 403
-// wrong_password.
+// (navigator.credentials.create). origin is the origin of the dashboard. The error for a wrong
+// password is 403 wrong_password.
 func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin string, in PasswordIn) (*fido.CredentialCreation, error) {
 	if who.Given {
 		return nil, errPasswordNotOwn()
@@ -160,8 +160,8 @@ func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin strin
 	return options, nil
 }
 
-// errPasswordNotOwn is the error for credentials that would outlast a password that somebody else
-// has set.
+// errPasswordNotOwn returns the error for a user whose password somebody else set. Such a user gets
+// no passkey and no OAuth grant, since these would stay valid after a change of the password.
 func errPasswordNotOwn() *core.Error {
 	return core.Errorf("person_required", "Somebody else has set your password. Choose one of your own first, in your profile.")
 }
@@ -276,7 +276,8 @@ func (s *Service) DeletePasskey(ctx context.Context, who core.Actor, in PasskeyI
 }
 
 // assertionOptions returns the options for signing in with a passkey, with the caller's challenge.
-// They name no user, so that they do not reveal who has passkeys here: the passkey names its user.
+// They do not name a user, since that would reveal who has passkeys here; the passkey names its
+// user.
 func assertionOptions(rp *webauthn.WebAuthn, challenge []byte) (*fido.CredentialAssertion, *webauthn.SessionData, error) {
 	return rp.BeginDiscoverableLogin(func(o *fido.PublicKeyCredentialRequestOptions) error {
 		o.Challenge = challenge
@@ -302,9 +303,9 @@ type UsePasskeyIn struct {
 	Credential json.RawMessage `json:"credential" required:"true"`
 }
 
-// UsePasskey begins the session of a passkey's user. It is 401 invalid_credentials if the passkey
-// does not match, was made for another site, or if this answer was sent before. No second factor is
-// asked for, since a passkey counts as two.
+// UsePasskey begins the session of a passkey's user. The error is 401 invalid_credentials if the
+// passkey does not match, was made for another site, or if the answer was used before. No second
+// factor is asked for, since a passkey counts as two factors.
 func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in UsePasskeyIn) (*SignedIn, error) {
 	rp, err := s.relyingParty(origin)
 	if err != nil {
@@ -368,7 +369,8 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 	return out, err
 }
 
-// verifyPasskey verifies one signature, and updates the passkey in u. The caller must store u.
+// verifyPasskey verifies the signature of a passkey, and updates the passkey in u. The caller must
+// store u.
 func verifyPasskey(tx *store.Tx, rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, u *store.User) error {
 	owner, err := newPasskeyUser(u)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 )
 
 // CompleteReset sets the password of the user that a reset link was made for, and uses the link up.
-// Passkeys are removed only if dropPasskeys is true: they may be the user's own, or those of the
-// person who made the reset necessary.
+// Passkeys are removed only if dropPasskeys is true: they may be the user's own, or an intruder's.
 func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password string, dropPasskeys bool) error {
 	var holder *store.User
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -30,7 +29,7 @@ func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password st
 	if err != nil {
 		return err
 	}
-	if err := s.accounts.RevokeMost(holder.ID, accounts.SessionsBut("")); err != nil {
+	if err := s.accounts.RevokeMost(holder.ID, accounts.SessionsExcept("")); err != nil {
 		return err
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
@@ -104,8 +103,8 @@ func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Me
 	return out, nil
 }
 
-// mayRequestLink counts one request under key, and reports whether at most most were counted in the
-// window.
+// mayRequestLink counts one request under key, and reports whether no more than most were counted
+// in the window.
 func (s *Service) mayRequestLink(key string, most int) bool {
 	return s.forgotRequests.Add(key, s.Now()) <= most
 }
@@ -136,11 +135,11 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
-	letter := alert.HostMail{About: u.AccountID, To: args.Email, Subject: "Choose a new password", Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
+	message := alert.HostMail{About: u.AccountID, To: args.Email, Subject: "Choose a new password", Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
 		"If it was you, choose a new password here within two hours:\n\n%s\n\n"+
 		"If it was not you, ignore this email: your password stays the same.\n",
 		args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token))}
-	sent, err := s.outbound.SendHostMail(letter, func(tx *store.Tx) (bool, error) {
+	sent, err := s.outbound.SendHostMail(message, func(tx *store.Tx) (bool, error) {
 		now, err := store.Users.Find(tx, u.ID)
 		if err != nil || now == nil || now.Email != args.Email {
 			return false, err
@@ -159,7 +158,7 @@ type LinkIn struct {
 	Token string `query:"token" required:"true" max:"100"`
 }
 
-// A Welcome says which user a link was made for. Name is "" if no name is known.
+// A Welcome says which user a link was made for. Name is "" if the user has no name.
 type Welcome struct {
 	Kind           string `json:"kind"` // team or mailbox
 	Email          string `json:"email"`
@@ -168,8 +167,8 @@ type Welcome struct {
 	Passkeys       int    `json:"-"` // how many passkeys sign in without the password
 }
 
-// CheckWelcome returns whose password a link would set, and does not use the link up. A dead link
-// is 404.
+// CheckWelcome returns the user whose password a link sets. It does not use the link up. The error
+// for an invalid or used link is 404.
 func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Welcome, error) {
 	var out *Welcome
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -188,8 +187,8 @@ func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Wel
 	return out, err
 }
 
-// mayChooseEmail reports whether a link may also set the address: the owner was never signed in,
-// and the first address may be made up or mistyped.
+// mayChooseEmail reports whether a link may also set the address: it may for an owner who was never
+// signed in, since the first address may be made up or mistyped.
 func mayChooseEmail(u *store.User) bool {
 	return u.Role == store.UserRoleOwner && u.LastLoginAt.IsZero()
 }

@@ -26,17 +26,17 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 	if err := in.check(who); err != nil {
 		return nil, err
 	}
-	still, hash := func(*store.Tx, *store.User) error { return nil }, ""
+	checkUnchanged, hash := func(*store.Tx, *store.User) error { return nil }, ""
 	if in.Email != nil || in.Password != nil {
 		var err error
-		still, err = s.accounts.ProvePassword(ctx, who, in.CurrentPassword)
+		checkUnchanged, err = s.accounts.ProvePassword(ctx, who, in.CurrentPassword)
 		if err != nil {
 			return nil, err
 		}
 	}
 	if in.Password != nil {
 		hash = s.Logins.Hash(*in.Password)
-		if err := s.accounts.RevokeMost(who.UserID, accounts.SessionsBut(who.TokenID)); err != nil {
+		if err := s.accounts.RevokeMost(who.UserID, accounts.SessionsExcept(who.TokenID)); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +46,7 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 		if err != nil {
 			return err
 		}
-		if err := still(tx, u); err != nil {
+		if err := checkUnchanged(tx, u); err != nil {
 			return err
 		}
 		if err := in.apply(tx, u, hash, who.TokenID); err != nil {
@@ -57,7 +57,7 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 			return err
 		}
 		t, err = store.Tokens.Get(tx, t.ID)
-		if err != nil { // the token as it is after a new password
+		if err != nil { // t is read again, since a new password changes it
 			return err
 		}
 		out, err = s.sessionOut(tx, u, t)

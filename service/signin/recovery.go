@@ -109,11 +109,11 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 		})
 }
 
-// mailLink sends a message with a link. put stores the hash of the link in the mailbox, in the same
-// transaction; if it returns false, nothing is sent. Each attempt makes a new link: links are
-// stored only as hashes, so that an old one cannot be sent again.
-func (s *Service) mailLink(ctx context.Context, userID string, letter alert.HostMail, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
-	sent, err := s.outbound.SendHostMail(letter, func(tx *store.Tx) (bool, error) {
+// mailLink sends a message with a link to the person of a mailbox. put stores the hash of the link
+// in the mailbox, in the same transaction; if it returns false, nothing is sent. Each attempt makes
+// a new link: links are stored only as hashes, so that an old one cannot be sent again.
+func (s *Service) mailLink(ctx context.Context, userID string, message alert.HostMail, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
+	sent, err := s.outbound.SendHostMail(message, func(tx *store.Tx) (bool, error) {
 		mb, err := core.LiveMailbox(tx, userID)
 		if err != nil || mb == nil {
 			return false, err
@@ -142,8 +142,8 @@ type RecoveryConfirmed struct {
 	RecoveryEmail string `json:"recovery_email"`
 }
 
-// CheckRecovery returns what a link would confirm, and does not use the link up. A dead link is
-// 404.
+// CheckRecovery returns the mailbox and the recovery address that a link confirms. It does not use
+// the link up. The error for an invalid or used link is 404.
 func (s *Service) CheckRecovery(_ context.Context, token string) (*RecoveryConfirmed, error) {
 	var out *RecoveryConfirmed
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -185,8 +185,8 @@ type RecoveryLink struct {
 	ExpiresAt core.Time `json:"expires_at"`
 }
 
-// CreateRecoveryLink makes a link with which the holder of a mailbox chooses a new password, once,
-// within 72 hours. An earlier link stops working.
+// CreateRecoveryLink makes a link with which the holder of a mailbox can choose a new password,
+// once, within 72 hours. An earlier link becomes invalid.
 func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in core.EmailUserIn) (*RecoveryLink, error) {
 	out := &RecoveryLink{}
 	err := s.Store.Update(func(tx *store.Tx) error {
@@ -214,9 +214,9 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 	return out, nil
 }
 
-// preparePassword checks and hashes a password that the holder of a link chooses. It returns the
-// function that sets it, for a team user or for the person of a mailbox, and that ends the sessions
-// and links of the old password. The caller writes the record of the user.
+// preparePassword checks and hashes a password that the holder of a link chose. It returns a
+// function that sets the password of a team user or of the person of a mailbox, and ends the
+// sessions and links of the old password. The caller writes the record of the user.
 func (s *Service) preparePassword(u *store.User, password string) (set func(*store.Tx, *store.User) error, err error) {
 	if u.MailboxID == "" {
 		if err := core.CheckPassword("password", password, core.LeastPassword); err != nil {
@@ -239,7 +239,7 @@ func (s *Service) preparePassword(u *store.User, password string) (set func(*sto
 	if err != nil {
 		return nil, err
 	}
-	put, err := s.mailboxes.HoldPassword(before, password)
+	put, err := s.mailboxes.HashChosenPassword(before, password)
 	if err != nil {
 		return nil, err
 	}

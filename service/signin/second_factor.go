@@ -21,22 +21,23 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Limits on wrong codes of one user in a day: a code is short, and whoever guesses already has the
-// password. Networks from which the user has signed in lately have counters of their own, so that a
+// Limits on wrong codes of one user in a day: a code is short, and whoever guesses it already has
+// the password. Networks from which the user has signed in lately are counted separately, so that a
 // stranger cannot lock the user out.
 const (
 	codeWindow    = 24 * time.Hour
 	maxWrongCodes = 20
 
-	recoveryCodes = 10        // of ten characters each, 57 bits
+	recoveryCodes = 10        // how many a user gets; ten characters each, 57 bits
 	totpSetupLife = time.Hour // a secret that was not confirmed by then is dropped
 )
 
 func hasTOTP(u *store.User) bool { return u.TOTP != nil && u.TOTP.Confirmed }
 
 // withSecondFactor runs fn in a transaction with the current record of a user. If the user has a
-// second factor, code must be right first; the same transaction uses it up. The errors are 401
-// second_factor_required and invalid_code, 403 account_suspended, 429.
+// second factor, code must be right, and the same transaction uses it up. The errors are 401
+// second_factor_required, 401 invalid_code, 403 account_suspended, and 429 after too many wrong
+// codes.
 func (s *Service) withSecondFactor(who *store.User, v Visitor, code string, fn func(*store.Tx, *store.User) error) error {
 	key := s.codeKey(who, v.IP)
 	if code != "" { // counted before it is checked, so that parallel requests do not evade the limit
@@ -143,10 +144,10 @@ type PasswordIn struct {
 	Password string `json:"password" required:"true" max:"1024" audit:"-"`
 }
 
-// StartTOTP makes a secret for a second factor. It has no effect until ConfirmTOTP gets a code of
-// it. A wrong password is 403 wrong_password.
+// StartTOTP makes a secret for a second factor. The factor is used only after ConfirmTOTP gets a
+// code made with the secret. The error for a wrong password is 403 wrong_password.
 func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*TOTPSecret, error) {
-	still, err := s.accounts.ProvePassword(ctx, who, in.Password)
+	checkUnchanged, err := s.accounts.ProvePassword(ctx, who, in.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) 
 		}
 		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(store.TOTPBinding(u.ID), secret), CreatedAt: tx.Now()}
 		out.URI = totpURI(s.Hostname(), u.Email, out.Secret)
-		return still(tx, u)
+		return checkUnchanged(tx, u)
 	})
 	if err != nil {
 		return nil, err
@@ -180,7 +181,8 @@ type TOTPCodeIn struct {
 	Code string `json:"code" required:"true" max:"64" audit:"-"`
 }
 
-// RecoveryCodes replace the second factor, each once. They are shown only in this answer.
+// RecoveryCodes can each be used once in place of a code of the second factor. They are shown only
+// in this answer.
 type RecoveryCodes struct {
 	Codes []string `json:"recovery_codes"`
 }
@@ -208,7 +210,7 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 		for _, code := range out.Codes {
 			u.TOTP.Recovery = append(u.TOTP.Recovery, s.recoveryHash(u.ID, code))
 		}
-		return errors.Join(s.endMailClientLogins(tx, u), accounts.RevokeTokens(tx, u.ID, accounts.SessionsBut(who.TokenID)))
+		return errors.Join(s.endMailClientLogins(tx, u), accounts.RevokeTokens(tx, u.ID, accounts.SessionsExcept(who.TokenID)))
 	})
 	if err != nil {
 		return nil, err
@@ -217,16 +219,16 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 	return out, nil
 }
 
-// DropTOTP switches the second factor off. It is not an error if there is none. A wrong password is
-// 403 wrong_password.
+// DropTOTP switches the second factor off. It is not an error if there is none. The error for a
+// wrong password is 403 wrong_password.
 func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*Message, error) {
-	still, err := s.accounts.ProvePassword(ctx, who, in.Password)
+	checkUnchanged, err := s.accounts.ProvePassword(ctx, who, in.Password)
 	if err != nil {
 		return nil, err
 	}
 	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		u.TOTP = nil
-		return still(tx, u)
+		return checkUnchanged(tx, u)
 	})
 	if err != nil {
 		return nil, err
@@ -245,7 +247,7 @@ const (
 // hotp returns the code of a counter value (RFC 4226 section 5.3).
 func hotp(secret []byte, counter uint64, digits int) string {
 	h := hmac.New(sha1.New, secret)
-	_ = binary.Write(h, binary.BigEndian, counter) // a hash takes everything
+	_ = binary.Write(h, binary.BigEndian, counter) // writing to a hash never fails
 	sum := h.Sum(nil)
 	at := sum[len(sum)-1] & 0xf
 	n := uint64(binary.BigEndian.Uint32(sum[at:at+4]) & 0x7fffffff)

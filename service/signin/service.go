@@ -37,9 +37,9 @@ type Accounts interface {
 	StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error)
 	// FindPasswordLogin finds the team user of an address, for the comparison of a password.
 	FindPasswordLogin(email, ip string) (*accounts.PasswordLogin, error)
-	// ProvePassword verifies the password of the signed-in user. The caller runs still in its later
-	// transaction, to make sure that the password was not changed in between.
-	ProvePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error)
+	// ProvePassword verifies the password of the signed-in user. The caller runs checkUnchanged in
+	// its later transaction, to make sure that the password was not changed in between.
+	ProvePassword(ctx context.Context, who core.Actor, password string) (checkUnchanged func(*store.Tx, *store.User) error, err error)
 	// NewReset gives a user a new link that sets a password. The caller stores the user.
 	NewReset(u *store.User) (link string)
 	// RevokeMost revokes matching tokens of a user until so few are left that one transaction can
@@ -53,8 +53,8 @@ type Accounts interface {
 type Mailboxes interface {
 	// FindPasswordLogin finds the mailbox of an address, for the comparison of a password.
 	FindPasswordLogin(email, ip string) (*mailboxes.PasswordLogin, error)
-	// HoldPassword checks a new password of a mailbox, and returns the function that sets it.
-	HoldPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error)
+	// HashChosenPassword checks a new password of a mailbox, and returns the function that sets it.
+	HashChosenPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error)
 	// EndSessions ends all sessions of a mailbox's person except one, and returns how many.
 	EndSessions(tx *store.Tx, mailboxID, but string) (int, error)
 }

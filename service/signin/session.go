@@ -125,8 +125,8 @@ func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
 }
 
 // openSession begins a session in the transaction that has identified the user, and stores the
-// user. The session is always new, whatever the browser held before. Links that could set the
-// password are revoked: the user knows the password. given is true when somebody else has set the
+// user. It is always a new session, even if the browser has one. It revokes links that could set
+// the password, since the user knows the password. given says that somebody else has set the
 // password.
 func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool) (*SignedIn, error) {
 	if err := endSession(tx, v.Session); err != nil {
@@ -160,9 +160,9 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool
 	return &SignedIn{*out, u.ID, value}, nil
 }
 
-// endOldSessions deletes ended sessions, and the oldest live ones until one more fits.
+// endOldSessions deletes ended sessions, and the oldest live ones until there is room for one more.
 func endOldSessions(tx *store.Tx, userID string) error {
-	var live []*store.Token // oldest first, since ids rise
+	var live []*store.Token // oldest first, since ids rise with time
 	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
 		if t.Kind == core.SessionKind {
 			live = append(live, t)
@@ -364,7 +364,7 @@ type SignInIn struct {
 func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn, error) {
 	address, err := core.NormalizeEmail("email", in.Email)
 	if err != nil {
-		address = in.Email // belongs to nobody, but is counted and takes as long as any other
+		address = in.Email // the address belongs to nobody; wrong passwords for it are counted all the same, and take as long
 	}
 	d, err := s.findCandidates(address, in.As, v.IP)
 	if err != nil {
@@ -394,8 +394,8 @@ type candidates struct {
 	mailbox *mailboxes.PasswordLogin // nil: not to be compared
 }
 
-// findCandidates finds the records to compare a password with. An address that belongs to nobody
-// takes the same steps.
+// findCandidates finds the records to compare a password with. It takes the same steps for an
+// address that belongs to nobody.
 func (s *Service) findCandidates(address, as, ip string) (*candidates, error) {
 	d := &candidates{s: s}
 	var err error
@@ -451,7 +451,7 @@ func (d *candidates) enter(ctx context.Context, g *core.Guess, v Visitor, in Sig
 			return nil, err
 		}
 		if right {
-			return d.s.startSession(d.user.User, v, in.Code, d.user.Still)
+			return d.s.startSession(d.user.User, v, in.Code, d.user.CheckUnchanged)
 		}
 	}
 	if d.mailbox != nil {
@@ -481,10 +481,11 @@ func (d *candidates) enter(ctx context.Context, g *core.Guess, v Visitor, in Sig
 }
 
 // startSession begins the session of a user whose password was right. It reads the record again,
-// and checks the second factor if the user has one.
-func (s *Service) startSession(u *store.User, v Visitor, code string, still func(*store.Tx, *store.User) error) (out *SignedIn, err error) {
+// and checks the second factor if the user has one. checkUnchanged returns an error if the password
+// was changed meanwhile.
+func (s *Service) startSession(u *store.User, v Visitor, code string, checkUnchanged func(*store.Tx, *store.User) error) (out *SignedIn, err error) {
 	err = s.withSecondFactor(u, v, code, func(tx *store.Tx, now *store.User) error {
-		if err := still(tx, now); err != nil {
+		if err := checkUnchanged(tx, now); err != nil {
 			return err
 		}
 		out, err = s.openSession(tx, now, v, now.PasswordGiven)
