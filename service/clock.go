@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Limits of the sandbox's clock: one request advances it by at most ten years, and never past the
-// year 2099, since rows have days in 16 bits and times of signatures in zones end in 2106.
+// maxAdvance is how far one request may advance the clock of a sandbox. The clock never passes
+// endOfTime, since rows have days in 16 bits and times of signatures in zones end in 2106.
 const maxAdvance = 3650 * 24 * time.Hour
 
 var endOfTime = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -55,8 +55,8 @@ func (s *Service) AdvanceClock(_ context.Context, in AdvanceIn) (*Advanced, erro
 	return &Advanced{core.Time{Time: s.Core.Now()}}, nil
 }
 
-// ResumeClock advances the clock of a newly opened store by as much as it was advanced before. It
-// is for sandboxes only.
+// ResumeClock advances the clock of a newly opened store by as much as it was advanced before the
+// restart. It is for sandboxes only.
 func ResumeClock(st *store.Store) error {
 	var row *store.SandboxClock
 	err := st.View(func(tx *store.Tx) (err error) {

@@ -13,13 +13,13 @@ import (
 const (
 	feedDelay     = 20 * time.Millisecond  // from the first change to its batch
 	feedPause     = 250 * time.Millisecond // between batches
-	feedLongPause = time.Second            // after a batch that was too large, since the listener then reads everything again
+	feedLongPause = time.Second            // after a batch with too many changes, since the listener then reads everything again
 	feedBatch     = 500                    // changes per batch
 	feedQueue     = 8                      // batches queued for a slow listener
 
-	feedsOfUser    = 10
-	feedsOfAccount = 100
-	feedsInAll     = 4096
+	feedsOfUser    = 10   // open feeds of one user
+	feedsOfAccount = 100  // open feeds of one account
+	feedsInAll     = 4096 // open feeds of all accounts
 )
 
 // feedKinds maps tables to the names that changes of their rows have in the API.
@@ -52,7 +52,7 @@ type FeedChange struct {
 }
 
 // feeds sends changes to those who listen for changes in their accounts. While nobody listens, the
-// store does not report changes at all.
+// store does not report changes.
 type feeds struct {
 	store     *store.Store
 	mu        sync.Mutex
@@ -66,11 +66,11 @@ func newFeeds(st *store.Store) *feeds {
 }
 
 // accountFeeds are the feeds of an account and the batch that is being collected. The timer runs
-// from the first change until a pause without changes.
+// from the first change until there was a pause without changes.
 type accountFeeds struct {
 	feeds    map[*Feed]struct{}
 	changes  []store.Change
-	seen     map[store.Change]struct{} // the same as changes, as a set
+	seen     map[store.Change]struct{} // the elements of changes
 	overflow bool                      // there were too many changes for a batch
 	timer    *time.Timer
 	running  bool
@@ -81,18 +81,19 @@ type Feed struct {
 	all   *feeds
 	who   core.Actor
 	wake  chan struct{}
-	Queue [][]store.Change // batches, shared with other feeds; nil means that everything may have changed
+	Queue [][]store.Change // batches, shared with other feeds; a nil batch means that everything may have changed
 }
 
-// Listen opens a feed of the changes in the actor's account. What was committed before it returns
-// can be read; later changes are in the feed. The error is a 429 if there are too many listeners.
+// Listen opens a feed of the changes in the actor's account. Everything that was committed before
+// Listen returns can be read in the store; later changes are in the feed. The error is a 429 if
+// there are too many listeners.
 func (s *Service) Listen(_ context.Context, who core.Actor) (*Feed, error) {
 	f, err := s.feeds.Join(who)
 	if err != nil {
 		return nil, err
 	}
-	// Transactions that had begun before the first listener came are not reported, so wait for
-	// their end. A store that takes no writes has none.
+	// Transactions that began before the first listener came are not reported, so wait for their
+	// end. A store that takes no writes has no such transactions.
 	if err := s.Core.Store.Update(func(*store.Tx) error { return nil }); errors.Is(err, store.ErrClosed) {
 		f.Close()
 		return nil, err
@@ -199,8 +200,8 @@ func (fs *feeds) flush(a *accountFeeds) {
 	a.timer.Reset(pause)
 }
 
-// offer queues a batch. If the queue is full, it is replaced by one entry that says that everything
-// may have changed.
+// offer queues a batch. If the queue is full, offer replaces it by one entry that says that
+// everything may have changed.
 func (f *Feed) offer(batch []store.Change) {
 	if len(f.Queue) == feedQueue {
 		clear(f.Queue)
@@ -243,8 +244,8 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 	return changes, len(changes) > feedBatch
 }
 
-// sees reports whether the listener may know of the change. Members do not see tokens and exports
-// of others.
+// sees reports whether the listener may know of a change. Members do not see approvals, nor tokens
+// and exports of others.
 func (f *Feed) sees(c store.Change) bool {
 	if c.Table == store.Approvals.Name() && !f.who.Manages() {
 		return false
@@ -266,11 +267,11 @@ func (f *Feed) visible(changes []FeedChange) (left []FeedChange) {
 				seen = err == nil && o != nil && f.who.Sees(o.MailboxID)
 			case "job":
 				j, err := store.Jobs.Find(tx, c.ID)
-				seen = err == nil && j != nil && mayKnow(f.who, j)
+				seen = err == nil && j != nil && maySee(f.who, j)
 			case "event", "webhook", "delivery", "suppression", "user", "template", "domain", "record", "account":
 				seen = f.who.MailboxID == "" && !f.who.TokenOf && c.Kind != "event" && c.Kind != "webhook" && c.Kind != "delivery"
 			case "token", "export":
-				seen = !f.who.TokenOf // only the listener's own: see sees
+				seen = !f.who.TokenOf // sees has already removed those of others
 			}
 			if seen {
 				left = append(left, c)

@@ -57,7 +57,7 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 		Filters:   []string{in.Status, in.Type, domain, since.String()},
 		Prefilter: page.HasTexts(in.Status, in.Type, domain),
 		Keep: func(j *store.Job) bool {
-			return mayKnow(who, j) && (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
+			return maySee(who, j) && (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
 				(domain == "" || aboutDomain(j.Resource, domain))
 		},
 		Until: func(j *store.Job) bool { return !since.IsZero() && !j.CreatedAt.After(since) },
@@ -67,10 +67,10 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 	return &JobsOut{Page: page}, err
 }
 
-// mayKnow reports whether the actor may see a job. An actor with access to some mailboxes sees the
-// jobs about these and the ones it has started; a token that is limited to mailboxes sees only the
-// former.
-func mayKnow(who core.Actor, j *store.Job) bool {
+// maySee reports whether the actor may see a job. An actor with access to some mailboxes sees the
+// jobs about these mailboxes and the jobs that it has started. A token that is limited to mailboxes
+// sees only the jobs about these mailboxes.
+func maySee(who core.Actor, j *store.Job) bool {
 	return j.CreatedBy == who.UserID && !who.TokenOf || who.Sees(j.Resource.ID)
 }
 
@@ -89,14 +89,14 @@ type GetJobIn struct {
 	Wait *int   `query:"wait" min:"1" max:"30" example:"30"` // Seconds to wait for the job's end.
 }
 
-// GetJob returns one job. With wait it returns when the job has ended or the time is over.
+// GetJob returns one job. With wait it returns when the job has ended, or after wait seconds.
 func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*core.JobResponse, error) {
 	var j *store.Job
 	err := s.Core.Store.View(func(tx *store.Tx) (err error) {
 		j, err = store.Jobs.Get(tx, in.ID)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && (j.AccountID != who.AccountID || !j.Visible || !mayKnow(who, j)) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (j.AccountID != who.AccountID || !j.Visible || !maySee(who, j)) {
 		return nil, core.NotFound("job")
 	}
 	if err == nil && in.Wait != nil && !j.Ended() {
@@ -122,8 +122,7 @@ func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration)
 	return j, err
 }
 
-// JobResult returns a value of the type that the results of a job kind have; nil for kinds without
-// results.
+// JobResult returns a value of the type of a job kind's results; nil for kinds without results.
 func JobResult(kind string) any {
 	if kind == domains.KindSetup {
 		return domains.SetupResult{}

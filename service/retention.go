@@ -21,18 +21,18 @@ import (
 const (
 	daysKept  = 400 * 24 * time.Hour
 	auditKept = 400 * 24 * time.Hour
-	endedKept = 90 * 24 * time.Hour // tokens after their expiry, and refused purchases
+	endedKept = 90 * 24 * time.Hour // how long tokens are kept after their expiry, and refused purchases
 
-	revokedKept = 7 * 24 * time.Hour // a token is kept this long after it was revoked, so that the error can say why it is refused
+	revokedKept = 7 * 24 * time.Hour // how long a token is kept after it was revoked, so that the error can say why it is refused
 	pruneRows   = 5000               // rows read in one transaction
 )
 
-// retentionKind deletes old records once an hour, some per transaction.
+// retentionKind is the kind of the job that deletes old records once an hour, some per transaction.
 func (s *Service) retentionKind() jobs.Kind {
 	return jobs.Kind{Name: "retention", Work: s.Prune, Timeout: 30 * time.Minute}
 }
 
-// compactKind frees the disk space of deleted messages.
+// compactKind is the kind of the job that frees the disk space of deleted messages.
 func (s *Service) compactKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "compact", Timeout: time.Hour,
@@ -42,8 +42,8 @@ func (s *Service) compactKind() jobs.Kind {
 
 const threadsAtATime = 5000 // rows read in one transaction
 
-// threadPruneKind deletes rows of old threads, and old lists of expunged messages in folders that
-// nothing has left since.
+// threadPruneKind is the kind of the job that deletes rows of old threads. It also deletes old
+// lists of expunged messages, in folders from which nothing was expunged since.
 func (s *Service) threadPruneKind() jobs.Kind {
 	work := func(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 		return nil, errors.Join(s.pruneThreads(ctx), s.pruneExpunged(ctx))
@@ -101,6 +101,7 @@ func (s *Service) pruneThreads(ctx context.Context) error {
 	}
 }
 
+// Prune is the job that deletes old records, one table after the other.
 func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 	now := s.Core.Now()
 	for _, step := range []func() error{
@@ -133,7 +134,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func() error {
 			return pruneByID(ctx, s, store.Audits, auditKept, func(a *store.Audit) (string, bool) { return a.ID, now.Sub(a.CreatedAt) > auditKept })
 		},
-		func() error { // the age is that of the id
+		func() error { // kept for endedKept, by the time in the id
 			return pruneByID(ctx, s, store.Purchases, endedKept, func(p *store.Purchase) (string, bool) { return p.ID, p.State == store.PurchaseRefused })
 		},
 		func() error { return s.pruneDays(ctx) },
@@ -180,8 +181,8 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 }
 
 // pruneByID deletes the records of a table for which old returns true. Ids rise with time, so the
-// walk ends at the first id that is younger than kept. Records before it that are not old are
-// skipped. An id from after now does not end the walk: the clock was set back.
+// walk ends at the first id that is younger than kept. It skips records before that id for which
+// old returns false. An id from after now does not end the walk: the clock was set back.
 func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], kept time.Duration, old func(*T) (id string, is bool)) error {
 	walk := func(tx *store.Tx, after string, see func(id string, is bool) bool) {
 		for rec := range table.After(tx, after) {
@@ -201,7 +202,7 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 	return s.pruneOld(ctx, kept, walk, isOld, func(tx *store.Tx, id string) error { return table.Delete(tx, id) })
 }
 
-// pruneOld is pruneByID without the type of the records.
+// pruneOld does the work of pruneByID, without the type of the records.
 func (s *Service) pruneOld(ctx context.Context, kept time.Duration, walk func(tx *store.Tx, after string, see func(id string, is bool) bool),
 	isOld func(tx *store.Tx, id string) (bool, error), remove func(tx *store.Tx, id string) error) error {
 	now := s.Core.Now()
@@ -238,7 +239,7 @@ func (s *Service) pruneOld(ctx context.Context, kept time.Duration, walk func(tx
 	return nil
 }
 
-// deleteOld deletes the records that are still old.
+// deleteOld deletes those records for which isOld still returns true.
 func deleteOld(tx *store.Tx, ids []string, isOld func(tx *store.Tx, id string) (bool, error), remove func(tx *store.Tx, id string) error) error {
 	for _, id := range ids {
 		is, err := isOld(tx, id)
@@ -301,8 +302,8 @@ func pruneReplays(tx *store.Tx, now time.Time) (int, error) {
 	return len(ids), core.DeleteAll(tx, store.Idempotencies, ids)
 }
 
-// pruneSessions deletes sessions older than the longest life of a session. Those that ended earlier
-// are deleted already, except idle ones.
+// pruneSessions deletes sessions that began more than SessionLife ago. Those that ended earlier are
+// deleted already, except idle ones.
 func pruneSessions(tx *store.Tx, now time.Time) (int, error) {
 	var ids []string
 	for key, id := range store.SessionsByTime.Keys(tx, "", "") {

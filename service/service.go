@@ -147,7 +147,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	return out
 }
 
-// periods are the job kinds that run regularly, and how often.
+// periods are the intervals of the job kinds that run regularly.
 var periods = map[string]time.Duration{
 	"retention":          time.Hour,
 	"thread_prune":       24 * time.Hour,
@@ -155,7 +155,7 @@ var periods = map[string]time.Duration{
 	"zones_resign":       time.Hour,
 	"tls_policies":       time.Hour,
 	"tls_reports":        time.Hour,
-	"dmarc_report_sweep": time.Hour, // also runs when reports are off, for what was counted before
+	"dmarc_report_sweep": time.Hour, // also runs when reports are off, for messages that were counted before
 }
 
 // Run starts the rooms and runs their regular work until ctx ends. The queue is run separately.
