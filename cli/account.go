@@ -33,7 +33,7 @@ func (p *Program) accountCommands() []*cli.Command {
 			if err := requireFlag(c, "owner-email"); err != nil {
 				return err
 			}
-			return runAccountCreate(c.Context, e, newAccount(c))
+			return runAccountCreate(c.Context, e, newAccountRequest(c))
 		}, ownerFlags()...),
 		p.command("list", "list the accounts", "", func(c *cli.Context, e *env) error {
 			if err := noArguments(c); err != nil {
@@ -55,7 +55,7 @@ func (p *Program) accountCommands() []*cli.Command {
 	}
 }
 
-// ownerFlags returns the flags of a new account, which newAccount reads.
+// ownerFlags returns the flags of a new account, which newAccountRequest reads.
 func ownerFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "owner-email", Usage: "the owner's address", EnvVars: []string{"MAILSTEAD_OWNER_EMAIL"}},
@@ -68,7 +68,7 @@ func ownerFlags() []cli.Flag {
 // accountFlagNames maps fields of a new account to their flags.
 var accountFlagNames = map[string]string{"owner_email": "owner-email", "owner_password": "owner-password", "plan": "plan"}
 
-func newAccount(c *cli.Context) accounts.NewAccount {
+func newAccountRequest(c *cli.Context) accounts.NewAccount {
 	return accounts.NewAccount{OwnerEmail: c.String("owner-email"), OwnerPassword: c.String("owner-password"), Plan: c.String("plan")}
 }
 

@@ -15,13 +15,14 @@ import (
 // An object is a JSON object that the API returns or accepts.
 type object map[string]any
 
-// text returns a text field; "" if the field is missing or not a text.
+// text returns the value of a string field, or "" if the field is missing or not a string.
 func (o object) text(field string) string {
 	s, _ := o[field].(string)
 	return s
 }
 
-// pick returns an object of the named fields that are not null.
+// pick returns a new object with those of the named fields that are not null. names are separated
+// by spaces.
 func (o object) pick(names string) object {
 	out := object{}
 	for name := range strings.FieldsSeq(names) {
@@ -44,8 +45,8 @@ func (o object) with(field string, value any) object {
 
 // An apiCaller calls operations of the API as the owner of an account.
 type apiCaller struct {
-	ctx     context.Context // of the command
-	account string          // ID or owner's address; "": the only account
+	ctx     context.Context // the context of the command
+	account string          // account ID or owner's address; "" means the only account
 	send    sender
 }
 
@@ -63,12 +64,12 @@ func (a *apiCaller) call(operation string, args object) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	return a.answer(r)
+	return a.roundTrip(r)
 }
 
-// answer sends a request and returns the body of the response. If the API refuses it, the error is
-// the API's message for people.
-func (a *apiCaller) answer(r *http.Request) ([]byte, error) {
+// roundTrip sends a request and returns the body of the response. If the status is not 2xx, it
+// returns an error with the API's message and the details of invalid fields.
+func (a *apiCaller) roundTrip(r *http.Request) ([]byte, error) {
 	r.Header.Set("X-Mailstead-Account", a.account)
 	resp, err := a.send(r)
 	if err != nil {
@@ -95,7 +96,8 @@ func (a *apiCaller) answer(r *http.Request) ([]byte, error) {
 	return nil, errors.New(message)
 }
 
-// list reads all pages of a list, from whichever field of the response has the list.
+// list returns the objects from all pages of a list. The list is the field data, users or records
+// of the response.
 func (a *apiCaller) list(operation string, args object) ([]object, error) {
 	out := []object{}
 	for {

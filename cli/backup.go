@@ -35,7 +35,7 @@ func (p *Program) backupCommand() *cli.Command {
 	return cmd
 }
 
-// backupIn returns the request for a backup, from the flags.
+// backupIn returns the request for a backup that the flags describe.
 func backupIn(c *cli.Context) (in operator.BackupIn, err error) {
 	if err := requireFlag(c, "to"); err != nil {
 		return in, err
@@ -43,14 +43,14 @@ func backupIn(c *cli.Context) (in operator.BackupIn, err error) {
 	in = operator.BackupIn{Full: c.Bool("full"), NoVerify: c.Bool("no-verify"), Recipients: c.StringSlice("age-recipient")}
 	for _, r := range in.Recipients {
 		if _, err := config.AgeRecipient(r); err != nil {
-			return in, config.Mistake(fmt.Errorf("--age-recipient: %w", err))
+			return in, config.Mistake(fmt.Errorf("invalid --age-recipient: %w", err))
 		}
 	}
-	in.To, err = absolute(c.String("to"))
+	in.To, err = absolutePath(c.String("to"))
 	if err != nil {
 		return in, err
 	}
-	in.S3, err = s3Of(c)
+	in.S3, err = s3Access(c)
 	return in, err
 }
 
@@ -79,7 +79,7 @@ func s3Flags() []cli.Flag {
 	}
 }
 
-func s3Of(c *cli.Context) (a operator.S3Access, err error) {
+func s3Access(c *cli.Context) (a operator.S3Access, err error) {
 	a = operator.S3Access{Endpoint: c.String("s3-endpoint"), Region: c.String("s3-region"), Key: os.Getenv("AWS_ACCESS_KEY_ID"), Secret: os.Getenv("AWS_SECRET_ACCESS_KEY")}
 	if c.IsSet("s3-path-style") {
 		style := c.Bool("s3-path-style")
@@ -94,9 +94,9 @@ func s3Of(c *cli.Context) (a operator.S3Access, err error) {
 	return a, nil
 }
 
-// absolute makes a path absolute, because the server has another working directory. Remote
-// addresses stay as they are.
-func absolute(address string) (string, error) {
+// absolutePath makes a local path absolute, because the server may have another working directory.
+// It returns s3:// addresses unchanged.
+func absolutePath(address string) (string, error) {
 	if objects.IsRemote(address) {
 		return address, nil
 	}

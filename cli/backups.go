@@ -18,10 +18,10 @@ import (
 	"github.com/mailstead/mailstead/store/objects"
 )
 
-// sourceOptions say where backups are, and how to read them.
+// sourceOptions say where existing backups are, and how to decrypt and fetch them.
 type sourceOptions struct {
-	from     string // a file, a directory or s3://BUCKET/PREFIX; "": the place in the settings
-	identity string // path of an age identity file; "": none
+	from     string // a file, a directory or s3://BUCKET/PREFIX; "" means the place in [backup]
+	identity string // path of an age identity file; "" if the backups are not encrypted
 	s3       func() (operator.S3Access, error)
 }
 
@@ -33,8 +33,8 @@ func sourceFlags() []cli.Flag {
 	}, s3Flags()...)
 }
 
-func sourceOptionsOf(c *cli.Context) sourceOptions {
-	return sourceOptions{from: c.String("from"), identity: c.String("age-identity"), s3: func() (operator.S3Access, error) { return s3Of(c) }}
+func newSourceOptions(c *cli.Context) sourceOptions {
+	return sourceOptions{from: c.String("from"), identity: c.String("age-identity"), s3: func() (operator.S3Access, error) { return s3Access(c) }}
 }
 
 func (p *Program) backupListCommand() *cli.Command {
@@ -42,7 +42,7 @@ func (p *Program) backupListCommand() *cli.Command {
 		if err := noArguments(c); err != nil {
 			return err
 		}
-		return runBackupList(c.Context, e, sourceOptionsOf(c))
+		return runBackupList(c.Context, e, newSourceOptions(c))
 	}, sourceFlags()...)
 }
 
@@ -51,12 +51,12 @@ func (p *Program) backupVerifyCommand() *cli.Command {
 		if err := noArguments(c); err != nil {
 			return err
 		}
-		return runBackupVerify(c.Context, e, sourceOptionsOf(c))
+		return runBackupVerify(c.Context, e, newSourceOptions(c))
 	}, sourceFlags()...)
 }
 
-// identities reads an age identity file; it returns none for "".
-func identities(file string) ([]age.Identity, error) {
+// readAgeIdentities reads the keys in an age identity file. It returns nil if file is "".
+func readAgeIdentities(file string) ([]age.Identity, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -72,14 +72,14 @@ func identities(file string) ([]age.Identity, error) {
 	return list, nil
 }
 
-// target returns the target from which a command reads backups; temp is the directory for fetched
-// files.
+// target opens the place of the backups for reading. Files that are fetched from S3 are stored in
+// the directory temp.
 func (e *env) target(o sourceOptions, temp string) (*backup.Target, error) {
 	a, err := o.s3()
 	if err != nil {
 		return nil, err
 	}
-	// The settings of the directory, if there are any, say where buckets are.
+	// The settings file, if there is one, has the S3 endpoint and region.
 	s, err := e.settings()
 	if err != nil {
 		return nil, err
@@ -88,11 +88,12 @@ func (e *env) target(o sourceOptions, temp string) (*backup.Target, error) {
 	if err != nil {
 		return nil, config.Mistake(err)
 	}
-	ids, err := identities(o.identity)
+	ids, err := readAgeIdentities(o.identity)
 	return &backup.Target{Place: at, Identities: ids, Temp: temp, Program: e.Version}, err
 }
 
-// backupsFrom returns the place of the backups for a command: from, or else the place in [backup].
+// backupsFrom returns the place of the backups: from if it is set, else the place in [backup] of
+// the settings. It returns an error if there cannot be backups at that place.
 func (e *env) backupsFrom(from string) (string, error) {
 	if from == "" {
 		s, err := e.settings()
@@ -107,7 +108,7 @@ func (e *env) backupsFrom(from string) (string, error) {
 	return from, checkPlace(from)
 }
 
-// checkPlace returns an error for an address at which backups cannot be.
+// checkPlace returns an error if from is neither an s3:// address nor an existing local path.
 func checkPlace(from string) error {
 	if objects.IsRemote(from) {
 		return nil
@@ -121,7 +122,7 @@ func checkPlace(from string) error {
 	return nil
 }
 
-// runBackupList lists the backups of a place.
+// runBackupList prints the backups of a place.
 func runBackupList(ctx context.Context, e *env, o sourceOptions) (err error) {
 	o.from, err = e.backupsFrom(o.from)
 	if err != nil {
@@ -129,7 +130,7 @@ func runBackupList(ctx context.Context, e *env, o sourceOptions) (err error) {
 	}
 	var out *backup.Listing
 	if operator.IsArchive(o.from) {
-		ids, idErr := identities(o.identity)
+		ids, idErr := readAgeIdentities(o.identity)
 		if idErr != nil {
 			return idErr
 		}
@@ -156,14 +157,14 @@ func runBackupList(ctx context.Context, e *env, o sourceOptions) (err error) {
 	return e.print(out, text.String())
 }
 
-// runBackupVerify verifies every backup of a place.
+// runBackupVerify reads and verifies every backup of a place.
 func runBackupVerify(ctx context.Context, e *env, o sourceOptions) (err error) {
 	o.from, err = e.backupsFrom(o.from)
 	if err != nil {
 		return err
 	}
 	if operator.IsArchive(o.from) {
-		ids, idErr := identities(o.identity)
+		ids, idErr := readAgeIdentities(o.identity)
 		if idErr != nil {
 			return idErr
 		}

@@ -36,11 +36,12 @@ func (p *Program) callCommand() *cli.Command {
 
 type callOptions struct {
 	operation string
-	args      string // a JSON object; "": none
-	account   string // ID or owner's address; "": the only account
+	args      string // a JSON object; "" means no arguments
+	account   string // account ID or owner's address; "" means the only account
 }
 
-// advanceClock is an extra operation of `call` that only the sandbox has.
+// advanceClock is the operation that moves the clock of the sandbox forward. The API does not have
+// it; only `mailstead call` does.
 const advanceClock = "advance_clock"
 
 func runCallList(e *env) error {
@@ -56,9 +57,9 @@ func runCallList(e *env) error {
 	return nil
 }
 
-// runCall calls one operation of the API.
+// runCall calls one operation of the API and prints the response.
 func runCall(ctx context.Context, e *env, o callOptions) error {
-	r, err := newCall(ctx, e, o)
+	r, err := newCallRequest(ctx, e, o)
 	if err != nil {
 		return config.Mistake(err)
 	}
@@ -73,7 +74,7 @@ func runCall(ctx context.Context, e *env, o callOptions) error {
 		return err
 	}
 	if resp.StatusCode >= 400 {
-		return fmt.Errorf("%s answered %s: %s", o.operation, resp.Status, bytes.TrimSpace(body))
+		return fmt.Errorf("operation %s answered %s: %s", o.operation, resp.Status, bytes.TrimSpace(body))
 	}
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, body, "", "  ") == nil {
@@ -83,8 +84,8 @@ func runCall(ctx context.Context, e *env, o callOptions) error {
 	return err
 }
 
-// newCall returns the request of an operation.
-func newCall(ctx context.Context, e *env, o callOptions) (*http.Request, error) {
+// newCallRequest returns the HTTP request that calls the operation of o.
+func newCallRequest(ctx context.Context, e *env, o callOptions) (*http.Request, error) {
 	if o.operation == advanceClock {
 		s, err := e.settings()
 		if err != nil {

@@ -28,22 +28,22 @@ func (p *Program) checkCommand() *cli.Command {
 		jsonFlag())
 }
 
-// checkResult is what check prints with --json.
+// checkResult is the result of the command check.
 type checkResult struct {
-	Status   string         `json:"status"`            // ok or damaged: the store as it is now
-	Problems []string       `json:"problems"`          // in the store as it is now
-	Rebuild  *rebuildResult `json:"rebuild,omitempty"` // with --rebuild
+	Status   string         `json:"status"`            // "ok" or "damaged", after any rebuild
+	Problems []string       `json:"problems"`          // problems that the store still has
+	Rebuild  *rebuildResult `json:"rebuild,omitempty"` // nil without --rebuild
 }
 
 // rebuildResult is the result of check --rebuild.
 type rebuildResult struct {
 	Found []string `json:"found"` // problems before the rebuild
-	// Where the damaged database is kept; "" if it was not rebuilt.
+	// Path of the damaged database, which is kept; "" if the database was not rebuilt.
 	Database string         `json:"database"`
-	Kept     map[string]int `json:"kept"` // rows by bucket, if the database was rebuilt
+	Kept     map[string]int `json:"kept"` // numbers of rows that were read, by bucket
 	Made     rebuiltRows    `json:"made"`
-	Lost     []string       `json:"lost"` // data that must come from a backup
-	// Accepted messages that the server delivers when it starts.
+	Lost     []string       `json:"lost"` // data that must be restored from a backup
+	// Number of accepted messages that the server will deliver when it starts.
 	Waiting int `json:"waiting"`
 }
 
@@ -55,8 +55,8 @@ type rebuiltRows struct {
 	Folders  int `json:"folders"`
 }
 
-// runCheck verifies a stopped store. With rebuild it first repairs what can be repaired without a
-// backup.
+// runCheck verifies the store of a stopped server. If rebuild is set, it repairs the store as far
+// as possible without a backup, and verifies it again.
 func runCheck(e *env, rebuild bool) error {
 	if _, err := os.Stat(filepath.Join(e.dir, store.DatabaseFile)); err != nil {
 		return fmt.Errorf("there is no store in %s: %w", e.dir, err)
@@ -95,8 +95,8 @@ func runCheck(e *env, rebuild bool) error {
 	return errors.Join(e.print(out, text), err)
 }
 
-// checkStore verifies the database of the store, and then the bytes of messages. err is set if the
-// checks could not run.
+// checkStore verifies the database and then the stored messages. database and messages describe the
+// damage that was found; err is an error that kept the checks from running.
 func checkStore(e *env, progress *progressLine) (database, messages, err error) {
 	progress.show("pages", 0, 0)
 	if err := store.CheckPages(e.dir); errors.Is(err, store.ErrInUse) {
@@ -124,7 +124,8 @@ func openStopped(e *env) (*store.Store, error) {
 	return store.Open(e.dir, store.Options{Log: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: e.Version, MayMigrate: operator.MayMigrate(e.dir, s, e.Version)})
 }
 
-// rebuildStore rebuilds the database if it is damaged, and then lost rows of messages.
+// rebuildStore rebuilds the database if damage is not nil, and then the lost rows of messages from
+// the segment files.
 func rebuildStore(e *env, damage error, progress *progressLine) (*rebuildResult, error) {
 	out := &rebuildResult{Found: []string{}, Kept: map[string]int{}, Lost: []string{}}
 	if damage != nil && !store.IsRebuilding(damage) {
@@ -171,7 +172,7 @@ func (r *rebuildResult) text() string {
 	return b.String()
 }
 
-// errorLines returns the lines of an error; none for nil.
+// errorLines splits the text of an error into lines. It returns an empty slice for a nil error.
 func errorLines(err error) []string {
 	if err == nil {
 		return []string{}

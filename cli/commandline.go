@@ -15,21 +15,21 @@ import (
 )
 
 // runCommand finds the command that args name, parses its flags and runs it. It replaces
-// (*cli.App).RunContext, which takes flags only before arguments, and calls os.Exit with a code of
-// its own for a command that does not exist.
+// (*cli.App).RunContext, which accepts flags only before arguments, and which calls os.Exit with
+// its own code if a command does not exist.
 func runCommand(ctx context.Context, app *cli.App, args []string) error {
 	cmd := &cli.Command{Name: app.Name, HelpName: app.Name, Usage: app.Usage, Subcommands: app.Commands}
 	c := cli.NewContext(app, nil, &cli.Context{Context: ctx})
 	for depth := 0; ; depth++ {
 		set := flag.NewFlagSet(cmd.Name, flag.ContinueOnError)
 		set.SetOutput(io.Discard)
-		for _, f := range withHelp(cmd.Flags) {
+		for _, f := range addHelpFlag(cmd.Flags) {
 			if err := f.Apply(set); err != nil {
 				return config.Mistake(err)
 			}
 		}
 		if err := parseFlags(set, args[1:], len(cmd.Subcommands) == 0); err != nil {
-			return config.Mistake(plainFlagError(err, cmd))
+			return config.Mistake(explainFlagError(err, cmd))
 		}
 		c = cli.NewContext(app, set, c)
 		c.Command = cmd
@@ -55,8 +55,8 @@ func runCommand(ctx context.Context, app *cli.App, args []string) error {
 	}
 }
 
-// parseFlags parses flags before the arguments and, if all is set, also flags between and after
-// them, up to "--".
+// parseFlags parses the flags before the arguments. If all is set, it also parses flags between and
+// after the arguments, up to "--".
 func parseFlags(set *flag.FlagSet, args []string, all bool) error {
 	if !all {
 		return set.Parse(args)
@@ -76,8 +76,9 @@ func parseFlags(set *flag.FlagSet, args []string, all bool) error {
 	return set.Parse(words)
 }
 
-// plainFlagError returns an error that says what is wrong with a flag, and how to list the flags.
-func plainFlagError(err error, cmd *cli.Command) error {
+// explainFlagError rewrites an error of package flag: the new text names the flag and says how to
+// list the flags of cmd.
+func explainFlagError(err error, cmd *cli.Command) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
 		return fmt.Errorf("--%s needs a value; run `%s --help`", strings.TrimPrefix(name, "-"), cmd.HelpName)
 	}
@@ -87,11 +88,12 @@ func plainFlagError(err error, cmd *cli.Command) error {
 	return err
 }
 
-func withHelp(flags []cli.Flag) []cli.Flag {
+func addHelpFlag(flags []cli.Flag) []cli.Flag {
 	return append(slices.Clip(flags), &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true})
 }
 
-// subcommand returns a command below cmd with its full name for help; nil if there is none.
+// subcommand returns the named subcommand of cmd, or nil if there is none. It sets the full name
+// that help shows.
 func subcommand(cmd *cli.Command, name string) *cli.Command {
 	next := cmd.Command(name)
 	if next != nil {
@@ -100,8 +102,8 @@ func subcommand(cmd *cli.Command, name string) *cli.Command {
 	return next
 }
 
-// showHelp writes how to call a command, or the command below it that topic names. It has the
-// layout of urfave/cli.
+// showHelp writes the help of cmd, or of the subcommand that topic names, in the layout of
+// urfave/cli.
 func showHelp(w io.Writer, cmd *cli.Command, root bool, topic []string) error {
 	for _, word := range topic {
 		next := subcommand(cmd, word)
@@ -127,7 +129,7 @@ func showHelp(w io.Writer, cmd *cli.Command, root bool, topic []string) error {
 		fmt.Fprint(out, "   help, h\tShows a list of commands or help for one command\n")
 	}
 	fmt.Fprintf(out, "\n%s:\n", options)
-	for _, f := range withHelp(cmd.Flags) {
+	for _, f := range addHelpFlag(cmd.Flags) {
 		fmt.Fprintf(out, "   %s\n", f)
 	}
 	return out.Flush()

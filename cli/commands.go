@@ -12,13 +12,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Main runs the command that args name; args[0] is the program itself. It returns the exit code: 1
-// if the command failed, 2 if the program was called or configured wrongly.
+// Main runs the command that args name; args[0] is the name of the program. It returns the exit
+// code: 0 on success, 1 if the command failed, 2 for wrong arguments or settings.
 func (p *Program) Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(runCommand(ctx, p.app(stdout, stderr), args), stderr)
 }
 
-// exitCode prints the error and returns its exit code.
+// exitCode prints err to stderr and returns the exit code for it: 0 if err is nil.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0

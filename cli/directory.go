@@ -14,33 +14,33 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A dataDir is a data directory in which a command makes files. If the command fails, undo
-// removes them.
+// A dataDir is a data directory in which a command creates files. If the command fails, undo
+// removes the new files.
 type dataDir struct {
-	dir    string
-	made   []string        // directories that were made, the innermost first
-	before map[string]bool // names of the entries that dir had
-	owner  *syscall.Stat_t // the earlier owner of dir; nil: dir did not exist
-	wrote  bool            // the settings were written
-	text   []byte          // the settings before
+	dir             string
+	createdDirs     []string        // directories that openDataDir created, the innermost first
+	filesBefore     map[string]bool // names of the files that dir had when it was opened
+	ownerBefore     *syscall.Stat_t // owner of dir when it was opened; nil if dir did not exist
+	settingsWritten bool            // whether writeSettings was called
+	settingsBefore  []byte          // content of the settings file before writeSettings
 }
 
-// openDataDir makes the directory if it does not exist.
+// openDataDir creates the directory if it does not exist, and records its owner and its files.
 func openDataDir(dir string) (*dataDir, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	w := &dataDir{dir: dir, before: map[string]bool{}}
+	w := &dataDir{dir: dir, filesBefore: map[string]bool{}}
 	info, err := os.Stat(dir)
 	switch {
 	case err == nil && !info.IsDir():
 		return nil, config.Mistake(fmt.Errorf("%s is not a directory", dir))
 	case err == nil:
-		w.owner, _ = info.Sys().(*syscall.Stat_t)
+		w.ownerBefore, _ = info.Sys().(*syscall.Stat_t)
 		list, err := os.ReadDir(dir)
 		for _, e := range list {
-			w.before[e.Name()] = true
+			w.filesBefore[e.Name()] = true
 		}
 		return w, err
 	}
@@ -49,7 +49,7 @@ func openDataDir(dir string) (*dataDir, error) {
 		if err == nil || !errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		w.made = append(w.made, missing)
+		w.createdDirs = append(w.createdDirs, missing)
 	}
 	err = os.MkdirAll(dir, 0o700)
 	if err != nil {
@@ -60,16 +60,16 @@ func openDataDir(dir string) (*dataDir, error) {
 
 const settingsFile = "mailstead.toml"
 
-// writeSettings replaces the settings file atomically. Only its owner can read it, because it has
-// passwords.
+// writeSettings replaces the settings file atomically. Only the owner of the file can read it,
+// because it contains passwords.
 func (w *dataDir) writeSettings(text string) (err error) {
-	if w.before[settingsFile] && !w.wrote {
-		w.text, err = os.ReadFile(filepath.Join(w.dir, settingsFile))
+	if w.filesBefore[settingsFile] && !w.settingsWritten {
+		w.settingsBefore, err = os.ReadFile(filepath.Join(w.dir, settingsFile))
 		if err != nil {
 			return err
 		}
 	}
-	w.wrote = true
+	w.settingsWritten = true
 	return w.replaceSettings(text)
 }
 
@@ -86,13 +86,13 @@ func (w *dataDir) replaceSettings(text string) error {
 	return nil
 }
 
-// undo restores the earlier settings and removes new files. If there was a store before, it leaves
-// the files, because a server may use them.
+// undo restores the earlier settings file and removes new files. If the directory already had a
+// store, undo leaves the new files, because a server may use them.
 func (w *dataDir) undo() (err error) {
-	if w.wrote && w.before[settingsFile] {
-		err = w.replaceSettings(string(w.text))
+	if w.settingsWritten && w.filesBefore[settingsFile] {
+		err = w.replaceSettings(string(w.settingsBefore))
 	}
-	if w.before[store.DatabaseFile] {
+	if w.filesBefore[store.DatabaseFile] {
 		return err
 	}
 	list, readErr := os.ReadDir(w.dir)
@@ -100,37 +100,38 @@ func (w *dataDir) undo() (err error) {
 		err = errors.Join(err, readErr)
 	}
 	for _, e := range list {
-		if !w.before[e.Name()] {
+		if !w.filesBefore[e.Name()] {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(w.dir, e.Name())))
 		}
 	}
-	w.removeMade()
+	w.removeCreatedDirs()
 	return err
 }
 
-// removeMade removes the directories that were made and are empty.
-func (w *dataDir) removeMade() {
-	for _, dir := range w.made {
-		_ = os.Remove(dir) // a directory that is not empty stays
+// removeCreatedDirs removes those directories that openDataDir created and that are empty.
+func (w *dataDir) removeCreatedDirs() {
+	for _, dir := range w.createdDirs {
+		_ = os.Remove(dir) // fails if the directory is not empty
 	}
 }
 
-// handOver gives the files that root has made to the earlier owner of the directory, or else to the
-// user of the systemd unit. missing reports that this user does not exist yet.
-func (w *dataDir) handOver() (missing bool, err error) {
+// chownToServer changes the owner of all files to the earlier owner of the directory, or else to
+// the user of the systemd unit. It does nothing unless the process runs as root. missing reports
+// whether the user of the unit does not exist yet.
+func (w *dataDir) chownToServer() (missing bool, err error) {
 	if os.Geteuid() != 0 {
 		return false, nil
 	}
 	uid, gid := 0, 0
-	if w.owner != nil {
-		uid, gid = int(w.owner.Uid), int(w.owner.Gid)
+	if w.ownerBefore != nil {
+		uid, gid = int(w.ownerBefore.Uid), int(w.ownerBefore.Gid)
 	}
 	if uid == 0 {
 		u, err := user.Lookup(packaging.User)
 		if err != nil {
 			return true, nil
 		}
-		uid, _ = strconv.Atoi(u.Uid) // user IDs are numbers on systems with root
+		uid, _ = strconv.Atoi(u.Uid) // user IDs are numbers on every system that has root
 		gid, _ = strconv.Atoi(u.Gid)
 	}
 	return false, filepath.WalkDir(w.dir, func(path string, _ os.DirEntry, err error) error {
@@ -141,11 +142,12 @@ func (w *dataDir) handOver() (missing bool, err error) {
 	})
 }
 
-// A stagedFile is a temporary file that commit moves into its place after everything else has
-// succeeded.
+// A stagedFile is a complete temporary file. commit renames it to its final path, and discard
+// removes it.
 type stagedFile struct{ path, temp string }
 
-// stageFile writes the file next to its final place; with an empty path it writes nothing.
+// stageFile writes text to a temporary file in the directory of path. If path is "", it writes
+// nothing, and commit does nothing.
 func stageFile(path, text string, mode os.FileMode) (*stagedFile, error) {
 	if path == "" {
 		return new(stagedFile), nil
@@ -158,7 +160,7 @@ func stageFile(path, text string, mode os.FileMode) (*stagedFile, error) {
 	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if info, statErr := os.Stat(path); err == nil && statErr == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a directory", path)
+		err = fmt.Errorf("%s is a directory, not a file", path)
 	}
 	if err != nil {
 		d.discard()

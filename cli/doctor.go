@@ -21,7 +21,8 @@ func (p *Program) doctorCommand() *cli.Command {
 	}, jsonFlag())
 }
 
-// runDoctor runs every check of the installation, and says how to fix what is wrong.
+// runDoctor runs every check of the installation and prints how to fix each problem. It returns an
+// error if a check has the status error.
 func runDoctor(ctx context.Context, e *env) error {
 	report := new(health.Report)
 	if err := e.ask(ctx, operator.DoctorPath, struct{}{}, report); err != nil {
@@ -31,12 +32,12 @@ func runDoctor(ctx context.Context, e *env) error {
 		return err
 	}
 	if report.Status == health.Error {
-		return errors.New("something has to be mended")
+		return errors.New("the checks found errors that have to be fixed")
 	}
 	return nil
 }
 
-// checksText returns the results of checks for people, with what to do about each problem.
+// checksText formats the results of checks for people, with the fix of each problem.
 func checksText(checks []health.Check) string {
 	var text strings.Builder
 	for _, check := range checks {

@@ -22,14 +22,14 @@ func (p *Program) claimCommand() *cli.Command {
 		if c.String("account") == "" {
 			return config.Mistake(errors.New("--account is required"))
 		}
-		// p.env reads the flags that parseDomain has set.
+		// Flags after the domain are set only now, so the env is made again.
 		return runClaim(c.Context, p.env(c), domains.ClaimDecision{Account: c.String("account"), Domain: domain})
 	},
 		&cli.StringFlag{Name: "account", Usage: "the account that gets the domain, by id or owner's address"},
 		jsonFlag())
 }
 
-// runClaim assigns a domain to an account.
+// runClaim assigns a domain that several accounts claim to one of them.
 func runClaim(ctx context.Context, e *env, in domains.ClaimDecision) error {
 	out := new(domains.ClaimDecided)
 	if err := e.ask(ctx, operator.ClaimPath, in, out); err != nil {
@@ -38,7 +38,8 @@ func runClaim(ctx context.Context, e *env, in domains.ClaimDecision) error {
 	return e.print(out, fmt.Sprintf("domain   %s (%s)\naccount  %s\nstatus   %s\n", out.Domain, out.DomainID, out.AccountID, out.Status))
 }
 
-// parseDomain returns the only argument of the command, and sets the flags after it.
+// parseDomain returns the domain, which is the only argument of the command, and sets the flags
+// that follow it.
 func parseDomain(c *cli.Context) (domain string, err error) {
 	for rest := c.Args().Slice(); len(rest) > 0; rest = rest[1:] {
 		name, flag := strings.CutPrefix(rest[0], "-")

@@ -24,8 +24,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// The server returns messages in pages, and the command writes the files with the operator's
-// rights.
+// accountFile is the name of the file in an export that has the settings of the account.
 const accountFile = "account.json"
 
 func (p *Program) exportCommands() []*cli.Command {
@@ -37,7 +36,7 @@ func (p *Program) exportCommands() []*cli.Command {
 		&cli.BoolFlag{Name: "secrets", Usage: "write the secrets of webhooks and the password hashes of mailboxes too"},
 		jsonFlag(),
 	}
-	run := func(begin func(dir string, folder []string) (folderWriter, error)) func(c *cli.Context, e *env) error {
+	run := func(newWriter func(dir string, folder []string) (folderWriter, error)) func(c *cli.Context, e *env) error {
 		return func(c *cli.Context, e *env) error {
 			if err := requireFlag(c, "to"); err != nil {
 				return err
@@ -46,26 +45,28 @@ func (p *Program) exportCommands() []*cli.Command {
 				return config.Mistake(errors.New("say which mailboxes: --from ADDRESS, or --all"))
 			}
 			return runExport(c.Context, e, exportOptions{
-				to: c.String("to"), from: c.StringSlice("from"), all: c.Bool("all"), account: c.String("account"), secrets: c.Bool("secrets"), begin: begin,
+				to: c.String("to"), from: c.StringSlice("from"), all: c.Bool("all"), account: c.String("account"), secrets: c.Bool("secrets"), newWriter: newWriter,
 			})
 		}
 	}
 	return []*cli.Command{
-		p.command("maildir", "export mailboxes as Maildirs", "", run(writeMaildir), flags...),
-		p.command("mbox", "export mailboxes as mbox files, one for each folder", "", run(writeMbox), flags...),
+		p.command("maildir", "export mailboxes as Maildirs", "", run(newMaildirWriter), flags...),
+		p.command("mbox", "export mailboxes as mbox files, one for each folder", "", run(newMboxWriter), flags...),
 	}
 }
 
 type exportOptions struct {
 	to      string   // the directory to write to
-	from    []string // addresses of mailboxes; empty with all
-	all     bool     // export every mailbox
-	account string   // ID or owner's address; "": the only account
-	secrets bool     // also write secrets and password hashes
-	begin   func(dir string, folder []string) (folderWriter, error)
+	from    []string // addresses of mailboxes; empty if all is set
+	all     bool     // export every mailbox of the account
+	account string   // account ID or owner's address; "" means the only account
+	secrets bool     // also write webhook secrets and password hashes
+
+	// newWriter creates the files of one folder in the directory dir of a mailbox.
+	newWriter func(dir string, folder []string) (folderWriter, error)
 }
 
-// exportResult is the result of an export.
+// exportResult counts what was exported, and lists the messages that could not be read.
 type exportResult struct {
 	Mailboxes  int                    `json:"mailboxes"`
 	Messages   int64                  `json:"messages"`
@@ -75,7 +76,7 @@ type exportResult struct {
 	Errors     []transfer.ImportError `json:"errors"`
 }
 
-// A folderWriter writes the messages of one folder. It is closed after the last one.
+// A folderWriter writes the messages of one folder. The caller closes it after the last message.
 type folderWriter interface {
 	write(h operator.ExportHeader, text []byte) error
 	close() error
@@ -86,7 +87,7 @@ type exporter struct {
 	apiCaller
 	o         exportOptions
 	format    string // maildir or mbox
-	accountID string // account of the mailboxes: several accounts may have an unproven domain
+	accountID string // needed because two accounts can have a mailbox with the same address
 	out       exportResult
 	line      *progressLine
 }
@@ -112,7 +113,7 @@ func runExport(ctx context.Context, e *env, o exportOptions) error {
 		return err
 	}
 	if n := len(x.out.Errors); n > 0 {
-		return fmt.Errorf("%d messages cannot be read and were left out", n)
+		return fmt.Errorf("%d messages could not be read and were not exported", n)
 	}
 	return nil
 }
@@ -133,7 +134,7 @@ func (x *exporter) run() error {
 	}
 	for _, address := range addresses {
 		if err := x.exportMailbox(address); err != nil {
-			return fmt.Errorf("%s: %w", address, err)
+			return fmt.Errorf("export mailbox %s: %w", address, err)
 		}
 	}
 	text, err := json.MarshalIndent(account, "", "  ")
@@ -143,14 +144,15 @@ func (x *exporter) run() error {
 	return os.WriteFile(filepath.Join(x.o.to, accountFile), append(text, '\n'), 0o600)
 }
 
-// exportMailbox writes all folders of a mailbox.
+// exportMailbox writes all folders of a mailbox to a new directory, which has the address as its
+// name.
 func (x *exporter) exportMailbox(address string) error {
 	dir := filepath.Join(x.o.to, strings.ReplaceAll(strings.ToLower(address), "/", "_"))
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not empty: export to another directory", dir)
+		return fmt.Errorf("the directory %s is not empty: export to another directory", dir)
 	}
 	var folders []transfer.ExportFolder
-	page, err := x.request(url.Values{"mailbox": {address}, "begins": {x.format}})
+	page, err := x.get(url.Values{"mailbox": {address}, "begins": {x.format}})
 	if err != nil {
 		return err
 	}
@@ -162,12 +164,12 @@ func (x *exporter) exportMailbox(address string) error {
 		total += f.Messages
 	}
 	for _, f := range folders {
-		w, err := x.o.begin(dir, f.Name)
+		w, err := x.o.newWriter(dir, f.Name)
 		if err != nil {
 			return err
 		}
 		for from, more := uint32(1), true; more; {
-			page, err := x.request(url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}})
+			page, err := x.get(url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}})
 			if err != nil {
 				return errors.Join(err, w.close())
 			}
@@ -211,40 +213,41 @@ func (x *exporter) exportMailbox(address string) error {
 	return nil
 }
 
-// request gets the folders, messages or password hash of a mailbox.
-func (x *exporter) request(what url.Values) ([]byte, error) {
-	what.Set("account", x.accountID)
-	r, err := http.NewRequestWithContext(x.ctx, http.MethodGet, operator.ExportPath+"?"+what.Encode(), http.NoBody)
+// get requests the folders, a page of messages, or the password hash of a mailbox from the server,
+// depending on the query.
+func (x *exporter) get(query url.Values) ([]byte, error) {
+	query.Set("account", x.accountID)
+	r, err := http.NewRequestWithContext(x.ctx, http.MethodGet, operator.ExportPath+"?"+query.Encode(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	return x.answer(r)
+	return x.roundTrip(r)
 }
 
-// accountExport is the content of account.json: the API's objects for everything in the account
-// that its users have set.
+// accountExport is the content of account.json: objects of the API with the settings of an account.
 type accountExport struct {
 	Domains   []object            `json:"domains"`
-	Records   map[string][]object `json:"records"` // by domain; empty if its DNS is elsewhere
+	Records   map[string][]object `json:"records"` // by domain; empty if others manage its DNS
 	Mailboxes []object            `json:"mailboxes"`
 	Webhooks  []object            `json:"webhooks"`
 	Settings  json.RawMessage     `json:"settings"`
 	Groups    []object            `json:"groups"`
-	Rules     map[string][]object `json:"rules"` // by address
-	// By address; only of mailboxes that have one.
+	Rules     map[string][]object `json:"rules"` // by address of the mailbox
+	// Automatic replies by address of the mailbox, for mailboxes that have one.
 	Vacations        map[string]object `json:"vacations"`
 	Templates        []object          `json:"templates"`
 	MessageTemplates []object          `json:"message_templates"`
 	Suppressions     []object          `json:"suppressions"`
 
-	// These must be made again by hand, because the server stores only hashes of their secrets.
+	// The following objects are not imported: the server stores only hashes of their secrets, so
+	// they must be created again by hand.
 	Team            []object            `json:"team"`
 	Tokens          []object            `json:"tokens"`
 	Credentials     map[string][]object `json:"credentials"`      // by address
 	SMTPCredentials map[string][]object `json:"smtp_credentials"` // by domain
 }
 
-// readAccount reads everything in the account through the API.
+// readAccount reads all objects of the account through the API, and sets x.accountID.
 func (x *exporter) readAccount() (*accountExport, error) {
 	a := &accountExport{
 		Records: map[string][]object{}, Rules: map[string][]object{}, Vacations: map[string]object{},
@@ -309,12 +312,13 @@ func (x *exporter) readAccount() (*accountExport, error) {
 	return a, nil
 }
 
-// managesDNS reports whether the server manages the DNS records of a domain.
+// managesDNS reports whether the server sets the DNS records of a domain, here or at a provider.
 func managesDNS(d object) bool {
 	return d.text("dns_provider") != store.DomainProviderManual && d.text("dns_provider") != store.DomainProviderExternal
 }
 
-// readMailbox reads the objects of a mailbox through the API.
+// readMailbox reads the rules, credentials and automatic reply of a mailbox into a. If secrets are
+// exported, it adds the password hash to m.
 func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
 	email, of := m.text("email"), object{"user_id": m["user_id"]}
 	a.Rules[email], err = x.list("list_rules", of)
@@ -339,7 +343,7 @@ func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
 	if !x.o.secrets {
 		return nil
 	}
-	text, err = x.request(url.Values{"mailbox": {email}, "hash": {"true"}})
+	text, err = x.get(url.Values{"mailbox": {email}, "hash": {"true"}})
 	if err != nil {
 		return err
 	}

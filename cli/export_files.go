@@ -16,7 +16,7 @@ import (
 // A maildirWriter writes a folder of a Maildir.
 type maildirWriter struct{ folder maildir.Folder }
 
-func writeMaildir(dir string, name []string) (folderWriter, error) {
+func newMaildirWriter(dir string, name []string) (folderWriter, error) {
 	if len(name) == 1 && name[0] == inbox.InboxName {
 		name = nil
 	}
@@ -40,7 +40,7 @@ type mboxWriter struct {
 	w    *bufio.Writer
 }
 
-func writeMbox(dir string, name []string) (folderWriter, error) {
+func newMboxWriter(dir string, name []string) (folderWriter, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

@@ -46,19 +46,19 @@ func (p *Program) importCommands() []*cli.Command {
 // importOptions say what to import: one source, or all sources of a list.
 type importOptions struct {
 	from, to string
-	list     string // a CSV file, instead of from and to
-	folder   string // for an mbox file
-	progress string // "json": write JSON lines to standard error
+	list     string // path of a CSV file of sources, instead of from and to
+	folder   string // folder for the messages of an mbox file
+	progress string // "json" writes the progress as JSON lines to standard error; "" does not
 }
 
-// An importSource is the source of messages, and the mailbox that gets them.
+// An importSource is where messages come from, and the mailbox that gets them.
 type importSource struct {
 	from, to string
-	server   pull.Server // for an IMAP mailbox
-	invalid  error       // the line of the list is invalid, so the source cannot be imported
+	server   pull.Server // the IMAP server; unset for files
+	invalid  error       // why the line of the list is invalid; nil if it is valid
 }
 
-// importEach imports every source of the options.
+// importEach imports every file or directory that o names. read adds the messages at from to im.
 func importEach(ctx context.Context, e *env, o importOptions, read func(im *transfer.Importer, from string) error) error {
 	sources, err := importSources(o)
 	if err != nil {
@@ -67,11 +67,11 @@ func importEach(ctx context.Context, e *env, o importOptions, read func(im *tran
 	return runImport(ctx, e, o, sources, func(im *transfer.Importer, s importSource) error { return read(im, s.from) })
 }
 
-// runImport imports each source into its mailbox. If a source of a list fails, it records the error
-// and continues with the others.
+// runImport imports each source into its mailbox. If one source of a list fails, it records the
+// error and continues with the next source.
 func runImport(ctx context.Context, e *env, o importOptions, sources []importSource, read func(im *transfer.Importer, s importSource) error) (err error) {
 	if o.progress != "" && o.progress != "json" {
-		return config.Mistake(fmt.Errorf("--progress %s: it is json or left out", o.progress))
+		return config.Mistake(fmt.Errorf("--progress is %q; use json, or leave it out", o.progress))
 	}
 	began := time.Now()
 	line := e.progress()
@@ -82,7 +82,7 @@ func runImport(ctx context.Context, e *env, o importOptions, sources []importSou
 			return sendBatch(ctx, send, url.Values{"mailbox": {mailbox}, "folder": {folder}}, batch, e.name)
 		}
 		im.Known = func(_ context.Context, mailbox, folder string, keys []string) (known []bool, err error) {
-			err = askThrough(ctx, send, operator.ImportKnownPath, operator.ImportKnown{Mailbox: mailbox, Folder: folder, Keys: keys}, &known)
+			err = sendCommand(ctx, send, operator.ImportKnownPath, operator.ImportKnown{Mailbox: mailbox, Folder: folder, Keys: keys}, &known)
 			return known, err
 		}
 		for _, s := range sources {
@@ -129,7 +129,7 @@ func runImport(ctx context.Context, e *env, o importOptions, sources []importSou
 	return nil
 }
 
-// importSources returns the sources with their mailboxes.
+// importSources returns the source of --from and --to, or the sources in the CSV file of --list.
 func importSources(o importOptions) (sources []importSource, err error) {
 	if o.list == "" {
 		if o.from == "" || o.to == "" {
@@ -138,11 +138,11 @@ func importSources(o importOptions) (sources []importSource, err error) {
 		return []importSource{{from: o.from, to: o.to}}, nil
 	}
 	if o.from != "" || o.to != "" {
-		return nil, config.Mistake(errors.New("--list stands in the place of --from and --to: give one or the other"))
+		return nil, config.Mistake(errors.New("--list replaces --from and --to: give one or the other"))
 	}
 	err = readCSV(o.list, "from,to", "", func(line int, fields []string, bad error) {
 		if bad != nil {
-			sources = append(sources, importSource{from: lineOf(o.list, line), invalid: bad})
+			sources = append(sources, importSource{from: lineName(o.list, line), invalid: bad})
 			return
 		}
 		sources = append(sources, importSource{from: strings.TrimSpace(fields[0]), to: strings.TrimSpace(fields[1])})
@@ -150,18 +150,19 @@ func importSources(o importOptions) (sources []importSource, err error) {
 	return sources, err
 }
 
-// importProgress returns a function that shows the progress: on a terminal, or as lines of JSON.
+// importProgress returns a function that shows the progress of an import: in line, or with
+// --progress json as JSON lines on standard error.
 func importProgress(e *env, o importOptions, line *progressLine) func(source, folder string, done, total, bytes int64) {
-	var told time.Time
+	var shownAt time.Time
 	if o.progress != "json" {
 		return func(source, _ string, done, total, _ int64) { line.show(source, done, total) }
 	}
 	lines := json.NewEncoder(e.stderr)
 	return func(source, folder string, done, total, bytes int64) {
-		if time.Since(told) < time.Second {
+		if time.Since(shownAt) < time.Second {
 			return
 		}
-		told = time.Now()
+		shownAt = time.Now()
 		p := struct {
 			Source string `json:"source"`
 			Folder string `json:"folder"`
@@ -176,8 +177,8 @@ func importProgress(e *env, o importOptions, line *progressLine) func(source, fo
 	}
 }
 
-// sendBatch sends messages for a folder to the server. A batch without messages begins an import:
-// the server then records command in the audit log.
+// sendBatch sends messages to the server, for the mailbox and folder that into names. An empty
+// batch begins an import: the server then records command in the audit log.
 func sendBatch(ctx context.Context, send sender, into url.Values, batch []transfer.SourceMessage, command string) (results []transfer.ImportResult, err error) {
 	if len(batch) == 0 {
 		into.Set("begins", command)
@@ -204,7 +205,7 @@ func sendBatch(ctx context.Context, send sender, into url.Values, batch []transf
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", into.Get("mailbox"), strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("import into mailbox %s: %s", into.Get("mailbox"), strings.TrimSpace(string(text)))
 	}
 	return results, json.Unmarshal(text, &results)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
-// accountsAtATime is how many lines are sent to the server in one request.
-const accountsAtATime = 500
+// accountsPerRequest is the number of CSV lines that are sent to the server in one request.
+const accountsPerRequest = 500
 
 func (p *Program) importAccountsCommand() *cli.Command {
 	return p.command("accounts", "make mailboxes of a CSV file with the password hashes of another mail server", "", func(c *cli.Context, e *env) error {
@@ -25,7 +25,7 @@ func (p *Program) importAccountsCommand() *cli.Command {
 		&cli.StringFlag{Name: "from", Usage: "a CSV file with the header email,password_hash,name or email,password_hash,name,aliases"}, jsonFlag())
 }
 
-// runImportAccounts makes mailboxes from a CSV file with password hashes.
+// runImportAccounts creates mailboxes from a CSV file with password hashes.
 func runImportAccounts(ctx context.Context, e *env, from string) error {
 	var lines []mailboxes.AccountLine
 	out := mailboxes.AccountsImported{Errors: []mailboxes.AccountError{}}
@@ -48,9 +48,9 @@ func runImportAccounts(ctx context.Context, e *env, from string) error {
 		return err
 	}
 	err = e.withServer(ctx, func(send sender) error {
-		for some := range slices.Chunk(lines, accountsAtATime) {
+		for some := range slices.Chunk(lines, accountsPerRequest) {
 			var part mailboxes.AccountsImported
-			if err := askThrough(ctx, send, operator.ImportAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, &part); err != nil {
+			if err := sendCommand(ctx, send, operator.ImportAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, &part); err != nil {
 				return err
 			}
 			out.Accounts, out.Imported, out.Skipped, out.Failed = out.Accounts+part.Accounts, out.Imported+part.Imported, out.Skipped+part.Skipped, out.Failed+part.Failed

@@ -38,14 +38,14 @@ func (p *Program) importIMAPCommand() *cli.Command {
 		&cli.StringFlag{Name: "progress", Usage: "json: a line of JSON a second on standard error"}, jsonFlag())
 }
 
-// imapOptions say which mailbox of which server to import.
+// imapOptions say which mailboxes of which IMAP servers to import: one, or those of a CSV file.
 type imapOptions struct {
 	importOptions
 	host, security, caFile, user, passwordFile string
-	port                                       int // 0: the default port
+	port                                       int // 0 means the default port for the security
 }
 
-// imapSources returns the mailboxes to import.
+// imapSources returns the IMAP mailbox of the flags, or those in the CSV file of --list.
 func imapSources(o imapOptions) ([]importSource, error) {
 	if o.list == "" {
 		for _, needed := range []struct{ flag, value string }{{"host", o.host}, {"user", o.user}, {"password-file", o.passwordFile}, {"to", o.to}} {
@@ -61,7 +61,7 @@ func imapSources(o imapOptions) ([]importSource, error) {
 		return []importSource{s}, err
 	}
 	if o.host != "" || o.to != "" {
-		return nil, config.Mistake(errors.New("--list stands in the place of --host and --to: give one or the other"))
+		return nil, config.Mistake(errors.New("--list replaces --host and --to: give one or the other"))
 	}
 	var out []importSource
 	err := readCSV(o.list, "host,port,security,user,password,to", "", func(line int, fields []string, bad error) {
@@ -70,7 +70,7 @@ func imapSources(o imapOptions) ([]importSource, error) {
 			s, bad = newIMAPSource(fields[0], fields[1], fields[2], fields[3], fields[4], fields[5])
 		}
 		if bad != nil {
-			s = importSource{from: lineOf(o.list, line), invalid: bad}
+			s = importSource{from: lineName(o.list, line), invalid: bad}
 		}
 		out = append(out, s)
 	})
@@ -80,13 +80,13 @@ func imapSources(o imapOptions) ([]importSource, error) {
 func newIMAPSource(host, port, security, user, password, to string) (s importSource, err error) {
 	defaultPorts := map[string]int{"tls": 993, "starttls": 143, "none": 143, "": 993}
 	if _, ok := defaultPorts[security]; !ok {
-		return s, config.Mistake(fmt.Errorf("security %q: it is tls, starttls or none", security))
+		return s, config.Mistake(fmt.Errorf("unknown security %q; use tls, starttls or none", security))
 	}
 	n := 0
 	if port != "" {
 		n, err = strconv.Atoi(port)
 		if err != nil || n < 0 || n > 65535 {
-			return s, config.Mistake(fmt.Errorf("port %q: it is a number up to 65535", port))
+			return s, config.Mistake(fmt.Errorf("invalid port %q; use a number up to 65535", port))
 		}
 	}
 	server := pull.Server{Host: host, Port: cmp.Or(n, defaultPorts[security]), Security: cmp.Or(security, "tls"), Username: user, Password: password}

@@ -13,12 +13,12 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// lineOf returns the name of a line of a list for errors.
-func lineOf(list string, line int) string { return fmt.Sprintf("%s line %d", list, line) }
+// lineName names a line of a CSV file in errors: "FILE line N".
+func lineName(list string, line int) string { return fmt.Sprintf("%s line %d", list, line) }
 
-// readCSV reads a CSV file. Its first line must be header, or header + more. It calls row for each
-// further line with its number and its fields, or with an error as bad. Each line is parsed by
-// itself, so that an unclosed quote affects no other line. Errors are for the author of the file.
+// readCSV reads a CSV file whose first line must be header, or header + more. For each further line
+// it calls row with the line's number and fields. If the line is invalid, bad says why. Lines are
+// parsed one by one, so that an unclosed quote affects only its own line.
 func readCSV(path, header, more string, row func(line int, fields []string, bad error)) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -33,11 +33,11 @@ func readCSV(path, header, more string, row func(line int, fields []string, bad 
 	for line, goesOn := 1, true; goesOn; line++ {
 		text, err := lines.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			return config.Mistake(fmt.Errorf("%s: %w", path, err))
+			return config.Mistake(fmt.Errorf("read %s: %w", path, err))
 		}
 		goesOn = err == nil
 		if line == 1 {
-			switch strings.Map(withoutSpace, strings.TrimPrefix(text, "\ufeff")) {
+			switch strings.Map(dropSpaceAndQuotes, strings.TrimPrefix(text, "\ufeff")) {
 			case header:
 			case header + more:
 				columns += strings.Count(more, ",")
@@ -51,19 +51,19 @@ func readCSV(path, header, more string, row func(line int, fields []string, bad 
 		}
 		fields, err := csv.NewReader(strings.NewReader(text)).Read()
 		if err == nil && len(fields) != columns {
-			err = fmt.Errorf("it has %d columns, and the header %d", len(fields), columns)
+			err = fmt.Errorf("the line has %d columns, but the header has %d", len(fields), columns)
 		}
 		if parse := (*csv.ParseError)(nil); errors.As(err, &parse) {
-			err = fmt.Errorf("it is not a valid line of a CSV file: %w", parse.Err)
+			err = fmt.Errorf("the line is not valid CSV: %w", parse.Err)
 		}
 		row(line, fields, err)
 	}
 	return nil
 }
 
-// withoutSpace is a mapping for strings.Map that drops blanks, line ends, and the quotes that some
-// programs put around every field.
-func withoutSpace(c rune) rune {
+// dropSpaceAndQuotes returns -1 for white space and quotes, so that strings.Map removes them from a
+// header. Some programs put quotes around every field.
+func dropSpaceAndQuotes(c rune) rune {
 	if strings.ContainsRune(" \t\r\n\"", c) {
 		return -1
 	}

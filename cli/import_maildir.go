@@ -32,7 +32,7 @@ func runImportMaildir(ctx context.Context, e *env, o importOptions) error {
 			folder := transfer.ImportFolder(f.Name)
 			for _, m := range list {
 				text, err := readMaildirMessage(f, m)
-				// Messages in two Maildirs may have the same name.
+				// Two Maildirs may use the same file name for different messages.
 				key := fmt.Sprintf("maildir %s %x", m.Name, sha256.Sum256(text))
 				one := transfer.SourceMessage{ImportHeader: transfer.ImportHeader{Key: key, Flags: m.Flags, Date: m.Date}, Source: m.Path, Text: text, Err: err}
 				if err := im.Add(ctx, folder, one); err != nil {
@@ -44,7 +44,8 @@ func runImportMaildir(ctx context.Context, e *env, o importOptions) error {
 	})
 }
 
-// readMaildirMessage reads a message and gives all its lines CRLF ends.
+// readMaildirMessage reads a message and converts its line endings to CRLF. It returns
+// transfer.ErrImportTooLarge for a file that is too large.
 func readMaildirMessage(f maildir.Folder, m maildir.Message) ([]byte, error) {
 	if m.Size > core.MaxMessage {
 		return nil, transfer.ErrImportTooLarge
@@ -58,7 +59,7 @@ func readMaildirMessage(f maildir.Folder, m maildir.Message) ([]byte, error) {
 	return withCRLF(text), err
 }
 
-// withCRLF returns text with CRLF as every line end.
+// withCRLF converts bare LF line endings to CRLF.
 func withCRLF(text []byte) []byte {
 	bare := bytes.Count(text, []byte("\n")) - bytes.Count(text, []byte("\r\n"))
 	if bare == 0 {

@@ -30,24 +30,24 @@ func (p *Program) importSettingsCommand() *cli.Command {
 
 type importSettingsOptions struct {
 	from    string // path of an account.json
-	account string // ID or owner's address; "": the only account
+	account string // account ID or owner's address; "" means the only account
 }
 
 // settingsImported is the result of importing the settings of an account.
 type settingsImported struct {
-	Done   int             `json:"done"` // objects that were made or changed
+	Done   int             `json:"done"` // number of objects that were created or changed
 	Failed int             `json:"failed"`
 	Errors []settingsError `json:"errors"`
 }
 
-// A settingsError says why an object of the file could not be imported.
+// A settingsError says why one object of account.json could not be imported.
 type settingsError struct {
 	What    string `json:"what"`
 	Message string `json:"message"`
 }
 
-// A settingsImporter imports an account.json. An object that exists is changed to the values in the
-// file, or left as it is, so that the import can be repeated.
+// A settingsImporter creates the objects of an account.json in an account. It changes existing
+// objects to the values in the file, or leaves them, so an import can be repeated.
 type settingsImporter struct {
 	apiCaller
 	a   accountExport
@@ -73,11 +73,11 @@ func runImportSettings(ctx context.Context, e *env, o importSettingsOptions) err
 	if err != nil {
 		return err
 	}
-	said := fmt.Sprintf("done    %d\nfailed  %d\n", im.out.Done, im.out.Failed)
+	summary := fmt.Sprintf("done    %d\nfailed  %d\n", im.out.Done, im.out.Failed)
 	for _, wrong := range im.out.Errors {
-		said += fmt.Sprintf("%s: %s\n", wrong.What, wrong.Message)
+		summary += fmt.Sprintf("%s: %s\n", wrong.What, wrong.Message)
 	}
-	if err := e.print(im.out, said); err != nil {
+	if err := e.print(im.out, summary); err != nil {
 		return err
 	}
 	if im.out.Failed > 0 {
@@ -86,22 +86,22 @@ func runImportSettings(ctx context.Context, e *env, o importSettingsOptions) err
 	return nil
 }
 
-// run makes all objects in the order of their dependencies. It returns an error only if that ends
-// the import; refused objects are recorded.
+// run creates all objects in the order of their dependencies. It records objects that the server
+// refuses in im.out and continues. It returns an error only if the import cannot continue.
 func (im *settingsImporter) run() error {
 	var settings object
 	if err := json.Unmarshal(im.a.Settings, &settings); err != nil {
 		return err
 	}
 	im.do("the account", "update_account", settings.pick("name warmup_phrases"))
-	domains, err := im.connect()
+	domains, err := im.connectDomains()
 	if err != nil {
 		return err
 	}
-	if err := im.makeMailboxes(); err != nil {
+	if err := im.createMailboxes(); err != nil {
 		return err
 	}
-	boxes, err := im.byName("list_email_users", "email")
+	boxes, err := im.listByField("list_email_users", "email")
 	if err != nil {
 		return err
 	}
@@ -116,12 +116,12 @@ func (im *settingsImporter) run() error {
 	}
 	for _, d := range im.a.Domains {
 		if own := domains[d.text("domain")]; own != nil {
-			if err := im.setDomain(d, own); err != nil {
+			if err := im.updateDomain(d, own); err != nil {
 				return err
 			}
 		}
 	}
-	if err := im.makeGroups(); err != nil {
+	if err := im.createGroups(); err != nil {
 		return err
 	}
 	for email, rules := range im.a.Rules {
@@ -133,7 +133,8 @@ func (im *settingsImporter) run() error {
 		if err != nil {
 			return err
 		}
-		// Rules are made in this order, so the first ones exist.
+		// Rules are created in the order of the file. So if the mailbox has n rules, they are the
+		// first n of the file.
 		for _, r := range rules[min(len(there), len(rules)):] {
 			im.do("a rule of "+email, "create_rule", r.pick("name enabled match conditions actions").with("user_id", own["user_id"]))
 		}
@@ -141,13 +142,13 @@ func (im *settingsImporter) run() error {
 			im.do("the vacation of "+email, "set_vacation", v.pick("enabled subject text from starts_at ends_at").with("user_id", own["user_id"]))
 		}
 	}
-	if err := im.makeMissing("template", "list_templates", "create_template", "name", im.a.Templates, "name usernames"); err != nil {
+	if err := im.createMissing("template", "list_templates", "create_template", "name", im.a.Templates, "name usernames"); err != nil {
 		return err
 	}
-	if err := im.makeMissing("message template", "list_message_templates", "create_message_template", "name", im.a.MessageTemplates, "name subject text html"); err != nil {
+	if err := im.createMissing("message template", "list_message_templates", "create_message_template", "name", im.a.MessageTemplates, "name subject text html"); err != nil {
 		return err
 	}
-	if err := im.makeWebhooks(); err != nil {
+	if err := im.createWebhooks(); err != nil {
 		return err
 	}
 	if on, _ := settings["universal_inbox_enabled"].(bool); on {
@@ -165,24 +166,27 @@ func (im *settingsImporter) run() error {
 	return nil
 }
 
-// do calls an operation and records its error if it fails.
+// do calls an operation of the API, and records the success, or the error for the object what. It
+// reports whether the operation succeeded.
 func (im *settingsImporter) do(what, operation string, args object) bool {
 	_, err := im.call(operation, args)
 	if err != nil {
-		im.fail(what, err.Error())
+		im.recordFailure(what, err.Error())
 		return false
 	}
 	im.out.Done++
 	return true
 }
 
-func (im *settingsImporter) fail(what, message string) {
+// recordFailure records that the object what was not imported, and why.
+func (im *settingsImporter) recordFailure(what, message string) {
 	im.out.Failed++
 	im.out.Errors = append(im.out.Errors, settingsError{what, message})
 }
 
-// byName lists the existing objects, by the value of a field.
-func (im *settingsImporter) byName(operation, field string) (map[string]object, error) {
+// listByField lists the existing objects with a list operation, and returns them by the value of a
+// field.
+func (im *settingsImporter) listByField(operation, field string) (map[string]object, error) {
 	list, err := im.list(operation, nil)
 	out := map[string]object{}
 	for _, o := range list {
@@ -191,13 +195,14 @@ func (im *settingsImporter) byName(operation, field string) (map[string]object, 
 	return out, err
 }
 
-// makeMissing makes the objects that do not exist under their name.
-func (im *settingsImporter) makeMissing(what, lists, makes, name string, all []object, fields string) error {
-	there, err := im.byName(lists, name)
+// createMissing creates those of the objects all that do not exist. lists and makes are operations
+// of the API, name is the field that identifies an object, and fields are the ones to copy.
+func (im *settingsImporter) createMissing(what, lists, makes, name string, all []object, fields string) error {
+	there, err := im.listByField(lists, name)
 	if err != nil {
 		return err
 	}
-	for _, o := range slices.Backward(all) { // the newest comes first in the file
+	for _, o := range slices.Backward(all) { // the file has the newest object first
 		if there[o.text(name)] == nil {
 			im.do(what+" "+o.text(name), makes, o.pick(fields))
 		}
@@ -205,9 +210,10 @@ func (im *settingsImporter) makeMissing(what, lists, makes, name string, all []o
 	return nil
 }
 
-// connect connects the missing domains, and returns all domains of the account by name.
-func (im *settingsImporter) connect() (map[string]object, error) {
-	there, err := im.byName("list_domains", "domain")
+// connectDomains connects the domains that the account does not have yet, and returns all domains
+// of the account by name.
+func (im *settingsImporter) connectDomains() (map[string]object, error) {
+	there, err := im.listByField("list_domains", "domain")
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +229,7 @@ func (im *settingsImporter) connect() (map[string]object, error) {
 		case store.DomainProviderExternal:
 			how["external"] = true
 		case store.DomainProviderCloudflare:
-			im.fail(name, "its DNS is changed with an API token, which no export has: connect it with `mailstead call connect_domains`, and run this again.")
+			im.recordFailure(name, "its DNS is changed with an API token, which no export has: connect it with `mailstead call connect_domains`, and run this again.")
 			continue
 		}
 		text, err := im.call("connect_domains", how)
@@ -233,9 +239,9 @@ func (im *settingsImporter) connect() (map[string]object, error) {
 		}
 		switch {
 		case err != nil:
-			im.fail(name, err.Error())
+			im.recordFailure(name, err.Error())
 		case len(answer.Domains) == 1 && answer.Domains[0].text("error") != "":
-			im.fail(name, answer.Domains[0].text("error"))
+			im.recordFailure(name, answer.Domains[0].text("error"))
 		default:
 			im.out.Done++
 			if how["manual_dns"] == nil && how["external"] == nil {
@@ -243,11 +249,12 @@ func (im *settingsImporter) connect() (map[string]object, error) {
 			}
 		}
 	}
-	return im.byName("list_domains", "domain")
+	return im.listByField("list_domains", "domain")
 }
 
-// setDomain changes a domain to its values in the file.
-func (im *settingsImporter) setDomain(d, own object) error {
+// updateDomain changes the existing domain own to the values of d in the file, and adds missing DNS
+// records.
+func (im *settingsImporter) updateDomain(d, own object) error {
 	name, id := d.text("domain"), own["domain_id"]
 	set := object{}
 	for field, value := range d.pick("tags sending_mode relay list_unsubscribe catch_all notes tls_policy sends_elsewhere") {
@@ -285,10 +292,10 @@ func (im *settingsImporter) setDomain(d, own object) error {
 	return nil
 }
 
-// makeMailboxes makes the missing mailboxes: with their old passwords if the file has the hashes,
-// else with new passwords.
-func (im *settingsImporter) makeMailboxes() error {
-	there, err := im.byName("list_email_users", "email")
+// createMailboxes creates the missing mailboxes. A mailbox keeps its password if the file has the
+// hash of it; else it gets a new password.
+func (im *settingsImporter) createMailboxes() error {
+	there, err := im.listByField("list_email_users", "email")
 	if err != nil {
 		return err
 	}
@@ -298,29 +305,30 @@ func (im *settingsImporter) makeMailboxes() error {
 		switch hash := m.text("password_hash"); {
 		case there[email] != nil:
 		case m.text("type") == store.MailboxTypeExternal:
-			im.fail(email, "its log-in to another server is in no export: make it with `mailstead call create_email_user`, and run this again.")
+			im.recordFailure(email, "its log-in to another server is in no export: make it with `mailstead call create_email_user`, and run this again.")
 		case hash != "":
 			lines = append(lines, mailboxes.AccountLine{Line: n + 1, Email: email, PasswordHash: hash, Name: m.text("name")})
 		default:
 			im.do(email, "create_email_user", m.pick("email name"))
 		}
 	}
-	for some := range slices.Chunk(lines, accountsAtATime) {
+	for some := range slices.Chunk(lines, accountsPerRequest) {
 		var made mailboxes.AccountsImported
-		if err := askThrough(im.ctx, im.send, operator.ImportAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, &made); err != nil {
+		if err := sendCommand(im.ctx, im.send, operator.ImportAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, &made); err != nil {
 			return err
 		}
 		im.out.Done += made.Imported
 		for _, e := range made.Errors {
-			im.fail(e.Email, e.Message)
+			im.recordFailure(e.Email, e.Message)
 		}
 	}
 	return nil
 }
 
-// makeGroups makes the groups. It makes groups that are members of other groups first.
-func (im *settingsImporter) makeGroups() error {
-	there, err := im.byName("list_groups", "email")
+// createGroups creates the missing groups. Since a group may be a member of another group, it tries
+// the remaining groups again as long as a pass has created one.
+func (im *settingsImporter) createGroups() error {
+	there, err := im.listByField("list_groups", "email")
 	if err != nil {
 		return err
 	}
@@ -351,14 +359,14 @@ func (im *settingsImporter) makeGroups() error {
 		}
 	}
 	for email, err := range waits {
-		im.fail("group "+email, err.Error())
+		im.recordFailure("group "+email, err.Error())
 	}
 	return nil
 }
 
-// makeWebhooks makes the missing webhooks, with new secrets.
-func (im *settingsImporter) makeWebhooks() error {
-	there, err := im.byName("list_webhooks", "url")
+// createWebhooks creates the missing webhooks. They get new secrets.
+func (im *settingsImporter) createWebhooks() error {
+	there, err := im.listByField("list_webhooks", "url")
 	if err != nil {
 		return err
 	}
@@ -372,7 +380,7 @@ func (im *settingsImporter) makeWebhooks() error {
 			err = json.Unmarshal(text, &made)
 		}
 		if err != nil {
-			im.fail("webhook "+w.text("url"), err.Error())
+			im.recordFailure("webhook "+w.text("url"), err.Error())
 			continue
 		}
 		im.out.Done++

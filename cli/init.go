@@ -21,7 +21,7 @@ func (p *Program) initCommand() *cli.Command {
 		if err := requireFlag(c, "owner-email"); err != nil {
 			return err
 		}
-		in := newAccount(c)
+		in := newAccountRequest(c)
 		in.First = true
 		return runInit(c.Context, e, initOptions{account: in, hostname: c.String("hostname")})
 	}, append(ownerFlags(), &cli.StringFlag{Name: "hostname", Usage: "the host's public name, for the link that is printed", EnvVars: []string{"MAILSTEAD_HOSTNAME"}})...)
@@ -32,8 +32,8 @@ type initOptions struct {
 	hostname string
 }
 
-// runInit makes the store. It opens the data directory itself, because a running server already has
-// a store.
+// runInit creates the store, an account and its owner. It never asks a running server, because that
+// already has a store.
 func runInit(ctx context.Context, e *env, o initOptions) error {
 	s, err := e.offlineSettings()
 	if err != nil {
@@ -48,7 +48,7 @@ func runInit(ctx context.Context, e *env, o initOptions) error {
 	}
 	var out *accounts.AccountCreated
 	err = e.Open(e.dir, s, true, func(at *operator.Operator) error {
-		if o.hostname != "" && !place.before[store.DatabaseFile] {
+		if o.hostname != "" && !place.filesBefore[store.DatabaseFile] {
 			text, err := os.ReadFile(filepath.Join(e.dir, settingsFile))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -58,7 +58,7 @@ func runInit(ctx context.Context, e *env, o initOptions) error {
 			}
 		}
 		if !s.Sandbox() {
-			if _, err := place.handOver(); err != nil {
+			if _, err := place.chownToServer(); err != nil {
 				return err
 			}
 		}

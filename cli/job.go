@@ -21,7 +21,7 @@ func (p *Program) jobCommands() []*cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return runParked(c.Context, e)
+			return runListParkedJobs(c.Context, e)
 		}, jsonFlag()),
 		p.command("resume", "let a parked job go on now, or all of them", "", func(c *cli.Context, e *env) error {
 			if err := noArguments(c); err != nil {
@@ -30,7 +30,7 @@ func (p *Program) jobCommands() []*cli.Command {
 			if (c.String("job") == "") == !c.Bool("all") {
 				return config.Mistake(errors.New("give --job ID or --all"))
 			}
-			return runResume(c.Context, e, health.ResumeJobsIn{Job: c.String("job"), All: c.Bool("all")})
+			return runResumeJobs(c.Context, e, health.ResumeJobsIn{Job: c.String("job"), All: c.Bool("all")})
 		},
 			&cli.StringFlag{Name: "job", Usage: "the job, by id"},
 			&cli.BoolFlag{Name: "all", Usage: "all parked jobs"},
@@ -38,8 +38,8 @@ func (p *Program) jobCommands() []*cli.Command {
 	}
 }
 
-// runParked lists the parked jobs.
-func runParked(ctx context.Context, e *env) error {
+// runListParkedJobs prints the jobs that are parked because they crashed the server repeatedly.
+func runListParkedJobs(ctx context.Context, e *env) error {
 	out := new(core.List[health.ParkedJob])
 	if err := e.ask(ctx, operator.ParkedPath, struct{}{}, out); err != nil {
 		return err
@@ -51,8 +51,8 @@ func runParked(ctx context.Context, e *env) error {
 	return e.print(out, text)
 }
 
-// runResume resumes parked jobs.
-func runResume(ctx context.Context, e *env, in health.ResumeJobsIn) error {
+// runResumeJobs lets one parked job, or all of them, run again.
+func runResumeJobs(ctx context.Context, e *env, in health.ResumeJobsIn) error {
 	out := new(health.JobsResumed)
 	if err := e.ask(ctx, operator.ResumePath, in, out); err != nil {
 		return err

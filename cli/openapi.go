@@ -15,7 +15,7 @@ func (p *Program) openAPICommand() *cli.Command {
 	})
 }
 
-// runOpenAPI prints the OpenAPI document, so that clients can be generated without a server.
+// runOpenAPI prints the OpenAPI document. It needs no running server.
 func runOpenAPI(e *env) error {
 	text, err := handlers.Description().JSON()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/operator"
 )
 
-// profileKinds are the kinds of profiles, in the order of the help.
+// profileKinds are the kinds of profiles. Each is a subcommand; help lists them in this order.
 var profileKinds = []struct{ name, usage string }{
 	{"cpu", "where the server spends processor time"},
 	{"heap", "what is in the server's memory"},
@@ -29,7 +29,7 @@ func (p *Program) profileCommands() (list []*cli.Command) {
 			}
 			in := operator.ProfileIn{Kind: kind.name, Seconds: c.Int("seconds")}
 			if in.Seconds < 1 || in.Seconds > int(operator.LongestProfile.Seconds()) {
-				return config.Mistake(fmt.Errorf("--seconds is from 1 to %d", int(operator.LongestProfile.Seconds())))
+				return config.Mistake(fmt.Errorf("--seconds must be from 1 to %d", int(operator.LongestProfile.Seconds())))
 			}
 			return runProfile(c.Context, e, in, c.String("to"))
 		},

@@ -2,8 +2,8 @@
 // that does the work. A command calls the running server over its socket (package
 // handlers/operator), or opens the data directory itself if no server runs.
 //
-// It does not know how the parts of the program are wired: the functions that serve and that open a
-// data directory are fields of Program.
+// It does not know how the parts of the program are put together: the functions that run the server
+// and open a data directory are fields of Program.
 package cli
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// A Program is the program behind the command line.
+// A Program has the functions of the program that commands call.
 type Program struct {
 	Version string
 
-	// Serve runs the server on a data directory until ctx ends. It calls load to read the settings,
-	// and again to reload them.
+	// Serve runs the server on the data directory dir until ctx ends. It calls load to read the
+	// settings, and calls it again to reload them.
 	Serve func(ctx context.Context, dir string, load func() (*config.Settings, error), stdout, stderr io.Writer) error
 
-	// Open opens the data directory of a stopped server for one command. It makes a missing store
-	// only if mayMake is set.
+	// Open opens the data directory of a stopped server, calls do and closes the directory. If
+	// mayMake is set, it creates a missing store.
 	Open func(dir string, s *config.Settings, mayMake bool, do func(*operator.Operator) error) error
 }
 
-// command returns a command with the flags that all commands have.
+// command returns a command with its own flags and --data, which all commands have.
 func (p *Program) command(name, usage, args string, run func(c *cli.Context, e *env) error, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: args, Flags: append([]cli.Flag{dataFlag()}, flags...),
@@ -48,14 +48,14 @@ func dataFlag() cli.Flag {
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
 
-// An env is the environment of a command: the flags that all commands have, and the output.
+// An env is what a command needs to run: the common flags, the output and the settings.
 type env struct {
 	*Program
 	name           string // the name of the command
-	dir            string // the data directory, as given
-	json           bool   // print JSON
+	dir            string // the data directory, as given with --data
+	json           bool   // whether to print JSON
 	stdout, stderr io.Writer
-	settings       func() (*config.Settings, error) // reads the file, the environment and the flags
+	settings       func() (*config.Settings, error) // reads the settings file, environment and flags
 }
 
 func (p *Program) env(c *cli.Context) *env {
@@ -65,20 +65,22 @@ func (p *Program) env(c *cli.Context) *env {
 	}
 }
 
-// offlineSettings returns the settings for commands that open the store themselves.
+// offlineSettings returns the settings for commands that open the store themselves. They need no
+// public address.
 func (e *env) offlineSettings() (*config.Settings, error) {
 	s, err := e.settings()
 	if err != nil {
 		return nil, err
 	}
 	if len(s.PublicIP) == 0 && !s.Sandbox() {
-		// The command does not listen, so the address is not published.
+		// The service needs an address. This one is never published, because the command does not
+		// listen.
 		s.PublicIP = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	return s, nil
 }
 
-// print prints v as JSON with --json, else the text.
+// print prints v as JSON if --json is set, else the text.
 func (e *env) print(v any, text string) error {
 	if !e.json {
 		_, err := io.WriteString(e.stdout, text)
@@ -87,7 +89,7 @@ func (e *env) print(v any, text string) error {
 	return json.NewEncoder(e.stdout).Encode(v)
 }
 
-// noArguments returns an error if there are arguments, because the command would ignore them.
+// noArguments returns an error if the command line has arguments. The command would ignore them.
 func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
 		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().First(), c.Command.HelpName))
@@ -95,7 +97,7 @@ func noArguments(c *cli.Context) error {
 	return nil
 }
 
-// requireFlag returns an error if the flag is missing, or if there are arguments.
+// requireFlag returns an error if the flag is missing, or if the command line has arguments.
 func requireFlag(c *cli.Context, flag string) error {
 	if c.String(flag) == "" {
 		return config.Mistake(fmt.Errorf("--%s is required", flag))
@@ -103,8 +105,8 @@ func requireFlag(c *cli.Context, flag string) error {
 	return noArguments(c)
 }
 
-// flagError returns an error with only the message of a service error. If the error is about a
-// field with a flag, it names the flag, and counts as wrong use of the command.
+// flagError reduces a service error to its message. If the error is about a field that flags maps
+// to a flag, the new error names the flag, and the exit code will be 2.
 func flagError(err error, flags map[string]string) error {
 	e, ok := core.AsError(err)
 	if !ok {
@@ -112,7 +114,7 @@ func flagError(err error, flags map[string]string) error {
 	}
 	for _, d := range e.Details {
 		if flag := flags[d.Field]; flag != "" {
-			return config.Mistake(fmt.Errorf("--%s: %s", flag, d.Message))
+			return config.Mistake(fmt.Errorf("invalid --%s: %s", flag, d.Message))
 		}
 	}
 	return errors.New(e.Message)

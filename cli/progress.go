@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// A progressLine shows the progress of a long command in one line of a terminal, which it rewrites.
-// It shows nothing if standard error is not a terminal, and with --json.
+// A progressLine shows the progress of a long command in one line of the terminal, and overwrites
+// that line. It shows nothing with --json, or if standard error is not a terminal.
 type progressLine struct {
-	out   io.Writer // nil: show nothing
-	mu    sync.Mutex
-	shown time.Time
-	width int // characters of the text that is shown
+	out     io.Writer // the terminal; nil to show nothing
+	mu      sync.Mutex
+	shownAt time.Time // time of the last update
+	width   int       // length in bytes of the text on the line
 }
 
-// progressEvery is the shortest time between two rewrites of the line.
-const progressEvery = 200 * time.Millisecond
+// progressInterval is the minimum time between two updates of the line.
+const progressInterval = 200 * time.Millisecond
 
 func (e *env) progress() *progressLine {
 	p := &progressLine{}
@@ -32,17 +32,18 @@ func (e *env) progress() *progressLine {
 	return p
 }
 
-// show shows how much is done, and of how much; all is 0 if unknown.
+// show shows that done of all units are processed; what names the task. all is 0 if the total is
+// unknown.
 func (p *progressLine) show(what string, done, all int64) {
 	if p.out == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.shown) < progressEvery {
+	if time.Since(p.shownAt) < progressInterval {
 		return
 	}
-	p.shown = time.Now()
+	p.shownAt = time.Now()
 	text := what + " …"
 	if done > 0 {
 		text = fmt.Sprintf("%s: %d", what, done)

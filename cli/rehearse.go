@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	rehearsalDir = "rehearsal" // in the data directory: the newest migrated copy
-	stopWithin   = time.Minute // how long a stopping server may take
+	rehearsalDir = "rehearsal" // directory in the data directory for the migrated copy
+	stopTimeout  = time.Minute // how long to wait for the server to stop
 )
 
 func (p *Program) rehearseCommand() *cli.Command {
@@ -38,30 +38,31 @@ func (p *Program) rehearseCommand() *cli.Command {
 		jsonFlag())
 }
 
-// A rehearsal is the result of a rehearsed or real upgrade.
+// A rehearsal is the state and result of a rehearsed or real upgrade.
 type rehearsal struct {
 	FromVersion string `json:"from_version"`
 	ToVersion   string `json:"to_version"`
-	// Of the migration and its checks: the downtime of an upgrade.
+	// How long the migration and its checks took, which is the downtime of an upgrade.
 	DurationMS   int64            `json:"duration_ms"`
 	Checks       []rehearsalCheck `json:"checks"`
 	DigestsEqual bool             `json:"digests_equal"`
-	// Of the copy; after a swap, of the store that was kept.
+	// Directory of the migrated copy; after a swap, of the earlier store, which is kept.
 	Path string `json:"path"`
 
 	env      *env
-	dir      string // the data directory, absolute
+	dir      string // the absolute path of the data directory
 	progress *progressLine
-	formats  [2]uint32 // of the store before and after; 0 if no migration is needed
+	formats  [2]uint32 // store formats before and after; 0 if no migration was needed
 }
 
 type rehearsalCheck struct {
-	Code    string `json:"code"` // copy pages migrate check contents
+	Code    string `json:"code"` // copy, pages, migrate, check or contents
 	Status  string `json:"status"`
 	Message string `json:"message"`
 }
 
-func (r *rehearsal) record(code string, err error) error {
+// recordCheck appends the result of a check to r.Checks, and returns err.
+func (r *rehearsal) recordCheck(code string, err error) error {
 	c := rehearsalCheck{Code: code, Status: "ok"}
 	if err != nil {
 		c.Status, c.Message = "error", err.Error()
@@ -70,8 +71,8 @@ func (r *rehearsal) record(code string, err error) error {
 	return err
 }
 
-// runRehearse migrates a copy of the store and compares the content before and after. With swap it
-// then migrates the store itself.
+// runRehearse migrates a copy of the store and compares the contents before and after. If swap is
+// set and this succeeds, it migrates the store itself.
 func runRehearse(ctx context.Context, e *env, swap bool) error {
 	dir, err := filepath.Abs(e.dir)
 	if err != nil {
@@ -89,9 +90,9 @@ func runRehearse(ctx context.Context, e *env, swap bool) error {
 	}
 	r := &rehearsal{ToVersion: e.Version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir), env: e, dir: dir, progress: e.progress()}
 	r.progress.show("copy", 0, 0)
-	err = r.rehearse(ctx)
+	err = r.migrateCopy(ctx)
 	if err == nil && swap {
-		err = r.swap(ctx)
+		err = r.swapStore(ctx)
 	}
 	r.progress.end()
 	if err != nil {
@@ -107,8 +108,8 @@ func runRehearse(ctx context.Context, e *env, swap bool) error {
 	return e.print(r, text)
 }
 
-// rehearse migrates a copy, and records that this succeeded.
-func (r *rehearsal) rehearse(ctx context.Context) error {
+// migrateCopy copies the store, migrates the copy, and saves a record that this succeeded.
+func (r *rehearsal) migrateCopy(ctx context.Context) error {
 	if err := errors.Join(operator.ForgetRehearsal(r.dir), os.RemoveAll(r.Path)); err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (r *rehearsal) rehearse(ctx context.Context) error {
 		}
 	}
 	r.FromVersion = out.Version
-	if r.record("copy", err) != nil {
+	if r.recordCheck("copy", err) != nil {
 		return fmt.Errorf("copy the store: %w", err)
 	}
 	killpoint.At("rehearse.copied")
@@ -132,18 +133,18 @@ func (r *rehearsal) rehearse(ctx context.Context) error {
 	return record.Save(r.dir)
 }
 
-// migrate migrates the store in a directory, checks it, and compares the content before and after.
+// migrate migrates the store in dir, checks it, and compares the contents before and after.
 func (r *rehearsal) migrate(dir string) error {
 	began := time.Now()
 	defer func() { r.DurationMS = time.Since(began).Milliseconds() }()
 	r.progress.show("pages", 0, 0)
-	if err := r.record("pages", store.CheckPages(dir)); err != nil {
+	if err := r.recordCheck("pages", store.CheckPages(dir)); err != nil {
 		return err
 	}
 	r.progress.show("contents", 0, 0)
 	before, err := store.Contents(dir)
 	if err != nil {
-		return r.record("contents", err)
+		return r.recordCheck("contents", err)
 	}
 	killpoint.At("rehearse.migrate")
 	r.progress.show("migrate", 0, 0)
@@ -152,15 +153,15 @@ func (r *rehearsal) migrate(dir string) error {
 		return nil
 	}})
 	killpoint.At("rehearse.migrated")
-	if r.record("migrate", err) != nil {
+	if r.recordCheck("migrate", err) != nil {
 		return err
 	}
-	if err := r.record("check", errors.Join(r.check(st), st.Close())); err != nil {
+	if err := r.recordCheck("check", errors.Join(r.check(st), st.Close())); err != nil {
 		return err
 	}
 	after, err := store.Contents(dir)
 	if err != nil {
-		return r.record("contents", err)
+		return r.recordCheck("contents", err)
 	}
 	var differ []string
 	for _, name := range slices.Sorted(maps.Keys(after)) {
@@ -170,19 +171,19 @@ func (r *rehearsal) migrate(dir string) error {
 	}
 	r.DigestsEqual = len(differ) == 0
 	if !r.DigestsEqual {
-		return r.record("contents", fmt.Errorf("the migration changed the contents of %s", strings.Join(differ, ", ")))
+		return r.recordCheck("contents", fmt.Errorf("the migration changed the contents of %s", strings.Join(differ, ", ")))
 	}
-	return r.record("contents", nil)
+	return r.recordCheck("contents", nil)
 }
 
-// check runs the checks of the command check.
+// check runs the same checks of rows and messages as the command check.
 func (r *rehearsal) check(st *store.Store) error {
 	return errors.Join(st.CheckRows(), st.CheckMessages(func(done, all int64) { r.progress.show("bytes of messages", done, all) }))
 }
 
-// swap stops the server, keeps a copy of its store and migrates the store. If the migration fails,
-// it restores the copy.
-func (r *rehearsal) swap(ctx context.Context) error {
+// swapStore stops the server, keeps a copy of its store and migrates the store. If the migration
+// fails, it restores the copy.
+func (r *rehearsal) swapStore(ctx context.Context) error {
 	if err := r.env.askServer(ctx, operator.StopPath, struct{}{}, new(struct{})); err != nil && !errors.Is(err, errNoServer) {
 		return fmt.Errorf("stop the server: %w", err)
 	}
@@ -191,14 +192,14 @@ func (r *rehearsal) swap(ctx context.Context) error {
 	}
 	r.Path = filepath.Join(r.dir, operator.PreviousDir, cmp.Or(strings.NewReplacer("/", "_", "..", "_").Replace(r.FromVersion), "unknown"))
 	r.Checks = []rehearsalCheck{}
-	kept := r.Path + ".new" // renamed when it is complete
+	kept := r.Path + ".new" // the copy is renamed when it is complete
 	err := os.RemoveAll(kept)
-	for end := time.Now().Add(stopWithin); err == nil; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(stopTimeout); err == nil; time.Sleep(100 * time.Millisecond) {
 		if err = backup.CopyStopped(r.dir, kept, operator.BackupFiles); !errors.Is(err, store.ErrInUse) {
 			break
 		}
 		if time.Now().After(end) {
-			return r.record("copy", fmt.Errorf("the server did not stop within %s: %w", stopWithin, err))
+			return r.recordCheck("copy", fmt.Errorf("the server did not stop within %s: %w", stopTimeout, err))
 		}
 		err = nil
 	}
@@ -207,7 +208,7 @@ func (r *rehearsal) swap(ctx context.Context) error {
 		err = errors.Join(os.RemoveAll(r.Path), os.Rename(kept, r.Path))
 	}
 	killpoint.At("swap.kept")
-	if r.record("copy", err) != nil {
+	if r.recordCheck("copy", err) != nil {
 		return err
 	}
 	if err := r.migrate(r.dir); err != nil {
@@ -216,7 +217,8 @@ func (r *rehearsal) swap(ctx context.Context) error {
 	return nil
 }
 
-// restoreKeptStore moves the kept store back into the data directory.
+// restoreKeptStore replaces the store in the data directory dir with the copy in the directory
+// from.
 func restoreKeptStore(from, dir string) error {
 	for _, name := range []string{store.DatabaseFile, store.SegmentDir} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
@@ -231,8 +233,8 @@ func restoreKeptStore(from, dir string) error {
 	return os.RemoveAll(from)
 }
 
-// becomeOwner switches from root to the owner of the store in dir, so that new files belong to the
-// user of the server.
+// becomeOwner changes the user of this process from root to the owner of the store in dir, so that
+// new files belong to the user of the server. It does nothing for other users.
 func becomeOwner(dir string) error {
 	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
 	if err != nil || os.Geteuid() != 0 {
@@ -243,7 +245,7 @@ func becomeOwner(dir string) error {
 		return nil
 	}
 	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(int(owner.Gid)), syscall.Setuid(int(owner.Uid))); err != nil {
-		return fmt.Errorf("become the owner of %s: %w", dir, err)
+		return fmt.Errorf("switch to the user who owns the store in %s: %w", dir, err)
 	}
 	return nil
 }

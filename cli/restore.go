@@ -36,56 +36,55 @@ func (p *Program) restoreCommand() *cli.Command {
 		if err != nil {
 			return err
 		}
-		return runRestore(c.Context, e, restoreOptions{sourceOptions: sourceOptionsOf(c), at: at})
+		return runRestore(c.Context, e, restoreOptions{sourceOptions: newSourceOptions(c), at: at})
 	}, flags...)
 }
 
 type restoreOptions struct {
 	sourceOptions
-	at time.Time // zero: the newest
+	at time.Time // the time to restore; zero means the newest
 }
 
-// restoreTime parses --at; the zero time if it is empty.
+// restoreTime parses the value of --at. It returns the zero time if the value is empty.
 func restoreTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return at, config.Mistake(fmt.Errorf("--at: %q is not a time; write, for example, 2026-11-24T12:00:00Z", text))
+		return at, config.Mistake(fmt.Errorf("--at is %q, which is not a time; write, for example, 2026-11-24T12:00:00Z", text))
 	}
 	return at, nil
 }
 
-// runRestore makes a data directory from a backup.
+// runRestore restores a backup to an empty data directory.
 func runRestore(ctx context.Context, e *env, o restoreOptions) error {
-	if _, err := os.Stat(e.socket()); err == nil {
-		return fmt.Errorf("%s is not empty: restore to a directory of its own", e.dir)
+	if _, err := os.Stat(e.socketPath()); err == nil {
+		return fmt.Errorf("the directory %s is not empty: restore to another directory", e.dir)
 	}
 	place, err := openDataDir(e.dir)
 	if err != nil {
 		return err
 	}
-	out, err := restoreInto(ctx, e, o)
+	out, err := restoreBackup(ctx, e, o)
 	if err != nil {
-		// Not the files that a restore has moved into place, since the next restore continues with
-		// them.
-		place.removeMade()
+		// Restored files stay, because the next restore continues with them.
+		place.removeCreatedDirs()
 		return err
 	}
-	if _, err := place.handOver(); err != nil {
+	if _, err := place.chownToServer(); err != nil {
 		return err
 	}
 	return e.print(out, fmt.Sprintf("restored  %s (commit %d)\nmessages  %d\nbytes     %d\n", out.At.Format(time.RFC3339Nano), out.Number, out.Messages, out.Bytes))
 }
 
-func restoreInto(ctx context.Context, e *env, o restoreOptions) (*backup.Restored, error) {
+func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.Restored, error) {
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err := checkPlace(o.from); err != nil {
 		return nil, err
 	}
 	if operator.IsArchive(o.from) {
-		ids, err := identities(o.identity)
+		ids, err := readAgeIdentities(o.identity)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +100,7 @@ func restoreInto(ctx context.Context, e *env, o restoreOptions) (*backup.Restore
 	return target.Restore(ctx, e.dir, o.at, log)
 }
 
-// restoreMailboxIn returns the request to restore a mailbox, from the flags.
+// restoreMailboxIn returns the request to restore a mailbox that the flags describe.
 func restoreMailboxIn(c *cli.Context) (in operator.RestoreMailboxIn, err error) {
 	if err := requireFlag(c, "into"); err != nil {
 		return in, err
@@ -112,13 +111,13 @@ func restoreMailboxIn(c *cli.Context) (in operator.RestoreMailboxIn, err error) 
 		return in, err
 	}
 	if from := c.String("from"); from != "" {
-		in.From, err = absolute(from)
+		in.From, err = absolutePath(from)
 		if err != nil {
 			return in, err
 		}
 	}
 	if file := c.String("age-identity"); file != "" {
-		if _, err := identities(file); err != nil {
+		if _, err := readAgeIdentities(file); err != nil {
 			return in, err
 		}
 		text, err := os.ReadFile(file)
@@ -127,7 +126,7 @@ func restoreMailboxIn(c *cli.Context) (in operator.RestoreMailboxIn, err error) 
 		}
 		in.Identity = string(text)
 	}
-	in.S3, err = s3Of(c)
+	in.S3, err = s3Access(c)
 	return in, err
 }
 

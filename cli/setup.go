@@ -31,7 +31,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// setupResult is the result of setup.
+// setupResult is the result of the command setup, with the steps that the operator has to do.
 type setupResult struct {
 	Hostname      string        `json:"hostname"`
 	Data          string        `json:"data"`   // the absolute path of the data directory
@@ -41,15 +41,15 @@ type setupResult struct {
 	Token         string        `json:"token,omitempty"`          // shown only once
 	PublicIPs     []netip.Addr  `json:"public_ips"`
 	Records       []setupRecord `json:"records"` // for the domain of the hostname
-	// For the registrar of the nameservers' domain, if that is served from here.
+	// Glue records for the registrar, if this server is to serve the nameservers' domain.
 	Glue     []setupRecord  `json:"glue"`
-	PTR      []setupReverse `json:"ptr"`
+	PTR      []setupPTR     `json:"ptr"`
 	Ports    []setupPort    `json:"ports"`
 	Firewall []string       `json:"firewall"` // commands for ufw
 	Unit     string         `json:"unit"`     // the text of a systemd unit
 	Checks   []health.Check `json:"checks"`
 
-	userMissing bool // the unit's user does not exist yet
+	userMissing bool // whether the user of the systemd unit does not exist yet
 }
 
 type setupRecord struct {
@@ -59,7 +59,7 @@ type setupRecord struct {
 	Purpose string `json:"purpose,omitempty"`
 }
 
-type setupReverse struct {
+type setupPTR struct {
 	IP   netip.Addr `json:"ip"`
 	Name string     `json:"name"`
 }
@@ -88,10 +88,9 @@ func (p *Program) setupCommand() *cli.Command {
 	}, append(own, config.Flags()...)...)
 }
 
-// runSetup makes an installation that is ready to be served, or changes the settings of an existing
-// one. It asks for missing settings, writes the settings file and the store, and says what must be
-// done outside of this host. It has no options struct: each answer is set as the flag of the same
-// setting.
+// runSetup creates an installation, or changes the settings of an existing one. It asks for missing
+// settings, writes the settings file and the store, and prints the remaining steps, such as DNS
+// records. Each answer is set as the flag of the setting, so there is no options struct.
 func runSetup(c *cli.Context, e *env) error {
 	dir, err := filepath.Abs(e.dir)
 	if err != nil {
@@ -109,14 +108,14 @@ func runSetup(c *cli.Context, e *env) error {
 	_, err = os.Stat(filepath.Join(dir, store.DatabaseFile))
 	made := err == nil
 	ask := newQuestions(c)
-	if err := askSettings(c, ask, old, made); err != nil {
+	if err := askForSettings(c, ask, old, made); err != nil {
 		return err
 	}
 	if email := c.String("email"); email != "" {
 		if _, err := core.NormalizeEmail("email", email); err != nil {
 			return flagError(err, map[string]string{"email": "email"})
 		}
-		// The certificate authority gets the address too.
+		// The address is also the contact of the ACME account, which has rules of its own.
 		if err := config.CheckContact(email); err != nil {
 			return config.Mistake(fmt.Errorf("--email: %w", err))
 		}
@@ -125,7 +124,8 @@ func runSetup(c *cli.Context, e *env) error {
 		return err
 	}
 	if _, err := config.Merge(file, string(text), c); err != nil {
-		// The error names the wrongly answered flag, not a line that the operator did not write.
+		// Check the answers before they are written to the settings file. So an error names the
+		// flag, not a line of the file.
 		return err
 	}
 	edited := config.Edit(string(text), c)
@@ -169,8 +169,8 @@ func runSetup(c *cli.Context, e *env) error {
 	out.Ports = checkPorts(s, running)
 	out.addRecords(s)
 
-	// All checks have passed. Files that are made from here on are removed if a later step fails.
-	// The secrets that are shown only once are made last.
+	// All checks have passed. Files that are created from here on are removed if a later step
+	// fails. The owner is created last, because the password and token are shown only once.
 	unit, err := stageFile(c.String("unit"), out.Unit, 0o644)
 	if err != nil {
 		return config.Mistake(fmt.Errorf("--unit: %w", err))
@@ -186,14 +186,14 @@ func runSetup(c *cli.Context, e *env) error {
 				return err
 			}
 		}
-		out.userMissing, err = place.handOver()
+		out.userMissing, err = place.chownToServer()
 		if err != nil {
 			return err
 		}
 		return unit.commit()
 	}
 	if !running {
-		err = out.makeStore(c, e, ask, s, settle)
+		err = out.createStore(c, e, ask, s, settle)
 	} else if err = out.askServer(c.Context, e); err == nil {
 		err = settle()
 	}
@@ -203,10 +203,11 @@ func runSetup(c *cli.Context, e *env) error {
 	return errors.Join(e.print(out, out.text(c.String("unit"), running)), err)
 }
 
-// questions asks questions on the terminal, or none without a terminal.
+// questions asks for missing flags on the terminal. It asks nothing if there is no terminal or if
+// --yes is set.
 type questions struct {
 	c  *cli.Context
-	in *bufio.Reader // nil: no questions are asked
+	in *bufio.Reader // standard input; nil to ask nothing
 }
 
 func newQuestions(c *cli.Context) *questions {
@@ -219,8 +220,9 @@ func newQuestions(c *cli.Context) *questions {
 	return q
 }
 
-// flag sets a flag to the answer to a question, unless the flag is set. An empty answer means the
-// default. If it cannot ask and there is no default, the error names the flag.
+// flag asks a question and sets a flag to the answer, unless the flag is already set. An empty
+// answer means defaultAnswer. It returns an error that names the flag if there is no answer and no
+// default.
 func (q *questions) flag(name, question, defaultAnswer string) error {
 	if q.c.String(name) != "" {
 		return nil
@@ -251,8 +253,9 @@ func (q *questions) flag(name, question, defaultAnswer string) error {
 	}
 }
 
-// askSettings sets the flags without which setup cannot work.
-func askSettings(c *cli.Context, ask *questions, old *config.Settings, made bool) error {
+// askForSettings asks for the hostname and the owner's email address if they are missing. made
+// reports whether the store exists.
+func askForSettings(c *cli.Context, ask *questions, old *config.Settings, made bool) error {
 	host := ""
 	if !old.Sandbox() {
 		host = old.Hostname.String()
@@ -261,21 +264,22 @@ func askSettings(c *cli.Context, ask *questions, old *config.Settings, made bool
 	}
 	if old.Sandbox() || c.IsSet("hostname") || ask.in != nil {
 		if ask.in == nil && old.Sandbox() {
-			host = "" // not a name that nobody chose, because every message would have it
+			host = "" // do not choose silently: the name appears in every message
 		}
 		if err := ask.flag("hostname", "The public name of this mail host, such as mail.example.com:", host); err != nil {
 			return err
 		}
 	}
 	if made && c.String("email") == "" {
-		return nil // the owner exists
+		return nil // the store has an owner
 	}
 	return ask.flag("email", emailQuestion, "")
 }
 
 const emailQuestion = "The email address of its owner, who gets alerts of this host:"
 
-// setTLS sets the flags that follow from the chosen source of certificates.
+// setTLS asks for the source of certificates and sets the flags that depend on it. text is the
+// settings file.
 func setTLS(c *cli.Context, ask *questions, text string) error {
 	if text == "" && c.String("tls-cert") == "" {
 		if err := ask.flag("tls", "Certificates: acme (Let's Encrypt), files, or proxy (a web proxy on this host serves HTTPS):", "acme"); err != nil {
@@ -301,12 +305,12 @@ func setTLS(c *cli.Context, ask *questions, text string) error {
 	case "proxy":
 		return errors.Join(set("http", "127.0.0.1:8080"), set("http-tls", "off"), set("trusted-proxy", "127.0.0.1"))
 	}
-	return config.Mistake(fmt.Errorf("--tls is %q; use acme, files or proxy", c.String("tls")))
+	return config.Mistake(fmt.Errorf("unknown --tls %q; use acme, files or proxy", c.String("tls")))
 }
 
-// findPublicIPs returns the addresses at which others reach this host: those of the settings or the
-// interfaces, else those of its host name, else the operator's answer. It sets the flag only for
-// addresses that are not in the settings or on an interface.
+// findPublicIPs returns the public addresses of this host: those of the settings or the network
+// interfaces, or else the answer to a question, with the addresses of the hostname as the default.
+// It sets --public-ip only to an answer.
 func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.Addr, error) {
 	ips, err := s.PublicIPs()
 	if err == nil {
@@ -336,14 +340,14 @@ func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.
 	for one := range strings.SplitSeq(strings.Join(c.StringSlice("public-ip"), ","), ",") {
 		ip, err := netip.ParseAddr(strings.TrimSpace(one))
 		if err != nil {
-			return nil, config.Mistake(fmt.Errorf("--public-ip: %q is not an IP address", one))
+			return nil, config.Mistake(fmt.Errorf("--public-ip has %q, which is not an IP address", one))
 		}
 		ips = append(ips, ip)
 	}
 	return ips, nil
 }
 
-// askServer gets the owner and the results of the checks from the running server.
+// askServer asks the running server for the owner and for the results of the checks.
 func (d *setupResult) askServer(ctx context.Context, e *env) error {
 	list, report := new(core.List[accounts.AccountRow]), new(health.Report)
 	if err := e.askServer(ctx, operator.AccountsPath, struct{}{}, list); err != nil {
@@ -357,9 +361,9 @@ func (d *setupResult) askServer(ctx context.Context, e *env) error {
 	return err
 }
 
-// makeStore runs the checks, calls settle, and last makes the owner unless there is one: the
-// password and the token are shown only once.
-func (d *setupResult) makeStore(c *cli.Context, e *env, ask *questions, s *config.Settings, settle func() error) error {
+// createStore creates or opens the store, runs the checks and calls settle. If there is no owner,
+// it creates one last, because the password and token are shown only once.
+func (d *setupResult) createStore(c *cli.Context, e *env, ask *questions, s *config.Settings, settle func() error) error {
 	return e.Open(d.Data, s, true, func(o *operator.Operator) error {
 		list, err := o.Service.Accounts.ListAccounts(c.Context, struct{}{})
 		if err != nil {
@@ -368,7 +372,7 @@ func (d *setupResult) makeStore(c *cli.Context, e *env, ask *questions, s *confi
 		if len(list.Data) > 0 {
 			d.OwnerEmail = list.Data[0].OwnerEmail
 		} else if err := ask.flag("email", emailQuestion, ""); err != nil {
-			return err // an earlier setup was interrupted before it made the owner
+			return err // the store has no owner because an earlier setup was interrupted
 		}
 		o.Service.Health.Host = new(health.Host)
 		report, err := o.Service.Health.Doctor(c.Context, struct{}{})
@@ -376,7 +380,7 @@ func (d *setupResult) makeStore(c *cli.Context, e *env, ask *questions, s *confi
 			return err
 		}
 		for _, check := range report.Checks {
-			if check.Code != "ports" { // the check is for a running server
+			if check.Code != "ports" { // this check needs a running server
 				d.Checks = append(d.Checks, check)
 			}
 		}
@@ -392,12 +396,12 @@ func (d *setupResult) makeStore(c *cli.Context, e *env, ask *questions, s *confi
 	})
 }
 
-// addRecords lists the records to set at the DNS of the hostname, at its registrar, and at the
-// provider of the host.
+// addRecords adds the DNS, glue and PTR records that the operator has to set, and the commands that
+// open the firewall.
 func (d *setupResult) addRecords(s *config.Settings) {
 	service := s.Service()
 	elsewhere := service.Elsewhere()
-	d.Records, d.Glue, d.PTR = []setupRecord{}, []setupRecord{}, []setupReverse{}
+	d.Records, d.Glue, d.PTR = []setupRecord{}, []setupRecord{}, []setupPTR{}
 	kind := func(ip netip.Addr) string {
 		if ip.Is4() {
 			return "A"
@@ -406,7 +410,7 @@ func (d *setupResult) addRecords(s *config.Settings) {
 	}
 	for _, ip := range d.PublicIPs {
 		d.Records = append(d.Records, setupRecord{d.Hostname, kind(ip), ip.String(), "others find this host by its name"})
-		d.PTR = append(d.PTR, setupReverse{ip, d.Hostname})
+		d.PTR = append(d.PTR, setupPTR{ip, d.Hostname})
 	}
 	d.Records = append(d.Records, setupRecord{d.Hostname, "TXT", spf.ForHost(service.Sending.Addresses()), "notices that this host sends in its own name pass SPF"})
 	if s.DNS.On() {
@@ -440,11 +444,11 @@ func (d *setupResult) addRecords(s *config.Settings) {
 }
 
 func portText(at config.Address) string {
-	_, port, _ := net.SplitHostPort(at.String()) // the settings have been checked
+	_, port, _ := net.SplitHostPort(at.String()) // valid, because the settings were checked
 	return port
 }
 
-// checkPorts tries to listen on every address in the settings.
+// checkPorts tries to listen on every address in the settings, and reports which ports are free.
 func checkPorts(s *config.Settings, running bool) []setupPort {
 	out := []setupPort{}
 	for _, one := range []struct {
@@ -471,7 +475,7 @@ func checkPorts(s *config.Settings, running bool) []setupPort {
 			}
 		}
 		forbidden := errors.Is(err, syscall.EACCES)
-		taken := errors.Is(err, syscall.EADDRINUSE) || forbidden && isTaken(one.at.String(), one.name == "dns")
+		taken := errors.Is(err, syscall.EADDRINUSE) || forbidden && isPortTaken(one.at.String(), one.name == "dns")
 		switch {
 		case err == nil:
 			p.Free, p.Message = true, "It is free."
@@ -489,14 +493,14 @@ func checkPorts(s *config.Settings, running bool) []setupPort {
 	return out
 }
 
-// isTaken reports whether a process listens at a TCP address, or with udp also at the UDP address.
-// Linux shows that also to users who must not listen there.
-func isTaken(address string, udp bool) bool {
+// isPortTaken reports whether a process listens on the TCP address, or, if udp is set, on the UDP
+// address. On Linux, users without the right to listen there can see this too.
+func isPortTaken(address string, udp bool) bool {
 	want, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return false
 	}
-	states := map[string]string{"tcp": "0A", "tcp6": "0A"} // LISTEN
+	states := map[string]string{"tcp": "0A", "tcp6": "0A"} // TCP_LISTEN
 	if udp {
 		states["udp"], states["udp6"] = "07", "07"
 	}
@@ -507,7 +511,7 @@ func isTaken(address string, udp bool) bool {
 			if len(fields) < 4 || fields[3] != state {
 				continue
 			}
-			ip, port := procAddress(fields[1])
+			ip, port := parseProcAddress(fields[1])
 			if port == want.Port && (ip.IsUnspecified() || want.IP == nil || want.IP.IsUnspecified() || ip.Equal(want.IP)) {
 				return true
 			}
@@ -516,9 +520,10 @@ func isTaken(address string, udp bool) bool {
 	return false
 }
 
-// procAddress parses an address as in Linux's /proc/net: each 32 bits of the IP address in the
-// machine's byte order, ":", and the port.
-func procAddress(text string) (ip net.IP, port int) {
+// parseProcAddress parses an address from a file in Linux's /proc/net: the IP address in
+// hexadecimal, with the bytes of each 32-bit word in little-endian order, ":", and the port in
+// hexadecimal.
+func parseProcAddress(text string) (ip net.IP, port int) {
 	host, number, _ := strings.Cut(text, ":")
 	ip, _ = hex.DecodeString(host)
 	for word := range slices.Chunk(ip, 4) {
@@ -528,14 +533,14 @@ func procAddress(text string) (ip net.IP, port int) {
 	return ip, int(n)
 }
 
-// isPackaged reports whether a package has installed a systemd unit for the data directory.
+// isPackaged reports whether a package has installed a systemd unit for the data directory dir.
 func isPackaged(dir string) bool {
 	_, err := os.Stat("/usr/lib/systemd/system/mailstead.service")
 	return err == nil && dir == packaging.DataDir
 }
 
-// unitName returns the argument of systemctl for a unit's file: its name if systemd looks in its
-// directory, else its path, which systemctl enable links.
+// unitName returns the argument of `systemctl enable` for a unit file: its name if the file is in a
+// directory that systemd searches, else its path.
 func unitName(file string) string {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -548,7 +553,7 @@ func unitName(file string) string {
 	return path
 }
 
-// text returns the result and the remaining steps for people.
+// text returns the result and the remaining steps as text for people.
 func (d *setupResult) text(unit string, running bool) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "Mailstead is set up in %s for %s.\n", d.Data, d.Hostname)

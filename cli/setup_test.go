@@ -21,19 +21,19 @@ func TestIsTaken(t *testing.T) {
 		}
 		at := ln.Addr().String()
 		_, port, _ := net.SplitHostPort(at)
-		if !isTaken(at, false) || !isTaken(":"+port, false) || isTaken("127.0.0.2:"+port, false) {
-			t.Errorf("%s: %t, everywhere %t, at another address %t", at, isTaken(at, false), isTaken(":"+port, false), isTaken("127.0.0.2:"+port, false))
+		if !isPortTaken(at, false) || !isPortTaken(":"+port, false) || isPortTaken("127.0.0.2:"+port, false) {
+			t.Errorf("%s: %t, everywhere %t, at another address %t", at, isPortTaken(at, false), isPortTaken(":"+port, false), isPortTaken("127.0.0.2:"+port, false))
 		}
 		ln.Close()
-		if isTaken(at, false) {
+		if isPortTaken(at, false) {
 			t.Errorf("%s is taken after it was closed", at)
 		}
 		packets, err := net.ListenPacket("udp", at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if isTaken(at, false) || !isTaken(at, true) {
-			t.Errorf("%s over UDP: %t, %t", at, isTaken(at, false), isTaken(at, true))
+		if isPortTaken(at, false) || !isPortTaken(at, true) {
+			t.Errorf("%s over UDP: %t, %t", at, isPortTaken(at, false), isPortTaken(at, true))
 		}
 		packets.Close()
 	}

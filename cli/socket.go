@@ -20,18 +20,18 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A sender sends a request to the running server or an opened installation, and returns the
-// response.
+// A sender sends a request to the running server, or to the handler in this process if the command
+// opened the data directory itself.
 type sender func(*http.Request) (*http.Response, error)
 
-// send sends a request to the running server. If none runs, it opens the installation for this
-// request.
+// send sends a request to the running server. If no server runs, it opens the data directory and
+// answers the request in this process.
 func (e *env) send(r *http.Request) (*http.Response, error) {
-	resp, err := overSocket(e.socket(), r)
+	resp, err := roundTripOverSocket(e.socketPath(), r)
 	if err == nil {
 		return resp, nil
 	}
-	if !errors.Is(err, os.ErrNotExist) && !isRefused(err) {
+	if !errors.Is(err, os.ErrNotExist) && !isConnectionRefused(err) {
 		return nil, err
 	}
 	s, err := e.offlineSettings()
@@ -49,31 +49,31 @@ func (e *env) send(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// errNoServer is returned by sendOverSocket if no server runs.
+// errNoServer is in the error of sendOverSocket if no server runs.
 var errNoServer = errors.New("no server runs")
 
-// sendOverSocket sends a request to the running server.
+// sendOverSocket sends a request to the running server. It returns errNoServer if no server runs.
 func (e *env) sendOverSocket(r *http.Request) (*http.Response, error) {
-	resp, err := overSocket(e.socket(), r)
-	if errors.Is(err, os.ErrNotExist) || isRefused(err) {
+	resp, err := roundTripOverSocket(e.socketPath(), r)
+	if errors.Is(err, os.ErrNotExist) || isConnectionRefused(err) {
 		return nil, fmt.Errorf("%w on %s: start it first", errNoServer, e.dir)
 	}
 	return resp, err
 }
 
-// withServer calls do with a sender: over the socket of the running server, or else to an
-// installation that stays open during do.
+// withServer calls do with a sender for several requests. The sender uses the socket of the running
+// server, or else the data directory, which stays open until do returns.
 func (e *env) withServer(ctx context.Context, do func(send sender) error) error {
 	probe, err := http.NewRequestWithContext(ctx, http.MethodGet, "/healthz", http.NoBody)
 	if err != nil {
 		return err
 	}
-	resp, err := overSocket(e.socket(), probe)
+	resp, err := roundTripOverSocket(e.socketPath(), probe)
 	if err == nil {
 		resp.Body.Close()
-		return do(func(r *http.Request) (*http.Response, error) { return overSocket(e.socket(), r) })
+		return do(func(r *http.Request) (*http.Response, error) { return roundTripOverSocket(e.socketPath(), r) })
 	}
-	if !errors.Is(err, os.ErrNotExist) && !isRefused(err) {
+	if !errors.Is(err, os.ErrNotExist) && !isConnectionRefused(err) {
 		return err
 	}
 	s, err := e.offlineSettings()
@@ -86,14 +86,14 @@ func (e *env) withServer(ctx context.Context, do func(send sender) error) error 
 	})
 }
 
-func (e *env) socket() string { return filepath.Join(e.dir, operator.SocketName) }
+func (e *env) socketPath() string { return filepath.Join(e.dir, operator.SocketName) }
 
-func overSocket(path string, r *http.Request) (*http.Response, error) {
+func roundTripOverSocket(path string, r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body)) // the body can be sent again
+	r.Body = io.NopCloser(bytes.NewReader(body)) // the caller may send the request again
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return nil, err
@@ -107,25 +107,26 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.RoundTrip(out)
 	if err != nil && r.Context().Err() == nil {
-		return nil, fmt.Errorf("the server on %s ended before it answered. What was asked for may have been done: %w", filepath.Dir(path), err)
+		return nil, fmt.Errorf("the server on %s ended before it answered, but may have done the request: %w", filepath.Dir(path), err)
 	}
 	return resp, err
 }
 
-// isRefused reports whether err means that no server listens on the socket, which is a leftover.
-func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// isConnectionRefused reports whether err means that the socket file exists but no server listens
+// on it.
+func isConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// ask sends a command with its arguments as JSON and decodes the response into out.
+// ask sends the arguments in as JSON to the path of a command, and decodes the response into out.
 func (e *env) ask(ctx context.Context, path string, in, out any) error {
-	return askThrough(ctx, e.send, path, in, out)
+	return sendCommand(ctx, e.send, path, in, out)
 }
 
-// askServer is ask for commands that need a running server.
+// askServer does the same as ask, but needs a running server.
 func (e *env) askServer(ctx context.Context, path string, in, out any) error {
-	return askThrough(ctx, e.sendOverSocket, path, in, out)
+	return sendCommand(ctx, e.sendOverSocket, path, in, out)
 }
 
-func askThrough(ctx context.Context, send sender, path string, in, out any) error {
+func sendCommand(ctx context.Context, send sender, path string, in, out any) error {
 	answer, err := post(ctx, send, path, in)
 	if err != nil {
 		return err
@@ -138,8 +139,8 @@ func askThrough(ctx context.Context, send sender, path string, in, out any) erro
 	return json.Unmarshal(text, out)
 }
 
-// post sends a command with its arguments as JSON and returns the response's body. If the server
-// refuses the command, the error is the server's message for people.
+// post sends the arguments in as JSON to the path of a command, and returns the body of the
+// response. If the status is not 200, the error has the server's message for people.
 func post(ctx context.Context, send sender, path string, in any) (io.ReadCloser, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
