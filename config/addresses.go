@@ -7,7 +7,8 @@ import (
 	"net/netip"
 )
 
-// PublicIPs returns the addresses in the settings, or else the public addresses of this host.
+// PublicIPs returns the public addresses of this host: those in the settings, or else those of its
+// network interfaces. It returns a Mistake if there are none. In the sandbox it returns 127.0.0.1.
 func (s *Settings) PublicIPs() ([]netip.Addr, error) {
 	if len(s.PublicIP) > 0 {
 		return s.PublicIP, nil
@@ -17,7 +18,7 @@ func (s *Settings) PublicIPs() ([]netip.Addr, error) {
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, fmt.Errorf("find this host's addresses: %w", err)
+		return nil, fmt.Errorf("list the addresses of this host's interfaces: %w", err)
 	}
 	var out []netip.Addr
 	for _, a := range addrs {
@@ -27,7 +28,7 @@ func (s *Settings) PublicIPs() ([]netip.Addr, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, Mistake(errors.New("this host has no public address of its own: give --public-ip"))
+		return nil, Mistake(errors.New("no network interface of this host has a public address: give --public-ip"))
 	}
 	return out, nil
 }

@@ -11,8 +11,8 @@ import (
 	"filippo.io/age"
 )
 
-// S3 is the table [s3], for all addresses that begin with s3://. Other tables may have the same
-// keys, which override it.
+// S3 is the table [s3]: how to reach the S3 server of s3:// addresses. Another table, such as
+// [backup], can override single keys.
 type S3 struct {
 	Endpoint      string `toml:"endpoint"`
 	Region        string `toml:"region"`
@@ -28,7 +28,7 @@ func (s *S3) check() error {
 	return nil
 }
 
-// Or returns the settings. Each setting that is unset is taken from other.
+// Or returns s with its unset fields taken from other.
 func (s S3) Or(other S3) S3 {
 	return S3{
 		cmp.Or(s.Endpoint, other.Endpoint), cmp.Or(s.Region, other.Region), cmp.Or(s.AccessKeyFile, other.AccessKeyFile),
@@ -49,14 +49,14 @@ type backupSettings struct {
 
 // Backup says where and when to make backups.
 type Backup struct {
-	To                     string // "": no backups
-	Every, FullEvery, Keep time.Duration
-	Sync                   bool // acknowledge a write only after its entry is at the target
+	To                     string        // directory or s3:// address; "" if there are no backups
+	Every, FullEvery, Keep time.Duration // intervals of backups and of full backups; how long to keep them
+	Sync                   bool          // whether writes wait until the target has stored them
 	Recipients             []age.Recipient
 	S3                     S3
 }
 
-// Backups returns the settings of backups, with defaults.
+// Backups returns the settings of backups. It fills in the defaults of unset fields.
 func (s *Settings) Backups() Backup {
 	b := s.Backup
 	var recipients []age.Recipient
@@ -75,7 +75,7 @@ func (b *backupSettings) check() error {
 	}
 	if b.To == "" {
 		if b.Sync {
-			return errors.New("[backup] sync needs a target: set to")
+			return errors.New("[backup] sync needs a target: set the key to")
 		}
 		return nil
 	}
@@ -91,17 +91,17 @@ func (b *backupSettings) check() error {
 // An ageRecipient is an age public key.
 type ageRecipient struct{ key age.Recipient }
 
-// UnmarshalText parses the key.
+// UnmarshalText parses the public key.
 func (r *ageRecipient) UnmarshalText(text []byte) (err error) {
 	r.key, err = AgeRecipient(string(text))
 	return err
 }
 
-// AgeRecipient parses an age public key.
+// AgeRecipient parses one age public key.
 func AgeRecipient(text string) (age.Recipient, error) {
 	list, err := age.ParseRecipients(strings.NewReader(text))
 	if err != nil || len(list) != 1 {
-		return nil, fmt.Errorf("%q is not a recipient of age; write age1…, as `age-keygen` prints it", text)
+		return nil, fmt.Errorf("%q is not an age public key; write age1…, as `age-keygen` prints it", text)
 	}
 	return list[0], nil
 }

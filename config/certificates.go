@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// RootCAs returns the certificate authorities of the system and of the file; nil means only the
-// system's.
+// RootCAs returns the certificate authorities of the system and those in the PEM file. If file is
+// "", it returns nil, which means those of the system.
 func RootCAs(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

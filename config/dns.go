@@ -16,7 +16,8 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 )
 
-// dnsSettings is the table [dns]. Its key `listen` is the same as `dns = ADDR` without the table.
+// dnsSettings is the table [dns]. Its key listen replaces the key dns, which exists if there is no
+// table.
 type dnsSettings struct {
 	Listen        Address             `toml:"listen"`
 	CheckInterval duration            `toml:"check_interval"`
@@ -25,8 +26,8 @@ type dnsSettings struct {
 	TrustResolver bool                `toml:"trust_resolver"`
 }
 
-// secondarySettings is an entry of [[dns.secondaries]], or an item of the list `secondaries`, which
-// has only an address.
+// secondarySettings is a secondary name server: a table of [[dns.secondaries]], or only an address
+// in the list secondaries.
 type secondarySettings struct {
 	Name       string        `toml:"name"`
 	Address    serverAddress `toml:"address"`
@@ -40,8 +41,8 @@ type secondarySettings struct {
 // UnmarshalText parses an entry that is only an address.
 func (s *secondarySettings) UnmarshalText(text []byte) error { return s.Address.UnmarshalText(text) }
 
-// check fills in the defaults of secondaries, and returns an error if an entry is wrong or two
-// entries conflict.
+// check fills in the defaults of all secondaries. It returns an error if one is invalid or two
+// conflict.
 func (d *dnsSettings) check() error {
 	keys := map[string]*secondarySettings{}
 	for i := range d.Secondaries {
@@ -51,13 +52,13 @@ func (d *dnsSettings) check() error {
 		}
 		same := func(o secondarySettings) bool { return o.Name == s.Name || o.Address == s.Address }
 		if slices.ContainsFunc(d.Secondaries[:i], same) {
-			return fmt.Errorf("[[dns.secondaries]] number %d: the name %s or the address %s is there already", i+1, s.Name, s.Address.at)
+			return fmt.Errorf("[[dns.secondaries]] number %d: another entry already has the name %s or the address %s", i+1, s.Name, s.Address.at)
 		}
 		if s.TSIGName.text == "" {
 			continue
 		}
 		if other := keys[s.TSIGName.text]; other != nil && (other.Algorithm != s.Algorithm || !slices.Equal(other.Secret.bytes, s.Secret.bytes)) {
-			return fmt.Errorf("[[dns.secondaries]] number %d: the key %s differs from that of %s; give it another name", i+1, s.TSIGName.text, other.Name)
+			return fmt.Errorf("[[dns.secondaries]] number %d: the TSIG key %s differs from the key of the same name of %s; use another name", i+1, s.TSIGName.text, other.Name)
 		}
 		keys[s.TSIGName.text] = s
 	}
@@ -69,7 +70,7 @@ func (d *dnsSettings) check() error {
 
 func (s *secondarySettings) check() error {
 	if !s.Address.at.IsValid() {
-		return errors.New("its address is required, as 192.0.2.53 or 192.0.2.53:53")
+		return errors.New("address is required, such as 192.0.2.53 or 192.0.2.53:53")
 	}
 	if s.Name == "" {
 		s.Name = s.Address.at.String()
@@ -83,7 +84,7 @@ func (s *secondarySettings) check() error {
 			return err
 		}
 		if err := s.Secret.UnmarshalText([]byte(strings.TrimSpace(string(text)))); err != nil {
-			return fmt.Errorf("%s: %w", s.SecretFile, err)
+			return fmt.Errorf("tsig_secret_file %s: %w", s.SecretFile, err)
 		}
 	}
 	if (s.TSIGName.text == "") != (s.Secret.bytes == nil) {
@@ -98,7 +99,7 @@ func (s *secondarySettings) check() error {
 	return nil
 }
 
-// secondaries returns the entries as a type of the DNS server.
+// secondaries converts the entries to the type of package builtin.
 func (d *dnsSettings) secondaries() []builtin.Secondary {
 	var out []builtin.Secondary
 	for _, s := range d.Secondaries {
@@ -111,7 +112,7 @@ func (d *dnsSettings) secondaries() []builtin.Secondary {
 	return out
 }
 
-// A serverAddress is an IP address with a port; the default port is 53.
+// A serverAddress is the IP address and port of a DNS server. The default port is 53.
 type serverAddress struct{ at netip.AddrPort }
 
 // UnmarshalText parses the address.
@@ -132,16 +133,16 @@ func (a *serverAddress) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A dnsName is a host name or the name of a key, lower-case, without a trailing dot.
+// A dnsName is a domain name, lower-case, without a trailing dot. TSIG keys have such names too.
 type dnsName struct{ checkedText }
 
 // UnmarshalText checks the name.
 func (d *dnsName) UnmarshalText(text []byte) error {
 	name := strings.TrimSuffix(strings.ToLower(string(text)), ".")
-	odd := strings.ContainsFunc(name, func(c rune) bool {
+	invalid := strings.ContainsFunc(name, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
 	})
-	if _, ok := dns.IsDomainName(name); !ok || odd || name == "" {
+	if _, ok := dns.IsDomainName(name); !ok || invalid || name == "" {
 		return fmt.Errorf("%q is not a domain name", text)
 	}
 	d.text = name
@@ -160,7 +161,7 @@ func (a *tsigAlgorithm) UnmarshalText(text []byte) (err error) {
 // minSecret is the minimum length of a TSIG secret, in bytes.
 const minSecret = 16
 
-// A tsigSecret is a TSIG secret; the file has it in base64.
+// A tsigSecret is the secret of a TSIG key. Settings have it in base64.
 type tsigSecret struct{ bytes []byte }
 
 // UnmarshalText decodes the secret. Its error does not contain the secret.
@@ -168,7 +169,7 @@ func (s *tsigSecret) UnmarshalText(text []byte) (err error) {
 	s.bytes, err = base64.StdEncoding.DecodeString(string(text))
 	if err != nil || len(s.bytes) < minSecret {
 		s.bytes = nil
-		return fmt.Errorf("it must be base64 of %d bytes or more, such as `openssl rand -base64 32` prints", minSecret)
+		return fmt.Errorf("the secret must be base64 of at least %d bytes, such as `openssl rand -base64 32` prints", minSecret)
 	}
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// Edit returns the text of a settings file with the settings from the command line or the
-// environment written into it. The rest of the text stays, comments included.
+// Edit returns the text of a settings file after setting the keys of all flags that were given on
+// the command line or in the environment. The rest of the text, such as comments, stays.
 func Edit(text string, c *cli.Context) string {
 	for _, f := range flagFields() {
-		if !c.IsSet(f.name) || f.name == "migrate" { // migrate applies to a single start
+		if !c.IsSet(f.name) || f.name == "migrate" { // --migrate is only for one start
 			continue
 		}
 		key, table := strings.ReplaceAll(f.name, "-", "_"), ""
@@ -28,19 +28,19 @@ func Edit(text string, c *cli.Context) string {
 	return text
 }
 
-// AddSendingLimits returns the text of a settings file with the limits on recipients for a new
-// installation added, unless they are set.
+// AddSendingLimits returns the text of a settings file after adding the limits on recipients that
+// new installations have. It does not change limits that are set.
 func AddSendingLimits(text string) string {
 	var have struct {
 		Limits map[string]any `toml:"limits"`
 	}
 	if err := toml.Unmarshal([]byte(text), &have); err != nil {
-		return text // reading the settings reports that
+		return text // Load reports the syntax error
 	}
 	l := core.SendingLimits()
 	for _, one := range []struct {
-		key  string
-		most int
+		key   string
+		limit int
 	}{
 		{"recipients_per_mailbox_per_day", l.RecipientsPerMailbox}, {"recipients_per_domain_per_day", l.RecipientsPerDomain},
 		{"recipients_per_account_per_day", l.RecipientsPerAccount}, {"new_recipients_per_mailbox_per_day", l.NewRecipientsPerMailbox},
@@ -55,12 +55,12 @@ func AddSendingLimits(text string) string {
 			}
 			text += "[limits]\n"
 		}
-		text = setKey(text, "limits", one.key, strconv.Itoa(one.most))
+		text = setKey(text, "limits", one.key, strconv.Itoa(one.limit))
 	}
 	return text
 }
 
-// valueOf returns the value of a flag in the form for the file.
+// valueOf returns the value of a flag in TOML.
 func valueOf(c *cli.Context, f flagField) string {
 	var value any = c.String(f.name)
 	switch f.kind {
@@ -77,14 +77,14 @@ func valueOf(c *cli.Context, f flagField) string {
 	case reflect.TypeFor[port]():
 		return c.String(f.name)
 	}
-	// A text, a boolean or a list of texts is the same in JSON and TOML.
+	// Strings, booleans and lists of strings are the same in JSON and TOML.
 	out, _ := json.Marshal(value)
 	return string(out)
 }
 
-// isTable reports whether a line begins a table, and returns its name; "" for a list of tables,
-// which Edit does not change.
-func isTable(line string) (name string, ok bool) {
+// tableName returns the name of the table that a line begins; ok is false if it begins none. The
+// name of an array of tables, which Edit does not change, is "".
+func tableName(line string) (name string, ok bool) {
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "[") {
 		return "", false
@@ -98,15 +98,15 @@ func isTable(line string) (name string, ok bool) {
 
 func hasTable(text, name string) bool {
 	for line := range strings.Lines(text) {
-		if table, ok := isTable(line); ok && table == name {
+		if table, ok := tableName(line); ok && table == name {
 			return true
 		}
 	}
 	return false
 }
 
-// setKey sets the key of a table to a value; table "" means the keys before all tables. It adds a
-// missing key after the last key of the table.
+// setKey sets a key of a table to a value, which is in TOML. table is "" for keys outside of
+// tables. If the key is missing, setKey adds it after the last line of the table.
 func setKey(text, table, key, value string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -116,11 +116,11 @@ func setKey(text, table, key, value string) string {
 		lines = lines[:len(lines)-1]
 	}
 	set := key + " = " + value + "\n"
-	// in: the line is in the table; end: the index after its last line that is not empty.
+	// in reports whether line i is in the table; end is the index after the table's last line.
 	in, end := table == "", 0
 	for i := 0; i < len(lines); {
 		after := i + 1
-		if name, ok := isTable(lines[i]); ok {
+		if name, ok := tableName(lines[i]); ok {
 			if in && table == "" {
 				break
 			}

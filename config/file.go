@@ -15,13 +15,13 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// decode decodes text into s; it does not change fields that text does not set. `dns` may be an
-// address or a table.
+// decode decodes the text of a settings file into s. It does not change fields that the text does
+// not set. The key dns may be an address or a table.
 func (s *Settings) decode(text string) error {
 	var kind struct {
 		DNS any `toml:"dns"`
 	}
-	_ = toml.Unmarshal([]byte(text), &kind) // the decoding below reports mistakes
+	_ = toml.Unmarshal([]byte(text), &kind) // Decode reports syntax errors below
 	d := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields()
 	var err error
 	if _, table := kind.DNS.(map[string]any); table {
@@ -43,7 +43,8 @@ func (s *Settings) decode(text string) error {
 	return err
 }
 
-// fileError adds the line of the mistake in the file to an error.
+// fileError rewrites an error of decode for people, with the line of the mistake in the settings
+// file.
 func fileError(path, text string, err error) error {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) {
@@ -62,11 +63,11 @@ func fileError(path, text string, err error) error {
 		}
 		return fmt.Errorf("%s, line %d: %s", path, row, withoutTypes(wrong.Error()))
 	}
-	row := lineOf(text, err)
+	row := findLine(text, err)
 	if k, what := wrongType(keys, row); what != "" {
 		return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
 	}
-	if key := keyAt(keys, row); key != "" {
+	if key := lastKeyAt(keys, row); key != "" {
 		return fmt.Errorf("%s, line %d: %s: %w", path, row, key, err)
 	}
 	if row > 0 {
@@ -75,21 +76,20 @@ func fileError(path, text string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// withoutTypes returns the decoder's message without the names of Go types.
+// withoutTypes removes the names of Go types from a message of the TOML decoder.
 func withoutTypes(text string) string {
 	text = strings.NewReplacer("toml: ", "",
 		reflect.TypeFor[port]().String(), "a port, from 1 to 65535",
 		reflect.TypeFor[count]().String(), "a count, a whole number that is not negative").Replace(text)
 	if given, _, ok := strings.Cut(text, " into struct field "); ok {
-		return "it has the wrong type: " + strings.TrimPrefix(given, "cannot decode TOML ") + " is not possible here"
+		return "the value has the wrong type: " + strings.TrimPrefix(given, "cannot decode TOML ") + " is not allowed here"
 	}
 	return text
 }
 
-// lineOf returns the line of a mistake for which the decoder reports none, such as a number instead
-// of a text; 0 if it is not found. It finds the shortest beginning of the file that has the
-// mistake.
-func lineOf(text string, mistake error) int {
+// findLine returns the line of a mistake if the decoder does not report the line, or 0 if it is not
+// found. It decodes longer and longer beginnings of the file until one has the same error.
+func findLine(text string, mistake error) int {
 	end := 0
 	for row := 1; end < len(text); row++ {
 		if next := strings.IndexByte(text[end:], '\n'); next >= 0 {
@@ -104,19 +104,20 @@ func lineOf(text string, mistake error) int {
 	return 0
 }
 
-// tableError matches the beginning of an error about a table: the table's name, its number in a
-// list of tables, and the key.
+// tableError matches the beginning of an error about a table: the name of the table, its number if
+// it is in an array of tables, and the key.
 var tableError = regexp.MustCompile(`^\[\[?([a-z0-9_.]+)\]\]?(?: number (\d+):)?(?: ([a-z0-9_]+)(?:[ :]|$))?`)
 
-// rowOf returns the line of the setting that an error begins with, or else of its table; 0 if the
-// error is not about a table, or the file does not have the table.
-func rowOf(text, mistake string) (row int) {
+// findTableLine returns the line of the setting that the beginning of an error names, or else the
+// line of its table. It returns 0 if the error names no table, or if the file does not have the
+// table.
+func findTableLine(text, mistake string) (row int) {
 	m := tableError.FindStringSubmatch(mistake)
 	if m == nil {
 		return 0
 	}
 	name, key, in, count := m[1], m[3], false, 0
-	number, _ := strconv.Atoi(m[2]) // 0: the table is not in a list
+	number, _ := strconv.Atoi(m[2]) // 0 if the table is not in an array
 	p := &unstable.Parser{}
 	p.Reset([]byte(text))
 	for p.NextExpression() {
@@ -124,7 +125,7 @@ func rowOf(text, mistake string) (row int) {
 		if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
 			continue
 		}
-		parts, at := keyOf(p, e)
+		parts, at := keyParts(p, e)
 		switch {
 		case e.Kind != unstable.KeyValue:
 			in = strings.Join(parts, ".") == name
@@ -144,15 +145,15 @@ func rowOf(text, mistake string) (row int) {
 	return row
 }
 
-// A fileKey is a key of the file with its line and the type of its value.
+// A fileKey is a key in the settings file, or an item of a list, with its line and type.
 type fileKey struct {
 	row  int
-	name string // with the names of its tables
-	kind unstable.Kind
-	item int // number of the item in the list of that name, from 1; 0: the value itself
+	name string        // name with its tables, such as backup.to
+	kind unstable.Kind // type of the value
+	item int           // number of the item in the list, from 1; 0 for the value of the key itself
 }
 
-// fileKeys returns the keys in the order of the file, up to the first syntax error.
+// fileKeys returns the keys of the settings file in order, up to the first syntax error.
 func fileKeys(text string) (out []fileKey) {
 	p := &unstable.Parser{}
 	p.Reset([]byte(text))
@@ -161,7 +162,7 @@ func fileKeys(text string) (out []fileKey) {
 		e := p.Expression()
 		switch e.Kind {
 		case unstable.Table, unstable.ArrayTable:
-			table, _ = keyOf(p, e)
+			table, _ = keyParts(p, e)
 		case unstable.KeyValue:
 			out = addKey(out, p, e, table)
 		}
@@ -169,8 +170,8 @@ func fileKeys(text string) (out []fileKey) {
 	return out
 }
 
-// keyOf returns the parts of a node's key, and its line.
-func keyOf(p *unstable.Parser, n *unstable.Node) (parts []string, row int) {
+// keyParts returns the parts of a node's key, such as backup and to, and its line.
+func keyParts(p *unstable.Parser, n *unstable.Node) (parts []string, row int) {
 	for it := n.Key(); it.Next(); {
 		part := it.Node()
 		if row == 0 {
@@ -181,10 +182,11 @@ func keyOf(p *unstable.Parser, n *unstable.Node) (parts []string, row int) {
 	return parts, row
 }
 
-// addKey appends a key, and the keys of an inline table that is its value.
-func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string) []fileKey {
-	parts, row := keyOf(p, n)
-	parts = append(append([]string{}, around...), parts...)
+// addKey appends the key of node n, which is in the table tables. It also appends the keys of an
+// inline table and the items of a list.
+func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, tables []string) []fileKey {
+	parts, row := keyParts(p, n)
+	parts = append(append([]string{}, tables...), parts...)
 	value := n.Value()
 	name := strings.Join(parts, ".")
 	out = append(out, fileKey{row: row, name: name, kind: value.Kind})
@@ -198,7 +200,7 @@ func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string
 		for it := value.Children(); it.Next(); {
 			n++
 			item := it.Node()
-			first := item // the parser has no position of a list, only of its items
+			first := item // a list has no position, so use that of its first item
 			for first.Kind == unstable.Array {
 				inner := first.Children()
 				if !inner.Next() {
@@ -215,8 +217,9 @@ func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string
 	return out
 }
 
-// keyAt returns the last key that begins on or before the line; "" if there is none.
-func keyAt(keys []fileKey, row int) (name string) {
+// lastKeyAt returns the name of the last key that begins on or before a line, or "" if there is
+// none.
+func lastKeyAt(keys []fileKey, row int) (name string) {
 	for _, k := range keys {
 		if k.row <= row {
 			name = k.name
@@ -225,24 +228,25 @@ func keyAt(keys []fileKey, row int) (name string) {
 	return name
 }
 
-// wrongType returns the first key, up to the line, with a value of the wrong type, and what the
-// value must be; "" if there is none. Values with their own check report mistakes themselves.
-func wrongType(keys []fileKey, row int) (at fileKey, what string) {
+// wrongType returns the first key, up to line row, whose value has the wrong type, and a message
+// about the right type. The message is "" if there is no such key. row is 0 for all lines.
+func wrongType(keys []fileKey, row int) (at fileKey, message string) {
 	for _, k := range keys {
 		t := settingType(k.name)
 		if t == nil || row > 0 && k.row > row {
 			continue
 		}
-		if want := wantedKind(t, k.kind); want != "" && k.item == 0 {
+		if want := describeWantedType(t, k.kind); want != "" && k.item == 0 {
 			return k, fmt.Sprintf("must be %s, not %s", want, kindName(k.kind))
 		}
 	}
 	return fileKey{}, ""
 }
 
-// wrongItem returns the first list item of the wrong type, and a message; "" if there is none. The
-// decoder would accept a number as a text there.
-func wrongItem(keys []fileKey) (at fileKey, what string) {
+// wrongItem returns the first list item that has the wrong type, and a message about the right
+// type. The message is "" if there is no such item. The decoder would accept a number instead of a
+// string in a list.
+func wrongItem(keys []fileKey) (at fileKey, message string) {
 	for _, k := range keys {
 		t := settingType(k.name)
 		if k.item == 0 || t == nil || t.Kind() != reflect.Slice {
@@ -252,14 +256,14 @@ func wrongItem(keys []fileKey) (at fileKey, what string) {
 		if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 			t = reflect.TypeFor[string]()
 		}
-		if want := wantedKind(t, k.kind); want != "" {
+		if want := describeWantedType(t, k.kind); want != "" {
 			return k, fmt.Sprintf("must be a list in which each item is %s, and item %d is %s", want, k.item, kindName(k.kind))
 		}
 	}
 	return fileKey{}, ""
 }
 
-// settingType returns the type of the named setting; nil if there is none.
+// settingType returns the Go type of the setting with this name, or nil if there is none.
 func settingType(name string) reflect.Type {
 	t := reflect.TypeFor[Settings]()
 	for i, part := range strings.Split(name, ".") {
@@ -285,39 +289,41 @@ func settingType(name string) reflect.Type {
 		t = found
 	}
 	if name == "dns" {
-		return nil // an address or a table
+		return nil // dns may be an address or a table
 	}
 	return t
 }
 
-// wantedKind returns what a value of type t must be; "" if kind is right.
-func wantedKind(t reflect.Type, kind unstable.Kind) string {
+// describeWantedType describes the TOML type that a setting of Go type t needs. It returns "" if
+// kind is right.
+func describeWantedType(t reflect.Type, kind unstable.Kind) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	checksText := reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 	switch t.Kind() {
 	case reflect.Bool:
-		return unless(kind == unstable.Bool, "true or false")
+		return stringUnless(kind == unstable.Bool, "true or false")
 	case reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint32:
-		return unless(kind == unstable.Integer || checksText && kind == unstable.String, "a whole number")
+		return stringUnless(kind == unstable.Integer || checksText && kind == unstable.String, "a whole number")
 	case reflect.Float64:
-		return unless(kind == unstable.Float || kind == unstable.Integer, "a number")
+		return stringUnless(kind == unstable.Float || kind == unstable.Integer, "a number")
 	case reflect.String:
-		return unless(kind == unstable.String, "a text")
+		return stringUnless(kind == unstable.String, "a text")
 	case reflect.Slice:
-		return unless(kind == unstable.Array || checksText && kind == unstable.String, "a list")
+		return stringUnless(kind == unstable.Array || checksText && kind == unstable.String, "a list")
 	case reflect.Struct:
 		if checksText {
-			return unless(kind != unstable.Array && kind != unstable.InlineTable && kind != unstable.Bool, "a text")
+			return stringUnless(kind != unstable.Array && kind != unstable.InlineTable && kind != unstable.Bool, "a text")
 		}
-		return unless(kind == unstable.InlineTable, "a table")
+		return stringUnless(kind == unstable.InlineTable, "a table")
 	}
 	return ""
 }
 
-func unless(fits bool, want string) string {
-	if fits {
+// stringUnless returns "" if ok is true, else want.
+func stringUnless(ok bool, want string) string {
+	if ok {
 		return ""
 	}
 	return want
@@ -341,11 +347,11 @@ func kindName(k unstable.Kind) string {
 	return "a date or a time"
 }
 
-// A flagField is a field of Settings that has a flag.
+// A flagField is a field of Settings that has a command-line flag.
 type flagField struct {
-	index       int
+	index       int // index of the field in Settings
 	name, usage string
-	kind        reflect.Type
+	kind        reflect.Type // type of the field
 }
 
 func flagFields() []flagField {
@@ -364,8 +370,8 @@ func flagFields() []flagField {
 	return out
 }
 
-// Flags returns the flags of a command that calls Load: one for each plain setting. A setting may
-// also come from the environment, as MAILSTEAD_ and its name in capitals.
+// Flags returns the flags of a command that calls Load: one for each setting outside of tables.
+// Each flag can also be set by an environment variable, such as MAILSTEAD_HOSTNAME.
 func Flags() []cli.Flag {
 	var out []cli.Flag
 	for _, f := range flagFields() {
@@ -386,9 +392,9 @@ func envName(flag string) string {
 	return "MAILSTEAD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// flagOrEnv returns the value of a setting from the command line or the environment; ok is false if
-// neither has it. A command without the flag also uses the environment, so that every command has
-// the settings of the server.
+// flagOrEnv returns the value of a setting from the command line or the environment. ok is false if
+// neither has it. It reads the environment even for commands that do not have the flag, so that
+// they use the settings of the server.
 func flagOrEnv(c *cli.Context, f flagField) (text string, ok bool) {
 	if !c.IsSet(f.name) {
 		text = os.Getenv(envName(f.name))
@@ -403,7 +409,7 @@ func flagOrEnv(c *cli.Context, f flagField) (text string, ok bool) {
 	return c.String(f.name), true
 }
 
-// setField sets a field from the text of a flag.
+// setField sets a field of Settings to the text of a flag.
 func setField(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(interface{ UnmarshalText([]byte) error }); ok {
 		return u.UnmarshalText([]byte(text))
@@ -412,7 +418,7 @@ func setField(v reflect.Value, text string) error {
 	case reflect.Bool:
 		yes, err := strconv.ParseBool(text)
 		if err != nil {
-			return errors.New("it is true or false")
+			return errors.New("the value must be true or false")
 		}
 		v.SetBool(yes)
 	default:
@@ -421,7 +427,7 @@ func setField(v reflect.Value, text string) error {
 	return nil
 }
 
-// setFlags applies the command line and the environment.
+// setFlags sets the fields that the command line or the environment has values for.
 func (s *Settings) setFlags(c *cli.Context) error {
 	for _, f := range flagFields() {
 		text, ok := flagOrEnv(c, f)
@@ -429,7 +435,7 @@ func (s *Settings) setFlags(c *cli.Context) error {
 			continue
 		}
 		if err := setField(reflect.ValueOf(s).Elem().Field(f.index), text); err != nil {
-			return fmt.Errorf("--%s: %w", f.name, err)
+			return fmt.Errorf("invalid --%s: %w", f.name, err)
 		}
 	}
 	return nil

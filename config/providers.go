@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/service/reputation"
 )
 
-// registrarSettings is the table [registrar]. The table of the sandbox registrar is empty; its
-// presence turns it on.
+// registrarSettings is the table [registrar]. The empty table [registrar.sandbox] turns the sandbox
+// registrar on.
 type registrarSettings struct {
 	NameCom    *nameComSettings    `toml:"namecom"`
 	Cloudflare *cloudflareSettings `toml:"cloudflare"`
@@ -37,7 +37,7 @@ type cloudflareSettings struct {
 	BaseURL   apiURL `toml:"base_url"`
 }
 
-// check reads secrets from files, and returns an error if a required setting is missing.
+// check reads tokens from files. It returns an error if a required setting is missing.
 func (r *registrarSettings) check() error {
 	if n := r.NameCom; n != nil {
 		if err := checkAccount("namecom", "username", n.Username, &n.Token, n.TokenFile); err != nil {
@@ -50,7 +50,8 @@ func (r *registrarSettings) check() error {
 	return nil
 }
 
-// checkAccount checks the settings of one registrar. setting is the key of account, for the error.
+// checkAccount reads the token from file if that is set, and returns an error if the account or the
+// token is missing. table and setting are names for the error.
 func checkAccount(table, setting, account string, token *string, file string) error {
 	if err := readSecret("token", token, file); err != nil {
 		return fmt.Errorf("[registrar.%s]: %w", table, err)
@@ -61,7 +62,7 @@ func checkAccount(table, setting, account string, token *string, file string) er
 	return nil
 }
 
-// edgeSettings is the table [cloudflare]. It has no token, because domain owners set their own.
+// edgeSettings is the table [cloudflare]. It has no token, because each domain owner has one.
 type edgeSettings struct {
 	BaseURL apiURL `toml:"base_url"`
 }
@@ -69,7 +70,7 @@ type edgeSettings struct {
 // An apiURL is the base URL of an API.
 type apiURL struct{ checkedText }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks that the text is an HTTP URL without query.
 func (a *apiURL) UnmarshalText(text []byte) error {
 	u, err := url.Parse(string(text))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -84,10 +85,10 @@ type rdapSettings struct {
 	BootstrapURL bootstrapURL `toml:"bootstrap_url"`
 }
 
-// A bootstrapURL is the URL of the list of RDAP servers, or off; "" if it is not set.
+// A bootstrapURL is the URL of the list of RDAP servers (RFC 9224), "off", or "" if it is not set.
 type bootstrapURL struct{ checkedText }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks that the text is an HTTP URL or "off".
 func (b *bootstrapURL) UnmarshalText(text []byte) error {
 	b.text = string(text)
 	if b.text == "off" {
@@ -100,26 +101,26 @@ func (b *bootstrapURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// relaySettings is an entry of [[relay]].
+// relaySettings is a table of [[relay]]: a server that delivers outgoing mail for us.
 type relaySettings struct {
-	Name          string    `toml:"name"`
-	Kind          relayKind `toml:"kind"`
-	Host          string    `toml:"host"`
-	Port          port      `toml:"port"`
-	TLS           relayTLS  `toml:"tls"`
-	Username      string    `toml:"username"`
-	Password      string    `toml:"password"`
-	PasswordFile  string    `toml:"password_file"`
-	Region        string    `toml:"region"`
-	TopicARN      string    `toml:"topic_arn"`
-	WebhookSecret string    `toml:"webhook_secret"`
-	IDPattern     pattern   `toml:"id_pattern"`
-	IDTemplate    string    `toml:"id_template"`
-	DKIM          *bool     `toml:"dkim"`
-	ReturnPath    pathKind  `toml:"return_path"`
-	AccessKeyFile string    `toml:"access_key_file"`
-	SNSURL        string    `toml:"sns_url"`
-	SESURL        string    `toml:"ses_url"`
+	Name          string         `toml:"name"`
+	Kind          relayKind      `toml:"kind"`
+	Host          string         `toml:"host"`
+	Port          port           `toml:"port"`
+	TLS           relayTLS       `toml:"tls"`
+	Username      string         `toml:"username"`
+	Password      string         `toml:"password"`
+	PasswordFile  string         `toml:"password_file"`
+	Region        string         `toml:"region"`
+	TopicARN      string         `toml:"topic_arn"`
+	WebhookSecret string         `toml:"webhook_secret"`
+	IDPattern     pattern        `toml:"id_pattern"`
+	IDTemplate    string         `toml:"id_template"`
+	DKIM          *bool          `toml:"dkim"`
+	ReturnPath    returnPathKind `toml:"return_path"`
+	AccessKeyFile string         `toml:"access_key_file"`
+	SNSURL        string         `toml:"sns_url"`
+	SESURL        string         `toml:"ses_url"`
 
 	ControlHeaders []string `toml:"control_headers"`
 }
@@ -143,12 +144,13 @@ func (r *relaySettings) check() error {
 	}
 	for name, address := range map[string]string{"sns_url": r.SNSURL, "ses_url": r.SESURL} {
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-			return fmt.Errorf("%s must be https:// and a host", name)
+			return fmt.Errorf("%s must be an https URL", name)
 		}
 	}
 	return readSecret("password", &r.Password, r.PasswordFile)
 }
 
+// service converts the settings to the type of the service.
 func (r *relaySettings) service() core.Relay {
 	return core.Relay{
 		Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
@@ -158,7 +160,8 @@ func (r *relaySettings) service() core.Relay {
 	}
 }
 
-// destinationSettings is an entry of [[destination]]: how to send to one mail operator.
+// destinationSettings is a table of [[destination]]: how to send to one receiving operator, such as
+// google.com.
 type destinationSettings struct {
 	Operator    dnsName   `toml:"operator"`
 	Connections *count    `toml:"connections"`
@@ -168,9 +171,9 @@ type destinationSettings struct {
 }
 
 const (
-	maxPause       = 24 * time.Hour
-	maxConnections = 1000
-	maxPerMinute   = 1000000
+	maxPause       = 24 * time.Hour // maximum of [[destination]] pause
+	maxConnections = 1000           // maximum of [[destination]] connections
+	maxPerMinute   = 1000000        // maximum of [[destination]] per_minute
 )
 
 // check returns an error if a setting is missing or out of bounds.
@@ -184,15 +187,16 @@ func (d *destinationSettings) check() error {
 	}
 	switch {
 	case d.Connections != nil && *d.Connections > maxConnections:
-		return fmt.Errorf("connections: from 0 (no limit) to %d", maxConnections)
+		return fmt.Errorf("connections must be from 0 (no limit) to %d", maxConnections)
 	case d.PerMinute != nil && *d.PerMinute > maxPerMinute:
-		return fmt.Errorf("per_minute: from 0 (no limit) to %d", maxPerMinute)
+		return fmt.Errorf("per_minute must be from 0 (no limit) to %d", maxPerMinute)
 	case d.Pause != nil && (d.Pause.d < 0 || d.Pause.d > maxPause):
-		return errors.New("pause: from 0s to 24h")
+		return errors.New("pause must be from 0s to 24h")
 	}
 	return nil
 }
 
+// service converts the settings to the type of the service.
 func (d *destinationSettings) service() core.Destination {
 	out := core.Destination{Operator: d.Operator.text, Relay: d.Relay}
 	if d.Connections != nil {
@@ -209,7 +213,8 @@ func (d *destinationSettings) service() core.Destination {
 	return out
 }
 
-// readSecret reads a secret from its file, if there is one.
+// readSecret reads a secret from file, stringUnless file is "". It returns an error if the secret
+// is also set directly. name is the key of the secret, for the error.
 func readSecret(name string, secret *string, file string) error {
 	if file == "" {
 		return nil
@@ -222,7 +227,7 @@ func readSecret(name string, secret *string, file string) error {
 	return err
 }
 
-// spamSettings is the table [spam]: how incoming mail is screened.
+// spamSettings is the table [spam]: how the server screens incoming mail.
 type spamSettings struct {
 	TrustedSealers   []dnsName   `toml:"trusted_sealers"`
 	DMARCReports     bool        `toml:"dmarc_reports"`
@@ -236,24 +241,24 @@ type spamSettings struct {
 	JunkScore        float64     `toml:"junk_score"`
 }
 
-const maxLists = 10
+const maxLists = 10 // maximum number of DNSBLs
 
 // check returns an error if a value is out of bounds.
 func (s *spamSettings) check() error {
 	switch {
 	case len(s.DNSBL) > maxLists:
-		return fmt.Errorf("[spam] dnsbl: at most %d lists, since every message waits for all of them", maxLists)
+		return fmt.Errorf("[spam] dnsbl: at most %d lists, because every message waits for all of them", maxLists)
 	case s.FirstSenderDelay.d < 0 || s.FirstSenderDelay.d > time.Minute:
-		return errors.New("[spam] first_sender_delay: from 0s to 1m")
+		return errors.New("[spam] first_sender_delay must be from 0s to 1m")
 	case s.MilterTimeout.d < 0 || s.MilterTimeout.d > 5*time.Minute:
-		return errors.New("[spam] milter_timeout: from 1s to 5m; senders do not wait much longer")
+		return errors.New("[spam] milter_timeout must be from 1s to 5m; senders do not wait much longer")
 	case !(s.JunkScore >= 0 && s.JunkScore <= 1): // false for NaN too
-		return errors.New("[spam] junk_score: from 0 to 1, and 0.9 unless you have a reason")
+		return errors.New("[spam] junk_score: from 0 to 1, and 0.9 stringUnless you have a reason")
 	}
 	return nil
 }
 
-// service returns the settings as a type of the service.
+// service converts the settings to the type of the service.
 func (s *spamSettings) service() core.Spam {
 	out := core.Spam{
 		Reports: s.DMARCReports, DNSBLJunk: s.DNSBLAction.text == "junk", Greylisting: s.Greylisting, FirstDelay: s.FirstSenderDelay.d,
@@ -271,10 +276,10 @@ func (s *spamSettings) service() core.Spam {
 	return out
 }
 
-// A milterAddr is the address of a filter: inet:HOST:PORT or unix:PATH.
+// A milterAddr is the address of a milter (a mail filter): inet:HOST:PORT or unix:PATH.
 type milterAddr struct{ network, address string }
 
-// UnmarshalText checks its form.
+// UnmarshalText parses the address.
 func (m *milterAddr) UnmarshalText(text []byte) error {
 	kind, address, _ := strings.Cut(string(text), ":")
 	switch kind {
@@ -292,7 +297,7 @@ func (m *milterAddr) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is not a filter; write inet:HOST:PORT or unix:/PATH", text)
 }
 
-// A dnsblAction is the action for mail from an address on a DNSBL.
+// A dnsblAction is what to do with mail from an address on a DNSBL: reject or junk.
 type dnsblAction struct{ checkedText }
 
 // UnmarshalText checks the action.

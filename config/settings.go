@@ -1,7 +1,7 @@
-// Package config reads the settings of the program: the file mailstead.toml, environment variables
-// and command-line flags, over the defaults of the sandbox or of production. It reports where a
-// mistake is, and converts the settings to the types of the service. It does not know what the
-// settings are used for: it opens no socket and no store, and sends no requests.
+// Package config reads the settings of the program: from the file mailstead.toml, environment
+// variables and command-line flags, over the defaults of the sandbox or of production. Its errors
+// say where a mistake is. It converts the settings to the types of the service. It does not know
+// what the settings are used for: it opens no socket and no store, and sends no requests.
 package config
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// Settings holds all settings. Each plain field is a flag, an environment variable and a key of the
-// file, all with the name in its tag.
+// Settings has all settings of the program. A field with the tag usage can be set by a flag, an
+// environment variable or a key of the file; the other fields only in the file.
 type Settings struct {
 	Hostname    hostName    `toml:"hostname" usage:"public hostname of this server; turns production mode on"`
 	HTTP        Address     `toml:"http" usage:"where HTTP listens: ADDR, or off"`
@@ -54,30 +54,30 @@ type Settings struct {
 	CAFile      string      `toml:"ca_file" usage:"additional certificate authorities for outgoing TLS, a PEM file"`
 	Private     toggle      `toml:"allow_private_destinations" usage:"allow private and loopback addresses as destinations that tenants choose"`
 	Migrate     toggle      `toml:"-" flag:"migrate" usage:"in production, migrate a store of an older version without a rehearsal"`
-	LogFormat   logForm     `toml:"log_format" usage:"text or json"`
+	LogFormat   logFormat   `toml:"log_format" usage:"text or json"`
 	LogLevel    logLevel    `toml:"log_level" usage:"debug, info, warn or error"`
 
-	Relay       []relaySettings       `toml:"relay"`
-	Destination []destinationSettings `toml:"destination"`
-	Registrar   registrarSettings     `toml:"registrar"`
-	Edge        edgeSettings          `toml:"cloudflare"`
-	RDAP        rdapSettings          `toml:"rdap"`
-	Limits      limitSettings         `toml:"limits"`
-	Spam        spamSettings          `toml:"spam"`
-	S3          S3                    `toml:"s3"`
-	Backup      backupSettings        `toml:"backup"`
-	Metrics     metricsSettings       `toml:"metrics"`
-	Doctor      doctorSettings        `toml:"doctor"`
-	Alerts      alertSettings         `toml:"alerts"`
-	Sending     sendingSettings       `toml:"sending"`
-	OTLP        otlpSettings          `toml:"otlp"`
-	Retention   retentionSettings     `toml:"retention"`
-	Pretend     sandboxSettings       `toml:"sandbox"`
-	Simulator   simulatorSettings     `toml:"simulator"`
-	Zones       dnsSettings           `toml:"-"`
+	Relay        []relaySettings       `toml:"relay"`
+	Destination  []destinationSettings `toml:"destination"`
+	Registrar    registrarSettings     `toml:"registrar"`
+	Edge         edgeSettings          `toml:"cloudflare"`
+	RDAP         rdapSettings          `toml:"rdap"`
+	Limits       limitSettings         `toml:"limits"`
+	Spam         spamSettings          `toml:"spam"`
+	S3           S3                    `toml:"s3"`
+	Backup       backupSettings        `toml:"backup"`
+	Metrics      metricsSettings       `toml:"metrics"`
+	Doctor       doctorSettings        `toml:"doctor"`
+	Alerts       alertSettings         `toml:"alerts"`
+	Sending      sendingSettings       `toml:"sending"`
+	OTLP         otlpSettings          `toml:"otlp"`
+	Retention    retentionSettings     `toml:"retention"`
+	SandboxTable sandboxSettings       `toml:"sandbox"`
+	Simulator    simulatorSettings     `toml:"simulator"`
+	Zones        dnsSettings           `toml:"-"`
 }
 
-// sandbox returns the settings of the sandbox, before file, environment and flags.
+// sandbox returns the default settings of the sandbox, which runs without a hostname.
 func sandbox() Settings {
 	off := Address{checkedText{"off"}}
 	s := defaults()
@@ -93,6 +93,7 @@ func sandbox() Settings {
 	return s
 }
 
+// production returns the default settings of a server with a hostname.
 func production() Settings {
 	s := defaults()
 	s.HTTP.text, s.HTTPTLS.text = ":80", ":443"
@@ -110,29 +111,29 @@ func production() Settings {
 	return s
 }
 
-// defaults returns the settings that sandbox and production have in common.
+// defaults returns the default settings that the sandbox and production share.
 func defaults() (s Settings) {
 	s.MXPort, s.LogFormat.text, s.LogLevel.text = 25, "text", "info"
 	s.Spam.Classifier, s.Spam.JunkScore = true, 0.9
 	return s
 }
 
-// Sandbox reports whether the server runs as a sandbox, which it does if no hostname is set.
+// Sandbox reports whether the server runs as a sandbox, which is the case if no hostname is set.
 func (s *Settings) Sandbox() bool { return s.Hostname.text == "" }
 
-// Load merges the defaults of the sandbox or of production, mailstead.toml in the directory of the
-// flag "data", the environment, and the flags. Later ones override earlier ones. If a setting is
-// wrong, the error is an Error.
+// Load returns the settings from the flags, the environment, mailstead.toml in the directory of the
+// flag "data", and the defaults, in this order of precedence. It returns an Error if a setting is
+// invalid.
 func Load(c *cli.Context) (*Settings, error) {
 	path := filepath.Join(c.String("data"), "mailstead.toml")
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, fmt.Errorf("read settings file: %w", err)
 	}
 	return Merge(path, string(text), c)
 }
 
-// Merge is Load for a given text of the settings file.
+// Merge does the same as Load, but for a settings file that has this text. path is for errors.
 func Merge(path, text string, c *cli.Context) (*Settings, error) {
 	s, err := merge(path, text, c)
 	if err != nil {
@@ -141,8 +142,7 @@ func Merge(path, text string, c *cli.Context) (*Settings, error) {
 	return s, nil
 }
 
-// An Error is a mistake in the settings or in the call of the program; it says where the mistake
-// is.
+// An Error is a mistake in the settings or in the arguments of the program.
 type Error struct{ error }
 
 // Mistake wraps an error as an Error.
@@ -155,7 +155,7 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 	var named struct {
 		Hostname string `toml:"hostname"`
 	}
-	_ = toml.Unmarshal([]byte(text), &named) // decode reports mistakes later
+	_ = toml.Unmarshal([]byte(text), &named) // decode reports syntax errors below
 	s := production()
 	if host, _ := flagOrEnv(c, flagField{name: "hostname"}); host == "" && named.Hostname == "" {
 		s = sandbox()
@@ -171,7 +171,7 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 		return nil, err
 	}
 	if err := s.check(); err != nil {
-		if row := rowOf(text, err.Error()); row > 0 {
+		if row := findTableLine(text, err.Error()); row > 0 {
 			return nil, fmt.Errorf("%s, line %d: %w", path, row, err)
 		}
 		return nil, err
@@ -179,9 +179,9 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 	return &s, nil
 }
 
-// check returns an error if settings contradict each other, and fills in defaults of tables. Errors
-// about a table begin with its name, such as "[spam] junk_score" or "[[relay]] number 1", which
-// rowOf parses.
+// check fills in the defaults of tables, and returns an error if settings are invalid together. An
+// error about a table begins with its name, such as "[spam] junk_score" or "[[relay]] number 1".
+// findTableLine parses that.
 func (s *Settings) check() error {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key go together: give both or neither")
@@ -190,7 +190,7 @@ func (s *Settings) check() error {
 		return err
 	}
 	if (s.EABKeyID == "") != (s.EABKey.key == nil) {
-		return errors.New("acme_eab_kid and acme_eab_hmac go together")
+		return errors.New("acme_eab_kid and acme_eab_hmac go together: give both or neither")
 	}
 	if s.Outbound.text == "relay" && len(s.Relay) == 0 {
 		return errors.New("--outbound relay needs a [[relay]] in mailstead.toml")
@@ -201,7 +201,7 @@ func (s *Settings) check() error {
 			return fmt.Errorf("[[relay]] number %d: %w", i+1, err)
 		}
 		if seen[s.Relay[i].Name] {
-			return fmt.Errorf("[[relay]] number %d: the name %q is taken", i+1, s.Relay[i].Name)
+			return fmt.Errorf("[[relay]] number %d: another relay already has the name %q", i+1, s.Relay[i].Name)
 		}
 		seen[s.Relay[i].Name] = true
 	}
@@ -212,7 +212,7 @@ func (s *Settings) check() error {
 			return fmt.Errorf("[[destination]] number %d: %w", i+1, err)
 		}
 		if operators[d.Operator.text] {
-			return fmt.Errorf("[[destination]] number %d: the operator %q has an entry already", i+1, d.Operator.text)
+			return fmt.Errorf("[[destination]] number %d: another entry already has the operator %q", i+1, d.Operator.text)
 		}
 		operators[d.Operator.text] = true
 		if d.Relay != "" && !seen[d.Relay] {
@@ -230,7 +230,8 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// checkTLS returns an error if a listener needs a certificate and cannot get one.
+// checkTLS returns an error if a TLS listener is on, but there are no certificate files and ACME
+// cannot work.
 func (s *Settings) checkTLS() error {
 	if s.TLSCert != "" {
 		return nil
@@ -239,7 +240,7 @@ func (s *Settings) checkTLS() error {
 		switch {
 		case !a.On() || s.Directory.On() && s.HTTP.On():
 		case s.Directory.On():
-			return fmt.Errorf("--%s needs a certificate, and the certificate authority looks for its challenge over HTTP: set --http, or give --tls-cert and --tls-key", name)
+			return fmt.Errorf("--%s needs a certificate, and the ACME challenge needs HTTP: set --http, or give --tls-cert and --tls-key", name)
 		default:
 			return fmt.Errorf("--%s needs a certificate: give --tls-cert and --tls-key, set --acme-directory, or set --%s off", name, name)
 		}
@@ -247,11 +248,11 @@ func (s *Settings) checkTLS() error {
 	return nil
 }
 
-// sandboxHost is the host name of the sandbox.
+// sandboxHost is the hostname of the sandbox.
 const sandboxHost = "mail.mailstead.test"
 
-// Service returns the configuration of the service. It does not set what depends on the running
-// server: resolvers, ports, certificate authorities, the host's addresses.
+// Service converts the settings to the configuration of the service. It leaves fields unset that
+// depend on the running server: resolvers, ports, certificate authorities and addresses.
 func (s *Settings) Service() core.Config {
 	c := core.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
@@ -271,8 +272,8 @@ func (s *Settings) Service() core.Config {
 	return c
 }
 
-// nameservers returns the names for the NS records of zones: two names of this server in the parent
-// domain of its hostname, and the names of secondaries.
+// nameservers returns the host names for the NS records of zones: ns1 and ns2 in the parent domain
+// of the hostname, which are this server, and the names of secondaries.
 func nameservers(hostname string, secondaries []builtin.Secondary) []string {
 	parent := hostname
 	if _, after, ok := strings.Cut(hostname, "."); ok {
@@ -287,12 +288,11 @@ func nameservers(hostname string, secondaries []builtin.Secondary) []string {
 	return out
 }
 
-// TLS reports whether the server has certificates, from files or by ACME. Without them no listener
+// TLS reports whether the server has certificates, from files or by ACME. Otherwise no listener
 // uses TLS.
 func (s *Settings) TLS() bool { return s.TLSCert != "" || s.Directory.On() }
 
-// acme returns the certificate authority for certificates that are not in files; nil if there is
-// none.
+// acme returns the settings of the ACME certificate authority, or nil if ACME is off.
 func (s *Settings) acme() *core.ACME {
 	if !s.Directory.On() {
 		return nil
@@ -302,12 +302,12 @@ func (s *Settings) acme() *core.ACME {
 	}
 }
 
-// BehindProxy reports whether clients reach this host's name through a proxy, which speaks HTTPS
-// with them.
+// BehindProxy reports whether web clients reach this host through a reverse proxy, which serves
+// HTTPS.
 func (s *Settings) BehindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
 
-// PlannedURL returns the URL of a server with these settings; "" in the sandbox, whose port is
-// known only when it listens.
+// PlannedURL returns the base URL that a server with these settings will have. It returns "" in the
+// sandbox, whose port is known only when it listens.
 func (s *Settings) PlannedURL() string {
 	host := s.Hostname.text
 	if host == "" {
@@ -335,28 +335,31 @@ type sandboxSettings struct {
 	ClockOffset clockOffset `toml:"clock_offset"`
 }
 
-// ClockOffset returns how far the sandbox's clock is ahead of the machine's; it may be negative.
-func (s *Settings) ClockOffset() time.Duration { return s.Pretend.ClockOffset.d }
+// ClockOffset returns how far the clock of the sandbox is ahead of the system clock. It may be
+// negative.
+func (s *Settings) ClockOffset() time.Duration { return s.SandboxTable.ClockOffset.d }
 
-// simulatorSettings is the table [simulator].
+// simulatorSettings is the table [simulator]: whether addresses at simulator.HOSTNAME simulate
+// recipients.
 type simulatorSettings struct {
 	Enabled bool `toml:"enabled"`
 }
 
-// metricsSettings is the table [metrics]: which clients may read /metrics.
+// metricsSettings is the table [metrics]: the token and the networks of clients that may read
+// /metrics.
 type metricsSettings struct {
 	Token   string  `toml:"token"`
 	Allowed netList `toml:"allowed_networks"`
 }
 
-// alertSettings is the table [alerts]: where alerts about this host are posted, in addition to the
-// email to the owner.
+// alertSettings is the table [alerts]: the URL to which alerts about this host are posted. The
+// owner also gets them by email.
 type alertSettings struct {
 	URL httpURL `toml:"url"`
 }
 
-// sendingSettings is the table [sending]: the addresses and the name for direct delivery to other
-// hosts.
+// sendingSettings is the table [sending]: the source addresses and the HELO name for direct
+// delivery.
 type sendingSettings struct {
 	SourceIPv4 netip.Addr `toml:"source_ipv4"`
 	SourceIPv6 netip.Addr `toml:"source_ipv6"`
@@ -373,16 +376,19 @@ func (s *sendingSettings) check() error {
 	return nil
 }
 
+// service converts the settings to the type of the service.
 func (s *sendingSettings) service() core.Sending {
 	return core.Sending{IPv4: s.SourceIPv4, IPv6: s.SourceIPv6, Helo: s.Helo.text}
 }
 
-// doctorSettings is the table [doctor]: the servers that the checks of this host query.
+// doctorSettings is the table [doctor]: the servers that `mailstead doctor` queries to check this
+// host.
 type doctorSettings struct {
 	Blocklists    []dnsName `toml:"blocklists"`
 	Port25Targets []target  `toml:"port25_targets"`
 }
 
+// service converts the settings to the type of the service.
 func (d *doctorSettings) service() (out core.Doctor) {
 	for _, zone := range d.Blocklists {
 		out.Blocklists = append(out.Blocklists, zone.text)
@@ -393,20 +399,21 @@ func (d *doctorSettings) service() (out core.Doctor) {
 	return out
 }
 
-// otlpSettings is the table [otlp]: where traces are sent.
+// otlpSettings is the table [otlp]: the collector to which traces are sent.
 type otlpSettings struct {
-	Endpoint collectorURL `toml:"endpoint"` // "": traces are not sent
+	Endpoint collectorURL `toml:"endpoint"` // "" sends no traces
 }
 
-// retentionSettings is the table [retention]: how many days messages stay in Trash and Junk; 0
-// means forever.
+// retentionSettings is the table [retention]: how many days messages stay in Trash and Junk. 0
+// means forever, and nil means defaultRetentionDays.
 type retentionSettings struct {
 	TrashDays *count `toml:"trash_days"`
 	JunkDays  *count `toml:"junk_days"`
 }
 
-const defaultRetentionDays = 30 // unless the file sets another
+const defaultRetentionDays = 30
 
+// service converts the settings to the type of the service.
 func (r *retentionSettings) service() core.Retention {
 	days := func(n *count) time.Duration {
 		if n == nil {
@@ -417,7 +424,7 @@ func (r *retentionSettings) service() core.Retention {
 	return core.Retention{Trash: days(r.TrashDays), Junk: days(r.JunkDays)}
 }
 
-// limitSettings is the table [limits].
+// limitSettings is the table [limits]: limits of accounts, requests and recipients.
 type limitSettings struct {
 	Plan               plan  `toml:"plan"`
 	Domains            count `toml:"domains"`
@@ -434,10 +441,11 @@ type limitSettings struct {
 	NewRecipientsPerDomain  count `toml:"new_recipients_per_domain_per_day"`
 	NewRecipientsPerAccount count `toml:"new_recipients_per_account_per_day"`
 
-	// Exempt are addresses to which the limits per address and per network do not apply.
+	// Exempt has the client networks to which limits per address and per network do not apply.
 	Exempt netList `toml:"exempt_networks"`
 }
 
+// service converts the settings to the type of the service. It fills in the defaults.
 func (l *limitSettings) service() core.Limits {
 	return core.Limits{
 		Plan: cmp.Or(l.Plan.text, "startup"), Domains: int(cmp.Or(l.Domains, 500)), TeamUsers: int(cmp.Or(l.TeamUsers, 25)),
@@ -449,16 +457,17 @@ func (l *limitSettings) service() core.Limits {
 	}
 }
 
-// reloadable lists the settings that can change while the server runs.
+// reloadable lists the settings that can change while the server runs, each between spaces.
 const reloadable = " log_level tls_cert tls_key "
 
-// NeedRestart returns the names of the settings that differ in fresh and need a restart.
+// NeedRestart returns the names of the settings that differ between s and fresh and take effect
+// only after a restart.
 func (s *Settings) NeedRestart(fresh *Settings) []string {
 	var out []string
 	was, is := reflect.ValueOf(s).Elem(), reflect.ValueOf(fresh).Elem()
 	for i := range was.NumField() {
 		name, _, _ := strings.Cut(was.Type().Field(i).Tag.Get("toml"), ",")
-		if name == "-" { // dns has a field for each of its two forms
+		if name == "-" { // the setting dns has two fields, one of them for the table
 			name = "dns"
 		}
 		// A change between certificate files and ACME needs a restart.

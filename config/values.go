@@ -19,22 +19,22 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 )
 
-// The values of settings are structs, because only structs can check their own text while the
-// decoder reads the file, which can then report the line of a mistake.
+// Types of settings are structs, because the decoder calls UnmarshalText of structs and reports the
+// line if that returns an error.
 
-// checkedText is a text whose form has been checked.
+// checkedText is the text of a setting after UnmarshalText has checked it.
 type checkedText struct{ text string }
 
-// String returns the text; "" if it is not set.
+// String returns the text, or "" if the setting is not set.
 func (c checkedText) String() string { return c.text }
 
-// An Address is HOST:PORT, or off.
+// An Address is an address to listen on, HOST:PORT, or "off".
 type Address struct{ checkedText }
 
 // On reports whether the address is set and not off.
 func (a Address) On() bool { return a.text != "" && a.text != "off" }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks that the text is HOST:PORT, :PORT or "off".
 func (a *Address) UnmarshalText(text []byte) error {
 	a.text = string(text)
 	if !a.On() {
@@ -50,37 +50,36 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A target is HOST:PORT of a server elsewhere.
+// A target is the HOST:PORT of another server.
 type target struct{ checkedText }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks that the text is HOST:PORT.
 func (t *target) UnmarshalText(text []byte) error {
 	t.text = string(text)
 	host, p, err := net.SplitHostPort(t.text)
 	if n, bad := strconv.ParseUint(p, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
-		return fmt.Errorf("%q is not a server; write HOST:PORT, such as mx.example.com:25", text)
+		return fmt.Errorf("%q is not the address of a server; write HOST:PORT, such as mx.example.com:25", text)
 	}
 	return nil
 }
 
-// An httpURL is a URL for POST requests.
+// An httpURL is an HTTP URL, or "" if it is not set.
 type httpURL struct{ checkedText }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks that the text is an HTTP URL or "".
 func (h *httpURL) UnmarshalText(text []byte) error {
 	h.text = string(text)
 	u, err := url.Parse(h.text)
 	if h.text != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-		return errors.New("it is not a URL, such as https://alerts.example.com/mailstead")
+		return errors.New("the value is not a URL, such as https://alerts.example.com/mailstead")
 	}
 	return nil
 }
 
-// A hostName is the public name of this host, normalised to ASCII and lower case; empty in the
-// sandbox.
+// A hostName is the public name of this host in ASCII and lower case. It is "" in the sandbox.
 type hostName struct{ checkedText }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks and normalizes the name.
 func (h *hostName) UnmarshalText(text []byte) (err error) {
 	if len(text) == 0 {
 		h.text = ""
@@ -93,17 +92,17 @@ func (h *hostName) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// A contact is an e-mail address.
+// A contact is the email address of an ACME account, or "" if it is not set.
 type contact struct{ checkedText }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks that the text is an email address or "".
 func (c *contact) UnmarshalText(text []byte) error {
 	c.text = string(text)
 	return CheckContact(c.text)
 }
 
-// CheckContact returns an error if a certificate authority would not accept an address as a
-// contact.
+// CheckContact returns an error if email is not a plain email address, as certificate authorities
+// need it for contacts. It accepts "".
 func CheckContact(email string) error {
 	if a, err := mail.ParseAddress(email); email != "" && (err != nil || a.Address != email) {
 		return fmt.Errorf("%q is not an email address, such as owner@example.com", email)
@@ -111,13 +110,13 @@ func CheckContact(email string) error {
 	return nil
 }
 
-// An acmeURL is the directory of a certificate authority, or off.
+// An acmeURL is the directory URL of an ACME certificate authority, "off", or "" if it is not set.
 type acmeURL struct{ checkedText }
 
 // On reports whether the URL is set and not off.
 func (a acmeURL) On() bool { return a.text != "" && a.text != "off" }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks that the text is an https URL or "off".
 func (a *acmeURL) UnmarshalText(text []byte) error {
 	a.text = string(text)
 	u, err := url.Parse(a.text)
@@ -127,10 +126,11 @@ func (a *acmeURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A collectorURL is the URL of a trace collector, without the path of OTLP; "" if there is none.
+// A collectorURL is the URL of a trace collector without the path /v1/traces, or "" if it is not
+// set.
 type collectorURL struct{ checkedText }
 
-// UnmarshalText checks its form.
+// UnmarshalText checks that the text is an HTTP URL or "".
 func (c *collectorURL) UnmarshalText(text []byte) error {
 	c.text = strings.TrimRight(string(text), "/")
 	u, err := url.Parse(c.text)
@@ -141,19 +141,20 @@ func (c *collectorURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// An eabKey is the key of external account binding (RFC 8555 section 7.3.4).
+// An eabKey is the MAC key for external account binding (RFC 8555 section 7.3.4).
 type eabKey struct{ key []byte }
 
 // UnmarshalText decodes the key.
 func (k *eabKey) UnmarshalText(text []byte) (err error) {
 	k.key, err = ca.DecodeEABKey(string(text))
 	if err != nil {
-		return errors.New("it is not a key in base64url, as the certificate authority shows it")
+		return errors.New("the value is not a key in base64url, as the certificate authority shows it")
 	}
 	return nil
 }
 
-// An ipList is a list of IP addresses: a list in the file, with commas on the command line.
+// An ipList is a list of IP addresses. The file has a TOML list; flags and the environment separate
+// the addresses by commas.
 type ipList []netip.Addr
 
 // UnmarshalText parses comma-separated addresses.
@@ -169,10 +170,11 @@ func (l *ipList) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A network is an address or a CIDR prefix, but not one of all addresses.
+// A network is an IP address or a CIDR prefix. Prefixes of all addresses, such as 0.0.0.0/0, are
+// invalid.
 type network struct{ netip.Prefix }
 
-// UnmarshalText checks its form.
+// UnmarshalText parses the address or prefix.
 func (n *network) UnmarshalText(text []byte) (err error) {
 	t := string(text)
 	if ip, none := netip.ParseAddr(t); none == nil {
@@ -185,13 +187,14 @@ func (n *network) UnmarshalText(text []byte) (err error) {
 	case err != nil || n.Addr().Is4In6():
 		return fmt.Errorf("%q is not a network; write an address or CIDR, such as 127.0.0.1 or 10.0.0.0/8", t)
 	case n.Bits() == 0:
-		return fmt.Errorf("%q is every address, so any client could forge its address; give the proxy's address", t)
+		return fmt.Errorf("%q contains every address, so any client could forge its address; give the proxy's address", t)
 	}
 	n.Prefix = n.Masked()
 	return nil
 }
 
-// A netList is a list of networks, written like an ipList.
+// A netList is a list of networks. The file has a TOML list; flags and the environment separate the
+// networks by commas.
 type netList []network
 
 // UnmarshalText parses comma-separated networks.
@@ -215,29 +218,28 @@ func (l netList) Prefixes() (out []netip.Prefix) {
 	return out
 }
 
-// oneOf returns the text if it is one of the allowed words.
+// oneOf returns the text if it is one of the allowed words, else an error that lists them.
 func oneOf(text []byte, allowed ...string) (string, error) {
 	if slices.Contains(allowed, string(text)) {
 		return string(text), nil
 	}
-	return "", fmt.Errorf("%q is not possible; use one of %s", text, strings.Join(allowed, ", "))
+	return "", fmt.Errorf("%q is not allowed; use one of %s", text, strings.Join(allowed, ", "))
 }
 
 type (
-	sendingMode struct{ checkedText }
-	logForm     struct{ checkedText }
-	logLevel    struct{ checkedText }
-	relayKind   struct{ checkedText }
-	pathKind    struct{ checkedText }
-	relayTLS    struct{ checkedText }
-	plan        struct{ checkedText }
-	pattern     struct{ checkedText }
-	port        uint16
-	count       uint32
-	duration    struct{ d time.Duration }
-	// A clockOffset is a duration that may be negative.
-	clockOffset struct{ d time.Duration }
-	toggle      bool
+	sendingMode    struct{ checkedText }     // capture, direct or relay
+	logFormat      struct{ checkedText }     // text or json
+	logLevel       struct{ checkedText }     // debug, info, warn or error
+	relayKind      struct{ checkedText }     // one of outbound.RelayKinds
+	returnPathKind struct{ checkedText }     // sender or verp
+	relayTLS       struct{ checkedText }     // starttls, tls or none
+	plan           struct{ checkedText }     // startup or enterprise
+	pattern        struct{ checkedText }     // a regular expression with a group
+	port           uint16                    // 1 to 65535
+	count          uint32                    // a whole number that is not negative
+	duration       struct{ d time.Duration } // longer than 0; may be in days, such as 7d
+	clockOffset    struct{ d time.Duration } // may be negative
+	toggle         bool
 )
 
 func (o *sendingMode) UnmarshalText(t []byte) (err error) {
@@ -245,7 +247,7 @@ func (o *sendingMode) UnmarshalText(t []byte) (err error) {
 	return err
 }
 
-func (l *logForm) UnmarshalText(t []byte) (err error) {
+func (l *logFormat) UnmarshalText(t []byte) (err error) {
 	l.text, err = oneOf(t, "text", "json")
 	return err
 }
@@ -270,7 +272,7 @@ func (r *relayKind) UnmarshalText(t []byte) (err error) {
 	return err
 }
 
-func (p *pathKind) UnmarshalText(t []byte) (err error) {
+func (p *returnPathKind) UnmarshalText(t []byte) (err error) {
 	p.text, err = oneOf(t, "sender", "verp")
 	return err
 }
@@ -279,10 +281,10 @@ func (p *pathKind) UnmarshalText(t []byte) (err error) {
 func (p *pattern) UnmarshalText(text []byte) error {
 	re, err := regexp.Compile(string(text))
 	if err != nil {
-		return fmt.Errorf("it is not a regular expression: %w", err)
+		return fmt.Errorf("%q is not a regular expression: %w", text, err)
 	}
 	if re.NumSubexp() == 0 {
-		return fmt.Errorf("%q has no group; put parentheses around the id", text)
+		return fmt.Errorf("the pattern %q has no group; put parentheses around the id", text)
 	}
 	p.text = string(text)
 	return nil
@@ -315,7 +317,7 @@ func (o *clockOffset) UnmarshalText(text []byte) error {
 	size, back := strings.CutPrefix(string(text), "-")
 	var d duration
 	if err := d.UnmarshalText([]byte(size)); err != nil || d.d > maxClockOffset {
-		return fmt.Errorf("%q is not an offset; write, for example, 26h, 7d or -30m, at most 3650d", text)
+		return fmt.Errorf("%q is not a clock offset; write, for example, 26h, 7d or -30m, at most 3650d", text)
 	}
 	o.d = d.d
 	if back {
@@ -324,12 +326,11 @@ func (o *clockOffset) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// maxClockOffset is ten years.
-const maxClockOffset = 3650 * 24 * time.Hour
+const maxClockOffset = 3650 * 24 * time.Hour // ten years
 
 // Level returns the level for log/slog.
 func (l logLevel) Level() slog.Level {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(l.text)) // oneOf has checked it
+	_ = level.UnmarshalText([]byte(l.text)) // valid, because oneOf has checked it
 	return level
 }
