@@ -8,12 +8,13 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// Compatible returns the wanted records that can be in a zone together with the foreign records
-// there. Pass only these to Plan. It leaves out a record whose purpose a foreign record serves
-// already, such as an SPF record that also permits our host. It also leaves out an optional record
-// whose name a foreign record uses, and with it the whole group of the record. The error joins a
-// *Conflict for each foreign record that excludes a required one. A foreign MX at another name is
-// no conflict.
+// Compatible returns the wanted records that can be added to a zone without replacing foreign
+// records, for Plan. It leaves out:
+//   - a record whose purpose a foreign record already serves, such as an SPF record that permits
+//     our host;
+//   - the group of an optional record, if a foreign record conflicts with one of the group.
+//
+// The error joins a *Conflict for each foreign record that conflicts with a required record.
 func Compatible(have, want []Record) ([]Record, error) {
 	var foreign []Record
 	for _, h := range have {
@@ -24,9 +25,9 @@ func Compatible(have, want []Record) ([]Record, error) {
 	var errs []error
 	reported := make([]bool, len(foreign))
 	served := make([]bool, len(want))
-	dropped := map[string]bool{} // groups of optional records
+	dropped := map[string]bool{} // keys of the groups of optional records to leave out
 	for i, w := range want {
-		var conflicting []int // of foreign
+		var conflicting []int // indexes of foreign
 		for at, h := range foreign {
 			if hostName(h.Name) == hostName(w.Name) && excludes(h, w) {
 				conflicting = append(conflicting, at)
@@ -36,8 +37,8 @@ func Compatible(have, want []Record) ([]Record, error) {
 		case len(conflicting) == 0:
 		case len(conflicting) == 1 && serves(foreign[conflicting[0]], w, want):
 			served[i] = true
-		case !required(w, want):
-			dropped[group(w)] = true
+		case !isRequired(w, want):
+			dropped[groupKey(w)] = true
 		default:
 			for _, at := range conflicting {
 				if !reported[at] {
@@ -49,15 +50,15 @@ func Compatible(have, want []Record) ([]Record, error) {
 	}
 	var out []Record
 	for i, w := range want {
-		if !served[i] && (required(w, want) || !dropped[group(w)]) {
+		if !served[i] && (isRequired(w, want) || !dropped[groupKey(w)]) {
 			out = append(out, w)
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// excludes reports whether a foreign record cannot be at the same name as a wanted one, or must not
-// be because both would apply.
+// excludes reports whether the foreign record h conflicts with the wanted record w at the same
+// name: DNS forbids both, or clients would use both.
 func excludes(h, w Record) bool {
 	switch {
 	case h.Type == "CNAME" || w.Type == "CNAME":
@@ -65,7 +66,7 @@ func excludes(h, w Record) bool {
 	case w.Purpose == PurposeCustom || w.Purpose == PurposeACME:
 		return false
 	case isAddress(w.Type):
-		return isAddress(h.Type) || h.Type == Flattened // visitors must not reach one host by IPv4 and another by IPv6
+		return isAddress(h.Type) || h.Type == Flattened // or visitors would reach different hosts over IPv4 and IPv6
 	case w.Purpose == PurposeSPF:
 		return h.Type == "TXT" && spf.IsRecord(unquote(h.Value))
 	case w.Purpose == PurposeDMARC:
@@ -74,15 +75,16 @@ func excludes(h, w Record) bool {
 	return h.Type == w.Type
 }
 
-// serves reports whether a foreign TXT record serves the purpose of the wanted one.
+// serves reports whether the foreign record h is a TXT record that serves the purpose of the wanted
+// record w, so that w is not needed.
 func serves(h, w Record, want []Record) bool {
 	return w.Type == "TXT" && h.Type == "TXT" && matches(w, want, []string{unquote(h.Value)})
 }
 
-// required reports whether a domain does not work as requested without a record: the records that
-// mail depends on, the DMARC policy, what the owner entered, and the addresses of the domain
-// itself, where its visitors are expected.
-func required(w Record, want []Record) bool {
+// isRequired reports whether the domain does not work as requested without the record w. These are
+// the records that mail depends on, the DMARC policy, custom records, ACME challenges, and the
+// addresses of the domain itself.
+func isRequired(w Record, want []Record) bool {
 	switch w.Purpose {
 	case PurposeDMARC, PurposeCustom, PurposeACME:
 		return true
@@ -92,8 +94,8 @@ func required(w Record, want []Record) bool {
 	return w.Critical
 }
 
-// group returns a key for optional records that are useful only together.
-func group(w Record) string {
+// groupKey returns a key that is equal for optional records that are useful only together.
+func groupKey(w Record) string {
 	if w.Purpose == PurposeMTASTS {
 		return w.Purpose
 	}

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	maxLabel = 63   // characters of a label (RFC 1035 section 3.1)
-	maxText  = 4096 // bytes of a TXT record's value
+	maxLabel = 63   // maximum length of a label in characters (RFC 1035 section 3.1)
+	maxText  = 4096 // maximum length of a TXT value in bytes
 )
 
-// specialNames lists top-level names that are in no registry (RFC 6761, RFC 6762, RFC 8375).
+// specialNames lists reserved top-level names, which the public suffix list does not have (RFC
+// 6761, RFC 6762).
 var specialNames = []string{"test", "example", "invalid", "localhost", "local", "onion", "internal"}
 
-// CustomName returns the full name, as in Record.Name, for the name that a domain's owner gives a
-// record: "@" for the domain, a full name below it, or the part of that before the domain. The
-// first label of a name below may be * (RFC 4592). A name that clearly belongs to another domain is
-// refused and not placed below the domain. Errors are written for the owner.
+// CustomName converts the name that a domain's owner enters for a record to the form of
+// Record.Name. The owner may enter "@" for the domain, a full name in the domain, or only the part
+// before the domain. The first label may be "*" (RFC 4592). CustomName returns an error for a name
+// that clearly belongs to another domain. Its errors are shown to the owner.
 func CustomName(given, domain string) (string, error) {
 	name := strings.TrimSpace(given)
 	if name == "@" {
@@ -53,7 +54,7 @@ func CustomName(given, domain string) (string, error) {
 	}
 	inside := name == domain || strings.HasSuffix(name, "."+domain)
 	switch {
-	case !inside && (absolute || isElsewhere(below)):
+	case !inside && (absolute || hasPublicSuffix(below)):
 		return "", fmt.Errorf("%.80q is not in %s; to put a record below the domain, write the name in full, ending in .%s", name, domain, domain)
 	case !inside:
 		name += "." + domain
@@ -64,8 +65,9 @@ func CustomName(given, domain string) (string, error) {
 	return name, nil
 }
 
-// isElsewhere reports whether a name has several labels and ends like a name of the public DNS.
-func isElsewhere(name string) bool {
+// hasPublicSuffix reports whether a name has several labels and ends in a public or reserved
+// suffix, so that it is a full name.
+func hasPublicSuffix(name string) bool {
 	if !strings.Contains(name, ".") {
 		return false
 	}
@@ -74,8 +76,8 @@ func isElsewhere(name string) bool {
 	return icann || slices.Contains(specialNames, last)
 }
 
-// asciiName converts a name to the form of Record.Name. Labels may have underscores, like those of
-// services.
+// asciiName converts a name to the form of Record.Name. It allows underscores in labels, as in
+// _dmarc.
 func asciiName(name string) (string, error) {
 	labels := strings.Split(name, ".")
 	for i, label := range labels {
@@ -96,14 +98,15 @@ func asciiName(name string) (string, error) {
 }
 
 func isLabel(s string) bool {
-	odd := func(r rune) bool {
+	forbidden := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	}
-	return s != "" && len(s) <= maxLabel && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, odd)
+	return s != "" && len(s) <= maxLabel && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, forbidden)
 }
 
-// CustomValue returns the normalized value of an owner's record of type A, AAAA, CNAME or TXT. A
-// text may have the quotes of zone files, which are removed. Errors are written for the owner.
+// CustomValue returns the normalized value of a record that the domain's owner enters. The type
+// must be A, AAAA, CNAME or TXT. It removes the quotes of zone files from a TXT value. Its errors
+// are shown to the owner.
 func CustomValue(typ, given, domain string) (string, error) {
 	value := strings.TrimSpace(given)
 	switch typ {
@@ -155,13 +158,13 @@ func textValue(value string) (string, error) {
 	return text, nil
 }
 
-// QuoteText writes a text in the quotes of zone files, from which CustomValue restores it.
+// QuoteText puts a text in the quotes of zone files. CustomValue removes them again.
 func QuoteText(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// EscapeText escapes bytes for a character string of a zone file (RFC 1035 section 5.1), without
-// the quotes around it: bytes that are not printable ASCII become \DDD.
+// EscapeText escapes a text for a character string of a zone file (RFC 1035 section 5.1). Bytes
+// that are not printable ASCII become \DDD. It does not add the quotes around the string.
 func EscapeText(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -178,6 +181,6 @@ func EscapeText(s string) string {
 	return b.String()
 }
 
-// UnquoteText joins the quoted character strings of a text in the notation of zone files (RFC 1035
-// section 5.1). A text in another form is returned unchanged.
+// UnquoteText parses quoted character strings in the notation of zone files (RFC 1035 section 5.1)
+// and joins them. It returns other texts unchanged.
 func UnquoteText(s string) string { return unquote(s) }

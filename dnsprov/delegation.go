@@ -13,16 +13,15 @@ import (
 
 const delegationTimeout = 10 * time.Second
 
-// Delegation lists the name servers that a domain has now.
+// Delegation is the result of CheckDelegation: the name servers that the DNS has for a domain.
 type Delegation struct {
-	Current  []string // its name servers, lower-case, without the trailing dot, sorted; empty if it has none
-	Verified bool     // at least one of Current is ours, and all are
+	Current  []string // host names, lower-case, without the trailing dot, sorted; empty if there are none
+	Verified bool     // whether Current is not empty and has only our name servers
 }
 
-// CheckDelegation looks up the name servers of a domain and compares them with ours. A domain that
-// does not exist has none; an error means that the lookup itself failed. The listed servers must
-// already answer for the domain, or most resolvers will not return them. It bypasses the lookup
-// cache.
+// CheckDelegation looks up the name servers of a domain and compares them with ours. It bypasses
+// the lookup cache. A domain that does not exist has no name servers; an error means that the
+// lookup failed. Most resolvers return name servers only if these already answer for the domain.
 func CheckDelegation(ctx context.Context, r Resolver, domain string, ours []string) (Delegation, error) {
 	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), delegationTimeout)
 	defer cancel()
@@ -45,7 +44,7 @@ func CheckDelegation(ctx context.Context, r Resolver, domain string, ours []stri
 	return d, nil
 }
 
-// notFound reports whether the answer to a lookup was "there is none".
+// notFound reports whether err is the answer that the name or its records do not exist.
 func notFound(err error) bool {
 	var dnsErr *net.DNSError
 	return errors.As(err, &dnsErr) && dnsErr.IsNotFound

@@ -10,7 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/lookup"
 )
 
-// DS is a record at the parent that names the key which signs a zone (RFC 4034 section 5).
+// DS is the data of a DS record, with which the parent zone confirms the key of a signed zone (RFC
+// 4034 section 5).
 type DS struct {
 	KeyTag     uint16
 	Algorithm  uint8
@@ -23,8 +24,8 @@ func (d DS) String() string {
 	return fmt.Sprintf("%d %d %d %s", d.KeyTag, d.Algorithm, d.DigestType, d.Digest)
 }
 
-// LookupDS looks up the DS records of a domain, bypassing the cache; none for a domain that does
-// not exist. An error means that the lookup failed.
+// LookupDS looks up the DS records of a domain. It bypasses the lookup cache. It returns nil if
+// there are none; an error means that the lookup failed.
 func LookupDS(ctx context.Context, c *lookup.Client, domain string) ([]DS, error) {
 	m, err := c.Ask(lookup.Fresh(ctx), domain, dns.TypeDS, false)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// matches reports whether the found values serve the purpose of w.
+// matches reports whether the published values serve the purpose of the wanted record w. wanted has
+// all wanted records of the domain.
 func matches(w Record, wanted []Record, values []string) bool {
 	switch {
 	case w.Purpose == PurposeSPF:
@@ -20,7 +21,7 @@ func matches(w Record, wanted []Record, values []string) bool {
 		if len(values) != 1 {
 			return false
 		}
-		got, wellFormed := tags(values[0]) // the owner may send reports to any address (RFC 8460 section 3)
+		got, wellFormed := parseTags(values[0]) // any report address will do (RFC 8460 section 3)
 		return wellFormed && got["rua"] != ""
 	case w.Type == "MX":
 		return prefersOurHost(w, values)
@@ -34,8 +35,9 @@ func matches(w Record, wanted []Record, values []string) bool {
 	})
 }
 
-// prefersOurHost reports whether mail goes to our host first: it is listed with our priority, and
-// no other host has an equal or better priority (RFC 5321 section 5.1).
+// prefersOurHost reports whether MX values send mail to our host first: our host is listed with the
+// priority of w, and no other host has an equal or better priority (RFC 5321 section 5.1). A value
+// is "priority host".
 func prefersOurHost(w Record, values []string) bool {
 	ours := false
 	for _, v := range values {
@@ -54,22 +56,22 @@ func prefersOurHost(w Record, values []string) bool {
 	return ours
 }
 
-// sameService reports whether an SRV leads clients to our host and port. The order among several is
-// the owner's choice. v is "priority weight port target".
+// sameService reports whether the SRV value v has the host and port of w. Priority and weight may
+// differ. v is "priority weight port target".
 func sameService(v string, w Record) bool {
 	fields := strings.Split(v, " ")
 	return len(fields) == 4 && fields[2] == strconv.Itoa(int(w.Port)) && hostName(fields[3]) == w.value()
 }
 
-// hasWantedAddress reports whether at least one of the found addresses is wanted at that name.
+// hasWantedAddress reports whether at least one of the published addresses is wanted at the name of
+// w.
 func hasWantedAddress(w Record, wanted []Record, values []string) bool {
 	return slices.ContainsFunc(wanted, func(o Record) bool {
 		return o.Type == w.Type && o.Name == w.Name && slices.Contains(values, o.value())
 	})
 }
 
-// isSTS reports whether a text is an MTA-STS record; receivers ignore all others (RFC 8461 section
-// 3.1).
+// isSTS reports whether a text is an MTA-STS record (RFC 8461 section 3.1).
 func isSTS(text string) bool { return strings.HasPrefix(text, "v=STSv1;") || text == "v=STSv1" }
 
 // isTLSRPT reports whether a text is a TLS reporting record (RFC 8460 section 3).
@@ -77,12 +79,12 @@ func isTLSRPT(text string) bool {
 	return strings.HasPrefix(text, "v=TLSRPTv1;") || text == "v=TLSRPTv1"
 }
 
-// hasTags reports whether every tag of ours is present with our value (RFC 6376 section 3.2). Other
-// tags, such as a report address, do no harm. In a DKIM record v and k may be absent (section
+// hasTags reports whether the published tag list (RFC 6376 section 3.2) has every tag of our list
+// with the same value. It may have more tags. A DKIM record may omit v and k (RFC 6376 section
 // 3.6.1).
-func hasTags(there, ours, purpose string) bool {
-	got, well := tags(there)
-	want, _ := tags(ours)
+func hasTags(published, ours, purpose string) bool {
+	got, wellFormed := parseTags(published)
+	want, _ := parseTags(ours)
 	if purpose == PurposeDMARC { // the report address does not change the policy
 		delete(want, "rua")
 	}
@@ -94,7 +96,7 @@ func hasTags(there, ours, purpose string) bool {
 	for name, value := range want {
 		have, ok := got[name]
 		if purpose == PurposeDMARC {
-			ok = ok && strings.EqualFold(have, value) // p=Reject equals p=reject; a DKIM key is base64 and so case-sensitive
+			ok = ok && strings.EqualFold(have, value) // p=Reject equals p=reject
 		} else {
 			ok = ok && have == value
 		}
@@ -102,7 +104,7 @@ func hasTags(there, ours, purpose string) bool {
 			return false
 		}
 	}
-	return well
+	return wellFormed
 }
 
 func setDefault(m map[string]string, name, value string) {
@@ -111,9 +113,9 @@ func setDefault(m map[string]string, name, value string) {
 	}
 }
 
-// tags splits a tag list, ignoring all white space, even inside values. It reports whether the list
-// is well formed.
-func tags(text string) (map[string]string, bool) { return taglist.Parse(removeSpace(text)) }
+// parseTags parses a tag list after removing all white space, even inside values. It also reports
+// whether the list is well formed.
+func parseTags(text string) (map[string]string, bool) { return taglist.Parse(removeSpace(text)) }
 
 // removeSpace removes all white space from a text.
 func removeSpace(text string) string {

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	stsMaxAge        = 604800 // seconds that senders cache the policy; a week is the least that protects (RFC 8461 section 3.2)
-	stsIDLen         = 32     // characters; the maximum for an id
+	stsMaxAge        = 604800 // how long senders cache an MTA-STS policy, in seconds (RFC 8461 section 3.2)
+	stsIDLen         = 32     // length of a policy id in characters, which is the maximum
 	httpsPort        = 443
-	fallbackPriority = 10 // priority of an SRV that clients use only if they support no better service
-	challengeTTL     = 60
+	fallbackPriority = 10 // priority of SRV records for STARTTLS; those for implicit TLS have 0
+	challengeTTL     = 60 // seconds
 )
 
-// Labels below a domain under which this host serves what other servers and mail clients look up.
+// Labels of the hosts below a domain at which this server serves MTA-STS policies and settings for
+// mail clients.
 const (
 	STSLabel          = "mta-sts"
 	AutoconfigLabel   = "autoconfig"
@@ -31,16 +32,16 @@ func STSPolicy(mailHost string) string {
 	return fmt.Sprintf("version: STSv1\r\nmode: enforce\r\nmx: %s\r\nmax_age: %d\r\n", hostName(mailHost), stsMaxAge)
 }
 
-// stsID returns an id that changes with the policy, so that senders fetch the policy again (RFC
-// 8461 section 3.1).
+// stsID returns the id of an MTA-STS policy. It changes with the policy, so that senders fetch the
+// policy again (RFC 8461 section 3.1).
 func stsID(policy string) string {
 	sum := sha256.Sum256([]byte(policy))
 	return hex.EncodeToString(sum[:])[:stsIDLen]
 }
 
-// optional lists the records that mail does not depend on, in groups that are only useful as a
-// whole.
-func (s Spec) optional(provider string) [][]Record {
+// optionalRecords returns the records that mail does not depend on. Each group of them is useful
+// only as a whole.
+func (s Spec) optionalRecords(provider string) [][]Record {
 	var out [][]Record
 	if s.Redirect {
 		if provider == Cloudflare {
@@ -53,17 +54,17 @@ func (s Spec) optional(provider string) [][]Record {
 	if s.HTTPS {
 		sts := []Record{newManaged("_mta-sts."+s.Domain, "TXT", "v=STSv1; id="+stsID(STSPolicy(s.MailHost)), PurposeMTASTS)}
 		out = append(out,
-			append(sts, s.host(STSLabel, PurposeMTASTS, provider)...),
+			append(sts, s.httpsHost(STSLabel, PurposeMTASTS, provider)...),
 			[]Record{newManaged("_smtp._tls."+s.Domain, "TXT", "v=TLSRPTv1; rua=mailto:postmaster@"+s.Domain, PurposeTLSRPT)},
-			s.host(AutoconfigLabel, PurposeAutoconfig, provider),
-			s.host(AutodiscoverLabel, PurposeAutoconfig, provider),
+			s.httpsHost(AutoconfigLabel, PurposeAutoconfig, provider),
+			s.httpsHost(AutodiscoverLabel, PurposeAutoconfig, provider),
 		)
 	}
 	if provider == Builtin || provider == Cloudflare {
-		out = append(out, s.services(provider)...)
+		out = append(out, s.srvRecords(provider)...)
 	}
 	if provider == Builtin {
-		out = append(out, s.hostSPF(), s.mailKeys())
+		out = append(out, s.hostSPF(), s.tlsaRecords())
 	}
 	for _, group := range out {
 		for i := range group {
@@ -73,9 +74,9 @@ func (s Spec) optional(provider string) [][]Record {
 	return out
 }
 
-// host returns the records of a name that this host serves by HTTPS. The CAA record is only added
-// at our own name server.
-func (s Spec) host(label, purpose, provider string) []Record {
+// httpsHost returns the records of a name below the domain at which this server serves HTTPS. Only
+// the built-in name server gets a CAA record.
+func (s Spec) httpsHost(label, purpose, provider string) []Record {
 	name := label + "." + s.Domain
 	out := s.addresses(name, purpose)
 	if provider == Builtin && s.CAA != "" {
@@ -84,9 +85,9 @@ func (s Spec) host(label, purpose, provider string) []Record {
 	return out
 }
 
-// services returns the SRV records that tell mail clients the ports. Implicit TLS has priority over
-// STARTTLS (RFC 6186, RFC 8314 section 5.1).
-func (s Spec) services(provider string) [][]Record {
+// srvRecords returns the SRV records with which mail clients find the host and ports. Implicit TLS
+// has priority over STARTTLS (RFC 6186, RFC 8314 section 5.1).
+func (s Spec) srvRecords(provider string) [][]Record {
 	var out [][]Record
 	for _, srv := range []struct {
 		name        string
@@ -98,10 +99,10 @@ func (s Spec) services(provider string) [][]Record {
 	} {
 		switch {
 		case srv.port != 0:
-			out = append(out, []Record{s.service(srv.name, srv.port, srv.priority)})
+			out = append(out, []Record{s.srvRecord(srv.name, srv.port, srv.priority)})
 		case srv.other != 0 && provider == Builtin:
-			// It says that the service is not available (RFC 6186 section 3.4). Not every external
-			// provider accepts such a record.
+			// The target "." means that the service is not available (RFC 6186 section 3.4). Not
+			// every provider accepts such a record.
 			out = append(out, []Record{newManaged(srv.name+"."+s.Domain, "SRV", ".", PurposeAutoconfig)})
 		}
 	}
@@ -110,13 +111,13 @@ func (s Spec) services(provider string) [][]Record {
 		if port == 0 {
 			port = httpsPort
 		}
-		out = append(out, []Record{s.service("_autodiscover._tcp", port, 0)})
+		out = append(out, []Record{s.srvRecord("_autodiscover._tcp", port, 0)})
 	}
 	return out
 }
 
-// hostSPF returns the SPF record for the mail host's own name, if that is below the domain. The
-// domain itself has another record.
+// hostSPF returns the SPF record for the name of the mail host, or nil if that name is not below
+// the domain.
 func (s Spec) hostSPF() []Record {
 	host := hostName(s.MailHost)
 	if !strings.HasSuffix(host, "."+s.Domain) {
@@ -127,9 +128,9 @@ func (s Spec) hostSPF() []Record {
 	return []Record{r}
 }
 
-// mailKeys returns the TLSA records with which senders verify the mail host by its keys, whatever
-// authority certified them (RFC 7672 section 3.1.1), if its name is in this zone.
-func (s Spec) mailKeys() []Record {
+// tlsaRecords returns the TLSA records with which senders verify the public keys of the mail host
+// (DANE, RFC 7672 section 3.1.1). It returns nil if the name of the mail host is not in this zone.
+func (s Spec) tlsaRecords() []Record {
 	host := hostName(s.MailHost)
 	if host != s.Domain && !strings.HasSuffix(host, "."+s.Domain) {
 		return nil
@@ -141,28 +142,29 @@ func (s Spec) mailKeys() []Record {
 	return out
 }
 
-func (s Spec) service(name string, port, priority uint16) Record {
+func (s Spec) srvRecord(name string, port, priority uint16) Record {
 	r := newManaged(name+"."+s.Domain, "SRV", hostName(s.MailHost), PurposeAutoconfig)
 	r.Port, r.Priority, r.Weight = port, priority, 1
 	return r
 }
 
-// occupied reports whether a record of the owner takes the place of one of the group. An address of
-// either family does: visitors must not reach the owner's host by one family and ours by the other.
-func (s Spec) occupied(group []Record) bool {
+// isOccupied reports whether a custom record of the owner replaces a record of the group. An
+// address of either family replaces addresses of both: otherwise visitors would reach the owner's
+// host over one family and ours over the other.
+func (s Spec) isOccupied(group []Record) bool {
 	return slices.ContainsFunc(group, func(r Record) bool {
 		return slices.ContainsFunc(s.Custom, func(c Record) bool {
 			if r.Purpose == PurposeSPF && c.Type == "TXT" && !spf.IsRecord(unquote(c.Value)) {
-				return false // other texts can be at the same name
+				return false // other TXT records may have the same name
 			}
 			return hostName(c.Name) == r.Name && (c.Type == "CNAME" || c.Type == r.Type || isAddress(c.Type) && isAddress(r.Type))
 		})
 	})
 }
 
-// challenges returns the challenge texts for certificate authorities, except where a CNAME of the
-// owner redirects them.
-func (s Spec) challenges() []Record {
+// challengeRecords returns the TXT records for pending ACME challenges. It leaves out names at
+// which the owner has a CNAME.
+func (s Spec) challengeRecords() []Record {
 	var out []Record
 	for _, c := range s.Challenges {
 		alias := func(o Record) bool { return o.Type == "CNAME" && hostName(o.Name) == hostName(c.Name) }

@@ -7,23 +7,23 @@ const (
 	Delete = "delete"
 )
 
-// Change is one step from the records of a zone to the wanted records. Create has Want, Delete has
-// Have, Update both.
+// Change is one change of a record in a zone.
 type Change struct {
-	Op         string
-	Have, Want *Record
+	Op   string  // Create, Update or Delete
+	Have *Record // the present record; nil for Create
+	Want *Record // the new record; nil for Delete
 }
 
-// Plan lists the changes from have to want; once they are applied, a second plan is empty. A record
-// in have without a Purpose is foreign: it is adopted if it already has the wanted content, and
-// otherwise never touched. Deletions come first, so that a name is free before another record is
-// put there.
+// Plan returns the changes that turn the records have of a zone into want. Once they are applied, a
+// second plan is empty. A record in have without a Purpose is foreign: Plan adopts it if it has the
+// wanted content, and never changes it otherwise. Deletions come first, so that a name is free
+// before a record is created there.
 func Plan(have, want []Record) []Change {
 	matched := make([]bool, len(have))
 	open := make([]*Record, 0, len(want))
 	var deletes, updates, creates []Change
 	for i := range want {
-		at := match(have, matched, want[i])
+		at := findSame(have, matched, want[i])
 		if at < 0 {
 			open = append(open, &want[i])
 			continue
@@ -34,7 +34,7 @@ func Plan(have, want []Record) []Change {
 		}
 	}
 	for _, w := range open {
-		at := replaceable(have, matched, *w)
+		at := findReplaceable(have, matched, *w)
 		if at < 0 {
 			creates = append(creates, Change{Op: Create, Want: w})
 			continue
@@ -50,8 +50,9 @@ func Plan(have, want []Record) []Change {
 	return append(append(deletes, updates...), creates...)
 }
 
-// match returns the index of a record in have with the content of w, preferably one of ours, or -1.
-func match(have []Record, taken []bool, w Record) int {
+// findSame returns the index of a record in have that publishes the same data as w, or -1. It
+// prefers a record that is not foreign, and skips records that are taken.
+func findSame(have []Record, taken []bool, w Record) int {
 	found := -1
 	for i, h := range have {
 		if taken[i] || !h.Same(w) {
@@ -67,8 +68,9 @@ func match(have []Record, taken []bool, w Record) int {
 	return found
 }
 
-// replaceable returns the index of a record of ours with the name, type and purpose of w, or -1.
-func replaceable(have []Record, taken []bool, w Record) int {
+// findReplaceable returns the index of a record in have with the name, type and purpose of w, or
+// -1. An update can turn that record into w.
+func findReplaceable(have []Record, taken []bool, w Record) int {
 	for i, h := range have {
 		if !taken[i] && h.Purpose == w.Purpose && h.Type == w.Type && hostName(h.Name) == hostName(w.Name) {
 			return i

@@ -7,60 +7,61 @@ import (
 	"time"
 )
 
-// A Provider keeps the records of domains at one DNS service. Wanted decides which records a domain
-// should have there, and Plan what must change; a Provider only reads and writes. Any number of
-// goroutines may use it.
+// A Provider reads and writes the DNS records of domains at one DNS service. It decides nothing:
+// Wanted returns the records that a domain should have, and Plan the changes. It is safe for
+// concurrent use.
 type Provider interface {
-	// Records lists the records at and below a domain. Those made under its owner tag have a
-	// Purpose; all others are foreign.
+	// Records returns the records at and below a domain. Records that Apply made under the owner
+	// tag have a Purpose; all other records are foreign.
 	Records(ctx context.Context, at ZoneRef) ([]Record, error)
-	// Apply carries out changes that Plan made from Records, and returns the records that it made
-	// or adopted, with their IDs. It may be interrupted at any point: reading, planning and
-	// applying again leads to the same result. A Conflict or Refused error is about a single
-	// record.
+	// Apply carries out the changes that Plan returned for Records. It returns the records that it
+	// created or adopted, with their IDs. If it is interrupted, the caller can read, plan and apply
+	// again. It returns a *Conflict or *Refused if one record cannot be written.
 	Apply(ctx context.Context, at ZoneRef, changes []Change) ([]Record, error)
 }
 
-// A ZoneRef names the records of a domain at a provider.
+// A ZoneRef identifies the records of one domain at a provider.
 type ZoneRef struct {
-	Domain   string // as Record.Name
-	OwnerTag string // distinguishes the records of one domain of one installation from all others; only letters, digits and _
+	Domain   string // in the form of Record.Name
+	OwnerTag string // marks the records of this domain and installation; only letters, digits and _
 }
 
-// Errors of providers.
+// Errors that providers return.
 var (
-	ErrCredential   = errors.New("the DNS provider does not take this token, or the token lacks a right")
-	ErrZoneNotFound = errors.New("the DNS provider has no zone for the domain that this token may change")
+	ErrCredential   = errors.New("the DNS provider rejects the API token, or the token lacks a permission")
+	ErrZoneNotFound = errors.New("the DNS provider has no zone of the domain that the API token may change")
 )
 
-// A Conflict is an error: a foreign record excludes the wanted one.
+// A Conflict is the error that a foreign record prevents a wanted record.
 type Conflict struct {
-	Have Record // the foreign one
-	Want Record
+	Have Record // the foreign record
+	Want Record // the wanted record
 }
 
 func (c *Conflict) Error() string {
-	return fmt.Sprintf("the zone has a foreign record in the place of a needed one: %s %s %q", c.Have.Name, c.Have.Type, c.Have.Value)
+	return fmt.Sprintf("a foreign record of the zone conflicts with a needed record: %s %s %q", c.Have.Name, c.Have.Type, c.Have.Value)
 }
 
-// A Refused is an error: the provider does not accept one record, whatever else the zone has.
+// A Refused is the error that the provider does not accept a record, even without conflicts.
 type Refused struct {
 	Want Record
 	Err  error
 }
 
-func (r *Refused) Error() string { return fmt.Sprintf("%s %s: %v", r.Want.Type, r.Want.Name, r.Err) }
+func (r *Refused) Error() string {
+	return fmt.Sprintf("the DNS provider refuses the record %s %s: %v", r.Want.Type, r.Want.Name, r.Err)
+}
 
 // Unwrap returns the provider's error.
 func (r *Refused) Unwrap() error { return r.Err }
 
-// A Wait is an error: the provider asks to wait before the next request.
+// A Wait is the error that the provider allows no further request for the duration For.
 type Wait struct {
 	For time.Duration
 	Err error
 }
 
-func (w *Wait) Error() string { return fmt.Sprintf("%v; ask again in %s", w.Err, w.For) }
+func (w *Wait) Error() string { return fmt.Sprintf("%v; try again in %s", w.Err, w.For) }
 
 // Unwrap returns the provider's error.
 func (w *Wait) Unwrap() error { return w.Err }

@@ -1,26 +1,30 @@
-// Package dnsprov decides which DNS records a hosted domain needs, plans the changes that bring a
-// zone to that state, and looks up whether the records are published. It knows nothing of accounts,
-// of where domains are stored, or of who asks.
+// Package dnsprov decides which DNS records a hosted domain needs, plans the changes of a zone, and
+// looks up whether the records are published. It does not know accounts, or how domains are stored.
 package dnsprov
 
 import "strings"
 
-// Record is one DNS record of a domain, the same for every provider.
+// Record is one DNS record of a domain, in a form that does not depend on the provider.
 type Record struct {
-	Name     string // the full name, lower-case, without the trailing dot
-	Type     string // NS, MX, A, AAAA, TXT, CNAME, SRV, CAA or TLSA
-	Value    string // an address, a host name in the form of Name, the whole text of a TXT, unquoted and unsplit, a CAA as 0 issue "ca.example", or a TLSA as 3 1 1 and hex digits
-	Priority uint16 // for an MX or SRV
-	Weight   uint16 // for an SRV (RFC 2782)
-	Port     uint16 // for an SRV
+	Name string // the full name, lower-case, without the trailing dot
+	Type string // NS, MX, A, AAAA, TXT, CNAME, SRV, CAA or TLSA
+
+	// Value is the data of the record: an IP address; a host name in the form of Name; the text of
+	// a TXT, unquoted and in one piece; a CAA, such as 0 issue "ca.example"; or a TLSA, such as
+	// 3 1 1 and hex digits.
+	Value string
+
+	Priority uint16 // of an MX or SRV
+	Weight   uint16 // of an SRV (RFC 2782)
+	Port     uint16 // of an SRV
 	TTL      uint32 // seconds
-	Purpose  string // one of the Purpose constants; empty for a foreign record
-	Critical bool   // mail does not work without it
-	ID       string // the provider's id for the record, if it has one; ignored in comparisons
+	Purpose  string // one of the Purpose constants; "" for a foreign record
+	Critical bool   // whether mail does not work without the record
+	ID       string // the provider's id of the record; "" if it has none; ignored in comparisons
 }
 
-// Flattened is the Type of a CNAME that a provider answers with the addresses behind it, so that
-// other records can be at its name. Providers list such records; none is ever wanted.
+// Flattened is the Type of a foreign CNAME that the provider replaces by the addresses of its
+// target when it answers. Other records can have the same name. Wanted never returns this type.
 const Flattened = "CNAME flattened"
 
 // Purposes of records.
@@ -31,10 +35,10 @@ const (
 	PurposeSPF        = "SPF"
 	PurposeDKIM       = "DKIM"
 	PurposeDMARC      = "DMARC"
-	PurposeMTASTS     = "MTA_STS"    // RFC 8461: the policy's id, and the host that serves the policy
-	PurposeTLSRPT     = "TLSRPT"     // RFC 8460
-	PurposeAutoconfig = "AUTOCONFIG" // for mail clients to find their settings: hosts, and SRV (RFC 6186)
-	PurposeDANE       = "DANE"       // keys with which other servers verify the mail host (RFC 7672)
+	PurposeMTASTS     = "MTA_STS"    // the id of the MTA-STS policy, and the host that serves it (RFC 8461)
+	PurposeTLSRPT     = "TLSRPT"     // the address for TLS reports (RFC 8460)
+	PurposeAutoconfig = "AUTOCONFIG" // hosts and SRV records that give mail clients their settings (RFC 6186)
+	PurposeDANE       = "DANE"       // TLSA records of the mail host's keys (RFC 7672)
 	PurposeACME       = "ACME"       // a challenge of a certificate authority (RFC 8555 section 8.4)
 	PurposeCustom     = "CUSTOM"     // a record that the domain's owner added
 )
@@ -48,8 +52,8 @@ func (r Record) Same(o Record) bool {
 	return r.value() == o.value()
 }
 
-// value returns the record's value in normalized form: a text unquoted and joined, a name or
-// address in lower case.
+// value returns the record's value in normalized form: a TXT value without quotes, other values in
+// lower case without a trailing dot.
 func (r Record) value() string {
 	if r.Type == "TXT" {
 		return unquote(r.Value)
@@ -62,8 +66,8 @@ func hostName(s string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.TrimSpace(s), "."))
 }
 
-// unquote joins the quoted character strings of a TXT value in the notation of zone files (RFC 1035
-// section 5.1), which some providers return. A text in another form is returned unchanged.
+// unquote parses a TXT value that consists of quoted character strings (RFC 1035 section 5.1), as
+// some providers return it, and joins the strings. It returns other texts unchanged.
 func unquote(s string) string {
 	if len(s) < 2 || s[0] != '"' {
 		return s
@@ -81,7 +85,8 @@ func unquote(s string) string {
 	return text.String()
 }
 
-// cutQuoted splits one quoted character string off the front of s.
+// cutQuoted parses one quoted character string at the start of s. It returns the string without
+// quotes and the rest of s; ok is false if s does not start with a quoted string.
 func cutQuoted(s string) (text, rest string, ok bool) {
 	if s[0] != '"' {
 		return "", "", false
@@ -104,7 +109,7 @@ func cutQuoted(s string) (text, rest string, ok bool) {
 	return "", "", false
 }
 
-// isDecimal reports whether s, the three digits of a \DDD escape, is the value of a byte.
+// isDecimal reports whether s, the three characters of a \DDD escape, is a number up to 255.
 func isDecimal(s string) bool {
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' {

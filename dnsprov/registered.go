@@ -6,9 +6,9 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// RegisteredName returns the name to buy so that a domain, which passed idn.Registrable, exists:
-// example.co.uk for www.example.co.uk. Only suffixes of ICANN registries count: below a suffix of a
-// company, such as github.io, nothing is for sale.
+// RegisteredName returns the registered domain of a name: example.co.uk for www.example.co.uk. It
+// uses only suffixes of ICANN registries, because nobody can buy names below suffixes of companies,
+// such as github.io. The name must have passed idn.Registrable.
 func RegisteredName(ascii string) string {
 	suffix, icann := publicsuffix.PublicSuffix(ascii)
 	for !icann && strings.Contains(suffix, ".") {

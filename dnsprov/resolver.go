@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Resolver looks up DNS records; *lookup.Client and *net.Resolver implement it. Callers add a
-// trailing dot to names, so that no search list applies.
+// Resolver looks up DNS records. *lookup.Client and *net.Resolver implement it. Callers add a
+// trailing dot to names, so that the resolver does not append the domains of a search list.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)

@@ -8,38 +8,38 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// authorizes reports whether an SPF record lets our host send. w is the record that we want. The
-// existing record must pass our host before it says anything else about it: by the domain's MX,
-// which is our host, or by each address in w. If w passes the addresses of the name itself, the
-// record must pass these too. Everything else in the record is the owner's choice.
-func authorizes(there string, w Record) bool {
-	record := spf.Parse(there)
+// authorizes reports whether the published SPF record permits our host, as the wanted record w
+// does. It must permit our host by the mechanism mx of the domain, or by each address in w, and no
+// earlier term may deny our host. If w has the mechanism a, the record must permit the addresses of
+// the name too. Other terms do not matter.
+func authorizes(published string, w Record) bool {
+	record := spf.Parse(published)
 	if !record.WellFormed {
 		return false
 	}
-	var open []netip.Addr          // our addresses that no term has passed yet
-	ofName, passed := false, false // whether w names the name's own addresses, and whether the record passes them
+	var open []netip.Addr        // our addresses that no term has permitted yet
+	wantsA, hasA := false, false // whether w has the mechanism a, and whether the record has it
 	for _, t := range spf.Parse(w.Value).Terms {
 		if t.Network.IsValid() {
 			open = append(open, t.Network.Addr())
 		}
-		ofName = ofName || t.Name == "a" && t.Value == ""
+		wantsA = wantsA || t.Name == "a" && t.Value == ""
 	}
-	named := len(open) > 0 || ofName
-	all := func() bool { return named && len(open) == 0 && (passed || !ofName) }
+	hasHost := len(open) > 0 || wantsA
+	permitted := func() bool { return hasHost && len(open) == 0 && (hasA || !wantsA) }
 	terms, end := record.Split()
 	for _, t := range terms {
-		if all() {
+		if permitted() {
 			return true
 		}
-		if ofName && t.Name == "a" && !t.Modifier() && (t.Value == "" || hostName(t.Value) == w.Name) {
+		if wantsA && t.Name == "a" && !t.Modifier() && (t.Value == "" || hostName(t.Value) == w.Name) {
 			if t.Qualifier != '+' {
 				return false
 			}
-			passed = true
+			hasA = true
 			continue
 		}
-		if !ofName && isMX(t) && (t.Value == "" || hostName(t.Value) == w.Name) {
+		if !wantsA && isMX(t) && (t.Value == "" || hostName(t.Value) == w.Name) {
 			return t.Qualifier == '+'
 		}
 		count := len(open)
@@ -48,26 +48,26 @@ func authorizes(there string, w Record) bool {
 			return false
 		}
 	}
-	return end.Name == "all" && end.Qualifier == '+' || all()
+	return end.Name == "all" && end.Qualifier == '+' || permitted()
 }
 
 func isMX(t spf.Term) bool { return t.Name == "mx" && !t.Modifier() }
 
-// mayDenyOurHost reports whether a record refuses hosts that only lookups determine; ours may be
-// one of them.
+// mayDenyOurHost reports whether an SPF record has a term that denies hosts and needs lookups. Such
+// a term may deny our host.
 func mayDenyOurHost(text string) bool {
 	terms, _ := spf.Parse(text).Split()
 	return slices.ContainsFunc(terms, func(t spf.Term) bool { return t.Asks() && t.Qualifier != '+' })
 }
 
-// mergeSPF returns one record that passes what the existing records pass, and our host as w does,
-// since there may be only one record (RFC 7208 section 3.2). A single record that already lets our
-// host send is returned unchanged. Otherwise our terms come first, so that nothing denies them,
-// then the existing terms in order, without duplicates, and at the end the owner's verdict on
-// everybody else. The result is empty if the record would be too long.
-func mergeSPF(there []string, w Record) string {
-	if len(there) == 1 && authorizes(there[0], w) && !mayDenyOurHost(there[0]) {
-		return there[0]
+// mergeSPF returns one SPF record that permits everything that the published records permit, and
+// our host as w does. A domain may have only one SPF record (RFC 7208 section 3.2). The merged
+// record has our terms first, then the published terms without duplicates, and then the published
+// "all" or "redirect". mergeSPF returns a single published record unchanged if that permits our
+// host, and "" if the merged record is too long.
+func mergeSPF(published []string, w Record) string {
+	if len(published) == 1 && authorizes(published[0], w) && !mayDenyOurHost(published[0]) {
+		return published[0]
 	}
 	var merged []spf.Term
 	seen := map[string]bool{}
@@ -83,10 +83,10 @@ func mergeSPF(there []string, w Record) string {
 	add(ours...)
 	var owners [][]spf.Term
 	var ends []spf.Term
-	for _, text := range there {
+	for _, text := range published {
 		terms, end := spf.Parse(text).Split()
 		isOurs := end == ourEnd && !slices.ContainsFunc(terms, func(t spf.Term) bool { return !seen[spfKey(t)] })
-		if len(there) == 1 || !isOurs {
+		if len(published) == 1 || !isOurs {
 			owners, ends = append(owners, terms), append(ends, end)
 		}
 	}
@@ -99,7 +99,8 @@ func mergeSPF(there []string, w Record) string {
 	record := spf.Record{Terms: append(merged, mergedEnd(ends, ourEnd))}
 	text := record.String()
 	if spf.Lookups(text) > spf.MaxLookups && slices.ContainsFunc(ours, func(t spf.Term) bool { return t.Network.IsValid() }) {
-		// Receivers would stop before the last lookup, so name our host only by its addresses.
+		// Receivers reject a record that needs too many lookups, so permit our host only by its
+		// addresses.
 		record.Terms = slices.DeleteFunc(record.Terms, func(t spf.Term) bool { return isMX(t) && t.Value == "" && t.Lengths == "" })
 		text = record.String()
 	}
@@ -109,8 +110,8 @@ func mergeSPF(there []string, w Record) string {
 	return text
 }
 
-// mergedEnd returns the end of a merged record. Of several ends it takes the mildest, so that
-// nobody loses mail.
+// mergedEnd returns the last term of a merged record: "redirect" if that is the only end, or else
+// the "all" with the mildest qualifier, so that no mail is refused that one of the records permits.
 func mergedEnd(ends []spf.Term, ours spf.Term) spf.Term {
 	if len(ends) == 1 && ends[0].Name == "redirect" {
 		return ends[0]
@@ -128,7 +129,7 @@ func mergedEnd(ends []spf.Term, ours spf.Term) spf.Term {
 	return out
 }
 
-// spfKey returns a key that is equal for terms of which only the first has an effect.
+// spfKey returns a key that is equal for terms that match the same hosts.
 func spfKey(t spf.Term) string {
 	switch {
 	case t.Modifier():

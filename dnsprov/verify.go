@@ -14,32 +14,32 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 )
 
-// What is wrong with a record that is not verified.
+// Values of Check.Error, which say why a record is not verified.
 const (
-	Missing       = "missing"
-	Mismatch      = "mismatch"
-	MultipleSPF   = "multiple_spf"    // more than one v=spf1, which receivers treat as an error (RFC 7208 section 4.5)
-	DKIMWrongType = "dkim_wrong_type" // the selector is a CNAME, not the TXT with our key
-	LookupFailed  = "lookup_failed"   // the result is unknown: no answer, or a temporary error
+	Missing       = "missing"         // there is no such record
+	Mismatch      = "mismatch"        // the published value does not serve the purpose
+	MultipleSPF   = "multiple_spf"    // there is more than one SPF record, which is an error (RFC 7208 section 4.5)
+	DKIMWrongType = "dkim_wrong_type" // the selector has a CNAME instead of a TXT with our key
+	LookupFailed  = "lookup_failed"   // the lookup failed, so the state of the record is unknown
 )
 
 const (
-	verifyTimeout = 10 * time.Second
-	verifyAtOnce  = 8
+	verifyTimeout      = 10 * time.Second // for all lookups of one Verify
+	maxParallelLookups = 8
 )
 
 // Check is the result of looking up one record.
 type Check struct {
 	Record   Record
 	Verified bool
-	Actual   string // the published values, joined with ", "; empty if there are none
-	Error    string // one of the constants above; empty if verified
-	Offer    string // the value to publish instead of Record.Value, so that the owner's other senders still pass; empty: Record.Value
+	Actual   string // the published values, joined with ", "; "" if there are none
+	Error    string // Missing, Mismatch, MultipleSPF, DKIMWrongType or LookupFailed; "" if verified
+	Offer    string // merged SPF record to publish instead of Record.Value; "" if there is none
 }
 
-// Verify looks up the wanted records, eight at a time and for at most ten seconds in total, and
-// returns one check for each, in order. The published records may say more than the wanted ones as
-// long as mail works: see the match functions. It bypasses the lookup cache.
+// Verify looks up the wanted records and returns one Check for each, in the same order. The
+// published records may differ from the wanted ones if they serve the same purpose (see matches).
+// It runs up to 8 lookups in parallel, takes at most 10 seconds, and bypasses the lookup cache.
 func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
 	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), verifyTimeout)
 	defer cancel()
@@ -47,7 +47,7 @@ func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
 		wg    sync.WaitGroup
 		mu    sync.Mutex
 		found = make(map[question]answer)
-		slots = make(chan struct{}, verifyAtOnce)
+		slots = make(chan struct{}, maxParallelLookups)
 		asked = make(map[question]bool)
 	)
 	for _, w := range wanted {
@@ -59,7 +59,7 @@ func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			a := ask(ctx, r, q)
+			a := lookUp(ctx, r, q)
 			mu.Lock()
 			defer mu.Unlock()
 			found[q] = a
@@ -68,12 +68,12 @@ func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
 	wg.Wait()
 	out := make([]Check, len(wanted))
 	for i, w := range wanted {
-		out[i] = check(w, wanted, found[questionOf(w)])
+		out[i] = checkRecord(w, wanted, found[questionOf(w)])
 	}
 	return out
 }
 
-// question is one lookup; records with the same question are looked up once.
+// question identifies one lookup. Records with the same question share the lookup.
 type question struct{ name, typ, purpose string }
 
 func questionOf(r Record) question {
@@ -84,21 +84,21 @@ func questionOf(r Record) question {
 	return q
 }
 
-// answer is the result of a lookup. An MX value is "priority host".
+// answer is the result of a lookup.
 type answer struct {
-	values []string
-	alias  string // the target of a CNAME that is in place of a DKIM key
+	values []string // in the form of Record.Text
+	alias  string   // the target of a CNAME at the name of a DKIM key; "" if there is none
 	err    error
 }
 
-func ask(ctx context.Context, r Resolver, q question) answer {
+func lookUp(ctx context.Context, r Resolver, q question) answer {
 	values, err := q.values(ctx, r)
 	if err != nil && !notFound(err) {
 		return answer{err: err}
 	}
 	a := answer{values: values}
 	if q.purpose == PurposeDKIM {
-		alias, err := canonical(ctx, r, q.name)
+		alias, err := aliasOf(ctx, r, q.name)
 		if err != nil && len(values) == 0 {
 			return answer{err: err}
 		}
@@ -107,7 +107,7 @@ func ask(ctx context.Context, r Resolver, q question) answer {
 	return a
 }
 
-// values looks up q and returns the values in the form of Record.Value.
+// values looks up q and returns the values in the form of Record.Text.
 func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
 	fqdn := q.name + "."
 	var out []string
@@ -140,16 +140,17 @@ func (q question) values(ctx context.Context, r Resolver) ([]string, error) {
 		}
 		return out, err
 	case "CNAME":
-		target, err := canonical(ctx, r, q.name)
+		target, err := aliasOf(ctx, r, q.name)
 		if target != "" {
 			out = append(out, target)
 		}
 		return out, err
 	}
-	return nil, &net.DNSError{Err: "no look-up for type " + q.typ, Name: q.name}
+	return nil, &net.DNSError{Err: "record type without a lookup: " + q.typ, Name: q.name}
 }
 
-// serviceText returns an SRV as in a zone file, without the trailing dot of the target.
+// serviceText returns the data of an SRV record as in a zone file, but without the trailing dot of
+// the target.
 func serviceText(priority, weight, port uint16, target string) string {
 	if target == "" {
 		target = "." // there is no such service (RFC 2782)
@@ -157,8 +158,8 @@ func serviceText(priority, weight, port uint16, target string) string {
 	return fmt.Sprintf("%d %d %d %s", priority, weight, port, target)
 }
 
-// Text returns the record's data in one line, as in a zone file: an MX and an SRV include their
-// numbers.
+// Text returns the record's data in one line: "priority host" for an MX, "priority weight port
+// target" for an SRV, and else the value.
 func (r Record) Text() string {
 	switch r.Type {
 	case "MX":
@@ -169,8 +170,8 @@ func (r Record) Text() string {
 	return r.Value
 }
 
-// canonical returns the name that name is an alias of, or "".
-func canonical(ctx context.Context, r Resolver, name string) (string, error) {
+// aliasOf returns the name to which the CNAME at name leads, or "" if there is no CNAME.
+func aliasOf(ctx context.Context, r Resolver, name string) (string, error) {
 	target, err := r.LookupCNAME(ctx, name+".")
 	if err != nil && !notFound(err) {
 		return "", err
@@ -182,8 +183,8 @@ func canonical(ctx context.Context, r Resolver, name string) (string, error) {
 	return target, nil
 }
 
-// check compares a record with the answer to its lookup.
-func check(w Record, wanted []Record, a answer) Check {
+// checkRecord compares the wanted record w with the answer to its lookup.
+func checkRecord(w Record, wanted []Record, a answer) Check {
 	c := Check{Record: w}
 	if a.err != nil {
 		c.Error = LookupFailed
@@ -209,7 +210,8 @@ func check(w Record, wanted []Record, a answer) Check {
 	return c
 }
 
-// relevantValues returns the values without TXT records of another kind.
+// relevantValues returns the values that count for w. For SPF, DMARC, MTA-STS and TLS reports it
+// leaves out TXT records of other kinds.
 func relevantValues(w Record, values []string) []string {
 	is := map[string]func(string) bool{PurposeSPF: spf.IsRecord, PurposeDMARC: dmarc.IsRecord, PurposeMTASTS: isSTS, PurposeTLSRPT: isTLSRPT}[w.Purpose]
 	if is == nil || w.Type != "TXT" {

@@ -11,53 +11,54 @@ import (
 
 // Kinds of DNS service for a domain.
 const (
-	Builtin    = "builtin"    // our own authoritative server; only for it does Wanted return NS records
-	Cloudflare = "cloudflare" // the edge provider, through an API token of the owner
-	Manual     = "manual"     // the owner enters the records at their DNS service
-	External   = "external"   // DNS and mail are handled elsewhere; we change nothing
+	Builtin    = "builtin"    // the authoritative server of this program
+	Cloudflare = "cloudflare" // Cloudflare, with an API token of the owner
+	Manual     = "manual"     // the owner enters the records at another DNS service
+	External   = "external"   // DNS and mail are elsewhere, so no records are wanted
 )
 
-// ReportsLocal is the local part of the address, in each domain, that collects DMARC reports.
+// ReportsLocal is the local part of the address of each domain that receives DMARC reports.
 const ReportsLocal = "dmarc-reports"
 
-// ManagedTTL is the TTL, in seconds, of every record except custom records and challenges.
+// ManagedTTL is the TTL in seconds of every wanted record except custom records and challenges.
 const ManagedTTL = 3600
 
 const mxPriority = 10
 
-// Spec describes a hosted domain; its records are derived from it. Names are as in Record.Name.
+// Spec describes a hosted domain. Wanted derives the domain's records from it. Names are in the
+// form of Record.Name.
 type Spec struct {
 	Domain       string
-	MailHost     string   // receives the domain's mail
-	Nameservers  []string // ours, in display order
-	IPv4, IPv6   []netip.Addr
-	SendFrom     []netip.Addr            // further addresses that mail is sent from
-	Elsewhere    map[string][]netip.Addr // addresses of those Nameservers that are not this host, by name
+	MailHost     string                  // the host that receives the domain's mail
+	Nameservers  []string                // our name servers, in display order
+	IPv4, IPv6   []netip.Addr            // public addresses of this host
+	SendFrom     []netip.Addr            // further addresses that send mail
+	Elsewhere    map[string][]netip.Addr // addresses of the Nameservers that are other hosts, by name
 	DKIM         []DKIMKey
-	DMARC        string // the policy; empty for dmarc.Default
-	DMARCReports bool   // the default policy asks for reports
-	Redirect     bool   // visitors of the domain are sent to this host
-	RedirectWWW  bool   // visitors of www below the domain too
-	HTTPS        bool   // this host serves HTTPS, and so MTA-STS policies and settings for mail clients
-	HTTPSPort    uint16 // the port of HTTPS; 0: 443
-	Submission   uint16 // ports for mail clients: Submission and IMAP by STARTTLS, the others by implicit TLS; 0: none
-	Submissions  uint16
-	IMAP         uint16
-	IMAPS        uint16
-	CAA          string   // the issuer domain of the authority that certifies the hosts below the domain (RFC 8659); empty: any authority may
-	MailKeys     []string // SHA-256, in hex, of the public keys that MailHost presents to other servers, now and next
-	Challenges   []Record // challenges of certificate authorities, while they are pending
+	DMARC        string   // the policy; "" means dmarc.Default
+	DMARCReports bool     // whether the default policy asks for reports
+	Redirect     bool     // whether this host redirects web visitors of the domain
+	RedirectWWW  bool     // whether this host redirects web visitors of www.DOMAIN
+	HTTPS        bool     // whether this host serves MTA-STS policies and mail client settings
+	HTTPSPort    uint16   // 0 means 443
+	Submission   uint16   // port for submission with STARTTLS; 0 if not served
+	Submissions  uint16   // port for submission with implicit TLS; 0 if not served
+	IMAP         uint16   // port for IMAP with STARTTLS; 0 if not served
+	IMAPS        uint16   // port for IMAP with implicit TLS; 0 if not served
+	CAA          string   // issuer domain for CAA records (RFC 8659); "" if any authority may issue
+	MailKeys     []string // SHA-256, in hex, of the present and the next public key of MailHost
+	Challenges   []Record // pending ACME challenges
 	Custom       []Record // the owner's own records; Wanted sets their Purpose
 }
 
-// DKIMKey is one published DKIM key.
+// DKIMKey is a DKIM key to publish.
 type DKIMKey struct {
 	Selector string
 	Record   string // the TXT value, such as "v=DKIM1; k=rsa; p=…" (RFC 6376 section 3.6.1)
 }
 
-// Wanted lists every record that a domain has at a provider, in display order. Only this function
-// decides that. Records that are not critical give way to the owner's own records.
+// Wanted returns every record that a domain should have at a provider, in display order. It leaves
+// out optional records that conflict with custom records.
 func Wanted(s Spec, provider string) []Record {
 	var out []Record
 	if provider == Builtin {
@@ -65,7 +66,7 @@ func Wanted(s Spec, provider string) []Record {
 			out = append(out, newManaged(s.Domain, "NS", hostName(ns), PurposeNS))
 		}
 	}
-	if provider != Cloudflare { // at Cloudflare the domain itself may be the owner's website
+	if provider != Cloudflare { // at Cloudflare the domain's address may be that of the owner's website
 		out = append(out, s.addresses(s.Domain, PurposeA)...)
 	}
 	if provider == Builtin {
@@ -73,14 +74,14 @@ func Wanted(s Spec, provider string) []Record {
 			out = append(out, s.addresses(host, PurposeA)...)
 		}
 	}
-	out = append(out, s.mail()...)
-	for _, group := range s.optional(provider) {
-		if !s.occupied(group) {
+	out = append(out, s.mailRecords()...)
+	for _, group := range s.optionalRecords(provider) {
+		if !s.isOccupied(group) {
 			out = appendMissing(out, group)
 		}
 	}
 	if provider == Builtin || provider == Cloudflare {
-		out = append(out, s.challenges()...)
+		out = append(out, s.challengeRecords()...)
 	}
 	for _, r := range s.Custom {
 		r.Purpose, r.Critical = PurposeCustom, false
@@ -89,12 +90,11 @@ func Wanted(s Spec, provider string) []Record {
 	return out
 }
 
-// mail returns the records that bring mail here, and that make other servers trust mail sent from
-// here.
-func (s Spec) mail() []Record {
+// mailRecords returns the MX, SPF, DKIM and DMARC records.
+func (s Spec) mailRecords() []Record {
 	mx := newManaged(s.Domain, "MX", hostName(s.MailHost), PurposeMX)
 	mx.Priority = mxPriority
-	out := []Record{mx, newManaged(s.Domain, "TXT", s.spf(), PurposeSPF)}
+	out := []Record{mx, newManaged(s.Domain, "TXT", s.spfRecord(), PurposeSPF)}
 	for _, k := range s.DKIM {
 		out = append(out, newManaged(k.Selector+"._domainkey."+s.Domain, "TXT", k.Record, PurposeDKIM))
 	}
@@ -109,8 +109,8 @@ func (s Spec) mail() []Record {
 	return append(out, policy)
 }
 
-// appendMissing appends the records that are not present yet: a host of ours may have a name such
-// as www below the domain.
+// appendMissing appends those of the records more that are not in records yet. A host of ours may
+// have the same name as an optional record, such as www.
 func appendMissing(records, more []Record) []Record {
 	for _, r := range more {
 		if !slices.ContainsFunc(records, r.Same) {
@@ -124,6 +124,7 @@ func newManaged(name, typ, value, purpose string) Record {
 	return Record{Name: name, Type: typ, Value: value, TTL: ManagedTTL, Purpose: purpose, Critical: true}
 }
 
+// addresses returns the A and AAAA records of one of our hosts.
 func (s Spec) addresses(host, purpose string) []Record {
 	if ips, ok := s.Elsewhere[host]; ok {
 		s.IPv4, s.IPv6 = splitFamilies(ips)
@@ -149,8 +150,8 @@ func splitFamilies(ips []netip.Addr) (four, six []netip.Addr) {
 	return four, six
 }
 
-// ownHosts lists the names of this installation and its secondaries that are inside the domain, so
-// that its zone must contain their addresses: no other zone can.
+// ownHosts returns the names of our mail host and name servers that are below the domain. Only the
+// zone of the domain can have their addresses.
 func (s Spec) ownHosts() []string {
 	var out []string
 	seen := map[string]bool{s.Domain: true} // the apex already has addresses
@@ -164,11 +165,10 @@ func (s Spec) ownHosts() []string {
 	return out
 }
 
-// spf returns the SPF record. It names the host twice: by address, so that a check needs no
-// lookups, and as mx, so that the record stays correct when the host moves. It ends in ~all,
-// because with -all some receivers refuse before they check DKIM, which alone survives a forward;
-// the policy is up to DMARC.
-func (s Spec) spf() string {
+// spfRecord returns the SPF record of the domain. It permits our host by mx, which stays correct
+// when the address changes, and also by address. It ends in ~all, because with -all some receivers
+// refuse forwarded mail before they check DKIM.
+func (s Spec) spfRecord() string {
 	terms := []spf.Term{{Qualifier: '+', Name: "mx"}}
 	for _, ip := range s.IPv4 {
 		terms = append(terms, spf.Term{Qualifier: '+', Name: "ip4", Value: ip.String()})
@@ -188,10 +188,10 @@ func (s Spec) spf() string {
 	return spf.Record{Terms: append(terms, spf.Term{Qualifier: '~', Name: "all"})}.String()
 }
 
-// Managed reports whether a custom record would collide with a managed one in wanted: the same name
-// and type, a CNAME at a managed name, an address of either family beside an optional one, anything
-// at _dmarc, or a second SPF record at the apex. Other texts at the apex are allowed, and so are
-// texts at the name of a challenge.
+// Managed reports whether a custom record would collide with a managed record in wanted. Collisions
+// are: the same name and type, a CNAME at the name of a managed record, an address at the name of
+// an optional address, any record at _dmarc, and a second SPF record. Other TXT records may have
+// the name of an SPF record or a challenge.
 func Managed(wanted []Record, name, typ, value string) bool {
 	name = hostName(name)
 	for _, w := range wanted {

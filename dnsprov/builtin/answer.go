@@ -6,18 +6,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// maxChain is the most aliases that one answer follows.
+// maxChain is the maximum number of CNAME records that one answer follows.
 const maxChain = 8
 
-// anyTTL is the TTL of the answer to ANY, in seconds. It is long, so that resolvers rarely ask
-// again.
+// anyTTL is the TTL of the answer to ANY in seconds. It is long so that resolvers rarely ask again.
 const anyTTL = 3600
 
-// Answer answers the single question of q from the zone, authoritatively. A name outside the zone
-// is REFUSED; a name in a delegated zone gets a referral to its name servers. ANY gets the minimal
-// answer of RFC 8482. The letter case of the question is kept, since resolvers check it. A signed
-// zone adds signatures and proofs if the query has the DO bit (RFC 4035 section 3.1). The result is
-// nil if they cannot be made.
+// Answer returns the authoritative answer to the single question of q. A name outside the zone gets
+// REFUSED, a name in a delegated zone gets a referral to that zone's name servers, and ANY gets the
+// minimal answer of RFC 8482. Names keep the letter case of the question, which resolvers check. If
+// the zone is signed and the query has the DO bit, Answer adds signatures and proofs (RFC 4035
+// section 3.1). It returns nil if it cannot make them.
 func (z *Zone) Answer(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(q)
@@ -32,15 +31,16 @@ func (z *Zone) Answer(q *dns.Msg) *dns.Msg {
 		return m
 	}
 	m.Authoritative = true
-	r := reply{z: z, m: m, qtype: asked.Qtype, proven: z.signing != nil && wantsProof(q)}
-	r.follow(asked.Name, name)
+	r := reply{z: z, m: m, qtype: asked.Qtype, proven: z.signing != nil && hasDOBit(q)}
+	r.answerName(asked.Name, name)
 	if r.err != nil {
 		return nil
 	}
 	return m
 }
 
-func wantsProof(q *dns.Msg) bool {
+// hasDOBit reports whether a query asks for DNSSEC records (RFC 3225).
+func hasDOBit(q *dns.Msg) bool {
 	opt := q.IsEdns0()
 	return opt != nil && opt.Do()
 }
@@ -51,25 +51,25 @@ func (z *Zone) contains(name string) bool {
 	return ok && dns.IsSubDomain(z.apex, name)
 }
 
-// A reply is an answer while it is being built.
+// A reply is an answer message that is being built.
 type reply struct {
 	z      *Zone
 	m      *dns.Msg
 	qtype  uint16
-	proven bool   // the query asks for signatures
-	closer string // if a wildcard answers: the name that must be proven absent; otherwise ""
-	err    error  // the first error in making a signature or proof
+	proven bool   // whether to add signatures and proofs
+	closer string // if a wildcard answers, the name to prove absent; otherwise ""
+	err    error  // why a signature or proof could not be made
 }
 
-// follow answers for one name, given in canonical form and as in the question, and follows aliases
-// inside the zone. The status is that of the last name (RFC 6604 section 3).
-func (r *reply) follow(asked, name string) {
+// answerName adds the records of a name to the reply, and follows CNAMEs inside the zone. name is
+// asked in canonical form. The status of the reply is that of the last name (RFC 6604 section 3).
+func (r *reply) answerName(asked, name string) {
 	visited := make([]string, 0, maxChain)
 	for len(visited) < maxChain && !slices.Contains(visited, name) {
 		n := r.z.nodes[name]
-		cut := r.z.cutAt(name)
+		cut := r.z.delegationOf(name)
 		switch {
-		case cut != nil && (cut != n || r.qtype != dns.TypeDS): // only DS belongs to the parent zone (RFC 4035 section 3.1.4.1)
+		case cut != nil && (cut != n || r.qtype != dns.TypeDS): // this zone has the DS itself (RFC 4035 section 3.1.4.1)
 			r.addReferral(cut)
 			return
 		case n == nil:
@@ -78,73 +78,74 @@ func (r *reply) follow(asked, name string) {
 			n = r.z.nodes[wildcard]
 			if n == nil {
 				r.m.Rcode = dns.RcodeNameError
-				r.absent(closest, below)
+				r.proveAbsent(closest, below)
 				return
 			}
-			// The wildcard answers (RFC 4592 section 3.3.1). A proof that no closer name exists is
-			// added (RFC 4035 sections 3.1.3.3 and 3.1.3.4).
+			// The wildcard answers (RFC 4592 section 3.3.1), with a proof that no closer name
+			// exists (RFC 4035 sections 3.1.3.3 and 3.1.3.4).
 			r.closer = below
-			if r.found(wildcard, n, asked) {
+			if r.addRecords(wildcard, n, asked) {
 				r.proveWildcard()
 				return
 			}
 			name = wildcard
-		case r.found(name, n, asked):
+		case r.addRecords(name, n, asked):
 			return
 		}
 		alias := n.set(dns.TypeCNAME)
 		if alias == nil {
-			r.noData(n, name)
+			r.proveNoData(n, name)
 			return
 		}
-		r.m.Answer = join(r.m.Answer, underAskedName(r.records(alias), asked))
+		r.m.Answer = appendRRs(r.m.Answer, renameRRs(r.records(alias), asked))
 		r.proveWildcard()
 		visited = append(visited, name)
 		asked = alias.rrs[0].(*dns.CNAME).Target
 		name = dns.CanonicalName(asked)
 		if r.z.nodes[name] == nil && !r.z.contains(name) {
-			return // the resolver must ask for the alias itself
+			return // the resolver must look up the target of the CNAME itself
 		}
 	}
 }
 
-// cutAt returns the delegation at or above a name; nil if there is none.
-func (z *Zone) cutAt(name string) *node {
-	if !z.cuts {
+// delegationOf returns the node of the delegated zone that contains a name, or nil if there is
+// none.
+func (z *Zone) delegationOf(name string) *node {
+	if !z.hasDelegations {
 		return nil
 	}
 	for at, end := 0, false; !end && len(name)-at > len(z.apex); at, end = dns.NextLabel(name, at) {
-		if n := z.nodes[name[at:]]; n != nil && n.cut {
+		if n := z.nodes[name[at:]]; n != nil && n.delegated {
 			return n
 		}
 	}
 	return nil
 }
 
-// found adds the name's records of the requested type to the answer, and reports whether the name
-// has any.
-func (r *reply) found(name string, n *node, asked string) bool {
+// addRecords adds the name's records of the requested type to the answer. It returns false if there
+// are none.
+func (r *reply) addRecords(name string, n *node, asked string) bool {
 	signed := r.z.signing != nil
 	if len(n.sets) == 0 && (!signed || r.qtype != dns.TypeNSEC && r.qtype != dns.TypeRRSIG) {
 		return false
 	}
 	set := n.set(r.qtype)
 	switch {
-	case signed && r.qtype == dns.TypeNSEC: // a name without records of its own has an NSEC too, which proves that it has none
+	case signed && r.qtype == dns.TypeNSEC: // even a name without records has an NSEC here
 		set = r.z.ownNSEC(name, n)
 	case set != nil:
-	case r.qtype == dns.TypeANY && r.proven: // the made-up HINFO of RFC 8482 could not be proven, since the NSEC does not list it
+	case r.qtype == dns.TypeANY && r.proven: // the NSEC does not list the HINFO of RFC 8482
 		set = n.sets[0]
 	case r.qtype == dns.TypeANY:
 		r.m.Answer = append(r.m.Answer, &dns.HINFO{Hdr: header(asked, dns.TypeHINFO, anyTTL), Cpu: "RFC8482"})
 		return true
 	case r.qtype == dns.TypeRRSIG && signed:
-		r.m.Answer = join(r.m.Answer, underAskedName(r.signatures(name, n), asked))
+		r.m.Answer = appendRRs(r.m.Answer, renameRRs(r.signatures(name, n), asked))
 		return true
 	default:
 		return false
 	}
-	r.m.Answer = join(r.m.Answer, underAskedName(r.records(set), asked))
+	r.m.Answer = appendRRs(r.m.Answer, renameRRs(r.records(set), asked))
 	if !r.proven {
 		r.m.Extra = slices.Clip(set.glue)
 		return true
@@ -155,11 +156,11 @@ func (r *reply) found(name string, n *node, asked string) bool {
 	return true
 }
 
-// addReferral adds a referral to the zone below: its name servers, and its DS or the proof that it
-// has none.
+// addReferral adds a referral to the delegated zone: its name servers, and its DS records or a
+// proof that there are none.
 func (r *reply) addReferral(cut *node) {
 	if len(r.m.Answer) > 0 {
-		return // the resolver asks for the alias itself
+		return // the resolver must look up the target of the CNAME itself
 	}
 	ns := cut.set(dns.TypeNS)
 	r.m.Authoritative = false
@@ -174,13 +175,14 @@ func (r *reply) addReferral(cut *node) {
 	r.m.Ns = append(r.m.Ns, r.records(r.z.ownNSEC(ns.rrs[0].Header().Name, cut))...)
 }
 
-// addSOA adds the SOA record of a negative answer. It reports whether proofs must be added too.
+// addSOA adds the SOA record of a negative answer. It returns true if the caller must add proofs
+// too.
 func (r *reply) addSOA() bool {
 	if !r.proven {
 		r.m.Ns = slices.Clip(r.z.negative)
 		return false
 	}
-	soa, err := r.z.signing.of(r.z.soa, 0)
+	soa, err := r.z.signing.signatureOf(r.z.soa, 0)
 	if err != nil {
 		r.err = err
 		return false
@@ -189,8 +191,8 @@ func (r *reply) addSOA() bool {
 	return true
 }
 
-// noData answers that a name exists without records of the requested type.
-func (r *reply) noData(n *node, name string) {
+// proveNoData adds the SOA and the proof that a name has no records of the requested type.
+func (r *reply) proveNoData(n *node, name string) {
 	if !r.addSOA() {
 		return
 	}
@@ -198,26 +200,26 @@ func (r *reply) noData(n *node, name string) {
 	r.proveWildcard()
 }
 
-// absent answers that a name does not exist below the closest existing name, and that no wildcard
-// answers for it (RFC 4035 section 3.1.3.2).
-func (r *reply) absent(closest, below string) {
+// proveAbsent adds the SOA and the proof that the name below does not exist and that no wildcard
+// matches it (RFC 4035 section 3.1.3.2). closest is the closest existing name above it.
+func (r *reply) proveAbsent(closest, below string) {
 	if !r.addSOA() {
 		return
 	}
 	r.closer = below
 	r.proveWildcard()
 	if below != "*."+closest {
-		r.m.Ns = append(r.m.Ns, r.records(r.z.absentWildcard(closest, r.z.nodes[closest]))...)
+		r.m.Ns = append(r.m.Ns, r.records(r.z.noWildcardNSEC(closest, r.z.nodes[closest]))...)
 	}
 }
 
-// proveWildcard proves that no name exists that is closer to the requested name than the wildcard
-// that answers.
+// proveWildcard adds the proof that r.closer does not exist, so that the wildcard applies. It does
+// nothing if r.closer is "".
 func (r *reply) proveWildcard() {
 	if !r.proven || r.closer == "" || r.err != nil {
 		return
 	}
-	set, err := r.z.absent(r.closer)
+	set, err := r.z.absentNSEC(r.closer)
 	if err != nil {
 		r.err = err
 		return
@@ -226,12 +228,12 @@ func (r *reply) proveWildcard() {
 	r.m.Ns = append(slices.Clip(r.m.Ns), r.records(set)...)
 }
 
-// records returns the records of a set, with the signature if the query asks for it.
+// records returns the records of a set, and its signature if the reply has signatures.
 func (r *reply) records(set *rrset) []dns.RR {
 	if !r.proven || set.unsigned {
 		return set.rrs
 	}
-	sig, err := r.z.signing.of(set, 0)
+	sig, err := r.z.signing.signatureOf(set, 0)
 	if err != nil {
 		r.err = err
 		return nil
@@ -239,14 +241,14 @@ func (r *reply) records(set *rrset) []dns.RR {
 	return sig.rrs
 }
 
-// signatures returns the signatures over every set of a name.
+// signatures returns the RRSIG records of all sets of a name.
 func (r *reply) signatures(name string, n *node) []dns.RR {
 	var out []dns.RR
 	for _, set := range append(slices.Clip(n.sets), r.z.ownNSEC(name, n)) {
 		if set.unsigned || set == n.nsec {
 			continue
 		}
-		sig, err := r.z.signing.of(set, 0)
+		sig, err := r.z.signing.signatureOf(set, 0)
 		if err != nil {
 			r.err = err
 			return nil
@@ -256,17 +258,17 @@ func (r *reply) signatures(name string, n *node) []dns.RR {
 	return out
 }
 
-// join appends records to a section of an answer. It never writes to a shared slice.
-func join(section, rrs []dns.RR) []dns.RR {
+// appendRRs appends records to a section of an answer, without writing to a slice of the zone.
+func appendRRs(section, rrs []dns.RR) []dns.RR {
 	if section == nil {
 		return slices.Clip(rrs)
 	}
 	return append(section, rrs...)
 }
 
-// underAskedName returns records under the name in the question. If the names are equal, it
-// returns the zone's own records, which nobody changes.
-func underAskedName(rrs []dns.RR, asked string) []dns.RR {
+// renameRRs returns copies of records under the name in the question. If they have that name
+// already, it returns the records themselves.
+func renameRRs(rrs []dns.RR, asked string) []dns.RR {
 	if len(rrs) == 0 || rrs[0].Header().Name == asked {
 		return slices.Clip(rrs)
 	}

@@ -11,37 +11,37 @@ import (
 	"github.com/miekg/dns"
 )
 
-// memberLabel is how many bytes of a hash make the label of a member in a catalog.
+// memberLabel is the number of bytes of a member's hash that are used for its label in a catalog.
 const memberLabel = 16
 
-// Catalog is a zone that lists other zones (RFC 9432): secondaries read in it which zones to copy.
-// Only they may read it.
+// Catalog is a catalog zone (RFC 9432). It lists the zones that secondaries should copy. Only
+// secondaries may query it.
 type Catalog struct {
 	apex string // with the trailing dot
 	now  func() time.Time
 
 	mu      sync.Mutex
 	members map[string]bool
-	newest  *listing // nil: the members have changed since the last listing
+	newest  *listing // the newest version; nil if the members have changed since
 	serial  uint32
 }
 
-// listing is a version of the catalog that was sent to somebody; it does not change.
+// listing is one version of the catalog. It never changes.
 type listing struct {
 	serial  uint32
 	members []string // sorted
 }
 
-// NewCatalog returns an empty catalog with the name origin.
+// NewCatalog returns an empty catalog. origin is the name of the catalog zone.
 func NewCatalog(origin string, now func() time.Time) *Catalog {
 	return &Catalog{apex: dns.CanonicalName(origin), now: now, members: map[string]bool{}}
 }
 
-// Origin is the catalog's name, lower-case, without the trailing dot.
+// Origin returns the name of the catalog zone, lower-case, without the trailing dot.
 func (c *Catalog) Origin() string { return c.apex[:len(c.apex)-1] }
 
-// Set adds the zone of origin to the catalog or removes it, and reports whether the catalog
-// changed.
+// Set adds the zone named origin to the catalog if member is true, and removes it otherwise. It
+// reports whether the catalog changed.
 func (c *Catalog) Set(origin string, member bool) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,10 +57,10 @@ func (c *Catalog) Set(origin string, member bool) (changed bool) {
 	return true
 }
 
-// listing returns the current version of the catalog. Its serial is the time, so that it also rises
-// over restarts. It rises only when a changed version is read, so that it does not run ahead of the
-// time.
-func (c *Catalog) listing() *listing {
+// current returns the current version of the catalog. Its serial is the Unix time, so that it also
+// rises across restarts. Many changes between two reads raise the serial only once, so that it does
+// not get ahead of the time.
+func (c *Catalog) current() *listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.newest != nil {
@@ -75,11 +75,11 @@ func (c *Catalog) listing() *listing {
 	return c.newest
 }
 
-// Hidden reports that only secondaries may query the zone (RFC 9432 section 7).
+// Hidden returns true: only secondaries may query the catalog (RFC 9432 section 7).
 func (c *Catalog) Hidden() bool { return true }
 
-// Answer answers the queries that secondaries send before a transfer: SOA and NS of the catalog.
-// Other queries are REFUSED.
+// Answer returns the answer to a query for the SOA or NS of the catalog, which secondaries send
+// before a transfer. Other queries get REFUSED.
 func (c *Catalog) Answer(q *dns.Msg) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(q)
@@ -89,7 +89,7 @@ func (c *Catalog) Answer(q *dns.Msg) *dns.Msg {
 	}
 	switch q.Question[0].Qtype {
 	case dns.TypeSOA:
-		m.Answer = []dns.RR{c.soa(c.listing())}
+		m.Answer = []dns.RR{c.soa(c.current())}
 	case dns.TypeNS:
 		m.Answer = []dns.RR{c.ns()}
 	default:
@@ -99,10 +99,11 @@ func (c *Catalog) Answer(q *dns.Msg) *dns.Msg {
 	return m
 }
 
-// Transfer lists the records of the catalog, the SOA first and last.
+// Transfer returns all records of the catalog for a zone transfer. The SOA is the first and the
+// last.
 func (c *Catalog) Transfer() iter.Seq[dns.RR] {
 	return func(yield func(dns.RR) bool) {
-		l := c.listing()
+		l := c.current()
 		soa := c.soa(l)
 		version := &dns.TXT{Hdr: header("version."+c.apex, dns.TypeTXT, 0), Txt: []string{"2"}}
 		if !yieldAll(yield, []dns.RR{soa, c.ns(), version}) {
@@ -135,6 +136,6 @@ func (c *Catalog) soa(l *listing) *dns.SOA {
 	}
 }
 
-// ns returns the NS record that every zone must have and that no one uses here (RFC 9432 section
-// 4.1).
+// ns returns the NS record, which every zone must have. Nobody uses that of a catalog (RFC 9432
+// section 4.1).
 func (c *Catalog) ns() dns.RR { return &dns.NS{Hdr: header(c.apex, dns.TypeNS, 0), Ns: "invalid."} }

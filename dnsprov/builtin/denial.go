@@ -7,25 +7,24 @@ import (
 	"github.com/miekg/dns"
 )
 
-// chain holds the names of a zone that have records, in canonical order (RFC 4034 section 6.1).
-// Names that only have names below them are not in it: they exist, but have no NSEC of their own
-// (RFC 4035 section 2.3).
-type chain struct {
-	keys  []string // orderKey of each name
-	nodes []*node
+// nsecChain has the names of a zone that have records, in canonical order (RFC 4034 section 6.1).
+// It does not have empty nonterminals, which get no NSEC (RFC 4035 section 2.3).
+type nsecChain struct {
+	keys  []string // the orderKey of each name, sorted
+	nodes []*node  // the node of each name
 }
 
-// maxKey is the greatest length of an orderKey: each byte of a name takes at most two.
+// maxKey is the maximum length of an orderKey in bytes: two for each byte of a name.
 const maxKey = 2 * maxString
 
-// orderKey appends to dst a key of the name whose byte order is the canonical order of names: the
-// labels from the right, each followed by a zero byte, so that a name sorts before the names below
-// it. The name must be canonical.
+// orderKey appends the sort key of a canonical name to dst. The byte order of keys is the canonical
+// order of names. A key has the labels from right to left, each followed by a zero byte, so that a
+// name sorts before the names below it.
 func orderKey(dst []byte, name string) []byte {
 	var wire [maxString + 1]byte
 	end, err := dns.PackDomainName(name, wire[:], 0, nil, false)
 	if err != nil {
-		return dst // cannot happen for a name that was unpacked or is in a zone
+		return dst // impossible: the name was unpacked from a message, or is in a zone
 	}
 	var starts [maxString / 2]int
 	n := 0
@@ -35,7 +34,7 @@ func orderKey(dst []byte, name string) []byte {
 	}
 	for _, at := range slices.Backward(starts[:n]) {
 		for _, c := range wire[at+1 : at+1+int(wire[at])] {
-			if c <= 1 { // zero ends a label
+			if c <= 1 { // escape 0 and 1, because 0 ends a label
 				dst = append(dst, 1)
 				c++
 			}
@@ -46,8 +45,8 @@ func orderKey(dst []byte, name string) []byte {
 	return dst
 }
 
-func newChain(nodes map[string]*node) chain {
-	var c chain
+func newNSECChain(nodes map[string]*node) nsecChain {
+	var c nsecChain
 	byKey := make(map[string]*node, len(nodes))
 	for name, n := range nodes {
 		if len(n.sets) > 0 {
@@ -63,9 +62,9 @@ func newChain(nodes map[string]*node) chain {
 	return c
 }
 
-// link gives every name of the chain an NSEC record (RFC 4034 section 4) that points to the next.
-// These records are only used in zone transfers; answers use those of ownNSEC.
-func (c chain) link(apex string) {
+// addNSECs adds to every name of the chain an NSEC record (RFC 4034 section 4) that points to the
+// next name. Only zone transfers use these records; answers use those of ownNSEC.
+func (c nsecChain) addNSECs(apex string) {
 	for i, n := range c.nodes {
 		types := []uint16{dns.TypeNSEC, dns.TypeRRSIG}
 		for _, set := range n.sets {
@@ -76,7 +75,7 @@ func (c chain) link(apex string) {
 		if i+1 < len(c.nodes) {
 			next = c.nodes[i+1].name()
 		}
-		// The TTL is how long a resolver may cache a negative answer (RFC 9077 section 3).
+		// The TTL of an NSEC is that of a negative answer (RFC 9077 section 3).
 		rr := &dns.NSEC{Hdr: header(n.name(), dns.TypeNSEC, negativeTTL), NextDomain: next, TypeBitMap: types}
 		n.nsec = &rrset{typ: dns.TypeNSEC, rrs: []dns.RR{rr}}
 	}
@@ -85,8 +84,8 @@ func (c chain) link(apex string) {
 	}
 }
 
-// last returns the node of the last name that sorts before key; nil if there is none.
-func (c chain) last(key []byte) *node {
+// before returns the node of the last name that sorts before key, or nil if there is none.
+func (c nsecChain) before(key []byte) *node {
 	i := sort.Search(len(c.keys), func(i int) bool { return c.keys[i] >= string(key) })
 	if i == 0 {
 		return nil
@@ -94,8 +93,8 @@ func (c chain) last(key []byte) *node {
 	return c.nodes[i-1]
 }
 
-// closestEncloser returns the closest existing name above a name that does not exist, and the name
-// one label below it.
+// closestEncloser returns the closest existing name above a name that does not exist (RFC 4592
+// section 3.3.1). below is one label longer and also an ancestor of name, or name itself.
 func (z *Zone) closestEncloser(name string) (closest, below string) {
 	below = name
 	for at, end := dns.NextLabel(name, 0); !end; at, end = dns.NextLabel(name, at) {

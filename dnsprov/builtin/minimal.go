@@ -10,32 +10,32 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Negative answers carry NSEC records made for the question (RFC 4470), which mention no other
-// names, so that nobody can walk through the zone. The chain of all names is only in zone
-// transfers.
+// Negative answers have NSEC records that are made for the question (RFC 4470). They name no other
+// existing name, so that nobody can list the names of the zone. Only zone transfers have the chain
+// of all names.
 
-// Limits on how many signatures strangers can cause. The sets of existing names are signed once;
-// for names that do not exist, the newest proofs are kept.
+// Limits of the proofs that names do not exist, for each zone. Each proof needs a signature.
 const (
-	denialsKept      = 16   // of one zone
-	denialsPerSecond = 1000 // of one zone
-	denialBurst      = 2000
+	denialsKept      = 16   // number of proofs in the cache
+	denialsPerSecond = 1000 // average number of new proofs
+	denialBurst      = 2000 // maximum number of new proofs at once
 )
 
-// errTooManyDenials is returned when so many nonexistent names are queried that signing the proofs
-// would take too long.
+// errTooManyDenials is returned by denialCache.get if the limit of new proofs is reached.
 var errTooManyDenials = errors.New("too many queries for names that do not exist")
 
-// denials holds the newest NSEC sets of a zone that prove that a name does not exist.
-type denials struct {
+// denialCache caches the NSEC sets of a zone that prove that a name does not exist, and limits how
+// many new ones are made.
+type denialCache struct {
 	mu   sync.Mutex
-	sets map[string]*rrset // by the name
-	left float64           // how many may be signed now
-	at   time.Time         // when left was last computed
+	sets map[string]*rrset // by name
+	left float64           // how many new sets may be made now
+	at   time.Time         // when left was last updated
 }
 
-// take returns the set of a name, and makes it with fn if it is not kept.
-func (d *denials) take(name string, now time.Time, fn func() *rrset) (*rrset, error) {
+// get returns the NSEC set for a name. If the cache does not have it, get calls fn to make it. It
+// returns errTooManyDenials if the limit is reached.
+func (d *denialCache) get(name string, now time.Time, fn func() *rrset) (*rrset, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if have := d.sets[name]; have != nil {
@@ -64,50 +64,50 @@ func (d *denials) take(name string, now time.Time, fn func() *rrset) (*rrset, er
 	return d.sets[name], nil
 }
 
-// ownNSEC returns the NSEC of an existing name: its types, and the proof that no name follows
-// immediately after it.
+// ownNSEC returns the NSEC of an existing name. It lists the types of the name, and covers no other
+// name.
 func (z *Zone) ownNSEC(name string, n *node) *rrset {
 	if have := n.own.Load(); have != nil {
 		return have
 	}
-	next := wireName(name)
+	next := splitName(name)
 	if freeBytes(next) >= 2 {
 		next = append([][]byte{{0}}, next...)
 	} else {
 		next = z.nameAfter(next)
 	}
-	n.own.CompareAndSwap(nil, z.nsec(name, nameText(next)))
+	n.own.CompareAndSwap(nil, z.newNSEC(name, joinName(next)))
 	return n.own.Load()
 }
 
-// absentWildcard returns the NSEC that proves that there is no wildcard below an existing name.
-func (z *Zone) absentWildcard(name string, n *node) *rrset {
+// noWildcardNSEC returns the NSEC that proves that no wildcard is directly below an existing name.
+func (z *Zone) noWildcardNSEC(name string, n *node) *rrset {
 	if have := n.noWildcard.Load(); have != nil {
 		return have
 	}
-	n.noWildcard.CompareAndSwap(nil, z.denialOf(append([][]byte{{'*'}}, wireName(name)...)))
+	n.noWildcard.CompareAndSwap(nil, z.newDenial(append([][]byte{{'*'}}, splitName(name)...)))
 	return n.noWildcard.Load()
 }
 
-// absent returns the NSEC that proves that nothing exists at or below a name, which is one label
-// below the closest existing name.
-func (z *Zone) absent(name string) (*rrset, error) {
-	return z.denied.take(name, z.signing.now(), func() *rrset { return z.denialOf(wireName(name)) })
+// absentNSEC returns the NSEC that proves that nothing exists at or below a name. The name must be
+// one label below an existing name.
+func (z *Zone) absentNSEC(name string) (*rrset, error) {
+	return z.denials.get(name, z.signing.now(), func() *rrset { return z.newDenial(splitName(name)) })
 }
 
-// denialOf makes the NSEC that spans from just before a name to just after all names below it (RFC
-// 4471 section 3.1).
-func (z *Zone) denialOf(name [][]byte) *rrset {
+// newDenial makes an NSEC whose range starts just before a name and ends just after all names below
+// it (RFC 4471 section 3.1).
+func (z *Zone) newDenial(name [][]byte) *rrset {
 	before := shortPredecessor(name)
 	var space [maxKey]byte
-	if last := z.chain.last(orderKey(space[:0], nameText(name))); last != nil && bytes.Compare(orderKey(nil, last.name()), orderKey(nil, nameText(before))) > 0 {
+	if last := z.chain.before(orderKey(space[:0], joinName(name))); last != nil && bytes.Compare(orderKey(nil, last.name()), orderKey(nil, joinName(before))) > 0 {
 		before = immediatePredecessor(name)
 	}
-	return z.nsec(nameText(before), nameText(z.nameAfter(name)))
+	return z.newNSEC(joinName(before), joinName(z.nameAfter(name)))
 }
 
-// nsec makes an NSEC set with the types of the owner.
-func (z *Zone) nsec(owner, next string) *rrset {
+// newNSEC makes an NSEC from owner to next. It lists the types of the owner's records in the zone.
+func (z *Zone) newNSEC(owner, next string) *rrset {
 	types := []uint16{dns.TypeNSEC, dns.TypeRRSIG}
 	if n := z.nodes[owner]; n != nil {
 		for _, set := range n.sets {
@@ -121,12 +121,12 @@ func (z *Zone) nsec(owner, next string) *rrset {
 	return &rrset{typ: dns.TypeNSEC, rrs: []dns.RR{rr}}
 }
 
-// wireName splits a canonical name into its labels.
-func wireName(name string) [][]byte {
+// splitName splits a canonical name into its labels.
+func splitName(name string) [][]byte {
 	var wire [maxString + 1]byte
 	end, err := dns.PackDomainName(name, wire[:], 0, nil, false)
 	if err != nil {
-		return nil // cannot happen for a name that was unpacked or is in a zone
+		return nil // impossible: the name was unpacked from a message, or is in a zone
 	}
 	var out [][]byte
 	for at := 0; at < end-1; at += int(wire[at]) + 1 {
@@ -135,20 +135,20 @@ func wireName(name string) [][]byte {
 	return out
 }
 
-// nameText returns a name in the notation of the dns package.
-func nameText(name [][]byte) string {
+// joinName joins labels to a name in the notation of package dns.
+func joinName(name [][]byte) string {
 	var wire []byte
 	for _, label := range name {
 		wire = append(append(wire, byte(len(label))), label...)
 	}
 	out, _, err := dns.UnpackDomainName(append(wire, 0), 0)
 	if err != nil {
-		return "." // only for a name that is too long, which nobody makes
+		return "." // impossible: no caller makes a name that is too long
 	}
 	return out
 }
 
-// freeBytes returns how many more bytes a name can hold (RFC 1035 section 3.1).
+// freeBytes returns by how many bytes a name can grow on the wire (RFC 1035 section 3.1).
 func freeBytes(name [][]byte) int {
 	size := 1
 	for _, label := range name {
@@ -157,12 +157,12 @@ func freeBytes(name [][]byte) int {
 	return maxString - size
 }
 
-const maxLabel = 63
+const maxLabel = 63 // maximum length of a label in bytes
 
-// nameAfter returns the first possible name after a name and all names below it; the apex if there
-// is none.
+// nameAfter returns the first possible name that sorts after a name and all names below it. It
+// returns the apex if there is none.
 func (z *Zone) nameAfter(name [][]byte) [][]byte {
-	apex := wireName(z.apex)
+	apex := splitName(z.apex)
 	for ; len(name) > len(apex); name = name[1:] {
 		label := bytes.Clone(name[0])
 		if len(label) < maxLabel && freeBytes(name) > 0 {
@@ -171,7 +171,7 @@ func (z *Zone) nameAfter(name [][]byte) [][]byte {
 		label = bytes.TrimRight(label, "\xff")
 		if len(label) > 0 {
 			c := &label[len(label)-1]
-			if *c++; *c >= 'A' && *c <= 'Z' { // these sort as small letters
+			if *c++; *c >= 'A' && *c <= 'Z' { // capital letters sort as lower case
 				*c = 'Z' + 1
 			}
 			return replaceLabel(name, label)
@@ -192,8 +192,8 @@ func decrementLast(label []byte) []byte {
 	return label
 }
 
-// shortPredecessor returns a short name just before a name, and after any name that people would
-// choose.
+// shortPredecessor returns a short name that sorts before a name. Ordinary names, without bytes
+// such as 0xff, do not lie between the two.
 func shortPredecessor(name [][]byte) [][]byte {
 	label := name[0]
 	switch {
@@ -213,7 +213,8 @@ func shortPredecessor(name [][]byte) [][]byte {
 	return name
 }
 
-// immediatePredecessor returns the last possible name before a name (RFC 4471 section 3.1.1).
+// immediatePredecessor returns the last possible name that sorts before a name (RFC 4471 section
+// 3.1.1).
 func immediatePredecessor(name [][]byte) [][]byte {
 	label := name[0]
 	switch {

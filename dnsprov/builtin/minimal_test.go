@@ -163,7 +163,7 @@ func TestLiesAreBounded(t *testing.T) {
 	if ask(10_000, denialsPerSecond+500) != denialsPerSecond {
 		t.Error("the bound does not pass")
 	}
-	if n := len(z.denied.sets); n > denialsKept {
+	if n := len(z.denials.sets); n > denialsKept {
 		t.Errorf("%d are kept", n)
 	}
 }
@@ -179,19 +179,19 @@ func FuzzAround(f *testing.F) {
 			return
 		}
 		lower := func(label []byte) []byte { return bytes.ToLower(bytes.ToValidUTF8(label, []byte("?"))) }
-		name := append([][]byte{lower(a)[:min(len(lower(a)), 63)]}, wireName(z.apex)...)
-		other := nameText(append([][]byte{lower(b)[:min(len(lower(b)), 63)]}, wireName(z.apex)...))
-		at := nameText(name)
+		name := append([][]byte{lower(a)[:min(len(lower(a)), 63)]}, splitName(z.apex)...)
+		other := joinName(append([][]byte{lower(b)[:min(len(lower(b)), 63)]}, splitName(z.apex)...))
+		at := joinName(name)
 		for _, before := range [][][]byte{shortPredecessor(name), immediatePredecessor(name)} {
-			if freeBytes(before) < 0 || compareNames(nameText(before), at) >= 0 {
-				t.Fatalf("%s is not before %s", nameText(before), at)
+			if freeBytes(before) < 0 || compareNames(joinName(before), at) >= 0 {
+				t.Fatalf("%s is not before %s", joinName(before), at)
 			}
 		}
-		behind := nameText(z.nameAfter(name))
+		behind := joinName(z.nameAfter(name))
 		if behind != z.apex && (compareNames(behind, at) <= 0 || dns.IsSubDomain(at, behind)) {
 			t.Fatalf("%s is not behind %s", behind, at)
 		}
-		if other != at && compareNames(other, nameText(immediatePredecessor(name))) > 0 && (behind == z.apex || compareNames(other, behind) < 0) {
+		if other != at && compareNames(other, joinName(immediatePredecessor(name))) > 0 && (behind == z.apex || compareNames(other, behind) < 0) {
 			t.Fatalf("%s is between those around %s", other, at)
 		}
 	})

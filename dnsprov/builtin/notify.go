@@ -12,31 +12,30 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Secondary is a name server that copies our zones. It is recognized by its key or, without a key,
-// by its address.
+// Secondary is a secondary name server, which copies our zones. It is identified by its key, or by
+// its address if it has no key.
 type Secondary struct {
-	Name       string         // as the operator calls it, for the log
-	Addr       netip.AddrPort // the address for NOTIFY messages
-	Nameserver string         // its name in the NS records of zones; "": it is not listed there
-	Key        *TSIGKey       // nil: messages are not signed
+	Name       string         // name in the settings and the log
+	Addr       netip.AddrPort // address for NOTIFY messages
+	Nameserver string         // host name in the NS records of zones; "" if it is not listed
+	Key        *TSIGKey       // nil if messages are not signed
 }
 
 // Copied is a zone that secondaries can copy.
 type Copied interface {
-	// Transfer lists every record, the SOA first and last.
+	// Transfer returns every record of the zone. The SOA is the first and the last.
 	Transfer() iter.Seq[dns.RR]
 }
 
-// Notifier notifies secondaries that zones have changed (RFC 1996), each at its own pace: a dead
-// one does not delay the others. For each secondary it remembers the changed zones that the
-// secondary has not confirmed yet.
+// Notifier tells secondaries by NOTIFY messages that zones have changed (RFC 1996). For each
+// secondary it keeps the changed zones that the secondary has not confirmed yet, so that a
+// secondary that is down does not delay the others.
 type Notifier struct {
 	senders []*notifySender
 }
 
-// NewNotifier returns a Notifier. Before it sends the NOTIFY of a zone, it calls find with the
-// zone's origin. It skips a zone that was deleted: DNS has no way to tell a secondary to forget a
-// zone.
+// NewNotifier returns a Notifier for the secondaries. find returns the zone of an origin, or false
+// if the zone was deleted. The Notifier sends nothing for deleted zones.
 func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *slog.Logger) *Notifier {
 	n := &Notifier{}
 	for _, one := range all {
@@ -45,16 +44,16 @@ func NewNotifier(all []Secondary, find func(origin string) (Copied, bool), log *
 	return n
 }
 
-// Changed records that zones have changed. It does not block, and may be called from any goroutine,
-// also before Run.
+// Changed records that the zones with these origins have changed. It does not block, is safe for
+// concurrent use, and may be called before Run.
 func (n *Notifier) Changed(origins ...string) {
 	now := time.Now()
 	for _, s := range n.senders {
-		s.noteChanged(origins, now)
+		s.recordChanges(origins, now)
 	}
 }
 
-// Run notifies every secondary of changes until ctx ends.
+// Run sends NOTIFY messages until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, s := range n.senders {
@@ -63,7 +62,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// dialUDP opens a socket to a secondary.
+// dialUDP opens a UDP socket to a secondary.
 func dialUDP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "udp", to.String())

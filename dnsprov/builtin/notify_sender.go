@@ -18,33 +18,36 @@ import (
 )
 
 const (
-	// coalesceFor is how long a change waits for more changes of its zone.
+	// coalesceFor is the delay after a change before its NOTIFY is sent, so that one message covers
+	// several changes.
 	coalesceFor = 100 * time.Millisecond
-	// firstRetry is how long an answer may take before the NOTIFY is sent again; each next wait is
-	// twice as long (RFC 1996 section 3.6), up to maxSends, which is about four minutes.
+	// firstRetry is the time to wait for a reply before the NOTIFY is sent again. Each further wait
+	// is twice as long (RFC 1996 section 3.6).
 	firstRetry = 2 * time.Second
-	maxSends   = 7
-	// sendInterval is the shortest time between two messages to one secondary, which gets one for
-	// every zone after a start.
+	// maxSends is how often a NOTIFY is sent without a reply, which takes about four minutes.
+	maxSends = 7
+	// sendInterval is the minimum time between two messages to one secondary. After a start there
+	// is one message for every zone.
 	sendInterval = 2 * time.Millisecond
-	notifyFudge  = 300 // seconds (RFC 8945 section 10)
-	// readErrorPause is the pause after a failed read.
+	notifyFudge  = 300 // permitted clock difference of TSIG in seconds (RFC 8945 section 10)
+	// readErrorPause is the pause after an error of reading from the socket.
 	readErrorPause = 10 * time.Millisecond
-	// refusalLogInterval is how often the log says that a secondary refuses zones.
+	// refusalLogInterval is the minimum time between two log messages that a secondary refuses
+	// NOTIFY.
 	refusalLogInterval = 10 * time.Minute
 )
 
-// notice is a zone for which a secondary has yet to get or answer a NOTIFY.
+// notice is a pending NOTIFY: the secondary has not confirmed the change of the zone yet.
 type notice struct {
 	origin string
-	due    time.Time // when to send the NOTIFY again, or to give up
-	sends  int       // how many were sent
-	id     uint16    // of the newest NOTIFY
-	mac    string    // of the newest NOTIFY
+	due    time.Time // when to send the NOTIFY, or after maxSends, when to give up
+	sends  int       // how many times it was sent
+	id     uint16    // message ID when it was last sent
+	mac    string    // TSIG MAC when it was last sent
 	at     int       // index in the heap
 }
 
-// notices is a heap by due time.
+// notices is a heap of notices, ordered by due time.
 type notices []*notice
 
 func (n notices) Len() int           { return len(n) }
@@ -67,7 +70,7 @@ func (n *notices) Pop() any {
 	return one
 }
 
-// notifySender sends one secondary its NOTIFY messages, and reads the replies.
+// notifySender sends NOTIFY messages to one secondary, and reads the replies.
 type notifySender struct {
 	to   Secondary
 	find func(origin string) (Copied, bool)
@@ -76,23 +79,23 @@ type notifySender struct {
 	wake chan struct{} // has an element when changed has new entries
 
 	mu      sync.Mutex
-	changed map[string]time.Time // zones that have changed, and when
+	changed map[string]time.Time // when zones changed, by origin
 
-	// Only run uses the fields below.
-	pending   map[string]*notice
-	order     notices
-	nextSend  time.Time // when the next datagram may be sent
-	lastError string    // the last logged error; "" after an answer
+	// Only run uses the following fields.
+	pending   map[string]*notice // by origin
+	order     notices            // the same notices, ordered by due time
+	nextSend  time.Time          // when the next message may be sent
+	lastError string             // the last logged error; "" after a reply
 	socket    *socket
 
 	refusedAt time.Time // when the log last reported a refusal
 }
 
-// socket is an open socket to the secondary.
+// socket is an open UDP socket to the secondary.
 type socket struct {
 	conn    net.Conn
-	replies chan []byte
-	done    chan struct{} // closed with the socket
+	replies chan []byte   // received messages; closed when listen has ended
+	done    chan struct{} // closed by disconnect
 }
 
 func newNotifySender(to Secondary, find func(string) (Copied, bool), log *slog.Logger) *notifySender {
@@ -102,7 +105,8 @@ func newNotifySender(to Secondary, find func(string) (Copied, bool), log *slog.L
 	}
 }
 
-func (s *notifySender) noteChanged(origins []string, now time.Time) {
+// recordChanges records that zones have changed, and wakes run.
+func (s *notifySender) recordChanges(origins []string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, origin := range origins {
@@ -116,7 +120,8 @@ func (s *notifySender) noteChanged(origins []string, now time.Time) {
 	}
 }
 
-// run sends and listens until ctx ends. While nothing is pending, no socket is open.
+// run sends NOTIFY messages and processes replies until ctx ends. It closes the socket while
+// nothing is pending.
 func (s *notifySender) run(ctx context.Context) {
 	defer s.disconnect()
 	for {
@@ -135,7 +140,7 @@ func (s *notifySender) run(ctx context.Context) {
 			return
 		case <-s.wake:
 		case wire := <-replies:
-			s.handleReply(wire)
+			s.processReply(wire)
 		case <-due:
 			s.sendNext(ctx)
 		}
@@ -143,8 +148,8 @@ func (s *notifySender) run(ctx context.Context) {
 	}
 }
 
-// collectChanges makes notices of the changed zones. If a zone changes again, its retries start
-// again.
+// collectChanges turns the changed zones into notices. If a zone already has a notice, its retries
+// start from the beginning.
 func (s *notifySender) collectChanges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +167,8 @@ func (s *notifySender) collectChanges() {
 	clear(s.changed)
 }
 
-// timer returns a channel that fires when the next notice may be sent; nil if there is none.
+// timer returns a channel that fires when the next notice is due, or nil if there is no notice. The
+// caller must call stop.
 func (s *notifySender) timer() (ring <-chan time.Time, stop func()) {
 	if len(s.order) == 0 {
 		return nil, func() {}
@@ -175,6 +181,7 @@ func (s *notifySender) timer() (ring <-chan time.Time, stop func()) {
 	return t.C, func() { t.Stop() }
 }
 
+// sendNext sends the notice that is due next, if it is due. It gives up after maxSends.
 func (s *notifySender) sendNext(ctx context.Context) {
 	n, now := s.order[0], time.Now()
 	if n.due.After(now) {
@@ -204,7 +211,7 @@ func (s *notifySender) drop(n *notice) {
 	delete(s.pending, n.origin)
 }
 
-// send sends a NOTIFY with the zone's SOA as a hint (RFC 1996 section 3.7).
+// send sends a NOTIFY, which includes the zone's SOA (RFC 1996 section 3.7).
 func (s *notifySender) send(ctx context.Context, n *notice, zone Copied) error {
 	wire, err := s.message(n, zone)
 	if err != nil {
@@ -219,11 +226,11 @@ func (s *notifySender) send(ctx context.Context, n *notice, zone Copied) error {
 		go s.socket.listen()
 	}
 	_, err = s.socket.conn.Write(wire)
-	if errors.Is(err, syscall.ECONNREFUSED) { // reports that the previous message was refused; this one was not sent
+	if errors.Is(err, syscall.ECONNREFUSED) { // about the previous message; this one was not sent
 		_, err = s.socket.conn.Write(wire)
 	}
 	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
-		s.disconnect() // the next message opens a new socket, since our own address may have changed
+		s.disconnect() // our own address may have changed, so the next message needs a new socket
 		return err
 	}
 	return nil
@@ -242,7 +249,7 @@ func (s *notifySender) message(n *notice, zone Copied) ([]byte, error) {
 	m.SetTsig(dns.Fqdn(s.to.Key.Name), dns.Fqdn(s.to.Key.Algorithm), notifyFudge, time.Now().Unix())
 	wire, mac, err := dns.TsigGenerate(m, s.secret(), "", false)
 	if err != nil {
-		return nil, fmt.Errorf("sign NOTIFY: %w", err)
+		return nil, fmt.Errorf("sign NOTIFY message: %w", err)
 	}
 	n.mac = mac
 	return wire, nil
@@ -250,25 +257,25 @@ func (s *notifySender) message(n *notice, zone Copied) ([]byte, error) {
 
 func (s *notifySender) secret() string { return base64.StdEncoding.EncodeToString(s.to.Key.Secret) }
 
-// disconnect closes the socket, if one is open, and waits until listen has ended.
+// disconnect closes the socket if one is open, and waits until listen has ended.
 func (s *notifySender) disconnect() {
 	if s.socket == nil {
 		return
 	}
 	close(s.socket.done)
 	s.socket.conn.Close()
-	for range s.socket.replies { // until listen has ended
+	for range s.socket.replies { // listen closes the channel when it ends
 	}
 	s.socket = nil
 }
 
-// listen passes on the received messages until the socket is closed.
+// listen sends received messages to l.replies until the socket is closed.
 func (l *socket) listen() {
 	defer close(l.replies)
 	buf := make([]byte, dns.DefaultMsgSize)
 	for {
 		n, err := l.conn.Read(buf)
-		if err != nil { // nothing listens at the secondary now, or the socket is closed
+		if err != nil { // the secondary does not listen, or the socket was closed
 			select {
 			case <-l.done:
 				return
@@ -284,10 +291,10 @@ func (l *socket) listen() {
 	}
 }
 
-// handleReply handles a reply. Any reply to the newest NOTIFY of a zone ends its retries (RFC 1996
-// section 3.6), since a secondary that refuses will refuse again. If there is a key, the reply must
-// be signed, or anybody could end the retries.
-func (s *notifySender) handleReply(wire []byte) {
+// processReply removes the notice that a reply answers. A refusal ends the retries too (RFC 1996
+// section 3.6), because the secondary would refuse again. If there is a key, the reply must be
+// signed, so that only the secondary can end the retries.
+func (s *notifySender) processReply(wire []byte) {
 	m := new(dns.Msg)
 	if m.Unpack(wire) != nil || !m.Response || m.Opcode != dns.OpcodeNotify || len(m.Question) != 1 {
 		return
@@ -322,8 +329,8 @@ func signatureError(m *dns.Msg, err error) string {
 	return "the signature of its answer is wrong: " + err.Error()
 }
 
-// logError logs an error if it differs from the last one: a secondary that is down would otherwise
-// fill the log with every zone.
+// logError logs an error unless it is the same as the last one. Otherwise a secondary that is down
+// would cause a message for every zone.
 func (s *notifySender) logError(text, origin string) {
 	if s.lastError == text {
 		return

@@ -363,11 +363,11 @@ func FuzzNotifyAnswer(f *testing.F) {
 			to.Key = &TSIGKey{Name: "key.test", Algorithm: "hmac-sha256", Secret: []byte("0123456789abcdef")}
 		}
 		h := newNotifySender(to, nil, slog.New(slog.DiscardHandler))
-		h.noteChanged([]string{"a.test"}, time.Now())
+		h.recordChanges([]string{"a.test"}, time.Now())
 		h.collectChanges()
 		h.pending["a.test"].id, h.pending["a.test"].sends = 4711, 1
 		was := bytes.Clone(wire)
-		h.handleReply(wire)
+		h.processReply(wire)
 		if ended := len(h.pending) == 0; ended && (keyed || len(was) < 12 || was[0] != 4711>>8 || was[1] != 4711&0xFF || was[2]&0x80 == 0) {
 			t.Fatalf("%x ends the telling", was)
 		}

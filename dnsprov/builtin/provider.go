@@ -7,14 +7,14 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// Provider keeps the records of a domain as a zone that this server serves. For one domain it must
-// be used by one goroutine at a time.
+// Provider is the dnsprov.Provider of the zones that this program serves itself. Only one goroutine
+// at a time may use it for the same domain.
 type Provider struct {
 	Zones   *Zones
-	Options Options // of the zones that it makes
+	Options Options // options of the zones that Apply makes
 }
 
-// Records returns the records that the served zone was made from; none if there is no such zone.
+// Records returns the records from which the zone was made, or nil if there is no zone.
 func (p *Provider) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	z, ok := p.Zones.Zone(at.Domain)
 	if !ok || z.Origin != at.Domain {
@@ -23,8 +23,8 @@ func (p *Provider) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.Rec
 	return slices.Clone(z.records), nil
 }
 
-// Apply builds the zone again, even if only the options have changed, and serves it instead of the
-// previous zone. After an error the previous zone is still served. The records have no IDs.
+// Apply makes a new zone from the changed records and p.Options, and serves it instead of the
+// previous zone. If it returns an error, the previous zone stays. The returned records have no IDs.
 func (p *Provider) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	records, err := p.Records(ctx, at)
 	if err != nil {

@@ -12,21 +12,23 @@ import (
 	"github.com/miekg/dns"
 )
 
-// maxString is the length of one character string on the wire, in bytes (RFC 1035 section 3.3).
+// maxString is the maximum length of a character string in bytes (RFC 1035 section 3.3). A name has
+// the same limit.
 const maxString = 255
 
-// maxRecord is the greatest size of a record on the wire, in bytes. It leaves room for the rest of
-// an answer, which has at most 64 KiB.
+// maxRecord is the maximum size of a record on the wire in bytes. It is half the maximum size of an
+// answer, which has other parts too.
 const maxRecord = 32 << 10
 
 func header(name string, typ uint16, ttl uint32) dns.RR_Header {
 	return dns.RR_Header{Name: name, Rrtype: typ, Class: dns.ClassINET, Ttl: ttl}
 }
 
-// newRR makes the resource record of r. Its names have the form in which query names are unpacked.
+// newRR converts r to a resource record of package dns. Its names have the same notation as names
+// in unpacked queries.
 func newRR(r dnsprov.Record) (dns.RR, error) {
 	if r.TTL > maxTTL {
-		return nil, fmt.Errorf("TTL %d is over %d (RFC 2181 section 8)", r.TTL, maxTTL)
+		return nil, fmt.Errorf("the TTL %d is more than %d (RFC 2181 section 8)", r.TTL, maxTTL)
 	}
 	name := fqdn(r.Name)
 	switch r.Type {
@@ -35,12 +37,12 @@ func newRR(r dnsprov.Record) (dns.RR, error) {
 	case "TXT":
 		return canonical(&dns.TXT{Hdr: header(name, dns.TypeTXT, r.TTL), Txt: characterStrings(r.Value)})
 	case "CAA":
-		return authorityRR(name, r)
+		return caaRR(name, r)
 	case "TLSA":
-		return keyRR(name, r)
+		return tlsaRR(name, r)
 	}
 	target := fqdn(r.Value)
-	if strings.Trim(r.Value, ".") == "" && (r.Type != "SRV" || r.Value != ".") { // a target of "." means that there is no such service (RFC 2782)
+	if strings.Trim(r.Value, ".") == "" && (r.Type != "SRV" || r.Value != ".") { // the SRV target "." means that there is no such service (RFC 2782)
 		return nil, errors.New("the value is not a host name")
 	}
 	switch r.Type {
@@ -53,7 +55,7 @@ func newRR(r dnsprov.Record) (dns.RR, error) {
 	case "SRV":
 		return canonical(&dns.SRV{Hdr: header(name, dns.TypeSRV, r.TTL), Priority: r.Priority, Weight: r.Weight, Port: r.Port, Target: target})
 	}
-	return nil, errors.New("this type is not served")
+	return nil, errors.New("records of this type are not served")
 }
 
 func addressRR(name string, r dnsprov.Record) (dns.RR, error) {
@@ -66,17 +68,17 @@ func addressRR(name string, r dnsprov.Record) (dns.RR, error) {
 	case r.Type == "AAAA" && ip.Is6() && !ip.Is4In6() && ip.Zone() == "":
 		return canonical(&dns.AAAA{Hdr: header(name, dns.TypeAAAA, r.TTL), AAAA: ip.AsSlice()})
 	}
-	return nil, fmt.Errorf("%s is not an address of this type", r.Value)
+	return nil, fmt.Errorf("%s is not an address for this record type", r.Value)
 }
 
-// authorityRR reads a CAA value in the notation of zone files (RFC 8659 section 4.1.1): flags, tag,
+// caaRR parses a CAA value in the notation of zone files (RFC 8659 section 4.1.1): flags, tag and
 // quoted value.
-func authorityRR(name string, r dnsprov.Record) (dns.RR, error) {
+func caaRR(name string, r dnsprov.Record) (dns.RR, error) {
 	number, rest, _ := strings.Cut(strings.TrimSpace(r.Value), " ")
 	tag, value, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
 	flags, err := strconv.ParseUint(number, 10, 8)
 	if err != nil {
-		return nil, fmt.Errorf("the flags %q are not a number to 255", number)
+		return nil, fmt.Errorf("the CAA flags %q are not a number up to 255", number)
 	}
 	value = strings.TrimLeft(value, " ")
 	if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
@@ -86,30 +88,30 @@ func authorityRR(name string, r dnsprov.Record) (dns.RR, error) {
 	notPlain := func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }
 	switch {
 	case tag == "" || len(tag) > maxString || strings.ContainsFunc(tag, notWord):
-		return nil, fmt.Errorf("the tag %q has other characters than letters and digits", tag)
+		return nil, fmt.Errorf("the CAA tag %q must have only letters and digits", tag)
 	case strings.ContainsFunc(value, notPlain):
-		return nil, errors.New("the value has characters other than printable ASCII, or quotes or backslashes")
+		return nil, errors.New("the CAA value must be printable ASCII without quotes and backslashes")
 	}
 	return canonical(&dns.CAA{Hdr: header(name, dns.TypeCAA, r.TTL), Flag: uint8(flags), Tag: tag, Value: value})
 }
 
-// keyRR reads a TLSA value in the notation of zone files (RFC 6698 section 2.2): three numbers and
-// hex digits.
-func keyRR(name string, r dnsprov.Record) (dns.RR, error) {
+// tlsaRR parses a TLSA value in the notation of zone files (RFC 6698 section 2.2): three numbers
+// and hex digits.
+func tlsaRR(name string, r dnsprov.Record) (dns.RR, error) {
 	fields := strings.Fields(r.Value)
 	if len(fields) != 4 {
-		return nil, errors.New("the value is not three numbers and hex digits")
+		return nil, errors.New("the TLSA value must be three numbers and hex digits")
 	}
 	var numbers [3]uint8
 	for i, f := range fields[:3] {
 		n, err := strconv.ParseUint(f, 10, 8)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a number to 255", f)
+			return nil, fmt.Errorf("the TLSA field %q is not a number up to 255", f)
 		}
 		numbers[i] = uint8(n)
 	}
 	if data, err := hex.DecodeString(fields[3]); err != nil || len(data) == 0 {
-		return nil, fmt.Errorf("%.80q is not hex digits", fields[3])
+		return nil, fmt.Errorf("the TLSA data %.80q are not hex digits", fields[3])
 	}
 	return canonical(&dns.TLSA{
 		Hdr: header(name, dns.TypeTLSA, r.TTL), Usage: numbers[0], Selector: numbers[1], MatchingType: numbers[2], Certificate: strings.ToLower(fields[3]),
@@ -118,17 +120,17 @@ func keyRR(name string, r dnsprov.Record) (dns.RR, error) {
 
 func fqdn(name string) string { return dns.CanonicalName(name) }
 
-// canonical packs and unpacks a record. So a record that cannot be packed is refused here and not
-// in an answer, and its names have the same notation as the names in queries.
+// canonical packs a record and unpacks it again. Its names then have the same notation as names in
+// queries. It returns an error for a record that cannot be sent.
 func canonical(rr dns.RR) (dns.RR, error) {
 	if _, ok := dns.IsDomainName(rr.Header().Name); !ok {
-		return nil, errors.New("the name is not a DNS name")
+		return nil, errors.New("the record name is not a DNS name")
 	}
 	size := dns.Len(rr)
 	if size > maxRecord {
-		return nil, fmt.Errorf("%d bytes are too long for a record: %d fit into an answer", size, maxRecord)
+		return nil, fmt.Errorf("the record is too long: it has %d bytes, and the limit is %d", size, maxRecord)
 	}
-	wire := make([]byte, size+1) // unpacking an empty text at the end needs one more byte
+	wire := make([]byte, size+1) // package dns needs one more byte to unpack an empty text
 	n, err := dns.PackRR(rr, wire, 0, nil, false)
 	if err != nil {
 		return nil, err
@@ -137,12 +139,12 @@ func canonical(rr dns.RR) (dns.RR, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Header().Name = dns.CanonicalName(out.Header().Name) // an escape may have hidden a capital letter
+	out.Header().Name = dns.CanonicalName(out.Header().Name) // \DDD may have been a capital letter
 	return out, nil
 }
 
-// characterStrings splits a text into as many strings as it needs, in the escaped notation of the
-// dns package.
+// characterStrings splits a text into strings of at most maxString bytes, and escapes them for
+// package dns.
 func characterStrings(text string) []string {
 	var out []string
 	for len(text) > maxString {

@@ -10,43 +10,51 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Lifetimes of signatures. The second half of a signature's life is a reserve for when new ones
-// cannot be made.
+// Lifetimes of signatures. They are replaced after half of their validity, so that there is time if
+// new ones cannot be made.
 const (
-	validity            = 14 * 24 * time.Hour
-	renewal             = 7 * 24 * time.Hour  // after this, up to a tenth earlier or later, a new signature is made
-	minTransferValidity = 10 * 24 * time.Hour // the least validity of signatures in a transfer, since a secondary keeps them until the zone changes
-	backdate            = time.Hour           // signatures begin one to three of these in the past, for clocks that are slow
+	// validity is how long a signature is valid.
+	validity = 14 * 24 * time.Hour
+	// renewal is the age at which a signature is replaced. It varies by 10 percent, so that not all
+	// signatures are made at the same time.
+	renewal = 7 * 24 * time.Hour
+	// minTransferValidity is how long the signatures in a transfer must still be valid. A secondary
+	// keeps them until the zone changes.
+	minTransferValidity = 10 * 24 * time.Hour
+	// backdate is by how much the start of a signature is in the past, for resolvers with slow
+	// clocks. A random part of up to twice this time is added.
+	backdate = time.Hour
 )
 
-// signing makes the signatures of one zone when they are first needed. It keeps one for each set
-// and name of the zone, and a limited number for proofs of nonexistence.
-type signing struct {
+// signer signs the record sets of one zone when a signature is first needed. It stores each
+// signature in the set.
+type signer struct {
 	apex string
 	key  *Key
 	tag  uint16
 	now  func() time.Time
 
-	making sync.Mutex // held while a signature is made; others that need a new one wait
+	making sync.Mutex // held while a signature is made
 }
 
-// A signature is a set with the RRSIG over it. It never changes.
+// A signature is the signature of a record set. It never changes.
 type signature struct {
-	rrs      []dns.RR // the set and the RRSIG
-	negative []dns.RR // the same with the TTL of a negative answer; only for an SOA
+	rrs      []dns.RR // the records of the set, and the RRSIG
+	negative []dns.RR // for an SOA: rrs with the TTL of a negative answer
 	rrsig    *dns.RRSIG
 
 	from, renew, until time.Time
 }
 
-// validFor reports whether a signature can be given to somebody who may keep it for the duration
-// left.
+// validFor reports whether the signature can still be used and stays valid for the duration left.
+// It returns false for nil.
 func (s *signature) validFor(now time.Time, left time.Duration) bool {
 	return s != nil && !now.Before(s.from) && now.Before(s.renew) && !now.Add(left).After(s.until)
 }
 
-// of returns a signature over a set that is valid for left at least.
-func (s *signing) of(set *rrset, left time.Duration) (*signature, error) {
+// signatureOf returns a signature of a set that is valid for at least the duration left. It makes a
+// new one if needed.
+func (s *signer) signatureOf(set *rrset, left time.Duration) (*signature, error) {
 	now := s.now()
 	if have := set.signature.Load(); have.validFor(now, left) {
 		return have, nil
@@ -56,7 +64,7 @@ func (s *signing) of(set *rrset, left time.Duration) (*signature, error) {
 	if have := set.signature.Load(); have.validFor(now, left) {
 		return have, nil
 	}
-	made, err := s.make(set, now)
+	made, err := s.sign(set, now)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +72,7 @@ func (s *signing) of(set *rrset, left time.Duration) (*signature, error) {
 	return made, nil
 }
 
-func (s *signing) make(set *rrset, now time.Time) (*signature, error) {
+func (s *signer) sign(set *rrset, now time.Time) (*signature, error) {
 	key, err := s.key.private()
 	if err != nil {
 		return nil, err
@@ -77,7 +85,7 @@ func (s *signing) make(set *rrset, now time.Time) (*signature, error) {
 	h := set.rrs[0].Header()
 	out.rrsig = &dns.RRSIG{
 		Hdr: header(h.Name, dns.TypeRRSIG, h.Ttl), Algorithm: dns.ECDSAP256SHA256, KeyTag: s.tag, SignerName: s.apex,
-		Inception: uint32(out.from.Unix()), Expiration: uint32(out.until.Unix()), // these are serial numbers (RFC 1982) and wrap in 2106
+		Inception: uint32(out.from.Unix()), Expiration: uint32(out.until.Unix()), // serial numbers that wrap in 2106 (RFC 1982)
 	}
 	if err := out.rrsig.Sign(key, set.rrs); err != nil {
 		return nil, err
@@ -93,8 +101,8 @@ func (s *signing) make(set *rrset, now time.Time) (*signature, error) {
 	return out, nil
 }
 
-// adopt takes the signatures over unchanged sets from the previous version of the zone.
-func (z *Zone) adopt(before *Zone) {
+// reuseSignatures copies the signatures of unchanged sets from the previous version of the zone.
+func (z *Zone) reuseSignatures(before *Zone) {
 	if z.signing == nil || before == nil || before.signing == nil || !bytes.Equal(z.signing.key.public, before.signing.key.public) {
 		return
 	}

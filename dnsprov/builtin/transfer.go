@@ -9,10 +9,10 @@ import (
 // Serial returns the serial number in the zone's SOA record.
 func (z *Zone) Serial() uint32 { return z.soa.rrs[0].(*dns.SOA).Serial }
 
-// Transfer lists the whole zone as a secondary gets it (RFC 5936 section 2.2): the SOA, all other
-// sets in canonical order, each with its signature, and the SOA again. The signatures are valid for
-// at least 10 days. If one cannot be made, the list ends early, without the second SOA, so that
-// secondaries reject it.
+// Transfer returns all records of the zone for a zone transfer (RFC 5936 section 2.2): the SOA, all
+// other sets in canonical order with their signatures, and the SOA again. The signatures are valid
+// for at least 10 days. If one cannot be made, the sequence ends without the second SOA, so that
+// secondaries reject the transfer.
 func (z *Zone) Transfer() iter.Seq[dns.RR] {
 	return func(yield func(dns.RR) bool) {
 		if !z.transfer(z.soa, yield) {
@@ -29,12 +29,12 @@ func (z *Zone) Transfer() iter.Seq[dns.RR] {
 	}
 }
 
-// transfer yields the records and the signature of a set, and reports whether the transfer can go
-// on.
+// transfer yields the records and the signature of a set. It returns false if the transfer must
+// end.
 func (z *Zone) transfer(set *rrset, yield func(dns.RR) bool) bool {
 	rrs := set.rrs
 	if z.signing != nil && !set.unsigned {
-		sig, err := z.signing.of(set, minTransferValidity)
+		sig, err := z.signing.signatureOf(set, minTransferValidity)
 		if err != nil {
 			return false
 		}

@@ -12,26 +12,27 @@ import (
 	"github.com/miekg/dns"
 )
 
-// digests holds the algorithms of TSIG keys (RFC 8945 section 6), without those that must not be
-// used any more.
+// digests has the hash function of each TSIG algorithm (RFC 8945 section 6), without those that
+// must not be used any more.
 var digests = map[string]func() hash.Hash{
 	dns.HmacSHA1: sha1.New, dns.HmacSHA224: sha256.New224, dns.HmacSHA256: sha256.New,
 	dns.HmacSHA384: sha512.New384, dns.HmacSHA512: sha512.New,
 }
 
-// TSIGKey is a secret that is shared with a secondary (RFC 8945). It implements dns.TsigProvider.
+// TSIGKey is a secret key that this server shares with a secondary (RFC 8945). It implements
+// dns.TsigProvider.
 type TSIGKey struct {
-	Name      string // a domain name
-	Algorithm string // such as hmac-sha256; with an unknown one every signature fails
+	Name      string // name of the key, which is a domain name
+	Algorithm string // such as hmac-sha256
 	Secret    []byte
 }
 
 var (
-	errAlgorithm = errors.New("unknown algorithm")
-	errMACSize   = errors.New("the MAC is too short or too long")
+	errAlgorithm = errors.New("unknown TSIG algorithm")
+	errMACSize   = errors.New("the TSIG MAC is too short or too long")
 )
 
-// Generate returns the MAC of a message.
+// Generate returns the MAC of a message. It returns an error if the algorithm of t is unknown.
 func (k *TSIGKey) Generate(msg []byte, t *dns.TSIG) ([]byte, error) {
 	digest := digests[dns.CanonicalName(t.Algorithm)]
 	if digest == nil {
@@ -42,8 +43,8 @@ func (k *TSIGKey) Generate(msg []byte, t *dns.TSIG) ([]byte, error) {
 	return mac.Sum(nil), nil
 }
 
-// Verify compares the MAC of a message with the one in t, in constant time. The MAC may be
-// truncated to half its length (RFC 8945 section 5.2.2.1).
+// Verify returns an error unless t has the right MAC of the message. The MAC may be truncated to
+// half its length (RFC 8945 section 5.2.2.1).
 func (k *TSIGKey) Verify(msg []byte, t *dns.TSIG) error {
 	want, err := k.Generate(msg, t)
 	if err != nil {
@@ -62,7 +63,7 @@ func (k *TSIGKey) Verify(msg []byte, t *dns.TSIG) error {
 	return nil
 }
 
-// MACSize returns the length of an untruncated MAC, in bytes; 0 if the algorithm is unknown.
+// MACSize returns the length of an untruncated MAC in bytes, or 0 if the algorithm is unknown.
 func (k *TSIGKey) MACSize() int {
 	digest := digests[dns.CanonicalName(k.Algorithm)]
 	if digest == nil {

@@ -1,13 +1,14 @@
-// Package builtin keeps the zones that Mailstead serves itself and answers queries from them (RFC
-// 1034 section 4.3.2). It does not know where zones are stored, who asks, or over what transport.
+// Package builtin has the zones of Mailstead's own authoritative name server in memory, and answers
+// queries from them (RFC 1034 section 4.3.2). It does not know where zones are stored, or how
+// queries arrive.
 //
 // Where things are:
-//   - zone.go: a zone and its records. rr.go: records as text. zones.go: the zones that are served.
-//   - answer.go: what a query is answered. denial.go, minimal.go: names that do not exist.
+//   - zone.go: a zone and its records. rr.go: conversion of records. zones.go: the served zones.
+//   - answer.go: answers to queries. denial.go, minimal.go: proofs that names do not exist.
 //   - sign.go: DNSSEC signatures. key.go: the key of a zone.
 //   - transfer.go, tsig.go: zone transfers. notify.go, notify_sender.go: NOTIFY to servers that
 //     copy zones. catalog.go: the catalog of zones.
-//   - provider.go: zones of Mailstead itself as a DNS provider.
+//   - provider.go: the zones as a dnsprov.Provider.
 package builtin
 
 import (
@@ -23,78 +24,77 @@ import (
 )
 
 const (
-	soaTTL      = 3600 // seconds; for the SOA, and for NS records from Options
-	negativeTTL = 300  // seconds that a resolver may cache a negative answer (RFC 2308)
-	// delegationTTL is the TTL of DS, in seconds. A delegated zone with a new key is unreachable
-	// for validating resolvers for up to this time.
+	soaTTL      = 3600 // TTL of the SOA and of NS records from Options, in seconds
+	negativeTTL = 300  // TTL of negative answers in seconds (RFC 2308)
+	// delegationTTL is the TTL of DS records in seconds. After a key change, validating resolvers
+	// may fail to resolve the delegated zone for this time.
 	delegationTTL = 300
-	refresh       = 3600   // seconds; this and the next two are timers for secondaries
-	retry         = 600    // seconds
-	expire        = 604800 // seconds
-	maxTTL        = 1<<31 - 1
+	refresh       = 3600      // SOA refresh in seconds: how often secondaries check for changes
+	retry         = 600       // SOA retry in seconds: when secondaries check again after an error
+	expire        = 604800    // SOA expire in seconds: when secondaries drop a zone without contact
+	maxTTL        = 1<<31 - 1 // maximum TTL in seconds (RFC 2181 section 8)
 )
 
-// Options are the properties of a zone apart from its records.
+// Options are the properties of a zone except its records.
 type Options struct {
-	Nameservers []string // the zone's name servers; the first is the SOA's primary
-	Hostmaster  string   // an email address; "": hostmaster@ the origin
-	Serial      uint32   // of the SOA; must rise with each change (RFC 1982)
+	Nameservers []string // host names; the first is the primary in the SOA
+	Hostmaster  string   // an email address; "" means hostmaster@ORIGIN
+	Serial      uint32   // serial of the SOA; must rise with each change (RFC 1982)
 	Delegations []Delegation
-	Key         *Key             // nil: the zone is not signed
-	Now         func() time.Time // nil: time.Now
+	Key         *Key             // nil if the zone is not signed
+	Now         func() time.Time // nil means time.Now
 }
 
-// A Delegation is a zone below this one with its own name servers. Records at and below its name
-// are not served here.
+// A Delegation is a subdomain of a zone that has name servers of its own. The zone does not serve
+// records at and below its name.
 type Delegation struct {
-	Name        string // as Record.Name
+	Name        string // in the form of Record.Name
 	Nameservers []string
-	Key         PublicKey // nil: the delegated zone is not signed
+	Key         PublicKey // nil if the subdomain is not signed
 }
 
-// Zone is a zone that can answer queries. Its records never change, and its signatures are made
-// when first needed, under a lock, so any number of goroutines may use it.
+// Zone is a zone that can answer queries. Its records never change. It makes signatures when they
+// are first needed. It is safe for concurrent use.
 type Zone struct {
-	Origin   string // the domain, lower-case, without the trailing dot
-	apex     string // Origin with a trailing dot
-	nodes    map[string]*node
-	chain    chain
-	cuts     bool // there are delegations
-	soa      *rrset
-	negative []dns.RR // the SOA with the TTL of a negative answer
-	signing  *signing // nil: not signed
-	denied   denials
-	records  []dnsprov.Record // the records that a Provider made it from
+	Origin         string           // the domain, lower-case, without the trailing dot
+	apex           string           // Origin with a trailing dot
+	nodes          map[string]*node // by name, in canonical form with a trailing dot
+	chain          nsecChain
+	hasDelegations bool
+	soa            *rrset
+	negative       []dns.RR // the SOA with the TTL of a negative answer
+	signing        *signer  // nil if the zone is not signed
+	denials        denialCache
+	records        []dnsprov.Record // the records from which a Provider made the zone
 }
 
-// node holds the records of a name. A name that only has names below it, such as _domainkey, has no
-// sets.
+// node has the record sets of a name. A name that only has names below it, such as _domainkey, has
+// no sets.
 type node struct {
-	sets []*rrset
-	nsec *rrset // the NSEC for transfers; only if the zone is signed and the node has sets
-	cut  bool   // another zone begins here
+	sets      []*rrset
+	nsec      *rrset // the NSEC for transfers; nil if the zone is not signed or there are no sets
+	delegated bool   // whether the name is that of a delegated zone
 
-	own        atomic.Pointer[rrset] // the NSEC of the name for answers, made when first needed
-	noWildcard atomic.Pointer[rrset] // the NSEC that proves that no wildcard is below the name, made when first needed
+	own        atomic.Pointer[rrset] // the NSEC of the name for answers; nil until it is needed
+	noWildcard atomic.Pointer[rrset] // the NSEC of noWildcardNSEC; nil until it is needed
 }
 
 // name returns the name of a node, which must have sets.
 func (n *node) name() string { return n.sets[0].rrs[0].Header().Name }
 
-// rrset holds the records of one type. glue holds the addresses, in this zone, of the hosts that
-// the records name.
+// rrset is a record set: the records of one name and type.
 type rrset struct {
 	typ       uint16
 	rrs       []dns.RR
-	hosts     []*rrset // the sets that glue is from
-	glue      []dns.RR
-	unsigned  bool // NS records of a delegation, which this zone must not sign (RFC 4035 section 2.2)
+	hosts     []*rrset // address sets, in this zone, of the hosts that rrs name
+	glue      []dns.RR // all records of hosts
+	unsigned  bool     // whether the set must not be signed, as NS of a delegation (RFC 4035 section 2.2)
 	signature atomic.Pointer[signature]
 }
 
-// NewZone makes the zone of origin, a Record.Name, from records. It refuses records outside the
-// origin, values that do not fit their type, a CNAME beside any other record, a wildcard that is
-// not the first label, and a zone without name servers.
+// NewZone makes the zone of origin from records. It returns an error for records outside of the
+// zone, values that are invalid for their type, a CNAME beside other records of the name, a
+// wildcard that is not the first label, and if there are no name servers.
 func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) {
 	origin = strings.ToLower(strings.TrimSuffix(origin, "."))
 	b := &builder{apex: dns.Fqdn(origin), nodes: make(map[string]*node)}
@@ -103,15 +103,15 @@ func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) 
 	}
 	for _, r := range records {
 		if err := b.add(r); err != nil {
-			return nil, fmt.Errorf("zone %s: %s %s: %w", origin, r.Name, r.Type, err)
+			return nil, fmt.Errorf("zone %s: record %s %s: %w", origin, r.Name, r.Type, err)
 		}
 	}
 	if len(o.Nameservers) == 0 {
-		return nil, fmt.Errorf("zone %s: no name servers", origin)
+		return nil, fmt.Errorf("zone %s has no name servers", origin)
 	}
 	soa, err := b.soa(o)
 	if err != nil {
-		return nil, fmt.Errorf("zone %s: SOA: %w", origin, err)
+		return nil, fmt.Errorf("zone %s: SOA record: %w", origin, err)
 	}
 	b.put(soa)
 	for _, d := range o.Delegations {
@@ -128,10 +128,10 @@ func NewZone(origin string, records []dnsprov.Record, o Options) (*Zone, error) 
 	return b.zone(origin, o), nil
 }
 
-// zone makes the zone from the collected nodes.
+// zone returns the zone of the collected nodes.
 func (b *builder) zone(origin string, o Options) *Zone {
 	z := &Zone{
-		Origin: origin, apex: b.apex, nodes: b.nodes, chain: newChain(b.nodes), cuts: len(o.Delegations) > 0,
+		Origin: origin, apex: b.apex, nodes: b.nodes, chain: newNSECChain(b.nodes), hasDelegations: len(o.Delegations) > 0,
 		soa: b.nodes[b.apex].set(dns.TypeSOA),
 	}
 	negative := dns.Copy(z.soa.rrs[0])
@@ -140,8 +140,8 @@ func (b *builder) zone(origin string, o Options) *Zone {
 	if o.Key == nil {
 		return z
 	}
-	z.chain.link(b.apex)
-	z.signing = &signing{apex: b.apex, key: o.Key, tag: o.Key.public.Tag(), now: o.Now}
+	z.chain.addNSECs(b.apex)
+	z.signing = &signer{apex: b.apex, key: o.Key, tag: o.Key.public.Tag(), now: o.Now}
 	if o.Now == nil {
 		z.signing.now = time.Now
 	}
@@ -164,16 +164,16 @@ func (b *builder) add(r dnsprov.Record) error {
 	case !dns.IsSubDomain(b.apex, name):
 		return errors.New("the name is outside of the zone")
 	case slices.Contains(dns.SplitDomainName(name)[1:], "*"):
-		return errors.New("a wildcard is a whole label, and the first (RFC 4592 section 2.1.1)")
+		return errors.New("a wildcard must be the first label (RFC 4592 section 2.1.1)")
 	case r.Type == "NS" && name != b.apex:
-		return errors.New("a part of the zone cannot be delegated")
+		return errors.New("a subdomain cannot be delegated by NS records")
 	}
 	b.put(rr)
 	return nil
 }
 
-// put adds a record under its name, without duplicates. All records of a set get the smallest TTL
-// (RFC 2181 section 5.2).
+// put adds a record to the set of its name and type, unless it is a duplicate. All records of a set
+// get the smallest TTL (RFC 2181 section 5.2).
 func (b *builder) put(rr dns.RR) {
 	set := b.node(rr.Header().Name).ensureSet(rr.Header().Rrtype)
 	for _, have := range set.rrs {
@@ -185,8 +185,8 @@ func (b *builder) put(rr dns.RR) {
 	}
 }
 
-// node returns the node of name. It creates the node, and those between it and the apex, which
-// exist without records of their own (RFC 4592 section 2.2.2).
+// node returns the node of name. If needed, it creates the node and those between it and the apex,
+// which are empty nonterminals (RFC 4592 section 2.2.2).
 func (b *builder) node(name string) *node {
 	for at := name; ; {
 		if b.nodes[at] == nil {
@@ -205,10 +205,9 @@ func (b *builder) soa(o Options) (dns.RR, error) {
 	if o.Hostmaster != "" {
 		at := strings.LastIndexByte(o.Hostmaster, '@')
 		if at < 0 {
-			return nil, fmt.Errorf("hostmaster %q is not an email address", o.Hostmaster)
+			return nil, fmt.Errorf("the hostmaster %q is not an email address", o.Hostmaster)
 		}
-		// A dot in the local part must be escaped, since it does not separate labels (RFC 1035
-		// sections 5.1 and 8).
+		// Escape the dots in the local part, which is one label (RFC 1035 sections 5.1 and 8).
 		box = strings.ReplaceAll(o.Hostmaster[:at], ".", `\.`) + "." + fqdn(o.Hostmaster[at+1:])
 	}
 	return canonical(&dns.SOA{
@@ -217,11 +216,11 @@ func (b *builder) soa(o Options) (dns.RR, error) {
 	})
 }
 
-// delegate makes a part of the zone a delegation.
+// delegate adds a delegation, and removes the records at and below its name.
 func (b *builder) delegate(d Delegation) error {
 	name := fqdn(d.Name)
 	if !dns.IsSubDomain(b.apex, name) || name == b.apex {
-		return errors.New("it is not below the zone")
+		return errors.New("the name is not below the zone")
 	}
 	for at := range b.nodes {
 		if dns.IsSubDomain(name, at) {
@@ -237,9 +236,9 @@ func (b *builder) delegate(d Delegation) error {
 	}
 	cut := b.nodes[name]
 	if cut == nil {
-		return errors.New("it has no name servers")
+		return errors.New("the delegation has no name servers")
 	}
-	cut.cut, cut.set(dns.TypeNS).unsigned = true, true
+	cut.delegated, cut.set(dns.TypeNS).unsigned = true, true
 	if d.Key != nil {
 		ds := d.Key.record(name).ToDS(dns.SHA256)
 		ds.Hdr = header(name, dns.TypeDS, delegationTTL)
@@ -248,11 +247,11 @@ func (b *builder) delegate(d Delegation) error {
 	return nil
 }
 
-// finish checks the rules that need the whole zone, and ties host names to their addresses.
+// finish checks that CNAME records are alone at their names, and links host names to addresses.
 func (b *builder) finish() error {
 	for name, n := range b.nodes {
 		if cname := n.set(dns.TypeCNAME); cname != nil && (len(n.sets) > 1 || len(cname.rrs) > 1) {
-			return fmt.Errorf("%s: a CNAME must be alone at its name (RFC 1034 section 3.6.2)", name)
+			return fmt.Errorf("the CNAME of %s must be alone at its name (RFC 1034 section 3.6.2)", name)
 		}
 		for _, set := range n.sets {
 			b.linkAddresses(set)
@@ -261,7 +260,7 @@ func (b *builder) finish() error {
 	return nil
 }
 
-// linkAddresses adds to a set the addresses, in this zone, of the hosts that it names.
+// linkAddresses adds to an NS, MX or SRV set the addresses of its hosts, if they are in this zone.
 func (b *builder) linkAddresses(set *rrset) {
 	for _, rr := range set.rrs {
 		target := ""
@@ -286,7 +285,7 @@ func (b *builder) linkAddresses(set *rrset) {
 	}
 }
 
-// set returns the records of one type, or nil if there are none.
+// set returns the record set of a type, or nil if there is none.
 func (n *node) set(typ uint16) *rrset {
 	for _, set := range n.sets {
 		if set.typ == typ {

@@ -9,20 +9,20 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Zones holds the zones that a server answers for. A change takes effect with the next answer. The
-// zero value is empty.
+// Zones is the set of zones that a server serves. The zero value is empty. It is safe for
+// concurrent use, and a change takes effect with the next answer.
 type Zones struct {
 	mu       sync.RWMutex
 	byOrigin map[string]*Zone
 }
 
-// Put adds a zone. It replaces a zone with the same origin, and keeps that zone's signatures for
-// unchanged records.
+// Put adds a zone, or replaces the zone with the same origin. Unchanged record sets keep the
+// signatures of the replaced zone.
 func (z *Zones) Put(zone *Zone) {
 	z.mu.RLock()
 	before := z.byOrigin[zone.Origin]
 	z.mu.RUnlock()
-	zone.adopt(before)
+	zone.reuseSignatures(before)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.byOrigin == nil {
@@ -31,22 +31,22 @@ func (z *Zones) Put(zone *Zone) {
 	z.byOrigin[zone.Origin] = zone
 }
 
-// Remove removes the zone of origin, if there is one.
+// Remove removes the zone with this origin, if there is one.
 func (z *Zones) Remove(origin string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	delete(z.byOrigin, origin)
 }
 
-// Origins lists the origins of all zones, in no order.
+// Origins returns the origins of all zones, in no particular order.
 func (z *Zones) Origins() []string {
 	z.mu.RLock()
 	defer z.mu.RUnlock()
 	return slices.Collect(maps.Keys(z.byOrigin))
 }
 
-// Zone returns the zone that encloses name most closely. The name is lower-case, without the
-// trailing dot, in the notation of the dns package, which escapes a dot inside a label.
+// Zone returns the zone that contains name; of several, that with the longest origin. The name must
+// be lower-case, in the notation of package dns, which escapes a dot inside a label.
 func (z *Zones) Zone(name string) (*Zone, bool) {
 	z.mu.RLock()
 	defer z.mu.RUnlock()

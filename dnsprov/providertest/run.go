@@ -1,4 +1,4 @@
-// Package providertest tests what every dnsprov.Provider must do. It does not know any of them.
+// Package providertest is a test suite for every dnsprov.Provider. It does not know any provider.
 package providertest
 
 import (
@@ -9,28 +9,26 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// A Case is a provider with an empty zone for one domain. The records of the suite have a TTL of at
-// least a minute, and types that every provider supports.
+// A Case is a provider to test, with an empty zone for one domain.
 type Case struct {
 	Provider dnsprov.Provider
 	Zone     dnsprov.ZoneRef
 
-	// Stranger adds a foreign record to the zone, bypassing the provider. nil: the zone cannot have
-	// foreign records.
+	// Stranger adds a foreign record to the zone without the provider. It is nil if the zone cannot
+	// have foreign records.
 	Stranger func(t *testing.T, r dnsprov.Record)
-	// Strangers lists the foreign records of the zone, bypassing the provider, by name, type and
-	// value.
+	// Strangers returns the foreign records of the zone, without asking the provider.
 	Strangers func(t *testing.T) []dnsprov.Record
-	// Cut makes the n-th step of the next Apply, from 0, fail in one of several ways; it returns
-	// false if there are no more steps and ways. nil: an Apply is a single step.
+	// Cut makes the next Apply fail. Each n, from 0, stands for another step and another kind of
+	// failure. Cut returns false if n is too large. It is nil if an Apply cannot fail in between.
 	Cut func(t *testing.T, n int) bool
 }
 
-// Run checks a provider against the rules of dnsprov.Provider. make returns a new Case.
+// Run tests a provider against the rules of dnsprov.Provider. make returns a new Case.
 func Run(t *testing.T, make func(t *testing.T) Case) {
 	for _, rule := range []struct {
 		name string
-		hold func(*testing.T, Case)
+		test func(*testing.T, Case)
 	}{
 		{"a second plan is empty", secondPlanIsEmpty},
 		{"what is gone can be made again", comesBack},
@@ -40,12 +38,12 @@ func Run(t *testing.T, make func(t *testing.T) Case) {
 		{"the records of other marks stay", marksAreApart},
 		{"deletion leaves nothing", leavesNothing},
 	} {
-		t.Run(rule.name, func(t *testing.T) { rule.hold(t, make(t)) })
+		t.Run(rule.name, func(t *testing.T) { rule.test(t, make(t)) })
 	}
 	t.Run("cut short anywhere it ends right", func(t *testing.T) { survivesCuts(t, make) })
 }
 
-// wanted returns the records of a mail domain.
+// wanted returns the records of a mail domain whose MX is host.
 func (c Case) wanted(host string) []dnsprov.Record {
 	d := c.Zone.Domain
 	rec := func(name, typ, value, purpose string) dnsprov.Record {
@@ -63,13 +61,13 @@ func (c Case) wanted(host string) []dnsprov.Record {
 	}
 }
 
-// read lists the records of the zone.
+// read returns the records of the zone as the provider reports them.
 func (c Case) read(t *testing.T) ([]dnsprov.Record, error) {
 	return c.Provider.Records(t.Context(), c.Zone)
 }
 
-// bring reads, plans and applies once.
-func (c Case) bring(t *testing.T, want []dnsprov.Record) error {
+// sync brings the zone to the wanted records: it reads the zone, plans, and applies the plan.
+func (c Case) sync(t *testing.T, want []dnsprov.Record) error {
 	t.Helper()
 	have, err := c.read(t)
 	if err != nil {
@@ -83,19 +81,19 @@ func (c Case) bring(t *testing.T, want []dnsprov.Record) error {
 	return err
 }
 
-// must is bring, and fails the test on an error.
-func (c Case) must(t *testing.T, want []dnsprov.Record) {
+// mustSync does the same as sync, and fails the test on an error.
+func (c Case) mustSync(t *testing.T, want []dnsprov.Record) {
 	t.Helper()
-	if err := c.bring(t, want); err != nil {
+	if err := c.sync(t, want); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// settled fails the test unless all wanted records exist and a plan is empty.
-func (c Case) settled(t *testing.T, want []dnsprov.Record) {
+// checkSynced fails the test unless all wanted records exist and the next plan is empty.
+func (c Case) checkSynced(t *testing.T, want []dnsprov.Record) {
 	t.Helper()
 	have, err := c.read(t)
-	for try := 0; err != nil && try < 5; try++ { // a cut may affect this late request
+	for try := 0; err != nil && try < 5; try++ { // a Cut may still affect this request
 		have, err = c.read(t)
 	}
 	if err != nil {
@@ -119,25 +117,25 @@ func secondPlanIsEmpty(t *testing.T, c Case) {
 		t.Fatalf("no changes: %v", err)
 	}
 	first, second := c.wanted("mail.host.test"), c.wanted("mx.host.test")
-	c.must(t, first)
-	c.settled(t, first)
-	c.must(t, first)
-	c.settled(t, first)
+	c.mustSync(t, first)
+	c.checkSynced(t, first)
+	c.mustSync(t, first)
+	c.checkSynced(t, first)
 	second[1].Value = "192.0.2.9"
-	c.must(t, second[:5])
-	c.settled(t, second[:5])
+	c.mustSync(t, second[:5])
+	c.checkSynced(t, second[:5])
 }
 
 func comesBack(t *testing.T, c Case) {
 	want := c.wanted("mail.host.test")
-	c.must(t, want)
-	c.must(t, want[:2])
-	c.must(t, want)
-	c.settled(t, want)
+	c.mustSync(t, want)
+	c.mustSync(t, want[:2])
+	c.mustSync(t, want)
+	c.checkSynced(t, want)
 }
 
-// stranger returns foreign records that exclude no wanted ones.
-func (c Case) stranger() []dnsprov.Record {
+// foreign returns foreign records that conflict with no wanted records.
+func (c Case) foreign() []dnsprov.Record {
 	d := c.Zone.Domain
 	return []dnsprov.Record{
 		{Name: d, Type: "TXT", Value: "google-site-verification=1", TTL: 300},
@@ -150,18 +148,19 @@ func strangersStay(t *testing.T, c Case) {
 	if c.Stranger == nil {
 		return
 	}
-	for _, r := range c.stranger() {
+	for _, r := range c.foreign() {
 		c.Stranger(t, r)
 	}
 	want := c.wanted("mail.host.test")
-	c.must(t, want)
-	c.settled(t, want)
-	c.must(t, want[:1])
-	c.must(t, nil)
-	c.hasStrangers(t, c.stranger())
+	c.mustSync(t, want)
+	c.checkSynced(t, want)
+	c.mustSync(t, want[:1])
+	c.mustSync(t, nil)
+	c.checkStrangers(t, c.foreign())
 }
 
-func (c Case) hasStrangers(t *testing.T, all []dnsprov.Record) {
+// checkStrangers fails the test if a foreign record is missing in the zone.
+func (c Case) checkStrangers(t *testing.T, all []dnsprov.Record) {
 	t.Helper()
 	there := c.Strangers(t)
 	for _, r := range all {
@@ -182,10 +181,10 @@ func adopts(t *testing.T, c Case) {
 		theirs = append(theirs, r)
 		c.Stranger(t, r)
 	}
-	c.must(t, want)
-	c.settled(t, want)
-	c.must(t, nil)
-	c.hasStrangers(t, theirs)
+	c.mustSync(t, want)
+	c.checkSynced(t, want)
+	c.mustSync(t, nil)
+	c.checkStrangers(t, theirs)
 }
 
 func namesConflicts(t *testing.T, c Case) {
@@ -195,10 +194,10 @@ func namesConflicts(t *testing.T, c Case) {
 	theirs := dnsprov.Record{Name: c.Zone.Domain, Type: "MX", Value: "mail.theirs.test", Priority: 1, TTL: 300}
 	c.Stranger(t, theirs)
 	var conflict *dnsprov.Conflict
-	if err := c.bring(t, c.wanted("mail.host.test")); !errors.As(err, &conflict) || !conflict.Have.Same(theirs) {
+	if err := c.sync(t, c.wanted("mail.host.test")); !errors.As(err, &conflict) || !conflict.Have.Same(theirs) {
 		t.Errorf("%v", err)
 	}
-	c.hasStrangers(t, []dnsprov.Record{theirs})
+	c.checkStrangers(t, []dnsprov.Record{theirs})
 }
 
 func marksAreApart(t *testing.T, c Case) {
@@ -208,15 +207,15 @@ func marksAreApart(t *testing.T, c Case) {
 	other := c
 	other.Zone.OwnerTag += "_other"
 	want := c.wanted("mail.host.test")
-	other.must(t, want[3:])
-	c.must(t, want[:3])
-	c.must(t, nil)
-	other.settled(t, want[3:])
+	other.mustSync(t, want[3:])
+	c.mustSync(t, want[:3])
+	c.mustSync(t, nil)
+	other.checkSynced(t, want[3:])
 }
 
 func leavesNothing(t *testing.T, c Case) {
-	c.must(t, c.wanted("mail.host.test"))
-	c.must(t, nil)
+	c.mustSync(t, c.wanted("mail.host.test"))
+	c.mustSync(t, nil)
 	have, err := c.Provider.Records(t.Context(), c.Zone)
 	if err != nil {
 		t.Fatal(err)
@@ -228,8 +227,7 @@ func leavesNothing(t *testing.T, c Case) {
 	}
 }
 
-// survivesCuts makes every step of two changes fail in every way; repeated attempts must lead to
-// the wanted records.
+// survivesCuts makes syncs fail with every Cut. Repeated syncs must lead to the wanted records.
 func survivesCuts(t *testing.T, make func(t *testing.T) Case) {
 	for n := 0; ; n++ {
 		c := make(t)
@@ -237,24 +235,24 @@ func survivesCuts(t *testing.T, make func(t *testing.T) Case) {
 			return
 		}
 		first, second := c.wanted("mail.host.test"), c.wanted("mx.host.test")[1:]
-		for _, r := range c.stranger() {
+		for _, r := range c.foreign() {
 			c.Stranger(t, r)
 		}
-		c.must(t, first[:4])
+		c.mustSync(t, first[:4])
 		if !c.Cut(t, n) {
 			return
 		}
 		for _, want := range [][]dnsprov.Record{first, second, nil} {
-			for try := 0; c.bring(t, want) != nil; try++ {
+			for try := 0; c.sync(t, want) != nil; try++ {
 				if try == 5 {
 					t.Fatalf("cut %d: it never comes to an end", n)
 				}
 			}
-			c.settled(t, want)
+			c.checkSynced(t, want)
 		}
-		c.hasStrangers(t, c.stranger())
-		if left := len(c.Strangers(t)); left != len(c.stranger()) {
-			t.Errorf("cut %d: %d records are left, %d of them of strangers", n, left, len(c.stranger()))
+		c.checkStrangers(t, c.foreign())
+		if left := len(c.Strangers(t)); left != len(c.foreign()) {
+			t.Errorf("cut %d: %d records are left, %d of them of strangers", n, left, len(c.foreign()))
 		}
 	}
 }
