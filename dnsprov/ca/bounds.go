@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// limitedTransport limits the rate of requests to an authority and the size of its answers.
+// limitedTransport limits the rate of requests to a certificate authority and the size of its
+// answers.
 type limitedTransport struct {
 	next http.RoundTripper
 	rate *RateLimiter
 }
 
-// RoundTrip waits for its turn and sends a request. An answer longer than maxBody is truncated.
+// RoundTrip waits until the rate permits a request, and sends it. It truncates answers to maxBody.
 func (b *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := b.rate.Wait(r.Context()); err != nil {
 		return nil, err
@@ -31,6 +32,7 @@ func (b *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// A body reads a limited part of a response body, and closes the whole.
 type body struct {
 	io.Reader
 	io.Closer
@@ -39,18 +41,20 @@ type body struct {
 // A RateLimiter permits a burst of events at once, and after that one event in each interval.
 type RateLimiter struct {
 	burst int
-	every time.Duration
+	every time.Duration // the interval
 	now   func() time.Time
 	mu    sync.Mutex
-	full  time.Time // when the whole burst is available again
+	full  time.Time // when the whole burst will be available again
 }
 
-// NewRateLimiter returns a RateLimiter with its whole burst.
+// NewRateLimiter returns a RateLimiter that permits burst events at once, and then one event in
+// each interval every.
 func NewRateLimiter(burst int, every time.Duration, now func() time.Time) *RateLimiter {
 	return &RateLimiter{burst: burst, every: every, now: now}
 }
 
-// Take takes a turn and returns 0; if there is none now, it returns how long to wait for the next.
+// Take counts an event and returns 0 if an event is permitted now. Otherwise it counts nothing and
+// returns how long to wait.
 func (l *RateLimiter) Take() (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +72,7 @@ func (l *RateLimiter) Take() (wait time.Duration) {
 	return 0
 }
 
-// Wait waits for a turn and takes it.
+// Wait waits until an event is permitted, and counts it. It returns an error if ctx ends before.
 func (l *RateLimiter) Wait(ctx context.Context) error {
 	for {
 		wait := l.Take()

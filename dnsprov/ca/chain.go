@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	maxChain     = 6
-	maxClockSkew = time.Hour // how far an authority's clock may be ahead of ours
+	maxChain     = 6         // maximum number of certificates in a chain
+	maxClockSkew = time.Hour // how far the clock of an authority may be ahead of ours
 )
 
-// Check reports whether a chain can be used: its leaf is for every name and for the key, every
-// certificate in it is valid now, and each is signed by the next. Clients decide whether the root
-// is trusted. Errors wrap ErrUnfit.
+// Check returns an error that wraps ErrUnfit if a chain of DER certificates cannot be used. The
+// leaf must be for every name and for the key, every certificate must be valid now, and each must
+// be signed by the next. Check does not check whether the root is trusted.
 func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) error {
 	if len(chain) == 0 || len(chain) > maxChain {
 		return fmt.Errorf("%w: the chain has %d certificates", ErrUnfit, len(chain))
@@ -24,10 +24,10 @@ func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) 
 	for i, der := range chain {
 		cert, err := x509.ParseCertificate(der)
 		if err != nil {
-			return fmt.Errorf("%w: certificate %d: %w", ErrUnfit, i, err)
+			return fmt.Errorf("%w: parse certificate %d of the chain: %w", ErrUnfit, i, err)
 		}
 		if now.Add(maxClockSkew).Before(cert.NotBefore) || !now.Before(cert.NotAfter) {
-			return fmt.Errorf("%w: certificate %d is valid from %s to %s", ErrUnfit, i, cert.NotBefore, cert.NotAfter)
+			return fmt.Errorf("%w: certificate %d of the chain is valid from %s to %s", ErrUnfit, i, cert.NotBefore, cert.NotAfter)
 		}
 		if below == nil {
 			err = checkLeaf(cert, names, key)
@@ -35,13 +35,14 @@ func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) 
 			err = below.CheckSignatureFrom(cert)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: certificate %d: %w", ErrUnfit, i, err)
+			return fmt.Errorf("%w: certificate %d of the chain: %w", ErrUnfit, i, err)
 		}
 		below = cert
 	}
 	return nil
 }
 
+// checkLeaf returns an error unless a certificate is for every name and for the key.
 func checkLeaf(cert *x509.Certificate, names []string, key crypto.PublicKey) error {
 	for _, name := range names {
 		if err := cert.VerifyHostname(name); err != nil {
@@ -57,7 +58,7 @@ func checkLeaf(cert *x509.Certificate, names []string, key crypto.PublicKey) err
 		return err
 	}
 	if !bytes.Equal(ours, theirs) {
-		return fmt.Errorf("it is for another key")
+		return fmt.Errorf("the certificate is for another key")
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Package ca obtains certificates from a certificate authority by ACME (RFC 8555): accounts,
-// orders, authorizations, and the resulting chains. It does not know which domains need a
-// certificate, how a challenge is published, or where anything is stored.
+// Package ca obtains certificates from a certificate authority by ACME (RFC 8555). It does not know
+// which domains need a certificate, how challenges are published, or where orders and certificates
+// are stored.
 package ca
 
 import (
@@ -17,28 +17,27 @@ import (
 	"golang.org/x/crypto/acme"
 )
 
-// LetsEncrypt is the directory of the default authority.
+// LetsEncrypt is the directory URL of Let's Encrypt, the default authority.
 const LetsEncrypt = acme.LetsEncryptURL
 
-// Config names an authority and the account to use there.
+// Config configures a Client.
 type Config struct {
-	Directory string // URL of its directory (RFC 8555 section 7.1.1)
-	Email     string // contact address for the authority; "" = none
-	EABKeyID  string // external account binding, for authorities that require an existing account (RFC 8555 section 7.3.4); "" = none
-	EABKey    []byte
-	HTTP      http.RoundTripper
-	Agent     string           // User-Agent
-	Now       func() time.Time // nil: time.Now
+	Directory string            // directory URL of the authority (RFC 8555 section 7.1.1)
+	Email     string            // contact address of the account; "" for none
+	EABKeyID  string            // key ID for external account binding (RFC 8555 section 7.3.4); "" for none
+	EABKey    []byte            // MAC key for external account binding
+	HTTP      http.RoundTripper // nil means http.DefaultTransport
+	Agent     string            // the header User-Agent
+	Now       func() time.Time  // nil means time.Now
 }
 
-// An Account is our account at the authority. Using it means agreeing to the authority's terms of
-// service.
+// An Account is our account at the authority. Register accepts the authority's terms of service.
 type Account struct {
 	Key crypto.Signer // ECDSA P-256
 	URL string        // the account's URL at the authority; "" before Register
 }
 
-// A Client talks to one authority as one account. Any number of goroutines may use it.
+// A Client uses one account at one authority. It is safe for concurrent use.
 type Client struct {
 	config Config
 	acme   *acme.Client
@@ -46,14 +45,14 @@ type Client struct {
 
 const (
 	requestTimeout = 30 * time.Second
-	maxBody        = 256 << 10 // bytes of an answer; a chain of certificates is a few KiB
-	nonceTries     = 20
-	busyTries      = 2
-	requestBurst   = 60 // requests at once; after that one every requestEvery
-	requestEvery   = 200 * time.Millisecond
+	maxBody        = 256 << 10              // maximum size of an answer in bytes; a chain has a few KiB
+	nonceTries     = 20                     // maximum number of retries after status 400
+	busyTries      = 2                      // maximum number of retries after status 500 or higher
+	requestBurst   = 60                     // number of requests at once; then one every requestEvery
+	requestEvery   = 200 * time.Millisecond // average time between two requests
 )
 
-// New returns a client. It sends no request yet.
+// New returns a client without sending a request.
 func New(c Config, a Account) *Client {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -65,9 +64,8 @@ func New(c Config, a Account) *Client {
 	}}
 }
 
-// backoff returns how long to wait before a request is sent again, or 0 to give up. A nonce can
-// expire through nobody's fault (RFC 8555 section 6.5), so that is retried often. A failing
-// authority gets few quick retries; later ones are left to the caller.
+// backoff returns how long to wait before retry n of a request, or 0 to give up. Status 400 can
+// mean an expired nonce, for which clients should retry (RFC 8555 section 6.5).
 func backoff(n int, _ *http.Request, resp *http.Response) time.Duration {
 	switch {
 	case resp.StatusCode == http.StatusBadRequest && n <= nonceTries:
@@ -78,7 +76,8 @@ func backoff(n int, _ *http.Request, resp *http.Response) time.Duration {
 	return 0
 }
 
-// Register creates the account, or finds the existing account of the key, and returns its URL.
+// Register creates the account, or finds the existing account with the same key, and returns its
+// URL.
 func (c *Client) Register(ctx context.Context) (string, error) {
 	a := &acme.Account{}
 	if c.config.Email != "" {
@@ -97,40 +96,41 @@ func (c *Client) Register(ctx context.Context) (string, error) {
 	return string(c.acme.KID), nil
 }
 
-// DecodeEABKey decodes the key of an external account binding: base64url, with or without padding.
+// DecodeEABKey decodes the MAC key for external account binding. The text is base64url, with or
+// without padding.
 func DecodeEABKey(text string) ([]byte, error) {
 	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
 	if err == nil && len(key) == 0 {
-		err = errors.New("it is empty")
+		err = errors.New("the key is empty")
 	}
 	return key, err
 }
 
-// Errors of the authority, besides those of the network.
+// Errors that Client methods return.
 var (
-	// ErrNoAccount means that the authority does not know the account; Register creates it again.
+	// ErrNoAccount means that the authority does not have the account. Register creates it again.
 	ErrNoAccount = errors.New("the certificate authority does not know our account")
-	// ErrUnfit means that a certificate must not be used: it is for other names or another key, not
-	// valid now, or its chain is broken.
+	// ErrUnfit means that a certificate cannot be used: it is for other names or another key, it is
+	// not valid now, or its chain is broken.
 	ErrUnfit = errors.New("the certificate authority sent a certificate that cannot be used")
-	// ErrOrder means that an order failed or does not exist; a new order may succeed.
-	ErrOrder = errors.New("the order failed")
+	// ErrOrder means that an order has failed. A new order may succeed.
+	ErrOrder = errors.New("the certificate order failed")
 )
 
-// A Wait is an error: the authority asks to wait before the next request.
+// A Wait is the error that the authority allows no further request for the duration For.
 type Wait struct {
-	For time.Duration // at least a minute, at most a day
-	Err error
+	For time.Duration // from a minute to a day
+	Err error         // the authority's error
 }
 
-func (w *Wait) Error() string { return fmt.Sprintf("%v; ask again in %s", w.Err, w.For) }
+func (w *Wait) Error() string { return fmt.Sprintf("%v; try again in %s", w.Err, w.For) }
 
 // Unwrap returns the authority's error.
 func (w *Wait) Unwrap() error { return w.Err }
 
-// A Refusal is an error: the authority refuses some of the names. Without them it may issue a
-// certificate.
-type Refusal struct{ Names map[string]string } // why, by name
+// A Refusal is the error that the authority refuses some of the names. It may issue a certificate
+// for the other names.
+type Refusal struct{ Names map[string]string } // reasons by name
 
 func (r *Refusal) Error() string {
 	text := make([]string, 0, len(r.Names))
@@ -140,13 +140,13 @@ func (r *Refusal) Error() string {
 	return "the certificate authority refuses " + strings.Join(text, "; ")
 }
 
-// explain converts errors of the acme library into those of this package.
+// explain converts errors of package acme to errors of this package.
 func (c *Client) explain(err error) error {
 	var e *acme.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	e.Detail = truncate(e.Detail) // if the answer is not a problem document, Detail is the whole answer
+	e.Detail = truncate(e.Detail) // Detail is the whole answer if that is not a problem document
 	after := e.Header.Get("Retry-After")
 	switch kind := strings.ToLower(e.ProblemType[strings.LastIndexByte(e.ProblemType, ':')+1:]); {
 	case kind == "ratelimited", e.StatusCode == http.StatusTooManyRequests, e.StatusCode == http.StatusServiceUnavailable && after != "":
@@ -166,8 +166,8 @@ func (c *Client) explain(err error) error {
 	return err
 }
 
-// waitFor reads a Retry-After header (RFC 9110 section 10.2.3). A missing or extreme value is
-// replaced with one within bounds.
+// waitFor parses a Retry-After header (RFC 9110 section 10.2.3). It returns from a minute to a day,
+// and an hour if the header is missing or invalid.
 func (c *Client) waitFor(after string) time.Duration {
 	wait := time.Hour
 	if n, err := strconv.ParseUint(after, 10, 31); err == nil {
@@ -178,11 +178,11 @@ func (c *Client) waitFor(after string) time.Duration {
 	return min(max(wait, time.Minute), 24*time.Hour)
 }
 
-// truncate shortens a text of the authority to a length that can be stored.
+// truncate shortens a text of the authority to 500 bytes.
 func truncate(text string) string {
-	const most = 500
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
+	const limit = 500
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "")
 	}
 	return text
 }

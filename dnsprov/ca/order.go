@@ -21,38 +21,38 @@ const (
 	DNS01  = "dns-01"  // RFC 8555 section 8.4
 )
 
-// A Challenge is the proof that the authority wants before it believes that a name is ours.
+// A Challenge says what to publish to prove to the authority that a name is ours.
 type Challenge struct {
-	Name   string // the name to be proven, without a wildcard
-	Token  string // for http-01: the last part of the path
-	Answer string // for http-01: the body; for dns-01: the TXT value at _acme-challenge below the name
+	Name   string // the name to prove, without a wildcard
+	Token  string // for http-01: the last part of the URL's path
+	Answer string // for http-01: the body; for dns-01: the TXT value of _acme-challenge.NAME
 }
 
-// A Request asks for one certificate.
+// A Request says which certificate Obtain should get, and how.
 type Request struct {
 	Names []string      // lower-case, without a trailing dot
-	Key   crypto.Signer // of the certificate
-	Kind  string        // HTTP01, DNS01
-	Order string        // the URL of an unfinished order of the same names and key; "" = none
-	// Begun stores the URL of a new order before the order is worked on, so that a crash in between
-	// does not waste it.
+	Key   crypto.Signer // private key of the certificate
+	Kind  string        // HTTP01 or DNS01
+	Order string        // URL of an unfinished order with the same names and key; "" for a new order
+	// Begun is called with the URL of a new order before anything else. It should store the URL, so
+	// that the order can be continued after a crash.
 	Begun func(order string) error
-	// Publish makes every challenge visible to the authority. The caller removes them after Obtain
-	// has returned.
+	// Publish makes the challenges visible to the authority. The caller of Obtain removes them
+	// afterwards.
 	Publish func(ctx context.Context, all []Challenge) error
 }
 
 const (
-	validationTimeout = 2 * time.Minute
-	issuingTimeout    = 2 * time.Minute
-	firstPoll         = 250 * time.Millisecond
-	slowestPoll       = 10 * time.Second
+	validationTimeout = 2 * time.Minute        // how long the authority may check one challenge
+	issuingTimeout    = 2 * time.Minute        // how long the authority may take to issue
+	firstPoll         = 250 * time.Millisecond // pause after the first poll; later pauses are longer
+	slowestPoll       = 10 * time.Second       // maximum pause between two polls
 	tokenLetters      = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 )
 
-// Obtain gets a certificate: the leaf, followed by its chain. The errors are a *Refusal for names
-// that the authority refuses, a *Wait after too many requests, ErrNoAccount for an unknown account.
-// It can be called again after an interruption.
+// Obtain gets a certificate and returns it in DER, followed by the rest of its chain. It returns a
+// *Refusal if the authority refuses names, a *Wait after too many requests, and ErrNoAccount for an
+// unknown account. After an interruption, call it again with Request.Order.
 func (c *Client) Obtain(ctx context.Context, r Request) ([][]byte, error) {
 	chain, err := c.obtain(ctx, r)
 	if err != nil {
@@ -61,39 +61,40 @@ func (c *Client) Obtain(ctx context.Context, r Request) ([][]byte, error) {
 	return chain, nil
 }
 
+// obtain continues the earlier order of a request, if there is one, or makes a new order.
 func (c *Client) obtain(ctx context.Context, r Request) ([][]byte, error) {
 	if o, err := c.earlierOrder(ctx, r); o != nil || err != nil {
 		if err != nil {
 			return nil, err
 		}
-		chain, err := c.follow(ctx, r, o)
-		if !stale(err) {
+		chain, err := c.completeOrder(ctx, r, o)
+		if !isOrderFailed(err) {
 			return chain, err
 		}
-		// The authority may have checked the challenges while this server was down. That proves
-		// nothing about the names, so try again with a new order.
+		// The authority may have checked the challenges while this server was down, so try a new
+		// order.
 	}
 	o, err := c.acme.AuthorizeOrder(ctx, acme.DomainIDs(r.Names...))
 	if err != nil {
 		return nil, err
 	}
 	if o.URI == "" || !sameNames(o.Identifiers, r.Names) || len(o.AuthzURLs) > len(r.Names) {
-		return nil, fmt.Errorf("%w: the authority's order is for other names than requested", ErrOrder)
+		return nil, fmt.Errorf("%w: the order of the authority is not for the requested names", ErrOrder)
 	}
 	if err := r.Begun(o.URI); err != nil {
 		return nil, err
 	}
-	return c.follow(ctx, r, o)
+	return c.completeOrder(ctx, r, o)
 }
 
-// follow completes an order: it proves the names, finalizes the order, and fetches the certificate.
-func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte, error) {
+// completeOrder proves the names of an order, finalizes the order, and fetches the certificate.
+func (c *Client) completeOrder(ctx context.Context, r Request, o *acme.Order) ([][]byte, error) {
 	if o.Status == acme.StatusPending {
 		if err := c.authorize(ctx, r, o); err != nil {
 			return nil, err
 		}
 	}
-	o, err := c.await(ctx, o)
+	o, err := c.awaitOrder(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -121,14 +122,16 @@ func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte
 	return chain, Check(chain, r.Names, r.Key.Public(), c.config.Now())
 }
 
-// stale reports whether err means that an earlier order has failed.
-func stale(err error) bool {
+// isOrderFailed reports whether err means that the order has failed, so that a new order may
+// succeed.
+func isOrderFailed(err error) bool {
 	var e *acme.Error
 	return errors.As(err, new(*Refusal)) || errors.Is(err, ErrOrder) ||
 		errors.As(err, &e) && e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests
 }
 
-// earlierOrder returns the earlier order of a request; nil if there is none that can still succeed.
+// earlierOrder fetches the earlier order of a request. It returns nil if there is none, or if it
+// has failed.
 func (c *Client) earlierOrder(ctx context.Context, r Request) (*acme.Order, error) {
 	if r.Order == "" {
 		return nil, nil
@@ -143,6 +146,7 @@ func (c *Client) earlierOrder(ctx context.Context, r Request) (*acme.Order, erro
 	return nil, nil
 }
 
+// sameNames reports whether an order is for exactly these names.
 func sameNames(ids []acme.AuthzID, names []string) bool {
 	got := make([]string, 0, len(ids))
 	for _, id := range ids {
@@ -151,7 +155,8 @@ func sameNames(ids []acme.AuthzID, names []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(names)))
 }
 
-// authorize proves every name of an order that is not yet authorized.
+// authorize proves all names of an order that are not yet authorized. It returns a *Refusal if that
+// is impossible for some names.
 func (c *Client) authorize(ctx context.Context, r Request, o *acme.Order) error {
 	refused := &Refusal{Names: map[string]string{}}
 	var open []proof
@@ -160,12 +165,12 @@ func (c *Client) authorize(ctx context.Context, r Request, o *acme.Order) error 
 		if err != nil {
 			return err
 		}
-		p, why, err := c.proofOf(r, url, z)
+		p, reason, err := c.proofOf(r, url, z)
 		switch {
 		case err != nil:
 			return err
-		case why != "":
-			refused.Names[z.Identifier.Value] = why
+		case reason != "":
+			refused.Names[z.Identifier.Value] = reason
 		case p != nil:
 			open = append(open, *p)
 		}
@@ -179,18 +184,18 @@ func (c *Client) authorize(ctx context.Context, r Request, o *acme.Order) error 
 	return c.prove(ctx, r, open)
 }
 
-// A proof is a pending authorization.
+// A proof is a pending authorization with the challenge that will prove it.
 type proof struct {
-	url       string // of the authorization
-	wire      *acme.Challenge
-	challenge Challenge
+	url       string          // URL of the authorization
+	wire      *acme.Challenge // the challenge as the authority sent it
+	challenge Challenge       // the challenge to publish
 }
 
-// proofOf returns the proof that an authorization needs; nil if it needs none. why says why it
-// cannot succeed.
-func (c *Client) proofOf(r Request, url string, z *acme.Authorization) (p *proof, why string, err error) {
+// proofOf returns the proof that an authorization needs, or nil if it is already valid. If the
+// authorization cannot succeed, reason says why.
+func (c *Client) proofOf(r Request, url string, z *acme.Authorization) (p *proof, reason string, err error) {
 	if z.Identifier.Type != "dns" || !slices.Contains(r.Names, z.Identifier.Value) {
-		return nil, "", fmt.Errorf("%w: it asks for a proof of %.100q", ErrOrder, z.Identifier.Value)
+		return nil, "", fmt.Errorf("%w: the authority asks for a proof of %.100q, which was not requested", ErrOrder, z.Identifier.Value)
 	}
 	switch z.Status {
 	case acme.StatusValid:
@@ -205,7 +210,7 @@ func (c *Client) proofOf(r Request, url string, z *acme.Authorization) (p *proof
 	}
 	p = &proof{url: url, wire: z.Challenges[at], challenge: Challenge{Name: z.Identifier.Value, Token: z.Challenges[at].Token}}
 	if p.challenge.Token == "" || strings.Trim(p.challenge.Token, tokenLetters) != "" {
-		return nil, "", fmt.Errorf("%w: the challenge's token is empty or has forbidden characters", ErrOrder) // RFC 8555 section 8.3
+		return nil, "", fmt.Errorf("%w: the token of the challenge is empty or has forbidden characters", ErrOrder) // RFC 8555 section 8.3
 	}
 	if r.Kind == DNS01 {
 		p.challenge.Answer, err = c.acme.DNS01ChallengeRecord(p.challenge.Token)
@@ -222,15 +227,14 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 		all = append(all, p.challenge)
 	}
 	if err := r.Publish(ctx, all); err != nil {
-		return fmt.Errorf("publish challenges: %w", err)
+		return fmt.Errorf("publish ACME challenges: %w", err)
 	}
 	for _, p := range open {
-		if p.wire.Status != acme.StatusPending { // the check began before this process was restarted
+		if p.wire.Status != acme.StatusPending { // the check was requested before a restart of this process
 			continue
 		}
 		if _, err := c.acme.Accept(ctx, p.wire); err != nil {
-			// The check may have begun already, since it was requested before this process was
-			// restarted.
+			// Ignore the error if the check was already requested before a restart of this process.
 			if z, lost := c.acme.GetAuthorization(ctx, p.url); lost != nil || z.Status == acme.StatusPending {
 				return err
 			}
@@ -238,12 +242,12 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 	}
 	refused := &Refusal{Names: map[string]string{}}
 	for _, p := range open {
-		why, err := c.awaitValidation(ctx, p)
+		reason, err := c.awaitValidation(ctx, p)
 		if err != nil {
 			return err
 		}
-		if why != "" {
-			refused.Names[p.challenge.Name] = why
+		if reason != "" {
+			refused.Names[p.challenge.Name] = reason
 		}
 	}
 	if len(refused.Names) > 0 {
@@ -252,9 +256,9 @@ func (c *Client) prove(ctx context.Context, r Request, open []proof) error {
 	return nil
 }
 
-// awaitValidation waits until the authority has checked a proof. why says what failed; "" if
-// nothing did.
-func (c *Client) awaitValidation(ctx context.Context, p proof) (why string, err error) {
+// awaitValidation waits until the authority has checked a challenge. If the check failed, reason
+// says why.
+func (c *Client) awaitValidation(ctx context.Context, p proof) (reason string, err error) {
 	err = poll(ctx, validationTimeout, func() (bool, error) {
 		z, err := c.acme.GetAuthorization(ctx, p.url)
 		if err != nil {
@@ -264,14 +268,14 @@ func (c *Client) awaitValidation(ctx context.Context, p proof) (why string, err 
 			return false, nil
 		}
 		if z.Status != acme.StatusValid {
-			why = failureReason(z)
+			reason = failureReason(z)
 		}
 		return true, nil
 	})
-	return why, err
+	return reason, err
 }
 
-// failureReason returns why an authorization failed.
+// failureReason returns the authority's text about why an authorization failed.
 func failureReason(z *acme.Authorization) string {
 	var out []string
 	for _, ch := range z.Challenges {
@@ -287,10 +291,11 @@ func failureReason(z *acme.Authorization) string {
 	return truncate(strings.Join(out, "; "))
 }
 
-// await polls an order until it can be finalized, or has been.
-func (c *Client) await(ctx context.Context, o *acme.Order) (*acme.Order, error) {
-	settled := func(o *acme.Order) bool { return o.Status == acme.StatusReady || o.Status == acme.StatusValid }
-	if settled(o) {
+// awaitOrder polls an order until it can be finalized, or is valid. It returns ErrOrder if the
+// order has failed.
+func (c *Client) awaitOrder(ctx context.Context, o *acme.Order) (*acme.Order, error) {
+	isDone := func(o *acme.Order) bool { return o.Status == acme.StatusReady || o.Status == acme.StatusValid }
+	if isDone(o) {
 		return o, nil
 	}
 	err := poll(ctx, issuingTimeout, func() (bool, error) {
@@ -305,17 +310,18 @@ func (c *Client) await(ctx context.Context, o *acme.Order) (*acme.Order, error) 
 			}
 			return false, ErrOrder
 		}
-		return settled(o), nil
+		return isDone(o), nil
 	})
 	return o, err
 }
 
-// poll calls ask, at growing intervals, until it is done or fails.
-func poll(ctx context.Context, most time.Duration, ask func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// poll calls check until that returns true or an error, with longer and longer pauses. It returns
+// an error after the timeout.
+func poll(ctx context.Context, timeout time.Duration, check func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for pause := firstPoll; ; pause = min(2*pause, slowestPoll) {
-		done, err := ask()
+		done, err := check()
 		if done || err != nil {
 			return err
 		}
@@ -324,7 +330,7 @@ func poll(ctx context.Context, most time.Duration, ask func() (bool, error)) err
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return fmt.Errorf("%w: the certificate authority is not done after %s", ctx.Err(), most)
+			return fmt.Errorf("%w: the certificate authority has not finished after %s", ctx.Err(), timeout)
 		}
 	}
 }

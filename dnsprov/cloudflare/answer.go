@@ -18,50 +18,52 @@ import (
 
 // Error codes of the API.
 const (
-	codeNoSuchRecord = 81044 // "Record does not exist"
-	codeAddressThere = 81053 // an A, AAAA or CNAME record already exists at the name
-	codeCNAMEThere   = 81054 // a CNAME record already exists at the name
-	codeNSThere      = 81056 // NS records already exist at the name
-	codeExists       = 81057 // "The record already exists"
-	codeIdentical    = 81058 // "An identical record already exists"
+	codeNoSuchRecord  = 81044 // "Record does not exist"
+	codeAddressExists = 81053 // an A, AAAA or CNAME record already has the name
+	codeCNAMEExists   = 81054 // a CNAME record already has the name
+	codeNSExists      = 81056 // NS records already have the name
+	codeExists        = 81057 // "The record already exists"
+	codeIdentical     = 81058 // "An identical record already exists"
 )
 
-// credentialCodes lists the codes that, with status 400, mean that the token is not accepted.
+// credentialCodes lists the error codes that mean, with status 400, that the token is not accepted.
 var credentialCodes = []int{6003, 6111, 9103, 9106, 9107, 9109, 10000, 10001}
 
-// maxErrorText is how many characters of the API's error text are passed on.
+// maxErrorText is the maximum length, in characters, of an error text of the API in our errors.
 const maxErrorText = 300
 
-// An Error is a refusal by the API: nothing was changed.
+// An Error means that the API refused a request, or that it could not be sent. Nothing was changed.
 type Error struct {
-	Status int   // the HTTP status; 0: the request was not sent
-	Codes  []int // error codes of the API
-	what   string
+	Status int    // the HTTP status; 0 if the request was not sent
+	Codes  []int  // error codes of the API
+	what   string // the text of the error
 }
 
 func (e *Error) Error() string { return e.what }
 
-// Has reports whether the API gave one of these codes.
+// Has reports whether e has one of these error codes.
 func (e *Error) Has(codes ...int) bool {
 	return slices.ContainsFunc(e.Codes, func(c int) bool { return slices.Contains(codes, c) })
 }
 
-// credential reports whether the error is about the token.
-func (e *Error) credential() bool {
+// isCredential reports whether the API refused the token.
+func (e *Error) isCredential() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusBadRequest && e.Has(credentialCodes...)
 }
 
-// unknownOutcome is an error after which it is unknown whether anything was changed.
+// unknownOutcome is an error after which it is unknown whether the request had an effect.
 type unknownOutcome struct{ error }
 
 func (u *unknownOutcome) Unwrap() error { return u.error }
 
-// rateLimited is a refusal because of too many requests.
+// rateLimited is the error that there were too many requests. The next one is permitted after the
+// given time.
 type rateLimited struct{ after time.Duration }
 
-func (l *rateLimited) Error() string { return "there were too many requests" }
+func (l *rateLimited) Error() string { return "too many requests" }
 
-// nextTry reports whether a request is sent again after try n failed, and after what time.
+// nextTry returns whether to send a request again after attempt n has failed, and how long to wait
+// before that.
 func (c *Client) nextTry(ctx context.Context, err error, r Request, n int) (time.Duration, bool) {
 	wait := time.Duration(n) * c.pause
 	var limit *rateLimited
@@ -78,26 +80,26 @@ func (c *Client) nextTry(ctx context.Context, err error, r Request, n int) (time
 	return wait, wait <= maxOwnWait && (!ok || time.Until(deadline) > wait)
 }
 
-// explain makes the final form of an error: it adds the request, and wraps the error that callers
-// test for.
+// explain converts the error of a request to the form that callers get: it adds the request, and
+// wraps dnsprov.ErrCredential or makes a *dnsprov.Wait.
 func explain(ctx context.Context, err error, r Request) error {
-	asked := "cloudflare: " + r.Method + " " + r.Path
+	request := "cloudflare: " + r.Method + " " + r.Path
 	var (
-		limit *rateLimited
-		said  *Error
+		limit  *rateLimited
+		apiErr *Error
 	)
 	switch {
 	case errors.As(err, &limit):
-		return &dnsprov.Wait{For: limit.after, Err: fmt.Errorf("%s: %w", asked, err)}
-	case errors.As(err, &said) && said.credential():
-		return fmt.Errorf("%s: %w; it needs the right %s: %w", asked, dnsprov.ErrCredential, r.Needs, err)
+		return &dnsprov.Wait{For: limit.after, Err: fmt.Errorf("%s: %w", request, err)}
+	case errors.As(err, &apiErr) && apiErr.isCredential():
+		return fmt.Errorf("%s: %w; it needs the permission %s: %w", request, dnsprov.ErrCredential, r.Needs, err)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", asked, ctx.Err())
+		return fmt.Errorf("%s: %w", request, ctx.Err())
 	}
-	return fmt.Errorf("%s: %w", asked, err)
+	return fmt.Errorf("%s: %w", request, err)
 }
 
-// envelope is the common form of all answers.
+// envelope is the JSON object that all answers of the API have.
 type envelope struct {
 	Success bool            `json:"success"`
 	Errors  []fault         `json:"errors"`
@@ -105,36 +107,37 @@ type envelope struct {
 	Info    *Info           `json:"result_info"`
 }
 
+// fault is an error in an answer of the API.
 type fault struct {
 	Code    int     `json:"code"`
 	Message string  `json:"message"`
 	Chain   []fault `json:"error_chain"`
 }
 
-// decode reads an answer, and its result into out unless out is nil.
+// decode parses an answer. It decodes the result into out unless out is nil.
 func decode(status int, h http.Header, body []byte, out any) (Info, error) {
 	if status == http.StatusTooManyRequests {
 		return Info{}, &rateLimited{retryAfter(h.Get("Retry-After"))}
 	}
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil {
-		return Info{}, &unknownOutcome{fmt.Errorf("status %d, and the body is not an answer of this API", status)}
+		return Info{}, &unknownOutcome{fmt.Errorf("the answer has status %d and is not JSON of the API", status)}
 	}
 	refused := status >= 400 && status < 500 && status != http.StatusRequestTimeout
 	switch {
 	case refused && !e.Success:
-		codes, said := e.said()
-		return Info{}, &Error{Status: status, Codes: codes, what: fmt.Sprintf("status %d: %s", status, said)}
+		codes, text := e.errorText()
+		return Info{}, &Error{Status: status, Codes: codes, what: fmt.Sprintf("status %d: %s", status, text)}
 	case status < 200 || status > 299 || !e.Success:
-		_, said := e.said()
-		return Info{}, &unknownOutcome{fmt.Errorf("status %d: %s", status, said)}
+		_, text := e.errorText()
+		return Info{}, &unknownOutcome{fmt.Errorf("the answer has status %d: %s", status, text)}
 	}
 	if out != nil {
 		if len(e.Result) == 0 || bytes.Equal(e.Result, []byte("null")) {
-			return Info{}, &unknownOutcome{fmt.Errorf("status %d, and the answer has no result", status)}
+			return Info{}, &unknownOutcome{fmt.Errorf("the answer with status %d has no result", status)}
 		}
 		if err := json.Unmarshal(e.Result, out); err != nil {
-			return Info{}, &unknownOutcome{fmt.Errorf("status %d, and the result has an unexpected form: %w", status, err)}
+			return Info{}, &unknownOutcome{fmt.Errorf("the answer with status %d has an unexpected result: %w", status, err)}
 		}
 	}
 	info := Info{}
@@ -145,14 +148,14 @@ func decode(status int, h http.Header, body []byte, out any) (Info, error) {
 	return info, nil
 }
 
-// said returns the codes and the texts of the errors.
-func (e envelope) said() ([]int, string) {
+// errorText returns the codes of all errors in the answer, and their joined messages.
+func (e envelope) errorText() ([]int, string) {
 	var codes []int
-	var words []string
+	var messages []string
 	for _, f := range e.Errors {
-		codes, words = f.list(codes, words)
+		codes, messages = f.appendTo(codes, messages)
 	}
-	if len(words) == 0 {
+	if len(messages) == 0 {
 		return nil, "no reason was given"
 	}
 	text := strings.Map(func(r rune) rune {
@@ -160,20 +163,21 @@ func (e envelope) said() ([]int, string) {
 			return ' '
 		}
 		return r
-	}, strings.Join(words, "; "))
+	}, strings.Join(messages, "; "))
 	return codes, fmt.Sprintf("%.*s", maxErrorText, text)
 }
 
-// list adds the code and text of a fault and of its direct causes.
-func (f fault) list(codes []int, words []string) ([]int, []string) {
-	codes, words = append(codes, f.Code), append(words, fmt.Sprintf("%s (%d)", f.Message, f.Code))
+// appendTo appends the code and message of f and of its direct causes.
+func (f fault) appendTo(codes []int, messages []string) ([]int, []string) {
+	codes, messages = append(codes, f.Code), append(messages, fmt.Sprintf("%s (%d)", f.Message, f.Code))
 	for _, c := range f.Chain {
-		codes, words = append(codes, c.Code), append(words, fmt.Sprintf("%s (%d)", c.Message, c.Code))
+		codes, messages = append(codes, c.Code), append(messages, fmt.Sprintf("%s (%d)", c.Message, c.Code))
 	}
-	return codes, words
+	return codes, messages
 }
 
-// retryAfter reads a Retry-After header (RFC 9110 section 10.2.3).
+// retryAfter parses a Retry-After header (RFC 9110 section 10.2.3). It returns from one second to
+// longestWait, and defaultBlock for an invalid header.
 func retryAfter(header string) time.Duration {
 	after := defaultBlock
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {

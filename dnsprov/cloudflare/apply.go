@@ -14,26 +14,26 @@ type writer struct {
 	*Client
 	zone *Zone
 	at   dnsprov.ZoneRef
-	made []dnsprov.Record
+	made []dnsprov.Record // records that were created, overwritten or adopted
 }
 
-// bareID is the form in which the API wants a record to delete.
-type bareID struct {
+// recordID names a record to delete in a batch.
+type recordID struct {
 	ID string `json:"id"`
 }
 
-// batch sends changes as one request. The API deletes first, then overwrites, then creates, all or
-// nothing.
+// batch sends all changes in one request. The API makes all of them or none: first deletions, then
+// updates, then new records.
 func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 	var body struct {
-		Deletes []bareID `json:"deletes,omitempty"`
-		Puts    []record `json:"puts,omitempty"`
-		Posts   []record `json:"posts,omitempty"`
+		Deletes []recordID `json:"deletes,omitempty"`
+		Puts    []record   `json:"puts,omitempty"`
+		Posts   []record   `json:"posts,omitempty"`
 	}
 	var puts, posts []dnsprov.Record
 	for _, ch := range changes {
 		if ch.Op == dnsprov.Delete {
-			body.Deletes = append(body.Deletes, bareID{ch.Have.ID})
+			body.Deletes = append(body.Deletes, recordID{ch.Have.ID})
 			continue
 		}
 		r, err := toAPI(*ch.Want, w.at.OwnerTag)
@@ -48,7 +48,7 @@ func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 		}
 	}
 	var done struct{ Puts, Posts []record }
-	if _, err := w.Call(ctx, Request{Method: http.MethodPost, Path: w.zone.records() + "/batch", Body: body, Needs: editRecords}, &done); err != nil {
+	if _, err := w.Call(ctx, Request{Method: http.MethodPost, Path: w.zone.recordsPath() + "/batch", Body: body, Needs: editRecords}, &done); err != nil {
 		return err
 	}
 	if err := w.recordMade(puts, done.Puts); err != nil {
@@ -57,16 +57,16 @@ func (w *writer) batch(ctx context.Context, changes []dnsprov.Change) error {
 	return w.recordMade(posts, done.Posts)
 }
 
-// recordMade records what the API says it made, and returns an error if that differs from the
-// wanted records.
+// recordMade appends the wanted records to w.made, with the IDs that the API answered. It returns
+// an error if the answer differs from the wanted records.
 func (w *writer) recordMade(wanted []dnsprov.Record, got []record) error {
 	if len(wanted) != len(got) {
-		return fmt.Errorf("cloudflare: %d records were sent for the zone %s, but the answer lists %d", len(wanted), w.zone.Name, len(got))
+		return fmt.Errorf("cloudflare: %d records were sent for the zone %s, but the answer has %d", len(wanted), w.zone.Name, len(got))
 	}
 	for i, want := range wanted {
 		made := got[i].toCommon(w.at.OwnerTag)
-		if !made.Same(want) || !plainID(made.ID) {
-			return fmt.Errorf("cloudflare: the zone %s has %s %s %.80q now, instead of %s %s %.80q",
+		if !made.Same(want) || !isPlainID(made.ID) {
+			return fmt.Errorf("cloudflare: the zone %s now has the record %s %s %.80q instead of %s %s %.80q",
 				w.zone.Name, made.Name, made.Type, made.Value, want.Name, want.Type, want.Value)
 		}
 		want.ID = made.ID
@@ -75,8 +75,8 @@ func (w *writer) recordMade(wanted []dnsprov.Record, got []record) error {
 	return nil
 }
 
-// each makes the changes one by one.
-func (w *writer) each(ctx context.Context, changes []dnsprov.Change) error {
+// applyEach makes the changes one by one. It stops at the first error.
+func (w *writer) applyEach(ctx context.Context, changes []dnsprov.Change) error {
 	for _, ch := range changes {
 		var err error
 		switch ch.Op {
@@ -88,7 +88,7 @@ func (w *writer) each(ctx context.Context, changes []dnsprov.Change) error {
 			err = w.create(ctx, *ch.Want)
 		}
 		var refused *Error
-		if errors.As(err, &refused) && refused.Status == http.StatusBadRequest && !refused.credential() && ch.Want != nil {
+		if errors.As(err, &refused) && refused.Status == http.StatusBadRequest && !refused.isCredential() && ch.Want != nil {
 			return &dnsprov.Refused{Want: *ch.Want, Err: err}
 		}
 		if err != nil {
@@ -98,22 +98,22 @@ func (w *writer) each(ctx context.Context, changes []dnsprov.Change) error {
 	return nil
 }
 
-// delete deletes a record; a missing record is not an error.
+// delete deletes a record. It returns nil if the record does not exist.
 func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
-	_, err := w.Call(ctx, Request{Method: http.MethodDelete, Path: w.zone.records() + "/" + have.ID, Repeat: true, Needs: editRecords}, nil)
-	if gone(err) {
+	_, err := w.Call(ctx, Request{Method: http.MethodDelete, Path: w.zone.recordsPath() + "/" + have.ID, Repeat: true, Needs: editRecords}, nil)
+	if isGone(err) {
 		return nil
 	}
 	return err
 }
 
-// update overwrites a record of ours, or creates it if it is gone. If another record already has
-// the wanted content, it adopts that one and deletes ours.
+// update overwrites the record have, or creates a new one if have does not exist any more. If
+// another record already has the wanted content, update adopts that record and deletes have.
 func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.Record) error {
-	err := w.write(ctx, Request{Method: http.MethodPut, Path: w.zone.records() + "/" + have.ID, Repeat: true, Needs: editRecords}, want)
+	err := w.write(ctx, Request{Method: http.MethodPut, Path: w.zone.recordsPath() + "/" + have.ID, Repeat: true, Needs: editRecords}, want)
 	var refused *Error
 	switch {
-	case gone(err):
+	case isGone(err):
 		return w.create(ctx, want)
 	case errors.As(err, &refused) && refused.Has(codeExists, codeIdentical):
 		if err := w.adopt(ctx, want, err); err != nil || w.made[len(w.made)-1].ID == have.ID {
@@ -124,17 +124,18 @@ func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.
 	return err
 }
 
-// create creates a record. The request is sent only once; if no answer comes, the next Records
-// shows the result.
+// create creates a record. It sends the request only once; if the answer is lost, the next call of
+// Records shows the result.
 func (w *writer) create(ctx context.Context, want dnsprov.Record) error {
-	err := w.write(ctx, Request{Method: http.MethodPost, Path: w.zone.records(), Needs: editRecords}, want)
+	err := w.write(ctx, Request{Method: http.MethodPost, Path: w.zone.recordsPath(), Needs: editRecords}, want)
 	var refused *Error
-	if errors.As(err, &refused) && refused.Has(codeExists, codeIdentical, codeAddressThere, codeCNAMEThere, codeNSThere) {
+	if errors.As(err, &refused) && refused.Has(codeExists, codeIdentical, codeAddressExists, codeCNAMEExists, codeNSExists) {
 		return w.adopt(ctx, want, err)
 	}
 	return err
 }
 
+// write sends the wanted record as the body of r, and checks the answer.
 func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) error {
 	body, err := toAPI(want, w.at.OwnerTag)
 	if err != nil {
@@ -148,37 +149,38 @@ func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) erro
 	return w.recordMade([]dnsprov.Record{want}, []record{got})
 }
 
-// adopt finds the record that is in the way of a wanted one. If it has the wanted content, it is
-// adopted; otherwise the result is a Conflict.
+// adopt finds the existing record because of which the API refused a wanted one. If it has the
+// wanted content, adopt appends it to w.made. Otherwise it returns a *dnsprov.Conflict.
 func (w *writer) adopt(ctx context.Context, want dnsprov.Record, refused error) error {
 	have, err := w.list(ctx, w.zone, w.at)
 	if err != nil {
 		return err
 	}
-	var inWay *dnsprov.Record
+	var conflicting *dnsprov.Record
 	for i, h := range have {
 		switch {
 		case h.Same(want):
 			w.made = append(w.made, h)
 			return nil
 		case h.Name != want.Name:
-		case inWay == nil || blocks(h, want) && !blocks(*inWay, want):
-			inWay = &have[i]
+		case conflicting == nil || excludes(h, want) && !excludes(*conflicting, want):
+			conflicting = &have[i]
 		}
 	}
-	if inWay == nil {
+	if conflicting == nil {
 		return refused
 	}
-	return &dnsprov.Conflict{Have: *inWay, Want: want}
+	return &dnsprov.Conflict{Have: *conflicting, Want: want}
 }
 
-// blocks reports whether record h excludes the wanted record at the same name.
-func blocks(h, want dnsprov.Record) bool {
+// excludes reports whether the API refuses the wanted record because of the record h of the same
+// name.
+func excludes(h, want dnsprov.Record) bool {
 	return h.Type == "CNAME" || want.Type == "CNAME" || h.Type == "NS" || h.Type == want.Type && h.Value == want.Value
 }
 
-// gone reports whether the API refused because the record does not exist.
-func gone(err error) bool {
+// isGone reports whether err means that the record does not exist.
+func isGone(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Has(codeNoSuchRecord))
 }

@@ -1,5 +1,5 @@
 // Package cloudflare manages DNS records at Cloudflare through version 4 of its API. It does not
-// know which records a domain should have, whose token it uses, or where the token is stored.
+// know which records a domain should have, or to whom a token belongs.
 package cloudflare
 
 import (
@@ -21,27 +21,25 @@ import (
 const BaseURL = "https://api.cloudflare.com/client/v4"
 
 const (
-	attemptTimeout = 30 * time.Second // for one request and its answer
-	maxAttempts    = 3
-	pause          = 500 * time.Millisecond
-	maxAnswer      = 8 << 20          // bytes
-	maxToken       = 512              // bytes; today's tokens have 40 to 53
-	maxOwnWait     = 10 * time.Second // a longer wait that the API asks for is left to the caller
-	defaultBlock   = 5 * time.Minute  // wait after too many requests if the API does not name one: the window over which it counts
-	longestWait    = time.Hour
+	attemptTimeout = 30 * time.Second       // for one request and its answer
+	maxAttempts    = 3                      // of one call
+	pause          = 500 * time.Millisecond // before the second attempt; later ones wait longer
+	maxAnswer      = 8 << 20                // maximum size of an answer in bytes
+	maxToken       = 512                    // maximum length of a token in bytes
+	maxOwnWait     = 10 * time.Second       // for longer waits, Call returns a *dnsprov.Wait
+	defaultBlock   = 5 * time.Minute        // wait after too many requests if the API names no time
+	longestWait    = time.Hour              // maximum wait after too many requests
 )
 
-// Config configures a Client. The defaults of BaseURL and HTTP are Cloudflare and
-// http.DefaultClient.
+// Config configures a Client.
 type Config struct {
-	BaseURL string
-	Token   string // an API token of a user or of an account; never a global key
-	HTTP    *http.Client
-	Pause   time.Duration // before the second attempt; later ones wait longer; 0: half a second
+	BaseURL string        // "" means the constant BaseURL
+	Token   string        // an API token of a user or of an account
+	HTTP    *http.Client  // nil means http.DefaultClient
+	Pause   time.Duration // wait before the second attempt; 0 means half a second
 }
 
-// A Client uses the API with one token. It is a dnsprov.Provider, and any number of goroutines may
-// use it.
+// A Client uses the API with one token. It is a dnsprov.Provider. It is safe for concurrent use.
 type Client struct {
 	base  string
 	token string
@@ -49,7 +47,7 @@ type Client struct {
 	pause time.Duration
 }
 
-// New returns a client. It sends no request yet.
+// New returns a client without sending a request.
 func New(c Config) *Client {
 	if c.BaseURL == "" {
 		c.BaseURL = BaseURL
@@ -61,30 +59,30 @@ func New(c Config) *Client {
 		c.Pause = pause
 	}
 	own := *c.HTTP
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token must not be sent to another address
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // or the token would be sent to another address
 	return &Client{base: strings.TrimSuffix(c.BaseURL, "/"), token: c.Token, http: &own, pause: c.Pause}
 }
 
 // A Request is one call of the API.
 type Request struct {
 	Method string
-	Path   string // below the base URL, with a leading slash, escaped
+	Path   string // escaped path below the base URL, with a leading slash
 	Query  url.Values
-	Body   any    // sent as JSON; nil: no body
-	Repeat bool   // it may be sent again if the result of the first attempt is unknown
+	Body   any    // sent as JSON; nil for no body
+	Repeat bool   // whether to send it again if the result of an attempt is unknown
 	Needs  string // the permission that the token needs, as Cloudflare's dashboard names it
 }
 
-// Info is the part of an answer apart from its result.
+// Info has the parts of an answer other than the result.
 type Info struct {
 	Status     int    `json:"-"` // HTTP status
 	TotalPages int    `json:"total_pages"`
-	Cursor     string `json:"cursor"` // of the next page, in lists with cursors
+	Cursor     string `json:"cursor"` // cursor of the next page of a list; "" if there is none
 }
 
-// Call sends a request and decodes the result of its answer into out. The errors are
-// dnsprov.ErrCredential, an *Error if the API refused, a *dnsprov.Wait, and others after which it
-// is unknown whether anything was changed.
+// Call sends a request and decodes the result of the answer into out. If nothing was changed, it
+// returns dnsprov.ErrCredential, a *dnsprov.Wait, or an *Error. After any other error it is unknown
+// whether something was changed.
 func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
 	if err := c.checkToken(); err != nil {
 		return Info{}, err
@@ -108,16 +106,16 @@ func (c *Client) Call(ctx context.Context, r Request, out any) (Info, error) {
 	}
 }
 
-// checkToken refuses a token that cannot be valid.
+// checkToken returns dnsprov.ErrCredential for a token that cannot be valid.
 func (c *Client) checkToken() error {
-	odd := func(r rune) bool { return r <= ' ' || r > '~' }
-	if c.token == "" || len(c.token) > maxToken || strings.ContainsFunc(c.token, odd) {
-		return fmt.Errorf("cloudflare: %w: it does not look like one", dnsprov.ErrCredential)
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
+	if c.token == "" || len(c.token) > maxToken || strings.ContainsFunc(c.token, invalid) {
+		return fmt.Errorf("cloudflare: %w: it does not have the form of a token", dnsprov.ErrCredential)
 	}
 	return nil
 }
 
-// attempt sends a request once.
+// attempt sends a request once and decodes the answer.
 func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -141,7 +139,7 @@ func (c *Client) attempt(ctx context.Context, r Request, out any) (Info, error) 
 	return info, c.scrubbed(err)
 }
 
-// scrubbed removes the token from an error text of the API.
+// scrubbed removes the token from the text of an error, because the API may repeat it.
 func (c *Client) scrubbed(err error) error {
 	var refused *Error
 	var lost *unknownOutcome
@@ -179,14 +177,15 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	return req, nil
 }
 
-// withoutURL removes the URL, which may contain a proxy's password, from an error of net/http.
+// withoutURL removes the URL from an error of net/http, because the URL may contain the password of
+// a proxy.
 func withoutURL(ctx context.Context, err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
 		err = of.Err
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return errors.New("no answer in time")
+		return errors.New("the API did not answer in time")
 	}
 	return err
 }

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	perPage  = 100
-	maxPages = 100 // of records of one domain; the largest plans have 3,500 records by default
-	maxBatch = 200 // changes in one batch, in a zone without a paid plan
+	perPage  = 100 // number of records in a page of a list
+	maxPages = 100 // maximum number of pages for one domain
+	maxBatch = 200 // maximum number of changes in a batch, in a zone without a paid plan
 )
 
-// Records lists the zone's records at the domain and below it. Those with the owner tag in their
-// comment are ours.
+// Records returns the zone's records at and below the domain. Records with the owner tag in their
+// comment have a Purpose.
 func (c *Client) Records(ctx context.Context, at dnsprov.ZoneRef) ([]dnsprov.Record, error) {
 	z, err := c.Zone(ctx, at.Domain)
 	if err != nil {
@@ -35,23 +35,23 @@ func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.ZoneRef) ([]dnspr
 		q.Set("name.endswith", at.Domain)
 	}
 	var out []dnsprov.Record
-	seen := map[string]bool{} // a record that is added or removed during the reading shifts the pages
+	seen := map[string]bool{} // by ID; pages shift if a record is added or removed meanwhile
 	for page := 1; ; page++ {
 		if page > maxPages {
-			return nil, fmt.Errorf("cloudflare: there are more than %d records in the zone %s", maxPages*perPage, z.Name)
+			return nil, fmt.Errorf("cloudflare: the zone %[2]s has more than %[1]d records", maxPages*perPage, z.Name)
 		}
 		q.Set("page", strconv.Itoa(page))
 		var found []record
-		info, err := c.Call(ctx, Request{Method: http.MethodGet, Path: z.records(), Query: q, Repeat: true, Needs: editRecords}, &found)
+		info, err := c.Call(ctx, Request{Method: http.MethodGet, Path: z.recordsPath(), Query: q, Repeat: true, Needs: editRecords}, &found)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range found {
 			one := r.toCommon(at.OwnerTag)
-			if one.Type == "CNAME" && one.Name == z.Name { // at the apex Cloudflare always flattens it
+			if one.Type == "CNAME" && one.Name == z.Name { // Cloudflare always flattens a CNAME at the apex
 				one.Type = dnsprov.Flattened
 			}
-			if within(one.Name, at.Domain) && plainID(r.ID) && !seen[r.ID] {
+			if isWithin(one.Name, at.Domain) && isPlainID(r.ID) && !seen[r.ID] {
 				seen[r.ID] = true
 				out = append(out, one)
 			}
@@ -62,21 +62,22 @@ func (c *Client) list(ctx context.Context, z *Zone, at dnsprov.ZoneRef) ([]dnspr
 	}
 }
 
-func (z *Zone) records() string { return "/zones/" + z.ID + "/dns_records" }
+func (z *Zone) recordsPath() string { return "/zones/" + z.ID + "/dns_records" }
 
-func within(name, domain string) bool {
+// isWithin reports whether name is the domain or below it.
+func isWithin(name, domain string) bool {
 	return name == domain || strings.HasSuffix(name, "."+domain)
 }
 
-// Apply sends the changes as one batch. If the API refuses that, it makes them one by one, so that
-// a record that already exists, or is gone already, does not stop the rest. The returned records
-// have the ID and Purpose of ours; a foreign record that equals a wanted one has no Purpose. With
-// an error, it returns the records made before it.
+// Apply sends the changes in batches. If the API refuses a batch, Apply makes its changes one by
+// one, so that a record that already exists, or is already deleted, does not stop the others. An
+// adopted foreign record is returned without a Purpose. If Apply returns an error, it also returns
+// the records that it made before.
 func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	if err := check(at, changes); err != nil {
+	if err := checkChanges(at, changes); err != nil {
 		return nil, err
 	}
 	z, err := c.Zone(ctx, at.Domain)
@@ -87,8 +88,8 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 	for part := range slices.Chunk(changes, maxBatch) {
 		err := w.batch(ctx, part)
 		var refused *Error
-		if errors.As(err, &refused) && !refused.credential() {
-			err = w.each(ctx, part)
+		if errors.As(err, &refused) && !refused.isCredential() {
+			err = w.applyEach(ctx, part)
 		}
 		if err != nil {
 			return w.made, err
@@ -97,19 +98,20 @@ func (c *Client) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnspro
 	return w.made, nil
 }
 
-// check makes sure that the changes touch only our own records, whatever the plan was made from.
-func check(at dnsprov.ZoneRef, changes []dnsprov.Change) error {
+// checkChanges returns an error if a change is about a record that is not ours or not of the
+// domain, even if the plan was wrong.
+func checkChanges(at dnsprov.ZoneRef, changes []dnsprov.Change) error {
 	for _, ch := range changes {
-		if h := ch.Have; h != nil && (h.Purpose == "" || !plainID(h.ID) || !within(h.Name, at.Domain)) {
-			return fmt.Errorf("cloudflare: cannot %s %s %s, which is not a record of ours", ch.Op, h.Name, h.Type)
+		if h := ch.Have; h != nil && (h.Purpose == "" || !isPlainID(h.ID) || !isWithin(h.Name, at.Domain)) {
+			return fmt.Errorf("cloudflare: cannot %s the record %s %s, which is not ours", ch.Op, h.Name, h.Type)
 		}
-		if w := ch.Want; w != nil && (w.Purpose == "" || !within(w.Name, at.Domain)) {
-			return fmt.Errorf("cloudflare: cannot %s %s %s, which does not belong to %s", ch.Op, w.Name, w.Type, at.Domain)
+		if w := ch.Want; w != nil && (w.Purpose == "" || !isWithin(w.Name, at.Domain)) {
+			return fmt.Errorf("cloudflare: cannot %s the record %s %s, which does not belong to %s", ch.Op, w.Name, w.Type, at.Domain)
 		}
 		complete := ch.Op == dnsprov.Create && ch.Have == nil && ch.Want != nil || ch.Op == dnsprov.Delete && ch.Have != nil && ch.Want == nil ||
 			ch.Op == dnsprov.Update && ch.Have != nil && ch.Want != nil
 		if !complete {
-			return fmt.Errorf("cloudflare: the change %.20q is not complete", ch.Op)
+			return fmt.Errorf("cloudflare: the change %.20q has missing or extra records", ch.Op)
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxString     = 255 // bytes of one character string of a TXT record (RFC 1035 section 3.3)
-	maxComment    = 100 // characters, in a zone without a paid plan
+	maxString     = 255 // maximum length of a character string in bytes (RFC 1035 section 3.3)
+	maxComment    = 100 // maximum length of a comment in characters, without a paid plan
 	commentPrefix = "mailstead:"
 )
 
@@ -23,13 +23,14 @@ type record struct {
 	Type     string          `json:"type"`
 	Name     string          `json:"name"`
 	Content  string          `json:"content,omitempty"`
-	Priority *uint16         `json:"priority,omitempty"` // of an MX
-	Data     json.RawMessage `json:"data,omitempty"`     // of an SRV or CAA, instead of Content
-	TTL      uint32          `json:"ttl"`                // seconds; 1: chosen by Cloudflare, as always for proxied records
+	Priority *uint16         `json:"priority,omitempty"` // only for MX
+	Data     json.RawMessage `json:"data,omitempty"`     // for SRV and CAA, instead of Content
+	TTL      uint32          `json:"ttl"`                // seconds; 1 means automatic, as for all proxied records
 	Proxied  *bool           `json:"proxied,omitempty"`
 	Comment  string          `json:"comment,omitempty"`
 }
 
+// srvData is the Data of an SRV record.
 type srvData struct {
 	Priority uint16 `json:"priority"`
 	Weight   uint16 `json:"weight"`
@@ -37,18 +38,19 @@ type srvData struct {
 	Target   string `json:"target"`
 }
 
+// caaData is the Data of a CAA record.
 type caaData struct {
 	Flags uint8  `json:"flags"`
 	Tag   string `json:"tag"`
 	Value string `json:"value"`
 }
 
-// comment returns the comment that marks a record as ours: the owner tag and the purpose.
+// comment returns the comment that marks a record as ours. It has the owner tag and the purpose.
 func comment(tag, purpose string) string { return commentPrefix + tag + ":" + purpose }
 
-// toCommon converts the record to the form that all providers share. It has a Purpose if it was
-// made under the tag. If somebody has switched proxying on for a record of ours, its TTL is 1,
-// which is never wanted, so that a plan corrects it.
+// toCommon converts the record to a dnsprov.Record. It sets Purpose if the comment has the owner
+// tag. If somebody switches proxying on for a record of ours, its TTL becomes 1. That is never
+// wanted, so the next plan corrects it.
 func (r record) toCommon(tag string) dnsprov.Record {
 	out := dnsprov.Record{Name: host(r.Name), Type: r.Type, Value: r.Content, TTL: r.TTL, ID: r.ID}
 	if purpose, ours := strings.CutPrefix(r.Comment, comment(tag, "")); ours {
@@ -79,8 +81,8 @@ func (r record) toCommon(tag string) dnsprov.Record {
 	return out
 }
 
-// readSRV reads the parts of an SRV from its data or, without data, from its content: weight, port,
-// target.
+// readSRV sets the fields of an SRV record from Data, or else from Content, which is "weight port
+// target".
 func (r record) readSRV(out *dnsprov.Record) {
 	var d srvData
 	if json.Unmarshal(r.Data, &d) != nil || d.Target == "" {
@@ -94,8 +96,8 @@ func (r record) readSRV(out *dnsprov.Record) {
 	out.Priority, out.Weight, out.Port, out.Value = d.Priority, d.Weight, d.Port, host(d.Target)
 }
 
-// toAPI converts a wanted record to the form of the API. It is never proxied: a proxied record
-// publishes addresses of Cloudflare, which accept no mail.
+// toAPI converts a wanted record to the form of the API. The record is never proxied, because
+// Cloudflare would publish its own addresses, which accept no mail.
 func toAPI(w dnsprov.Record, tag string) (record, error) {
 	out := record{Type: w.Type, Name: w.Name, TTL: w.TTL, Comment: comment(tag, w.Purpose)}
 	if len(out.Comment) > maxComment {
@@ -103,8 +105,8 @@ func toAPI(w dnsprov.Record, tag string) (record, error) {
 	}
 	switch w.Type {
 	case "A", "AAAA", "CNAME":
-		direct := false
-		out.Content, out.Proxied = w.Value, &direct
+		proxied := false
+		out.Content, out.Proxied = w.Value, &proxied
 	case "MX":
 		out.Content, out.Priority = w.Value, &w.Priority
 	case "TXT":
@@ -112,39 +114,40 @@ func toAPI(w dnsprov.Record, tag string) (record, error) {
 	case "NS":
 		out.Content = w.Value
 	case "SRV":
-		return out.with(srvData{w.Priority, w.Weight, w.Port, w.Value})
+		return out.withData(srvData{w.Priority, w.Weight, w.Port, w.Value})
 	case "CAA":
 		d, err := parseCAA(w.Value)
 		if err != nil {
 			return record{}, err
 		}
-		return out.with(d)
+		return out.withData(d)
 	default:
-		return record{}, fmt.Errorf("there are no records of type %.20q here", w.Type)
+		return record{}, fmt.Errorf("records of type %.20q are not supported", w.Type)
 	}
 	return out, nil
 }
 
-func (r record) with(data any) (record, error) {
+// withData returns the record with the JSON of data as its Data.
+func (r record) withData(data any) (record, error) {
 	var err error
 	r.Data, err = json.Marshal(data)
 	return r, err
 }
 
-// parseCAA parses a value such as 0 issue "ca.example" (RFC 8659 section 4.1.1).
+// parseCAA parses a CAA value such as 0 issue "ca.example" (RFC 8659 section 4.1.1).
 func parseCAA(value string) (caaData, error) {
 	parts := strings.SplitN(value, " ", 3)
 	if len(parts) != 3 {
-		return caaData{}, errors.New("the value of a CAA record must be flags, a tag and a text")
+		return caaData{}, errors.New("a CAA value must have flags, a tag and a value")
 	}
 	flags, err := strconv.ParseUint(parts[0], 10, 8)
 	if err != nil {
-		return caaData{}, fmt.Errorf("parse the flags of a CAA record: %w", err)
+		return caaData{}, fmt.Errorf("parse flags of CAA record: %w", err)
 	}
 	return caaData{Flags: uint8(flags), Tag: parts[1], Value: dnsprov.UnquoteText(parts[2])}, nil
 }
 
-// quoted writes a text as quoted character strings (RFC 1035 section 5.1), as the API expects it.
+// quoted converts a text to quoted character strings (RFC 1035 section 5.1), as the API needs it.
 func quoted(text string) string {
 	var b strings.Builder
 	for first := true; first || text != ""; first = false {
@@ -158,8 +161,8 @@ func quoted(text string) string {
 	return b.String()
 }
 
-// host converts a name to the form of dnsprov.Record.Name. The root, which means "none" in an MX or
-// SRV, stays a dot.
+// host converts a host name to the form of dnsprov.Record.Name. It returns ".", which means no host
+// in an MX or SRV, unchanged.
 func host(s string) string {
 	if s == "." {
 		return s

@@ -12,17 +12,17 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 )
 
-// Permissions that a token needs.
+// Permissions of a token, as Cloudflare's dashboard names them.
 const (
 	readZones   = "Zone: Zone: Read"
 	editRecords = "Zone: DNS: Edit"
 )
 
-// Active is the Status of a zone that its registry has delegated to Cloudflare. Records of other
-// zones can be changed too, but nobody sees them yet.
+// Active is the Status of a zone that is delegated to Cloudflare. Other zones can be changed too,
+// but resolvers do not see their records.
 const Active = "active"
 
-// A Zone holds the records of a domain and of all names below it.
+// A Zone is a DNS zone at Cloudflare.
 type Zone struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
@@ -33,41 +33,41 @@ type Zone struct {
 	} `json:"account"`
 }
 
-// Check returns dnsprov.ErrCredential if the token is not valid or may not read zones. Whether it
-// may change records shows only when records are changed.
+// Check returns dnsprov.ErrCredential if the token is not valid or cannot read zones. It cannot
+// find out whether the token can change records.
 func (c *Client) Check(ctx context.Context) error {
-	personal := c.verify(ctx, "/user/tokens/verify")
-	if personal != nil && !errors.Is(personal, dnsprov.ErrCredential) {
-		return personal
+	userErr := c.verify(ctx, "/user/tokens/verify")
+	if userErr != nil && !errors.Is(userErr, dnsprov.ErrCredential) {
+		return userErr
 	}
 	var zones []Zone
 	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: "/zones", Query: url.Values{"per_page": {"5"}}, Repeat: true, Needs: readZones}, &zones)
-	if err != nil || personal == nil {
+	if err != nil || userErr == nil {
 		return err
 	}
-	// A token that belongs to an account is not known under /user. Its account is the one that the
-	// zones belong to.
-	if len(zones) == 0 || !plainID(zones[0].Account.ID) {
-		return personal
+	// The token may belong to an account instead of a user. That account also has the zones.
+	if len(zones) == 0 || !isPlainID(zones[0].Account.ID) {
+		return userErr
 	}
 	return c.verify(ctx, "/accounts/"+zones[0].Account.ID+"/tokens/verify")
 }
 
-// verify checks the token at one of the two paths that know tokens.
+// verify checks the token at path, which is that for tokens of users or that for tokens of
+// accounts.
 func (c *Client) verify(ctx context.Context, path string) error {
 	var token struct {
 		Status string `json:"status"` // active, disabled or expired
 	}
 	_, err := c.Call(ctx, Request{Method: http.MethodGet, Path: path, Repeat: true, Needs: readZones}, &token)
 	if err == nil && token.Status != "active" {
-		err = fmt.Errorf("cloudflare: %w: it is %.20q", dnsprov.ErrCredential, token.Status)
+		err = fmt.Errorf("cloudflare: %w: its status is %.20q", dnsprov.ErrCredential, token.Status)
 	}
 	return err
 }
 
-// Zone finds the zone that encloses a domain most closely; of several zones with the same name it
-// prefers the Active one. The error is dnsprov.ErrZoneNotFound if the token sees none. A zone that
-// is not yet Active, according to its Status, can be filled too.
+// Zone returns the zone that contains a domain: that with the longest name, and preferably an
+// Active one. The zone need not be Active. Zone returns dnsprov.ErrZoneNotFound if the token can
+// read no such zone.
 func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 	for name := domain; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
 		var found []Zone
@@ -76,7 +76,7 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 		if err != nil {
 			return nil, err
 		}
-		found = slices.DeleteFunc(found, func(z Zone) bool { return !strings.EqualFold(z.Name, name) || !plainID(z.ID) })
+		found = slices.DeleteFunc(found, func(z Zone) bool { return !strings.EqualFold(z.Name, name) || !isPlainID(z.ID) })
 		if len(found) > 0 {
 			best := slices.MinFunc(found, func(a, b Zone) int { return a.rank() - b.rank() })
 			best.Name = name
@@ -86,8 +86,8 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 	return nil, fmt.Errorf("cloudflare: %w: the token can read no zone that contains %s (it needs the permission %s)", dnsprov.ErrZoneNotFound, domain, readZones)
 }
 
-// Delegated reports whether Cloudflare serves the zone of a domain. Anybody may create a zone of
-// any name there, and only a zone that its registry has delegated is Active.
+// Delegated reports whether the zone of a domain is delegated to Cloudflare. Anybody can create a
+// zone of any name there, so the existence of a zone proves nothing.
 func (c *Client) Delegated(ctx context.Context, domain string) (bool, error) {
 	z, err := c.Zone(ctx, domain)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Client) Delegated(ctx context.Context, domain string) (bool, error) {
 	return z.Status == Active || z.Status == "", nil
 }
 
-// rank orders zones with the same name, the best first.
+// rank orders zones with the same name. The zone with the lowest rank is preferred.
 func (z Zone) rank() int {
 	if at := slices.Index([]string{Active, "pending", "initializing"}, z.Status); at >= 0 {
 		return at
@@ -104,10 +104,10 @@ func (z Zone) rank() int {
 	return 3
 }
 
-// plainID reports whether s can be an identifier of the API, and so is safe in a path.
-func plainID(s string) bool {
-	odd := func(r rune) bool {
+// isPlainID reports whether s has the form of an ID of the API, so that it is safe in a path.
+func isPlainID(s string) bool {
+	invalid := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	}
-	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, odd)
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, invalid)
 }

@@ -13,29 +13,30 @@ import (
 )
 
 const (
-	maxDepth       = 5 // nested entities
-	maxNameservers = 32
-	maxStatus      = 32
-	maxText        = 200 // characters of a registrar's name
+	maxDepth       = 5   // maximum depth of nested entities
+	maxNameservers = 32  // further name servers are ignored
+	maxStatus      = 32  // further status values are ignored
+	maxText        = 200 // maximum length of a text in characters
 
 	objectClass   = "domain"
 	roleRegistrar = "registrar"
-	ianaIDType    = "ianaregistrarid" // "IANA Registrar ID" without spaces, dashes and case
+	ianaIDType    = "ianaregistrarid" // "IANA Registrar ID" in lower case without spaces
 )
 
-// A Domain is the registry's data about a domain.
+// A Domain is what the registry's RDAP server says about a domain.
 type Domain struct {
 	Name         string    // ASCII, lower-case, as requested
-	Registrar    string    // the registrar's name, or its handle if it has no name; "": unknown
-	IANAID       string    // the registrar's number at IANA, such as 1910; "": unknown
+	Registrar    string    // the registrar's name, or else its handle; "" if unknown
+	IANAID       string    // the registrar's ID at IANA, such as 1910; "" if unknown
 	Nameservers  []string  // ASCII, lower-case, without the trailing dot, sorted
-	Status       []string  // as in RFC 8056, lower-case
-	RegisteredAt time.Time // zero: unknown
-	ExpiresAt    time.Time // zero: unknown
+	Status       []string  // lower-case, such as "client hold" (RFC 8056)
+	RegisteredAt time.Time // zero if unknown
+	ExpiresAt    time.Time // zero if unknown
 }
 
-// A domainObject is an answer about a domain (RFC 9083 §5.3). Some servers send a single value
-// instead of a list, or a number instead of a string, so its types accept both.
+// A domainObject is the JSON object about a domain (RFC 9083 §5.3). Some servers send a single
+// value instead of a list, or a number instead of a string. The types text and listOrOne accept
+// both.
 type domainObject struct {
 	Class       text             `json:"objectClassName"`
 	LDHName     text             `json:"ldhName"`
@@ -46,31 +47,35 @@ type domainObject struct {
 	Entities    json.RawMessage  `json:"entities"`
 }
 
+// A host is a name server of a domainObject.
 type host struct {
 	LDHName     text `json:"ldhName"`
 	UnicodeName text `json:"unicodeName"`
 }
 
+// An event is an event of a domainObject, such as its registration.
 type event struct {
 	Action text `json:"eventAction"`
 	Date   text `json:"eventDate"`
 }
 
+// An entity is a person or organization of a domainObject, such as its registrar.
 type entity struct {
 	Handle    text                `json:"handle"`
 	Roles     listOrOne[text]     `json:"roles"`
 	PublicIDs listOrOne[publicID] `json:"publicIds"`
 	VCard     json.RawMessage     `json:"vcardArray"`
-	Entities  json.RawMessage     `json:"entities"` // decoded only when needed, since entities may be nested without limit
+	Entities  json.RawMessage     `json:"entities"` // decoded by findRegistrar, which limits the depth
 }
 
+// A publicID is an identifier of an entity, such as its IANA Registrar ID.
 type publicID struct {
 	Type       text `json:"type"`
 	Identifier text `json:"identifier"`
 }
 
-// readDomain parses an answer about a domain. It returns an error unless the answer is a domain
-// object about name.
+// readDomain parses an answer about the domain name. It returns an error if the answer is not a
+// domain object, or about another domain.
 func readDomain(body []byte, name string) (*Domain, error) {
 	var o domainObject
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -79,13 +84,13 @@ func readDomain(body []byte, name string) (*Domain, error) {
 	if !strings.EqualFold(string(o.Class), objectClass) {
 		return nil, fmt.Errorf("the answer describes a %.40q, not a domain", string(o.Class))
 	}
-	if told := hostName(o.LDHName, o.UnicodeName); told != name {
-		return nil, fmt.Errorf("the answer is for %.80q, a different name", told)
+	if found := hostName(o.LDHName, o.UnicodeName); found != name {
+		return nil, fmt.Errorf("the answer is about %.80q, another domain", found)
 	}
 	d := &Domain{Name: name, Nameservers: []string{}, Status: []string{}}
 	for _, ns := range o.Nameservers {
-		if told := hostName(ns.LDHName, ns.UnicodeName); plausible(told) && len(d.Nameservers) < maxNameservers {
-			d.Nameservers = append(d.Nameservers, told)
+		if found := hostName(ns.LDHName, ns.UnicodeName); isDomainName(found) && len(d.Nameservers) < maxNameservers {
+			d.Nameservers = append(d.Nameservers, found)
 		}
 	}
 	slices.Sort(d.Nameservers)
@@ -94,7 +99,7 @@ func readDomain(body []byte, name string) (*Domain, error) {
 		d.Status = append(d.Status, strings.ToLower(clean(string(s))))
 	}
 	for _, e := range o.Events {
-		d.note(e)
+		d.addEvent(e)
 	}
 	if e := findRegistrar(o.Entities, maxDepth); e != nil {
 		d.Registrar, d.IANAID = e.name(), e.ianaID()
@@ -102,7 +107,8 @@ func readDomain(body []byte, name string) (*Domain, error) {
 	return d, nil
 }
 
-func (d *Domain) note(e event) {
+// addEvent sets the date of registration or expiration from an event. It ignores other events.
+func (d *Domain) addEvent(e event) {
 	at, err := parseDate(string(e.Date))
 	if err != nil {
 		return
@@ -115,18 +121,18 @@ func (d *Domain) note(e event) {
 	}
 }
 
-// parseDate parses a date in RFC 3339, or in other forms that servers often use.
+// parseDate parses a date in the format of RFC 3339, or in another format that servers often use.
 func parseDate(s string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
 		if at, err := time.Parse(layout, s); err == nil {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, errors.New("no date")
+	return time.Time{}, errors.New("the date has an unknown format")
 }
 
-// findRegistrar returns the first entity with the registrar role; entities of a higher level come
-// first. nil if there is none.
+// findRegistrar returns the first entity with the role registrar, or nil if there is none. It looks
+// at the entities in raw, and then at up to depth-1 levels of nested entities.
 func findRegistrar(raw json.RawMessage, depth int) *entity {
 	var all listOrOne[entity]
 	if depth == 0 || len(raw) == 0 || json.Unmarshal(raw, &all) != nil {
@@ -145,7 +151,8 @@ func findRegistrar(raw json.RawMessage, depth int) *entity {
 	return nil
 }
 
-// name returns the name of the entity: the FN of its jCard (RFC 7095 §3.3), or its handle.
+// name returns the formatted name (FN) in the jCard of the entity (RFC 7095 §3.3), or else its
+// handle.
 func (e *entity) name() string {
 	var card []json.RawMessage
 	var properties listOrOne[[]json.RawMessage]
@@ -159,17 +166,18 @@ func (e *entity) name() string {
 	return clean(string(e.Handle))
 }
 
-// formattedName returns the value of a jCard property [name, parameters, type, value] if it is the
-// FN; "" otherwise.
+// formattedName returns the value of a jCard property if the property is FN, or "" otherwise. A
+// property is [name, parameters, type, value].
 func formattedName(p []json.RawMessage) string {
 	var name, value text
 	if len(p) < 4 || json.Unmarshal(p[0], &name) != nil || !strings.EqualFold(string(name), "fn") {
 		return ""
 	}
-	_ = json.Unmarshal(p[3], &value) // text accepts any JSON value
+	_ = json.Unmarshal(p[3], &value) // cannot fail, because text accepts any JSON value
 	return clean(string(value))
 }
 
+// ianaID returns the IANA Registrar ID of the entity, or "" if it has none.
 func (e *entity) ianaID() string {
 	for _, id := range e.PublicIDs {
 		kind := strings.NewReplacer(" ", "", "_", "", "-", "").Replace(strings.ToLower(string(id.Type)))
@@ -180,14 +188,14 @@ func (e *entity) ianaID() string {
 	return ""
 }
 
-// hostName returns a name in ASCII, lower-case, without the trailing dot; it uses the Unicode form
-// if there is no other.
+// hostName converts a name to ASCII and lower case, without the trailing dot. It uses the Unicode
+// form if the ASCII form ldh is "".
 func hostName(ldh, unicode text) string {
 	if ldh == "" {
 		ldh = unicode
 	}
 	name := strings.ToLower(strings.TrimSuffix(string(ldh), "."))
-	if plausible(name) || len(name) > 4*maxName {
+	if isDomainName(name) || len(name) > 4*maxName {
 		return name
 	}
 	ascii, err := idn.Address(name)
@@ -197,7 +205,7 @@ func hostName(ldh, unicode text) string {
 	return ascii
 }
 
-// clean makes a stranger's text a single line of limited length.
+// clean converts a text of a server to one line of at most maxText characters.
 func clean(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if runes := []rune(s); len(runes) > maxText {
@@ -206,10 +214,10 @@ func clean(s string) string {
 	return s
 }
 
-// A text is a JSON string, or a number in its place. Other values leave it empty.
+// A text is a JSON string, or a JSON number instead of it. It is "" for other values.
 type text string
 
-// UnmarshalJSON never fails.
+// UnmarshalJSON accepts any JSON value, and always returns nil.
 func (t *text) UnmarshalJSON(raw []byte) error {
 	var s string
 	var n json.Number
@@ -221,10 +229,11 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// listOrOne holds the list elements that can be decoded, or a single value in place of a list.
+// listOrOne is a JSON list, or a single value instead of a list. It does not have items that cannot
+// be decoded.
 type listOrOne[T any] []T
 
-// UnmarshalJSON never fails.
+// UnmarshalJSON accepts any JSON value, and always returns nil.
 func (m *listOrOne[T]) UnmarshalJSON(raw []byte) error {
 	*m = nil
 	var items []json.RawMessage

@@ -119,7 +119,7 @@ func TestLifetimeAndPauseAreBounded(t *testing.T) {
 		"": defaultPause, "5": 5 * time.Second, "0": time.Second, "-1": defaultPause, "999999": maxPause, "soon": defaultPause,
 		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Hour).Format(http.TimeFormat): time.Second,
 	} {
-		if got := pause(retryAfter, now); got != want {
+		if got := parseRetryAfter(retryAfter, now); got != want {
 			t.Errorf("Retry-After %q: %s", retryAfter, got)
 		}
 	}
@@ -140,7 +140,7 @@ func TestTurns(t *testing.T) {
 		if take(burst); time.Since(began) != 0 {
 			t.Errorf("the burst took %s", time.Since(began))
 		}
-		if take(10); time.Since(began) != 10*pace {
+		if take(10); time.Since(began) != 10*interval {
 			t.Errorf("ten more took %s", time.Since(began))
 		}
 	})
@@ -151,7 +151,7 @@ func TestTurns(t *testing.T) {
 func TestNobodyWaitsForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, began := newServer("a.example"), time.Now()
-		for range places {
+		for range maxParallel {
 			if err := s.acquireTurn(t.Context(), time.Now); err != nil {
 				t.Fatal(err)
 			}
@@ -160,15 +160,15 @@ func TestNobodyWaitsForLong(t *testing.T) {
 			t.Errorf("%v, after %s", err, time.Since(began))
 		}
 		s.recordResult(&pauseError{429, time.Minute}, began, time.Now())
-		for range places {
+		for range maxParallel {
 			s.releaseTurn()
 		}
 		if err := s.acquireTurn(t.Context(), time.Now); !errors.Is(err, ErrBusy) {
 			t.Errorf("in a pause: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if err := s.acquireTurn(t.Context(), time.Now); err != nil || len(s.places) != 1 {
-			t.Errorf("after the pause: %v, %d places are taken", err, len(s.places))
+		if err := s.acquireTurn(t.Context(), time.Now); err != nil || len(s.slots) != 1 {
+			t.Errorf("after the pause: %v, %d places are taken", err, len(s.slots))
 		}
 	})
 }
@@ -177,17 +177,17 @@ func TestNobodyWaitsForLong(t *testing.T) {
 // answered another since that query was sent.
 func TestSilenceIsTrustedAtOnce(t *testing.T) {
 	s, put := newServer("a.example"), time.Now()
-	late := put.Add(answerFor)
+	late := put.Add(queryTimeout)
 	s.recordResult(nil, put, put.Add(time.Second))
 	s.recordResult(context.DeadlineExceeded, put, late)
-	if err := s.open(late); err != nil {
+	if err := s.checkPause(late); err != nil {
 		t.Errorf("a server that answers others: %v", err)
 	}
-	s.recordResult(context.DeadlineExceeded, late, late.Add(answerFor))
-	if err := s.open(late.Add(answerFor)); !errors.Is(err, ErrBusy) {
+	s.recordResult(context.DeadlineExceeded, late, late.Add(queryTimeout))
+	if err := s.checkPause(late.Add(queryTimeout)); !errors.Is(err, ErrBusy) {
 		t.Errorf("a silent server: %v", err)
 	}
-	if err := s.open(late.Add(answerFor + rest)); err != nil {
+	if err := s.checkPause(late.Add(queryTimeout + failurePause)); err != nil {
 		t.Errorf("after the rest: %v", err)
 	}
 }
@@ -224,7 +224,7 @@ func FuzzReadDomain(f *testing.F) {
 			t.Errorf("%+v", d)
 		}
 		for _, ns := range d.Nameservers {
-			if !plausible(ns) {
+			if !isDomainName(ns) {
 				t.Errorf("a nameserver %q", ns)
 			}
 		}

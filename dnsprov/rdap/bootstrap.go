@@ -20,12 +20,12 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// zippedIANA is IANA's registry as published on 2026-06-26. It lacks the top-level domains that got
-// RDAP later; for servers that have moved since, it has the old address.
+// zippedIANA is the gzipped copy of IANA's list of RDAP servers, as published on 2026-06-26.
 //
 //go:embed dns.json.gz
 var zippedIANA []byte
 
+// builtInRegistry returns the unzipped built-in copy of IANA's list.
 func builtInRegistry() ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(zippedIANA))
 	if err != nil {
@@ -35,20 +35,21 @@ func builtInRegistry() ([]byte, error) {
 }
 
 const (
-	bootstrapFor = 10 * time.Second // for one fetch with all its redirects
-	maxBootstrap = 4 << 20
-	maxBases     = 8 // of one suffix
+	bootstrapTimeout = 10 * time.Second // for fetching the list with all redirects
+	maxBootstrap     = 4 << 20          // maximum size of the list in bytes
+	maxBases         = 8                // maximum number of servers for one suffix
 
-	defaultLifetime = 24 * time.Hour
-	minLifetime     = time.Hour
-	maxLifetime     = 7 * 24 * time.Hour
-	retryFetch      = 5 * time.Minute // after a failed one
+	defaultLifetime = 24 * time.Hour     // how long to use a list without caching headers
+	minLifetime     = time.Hour          // minimum time before the list is fetched again
+	maxLifetime     = 7 * 24 * time.Hour // maximum time before the list is fetched again
+	retryFetch      = 5 * time.Minute    // wait after an error of fetching
 )
 
-// A registry maps domain name suffixes to their RDAP servers (RFC 9224 §4).
-type registry map[string][]string // ASCII, lower-case: base URLs with a final slash
+// A registry is a bootstrap registry: it maps suffixes of domain names, in ASCII and lower case, to
+// the base URLs of their RDAP servers, with a final slash (RFC 9224 §4).
+type registry map[string][]string
 
-// find returns the servers for the longest suffix of a name that has any.
+// find returns the servers for the longest suffix of a name that has servers, or nil.
 func (r registry) find(name string) []string {
 	for ending := name; ; {
 		if bases := r[ending]; len(bases) > 0 {
@@ -62,17 +63,17 @@ func (r registry) find(name string) []string {
 	}
 }
 
-// registries holds a client's copy of the bootstrap registry.
+// registries caches the bootstrap registry of a client.
 type registries struct {
-	fetching chan struct{} // held by the caller that fetches
+	fetching chan struct{} // has an element while a caller fetches the registry
 
-	mu    sync.Mutex // guards the fields below
-	held  registry   // nil: none yet
-	stale time.Time  // when to fetch again
-	err   error      // of the last fetch
+	mu    sync.Mutex // protects the following fields
+	held  registry   // nil if there is none yet
+	stale time.Time  // when to fetch the registry again
+	err   error      // error of the last fetch, if held is nil
 }
 
-// current returns the registry that is held: at first the built-in copy, unless NoCopy is set.
+// current returns the cached registry. At first that is the built-in copy, unless NoCopy is set.
 func (c *Client) current() (held registry, stale time.Time, err error) {
 	r := &c.registries
 	r.mu.Lock()
@@ -87,8 +88,8 @@ func (c *Client) current() (held registry, stale time.Time, err error) {
 	return r.held, r.stale, r.err
 }
 
-// registry returns the bootstrap registry. When it is due, one caller at a time fetches it; if
-// there is an old copy, the other callers use that meanwhile.
+// registry returns the bootstrap registry. If the cached one is stale, one caller fetches it again.
+// Meanwhile the other callers get the old one, or wait if there is none.
 func (c *Client) registry(ctx context.Context) (registry, error) {
 	r := &c.registries
 	held, stale, err := c.current()
@@ -111,16 +112,16 @@ func (c *Client) registry(ctx context.Context) (registry, error) {
 	defer func() { <-r.fetching }()
 	held, stale, err = c.current()
 	if c.now().Before(stale) {
-		return held, err // another caller has fetched it
+		return held, err // another caller has fetched it meanwhile
 	}
 	return c.refetch(ctx)
 }
 
-// refetch fetches the registry. If that fails, the old one stays in use.
+// refetch fetches and caches the registry. If that fails, it returns the old one, or an error if
+// there is none.
 func (c *Client) refetch(ctx context.Context) (registry, error) {
-	// Other callers wait for this fetch, so it must not end when the request of the first caller
-	// does.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootstrapFor)
+	// Other callers wait for the result, so do not end if the context of this caller ends.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootstrapTimeout)
 	defer cancel()
 	fetched, lifetime, err := c.fetch(ctx)
 	r := &c.registries
@@ -140,6 +141,7 @@ func (c *Client) refetch(ctx context.Context) (registry, error) {
 	return r.held, nil
 }
 
+// fetch fetches the registry, and returns how long it may be cached.
 func (c *Client) fetch(ctx context.Context) (registry, time.Duration, error) {
 	a, err := c.get(ctx, c.config.BootstrapURL, "application/json", maxBootstrap)
 	if err != nil {
@@ -152,7 +154,8 @@ func (c *Client) fetch(ctx context.Context) (registry, time.Duration, error) {
 	return r, lifetime(a.header, c.now()), err
 }
 
-// lifetime returns how long the list may be cached (RFC 9224 §8), within bounds.
+// lifetime returns how long the registry may be cached, by Cache-Control or Expires (RFC 9224 §8).
+// It is from minLifetime to maxLifetime.
 func lifetime(h http.Header, now time.Time) time.Duration {
 	for part := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -168,14 +171,14 @@ func lifetime(h http.Header, now time.Time) time.Duration {
 
 func clampLifetime(d time.Duration) time.Duration { return min(max(d, minLifetime), maxLifetime) }
 
-// parseRegistry parses a bootstrap file (RFC 9224 §3). Malformed parts are skipped; a file without
-// any server is an error.
+// parseRegistry parses a bootstrap file (RFC 9224 §3). It skips malformed parts. It returns an
+// error if the file has no servers.
 func parseRegistry(body []byte) (registry, error) {
 	var file struct {
 		Services listOrOne[listOrOne[listOrOne[text]]] `json:"services"`
 	}
 	if err := json.Unmarshal(body, &file); err != nil {
-		return nil, fmt.Errorf("it is not a bootstrap file: %w", err)
+		return nil, fmt.Errorf("the answer is not an RDAP bootstrap file: %w", err)
 	}
 	out := registry{}
 	for _, service := range file.Services {
@@ -191,15 +194,15 @@ func parseRegistry(body []byte) (registry, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("it is not a bootstrap file: it names no server")
+		return nil, errors.New("the RDAP bootstrap file has no servers")
 	}
 	return out, nil
 }
 
-// baseURLs returns the usable URLs of a service, the best first.
-func baseURLs(given []text) []string {
+// baseURLs returns the valid URLs of a service. It prefers https.
+func baseURLs(texts []text) []string {
 	var out []string
-	for _, t := range given {
+	for _, t := range texts {
 		u, err := url.Parse(string(t))
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			continue
@@ -211,7 +214,8 @@ func baseURLs(given []text) []string {
 	return preferred(out)
 }
 
-// preferred drops the URLs without TLS if there is one with TLS (RFC 9224 §3).
+// preferred removes the URLs without TLS if there is one with TLS (RFC 9224 §3). It returns at most
+// maxBases.
 func preferred(bases []string) []string {
 	if secure := slices.DeleteFunc(slices.Clone(bases), isPlainHTTP); len(secure) > 0 {
 		bases = secure

@@ -1,5 +1,5 @@
-// Package rdap queries the registries' RDAP servers about domains (RFC 7480 to 7484, 9082, 9083,
-// 9224). It does not know who wants the data, nor whether an unregistered name can be bought.
+// Package rdap queries the RDAP servers of registries about domains (RFC 7480 to 7484, 9082, 9083,
+// 9224). It does not know who wants the data, or whether an unregistered name can be bought.
 package rdap
 
 import (
@@ -13,45 +13,44 @@ import (
 	"time"
 )
 
-// IANABootstrap is IANA's list of the registries' RDAP servers.
+// IANABootstrap is the URL of IANA's list of RDAP servers.
 const IANABootstrap = "https://data.iana.org/rdap/dns.json"
 
-// Errors of Domain with a meaning; after any other error nothing is known about the domain.
+// Errors of Client.Domain. After any other error nothing is known about the domain.
 var (
-	// ErrNotFound is returned when the registry's server answers that the domain does not exist
-	// (404): it is probably free.
-	ErrNotFound = errors.New("the registry knows no such domain")
-	// ErrNoServer is returned for names whose registry has no known RDAP server.
-	ErrNoServer = errors.New("no RDAP server is known for names with this ending")
-	// ErrBusy is returned when the registry's server was not queried: too many queries are waiting
-	// for it, it asked for a pause, or it failed several times lately.
-	ErrBusy = errors.New("the RDAP server is left alone for now")
+	// ErrNotFound means that the registry's server answered 404: the domain does not exist.
+	ErrNotFound = errors.New("the registry does not have the domain")
+	// ErrNoServer means that no RDAP server is known for the suffix of the name.
+	ErrNoServer = errors.New("no RDAP server is known for names with this suffix")
+	// ErrBusy means that the registry's server was not queried: too many queries are waiting, the
+	// server asked for a pause, or it has failed several times.
+	ErrBusy = errors.New("the RDAP server must not be queried at the moment")
 )
 
 const (
-	answerFor = 8 * time.Second // for one query with all its redirects
-	maxAnswer = 1 << 20
-	maxTries  = 2 // servers that are queried for one name
-	maxName   = 253
+	queryTimeout = 8 * time.Second // for one query with all redirects
+	maxAnswer    = 1 << 20         // maximum size of an answer in bytes
+	maxTries     = 2               // maximum number of servers to query for one name
+	maxName      = 253             // maximum length of a domain name in characters
 )
 
 // Config configures a Client.
 type Config struct {
-	// BootstrapURL is the URL of the list of servers, in the format of RFC 9224; "" is
+	// BootstrapURL is the URL of the list of servers, in the format of RFC 9224. "" means
 	// IANABootstrap.
 	BootstrapURL string
-	// NoCopy makes BootstrapURL the only source. Otherwise a built-in copy of IANA's list, of June
-	// 2026, is used until the list has been fetched.
+	// NoCopy turns off the built-in copy of IANA's list, which is otherwise used until the list has
+	// been fetched.
 	NoCopy bool
-	// HTTP makes the connections. Others choose the servers and their redirects, so its dialer must
-	// refuse internal addresses. Its CheckRedirect and Jar are not used.
+	// HTTP sends the requests. Its dialer must refuse internal addresses, because other people
+	// choose the servers. Its CheckRedirect and Jar are not used. nil means http.DefaultClient.
 	HTTP *http.Client
-	Log  *slog.Logger     // nil: slog.Default
-	Now  func() time.Time // nil: time.Now
+	Log  *slog.Logger     // nil means slog.Default
+	Now  func() time.Time // nil means time.Now
 }
 
-// A Client queries RDAP servers, at a pace that does not overload them. Any number of goroutines
-// may use it. Make it with New.
+// A Client queries RDAP servers. It limits the rate of queries to each server. It is safe for
+// concurrent use. Use New to make one.
 type Client struct {
 	config Config
 	http   http.Client
@@ -63,7 +62,7 @@ type Client struct {
 	servers    map[string]*server // by host and port
 }
 
-// New returns a client. It sends no request before the first call of Domain.
+// New returns a client without sending a request.
 func New(c Config) *Client {
 	if c.BootstrapURL == "" {
 		c.BootstrapURL = IANABootstrap
@@ -86,25 +85,25 @@ func New(c Config) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Domain queries the registry about a domain, given in ASCII; case and a trailing dot do not
-// matter. It returns within half a minute, or when ctx ends. Errors wrap ErrNotFound, ErrNoServer
-// or ErrBusy, or mean that nothing is known.
+// Domain queries the registry of a domain about it. The name must be ASCII; its letter case and a
+// trailing dot do not matter. Domain returns within half a minute, or when ctx ends. If its error
+// wraps none of ErrNotFound, ErrNoServer and ErrBusy, the query failed.
 func (c *Client) Domain(ctx context.Context, name string) (*Domain, error) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	if !plausible(name) {
-		return nil, fmt.Errorf("ask RDAP about %.80q: it is not a domain name in ASCII", name)
+	if !isDomainName(name) {
+		return nil, fmt.Errorf("query RDAP about %.80q: it is not a domain name in ASCII", name)
 	}
 	registry, err := c.registry(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask RDAP about %s: %w", name, err)
+		return nil, fmt.Errorf("query RDAP about %s: %w", name, err)
 	}
 	bases := registry.find(name)
 	if len(bases) == 0 {
-		return nil, fmt.Errorf("ask RDAP about %s: %w", name, ErrNoServer)
+		return nil, fmt.Errorf("query RDAP about %s: %w", name, ErrNoServer)
 	}
 	var failures []error
 	for _, base := range bases[:min(len(bases), maxTries)] {
-		d, err := c.ask(ctx, base, name)
+		d, err := c.query(ctx, base, name)
 		if err == nil || errors.Is(err, ErrNotFound) {
 			return d, err
 		}
@@ -113,37 +112,39 @@ func (c *Client) Domain(ctx context.Context, name string) (*Domain, error) {
 	return nil, errors.Join(failures...)
 }
 
-// plausible reports whether a name is safe in the path of a query: letters, digits and hyphens,
-// with dots between.
-func plausible(name string) bool {
+// isDomainName reports whether a name has the form of a domain name in ASCII, with at least one
+// dot, so that it is safe in the path of a query.
+func isDomainName(name string) bool {
 	return len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" &&
 		strings.Contains(name, ".") && !strings.HasPrefix(name, ".") && !strings.Contains(name, "..")
 }
 
-// ask queries one server, when it is its turn.
-func (c *Client) ask(ctx context.Context, base, name string) (*Domain, error) {
+// query waits until the server with a base URL may be queried, queries it about a domain, and
+// records the result for later queries.
+func (c *Client) query(ctx context.Context, base, name string) (*Domain, error) {
 	s, err := c.server(base)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.acquireTurn(ctx, c.now); err != nil {
-		return nil, fmt.Errorf("ask %s about %s: %w", s.host, name, err)
+		return nil, fmt.Errorf("query %s about %s: %w", s.host, name, err)
 	}
 	defer s.releaseTurn()
-	limited, cancel := context.WithTimeout(ctx, answerFor)
+	limited, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	put := c.now()
-	d, err := c.question(limited, base, name)
+	sent := c.now()
+	d, err := c.sendQuery(limited, base, name)
 	if err != nil {
-		err = fmt.Errorf("ask %s about %s: %w", s.host, name, err)
+		err = fmt.Errorf("query %s about %s: %w", s.host, name, err)
 	}
-	if ctx.Err() == nil { // otherwise the error is our own cancellation
-		s.recordResult(err, put, c.now())
+	if ctx.Err() == nil { // otherwise the caller has canceled the query
+		s.recordResult(err, sent, c.now())
 	}
 	return d, err
 }
 
-func (c *Client) question(ctx context.Context, base, name string) (*Domain, error) {
+// sendQuery sends one query about a domain and parses the answer.
+func (c *Client) sendQuery(ctx context.Context, base, name string) (*Domain, error) {
 	a, err := c.get(ctx, base+"domain/"+name, "application/rdap+json, application/json;q=0.5", maxAnswer)
 	if err != nil {
 		return nil, err
@@ -154,10 +155,10 @@ func (c *Client) question(ctx context.Context, base, name string) (*Domain, erro
 	case a.status == http.StatusNotFound && !a.page:
 		return nil, ErrNotFound
 	case a.status == http.StatusTooManyRequests, a.status == http.StatusServiceUnavailable && a.retryAfter != "":
-		return nil, &pauseError{a.status, pause(a.retryAfter, c.now())}
+		return nil, &pauseError{a.status, parseRetryAfter(a.retryAfter, c.now())}
 	default:
-		// A server that has moved often leaves a web page with status 404 behind; that says nothing
-		// about a domain.
+		// A web page with status 404 does not mean that the domain does not exist: the server may
+		// have moved.
 		return nil, &statusError{a.status, a.page}
 	}
 }

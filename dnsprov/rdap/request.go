@@ -12,48 +12,50 @@ import (
 )
 
 const (
-	maxRedirects = 3
+	maxRedirects = 3 // of one request
 	userAgent    = "Mailstead"
 
-	defaultPause = 30 * time.Second
-	maxPause     = 10 * time.Minute
+	defaultPause = 30 * time.Second // if the server asks for a pause but names no time
+	maxPause     = 10 * time.Minute // even if the server asks for a longer pause
 )
 
-// An answer is a server's response to one GET.
+// An answer is the response of a server to one GET request.
 type answer struct {
 	status     int
-	body       []byte // only with status 200
-	page       bool   // it is a web page for people
-	retryAfter string
+	body       []byte // nil unless status is 200
+	page       bool   // whether the response is a web page instead of JSON
+	retryAfter string // the header Retry-After
 	header     http.Header
 }
 
-// A statusError is a response without information about the domain.
+// A statusError is the error that a response has no information about the domain.
 type statusError struct {
 	status int
-	page   bool
+	page   bool // whether the response is a web page
 }
 
 func (e *statusError) Error() string {
 	if e.page {
-		return fmt.Sprintf("it answered %d with a web page", e.status)
+		return fmt.Sprintf("the server answered %d with a web page", e.status)
 	}
-	return fmt.Sprintf("it answered %d", e.status)
+	return fmt.Sprintf("the server answered %d", e.status)
 }
 
-// A pauseError is a server's request for a pause.
+// A pauseError is the error that a server allows no queries for the duration pause. It wraps
+// ErrBusy.
 type pauseError struct {
 	status int
 	pause  time.Duration
 }
 
 func (e *pauseError) Error() string {
-	return fmt.Sprintf("it answered %d and wants no questions for %s", e.status, e.pause)
+	return fmt.Sprintf("the server answered %d and allows no queries for %s", e.status, e.pause)
 }
 
 func (e *pauseError) Unwrap() error { return ErrBusy }
 
-// get sends one request and reads at most limit bytes.
+// get sends one GET request. It returns an error if the body of a response with status 200 is a web
+// page, or longer than limit bytes.
 func (c *Client) get(ctx context.Context, url, accept string, limit int64) (*answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -72,7 +74,7 @@ func (c *Client) get(ctx context.Context, url, accept string, limit int64) (*ans
 		retryAfter: resp.Header.Get("Retry-After"), header: resp.Header,
 	}
 	if a.status != http.StatusOK {
-		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // lets the connection be reused; the status is enough
+		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // the connection can be reused after the body was read
 		return a, nil
 	}
 	if a.page {
@@ -85,23 +87,24 @@ func (c *Client) get(ctx context.Context, url, accept string, limit int64) (*ans
 	return a, err
 }
 
-// checkRedirect allows a few redirects (RFC 7480 §5.2): to https, or to the same host with the same
-// scheme.
+// checkRedirect allows up to maxRedirects redirects (RFC 7480 §5.2) to https, or to the same host
+// with the same scheme.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	last := via[len(via)-1].URL
 	switch {
 	case len(via) > maxRedirects:
 		return errors.New("the server redirects too often")
 	case req.URL.User != nil, req.URL.Hostname() == "":
-		return errors.New("it redirects to a URL that is not allowed")
+		return errors.New("the server redirects to a URL that is not allowed")
 	case req.URL.Scheme == "https", req.URL.Scheme == last.Scheme && req.URL.Host == last.Host:
 		return nil
 	}
-	return errors.New("it redirects to another host without https")
+	return errors.New("the server redirects to another host without https")
 }
 
-// pause parses Retry-After, in seconds or as a date (RFC 9110 §10.2.3), and keeps it within bounds.
-func pause(retryAfter string, now time.Time) time.Duration {
+// parseRetryAfter parses the header Retry-After, which is in seconds or a date (RFC 9110 §10.2.3).
+// It returns from one second to maxPause, and defaultPause for an invalid header.
+func parseRetryAfter(retryAfter string, now time.Time) time.Duration {
 	wait := defaultPause
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(retryAfter), 10, 31); err == nil {
 		wait = time.Duration(seconds) * time.Second

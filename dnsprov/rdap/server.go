@@ -10,34 +10,34 @@ import (
 )
 
 const (
-	pace       = 100 * time.Millisecond // between two queries to one server
-	burst      = 20                     // queries that may follow each other without that pause after a rest
-	places     = 10                     // parallel queries to one server
-	maxWaiting = 15 * time.Second       // wait for one of the places
+	interval    = 100 * time.Millisecond // average time between two queries to one server
+	burst       = 20                     // number of queries to an idle server without that interval
+	maxParallel = 10                     // maximum number of parallel queries to one server
+	maxWaiting  = 15 * time.Second       // how long a query waits for others to end
 
-	maxFailures = 3 // in a row
-	rest        = 30 * time.Second
+	maxFailures  = 3                // number of failures in a row after which there is a pause
+	failurePause = 30 * time.Second // pause after failures
 
-	maxServers = 1000 // how many are remembered
+	maxServers = 1000 // maximum number of servers whose state is kept
 )
 
-// A server is the state of one host. All suffixes that it serves share it.
+// A server is the state of one RDAP server: its rate of queries and its recent failures.
 type server struct {
-	host   string
-	places chan struct{}
+	host  string
+	slots chan struct{} // has an element for each query in progress
 
 	mu          sync.Mutex
-	next        time.Time // when the next query is due at an even pace
-	pausedUntil time.Time // no queries before this time
-	answered    time.Time // the last time
-	failures    int       // since the last answer
+	next        time.Time // when the next query would be due without bursts
+	pausedUntil time.Time // no queries are sent before this time
+	answered    time.Time // time of the last useful answer
+	failures    int       // number of failures since the last useful answer
 }
 
 func newServer(host string) *server {
-	return &server{host: host, places: make(chan struct{}, places)}
+	return &server{host: host, slots: make(chan struct{}, maxParallel)}
 }
 
-// server returns the state of the server behind a base URL.
+// server returns the state of the server with a base URL. It makes a new one for an unknown host.
 func (c *Client) server(base string) (*server, error) {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Client) server(base string) (*server, error) {
 	s := c.servers[u.Host]
 	if s == nil {
 		if len(c.servers) >= maxServers {
-			c.forget()
+			c.removeIdle()
 		}
 		s = newServer(u.Host)
 		c.servers[u.Host] = s
@@ -56,11 +56,11 @@ func (c *Client) server(base string) (*server, error) {
 	return s, nil
 }
 
-// forget deletes the idle servers; if too many remain, all of them.
-func (c *Client) forget() {
+// removeIdle removes the state of idle servers. If too many remain, it removes all.
+func (c *Client) removeIdle() {
 	now := c.now()
 	for host, s := range c.servers {
-		if s.idle(now) {
+		if s.isIdle(now) {
 			delete(c.servers, host)
 		}
 	}
@@ -69,36 +69,37 @@ func (c *Client) forget() {
 	}
 }
 
-func (s *server) idle(now time.Time) bool {
+// isIdle reports whether the state of the server is the same as that of a new one.
+func (s *server) isIdle(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failures == 0 && len(s.places) == 0 && !now.Before(s.next) && !now.Before(s.pausedUntil)
+	return s.failures == 0 && len(s.slots) == 0 && !now.Before(s.next) && !now.Before(s.pausedUntil)
 }
 
-// acquireTurn waits until the server may be queried. After success the caller must call
-// releaseTurn.
+// acquireTurn waits until the server may be queried. If it returns nil, the caller must call
+// releaseTurn after the query. It returns ErrBusy if the query would have to wait too long.
 func (s *server) acquireTurn(ctx context.Context, now func() time.Time) error {
-	enough := time.NewTimer(maxWaiting)
-	defer enough.Stop()
+	timeout := time.NewTimer(maxWaiting)
+	defer timeout.Stop()
 	select {
-	case s.places <- struct{}{}:
-	case <-enough.C:
-		return fmt.Errorf("%w: too many queries are waiting for it", ErrBusy)
+	case s.slots <- struct{}{}:
+	case <-timeout.C:
+		return fmt.Errorf("%w: too many queries are waiting", ErrBusy)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err := s.waitPace(ctx, now)
+	err := s.waitInterval(ctx, now)
 	if err != nil {
 		s.releaseTurn()
 	}
 	return err
 }
 
-func (s *server) releaseTurn() { <-s.places }
+func (s *server) releaseTurn() { <-s.slots }
 
-// waitPace waits until the next query is due.
-func (s *server) waitPace(ctx context.Context, now func() time.Time) error {
-	if err := s.open(now()); err != nil {
+// waitInterval waits until the next query may be sent. It returns ErrBusy during a pause.
+func (s *server) waitInterval(ctx context.Context, now func() time.Time) error {
+	if err := s.checkPause(now()); err != nil {
 		return err
 	}
 	wait := s.reserve(now())
@@ -109,39 +110,39 @@ func (s *server) waitPace(ctx context.Context, now func() time.Time) error {
 	defer due.Stop()
 	select {
 	case <-due.C:
-		return s.open(now()) // meanwhile, other queries may have failed at it
+		return s.checkPause(now()) // other queries may have failed meanwhile
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// reserve takes the next free moment, and returns how long to wait for it.
+// reserve reserves the time for one query, and returns how long to wait until then. The result is
+// negative or 0 if the query may be sent at once.
 func (s *server) reserve(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next.Before(now) {
 		s.next = now
 	}
-	wait := s.next.Sub(now) - (burst-1)*pace
-	s.next = s.next.Add(pace)
+	wait := s.next.Sub(now) - (burst-1)*interval
+	s.next = s.next.Add(interval)
 	return wait
 }
 
-// open returns an error if the server must not be queried now.
-func (s *server) open(now time.Time) error {
+// checkPause returns ErrBusy if the server must not be queried at the moment.
+func (s *server) checkPause(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Before(s.pausedUntil) {
-		return fmt.Errorf("%w, for %s", ErrBusy, s.pausedUntil.Sub(now).Round(time.Second))
+		return fmt.Errorf("%w; try again in %s", ErrBusy, s.pausedUntil.Sub(now).Round(time.Second))
 	}
 	return nil
 }
 
-// recordResult records the result of a query that was sent at the time put. A nonsensical answer
-// counts as a failure; a refusal of this query alone does not. The server is left alone for a while
-// after three failures in a row, or at once after a timeout in which it answered no other query
-// either.
-func (s *server) recordResult(err error, put, now time.Time) {
+// recordResult records the result of a query. An invalid answer counts as a failure, but a refusal
+// of this query does not. The server gets a pause after maxFailures failures in a row, and after a
+// timeout if it has answered no query since the time sent.
+func (s *server) recordResult(err error, sent, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var paused *pauseError
@@ -155,9 +156,9 @@ func (s *server) recordResult(err error, put, now time.Time) {
 		s.failures, s.answered = 0, now
 	default:
 		s.failures++
-		silent := errors.Is(err, context.DeadlineExceeded) && !s.answered.After(put)
+		silent := errors.Is(err, context.DeadlineExceeded) && !s.answered.After(sent)
 		if silent || s.failures >= maxFailures {
-			s.pausedUntil = now.Add(rest)
+			s.pausedUntil = now.Add(failurePause)
 		}
 	}
 }

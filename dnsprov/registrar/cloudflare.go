@@ -18,34 +18,33 @@ import (
 )
 
 const (
-	cloudflareNamesPerCheck = 20 // names in one check
-	cloudflareMaxYears      = 10
-	cloudflarePoll          = time.Second     // before the first poll of an order
-	cloudflareMaxPoll       = 5 * time.Second // longest pause between two polls
-	cloudflarePollTimeout   = time.Minute     // of polling, if the caller's context does not end before
+	cloudflareNamesPerCheck = 20              // maximum number of names in one availability check
+	cloudflareMaxYears      = 10              // maximum number of years in one order
+	cloudflarePoll          = time.Second     // pause before the first poll of an order
+	cloudflareMaxPoll       = 5 * time.Second // maximum pause between two polls
+	cloudflarePollTimeout   = time.Minute     // how long to poll
 
-	readDomains = "Account: Registrar: Domains Read"
-	editDomains = "Account: Registrar: Domains Edit"
+	readDomains = "Account: Registrar: Domains Read" // permission of an API token
+	editDomains = "Account: Registrar: Domains Edit" // permission of an API token
 )
 
-// CloudflareConfig configures the account at Cloudflare Registrar that buys domains. The account
-// needs a payment method and a default entry in its address book, which becomes the registrant;
-// both are set in Cloudflare's dashboard.
+// CloudflareConfig names the Cloudflare account that buys domains. The account needs a payment
+// method and a default entry in its address book, which becomes the registrant.
 type CloudflareConfig struct {
-	BaseURL   string // "" is cloudflare.BaseURL
+	BaseURL   string // "" means cloudflare.BaseURL
 	AccountID string
 	Token     string
-	HTTP      *http.Client // nil: http.DefaultClient
+	HTTP      *http.Client // nil means http.DefaultClient
 }
 
-// Cloudflare is Cloudflare Registrar. It needs no idempotency keys, since it sells each name only
-// once. Its domains must use the name servers of Cloudflare's DNS. Its API sells no premium names.
+// Cloudflare is the Registrar at Cloudflare. It ignores Order.Key, because each name can be bought
+// only once. Its domains must use Cloudflare's name servers. Its API does not sell premium names.
 type Cloudflare struct {
 	api  *cloudflare.Client
-	path string // of the account in the API
+	path string // path of the account's registrar in the API
 }
 
-// NewCloudflare returns the registrar. It sends no request yet.
+// NewCloudflare returns the registrar without sending a request.
 func NewCloudflare(c CloudflareConfig) *Cloudflare {
 	return &Cloudflare{
 		api:  cloudflare.New(cloudflare.Config{BaseURL: c.BaseURL, Token: c.Token, HTTP: c.HTTP}),
@@ -56,14 +55,14 @@ func NewCloudflare(c CloudflareConfig) *Cloudflare {
 // Name returns "cloudflare".
 func (*Cloudflare) Name() string { return "cloudflare" }
 
-// FixedNameservers returns true: a domain bought here has its zone at Cloudflare's DNS.
+// FixedNameservers returns true: a domain that is bought here must use Cloudflare's name servers.
 func (*Cloudflare) FixedNameservers() bool { return true }
 
 // Delegate returns ErrFixedNameservers.
 func (*Cloudflare) Delegate(context.Context, string, []string) error { return ErrFixedNameservers }
 
-// checked is the result of an availability check for one name.
-type checked struct {
+// availability is the result of an availability check for one name.
+type availability struct {
 	Name        string `json:"name"`
 	Registrable bool   `json:"registrable"`
 	Reason      string `json:"reason"`
@@ -75,30 +74,31 @@ type checked struct {
 	} `json:"pricing"`
 }
 
-// Quote checks the names at the registries, twenty at a time.
+// Quote returns the availability and price of each name. It checks 20 names in one request.
 func (r *Cloudflare) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	out := make([]Offer, 0, len(names))
 	for part := range slices.Chunk(names, cloudflareNamesPerCheck) {
-		var said struct {
-			Domains []checked `json:"domains"`
+		var result struct {
+			Domains []availability `json:"domains"`
 		}
 		body := map[string][]string{"domains": part}
-		if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPost, Path: r.path + "/domain-check", Body: body, Repeat: true, Needs: readDomains}, &said); err != nil {
+		if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPost, Path: r.path + "/domain-check", Body: body, Repeat: true, Needs: readDomains}, &result); err != nil {
 			return nil, err
 		}
 		for _, name := range part {
-			at := slices.IndexFunc(said.Domains, func(c checked) bool { return strings.EqualFold(c.Name, name) })
+			at := slices.IndexFunc(result.Domains, func(a availability) bool { return strings.EqualFold(a.Name, name) })
 			if at < 0 {
 				out = append(out, Offer{Domain: name, Err: ErrBadDomain})
 				continue
 			}
-			out = append(out, said.Domains[at].offer(name))
+			out = append(out, result.Domains[at].offer(name))
 		}
 	}
 	return out, nil
 }
 
-func (c checked) offer(name string) Offer {
+// offer converts the result to an Offer for name.
+func (c availability) offer(name string) Offer {
 	o := Offer{Domain: name, Premium: c.Tier == "premium" || c.Reason == "domain_premium"}
 	switch {
 	case c.Registrable && !o.Premium:
@@ -109,33 +109,33 @@ func (c checked) offer(name string) Offer {
 	case c.Reason == "extension_not_supported", c.Reason == "extension_not_supported_via_api", c.Reason == "extension_disallows_registration":
 		o.Err = ErrNotSold
 	default:
-		o.Err = fmt.Errorf("cloudflare does not sell it: %.60q", c.Reason)
+		o.Err = fmt.Errorf("cloudflare does not sell the name: %.60q", c.Reason)
 	}
 	return o
 }
 
-// withPrice fills in the prices of an offer.
-func (c checked) withPrice(o Offer) Offer {
+// withPrice returns o with the prices of the result. It sets o.Err if they are invalid.
+func (c availability) withPrice(o Offer) Offer {
 	if c.Pricing.Currency != "USD" {
-		o.Err = fmt.Errorf("cloudflare gives its price in %.10q, not in USD", c.Pricing.Currency)
+		o.Err = fmt.Errorf("the price of cloudflare is in %.10q, not in USD", c.Pricing.Currency)
 		return o
 	}
 	var err, errRenewal error
 	o.Price, err = parseCents(c.Pricing.Registration)
 	o.Renewal, errRenewal = parseCents(c.Pricing.Renewal)
 	if err = errors.Join(err, errRenewal); err != nil {
-		return Offer{Domain: o.Domain, Err: fmt.Errorf("cloudflare sends no valid price: %w", err)}
+		return Offer{Domain: o.Domain, Err: fmt.Errorf("cloudflare sent no valid price: %w", err)}
 	}
 	o.Available = true
 	return o
 }
 
-// parseCents parses a decimal such as 10.44. Fractions of a cent are rounded up.
+// parseCents parses a price in dollars, such as 10.44, and returns it in cents, rounded up.
 func parseCents(price string) (int64, error) {
-	odd := func(r rune) bool { return (r < '0' || r > '9') && r != '.' }
+	invalid := func(r rune) bool { return (r < '0' || r > '9') && r != '.' }
 	sum, ok := new(big.Rat).SetString(price)
-	if len(price) == 0 || len(price) > 16 || strings.ContainsFunc(price, odd) || !ok {
-		return 0, fmt.Errorf("%.20q is not an amount", price)
+	if len(price) == 0 || len(price) > 16 || strings.ContainsFunc(price, invalid) || !ok {
+		return 0, fmt.Errorf("the price %.20q is not a number", price)
 	}
 	sum.Mul(sum, big.NewRat(100, 1))
 	whole, rest := new(big.Int).QuoRem(sum.Num(), sum.Denom(), new(big.Int))
@@ -143,12 +143,12 @@ func parseCents(price string) (int64, error) {
 		whole.Add(whole, big.NewInt(1))
 	}
 	if whole.Sign() <= 0 || !whole.IsInt64() || whole.Int64() > 1<<40 {
-		return 0, fmt.Errorf("%.20q is not a price", price)
+		return 0, fmt.Errorf("the price %.20q is out of range", price)
 	}
 	return whole.Int64(), nil
 }
 
-// A workflow is the state of an order, or of a change of a domain.
+// A workflow is Cloudflare's state of an order, or of a change of a domain, which takes some time.
 type workflow struct {
 	State string `json:"state"`
 	Error *struct {
@@ -161,7 +161,7 @@ type workflow struct {
 	} `json:"context"`
 }
 
-// registration is a domain in the account.
+// registration is a domain in the account at Cloudflare.
 type registration struct {
 	Name      string     `json:"domain_name"`
 	AutoRenew bool       `json:"auto_renew"`
@@ -169,8 +169,8 @@ type registration struct {
 	ExpiresAt *time.Time `json:"expires_at"` // nil while it is being registered
 }
 
-// Register checks the price first, since the order has no field for it, then orders, and polls
-// until the order has ended.
+// Register checks the price, orders the domain, and polls until the order has ended. It checks the
+// price because an order at Cloudflare has no maximum price.
 func (r *Cloudflare) Register(ctx context.Context, o Order) (*Registration, error) {
 	if err := r.checkOrder(ctx, o); err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (r *Cloudflare) Register(ctx context.Context, o Order) (*Registration, erro
 	if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPost, Path: r.path + "/registrations", Body: body, Needs: editDomains}, &w); err != nil {
 		return nil, refusal(err)
 	}
-	err := r.follow(ctx, &w, r.status(o.Domain))
+	err := r.poll(ctx, &w, r.statusPath(o.Domain))
 	switch {
 	case err != nil:
 		return nil, err
@@ -192,11 +192,11 @@ func (r *Cloudflare) Register(ctx context.Context, o Order) (*Registration, erro
 	return w.Context.Registration.toRegistration(o.Domain)
 }
 
-// checkOrder checks that an order can be had on the agreed terms. When it returns an error, nothing
-// was bought.
+// checkOrder returns an error if the domain cannot be bought for at most o.MaxPrice. It buys
+// nothing.
 func (r *Cloudflare) checkOrder(ctx context.Context, o Order) error {
 	if o.Years < 1 || o.Years > cloudflareMaxYears {
-		return fmt.Errorf("%w: not for %d years", ErrBadDomain, o.Years)
+		return fmt.Errorf("%w: it cannot be registered for %d years", ErrBadDomain, o.Years)
 	}
 	offers, err := r.Quote(ctx, []string{o.Domain})
 	if err != nil {
@@ -217,11 +217,11 @@ func (r *Cloudflare) checkOrder(ctx context.Context, o Order) error {
 	return nil
 }
 
-// refusal wraps an error of this package around err if it is certain that the order was not
-// accepted. Otherwise it returns err unchanged.
+// refusal converts an error of an order. If it is certain that nothing was bought, it wraps one of
+// the package's errors, such as ErrTaken. Otherwise it returns err unchanged.
 func refusal(err error) error {
 	var (
-		said   *cloudflare.Error
+		apiErr *cloudflare.Error
 		wait   *dnsprov.Wait
 		op     *net.OpError
 		lookup *net.DNSError
@@ -231,36 +231,39 @@ func refusal(err error) error {
 	switch {
 	case errors.Is(err, dnsprov.ErrCredential), errors.As(err, &wait), errors.As(err, &lookup), errors.As(err, &cert), errors.As(err, &op) && op.Op == "dial":
 		return as(ErrNotNow)
-	case !errors.As(err, &said):
+	case !errors.As(err, &apiErr):
 		return err
 	}
-	switch said.Status {
+	switch apiErr.Status {
 	case http.StatusPaymentRequired:
 		return as(ErrNoFunds)
 	case http.StatusConflict:
-		return as(ErrTaken) // perhaps by an earlier order of ours that got no answer
+		return as(ErrTaken) // perhaps by our own earlier order, if its answer was lost
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return as(ErrBadDomain)
 	}
 	return as(ErrNotNow)
 }
 
-// failure returns the error of a failed workflow.
+// failure returns the error of a failed workflow. It wraps known.
 func (w *workflow) failure(known error) error {
 	if w.Error == nil {
-		return fmt.Errorf("%w: cloudflare does not say why", known)
+		return fmt.Errorf("%w: cloudflare gives no reason", known)
 	}
-	return fmt.Errorf("%w: cloudflare: %.200q (%.60q)", known, w.Error.Message, w.Error.Code)
+	return fmt.Errorf("%w: cloudflare answered %.200q (%.60q)", known, w.Error.Message, w.Error.Code)
 }
 
-func (r *Cloudflare) domain(name string) string {
+func (r *Cloudflare) domainPath(name string) string {
 	return r.path + "/registrations/" + url.PathEscape(name)
 }
 
-func (r *Cloudflare) status(name string) string { return r.domain(name) + "/registration-status" }
+func (r *Cloudflare) statusPath(name string) string {
+	return r.domainPath(name) + "/registration-status"
+}
 
-// follow polls a workflow until it has ended. After an error the result is not known yet.
-func (r *Cloudflare) follow(ctx context.Context, w *workflow, at string) error {
+// poll polls the workflow at a path until it has ended. If it returns an error, the workflow may
+// still succeed.
+func (r *Cloudflare) poll(ctx context.Context, w *workflow, at string) error {
 	ctx, cancel := context.WithTimeout(ctx, cloudflarePollTimeout)
 	defer cancel()
 	for wait := cloudflarePoll; ; wait = min(wait+wait/2, cloudflareMaxPoll) {
@@ -268,23 +271,24 @@ func (r *Cloudflare) follow(ctx context.Context, w *workflow, at string) error {
 		case "succeeded", "failed":
 			return nil
 		case "action_required":
-			return fmt.Errorf("cloudflare waits for the owner of the account to act (%.60q)", w.Context.Action)
+			return fmt.Errorf("cloudflare waits for an action of the account's owner (%.60q)", w.Context.Action)
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			return fmt.Errorf("cloudflare has not finished the workflow yet (%.20q): %w", w.State, ctx.Err())
+			return fmt.Errorf("cloudflare has not finished the workflow yet (state %.20q): %w", w.State, ctx.Err())
 		case <-t.C:
 		}
 		*w = workflow{}
 		if _, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: at, Repeat: true, Needs: readDomains}, w); err != nil {
-			return fmt.Errorf("poll the workflow: %w", err)
+			return fmt.Errorf("poll the workflow at cloudflare: %w", err)
 		}
 	}
 }
 
-// toRegistration converts a registration to the form that all registrars share, without a price.
+// toRegistration converts a registration of Cloudflare to a Registration without a price. It
+// returns an error if the domain is still being registered.
 func (g *registration) toRegistration(domain string) (*Registration, error) {
 	if !strings.EqualFold(g.Name, domain) || g.ExpiresAt == nil || g.ExpiresAt.IsZero() || g.CreatedAt.IsZero() {
 		return nil, fmt.Errorf("cloudflare has not finished the registration of %s", domain)
@@ -292,11 +296,11 @@ func (g *registration) toRegistration(domain string) (*Registration, error) {
 	return &Registration{Domain: domain, AutoRenew: g.AutoRenew, RegisteredAt: g.CreatedAt, ExpiresAt: *g.ExpiresAt}, nil
 }
 
-// Find returns a domain of the account. While the domain is being registered, Find returns an error
-// other than ErrNotFound.
+// Find returns a domain of the account, or ErrNotFound. It returns another error while the domain
+// is being registered.
 func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, error) {
 	var g registration
-	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.domain(domain), Repeat: true, Needs: readDomains}, &g)
+	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.domainPath(domain), Repeat: true, Needs: readDomains}, &g)
 	if err == nil {
 		return g.toRegistration(domain)
 	}
@@ -304,42 +308,42 @@ func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, er
 		return nil, err
 	}
 	var w workflow
-	_, err = r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.status(domain), Repeat: true, Needs: readDomains}, &w)
+	_, err = r.api.Call(ctx, cloudflare.Request{Method: http.MethodGet, Path: r.statusPath(domain), Repeat: true, Needs: readDomains}, &w)
 	switch {
 	case isAbsent(err), err == nil && w.State == "failed":
 		return nil, ErrNotFound
 	case err != nil:
 		return nil, err
 	case w.State == "action_required":
-		return nil, fmt.Errorf("cloudflare waits for the owner of the account to act (%.60q), then registers %s", w.Context.Action, domain)
+		return nil, fmt.Errorf("cloudflare waits for an action of the account's owner (%.60q) to register %s", w.Context.Action, domain)
 	}
-	return nil, fmt.Errorf("cloudflare is registering %s (%.20q)", domain, w.State)
+	return nil, fmt.Errorf("cloudflare is still registering %s (state %.20q)", domain, w.State)
 }
 
-// isAbsent reports whether the API answered that the domain does not exist, and not that the
-// account or the operation does not.
+// isAbsent reports whether err means that the domain does not exist. A 404 that means that the
+// account or the route does not exist does not count.
 func isAbsent(err error) bool {
-	var said *cloudflare.Error
+	var apiErr *cloudflare.Error
 	const noRoute, badIdentifier = 7000, 7003
-	return errors.As(err, &said) && said.Status == http.StatusNotFound && !said.Has(noRoute, badIdentifier)
+	return errors.As(err, &apiErr) && apiErr.Status == http.StatusNotFound && !apiErr.Has(noRoute, badIdentifier)
 }
 
 // SetAutoRenew switches the automatic renewal of a domain on or off.
 func (r *Cloudflare) SetAutoRenew(ctx context.Context, domain string, on bool) error {
 	var w workflow
 	body := map[string]bool{"auto_renew": on}
-	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPatch, Path: r.domain(domain), Body: body, Repeat: true, Needs: editDomains}, &w)
+	_, err := r.api.Call(ctx, cloudflare.Request{Method: http.MethodPatch, Path: r.domainPath(domain), Body: body, Repeat: true, Needs: editDomains}, &w)
 	switch {
 	case isAbsent(err):
 		return ErrNotFound
 	case err != nil:
 		return err
 	}
-	if err := r.follow(ctx, &w, r.domain(domain)+"/update-status"); err != nil {
+	if err := r.poll(ctx, &w, r.domainPath(domain)+"/update-status"); err != nil {
 		return err
 	}
 	if w.State == "failed" {
-		return w.failure(errors.New("Cloudflare did not change the automatic renewal"))
+		return w.failure(errors.New("the automatic renewal was not changed"))
 	}
 	return nil
 }

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	plainPurchase  = "registration" // purchaseType of a name that nobody owns
-	namesPerCheck  = 50             // names in one checkAvailability
-	parallelChecks = 4              // parallel checks; the API allows 20 requests a second
-	maxSplitChecks = 24             // additional checks for one batch, to find the bad names in it
-	checkTimeout   = 10 * time.Second
+	plainPurchase  = "registration"   // purchaseType of a name that nobody owns
+	namesPerCheck  = 50               // maximum number of names in one checkAvailability
+	parallelChecks = 4                // number of parallel checks; the API allows 20 requests a second
+	maxSplitChecks = 24               // additional checks of parts of a batch, to find invalid names
+	checkTimeout   = 10 * time.Second // how long the check before an order may take
 )
 
-// A NameCom sells domains through name.com's Core API, version 1 (docs.name.com, OpenAPI
-// description 1.27):
+// A NameCom is the Registrar at name.com. It uses version 1 of name.com's Core API (docs.name.com,
+// OpenAPI description 1.27):
 //
 //	POST  /core/v1/domains:checkAvailability  {domainNames: [≤ 50]}
 //	    → {results: [nameComResult]}, in any order
@@ -37,25 +37,26 @@ const (
 //	GET   /core/v1/domains/{name}/vanity_nameservers/{host}; PUT there {ips}
 //	POST  /core/v1/domains/{name}/vanity_nameservers  {hostname, ips}
 //
-// Authentication is Basic, with the user name and an API token. Prices are numbers in US dollars;
-// VAT may be added to the amount paid. Every order states a price, and is refused if the price has
-// changed. Make it with NewNameCom.
+// Requests use basic authentication with the user name and an API token. Prices are in US dollars;
+// the amount paid may include VAT. Every order names a price; name.com refuses the order if the
+// price has changed. Use NewNameCom to make one.
 type NameCom struct {
 	base, username, token string
 	http                  *http.Client
 	now                   func() time.Time
-	secrets               *strings.Replacer
+	secrets               *strings.Replacer // removes the credentials from error texts
 }
 
 // NameComConfig configures a NameCom.
 type NameComConfig struct {
-	BaseURL         string // "": NameComURL
+	BaseURL         string // "" means NameComURL
 	Username, Token string
-	HTTP            *http.Client     // nil: http.DefaultClient; redirects are never followed
-	Now             func() time.Time // nil: time.Now
+	HTTP            *http.Client     // nil means http.DefaultClient; redirects are never followed
+	Now             func() time.Time // nil means time.Now
 }
 
-// NewNameCom returns a client. It sends no request yet.
+// NewNameCom returns the registrar without sending a request. It returns an error if the
+// configuration is invalid.
 func NewNameCom(c NameComConfig) (*NameCom, error) {
 	if c.Username == "" || c.Token == "" {
 		return nil, errors.New("name.com: the user name and the token are required")
@@ -83,8 +84,8 @@ func NewNameCom(c NameComConfig) (*NameCom, error) {
 // Name returns "namecom".
 func (n *NameCom) Name() string { return "namecom" }
 
-// domainPath returns the path of a domain of the account. It refuses names that would change the
-// path.
+// domainPath returns the path of a domain of the account. It returns ErrBadDomain for names that
+// are not safe in a path.
 func domainPath(name string) (string, error) {
 	plain := func(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' }
 	if name == "" || len(name) > 253 || !strings.Contains(name, ".") || strings.Contains(name, "..") || strings.HasPrefix(name, ".") ||
@@ -94,8 +95,8 @@ func domainPath(name string) (string, error) {
 	return "/core/v1/domains/" + name, nil
 }
 
-// Quote checks the names in batches, several at once. If a batch fails, its names get the error; if
-// all batches fail, Quote returns the error.
+// Quote returns the availability and price of each name. It checks batches of names in parallel. If
+// a batch fails, its offers have the error. If all batches fail, Quote returns the error.
 func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	out := make([]Offer, len(names))
 	var wg sync.WaitGroup
@@ -124,8 +125,9 @@ func (n *NameCom) Quote(ctx context.Context, names []string) ([]Offer, error) {
 	return out, nil
 }
 
-// check fills in the offers. If the API refuses a batch because of one of its names, or cannot
-// reach one of the registries, check tries each half of the batch, as long as the budget lasts.
+// check fills in the offers of one batch. If the API refuses the batch because of one name, or
+// cannot reach one of the registries, check tries both halves of the batch. budget is the number of
+// further requests that it may send.
 func (n *NameCom) check(ctx context.Context, offers []Offer, budget *int) {
 	results, err := n.availability(ctx, offers)
 	status := apiStatus(err)
@@ -140,7 +142,7 @@ func (n *NameCom) check(ctx context.Context, offers []Offer, budget *int) {
 		o := &offers[i]
 		r, ok := results[o.Domain]
 		switch {
-		case status == http.StatusUnprocessableEntity, err == nil && !ok: // none of the names is sold, or this one is not
+		case status == http.StatusUnprocessableEntity, err == nil && !ok: // 422 means that none of the names is sold
 			o.Err = ErrNotSold
 		case status == http.StatusBadRequest:
 			o.Err = fmt.Errorf("%w: %w", ErrBadDomain, err)
@@ -152,6 +154,7 @@ func (n *NameCom) check(ctx context.Context, offers []Offer, budget *int) {
 	}
 }
 
+// availability calls checkAvailability for a batch, and returns the results by name.
 func (n *NameCom) availability(ctx context.Context, offers []Offer) (map[string]nameComResult, error) {
 	var in struct {
 		DomainNames []string `json:"domainNames"`
@@ -171,7 +174,7 @@ func (n *NameCom) availability(ctx context.Context, offers []Offer) (map[string]
 	results := make(map[string]nameComResult, len(out.Results))
 	for _, r := range out.Results {
 		name := strings.ToLower(r.DomainName)
-		// A name may be for sale in several ways; only plain registration can be bought here.
+		// A name may have several results, but only plain registration can be bought here.
 		if had, ok := results[name]; !ok || !had.Purchasable || r.PurchaseType == plainPurchase {
 			results[name] = r
 		}
@@ -179,13 +182,14 @@ func (n *NameCom) availability(ctx context.Context, offers []Offer) (map[string]
 	return results, nil
 }
 
-// Register buys a domain at the current price of name.com, if that is not above o.MaxPrice.
+// Register buys a domain at name.com's current price. It returns ErrPrice if that is above
+// o.MaxPrice.
 func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) {
 	if _, err := domainPath(o.Domain); err != nil {
 		return nil, err
 	}
 	if o.Years < 1 || o.Years > 10 {
-		return nil, fmt.Errorf("%w: for %d years", ErrBadDomain, o.Years)
+		return nil, fmt.Errorf("%w: it cannot be registered for %d years", ErrBadDomain, o.Years)
 	}
 	price, err := n.price(ctx, o)
 	if err != nil {
@@ -220,8 +224,8 @@ func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) 
 	return r, nil
 }
 
-// price makes sure that the domain is available, and returns the price of all years. When it
-// returns an error, nothing was bought by this order.
+// price checks that the domain is available, and returns the price of all years in cents. It buys
+// nothing.
 func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -248,7 +252,7 @@ func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 	case status == http.StatusUnprocessableEntity:
 		return 0, ErrNotSold
 	case status == http.StatusBadRequest, err == nil && out.PurchasePrice == nil && !out.Premium:
-		return 0, fmt.Errorf("%w: not for %d years", ErrBadDomain, o.Years)
+		return 0, fmt.Errorf("%w: it cannot be registered for %d years", ErrBadDomain, o.Years)
 	case err != nil:
 		return 0, fmt.Errorf("%w: %w", ErrNotNow, err)
 	case out.Premium:
@@ -257,18 +261,19 @@ func (n *NameCom) price(ctx context.Context, o Order) (int64, error) {
 	total, err := cents(*out.PurchasePrice)
 	switch {
 	case err != nil || total == 0:
-		return 0, fmt.Errorf("%w: name.com sends no valid price of %s (%v)", ErrNotNow, o.Domain, err)
+		return 0, fmt.Errorf("%w: name.com sent no valid price of %s (%v)", ErrNotNow, o.Domain, err)
 	case total > o.MaxPrice:
 		return 0, ErrPrice
 	}
 	return total, nil
 }
 
-// orderError wraps an error of this package around err if the answer to an order clearly says that
-// nothing was bought. Otherwise it returns err unchanged: the result is unknown.
+// orderError converts an error of an order. If the answer clearly says that nothing was bought, it
+// wraps one of the package's errors, such as ErrTaken. Otherwise it returns err unchanged, and the
+// domain may have been bought.
 func orderError(err error) error {
 	var e *nameComError
-	if !errors.As(err, &e) || !e.told {
+	if !errors.As(err, &e) || !e.fromAPI {
 		return err
 	}
 	as := func(known error) error { return fmt.Errorf("%w: %w", known, err) }
@@ -292,8 +297,8 @@ func orderError(err error) error {
 	return err
 }
 
-// orderErrorFromText finds the reason for a refused order in the texts of the error. These are
-// written for people and may change, so only unambiguous phrases count.
+// orderErrorFromText converts an error of an order by the words of its message. The message is
+// written for people and may change, so it looks only for unambiguous phrases.
 func orderErrorFromText(e *nameComError, as func(error) error) error {
 	switch {
 	case e.says("required for premium domains"):
@@ -310,8 +315,8 @@ func orderErrorFromText(e *nameComError, as func(error) error) error {
 	return e
 }
 
-// Find returns a domain of the account. A 404 that the API itself did not write, such as one of a
-// proxy, is not ErrNotFound.
+// Find returns a domain of the account, or ErrNotFound. A 404 that the API itself did not send, but
+// for example a proxy, is another error.
 func (n *NameCom) Find(ctx context.Context, domain string) (*Registration, error) {
 	path, err := domainPath(domain)
 	if err != nil {
@@ -324,7 +329,7 @@ func (n *NameCom) Find(ctx context.Context, domain string) (*Registration, error
 	return out.registration(domain)
 }
 
-// notFound wraps ErrNotFound around err if the API answered that the domain is not in the account.
+// notFound wraps err in ErrNotFound if the API answered 404, and returns it unchanged otherwise.
 func notFound(err error) error {
 	if apiStatus(err) == http.StatusNotFound {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
@@ -359,12 +364,12 @@ func (n *NameCom) SetAutoRenew(ctx context.Context, domain string, on bool) erro
 		return notFound(err)
 	}
 	if out.AutorenewEnabled != on {
-		return fmt.Errorf("name.com answered 200 but did not change the renewal of %s", domain)
+		return fmt.Errorf("name.com answered 200 but did not change the automatic renewal of %s", domain)
 	}
 	return nil
 }
 
-// SetGlue sets the addresses of a name server inside a domain of the account.
+// SetGlue sets the glue addresses of a name server below a domain of the account.
 func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.Addr) error {
 	path, err := domainPath(domain)
 	if err != nil {
@@ -372,7 +377,7 @@ func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.
 	}
 	label, inside := strings.CutSuffix(host, "."+domain)
 	if _, err := domainPath(host); err != nil || !inside || len(ips) == 0 {
-		return fmt.Errorf("%w: %.100q with %d addresses is not a name server inside %s", ErrBadDomain, host, len(ips), domain)
+		return fmt.Errorf("%w: %.100q with %d addresses is not a name server below %s", ErrBadDomain, host, len(ips), domain)
 	}
 	path += "/vanity_nameservers"
 	var has nameComGlue

@@ -18,26 +18,27 @@ import (
 	"time"
 )
 
-// NameComURL is the URL of name.com's API. NameComTestURL is its test environment, for user names
-// that end in -test.
+// Base URLs of name.com's API. NameComTestURL is the test environment, for user names that end in
+// -test.
 const (
 	NameComURL     = "https://api.name.com"
 	NameComTestURL = "https://api.dev.name.com"
 )
 
 const (
-	maxAnswer   = 1 << 20         // bytes of an answer's body; 50 results take 12 KiB
-	maxPause    = 5 * time.Second // longest pause of a 429 that is waited for
-	maxPauses   = 3
-	callTimeout = 20 * time.Second // for one call, even if its context allows more
-	maxDollars  = 10_000_000
+	maxAnswer   = 1 << 20          // maximum size of an answer's body in bytes; 50 results take 12 KiB
+	maxPause    = 5 * time.Second  // maximum pause that a 429 may ask for; otherwise the call fails
+	maxPauses   = 3                // maximum number of such pauses in one call
+	callTimeout = 20 * time.Second // for one call with all its attempts
+	maxDollars  = 10_000_000       // maximum price that is believed
 )
 
-// A nameComError is an answer other than success: {"message": …, "details": …}.
+// A nameComError is an answer with a status other than 200. Its body is usually
+// {"message": …, "details": …}.
 type nameComError struct {
 	status           int
 	message, details string
-	told             bool // the body was written by the API
+	fromAPI          bool // whether the body has the API's form, so that no proxy wrote it
 }
 
 func (e *nameComError) Error() string {
@@ -47,28 +48,28 @@ func (e *nameComError) Error() string {
 	return fmt.Sprintf("name.com answered %d %.200q (%.200q)", e.status, e.message, e.details)
 }
 
-// says reports whether the error's texts contain one of the words.
-func (e *nameComError) says(words ...string) bool {
+// says reports whether the message or the details contain one of the phrases, in any letter case.
+func (e *nameComError) says(phrases ...string) bool {
 	text := strings.ToLower(e.message + " " + e.details)
-	for _, w := range words {
-		if strings.Contains(text, w) {
+	for _, phrase := range phrases {
+		if strings.Contains(text, phrase) {
 			return true
 		}
 	}
 	return false
 }
 
-// apiStatus returns the status of an answer that the API itself wrote; 0 for any other error.
+// apiStatus returns the HTTP status of an error that the API sent, or 0 for any other error.
 func apiStatus(err error) int {
 	var e *nameComError
-	if errors.As(err, &e) && e.told {
+	if errors.As(err, &e) && e.fromAPI {
 		return e.status
 	}
 	return 0
 }
 
-// call sends a request, and decodes the answer into out. key is the idempotency key; "" for none.
-// It waits for a 429 if that does not take long: a request that was refused so had no effect.
+// call sends a request and decodes the answer into out. key is the idempotency key, or "". If the
+// answer is 429, which means that the request had no effect, call waits and tries again.
 func (n *NameCom) call(ctx context.Context, method, path, key string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -88,7 +89,8 @@ func (n *NameCom) call(ctx context.Context, method, path, key string, in, out an
 	}
 }
 
-// attempt sends a request once. pause is how long a 429 asks to wait.
+// attempt sends a request once. If the answer is 429, pause is how long to wait before the next
+// attempt.
 func (n *NameCom) attempt(ctx context.Context, method, path, key string, in, out any) (pause time.Duration, err error) {
 	req, err := n.request(ctx, method, path, key, in)
 	if err != nil {
@@ -101,7 +103,7 @@ func (n *NameCom) attempt(ctx context.Context, method, path, key string, in, out
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err == nil && len(body) > maxAnswer {
-		err = fmt.Errorf("more than %d bytes", maxAnswer)
+		err = fmt.Errorf("it has more than %d bytes", maxAnswer)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the answer of name.com: %w", n.scrubbed(err))
@@ -128,9 +130,8 @@ func (n *NameCom) request(ctx context.Context, method, path, key string, in any)
 	if err != nil {
 		return nil, fmt.Errorf("write a request to name.com: %w", err)
 	}
-	// net/http itself repeats a request with an idempotency key when a connection breaks, if it can
-	// read the body again. The caller decides on a second try, after a call of Find, so prevent
-	// that.
+	// With an idempotency key, net/http would send the request again if the connection breaks.
+	// Prevent that: only the caller may order again, after Find.
 	req.GetBody = nil
 	req.SetBasicAuth(n.username, n.token)
 	req.Header.Set("Accept", "application/json")
@@ -143,20 +144,21 @@ func (n *NameCom) request(ctx context.Context, method, path, key string, in any)
 	return req, nil
 }
 
-// refusal reads the error in an answer of the API.
+// refusal returns the error of an answer whose status is not 200.
 func (n *NameCom) refusal(status int, body []byte) error {
-	var said struct {
+	var answer struct {
 		Message string `json:"message"`
 		Details string `json:"details"`
 	}
 	e := &nameComError{status: status}
-	if err := json.Unmarshal(body, &said); err == nil && said.Message != "" {
-		e.told, e.message, e.details = true, n.scrub(said.Message), n.scrub(said.Details)
+	if err := json.Unmarshal(body, &answer); err == nil && answer.Message != "" {
+		e.fromAPI, e.message, e.details = true, n.scrub(answer.Message), n.scrub(answer.Details)
 	}
 	return e
 }
 
-// markUnsent wraps ErrNotNow around err if it is certain that the request was not sent.
+// markUnsent wraps err in ErrNotNow if it is certain that the request was not sent, and returns it
+// unchanged otherwise.
 func (n *NameCom) markUnsent(err error) error {
 	var op *net.OpError
 	var lookup *net.DNSError
@@ -167,7 +169,7 @@ func (n *NameCom) markUnsent(err error) error {
 	return err
 }
 
-// scrubbed removes the token from the text of an error.
+// scrubbed returns err without the credentials in its text.
 func (n *NameCom) scrubbed(err error) error {
 	if n.scrub(err.Error()) == err.Error() {
 		return err
@@ -177,8 +179,8 @@ func (n *NameCom) scrubbed(err error) error {
 
 func (n *NameCom) scrub(text string) string { return n.secrets.Replace(text) }
 
-// pause returns how long a 429 asks to wait, by Retry-After, or by the Unix time in
-// x-ratelimit-reset. The default is one second.
+// pause returns how long an answer with status 429 asks to wait. It reads Retry-After, or the Unix
+// time in X-Ratelimit-Reset. The default is one second.
 func (n *NameCom) pause(h http.Header) time.Duration {
 	if v, err := strconv.ParseUint(h.Get("Retry-After"), 10, 31); err == nil {
 		return time.Duration(v) * time.Second
@@ -192,20 +194,21 @@ func (n *NameCom) pause(h http.Header) time.Duration {
 	return time.Second
 }
 
-// cents converts a dollar amount of name.com; an error if it cannot be a price.
+// cents converts an amount in dollars to cents. It returns an error if the amount cannot be a
+// price.
 func cents(dollars float64) (int64, error) {
 	if !(dollars >= 0 && dollars <= maxDollars) {
-		return 0, fmt.Errorf("%v is not a valid price", dollars)
+		return 0, fmt.Errorf("the amount %v is not a valid price", dollars)
 	}
 	return int64(math.Round(dollars * 100)), nil
 }
 
-// dollars writes cents as a JSON number in dollars, without rounding errors.
+// dollars converts cents to a JSON number in dollars, without rounding errors.
 func dollars(cents int64) json.Number {
 	return json.Number(fmt.Sprintf("%d.%02d", cents/100, cents%100))
 }
 
-// A nameComDomain is a domain in the account.
+// A nameComDomain is a domain in the account, in the form of the API.
 type nameComDomain struct {
 	DomainName       string    `json:"domainName"`
 	CreateDate       time.Time `json:"createDate"`
@@ -214,10 +217,11 @@ type nameComDomain struct {
 	Nameservers      []string  `json:"nameservers"`
 }
 
-// registration checks that the answer is about the requested domain and complete, and converts it.
+// registration converts the answer to a Registration. It returns an error if the answer is about
+// another domain than name, or not complete.
 func (d nameComDomain) registration(name string) (*Registration, error) {
 	if !strings.EqualFold(d.DomainName, name) || d.CreateDate.IsZero() || d.ExpireDate.IsZero() {
-		return nil, fmt.Errorf("name.com answered with %.100q (created %s, expires %s) to a request for %s", d.DomainName, d.CreateDate, d.ExpireDate, name)
+		return nil, fmt.Errorf("name.com answered a request for %[4]s with %.100[1]q (created %[2]s, expires %[3]s)", d.DomainName, d.CreateDate, d.ExpireDate, name)
 	}
 	r := &Registration{Domain: name, AutoRenew: d.AutorenewEnabled, RegisteredAt: d.CreateDate, ExpiresAt: d.ExpireDate}
 	for _, ns := range d.Nameservers {
@@ -226,8 +230,8 @@ func (d nameComDomain) registration(name string) (*Registration, error) {
 	return r, nil
 }
 
-// A nameComResult is the result of checkAvailability for a name. The fields about the purchase are
-// absent if the name cannot be bought.
+// A nameComResult is the result of checkAvailability for one name. If the name cannot be bought, it
+// has no price.
 type nameComResult struct {
 	DomainName    string  `json:"domainName"`
 	Purchasable   bool    `json:"purchasable"`
@@ -238,13 +242,13 @@ type nameComResult struct {
 	Reason        string  `json:"reason"`
 }
 
-// offer converts a result to an Offer. A name that is not for plain registration, such as one that
-// its owner sells, counts as premium.
+// offer converts a result to an Offer for name. A name that cannot simply be registered, such as
+// one that its owner sells, counts as premium.
 func (r nameComResult) offer(name string) Offer {
 	o := Offer{Domain: name}
 	if !r.Purchasable {
 		if reason := strings.ToLower(r.Reason); strings.Contains(reason, "maintenance") || strings.Contains(reason, "temporar") {
-			o.Err = fmt.Errorf("name.com cannot say now whether %s is available: %.200q", name, r.Reason)
+			o.Err = fmt.Errorf("name.com does not know at the moment whether %s is available: %.200q", name, r.Reason)
 		}
 		return o
 	}
@@ -253,13 +257,13 @@ func (r nameComResult) offer(name string) Offer {
 	o.Price, first = cents(r.PurchasePrice)
 	o.Renewal, later = cents(r.RenewalPrice)
 	if err := errors.Join(first, later); err != nil || o.Price == 0 {
-		return Offer{Domain: name, Err: fmt.Errorf("name.com sells %s but sends no valid price (%v)", name, err)}
+		return Offer{Domain: name, Err: fmt.Errorf("name.com sells %s but sent no valid price (%v)", name, err)}
 	}
 	return o
 }
 
-// A nameComGlue is a vanity name server. In answers its hostname is the full name; in requests that
-// create it, only the part before the domain.
+// A nameComGlue is the glue of a name server, which name.com calls a vanity name server. Hostname
+// is the full name in answers, but only the part before the domain in requests.
 type nameComGlue struct {
 	Hostname string       `json:"hostname,omitempty"`
 	IPs      []netip.Addr `json:"ips"`

@@ -1,6 +1,6 @@
-// Package registrar checks and buys domains at registrars. It does not know for whom, nor what was
-// bought before. A caller of Register must store the intent first, and call Find before a second
-// try.
+// Package registrar checks the availability of domains and buys them at registrars. It does not
+// know for whom domains are bought, or which were bought before. A caller of Register must first
+// store that it is going to buy, and call Find before a second try.
 package registrar
 
 import (
@@ -11,44 +11,44 @@ import (
 )
 
 // A Registrar sells domains. Names are ASCII, lower-case, without the trailing dot. Prices are in
-// cents of US dollars. Any number of goroutines may use it.
+// US cents. It is safe for concurrent use.
 type Registrar interface {
-	// Name returns the registrar's name in the configuration and in the API.
+	// Name returns the registrar's name in the settings and in the API, such as "namecom".
 	Name() string
-	// Quote returns an offer for each name, in the same order. The error means that the registrar
-	// as a whole failed; an error about one name is in its Offer.
+	// Quote returns an offer for each name, in the same order. An error about one name is in its
+	// Offer. Quote returns an error if there is no offer at all.
 	Quote(ctx context.Context, names []string) ([]Offer, error)
-	// Register buys a domain, for Order.MaxPrice at most. After an error of this package nothing
-	// was bought; after any other error that is unknown, and Find must be called.
+	// Register buys a domain for at most Order.MaxPrice. If it returns one of the errors of this
+	// package, nothing was bought. After any other error, the caller must ask Find.
 	Register(ctx context.Context, o Order) (*Registration, error)
-	// Find returns a domain of this registrar account, or ErrNotFound.
+	// Find returns a domain of the registrar account, or ErrNotFound.
 	Find(ctx context.Context, domain string) (*Registration, error)
-	// Delegate sets the name servers of a domain of this registrar account.
+	// Delegate sets the name servers of a domain of the registrar account.
 	Delegate(ctx context.Context, domain string, nameservers []string) error
 }
 
-// A GlueSetter is a Registrar that can set glue: the addresses of name servers whose names are
-// inside the domain that they serve, which nobody could look up otherwise (RFC 1034 section 4.2.1).
-// Setting the same addresses again changes nothing.
+// A GlueSetter is a Registrar that can set glue: addresses of name servers below the domain that
+// they serve, which resolvers could not find otherwise (RFC 1034 section 4.2.1).
 type GlueSetter interface {
-	// SetGlue sets the addresses of a host inside a domain of this registrar account, or returns
-	// ErrNotFound.
+	// SetGlue sets the addresses of a host below a domain of the registrar account. It returns
+	// ErrNotFound if the account does not have the domain. It can be repeated.
 	SetGlue(ctx context.Context, domain, host string, ips []netip.Addr) error
 }
 
 // An AutoRenewer is a Registrar that can switch the automatic renewal of a domain on or off.
 type AutoRenewer interface {
-	// SetAutoRenew changes a domain of this registrar account, or returns ErrNotFound.
+	// SetAutoRenew switches the renewal of a domain of the registrar account on or off. It returns
+	// ErrNotFound if the account does not have the domain.
 	SetAutoRenew(ctx context.Context, domain string, on bool) error
 }
 
-// A Fixed is a Registrar that may be unable to change name servers: its domains use its own DNS,
-// and Delegate returns ErrFixedNameservers.
+// A Fixed is a Registrar that knows whether it can change name servers. If FixedNameservers returns
+// true, domains must use the registrar's own DNS, and Delegate returns ErrFixedNameservers.
 type Fixed interface {
 	FixedNameservers() bool
 }
 
-// HasFixedNameservers reports whether a registrar cannot change name servers.
+// HasFixedNameservers reports whether the domains of a registrar must use its own name servers.
 func HasFixedNameservers(r Registrar) bool {
 	f, ok := r.(Fixed)
 	return ok && f.FixedNameservers()
@@ -58,50 +58,49 @@ func HasFixedNameservers(r Registrar) bool {
 type Offer struct {
 	Domain    string
 	Available bool
-	Premium   bool
-	Price     int64 // for the first year
-	Renewal   int64 // for each further year
-	Err       error // ErrNotSold, or why the registrar did not answer for this name
+	Premium   bool  // the name has a special price, and cannot be bought here
+	Price     int64 // US cents for the first year
+	Renewal   int64 // US cents for each further year
+	Err       error // why the registrar makes no offer for this name, such as ErrNotSold; or nil
 }
 
-// Total returns the price of a number of years.
+// Total returns the price of a number of years in US cents.
 func (o Offer) Total(years int) int64 { return o.Price + o.Renewal*int64(years-1) }
 
-// An Order is one purchase.
+// An Order says which domain to buy, and on which terms.
 type Order struct {
-	Key         string // an idempotency key: the same at every try of one purchase
+	Key         string // an idempotency key, the same for every try of one purchase
 	Domain      string
 	Years       int
-	MaxPrice    int64 // for all years
+	MaxPrice    int64 // US cents for all years
 	AutoRenew   bool
-	Nameservers []string // empty: the registrar's own
+	Nameservers []string // empty for the registrar's own name servers
 }
 
 // A Registration is a domain in a registrar account.
 type Registration struct {
 	Domain       string
-	Key          string // of the order, if the registrar stores it
-	Price        int64  // the amount paid; 0 if the registrar does not say
+	Key          string // Order.Key, if the registrar stores it
+	Price        int64  // the amount paid in US cents; 0 if unknown
 	AutoRenew    bool
 	Nameservers  []string
 	RegisteredAt time.Time
 	ExpiresAt    time.Time
 }
 
-// Errors after which nothing was bought.
+// Errors of Register after which nothing was bought. Other methods return some of them too.
 var (
 	ErrNotFound  = errors.New("the domain is not in this registrar account")
 	ErrNotSold   = errors.New("the registrar does not sell names with this ending")
 	ErrTaken     = errors.New("the domain is not available")
-	ErrPrice     = errors.New("the price is higher than was agreed to")
+	ErrPrice     = errors.New("the price is higher than the maximum of the order")
 	ErrPremium   = errors.New("the domain is sold at a premium price")
 	ErrNoFunds   = errors.New("the registrar account does not have enough funds")
-	ErrBadDomain = errors.New("the registrar does not take this name")
-	// ErrNotNow means that the order was not accepted for a reason unrelated to it: it was not
-	// sent, the credentials are wrong, or there were too many requests. The same order may succeed
-	// later.
+	ErrBadDomain = errors.New("the registrar does not accept this name")
+	// ErrNotNow means that the order may succeed later: it could not be sent, the credentials are
+	// wrong, or there were too many requests.
 	ErrNotNow = errors.New("the registrar accepts no orders at the moment")
 )
 
 // ErrFixedNameservers is returned by Delegate if domains must use the registrar's own name servers.
-var ErrFixedNameservers = errors.New("the registrar does not let nameservers be changed")
+var ErrFixedNameservers = errors.New("the registrar does not allow other name servers")

@@ -11,18 +11,17 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// SandboxName is the name of the sandbox registrar. It distinguishes pretend domains from real
-// ones.
+// SandboxName is the name of the sandbox registrar. Domains that were bought there are not real.
 const SandboxName = "sandbox"
 
-// sandboxPrices holds the prices of the first year and of later years, in cents.
+// sandboxPrices has the prices, in US cents, of the first year and of each further year by suffix.
 var sandboxPrices = map[string][2]int64{
 	"com": {1100, 1100}, "net": {1300, 1300}, "org": {1000, 1200}, "io": {3500, 4500}, "dev": {1200, 1200},
 }
 
-// A Sandbox sells pretend names for testing. Nothing is paid, and nothing is registered anywhere.
-// Names that begin with "taken-" are taken, those with "premium-" have a premium price;
-// example.com, .net and .org are taken, as in reality. Make it with NewSandbox.
+// A Sandbox is a Registrar for testing. Nothing is paid, and nothing is registered anywhere. Names
+// that begin with "taken-" are not available, and names that begin with "premium-" have a premium
+// price. example.com, .net and .org are not available. Use NewSandbox to make one.
 type Sandbox struct {
 	now  func() time.Time
 	keep func(Registration) error
@@ -31,8 +30,8 @@ type Sandbox struct {
 	sold map[string]Registration
 }
 
-// NewSandbox returns a sandbox that has already sold some names. keep stores each further
-// registration; nil: they are lost with the process.
+// NewSandbox returns a Sandbox that has already sold some names. It calls keep to store each new or
+// changed registration; with a nil keep, they are only in memory.
 func NewSandbox(now func() time.Time, sold []Registration, keep func(Registration) error) *Sandbox {
 	s := &Sandbox{now: now, keep: keep, sold: map[string]Registration{}}
 	for _, r := range sold {
@@ -44,7 +43,7 @@ func NewSandbox(now func() time.Time, sold []Registration, keep func(Registratio
 // Name returns SandboxName.
 func (s *Sandbox) Name() string { return SandboxName }
 
-// Quote answers from the price list.
+// Quote returns offers from a fixed price list.
 func (s *Sandbox) Quote(_ context.Context, names []string) ([]Offer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +74,7 @@ func (s *Sandbox) offer(name string) Offer {
 	return o
 }
 
-// Register sells a name. A repeated order gets the result of the first.
+// Register sells a name. A repeated order with the same Key gets the same registration.
 func (s *Sandbox) Register(_ context.Context, o Order) (*Registration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +90,7 @@ func (s *Sandbox) Register(_ context.Context, o Order) (*Registration, error) {
 	case offer.Premium:
 		return nil, ErrPremium
 	case o.Years < 1 || o.Years > 10:
-		return nil, fmt.Errorf("%w: for %d years", ErrBadDomain, o.Years)
+		return nil, fmt.Errorf("%w: it cannot be registered for %d years", ErrBadDomain, o.Years)
 	case offer.Total(o.Years) > o.MaxPrice:
 		return nil, ErrPrice
 	}
@@ -103,18 +102,18 @@ func (s *Sandbox) Register(_ context.Context, o Order) (*Registration, error) {
 	return &r, s.put(r)
 }
 
-// put stores a registration. After an error the registration is unchanged.
+// put stores a registration. If it returns an error, nothing has changed.
 func (s *Sandbox) put(r Registration) error {
 	if s.keep != nil {
 		if err := s.keep(r); err != nil {
-			return fmt.Errorf("keep the pretend registration of %s: %w", r.Domain, err)
+			return fmt.Errorf("store the sandbox registration of %s: %w", r.Domain, err)
 		}
 	}
 	s.sold[r.Domain] = r
 	return nil
 }
 
-// Find returns a name that was sold.
+// Find returns a name that was sold, or ErrNotFound.
 func (s *Sandbox) Find(_ context.Context, domain string) (*Registration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +136,7 @@ func (s *Sandbox) Delegate(_ context.Context, domain string, nameservers []strin
 	return s.put(r)
 }
 
-// SetAutoRenew sets whether a name that was sold is renewed.
+// SetAutoRenew switches the automatic renewal of a name that was sold on or off.
 func (s *Sandbox) SetAutoRenew(_ context.Context, domain string, on bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

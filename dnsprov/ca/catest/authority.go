@@ -1,5 +1,5 @@
-// Package catest is a certificate authority for tests: it strictly follows ACME (RFC 8555), and
-// misbehaves on request. It does not know its clients.
+// Package catest is a certificate authority for tests. It follows ACME (RFC 8555) strictly, and can
+// fail in ways that the test chooses. It does not know its clients.
 package catest
 
 import (
@@ -20,28 +20,29 @@ import (
 	"time"
 )
 
-// Manners configures how an Authority misbehaves; the zero value behaves well.
+// Manners says how an Authority fails. The zero value does not fail.
 type Manners struct {
-	Down       int               // answers every request with this status, if it is not 0
-	RetryAfter string            // the Retry-After header of Down and Limited
-	Garbage    bool              // answers 200 with a page of HTML
-	Endless    bool              // answers 200 with a body that never ends
-	StaleNonce int               // every StaleNonce-th nonce is refused; 0: none
-	Limited    bool              // refuses new orders
-	Rejects    map[string]string // names that no order may contain, with the reason
-	Refuses    map[string]string // names for which every challenge fails, with the reason
-	Stuck      bool              // orders stay in processing
-	ForOthers  bool              // certificates are for other names
-	Expired    bool              // certificates have expired
-	OtherKey   bool              // certificates are for another key
-	Unchained  bool              // certificates are not signed by the next one in the chain
-	Life       time.Duration     // of certificates; 0: 90 days
+	Down       int               // status of every answer; 0 for normal answers
+	RetryAfter string            // the Retry-After header if Down or Limited is set
+	Garbage    bool              // every answer is 200 with a page of HTML
+	Endless    bool              // every answer is 200 with a body that never ends
+	StaleNonce int               // refuse every StaleNonce-th nonce; 0 refuses none
+	Limited    bool              // refuse new orders because of a rate limit
+	Rejects    map[string]string // refuse orders with these names; the values are the reasons
+	Refuses    map[string]string // fail the challenges of these names; the values are the reasons
+	Stuck      bool              // orders stay in the status processing
+	ForOthers  bool              // issue certificates for other names
+	Expired    bool              // issue certificates that have expired
+	OtherKey   bool              // issue certificates for another key
+	Unchained  bool              // issue certificates that the next one in the chain has not signed
+	Life       time.Duration     // validity of certificates; 0 means 90 days
 }
 
-// An Authority serves ACME at URL. Look returns what is published for a challenge: the body of the
-// http-01 file of a token, or the text of the dns-01 record of a name.
+// An Authority is a certificate authority that serves ACME.
 type Authority struct {
-	URL  string
+	URL string // the directory URL
+	// Look returns what is published for a challenge: the body of the http-01 file of a token, or
+	// the text of the dns-01 record of a name.
 	Look func(kind, name, token string) string
 	Now  func() time.Time
 
@@ -53,10 +54,11 @@ type Authority struct {
 	nonces   map[string]bool
 	accounts map[string]*ecdsa.PublicKey // by URL
 	orders   []*order
-	counted  int // nonces
-	issued   int
+	counted  int // number of nonces that were used
+	issued   int // number of certificates that were issued
 }
 
+// An order is an ACME order.
 type order struct {
 	names   []string
 	status  string
@@ -65,13 +67,14 @@ type order struct {
 	chain   []byte
 }
 
+// An authz is an ACME authorization of one name.
 type authz struct {
 	name, status string
 	tried, why   string            // the kind of the last challenge, and why it failed
-	tokens       map[string]string // by kind
+	tokens       map[string]string // tokens by kind of challenge
 }
 
-// New starts an authority that lives as long as the test.
+// New starts an authority that runs until the test ends.
 func New(t testing.TB) *Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -89,7 +92,7 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Roots returns the pool that trusts the authority's HTTPS server.
+// Roots returns a pool with the certificate of the authority's HTTPS server.
 func (a *Authority) Roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.server.Certificate())
@@ -99,17 +102,17 @@ func (a *Authority) Roots() *x509.CertPool {
 // Certificate returns the certificate of the authority's HTTPS server.
 func (a *Authority) Certificate() *x509.Certificate { return a.server.Certificate() }
 
-// Client returns a transport that trusts the authority's HTTPS server.
+// Client returns an HTTP transport that trusts the authority's HTTPS server.
 func (a *Authority) Client() http.RoundTripper { return a.server.Client().Transport }
 
-// Behave changes the manners.
+// Behave calls change with the present manners, so that it can change them.
 func (a *Authority) Behave(change func(*Manners)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change(&a.manners)
 }
 
-// Orders lists the names of every accepted order.
+// Orders returns the names of every accepted order.
 func (a *Authority) Orders() [][]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,7 +130,7 @@ func (a *Authority) Issued() int {
 	return a.issued
 }
 
-// Unstick completes the stuck orders.
+// Unstick completes the orders that are in the status processing because of Stuck.
 func (a *Authority) Unstick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +161,7 @@ func (a *Authority) makeRoot() (*x509.Certificate, error) {
 	return x509.ParseCertificate(der)
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one ACME request.
 func (a *Authority) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -196,6 +199,7 @@ func (a *Authority) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// nonce returns a new nonce.
 func (a *Authority) nonce() string {
 	text := make([]byte, 12)
 	_, _ = rand.Read(text)
@@ -209,6 +213,7 @@ func (a *Authority) answer(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
+// problem answers with a problem document, with a subproblem for each of the names.
 func (a *Authority) problem(w http.ResponseWriter, status int, kind, detail string, names ...string) {
 	p := map[string]any{"type": "urn:ietf:params:acme:error:" + kind, "detail": detail, "status": status}
 	var subs []any
@@ -224,15 +229,15 @@ func (a *Authority) problem(w http.ResponseWriter, status int, kind, detail stri
 	a.answer(w, status, p)
 }
 
-// post verifies a signed request and calls its handler.
+// post verifies the signature of a request and performs the request.
 func (a *Authority) post(w http.ResponseWriter, r *http.Request) {
-	account, payload, why := a.open(r)
+	account, payload, why := a.verify(r)
 	switch {
 	case why == "badNonce":
-		a.problem(w, 400, why, "that nonce is not one of ours")
+		a.problem(w, 400, why, "the nonce is unknown or was used before")
 		return
 	case why == "accountDoesNotExist":
-		a.problem(w, 400, why, "nobody has that account")
+		a.problem(w, 400, why, "the account does not exist")
 		return
 	case why != "":
 		a.problem(w, 400, "malformed", why)
@@ -255,20 +260,22 @@ func (a *Authority) post(w http.ResponseWriter, r *http.Request) {
 	case scan(path, "/authz/%d/%d", &i, &j) && a.has(i, account) && j < len(a.orders[i].authz):
 		a.showAuthz(w, i, j)
 	case scan(path, "/http-01/%d/%d", &i, &j) && a.has(i, account) && j < len(a.orders[i].authz):
-		a.look(w, "http-01", i, j)
+		a.validate(w, "http-01", i, j)
 	case scan(path, "/dns-01/%d/%d", &i, &j) && a.has(i, account) && j < len(a.orders[i].authz):
-		a.look(w, "dns-01", i, j)
+		a.validate(w, "dns-01", i, j)
 	default:
 		a.problem(w, 404, "malformed", "there is no "+path)
 	}
 }
 
+// has reports whether order i exists and belongs to an account.
 func (a *Authority) has(i int, account string) bool {
 	return i >= 0 && i < len(a.orders) && a.orders[i].account == account
 }
 
-func scan(path, form string, into ...any) bool {
-	n, err := fmt.Sscanf(path, form, into...)
+// scan parses a path by a format of fmt.Sscanf, and reports whether it matches.
+func scan(path, format string, into ...any) bool {
+	n, err := fmt.Sscanf(path, format, into...)
 	return err == nil && n == len(into)
 }
 

@@ -13,13 +13,13 @@ import (
 	"slices"
 )
 
-// open verifies a signed request (RFC 8555 section 6.2) and returns the account that signed it. why
-// says what is wrong; "" if nothing is.
-func (a *Authority) open(r *http.Request) (account string, payload []byte, why string) {
+// verify verifies the signature of a request (RFC 8555 section 6.2). It returns the account that
+// signed the request, and the payload. If the request is invalid, why says what is wrong.
+func (a *Authority) verify(r *http.Request) (account string, payload []byte, why string) {
 	var jws struct{ Protected, Payload, Signature string }
 	text, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	if err != nil || json.Unmarshal(text, &jws) != nil || r.Header.Get("Content-Type") != "application/jose+json" {
-		return "", nil, "it is no JWS"
+		return "", nil, "the request is not a JWS"
 	}
 	var head struct {
 		Alg, Nonce, URL, KID string
@@ -27,7 +27,7 @@ func (a *Authority) open(r *http.Request) (account string, payload []byte, why s
 	}
 	protected, err := base64.RawURLEncoding.DecodeString(jws.Protected)
 	if err != nil || json.Unmarshal(protected, &head) != nil || head.Alg != "ES256" || head.URL != a.server.URL+r.URL.Path {
-		return "", nil, "its head is wrong"
+		return "", nil, "the protected header is wrong"
 	}
 	a.counted++
 	known := a.nonces[head.Nonce]
@@ -36,7 +36,7 @@ func (a *Authority) open(r *http.Request) (account string, payload []byte, why s
 		return "", nil, "badNonce"
 	}
 	if (head.JWK != nil) != (r.URL.Path == "/account") || (head.JWK == nil) != (head.KID != "") {
-		return "", nil, "it names its key in the wrong way"
+		return "", nil, "the request has a jwk and a kid, or the wrong one of them"
 	}
 	key := a.accounts[head.KID]
 	if head.JWK != nil {
@@ -51,11 +51,11 @@ func (a *Authority) open(r *http.Request) (account string, payload []byte, why s
 	sum := sha256.Sum256([]byte(jws.Protected + "." + jws.Payload))
 	sig, err := base64.RawURLEncoding.DecodeString(jws.Signature)
 	if err != nil || len(sig) != 64 || !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(sig[:32]), new(big.Int).SetBytes(sig[32:])) {
-		return "", nil, "its signature is wrong"
+		return "", nil, "the signature is wrong"
 	}
 	payload, err = base64.RawURLEncoding.DecodeString(jws.Payload)
 	if err != nil {
-		return "", nil, "its payload is no base64url"
+		return "", nil, "the payload is not base64url"
 	}
 	account = head.KID
 	if account == "" {
@@ -64,20 +64,21 @@ func (a *Authority) open(r *http.Request) (account string, payload []byte, why s
 	return account, payload, ""
 }
 
+// publicKey decodes a public key from the coordinates in a JWK.
 func publicKey(x, y string) (*ecdsa.PublicKey, string) {
 	bx, errX := base64.RawURLEncoding.DecodeString(x)
 	by, errY := base64.RawURLEncoding.DecodeString(y)
 	if errX != nil || errY != nil || len(bx) != 32 || len(by) != 32 {
-		return nil, "its key is none"
+		return nil, "the coordinates of the key are invalid"
 	}
 	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, bx, by))
 	if err != nil {
-		return nil, "its key is no point of the curve"
+		return nil, "the key is not a point of the curve"
 	}
 	return key, ""
 }
 
-// accountOf returns the account of a key, and creates it if there is none.
+// accountOf returns the URL of the account with a key. If there is none, it creates the account.
 func (a *Authority) accountOf(key *ecdsa.PublicKey) string {
 	for url, other := range a.accounts {
 		if other.Equal(key) {

@@ -35,7 +35,7 @@ func (a *Authority) newOrder(w http.ResponseWriter, account string, payload []by
 	var rejected []string
 	for _, id := range in.Identifiers {
 		if id.Type != "dns" || strings.ToLower(id.Value) != id.Value || slices.Contains(o.names, id.Value) {
-			a.problem(w, 400, "malformed", "that is no set of names")
+			a.problem(w, 400, "malformed", "the identifiers are not a set of names")
 			return
 		}
 		if a.manners.Rejects[id.Value] != "" {
@@ -86,8 +86,9 @@ func (a *Authority) challenge(kind string, i, j int) map[string]any {
 	return ch
 }
 
-// look validates a challenge immediately.
-func (a *Authority) look(w http.ResponseWriter, kind string, i, j int) {
+// validate checks a challenge and changes the status of its authorization and order. A real
+// authority would do that later.
+func (a *Authority) validate(w http.ResponseWriter, kind string, i, j int) {
 	o := a.orders[i]
 	z := o.authz[j]
 	thumb, err := acme.JWKThumbprint(a.accounts[o.account])
@@ -123,13 +124,13 @@ func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
 	o := a.orders[i]
 	switch {
 	case o.status != "ready":
-		a.problem(w, 403, "orderNotReady", "it is "+o.status)
+		a.problem(w, 403, "orderNotReady", "the order is "+o.status)
 		return
 	case err != nil || csr.CheckSignature() != nil:
-		a.problem(w, 400, "badCSR", "it is none")
+		a.problem(w, 400, "badCSR", "the CSR is invalid")
 		return
 	case !slices.Equal(slices.Sorted(slices.Values(csr.DNSNames)), slices.Sorted(slices.Values(o.names))):
-		a.problem(w, 400, "badCSR", "it is for other names")
+		a.problem(w, 400, "badCSR", "the CSR is for other names")
 		return
 	}
 	o.chain, err = a.sign(o.names, csr.PublicKey)
@@ -145,7 +146,7 @@ func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
 	a.showOrder(w, 200, i)
 }
 
-// sign makes a certificate with its chain, faulty according to the manners.
+// sign makes a certificate and returns it in PEM with its chain. The manners can make it faulty.
 func (a *Authority) sign(names []string, key any) ([]byte, error) {
 	m, now := a.manners, a.Now()
 	life := m.Life

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Record is a record of a zone in the form of the API.
+// A Record is a DNS record in the form of the API.
 type Record struct {
 	ID       string         `json:"id"`
 	Type     string         `json:"type"`
@@ -23,6 +23,7 @@ type Record struct {
 	Comment  *string        `json:"comment"`
 }
 
+// A zone is a DNS zone in the form of the API, with its records.
 type zone struct {
 	ID      string            `json:"id"`
 	Name    string            `json:"name"`
@@ -32,13 +33,14 @@ type zone struct {
 	records []Record
 }
 
-// AddZone adds a zone and returns its ID. The default status is "active".
+// AddZone adds a zone and returns its ID. An empty status means "active".
 func (s *Server) AddZone(name, status string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addZone(name, status)
 }
 
+// addZone does the same as AddZone while s.mu is locked.
 func (s *Server) addZone(name, status string) string {
 	if status == "" {
 		status = "active"
@@ -51,7 +53,7 @@ func (s *Server) addZone(name, status string) string {
 	return z.ID
 }
 
-// SetStatus changes the delegation status of a zone.
+// SetStatus changes the status of a zone, such as "active" or "pending".
 func (s *Server) SetStatus(name, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +71,8 @@ func (s *Server) RemoveZone(name string) {
 	s.zones = slices.DeleteFunc(s.zones, func(z *zone) bool { return z.Name == name })
 }
 
-// Put adds records to a zone without checks, as if somebody had made them in the dashboard.
+// Put adds records to a zone without checks, as if somebody had added them in Cloudflare's
+// dashboard.
 func (s *Server) Put(zone string, records ...Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +86,7 @@ func (s *Server) Put(zone string, records ...Record) {
 		}
 		return
 	}
-	panic("no zone " + zone)
+	panic("there is no zone " + zone)
 }
 
 // Records returns the records of a zone.
@@ -127,6 +130,7 @@ func (c *call) zoneCall() reply {
 	return refuse(http.StatusMethodNotAllowed, 7001, "Method %s not available for that URI.", method)
 }
 
+// sees reports whether the token of the request can read a zone.
 func (c *call) sees(z *zone) bool {
 	return c.token.Zones == nil || slices.Contains(c.token.Zones, z.Name)
 }
@@ -167,7 +171,7 @@ func (c *call) listRecords(z *zone) reply {
 	return page(c, found, limit)
 }
 
-// page returns the requested page of a list.
+// page answers with the requested page of a list. A page has at most limit items.
 func page[T any](c *call, all []T, limit int) reply {
 	q := c.r.URL.Query()
 	size, number := 20, 1
@@ -192,8 +196,8 @@ func page[T any](c *call, all []T, limit int) reply {
 	}}
 }
 
-// sent is a record in a client's request.
-type sent struct {
+// recordBody is a record in the body of a client's request.
+type recordBody struct {
 	ID       string          `json:"id"`
 	Type     string          `json:"type"`
 	Name     string          `json:"name"`
@@ -206,8 +210,9 @@ type sent struct {
 	Tags     []string        `json:"tags"`
 }
 
+// post creates a record.
 func (c *call) post(z *zone) reply {
-	var in sent
+	var in recordBody
 	if err := c.read(&in); err != nil || in.ID != "" {
 		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
 	}
@@ -219,8 +224,9 @@ func (c *call) post(z *zone) reply {
 	return ok(made)
 }
 
+// putOne overwrites the record with an ID.
 func (c *call) putOne(z *zone, id string) reply {
-	var in sent
+	var in recordBody
 	if err := c.read(&in); err != nil {
 		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
 	}
@@ -231,7 +237,8 @@ func (c *call) putOne(z *zone, id string) reply {
 	return ok(made)
 }
 
-func (c *call) overwrite(z *zone, in sent, id string) (Record, *reply) {
+// overwrite replaces the record with an ID. It returns the answer of the API if that refuses.
+func (c *call) overwrite(z *zone, in recordBody, id string) (Record, *reply) {
 	at := slices.IndexFunc(z.records, func(r Record) bool { return r.ID == id })
 	if at < 0 {
 		return Record{}, noRecord()
@@ -258,13 +265,14 @@ func (c *call) deleteOne(z *zone, id string) reply {
 	return ok(map[string]string{"id": id})
 }
 
-// batch makes all changes or none: deletes, then patches, puts and posts.
+// batch makes all changes of a request or none: first deletes, then puts, then posts. It refuses
+// patches.
 func (c *call) batch(z *zone) reply {
 	var in struct {
 		Deletes []struct{ ID string }
 		Patches []json.RawMessage
-		Puts    []sent
-		Posts   []sent
+		Puts    []recordBody
+		Posts   []recordBody
 	}
 	if err := c.read(&in); err != nil || len(in.Patches) > 0 {
 		return refuse(http.StatusBadRequest, 9207, "Request body is invalid: %v", err)
@@ -305,9 +313,9 @@ func (c *call) batch(z *zone) reply {
 	return ok(done)
 }
 
-// make checks a client's record and returns it as stored; id is that of the record that it
-// replaces, or "".
-func (c *call) make(z *zone, in sent, id string) (Record, *reply) {
+// make checks a client's record and returns it in the form that is stored. id is the ID of the
+// record that it replaces, or "" for a new record.
+func (c *call) make(z *zone, in recordBody, id string) (Record, *reply) {
 	out := Record{ID: id, Type: in.Type, Name: strings.ToLower(strings.TrimSuffix(in.Name, ".")), Content: in.Content, Priority: in.Priority, TTL: in.TTL, Proxied: in.Proxied}
 	if why := c.invalid(z, in, &out); why != nil {
 		return Record{}, why
@@ -331,8 +339,9 @@ func bad(code int, format string, args ...any) *reply {
 	return &out
 }
 
-// invalid checks a record on its own, and fills in what the API derives.
-func (c *call) invalid(z *zone, in sent, out *Record) *reply {
+// invalid returns an error if a record is invalid, whatever other records the zone has. It also
+// fills in the fields of out that the API derives.
+func (c *call) invalid(z *zone, in recordBody, out *Record) *reply {
 	switch {
 	case out.Name != z.Name && !strings.HasSuffix(out.Name, "."+z.Name):
 		return bad(9000, "DNS name is invalid: %s is not in the zone %s", in.Name, z.Name)
@@ -368,8 +377,8 @@ func (c *call) invalid(z *zone, in sent, out *Record) *reply {
 	return nil
 }
 
-// structured fills in the content of a record that was sent as data.
-func structured(in sent, out *Record) *reply {
+// structured fills in the content of an SRV or CAA record from its data.
+func structured(in recordBody, out *Record) *reply {
 	if err := json.Unmarshal(in.Data, &out.Data); err != nil {
 		return bad(1004, "DNS Validation Error: data")
 	}
@@ -395,8 +404,8 @@ func structured(in sent, out *Record) *reply {
 	return nil
 }
 
-// collides returns an error if a record cannot be at the same name as another. A CNAME of the zone
-// itself is flattened, so it only excludes addresses.
+// collides returns an error if the record with cannot exist beside the record r. A CNAME at the
+// apex of the zone is flattened, so it only excludes addresses.
 func collides(r, with Record, apex string) *reply {
 	if r.Name != with.Name {
 		return nil
@@ -418,7 +427,7 @@ func collides(r, with Record, apex string) *reply {
 	return nil
 }
 
-// RemoveRecords removes all records of a zone, as somebody may do in the dashboard.
+// RemoveRecords removes all records of a zone, as somebody may do in Cloudflare's dashboard.
 func (s *Server) RemoveRecords(zone string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A Purchase is a registration that was paid for.
+// A Purchase is a domain that was registered successfully.
 type Purchase struct {
 	Domain    string
 	Years     int
 	AutoRenew bool
 }
 
-// domain is a registration with the workflow that creates it.
+// A domain is a registration with the state of its workflows.
 type domain struct {
 	Name      string     `json:"domain_name"`
 	Status    string     `json:"status"`
@@ -26,13 +26,13 @@ type domain struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	years    int
-	state    string // of the workflow
-	polls    int    // left until the workflow ends
-	renews   bool   // the new value in the last change
-	changing int    // polls left until the last change takes effect
+	state    string // state of the workflow that registers the domain
+	polls    int    // number of polls until that workflow ends
+	renews   bool   // the new value of AutoRenew in the last change
+	changing int    // number of polls until the last change takes effect
 }
 
-// Purchases returns the paid registrations, sorted by name.
+// Purchases returns the domains that were registered, sorted by name.
 func (s *Server) Purchases() []Purchase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +46,8 @@ func (s *Server) Purchases() []Purchase {
 	return out
 }
 
-// registrarCall answers requests about domains. Names that begin with "taken-" are taken, those
-// with "premium-" have a premium price.
+// registrarCall answers requests about registrations. Names that begin with "taken-" are not
+// available, and names that begin with "premium-" have a premium price.
 func (c *call) registrarCall() reply {
 	reads := c.r.Method == http.MethodGet || len(c.parts) == 4 && c.parts[3] == "domain-check"
 	if c.parts[1] != AccountID || reads && !c.may(ReadDomains) || !reads && !c.may(BuyDomains) {
@@ -79,7 +79,7 @@ func (c *call) registrarCall() reply {
 	return refuse(http.StatusNotFound, 7000, "No route for that URI")
 }
 
-// checkDomains answers for at most 20 names; invalid names are left out.
+// checkDomains answers a check of up to 20 names. It leaves out invalid names.
 func (c *call) checkDomains() reply {
 	var in struct {
 		Domains []string `json:"domains"`
@@ -96,6 +96,7 @@ func (c *call) checkDomains() reply {
 	return ok(map[string]any{"domains": out})
 }
 
+// offer returns the answer to a check of one name, or nil if the name is invalid.
 func (c *call) offer(name string) map[string]any {
 	label, ending, isName := strings.Cut(name, ".")
 	if !isName || label == "" || strings.ContainsAny(name, " _") {
@@ -119,12 +120,13 @@ func (c *call) offer(name string) map[string]any {
 	return item
 }
 
-// taken reports whether a name was sold here, or is being sold.
+// taken reports whether a name is registered or being registered.
 func (c *call) taken(name string) bool {
 	d := c.domains[name]
 	return d != nil && d.state != "failed"
 }
 
+// register starts the workflow that registers a domain.
 func (c *call) register() reply {
 	var in struct {
 		Domain    string `json:"domain_name"`
@@ -155,7 +157,8 @@ func (c *call) register() reply {
 	return c.workflow(http.StatusAccepted, d)
 }
 
-// workflow returns the state of a registration, and advances it.
+// workflow answers with the state of the workflow that registers a domain. Each call counts as a
+// poll.
 func (c *call) workflow(status int, d *domain) reply {
 	if d.state == "in_progress" {
 		if d.polls == 0 {
@@ -182,7 +185,7 @@ func (c *call) workflow(status int, d *domain) reply {
 	return reply{status: status, result: out}
 }
 
-// patch begins a change of a domain. Only the renewal can be changed.
+// patch starts a change of a domain. Only the automatic renewal can be changed.
 func (c *call) patch(d *domain) reply {
 	var in struct {
 		AutoRenew *bool `json:"auto_renew"`
@@ -198,7 +201,7 @@ func (c *call) patch(d *domain) reply {
 	return out
 }
 
-// change returns the state of the last change, and advances it.
+// change answers with the state of the last change of a domain. Each call counts as a poll.
 func (c *call) change(d *domain) reply {
 	if d.changing > 0 {
 		d.changing--
@@ -208,6 +211,7 @@ func (c *call) change(d *domain) reply {
 	return ok(map[string]any{"state": "succeeded", "completed": true, "context": map[string]any{"domain_name": d.Name, "registration": d}})
 }
 
+// finish ends the workflow that registers a domain.
 func (c *call) finish(d *domain) {
 	if c.FailPurchases != "" {
 		d.state = "failed"

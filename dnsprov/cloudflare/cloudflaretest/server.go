@@ -1,5 +1,5 @@
-// Package cloudflaretest is a strict fake of version 4 of Cloudflare's API, which misbehaves on
-// request. It does not know its clients.
+// Package cloudflaretest is a fake of version 4 of Cloudflare's API for tests. It is strict, and
+// can fail in ways that the test chooses. It does not know its clients.
 package cloudflaretest
 
 import (
@@ -13,72 +13,71 @@ import (
 	"time"
 )
 
-// Permissions of a token.
+// Permissions of a token, to be combined by |.
 const (
 	ReadZones = 1 << iota
 	ReadRecords
 	EditRecords
-	ReadDomains // of the registrar
-	BuyDomains
+	ReadDomains // read the domains of the registrar
+	BuyDomains  // register and change domains
 
 	DNS = ReadZones | ReadRecords | EditRecords
 	All = DNS | ReadDomains | BuyDomains
 )
 
-// A Token is a credential of a Server.
+// A Token is an API token of a Server.
 type Token struct {
-	Rights  int
-	Status  string   // active, disabled or expired; "" is active
-	Account bool     // it belongs to an account, so that /user does not know it
-	Zones   []string // the zones that it can see, by name; nil: all
+	Rights  int      // a combination of permissions, such as DNS
+	Status  string   // active, disabled or expired; "" means active
+	Account bool     // whether the token belongs to an account, so that /user does not know it
+	Zones   []string // names of the zones that the token can read; nil means all
 }
 
 // Kinds of faults.
 const (
-	TooMany   = "too many requests"  // 429, with Fault.After as the Retry-After
-	Broken    = "server error"       // 500 with a body in the API's form
-	Garbage   = "garbage"            // 200 with a body that is not JSON
-	Empty     = "empty"              // 200 with an empty body
-	Endless   = "endless"            // 200 with a body of excessive length
+	TooMany   = "too many requests"  // status 429, with Fault.After as Retry-After
+	Broken    = "server error"       // status 500 with an error in the API's form
+	Garbage   = "garbage"            // status 200 with a body that is not JSON
+	Empty     = "empty"              // status 200 with an empty body
+	Endless   = "endless"            // status 200 with a body of 64 MiB
 	Hang      = "hang"               // no answer until the client gives up
 	Cut       = "cut"                // the connection is closed before the request has an effect
-	CutAfter  = "cut after"          // the connection is closed after the request had its effect
+	CutAfter  = "cut after"          // the connection is closed after the request has had its effect
 	HalfDone  = "half an answer"     // the request has its effect, but only half of the answer is sent
-	Elsewhere = "redirect elsewhere" // 302 to another host
+	Elsewhere = "redirect elsewhere" // status 302 to another host
 )
 
-// A Fault affects requests of a method ("" for any) with a text in their path. It spares the first
-// Skip of them, and then affects Times of them.
+// A Fault makes matching requests fail: those with the method Method and with Path in their path.
 type Fault struct {
-	Kind   string
-	Method string
-	Path   string
-	Skip   int
-	Times  int           // 0: once
-	After  time.Duration // for TooMany; 0: no Retry-After
+	Kind   string        // one of the kinds of faults, such as TooMany
+	Method string        // "" matches any method
+	Path   string        // part of the path; "" matches any path
+	Skip   int           // number of matching requests that succeed before the first fault
+	Times  int           // number of requests that fail; 0 means 1
+	After  time.Duration // Retry-After for TooMany; 0 for none
 }
 
-// A Call is a received request.
+// A Call is a request that the server has received.
 type Call struct {
 	Method string
 	Path   string // with the query
 	Body   string
-	Status int // the status of the answer; 0: there was none
+	Status int // status of the answer; 0 if there was none
 }
 
-// A Server is an http.Handler for the paths below /client/v4. Set the fields before the first
-// request.
+// A Server is an http.Handler for the paths below /client/v4. Set the exported fields before the
+// first request.
 type Server struct {
-	MaxPerPage    int         // 0: 100; a larger per_page is refused
-	LoseComments  bool        // comments are accepted and not stored
-	NoBatch       bool        // there is no batch endpoint
-	Between       func(n int) // called before request n, from 0, without any lock
+	MaxPerPage    int         // maximum number of records in a page; 0 means 100
+	LoseComments  bool        // whether to drop the comments of records
+	NoBatch       bool        // whether the batch endpoint is missing
+	Between       func(n int) // called before request n, counted from 0
 	Now           func() time.Time
-	Polls         int                  // polls for which a registration is in progress
-	Prices        map[string][2]string // by ending: the prices of the first year and of each further year
-	FailPurchases string               // the error code with which every registration fails after it was accepted
-	Stuck         bool                 // every registration waits for its owner
-	NoBilling     bool                 // the account cannot pay
+	Polls         int                  // number of polls until a registration has ended
+	Prices        map[string][2]string // prices of the first year and of each further year, by suffix
+	FailPurchases string               // error code with which accepted registrations fail; "" if they succeed
+	Stuck         bool                 // whether registrations wait for an action of the owner
+	NoBilling     bool                 // whether the account cannot pay
 	domains       map[string]*domain
 
 	mu     sync.Mutex
@@ -97,10 +96,10 @@ func New() *Server {
 	}
 }
 
-// AccountID is the ID of the only account.
+// AccountID is the ID of the only account of the server.
 const AccountID = "acc0000000000000000000000000000a"
 
-// AddToken adds a token, or replaces the one with the same text.
+// AddToken adds a token with this text, or replaces it.
 func (s *Server) AddToken(text string, t Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +109,7 @@ func (s *Server) AddToken(text string, t Token) {
 	s.tokens[text] = t
 }
 
-// Fail adds a fault. Faults are tried in the order in which they were added.
+// Fail adds a fault. If several faults match a request, it uses the one that was added first.
 func (s *Server) Fail(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,14 +124,14 @@ func (s *Server) Heal() {
 	s.faults = nil
 }
 
-// Calls returns the requests received so far.
+// Calls returns the requests that were received so far.
 func (s *Server) Calls() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// Count returns how many requests of a method ("" for any) had a text in their path.
+// Count returns how many received requests had a method ("" for any) and a text in their path.
 func (s *Server) Count(method, path string) int {
 	n := 0
 	for _, c := range s.Calls() {
@@ -143,7 +142,7 @@ func (s *Server) Count(method, path string) int {
 	return n
 }
 
-// reply is an answer before it is written.
+// reply is an answer of the API before it is written.
 type reply struct {
 	status int
 	codes  []fault
@@ -152,6 +151,7 @@ type reply struct {
 	header http.Header
 }
 
+// A fault is an error in an answer of the API.
 type fault struct {
 	Code    int     `json:"code"`
 	Message string  `json:"message"`
@@ -160,6 +160,7 @@ type fault struct {
 
 func ok(result any) reply { return reply{status: http.StatusOK, result: result} }
 
+// refuse returns an answer with an error.
 func refuse(status, code int, format string, args ...any) reply {
 	return reply{status: status, codes: []fault{{Code: code, Message: fmt.Sprintf(format, args...)}}}
 }
@@ -173,7 +174,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	n := len(s.calls)
 	s.calls = append(s.calls, Call{Method: r.Method, Path: r.URL.RequestURI(), Body: string(body)})
-	f := s.fault(r)
+	f := s.faultFor(r)
 	s.mu.Unlock()
 	if s.Between != nil {
 		s.Between(n)
@@ -207,8 +208,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// fault returns the fault that affects a request; nil if there is none.
-func (s *Server) fault(r *http.Request) *Fault {
+// faultFor returns the fault that a request gets, or nil if there is none, and counts it.
+func (s *Server) faultFor(r *http.Request) *Fault {
 	for i, f := range s.faults {
 		if f.Method != "" && f.Method != r.Method || !strings.Contains(r.URL.Path, f.Path) {
 			continue
@@ -226,7 +227,7 @@ func (s *Server) fault(r *http.Request) *Fault {
 	return nil
 }
 
-// misbehave answers in place of the API, if the fault is of such a kind.
+// misbehave answers a request as the fault says. It returns false if the API should answer.
 func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, f *Fault) bool {
 	switch f.Kind {
 	case TooMany:
@@ -262,7 +263,7 @@ func (s *Server) misbehave(w http.ResponseWriter, r *http.Request, f *Fault) boo
 	return true
 }
 
-// answer authenticates a request and calls its operation.
+// answer checks the token of a request and performs the request.
 func (s *Server) answer(r *http.Request, body []byte) reply {
 	path, known := strings.CutPrefix(r.URL.Path, "/client/v4/")
 	if !known {
@@ -297,26 +298,28 @@ func (s *Server) answer(r *http.Request, body []byte) reply {
 	return refuse(http.StatusNotFound, 7000, "No route for that URI")
 }
 
-// A call is an authenticated request.
+// A call is a request with a valid token.
 type call struct {
 	*Server
 	r     *http.Request
 	body  []byte
 	token Token
-	parts []string // of the path
+	parts []string // parts of the path
 }
 
+// may reports whether the token has a permission.
 func (c *call) may(right int) bool { return c.token.Rights&right != 0 }
 
 func forbidden() reply { return refuse(http.StatusForbidden, 10000, "Authentication error") }
 
-// read decodes the body, and refuses fields that the API does not have.
+// read decodes the body of the request. It returns an error for fields that the API does not have.
 func (c *call) read(into any) error {
 	d := json.NewDecoder(strings.NewReader(string(c.body)))
 	d.DisallowUnknownFields()
 	return d.Decode(into)
 }
 
+// verify answers a request for the status of the token.
 func (c *call) verify(known bool) reply {
 	path := strings.Join(c.parts, "/")
 	if !known || c.token.Account != (path == "accounts/"+AccountID+"/tokens/verify") {

@@ -11,7 +11,8 @@ func (s *Server) HTTP() *http.Client { return &http.Client{Transport: transport{
 
 type transport struct{ s *Server }
 
-// RoundTrip calls the server. An aborted connection is io.ErrUnexpectedEOF.
+// RoundTrip calls the server's handler. It returns io.ErrUnexpectedEOF if the handler aborts the
+// connection.
 func (t transport) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	if r.Body == nil {
 		r = r.Clone(r.Context())

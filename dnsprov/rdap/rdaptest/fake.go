@@ -1,6 +1,6 @@
-// Package rdaptest is a fake of all RDAP servers for tests: a bootstrap file, and a registry for
-// each top-level domain. It strictly checks queries, and misbehaves on request. It does not know
-// what is tested.
+// Package rdaptest has fake RDAP servers for tests: one for the bootstrap file, and one for each
+// top-level domain. They check queries strictly, and can fail in ways that the test chooses. The
+// package does not know what is tested.
 package rdaptest
 
 import (
@@ -21,34 +21,39 @@ import (
 	"time"
 )
 
-// A Manner is a way in which a registry answers.
+// A Manner is how a server answers queries.
 type Manner string
 
-// The manners. The bad ones never give a useful answer.
+// The manners of servers.
 const (
-	Good       Manner = ""
-	Slow       Manner = "slow"        // it never answers
-	Drip       Manner = "drip"        // it answers one byte at a time, with pauses
-	Broken     Manner = "broken"      // 500
-	Busy       Manner = "busy"        // 429, with RetryAfter
-	Garbage    Manner = "garbage"     // 200, not JSON
-	Page       Manner = "page"        // 200, a web page
-	LostPage   Manner = "lost page"   // 404, a web page
-	OtherName  Manner = "other name"  // it answers about another domain
-	OtherClass Manner = "other class" // it answers about an entity
-	Nameless   Manner = "nameless"    // the answer does not name its domain
-	Endless    Manner = "endless"     // a body without an end
-	Loop       Manner = "loop"        // it redirects to itself
-	Downgrade  Manner = "downgrade"   // it redirects to a URL without TLS
-	Moved      Manner = "moved"       // it redirects once, and then answers well
-	Hangup     Manner = "hangup"      // it closes the connection
-	Mixed      Manner = "mixed"       // it answers well, in the loosest form that clients must understand
-	Bootstrap         = "bootstrap"   // as the ending: the server of the bootstrap file
-	mediaType         = "application/rdap+json"
-	unknown           = "No such object." // a registry's answer about a domain that it does not have
+	Good       Manner = ""            // correct answers
+	Slow       Manner = "slow"        // no answer
+	Drip       Manner = "drip"        // a body that never ends, one byte at a time
+	Broken     Manner = "broken"      // status 500
+	Busy       Manner = "busy"        // status 429, with Fake.RetryAfter
+	Garbage    Manner = "garbage"     // status 200 with a body that is not JSON
+	Page       Manner = "page"        // status 200 with a web page
+	LostPage   Manner = "lost page"   // status 404 with a web page
+	OtherName  Manner = "other name"  // an answer about another domain
+	OtherClass Manner = "other class" // an answer about an entity
+	Nameless   Manner = "nameless"    // an answer without the name of the domain
+	Endless    Manner = "endless"     // a body that never ends, as fast as it is read
+	Loop       Manner = "loop"        // a redirect to the same URL
+	Downgrade  Manner = "downgrade"   // a redirect to a URL without TLS
+	Moved      Manner = "moved"       // one redirect, and then a correct answer
+	Hangup     Manner = "hangup"      // the connection is closed
+	Mixed      Manner = "mixed"       // correct answers with the deviations that clients must accept
 )
 
-// A Domain is a registered domain. Its key is its name.
+const (
+	// Bootstrap is used in place of a top-level domain for the server of the bootstrap file.
+	Bootstrap = "bootstrap"
+
+	mediaType = "application/rdap+json"
+	unknown   = "No such object." // title of the answer about an unknown domain
+)
+
+// A Domain is a registered domain.
 type Domain struct {
 	Registrar   string
 	IANAID      string
@@ -56,26 +61,26 @@ type Domain struct {
 	ExpiresAt   time.Time
 }
 
-// A Fake is a set of RDAP servers. It serves /dns.json, and /ENDING/domain/NAME for every ending
-// that was added.
+// A Fake is a set of RDAP servers. It serves the bootstrap file at /dns.json, and each top-level
+// domain (called ending) at /ENDING/domain/NAME.
 type Fake struct {
-	RetryAfter string // for Busy; set it before the first query
+	RetryAfter string // the header for Busy; set it before the first query
 
 	mu      sync.Mutex
-	bases   map[string]string // by ending
-	domains map[string]Domain
-	manners map[string]Manner // by ending
-	asked   map[string]int    // queries by ending
-	bad     []string
-	peak    map[string]int // by ending: the most queries within one second
-	recent  map[string][]time.Time
-	url     string
-	ca      []byte
-	ended   chan struct{}
+	bases   map[string]string      // base URLs by ending
+	domains map[string]Domain      // by name
+	manners map[string]Manner      // by ending
+	asked   map[string]int         // numbers of queries by ending
+	bad     []string               // the Complaints
+	peak    map[string]int         // maximum number of queries within one second, by ending
+	recent  map[string][]time.Time // times of the queries in the last second, by ending
+	url     string                 // URL of the bootstrap file
+	ca      []byte                 // certificate of the servers in PEM
+	ended   chan struct{}          // closed when the test ends
 }
 
 // Start runs a server for the bootstrap file and one for each ending, over TLS, until the test
-// ends.
+// ends. The test fails if a query breaks the rules.
 func Start(t testing.TB, endings ...string) *Fake {
 	t.Helper()
 	f := &Fake{
@@ -84,7 +89,7 @@ func Start(t testing.TB, endings ...string) *Fake {
 	}
 	for _, ending := range append([]string{Bootstrap}, endings...) {
 		s := httptest.NewUnstartedServer(f)
-		s.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a client drops are not worth logging
+		s.Config.ErrorLog = log.New(io.Discard, "", 0) // do not log connections that a client has closed
 		s.StartTLS()
 		t.Cleanup(s.Close)
 		f.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -97,7 +102,7 @@ func Start(t testing.TB, endings ...string) *Fake {
 	t.Cleanup(func() {
 		close(f.ended)
 		for _, complaint := range f.Complaints() {
-			t.Errorf("a bad question: %s", complaint)
+			t.Errorf("a bad query: %s", complaint)
 		}
 	})
 	return f
@@ -106,7 +111,7 @@ func Start(t testing.TB, endings ...string) *Fake {
 // URL returns the URL of the bootstrap file.
 func (f *Fake) URL() string { return f.url }
 
-// CA returns the certificate of all servers, in PEM.
+// CA returns the certificate of all servers in PEM.
 func (f *Fake) CA() []byte { return f.ca }
 
 // Client returns an HTTP client that trusts every server.
@@ -116,35 +121,36 @@ func (f *Fake) Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 }
 
-// Add adds a domain to its registry.
+// Add adds a domain, which the server of its ending then knows.
 func (f *Fake) Add(name string, d Domain) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.domains[name] = d
 }
 
-// Behave sets how the registry of an ending answers from now on.
+// Behave sets how the server of an ending answers from now on.
 func (f *Fake) Behave(ending string, m Manner) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.manners[ending] = m
 }
 
-// Asked returns how many queries the registry of an ending got.
+// Asked returns how many queries the server of an ending has got.
 func (f *Fake) Asked(ending string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked[ending]
 }
 
-// Peak returns the most queries that the registry of an ending got within any second.
+// Peak returns the maximum number of queries that the server of an ending has got within one
+// second.
 func (f *Fake) Peak(ending string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.peak[ending]
 }
 
-// Complaints lists the queries that break the rules, with the reason.
+// Complaints returns the queries that broke the rules, each with the reason.
 func (f *Fake) Complaints() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +177,7 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// examine records what is wrong with a query.
+// examine adds a complaint if a query breaks the rules.
 func (f *Fake) examine(r *http.Request) {
 	complain := func(what string) {
 		f.mu.Lock()
@@ -184,15 +190,15 @@ func (f *Fake) examine(r *http.Request) {
 	}
 	switch {
 	case r.Method != http.MethodGet:
-		complain("only GET is asked")
+		complain("the method is not GET")
 	case !strings.Contains(r.Header.Get("Accept"), accept):
 		complain("it does not accept " + accept)
 	case r.Header.Get("User-Agent") == "" || strings.HasPrefix(r.Header.Get("User-Agent"), "Go-http"):
-		complain("it does not say who asks")
+		complain("it has no User-Agent of its own")
 	case strings.Contains(r.URL.Path, "//") || r.URL.RawQuery != "" || r.URL.Path != strings.ToLower(r.URL.Path):
-		complain("the path is not as it should be")
+		complain("the path has //, a query or capital letters")
 	case r.Header.Get("Cookie") != "" || r.Header.Get("Authorization") != "":
-		complain("it carries what is not ours to see")
+		complain("it has cookies or credentials")
 	}
 }
 
@@ -207,13 +213,13 @@ func (f *Fake) count(ending string) Manner {
 	return f.manners[ending]
 }
 
-// answer gives a good answer.
+// answer gives a correct answer.
 func (f *Fake) answer(w http.ResponseWriter, ending, name string, m Manner) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ending == Bootstrap {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(f.list())
+		_ = json.NewEncoder(w).Encode(f.bootstrapFile())
 		return
 	}
 	w.Header().Set("Content-Type", mediaType)
@@ -230,8 +236,8 @@ func (f *Fake) answer(w http.ResponseWriter, ending, name string, m Manner) {
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// list returns the bootstrap file (RFC 9224 §3).
-func (f *Fake) list() map[string]any {
+// bootstrapFile returns the bootstrap file (RFC 9224 §3).
+func (f *Fake) bootstrapFile() map[string]any {
 	var services []any
 	for _, ending := range slices.Sorted(maps.Keys(f.bases)) {
 		base := f.bases[ending]
@@ -240,7 +246,7 @@ func (f *Fake) list() map[string]any {
 	return map[string]any{"version": "1.0", "publication": "2026-01-01T00:00:00Z", "services": services}
 }
 
-// wellFormed returns a domain in the form of RFC 9083.
+// wellFormed returns the answer about a domain in the form of RFC 9083.
 func wellFormed(name string, d Domain) map[string]any {
 	servers := []any{}
 	for _, ns := range d.Nameservers {
@@ -262,7 +268,8 @@ func wellFormed(name string, d Domain) map[string]any {
 	}
 }
 
-// loose returns a domain in the form of sloppy registries.
+// loose returns the answer about a domain with many deviations from RFC 9083 that real servers
+// have.
 func loose(name string, d Domain) map[string]any {
 	servers := []any{nil, 7, map[string]any{"ldhName": nil}}
 	for _, ns := range d.Nameservers {
@@ -279,30 +286,30 @@ func loose(name string, d Domain) map[string]any {
 	}
 }
 
-// misbehave gives a bad answer.
+// misbehave gives the wrong answer of a manner.
 func (f *Fake) misbehave(w http.ResponseWriter, r *http.Request, m Manner, name string) {
 	switch m {
 	case Slow:
 		f.wait(r, time.Hour)
 	case Drip, Endless:
-		f.pour(w, r, m)
+		f.sendEndless(w, r, m)
 	case Broken:
 		http.Error(w, "out of order", http.StatusInternalServerError)
 	case Busy:
 		w.Header().Set("Retry-After", f.RetryAfter)
 		w.WriteHeader(http.StatusTooManyRequests)
 	case Garbage:
-		say(w, mediaType, http.StatusOK, "\x00\x01{not json")
+		writeBody(w, mediaType, http.StatusOK, "\x00\x01{not json")
 	case Page:
-		say(w, "text/html", http.StatusOK, "<html>Welcome</html>")
+		writeBody(w, "text/html", http.StatusOK, "<html>Welcome</html>")
 	case LostPage:
-		say(w, "text/html; charset=utf-8", http.StatusNotFound, "<html>Not found</html>")
+		writeBody(w, "text/html; charset=utf-8", http.StatusNotFound, "<html>Not found</html>")
 	case OtherName:
-		say(w, mediaType, http.StatusOK, `{"objectClassName":"domain","ldhName":"other-`+name+`"}`)
+		writeBody(w, mediaType, http.StatusOK, `{"objectClassName":"domain","ldhName":"other-`+name+`"}`)
 	case OtherClass:
-		say(w, mediaType, http.StatusOK, `{"objectClassName":"entity","ldhName":"`+name+`"}`)
+		writeBody(w, mediaType, http.StatusOK, `{"objectClassName":"entity","ldhName":"`+name+`"}`)
 	case Nameless:
-		say(w, mediaType, http.StatusOK, `{"objectClassName":"domain"}`)
+		writeBody(w, mediaType, http.StatusOK, `{"objectClassName":"domain"}`)
 	case Loop:
 		http.Redirect(w, r, r.URL.Path, http.StatusFound)
 	case Downgrade:
@@ -314,14 +321,15 @@ func (f *Fake) misbehave(w http.ResponseWriter, r *http.Request, m Manner, name 
 	}
 }
 
-func say(w http.ResponseWriter, kind string, status int, body string) {
+// writeBody sends a response with a content type, status and body.
+func writeBody(w http.ResponseWriter, kind string, status int, body string) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, body)
 }
 
-// pour sends an endless body, slowly or as fast as it is read.
-func (f *Fake) pour(w http.ResponseWriter, r *http.Request, m Manner) {
+// sendEndless sends an endless body: slowly for Drip, else as fast as it is read.
+func (f *Fake) sendEndless(w http.ResponseWriter, r *http.Request, m Manner) {
 	w.Header().Set("Content-Type", mediaType)
 	chunk, gap := strings.Repeat(" ", 64<<10), time.Duration(0)
 	if m == Drip {
@@ -335,7 +343,8 @@ func (f *Fake) pour(w http.ResponseWriter, r *http.Request, m Manner) {
 	}
 }
 
-// wait waits, and reports whether the client has gone or the test has ended.
+// wait waits for the duration d. It returns true at once if the client has gone or the test has
+// ended.
 func (f *Fake) wait(r *http.Request, d time.Duration) bool {
 	select {
 	case <-time.After(d):

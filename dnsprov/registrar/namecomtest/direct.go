@@ -8,11 +8,12 @@ import (
 	"net/http/httptest"
 )
 
-// A Direct is a transport that calls a handler without a network, so that a test can use a fake
-// clock. Like a server, the handler finishes its work even if the client has gone.
+// A Direct is an HTTP transport that calls a handler without a network, for tests with a fake
+// clock. As in a real server, the handler continues if the client gives up.
 type Direct struct{ http.Handler }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It returns io.ErrUnexpectedEOF if the handler aborts the
+// connection.
 func (d Direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	type result struct {
 		resp *http.Response
@@ -21,7 +22,7 @@ func (d Direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	done := make(chan result, 1)
 	in := r.Clone(context.WithoutCancel(r.Context()))
 	in.Body = http.NoBody
-	if r.Body != nil { // read here, since a handler that outlives the client must not share the body with it
+	if r.Body != nil { // the handler may continue after the client, so it needs its own copy of the body
 		text, err := io.ReadAll(r.Body)
 		r.Body.Close()
 		if err != nil {

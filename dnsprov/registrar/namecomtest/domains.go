@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// plain reports whether a text is a domain name in the form that the API accepts.
-func plain(name string) bool {
+// isDomainName reports whether a name has the form of a domain name that the API accepts.
+func isDomainName(name string) bool {
 	labels := strings.Split(name, ".")
 	if len(name) > 253 || len(labels) < 2 {
 		return false
@@ -24,16 +24,16 @@ func plain(name string) bool {
 	return true
 }
 
-// An item is the state of a name that might be bought.
+// An item is the availability and price of a name.
 type item struct {
 	label, ending string
 	price         Price
-	sold          bool // the API sells names with this ending
-	taken         bool
-	premium       bool
+	sold          bool // whether the API sells names with this ending
+	taken         bool // whether the name is not available
+	premium       bool // whether the name has a premium price
 }
 
-// item returns the state of a name. The caller holds f.mu.
+// item returns the availability and price of a name. The caller must hold f.mu.
 func (f *Fake) item(name string) (i item) {
 	i.label, i.ending, _ = strings.Cut(name, ".")
 	i.price, i.sold = f.Prices[i.ending]
@@ -46,13 +46,15 @@ func (f *Fake) item(name string) (i item) {
 	return i
 }
 
-// shown returns a domain of the account if its sale is already visible. The caller holds f.mu.
+// shown returns a domain of the account, and whether its sale is already visible (see Fake.Lag).
+// The caller must hold f.mu.
 func (f *Fake) shown(name string) (*Domain, bool) {
 	d := f.domains[name]
 	return d, d != nil && time.Since(d.Created) >= f.Lag
 }
 
-// total returns the price of some years; 0 if the name is not sold for so many.
+// total returns the price of a number of years in cents, or 0 if the name is not sold for that
+// number.
 func (p Price) total(years int) int64 {
 	if years < p.MinYears || years > 10 {
 		return 0
@@ -62,8 +64,9 @@ func (p Price) total(years int) int64 {
 
 func dollars(cents int64) float64 { return float64(cents) / 100 }
 
+// check answers checkAvailability.
 func (c *call) check() *answer {
-	if a := c.f.suffer(c.f.fate("check", "")); a != nil {
+	if a := c.f.applyFate(c.f.fate("check", "")); a != nil {
 		return a
 	}
 	var in struct {
@@ -80,7 +83,7 @@ func (c *call) check() *answer {
 	defer c.f.mu.Unlock()
 	results := []map[string]any{}
 	for _, name := range in.DomainNames {
-		if !plain(name) {
+		if !isDomainName(name) {
 			return invalid("Invalid domain %q", name)
 		}
 		i := c.f.item(name)
@@ -98,6 +101,7 @@ func (c *call) check() *answer {
 	return &answer{status: 200, body: map[string]any{"results": results}}
 }
 
+// result returns the item in the form of checkAvailability.
 func (i item) result(name string) map[string]any {
 	out := map[string]any{"domainName": name, "sld": i.label, "tld": i.ending, "purchasable": !i.taken}
 	if !i.taken {
@@ -107,8 +111,9 @@ func (i item) result(name string) map[string]any {
 	return out
 }
 
+// pricing answers getPricing.
 func (c *call) pricing() *answer {
-	if a := c.f.suffer(c.f.fate("pricing", c.name)); a != nil {
+	if a := c.f.applyFate(c.f.fate("pricing", c.name)); a != nil {
 		return a
 	}
 	c.f.mu.Lock()
@@ -130,7 +135,7 @@ func (c *call) pricing() *answer {
 	}}
 }
 
-// An order is the body of create.
+// An order is the body of a request that creates a domain.
 type order struct {
 	Domain struct {
 		DomainName       string   `json:"domainName"`
@@ -142,14 +147,14 @@ type order struct {
 	Years         *int         `json:"years"`
 }
 
-// create sells a name. It calls remember with the answer, with f.mu held.
+// create sells a name. If the name was sold, it calls remember with the answer while it holds f.mu.
 func (c *call) create(remember func(*answer)) *answer {
 	var in order
 	if a := c.decode(&in); a != nil {
 		return a
 	}
 	name := in.Domain.DomainName
-	if a := c.f.suffer(c.f.fate("create", name)); a != nil {
+	if a := c.f.applyFate(c.f.fate("create", name)); a != nil {
 		return a
 	}
 	c.f.mu.Lock()
@@ -160,14 +165,14 @@ func (c *call) create(remember func(*answer)) *answer {
 	}
 	c.f.mu.Unlock()
 	if sold {
-		if broken := c.f.suffer(c.f.fate("charged", name)); broken != nil {
+		if broken := c.f.applyFate(c.f.fate("charged", name)); broken != nil {
 			return broken
 		}
 	}
 	return a
 }
 
-// sell charges the account and registers the domain. The caller holds f.mu.
+// sell charges the account and adds the domain to it. The caller must hold f.mu.
 func (f *Fake) sell(in order) *answer {
 	name := in.Domain.DomainName
 	i := f.item(name)
@@ -177,7 +182,7 @@ func (f *Fake) sell(in order) *answer {
 	}
 	total := i.price.total(years) + f.Raise
 	switch {
-	case !plain(name):
+	case !isDomainName(name):
 		return invalid("Invalid domain %q", name)
 	case !i.sold:
 		return refuse(422, "Unsupported TLD", "")
@@ -187,11 +192,11 @@ func (f *Fake) sell(in order) *answer {
 		return invalid("Invalid purchaseType")
 	case i.premium && in.PurchasePrice == nil:
 		return invalid("Purchase price is required for premium domains in order to complete this request")
-	case in.PurchasePrice != nil && !same(*in.PurchasePrice, total):
+	case in.PurchasePrice != nil && !samePrice(*in.PurchasePrice, total):
 		return invalid("The purchase price does not match")
 	case !f.Oversells && (i.taken || f.domains[name] != nil):
 		return invalid("The domain is not available")
-	case !nameservers(in.Domain.Nameservers, 0):
+	case !validNameservers(in.Domain.Nameservers, 0):
 		return invalid("Invalid nameservers")
 	case f.Balance < total:
 		return refuse(402, "Payment failed", "Insufficient Funds")
@@ -205,34 +210,38 @@ func (f *Fake) sell(in order) *answer {
 		d.Nameservers = []string{"ns1.name.com", "ns2.name.com"}
 	}
 	f.domains[name] = d
-	return &answer{status: 200, body: map[string]any{"domain": d.shape(), "order": f.orders, "totalPaid": dollars(total)}}
+	return &answer{status: 200, body: map[string]any{"domain": d.toAPI(), "order": f.orders, "totalPaid": dollars(total)}}
 }
 
-func same(price json.Number, cents int64) bool {
+// samePrice reports whether a price in dollars equals a price in cents.
+func samePrice(price json.Number, cents int64) bool {
 	v, err := price.Float64()
 	return err == nil && int64(math.Round(v*100)) == cents
 }
 
-// nameservers reports whether a list is valid as the name servers of a domain.
-func nameservers(list []string, least int) bool {
+// validNameservers reports whether a list can be the name servers of a domain. It has least to 12
+// names.
+func validNameservers(list []string, least int) bool {
 	for _, ns := range list {
-		if !plain(ns) {
+		if !isDomainName(ns) {
 			return false
 		}
 	}
 	return len(list) >= least && len(list) <= 12
 }
 
-func (d *Domain) shape() map[string]any {
+// toAPI returns the domain in the form of the API.
+func (d *Domain) toAPI() map[string]any {
 	return map[string]any{
 		"domainName": d.Name, "createDate": d.Created.Format(time.RFC3339), "expireDate": d.Expires.Format(time.RFC3339), "autorenewEnabled": d.AutoRenew,
 		"locked": true, "privacyEnabled": false, "contacts": map[string]any{}, "nameservers": d.Nameservers, "renewalPrice": 12.99,
 	}
 }
 
-// mine runs do for a domain of the account, and answers with the domain.
-func (c *call) mine(kind string, do func(d *Domain) *answer) *answer {
-	if a := c.f.suffer(c.f.fate(kind, c.name)); a != nil {
+// withDomain calls do with the domain of the request, and answers with the domain. If do returns an
+// answer, it uses that one. kind is the kind of the call for Fake.Meddle.
+func (c *call) withDomain(kind string, do func(d *Domain) *answer) *answer {
+	if a := c.f.applyFate(c.f.fate(kind, c.name)); a != nil {
 		return a
 	}
 	c.f.mu.Lock()
@@ -244,15 +253,15 @@ func (c *call) mine(kind string, do func(d *Domain) *answer) *answer {
 	if a := do(d); a != nil {
 		return a
 	}
-	return &answer{status: 200, body: d.shape()}
+	return &answer{status: 200, body: d.toAPI()}
 }
 
 func (c *call) get() *answer {
-	return c.mine("get", func(*Domain) *answer { return nil })
+	return c.withDomain("get", func(*Domain) *answer { return nil })
 }
 
 func (c *call) update() *answer {
-	return c.mine("update", func(d *Domain) *answer {
+	return c.withDomain("update", func(d *Domain) *answer {
 		var in struct {
 			AutorenewEnabled *bool `json:"autorenewEnabled"`
 			PrivacyEnabled   *bool `json:"privacyEnabled"`
@@ -272,14 +281,14 @@ func (c *call) update() *answer {
 }
 
 func (c *call) setNameservers() *answer {
-	return c.mine("nameservers", func(d *Domain) *answer {
+	return c.withDomain("nameservers", func(d *Domain) *answer {
 		var in struct {
 			Nameservers []string `json:"nameservers"`
 		}
 		if a := c.decode(&in); a != nil {
 			return a
 		}
-		if !nameservers(in.Nameservers, 1) {
+		if !validNameservers(in.Nameservers, 1) {
 			return invalid("Invalid nameservers")
 		}
 		for _, ns := range in.Nameservers {
@@ -292,8 +301,8 @@ func (c *call) setNameservers() *answer {
 	})
 }
 
-// addresses reports whether a list holds IP addresses, at least one.
-func addresses(list []string) bool {
+// validAddresses reports whether a list has at least one item, and all items are IP addresses.
+func validAddresses(list []string) bool {
 	for _, text := range list {
 		if _, err := netip.ParseAddr(text); err != nil {
 			return false
@@ -304,7 +313,7 @@ func addresses(list []string) bool {
 
 func (c *call) createGlue() *answer {
 	var host string
-	return c.glueOf(&host, func(d *Domain) *answer {
+	return c.withGlue(&host, func(d *Domain) *answer {
 		var in struct {
 			Hostname string   `json:"hostname"`
 			IPs      []string `json:"ips"`
@@ -314,11 +323,11 @@ func (c *call) createGlue() *answer {
 		}
 		host = in.Hostname + "." + d.Name
 		switch {
-		case strings.HasSuffix(in.Hostname, d.Name) || !plain(host):
-			return invalid("'hostname' must be what comes before the domain")
+		case strings.HasSuffix(in.Hostname, d.Name) || !isDomainName(host):
+			return invalid("'hostname' must be the part before the domain")
 		case d.Glue[host] != nil:
 			return invalid("%s exists", host)
-		case !addresses(in.IPs):
+		case !validAddresses(in.IPs):
 			return invalid("Invalid ips")
 		}
 		if d.Glue == nil {
@@ -330,7 +339,7 @@ func (c *call) createGlue() *answer {
 }
 
 func (c *call) glue() *answer {
-	return c.glueOf(&c.host, func(d *Domain) *answer {
+	return c.withGlue(&c.host, func(d *Domain) *answer {
 		switch {
 		case d.Glue[c.host] == nil:
 			return refuse(404, "Not Found", "The nameserver does not exist.")
@@ -345,7 +354,7 @@ func (c *call) glue() *answer {
 		if a := c.decode(&in); a != nil {
 			return a
 		}
-		if !addresses(in.IPs) {
+		if !validAddresses(in.IPs) {
 			return invalid("Invalid ips")
 		}
 		d.Glue[c.host] = in.IPs
@@ -353,9 +362,9 @@ func (c *call) glue() *answer {
 	})
 }
 
-// glueOf runs do for a domain of the account, and answers with a name server of it.
-func (c *call) glueOf(host *string, do func(d *Domain) *answer) *answer {
-	return c.mine("glue", func(d *Domain) *answer {
+// withGlue calls do with the domain of the request, and answers with its name server host.
+func (c *call) withGlue(host *string, do func(d *Domain) *answer) *answer {
+	return c.withDomain("glue", func(d *Domain) *answer {
 		if a := do(d); a != nil {
 			return a
 		}

@@ -1,5 +1,5 @@
-// Package namecomtest is a fake of name.com for tests: it strictly checks requests, and misbehaves
-// on request. It does not know its clients.
+// Package namecomtest is a fake of name.com's API for tests. It checks requests strictly, and can
+// fail in ways that the test chooses. It does not know its clients.
 package namecomtest
 
 import (
@@ -14,45 +14,46 @@ import (
 	"time"
 )
 
-// A Fate is the outcome of a call.
+// A Fate says how a call to the API ends.
 type Fate int
 
-// Outcomes of a call. Decided before the call, the call has no effect; decided after it, it has its
-// full effect.
+// The fates of a call. A call that does not end Well has no effect, except that a Late call has its
+// effect later.
 const (
-	Well    Fate = iota
-	Drop         // the connection is cut
-	Fail         // 500
-	Garbage      // 200 with a body that is not the answer
-	Late         // the call is only handled after Fake.Pause
-	Busy         // 429, with Fake.RetryAfter
+	Well    Fate = iota // the call is performed
+	Drop                // the connection is closed
+	Fail                // the answer has status 500
+	Garbage             // the answer has status 200 and a body that is not JSON
+	Late                // the call is performed after Fake.Pause
+	Busy                // the answer has status 429, with Fake.RetryAfter
 )
 
-// Price is the price of a name with some ending, in cents.
+// Price is the price of names with the same ending, in US cents.
 type Price struct {
-	First, Renewal int64 // First is for MinYears, Renewal for each further year
-	MinYears       int
+	First    int64 // for the first MinYears years
+	Renewal  int64 // for each further year
+	MinYears int   // minimum number of years in an order
 }
 
-// A Fake is one account at a fake name.com. Names that begin with "taken-", and those with the
-// label "example", are taken; those with "premium-" have a premium price. Set the fields before it
-// is used, or with Set.
+// A Fake is an account at a fake name.com. Names that begin with "taken-", and names with the label
+// "example", are not available. Names that begin with "premium-" have a premium price. Set the
+// exported fields before the first call, or within Set.
 type Fake struct {
 	Username, Token string
-	Prices          map[string]Price
-	Balance         int64         // money in the account, in cents
-	Pause           time.Duration // of Late
-	RetryAfter      time.Duration // of Busy; 0: no Retry-After header
-	Lag             time.Duration // until a sale is visible in the account and the name is no longer available
-	ForgetsKeys     bool          // idempotency keys have no effect
-	Oversells       bool          // a name that was sold can be sold again
-	Raise           int64         // cents by which prices rise after the check
-	Down            []string      // endings that the API cannot serve now
+	Prices          map[string]Price // by ending
+	Balance         int64            // money in the account in cents
+	Pause           time.Duration    // delay of a Late call
+	RetryAfter      time.Duration    // Retry-After header of a Busy call; 0 for none
+	Lag             time.Duration    // time until a sold name is visible in the account
+	ForgetsKeys     bool             // ignore idempotency keys
+	Oversells       bool             // sell a name again that was already sold
+	Raise           int64            // cents by which prices rise after checkAvailability
+	Down            []string         // endings whose registries are down
 
-	// Meddle decides the outcome of a call about a domain ("" if there are several). The calls are
-	// check, pricing, create, get, update, nameservers and glue, and, after a domain was paid for,
-	// charged. nil: all succeed. An order with a known key is not passed to Meddle, and counts as
-	// the call replay.
+	// Meddle decides the Fate of a call; nil means that all end Well. domain is "" if the call is
+	// about several. The calls are check, pricing, create, get, update, nameservers and glue, and
+	// charged, which comes after the effect of create and before its answer. Meddle is not called
+	// for an order with a known idempotency key.
 	Meddle func(call, domain string) Fate
 
 	mu      sync.Mutex
@@ -70,17 +71,17 @@ type Domain struct {
 	Expires     time.Time
 	AutoRenew   bool
 	Nameservers []string
-	Glue        map[string][]string // host to addresses
+	Glue        map[string][]string // addresses by host
 }
 
-// kept is the stored answer for an idempotency key.
+// kept is the answer that is stored for an idempotency key.
 type kept struct {
-	request [32]byte
+	request [32]byte // SHA-256 of the request's body
 	status  int
 	body    []byte
 }
 
-// New returns a fake with the credentials user-test and secret-token.
+// New returns a Fake with the user name user-test and the token secret-token.
 func New() *Fake {
 	return &Fake{
 		Username: "user-test", Token: "secret-token", Balance: 1_000_000_00, Pause: time.Minute,
@@ -91,14 +92,14 @@ func New() *Fake {
 	}
 }
 
-// Set changes the fake while it is in use.
+// Set calls change while no call is in progress, so that it can change the fields.
 func (f *Fake) Set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-// Purchases returns how often a name was paid for.
+// Purchases returns how many times a name was paid for.
 func (f *Fake) Purchases(name string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,14 +128,15 @@ func (f *Fake) Spent() (sum int64) {
 	return sum
 }
 
-// Calls returns how many calls of a kind there were, with any outcome.
+// Calls returns the number of calls of a kind, such as "create", with any Fate. Orders with a known
+// idempotency key count as "replay".
 func (f *Fake) Calls(call string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[call]
 }
 
-// Domain returns a copy of a domain of the account; nil if it does not exist.
+// Domain returns a copy of a domain of the account, or nil if the account does not have it.
 func (f *Fake) Domain(name string) *Domain {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,27 +149,29 @@ func (f *Fake) Domain(name string) *Domain {
 	return &c
 }
 
-// Put adds a domain to the account without a payment.
+// Put adds a domain to the account without payment.
 func (f *Fake) Put(d Domain) {
 	f.Set(func() { f.domains[d.Name] = &d })
 }
 
-// An answer is a response of the fake.
+// An answer is a response of the API before it is written.
 type answer struct {
 	status int
 	body   any
 	header map[string]string
 }
 
+// refuse returns an answer with an error.
 func refuse(status int, message, details string) *answer {
 	return &answer{status: status, body: map[string]string{"message": message, "details": details}}
 }
 
+// invalid returns the answer to an invalid request.
 func invalid(format string, args ...any) *answer {
 	return refuse(400, "Invalid argument", fmt.Sprintf(format, args...))
 }
 
-// fate counts a call and returns its outcome.
+// fate counts a call and returns its Fate.
 func (f *Fake) fate(call, domain string) Fate {
 	f.mu.Lock()
 	f.calls[call]++
@@ -179,8 +183,8 @@ func (f *Fake) fate(call, domain string) Fate {
 	return meddle(call, domain)
 }
 
-// suffer carries out an outcome. It returns nil if the call is to be handled normally.
-func (f *Fake) suffer(fate Fate) *answer {
+// applyFate carries out a Fate. It returns the answer, or nil if the call must be performed.
+func (f *Fake) applyFate(fate Fate) *answer {
 	switch fate {
 	case Drop:
 		panic(http.ErrAbortHandler)
@@ -200,7 +204,7 @@ func (f *Fake) suffer(fate Fate) *answer {
 	return nil
 }
 
-// ServeHTTP handles one call.
+// ServeHTTP answers one call.
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := f.serve(r)
 	w.Header().Set("Content-Type", "application/json")
@@ -215,6 +219,7 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.body)
 }
 
+// serve checks the credentials of a request and performs its call.
 func (f *Fake) serve(r *http.Request) *answer {
 	user, token, ok := r.BasicAuth()
 	if !ok || user != f.Username || token != f.Token {
@@ -240,15 +245,16 @@ func (f *Fake) serve(r *http.Request) *answer {
 	return c.domain(strings.TrimPrefix(rest, "/"))
 }
 
-// A call is one request.
+// A call is a request with valid credentials.
 type call struct {
 	f    *Fake
 	r    *http.Request
 	body []byte
-	name string // the domain in the path
-	host string // the nameserver in the path
+	name string // the domain in the path; "" if there is none
+	host string // the name server in the path; "" if there is none
 }
 
+// on calls do if the request has the method, and answers with an error otherwise.
 func (c *call) on(method string, do func() *answer) *answer {
 	if c.r.Method != method {
 		return refuse(405, "Method Not Allowed", "")
@@ -256,12 +262,12 @@ func (c *call) on(method string, do func() *answer) *answer {
 	return do()
 }
 
-// domain serves the paths below one domain.
+// domain answers a request whose path has a domain.
 func (c *call) domain(rest string) *answer {
 	name, below, _ := strings.Cut(rest, "/")
 	name, verb, _ := strings.Cut(name, ":")
 	c.name = name
-	if !plain(name) {
+	if !isDomainName(name) {
 		return invalid("'domainName' is not a domain")
 	}
 	switch {
@@ -284,7 +290,7 @@ func (c *call) domain(rest string) *answer {
 	return c.glue()
 }
 
-// decode parses the body, and refuses unknown fields.
+// decode decodes the body of the request. It returns an error answer for unknown fields.
 func (c *call) decode(into any) *answer {
 	d := json.NewDecoder(strings.NewReader(string(c.body)))
 	d.DisallowUnknownFields()
@@ -297,7 +303,8 @@ func (c *call) decode(into any) *answer {
 	return nil
 }
 
-// createOnce creates a domain. A known idempotency key gets the stored answer.
+// createOnce creates a domain. If the idempotency key is known, it returns the stored answer
+// instead.
 func (c *call) createOnce() *answer {
 	key := c.r.Header.Get("X-Idempotency-Key")
 	if len(key) > 255 {

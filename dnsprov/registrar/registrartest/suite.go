@@ -1,7 +1,8 @@
-// Package registrartest tests what every registrar must do. It does not know any of them.
+// Package registrartest is a test suite for every registrar.Registrar. It does not know any
+// registrar.
 //
-// Optional abilities, of registrars or of their test environments, are tested if they exist:
-// registrar.GlueSetter, registrar.AutoRenewer, registrar.Fixed, Names.Cut.
+// It tests the optional interfaces GlueSetter, AutoRenewer and Fixed if a registrar implements
+// them.
 package registrartest
 
 import (
@@ -13,21 +14,22 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 )
 
-// Names are the names that the suite may use in a registrar's test environment.
+// Names has the names that the suite may use in a registrar's test environment, and what that
+// environment can do.
 type Names struct {
-	Free    []string // at least four; the suite buys them
-	Taken   string
-	Premium string // "": none is known
-	NotSold string
+	Free    []string // at least four available names, which the suite buys
+	Taken   string   // a name that is not available
+	Premium string   // a name with a premium price; "" if there is none
+	NotSold string   // a name with a suffix that the registrar does not sell
 
-	// Cut makes the next order end without an answer: before it has an effect if taken is false,
-	// after it was accepted and paid for if taken is true. nil: the environment cannot do that.
+	// Cut makes the next order end without an answer: after the domain was bought and paid for if
+	// taken is true, and without any effect otherwise. It is nil if that is impossible.
 	Cut func(taken bool)
-	// Paid returns how often a name was paid for; nil: the environment does not report it.
+	// Paid returns how many times a name was paid for. It is nil if that is unknown.
 	Paid func(name string) int
 }
 
-// Run checks a registrar against the rules of registrar.Registrar.
+// Run tests a registrar against the rules of registrar.Registrar.
 func Run(t *testing.T, shop registrar.Registrar, n Names) {
 	t.Run("quotes in order", func(t *testing.T) { quotes(t, shop, n) })
 	t.Run("sells once", func(t *testing.T) { sells(t, shop, n) })
@@ -155,7 +157,7 @@ func buy(t *testing.T, shop registrar.Registrar, name string) {
 	}
 }
 
-// delegates uses the third free name.
+// delegates tests Delegate. It buys the third free name.
 func delegates(t *testing.T, shop registrar.Registrar, n Names) {
 	name, ours := n.Free[2], []string{"ns1.example.test", "ns2.example.test"}
 	if registrar.HasFixedNameservers(shop) {
@@ -208,8 +210,8 @@ func setsGlue(t *testing.T, g registrar.GlueSetter, n Names) {
 	}
 }
 
-// survivesCuts uses the fourth free name. After a cut the result is unknown, and Find must report
-// it.
+// survivesCuts tests orders without an answer. It buys the fourth free name. Register must return
+// an error that says nothing about the result, and Find must report the result.
 func survivesCuts(t *testing.T, shop registrar.Registrar, n Names) {
 	name := n.Free[3]
 	o := registrar.Order{Key: "cut " + name, Domain: name, Years: 1, MaxPrice: price(t, shop, name, 1)}
