@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// apiWorks lists requests to the REST API. The server net/http is a bare server that answers with
-// the same JSON.
-func apiWorks() (list []work) {
+// apiWorkloads returns workloads of requests to the REST API. The server net/http is a sink that
+// answers every request with the same JSON.
+func apiWorkloads() (list []workload) {
 	for _, w := range []struct{ name, path string }{
 		{"get_email_user", "/v1/email-users/{user}"},
 		{"list_inbox", "/v1/inbox?limit=50"},
@@ -25,58 +25,61 @@ func apiWorks() (list []work) {
 		{"search", "/v1/inbox?limit=20&q=article"},
 		{"list_messages", "/v1/messages?limit=50"},
 	} {
-		list = append(list, work{name: "api " + w.name, servers: []string{"mailstead", sinkHTTP}, run: func(b *bench, server string) (measured, error) {
-			return b.gets(server, w.path, 8, b.times(8000, 64))
+		list = append(list, workload{name: "api " + w.name, servers: []string{"mailstead", sinkHTTP}, run: func(b *bench, server string) (measurement, error) {
+			return b.measureGet(server, w.path, 8, b.times(8000, 64))
 		}})
 	}
 	return append(list,
-		mailsteadWork("api send_email, local", func(b *bench) (measured, error) { return b.sends(8, b.times(2000, 8)) }),
-		mailsteadWork("api mixed 64", func(b *bench) (measured, error) { return b.mixed(64, b.times(8000, 64)) }),
-		mailsteadWork("api list_inbox, 1 000 a second", func(b *bench) (measured, error) {
-			return b.getsOnSchedule("/v1/inbox?limit=50", 1000, b.times(10000, 100))
+		mailsteadWorkload("api send_email, local", func(b *bench) (measurement, error) { return b.measureSend(8, b.times(2000, 8)) }),
+		mailsteadWorkload("api mixed 64", func(b *bench) (measurement, error) { return b.measureMixed(64, b.times(8000, 64)) }),
+		mailsteadWorkload("api list_inbox, 1 000 a second", func(b *bench) (measurement, error) {
+			return b.measureGetAtRate("/v1/inbox?limit=50", 1000, b.times(10000, 100))
 		}),
-		mailsteadWork("api search, 30 a second", func(b *bench) (measured, error) {
-			return b.getsOnSchedule("/v1/inbox?limit=20&q=article", 30, b.times(300, 10))
+		mailsteadWorkload("api search, 30 a second", func(b *bench) (measurement, error) {
+			return b.measureGetAtRate("/v1/inbox?limit=20&q=article", 30, b.times(300, 10))
 		}),
-		inboxWork(),
+		inboxWorkload(),
 	)
 }
 
-func (b *bench) gets(server, path string, clients, times int) (measured, error) {
-	m, err := b.filled(b.times(2000, 100))
+// measureGet measures GET requests for a path.
+func (b *bench) measureGet(server, path string, clients, times int) (measurement, error) {
+	m, err := b.startFilled(b.times(2000, 100))
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
 	url, p := "http://"+m.ready.HTTP+strings.ReplaceAll(path, "{user}", m.users[0]), m.process
 	if server == sinkHTTP {
 		text, err := m.get(http.DefaultClient, url)
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		file := filepath.Join(m.dir, "answer.json")
 		if err := os.WriteFile(file, text, 0o600); err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		var addr string
 		p, addr, err = b.sink(sinkHTTP, "-file", file, "-token", m.token)
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		defer p.stop()
 		url = "http://" + addr + "/"
 	}
-	return together(p, clients, times, b.limit, func(client *http.Client, _ int) error {
+	return runClients(p, clients, times, b.limit, func(client *http.Client, _ int) error {
 		_, err := m.get(client, url)
 		return err
 	})
 }
 
+// get makes a GET request and returns the body of the response.
 func (m *mailstead) get(client *http.Client, url string) ([]byte, error) {
 	return m.do(client, "GET", url, "")
 }
 
-// do makes a request, and returns an error unless the status is 200.
+// do makes a request to the API and returns the body of the response. It returns an error unless
+// the status is 200.
 func (m *mailstead) do(client *http.Client, method, url, body string) ([]byte, error) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -98,13 +101,14 @@ func (m *mailstead) do(client *http.Client, method, url, body string) ([]byte, e
 	return text, err
 }
 
-func (b *bench) sends(clients, times int) (measured, error) {
+// measureSend measures requests that send a message to a local mailbox.
+func (b *bench) measureSend(clients, times int) (measurement, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
-	return together(m.process, clients, times, b.limit, m.send)
+	return runClients(m.process, clients, times, b.limit, m.send)
 }
 
 // send sends the n-th message to another mailbox of the server.
@@ -114,16 +118,16 @@ func (m *mailstead) send(client *http.Client, n int) error {
 	return err
 }
 
-// mixed makes each client do what programs do: one of eight actions after the other.
-func (b *bench) mixed(clients, times int) (measured, error) {
+// measureMixed measures clients that use eight different requests in turn.
+func (b *bench) measureMixed(clients, times int) (measurement, error) {
 	size := b.times(2000, 100)
-	m, err := b.filled(size)
+	m, err := b.startFilled(size)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
 	at := "http://" + m.ready.HTTP
-	return together(m.process, clients, times, b.limit, func(client *http.Client, n int) (err error) {
+	return runClients(m.process, clients, times, b.limit, func(client *http.Client, n int) (err error) {
 		message := fmt.Sprintf("%s/v1/email-users/%s/inbox/%d", at, m.users[0], 1+n*7%size)
 		switch n % 8 {
 		case 0:
@@ -147,23 +151,24 @@ func (b *bench) mixed(clients, times int) (measured, error) {
 	})
 }
 
-// getsOnSchedule requests a page of an inbox of 20 000 messages at a fixed rate.
-func (b *bench) getsOnSchedule(path string, rate, times int) (measured, error) {
-	m, err := b.stocked(b.times(20000, 1000))
+// measureGetAtRate measures GET requests for a page of an inbox with 20 000 messages, at a fixed
+// rate per second.
+func (b *bench) measureGetAtRate(path string, rate, times int) (measurement, error) {
+	m, err := b.startWithInbox(b.times(20000, 1000))
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
-	return onSchedule(m.process, rate, times, b.limit, func(client *http.Client) error {
+	return callAtRate(m.process, rate, times, b.limit, func(client *http.Client) error {
 		_, err := m.get(client, "http://"+m.ready.HTTP+path)
 		return err
 	})
 }
 
-// onSchedule calls do a number of times at a fixed rate per second, whether or not earlier calls
-// have ended. The time of each call counts from when it was due, so that a stall counts for every
-// call that falls into it.
-func onSchedule(p *process, rate, times int, limit time.Duration, do func(client *http.Client) error) (measured, error) {
+// callAtRate calls do a number of times at a fixed rate per second, even if earlier calls have not
+// ended. The time of a call counts from when it was due, so that a pause of the server counts for
+// every call that was due during the pause.
+func callAtRate(p *process, rate, times int, limit time.Duration, do func(client *http.Client) error) (measurement, error) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}, Timeout: limit}
 	defer client.CloseIdleConnections()
 	var all sync.WaitGroup
@@ -178,12 +183,12 @@ func onSchedule(p *process, rate, times int, limit time.Duration, do func(client
 		})
 	}
 	all.Wait()
-	return measured{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, errors.Join(errs...)
+	return measurement{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, errors.Join(errs...)
 }
 
-// together runs clients that call do a number of times in total. Each client has its own
-// connection.
-func together(p *process, clients, times int, limit time.Duration, do func(client *http.Client, n int) error) (out measured, err error) {
+// runClients runs a number of clients in parallel. Together they call do the given number of times.
+// Each client has its own connection.
+func runClients(p *process, clients, times int, limit time.Duration, do func(client *http.Client, n int) error) (out measurement, err error) {
 	var next atomic.Int64
 	var mu sync.Mutex
 	var all sync.WaitGroup

@@ -15,13 +15,15 @@ import (
 	"time"
 )
 
-// certificate returns the arguments that give the program a TLS certificate.
+// certificate makes a TLS certificate, and returns the command-line arguments with which the
+// program uses it.
 func (b *bench) certificate() (args []string, err error) {
 	cert, key, err := writeCertificate(b.dir)
 	return []string{"--tls-cert", cert, "--tls-key", key}, err
 }
 
-// writeCertificate makes a self-signed certificate for this host and its loopback addresses.
+// writeCertificate makes a self-signed certificate for loopback addresses, and returns the paths of
+// its PEM files in dir.
 func writeCertificate(dir string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

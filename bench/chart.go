@@ -11,24 +11,27 @@ import (
 	"strings"
 )
 
-// chart draws the costs of stores of several sizes as SVG with two logarithmic axes: costs are
-// vertical, sizes horizontal. r has a JSON object for each size, with "messages" and with costs
-// whose names end in their unit: _ms, _s or _mib. Values of other units are ignored.
+// chart reads costs of stores of several sizes from r and writes an SVG chart to w. The horizontal
+// axis is the number of messages, the vertical axis the cost; both are logarithmic. r has a JSON
+// object for each size, with "messages" and with costs whose names end in their unit: _ms, _s or
+// _mib. It ignores other values.
 func chart(w io.Writer, r io.Reader) error {
 	panels, sizes, err := readCosts(r)
 	if err != nil {
 		return err
 	}
 	if len(sizes) < 2 {
-		return errors.New("costs: a chart takes two sizes or more")
+		return errors.New("draw chart: it needs the costs of at least two sizes")
 	}
-	_, err = io.WriteString(w, draw(panels, sizes))
+	_, err = io.WriteString(w, drawSVG(panels, sizes))
 	return err
 }
 
+// A point is the cost y of a store with x messages.
 type point struct{ x, y float64 }
 
-// readCosts returns the lines of each panel by their names, and the sizes in order.
+// readCosts parses the input of chart. It returns the points of each line by panel and name of the
+// line, and the sizes in order.
 func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float64, err error) {
 	panels = map[string]map[string][]point{"milliseconds": {}, "MiB": {}}
 	seen := map[float64]bool{}
@@ -37,11 +40,11 @@ func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float
 		if err := d.Decode(&costs); errors.Is(err, io.EOF) {
 			return panels, slices.Sorted(maps.Keys(seen)), nil
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("costs: %w", err)
+			return nil, nil, fmt.Errorf("read costs of chart: %w", err)
 		}
 		x := costs["messages"]
 		if x <= 0 {
-			return nil, nil, errors.New(`costs: a line is without "messages"`)
+			return nil, nil, errors.New(`read costs of chart: an object has no "messages"`)
 		}
 		seen[x] = true
 		for name, y := range costs {
@@ -59,8 +62,8 @@ func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float
 	}
 }
 
-// draw returns the SVG with the panels below each other.
-func draw(panels map[string]map[string][]point, sizes []float64) string {
+// drawSVG returns the SVG of all panels, one below the other.
+func drawSVG(panels map[string]map[string][]point, sizes []float64) string {
 	const width, height, left, right, top = 520.0, 420.0, 60.0, 170.0, 30.0
 	first, last := math.Log10(sizes[0]), math.Log10(sizes[len(sizes)-1])
 	across := func(x float64) float64 { return left + width*(math.Log10(x)-first)/(last-first) }
@@ -87,9 +90,9 @@ func draw(panels map[string]map[string][]point, sizes []float64) string {
 			fmt.Fprintf(&out, "<path d=\"M%.1f %.1fv%.0f\" stroke=\"#ddd\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#555\">%.0f messages</text>\n", across(x), above, height, across(x), above+height+16, x)
 		}
 		colors := []string{"#1f5fbf", "#c2410c", "#15803d", "#7c3aed", "#b91c1c", "#0e7490", "#a16207", "#be185d", "#475569", "#4d7c0f"}
-		label := math.Inf(-1) // position of the last label
+		label := math.Inf(-1) // vertical position of the last label
 		lines := slices.Sorted(maps.Keys(panels[panel]))
-		slices.SortStableFunc(lines, func(a, b string) int { // sorted by their last value, the largest first
+		slices.SortStableFunc(lines, func(a, b string) int { // by their last value, the largest first
 			pa, pb := panels[panel][a], panels[panel][b]
 			return int(math.Copysign(1, pb[len(pb)-1].y-pa[len(pa)-1].y))
 		})

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// dovecot is Debian's Dovecot 2.3 with maildirs, its default syncs (mail_fsync = optimized) and a
-// password file in plain text.
+// dovecot is the name of the server Dovecot 2.3 in tables. It stores mail in Maildirs, with the
+// default mail_fsync = optimized, and reads passwords from a plain text file.
 const dovecot = "dovecot maildir"
 
 const dovecotConfig = `base_dir = %[1]s/run
@@ -48,7 +48,7 @@ service anvil {
 }
 `
 
-// newDovecot starts Dovecot with empty mailboxes of this bench.
+// newDovecot starts Dovecot with empty mailboxes.
 func (b *bench) newDovecot() (*imapServer, error) {
 	path, err := program("dovecot")
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) newDovecot() (*imapServer, error) {
 	for _, name := range []string{"run", "state", "mail", "home"} {
 		errs = append(errs, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
-	// Dovecot reads mail as a separate user.
+	// Dovecot accesses mail as another user than its own.
 	errs = append(errs, os.Chmod(dir, 0o755), os.Chown(filepath.Join(dir, "mail"), uid, gid), os.Chown(filepath.Join(dir, "home"), uid, gid))
 	var logins bytes.Buffer
 	for n := range users {

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// imapWorks lists the commands of mail clients in a mailbox of 10 000 messages.
-func imapWorks() (list []work) {
+// imapWorkloads returns workloads of IMAP commands, most of them in a mailbox with 10 000 messages.
+func imapWorkloads() (list []workload) {
 	const box = 10000
-	add := func(name string, run func(b *bench, server string) (measured, error)) {
-		list = append(list, work{name: "imap " + name, servers: []string{"mailstead", dovecot}, run: run})
+	add := func(name string, run func(b *bench, server string) (measurement, error)) {
+		list = append(list, workload{name: "imap " + name, servers: []string{"mailstead", dovecot}, run: run})
 	}
 	for _, w := range []struct {
 		name, command string
@@ -33,26 +33,31 @@ func imapWorks() (list []work) {
 		{"SEARCH UNSEEN", "SEARCH UNSEEN", 100},
 		{"SEARCH SUBJECT", "SEARCH SUBJECT \"article\"", 20},
 	} {
-		add(w.name, func(b *bench, server string) (measured, error) {
-			return b.imapCommand(server, b.times(box, 1000), w.command, b.times(w.times, 3))
+		add(w.name, func(b *bench, server string) (measurement, error) {
+			return b.measureIMAP(server, b.times(box, 1000), w.command, b.times(w.times, 3))
 		})
 	}
-	add("log-in", func(b *bench, server string) (measured, error) { return b.logIns(server, b.times(100, 3)) })
-	add("APPEND", func(b *bench, server string) (measured, error) { return b.appends(server, b.times(8000, 8), 1) })
-	add("MULTIAPPEND", func(b *bench, server string) (measured, error) { return b.appends(server, b.times(40000, 8), 20) })
+	add("log-in", func(b *bench, server string) (measurement, error) { return b.measureLogIn(server, b.times(100, 3)) })
+	add("APPEND", func(b *bench, server string) (measurement, error) {
+		return b.measureAppend(server, b.times(8000, 8), 1)
+	})
+	add("MULTIAPPEND", func(b *bench, server string) (measurement, error) {
+		return b.measureAppend(server, b.times(40000, 8), 20)
+	})
 	return append(list,
-		mailsteadWork("imap idle, KiB each", func(b *bench) (measured, error) { return b.idleMemory(b.times(1000, 20), false) }),
-		mailsteadWork("imap idle TLS, KiB each", func(b *bench) (measured, error) { return b.idleMemory(b.times(1000, 20), true) }),
+		mailsteadWorkload("imap idle, KiB each", func(b *bench) (measurement, error) { return b.measureIdleMemory(b.times(1000, 20), false) }),
+		mailsteadWorkload("imap idle TLS, KiB each", func(b *bench) (measurement, error) { return b.measureIdleMemory(b.times(1000, 20), true) }),
 	)
 }
 
-// An imapServer is an IMAP server with the mailboxes of this bench.
+// An imapServer is a running IMAP server with empty mailboxes.
 type imapServer struct {
 	*process
 	addr    string
 	discard func()
 }
 
+// imapServer starts Dovecot, or the program for any other name.
 func (b *bench) imapServer(server string) (*imapServer, error) {
 	if server == dovecot {
 		return b.newDovecot()
@@ -64,15 +69,15 @@ func (b *bench) imapServer(server string) (*imapServer, error) {
 	return &imapServer{m.process, m.ready.IMAP, m.discard}, nil
 }
 
-// An imapClient implements just enough of IMAP to measure a server: it reads answers and discards
-// them.
+// An imapClient sends IMAP commands and discards the data in the answers.
 type imapClient struct {
 	net.Conn
 	r   *bufio.Reader
 	tag int
 }
 
-// logIn opens a session of a mailbox. from is the client's address; nil: chosen by the system.
+// logIn connects to an IMAP server and logs in to a mailbox. from is the address of the client, or
+// nil for any. secure makes it use STARTTLS.
 func logIn(addr string, from net.Addr, secure bool, email string, limit time.Duration) (*imapClient, error) {
 	conn, err := (&net.Dialer{LocalAddr: from, Timeout: 10 * time.Second}).Dial("tcp", addr)
 	if err != nil {
@@ -83,7 +88,7 @@ func logIn(addr string, from net.Addr, secure bool, email string, limit time.Dur
 	_, err = c.r.ReadString('\n')
 	if err == nil && secure {
 		if err = c.run("STARTTLS"); err == nil {
-			c.Conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is self-made
+			c.Conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is self-signed
 			c.r.Reset(c.Conn)
 		}
 	}
@@ -96,7 +101,7 @@ func logIn(addr string, from net.Addr, secure bool, email string, limit time.Dur
 	return c, nil
 }
 
-// run sends a command and reads the whole answer.
+// run sends a command and reads the answer. It returns an error unless the answer is OK.
 func (c *imapClient) run(command string) error {
 	c.tag++
 	tag := "a" + strconv.Itoa(c.tag)
@@ -106,7 +111,7 @@ func (c *imapClient) run(command string) error {
 	return c.answer(tag)
 }
 
-// answer reads up to the tagged line, and returns an error unless it is OK.
+// answer reads up to the tagged line. It returns an error unless that line is OK.
 func (c *imapClient) answer(tag string) error {
 	for {
 		line, err := c.r.ReadSlice('\n')
@@ -135,8 +140,8 @@ func (c *imapClient) answer(tag string) error {
 	}
 }
 
-// append stores messages in the INBOX with LITERAL+: times messages in all, with as many per
-// command as each says. item returns the flags and date of the n-th message, and its text.
+// append stores a number of messages in INBOX by APPEND commands with LITERAL+. Each command has up
+// to each messages. item returns the flags and date of message n as in the command, and its text.
 func (c *imapClient) append(times, each int, item func(n int) (before, text string)) error {
 	for n := 0; n < times; {
 		command := new(strings.Builder)
@@ -152,15 +157,16 @@ func (c *imapClient) append(times, each int, item func(n int) (before, text stri
 	return nil
 }
 
-// plain returns an item function for messages without flags and dates.
-func plain(messages [][]byte) func(n int) (before, text string) {
+// plainMessages returns an item function, for imapClient.append, for messages without flags and
+// dates.
+func plainMessages(messages [][]byte) func(n int) (before, text string) {
 	return func(n int) (before, text string) {
 		return "", strings.TrimSuffix(string(messages[n%len(messages)]), ".\r\n")
 	}
 }
 
-// filled starts the program with size messages in a mailbox.
-func (b *bench) filled(size int) (*mailstead, error) {
+// startFilled starts the program and fills one mailbox with size messages over SMTP.
+func (b *bench) startFilled(size int) (*mailstead, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
 		return nil, err
@@ -180,34 +186,35 @@ func (b *bench) filled(size int) (*mailstead, error) {
 	return m, nil
 }
 
-func (b *bench) imapCommand(server string, size int, command string, times int) (measured, error) {
+// measureIMAP measures an IMAP command in a mailbox with size messages.
+func (b *bench) measureIMAP(server string, size int, command string, times int) (measurement, error) {
 	s, err := b.imapServer(server)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer s.discard()
 	c, err := logIn(s.addr, nil, false, address(0), b.limit)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer c.Close()
-	if err := c.append(size, 100, plain(b.messages(2<<10, false))); err != nil {
-		return measured{}, err
+	if err := c.append(size, 100, plainMessages(b.messages(2<<10, false))); err != nil {
+		return measurement{}, err
 	}
 	if err := c.run("SELECT INBOX"); err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	if strings.Contains(command, "%d") {
 		command = fmt.Sprintf(command, max(1, size-499))
 	}
 	if err := c.run(command); err != nil { // warm up
-		return measured{}, err
+		return measurement{}, err
 	}
 	return repeat(s.process, times, func(int) error { return c.run(command) })
 }
 
-// repeat calls do a number of times, one after the other.
-func repeat(p *process, times int, do func(n int) error) (out measured, err error) {
+// repeat calls do a number of times, one after the other, and measures each call.
+func repeat(p *process, times int, do func(n int) error) (out measurement, err error) {
 	before, began := p.cpu(), time.Now()
 	for n := range times {
 		start := time.Now()
@@ -220,11 +227,11 @@ func repeat(p *process, times int, do func(n int) error) (out measured, err erro
 	return out, nil
 }
 
-// logIns logs in repeatedly with the same password, as phones do.
-func (b *bench) logIns(server string, times int) (measured, error) {
+// measureLogIn measures log-ins with the same password, as phones do them.
+func (b *bench) measureLogIn(server string, times int) (measurement, error) {
 	s, err := b.imapServer(server)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer s.discard()
 	return repeat(s.process, times, func(int) error {
@@ -236,16 +243,17 @@ func (b *bench) logIns(server string, times int) (measured, error) {
 	})
 }
 
-// appends stores messages over eight connections with LITERAL+, several in each command.
-func (b *bench) appends(server string, times, each int) (measured, error) {
+// measureAppend measures APPEND commands over eight connections. Each command has up to each
+// messages.
+func (b *bench) measureAppend(server string, times, each int) (measurement, error) {
 	s, err := b.imapServer(server)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer s.discard()
-	item := plain(b.messages(2<<10, false))
+	item := plainMessages(b.messages(2<<10, false))
 	before, began := s.cpu(), time.Now()
-	err = eight(func(int) error {
+	err = runEight(func(int) error {
 		c, err := logIn(s.addr, nil, false, address(0), b.limit)
 		if err != nil {
 			return err
@@ -253,11 +261,11 @@ func (b *bench) appends(server string, times, each int) (measured, error) {
 		defer c.Close()
 		return c.append(times/8, each, item)
 	})
-	return measured{Ops: times / 8 * 8, Wall: time.Since(began), CPU: s.cpu() - before}, err
+	return measurement{Ops: times / 8 * 8, Wall: time.Since(began), CPU: s.cpu() - before}, err
 }
 
-// eight calls do eight times in parallel.
-func eight(do func(n int) error) error {
+// runEight calls do eight times in parallel, with n from 0 to 7.
+func runEight(do func(n int) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, 8)
 	for n := range errs {
@@ -267,15 +275,15 @@ func eight(do func(n int) error) error {
 	return errors.Join(errs...)
 }
 
-// The program's limits of sessions for one mailbox, and for one client address.
+// Limits of the program on IMAP sessions.
 const (
-	perMailbox = 50
-	perAddress = 150
+	maxPerMailbox = 50  // sessions of one mailbox
+	maxPerAddress = 150 // sessions from one client address
 )
 
-// idleSessions opens idle IMAP sessions, spread over as many mailboxes and addresses as the limits
-// require; end closes them.
-func (m *mailstead) idleSessions(n int, secure bool) (end func(), err error) {
+// openIdleSessions opens n IMAP sessions in IDLE. It uses as many mailboxes and client addresses as
+// the limits require. end closes the sessions.
+func (m *mailstead) openIdleSessions(n int, secure bool) (end func(), err error) {
 	var open []*imapClient
 	end = func() {
 		for _, c := range open {
@@ -283,8 +291,8 @@ func (m *mailstead) idleSessions(n int, secure bool) (end func(), err error) {
 		}
 	}
 	for i := range n {
-		from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i/perAddress))}
-		c, err := logIn(m.ready.IMAP, from, secure, mailbox(i/perMailbox), 10*time.Minute)
+		from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i/maxPerAddress))}
+		c, err := logIn(m.ready.IMAP, from, secure, mailbox(i/maxPerMailbox), 10*time.Minute)
 		if err != nil {
 			return end, err
 		}
@@ -300,55 +308,56 @@ func (m *mailstead) idleSessions(n int, secure bool) (end func(), err error) {
 	return end, nil
 }
 
-// idleMemory measures the memory of an idle session: p50 is in KiB instead of milliseconds. The
-// passwords are hashed beforehand, since hashing needs memory too.
-func (b *bench) idleMemory(n int, secure bool) (measured, error) {
-	n = min(n, 4500) // the program's limit is 5 000
+// measureIdleMemory measures the memory of an idle IMAP session. The result is the p50, in KiB
+// instead of milliseconds. It first logs in to each mailbox once, because hashing passwords needs
+// memory too.
+func (b *bench) measureIdleMemory(n int, secure bool) (measurement, error) {
+	n = min(n, 4500) // the program has a limit of 5 000
 	var args []string
 	if secure {
 		var err error
 		args, err = b.certificate()
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 	}
 	m, err := b.newMailstead("", args...)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
-	mailboxes := (n + perMailbox - 1) / perMailbox
+	mailboxes := (n + maxPerMailbox - 1) / maxPerMailbox
 	if err := m.addUsers(mailboxes); err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	for i := range mailboxes {
 		c, err := logIn(m.ready.IMAP, nil, secure, mailbox(i), b.limit)
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		if err := errors.Join(c.run("LOGOUT"), c.Close()); err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 	}
-	before, err := m.settled()
+	before, err := m.settledMemory()
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	began := time.Now()
-	end, err := m.idleSessions(n, secure)
+	end, err := m.openIdleSessions(n, secure)
 	defer end()
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	wall := time.Since(began)
-	after, err := m.settled()
+	after, err := m.settledMemory()
 	each := time.Duration(float64(after-before) / float64(n) / 1024 * float64(time.Millisecond))
-	return measured{Ops: n, Wall: wall, CPU: m.cpu(), Took: []time.Duration{each}}, err
+	return measurement{Ops: n, Wall: wall, CPU: m.cpu(), Took: []time.Duration{each}}, err
 }
 
-// settled returns the process's memory after garbage collections, when freed memory was returned to
-// the system. A heap profile starts a collection.
-func (m *mailstead) settled() (size int64, err error) {
+// settledMemory returns the memory of the process in bytes after the runtime has returned free
+// memory to the system. It requests heap profiles, because each starts a garbage collection.
+func (m *mailstead) settledMemory() (size int64, err error) {
 	file := filepath.Join(m.dir, "heap")
 	defer os.Remove(file)
 	for n := range 15 {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// inboxDays is the number of days over which the messages of a stocked inbox are spread.
+// inboxDays is the number of days over which startWithInbox spreads the dates of messages.
 const inboxDays = 1000
 
-// inboxQueries lists the measured pages of an account-wide inbox. The dates are around the middle
-// of the inbox.
+// inboxQueries lists the queries of the inbox that inboxWorkload measures. {from} and {to} are
+// dates in the middle of the inbox, 10 days apart.
 var inboxQueries = []struct{ name, query string }{
 	{"newest", ""},
 	{"unread", "&is_read=false"},
@@ -28,16 +28,17 @@ var inboxQueries = []struct{ name, query string }{
 	{"unread in one mailbox", "&is_read=false&mailbox=user2@" + domain},
 	{"of an author", "&from=ann"},
 	{"a word", "&q=article"},
-	{"far cursor", "&date_to={to}"}, // each page continues after the last one
+	{"far cursor", "&date_to={to}"}, // each request is for the next page
 }
 
-func inboxWork() work {
-	w := work{name: "api inbox at 100 000", servers: []string{"mailstead"}}
+// inboxWorkload returns a workload of queries of an inbox with 100 000 messages.
+func inboxWorkload() workload {
+	w := workload{name: "api inbox at 100 000", servers: []string{"mailstead"}}
 	for _, q := range inboxQueries {
 		w.parts = append(w.parts, q.name)
 	}
-	w.run = func(b *bench, _ string) (out measured, err error) {
-		m, err := b.stocked(b.times(100000, 1000))
+	w.run = func(b *bench, _ string) (out measurement, err error) {
+		m, err := b.startWithInbox(b.times(100000, 1000))
 		if err != nil {
 			return out, err
 		}
@@ -54,9 +55,9 @@ func inboxWork() work {
 	return w
 }
 
-// inboxPages requests a page repeatedly, or with onward one page after the other. It returns an
-// error if a page is empty.
-func (m *mailstead) inboxPages(query string, onward bool, times int) (measured, error) {
+// inboxPages measures requests for the first page of a query, or, if onward is set, for one page
+// after the other. It returns an error if a page is empty.
+func (m *mailstead) inboxPages(query string, onward bool, times int) (measurement, error) {
 	middle := time.Now().AddDate(0, 0, -inboxDays/2)
 	query = strings.NewReplacer("{from}", middle.AddDate(0, 0, -10).Format(time.DateOnly), "{to}", middle.Format(time.DateOnly)).Replace(query)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
@@ -65,7 +66,7 @@ func (m *mailstead) inboxPages(query string, onward bool, times int) (measured, 
 	return repeat(m.process, times, func(int) error {
 		text, err := m.get(client, "http://"+m.ready.HTTP+"/v1/inbox?limit=50"+query+cursor)
 		if err == nil && bytes.Contains(text, []byte(`"data":[]`)) {
-			err = errors.New("the page is empty")
+			err = errors.New("a page of the inbox is empty")
 		}
 		if !onward || err != nil {
 			return err
@@ -79,14 +80,14 @@ func (m *mailstead) inboxPages(query string, onward bool, times int) (measured, 
 	})
 }
 
-// stocked starts the program with size messages in eight mailboxes, filled over IMAP. One in 50 is
-// unread, one in 1 000 is flagged, and one in 20 has an attachment.
-func (b *bench) stocked(size int) (*mailstead, error) {
+// startWithInbox starts the program and fills eight mailboxes with size messages in total over
+// IMAP. One message in 50 is unread, one in 1 000 is flagged, and one in 20 has an attachment.
+func (b *bench) startWithInbox(size int) (*mailstead, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
 		return nil, err
 	}
-	text := plain(b.messages(2<<10, false))
+	text := plainMessages(b.messages(2<<10, false))
 	attached := func(n int) string {
 		_, text := text(n)
 		head, body, _ := strings.Cut(text, "\r\n\r\n")
@@ -95,7 +96,7 @@ func (b *bench) stocked(size int) (*mailstead, error) {
 			"\r\n--b\r\nContent-Type: application/pdf\r\nContent-Disposition: attachment; filename=report.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\nJVBERi0xLjQK\r\n--b--\r\n"
 	}
 	now := time.Now().UTC()
-	err = eight(func(user int) error {
+	err = runEight(func(user int) error {
 		c, err := logIn(m.ready.IMAP, nil, false, address(user), b.limit)
 		if err != nil {
 			return err
@@ -118,7 +119,7 @@ func (b *bench) stocked(size int) (*mailstead, error) {
 		})
 	})
 	if err == nil {
-		err = m.quiet(b.limit)
+		err = m.waitIdle(b.limit)
 	}
 	if err != nil {
 		m.discard()
@@ -127,8 +128,8 @@ func (b *bench) stocked(size int) (*mailstead, error) {
 	return m, nil
 }
 
-// quiet waits until the program has finished its background work, such as indexing new messages.
-func (m *mailstead) quiet(limit time.Duration) error {
+// waitIdle waits until the program has finished its background work, such as indexing new messages.
+func (m *mailstead) waitIdle(limit time.Duration) error {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		before := m.cpu()
 		time.Sleep(500 * time.Millisecond)
@@ -136,5 +137,5 @@ func (m *mailstead) quiet(limit time.Duration) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the server was still busy after %s", limit)
+	return fmt.Errorf("the server still did background work after %s", limit)
 }

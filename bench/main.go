@@ -1,10 +1,10 @@
-// Command mailstead-bench measures the built program from outside, side by side with sinks, which
-// are servers that speak the same protocol and do only the named storage, and with Dovecot if that
-// is installed. All servers take turns in one run, since only ratios within one run on one machine
-// are meaningful. It prints a table, or with -json a line of JSON.
+// Command mailstead-bench measures the speed of the built program from outside. It compares the
+// program with Dovecot, if that is installed, and with sinks: minimal servers that speak the same
+// protocol and only store or discard what they receive. All servers take turns in one run, because
+// only ratios within one run on one machine are meaningful. It prints a table, or with -json a line
+// of JSON.
 //
-// It knows nothing of the program's packages. All traffic is on loopback, and is limited in count
-// and time.
+// It does not know the packages of the program. All traffic is on loopback.
 package main
 
 import (
@@ -25,9 +25,9 @@ import (
 // A header says when and where a table was measured.
 type header struct {
 	Date    time.Time `json:"date"`
-	Go      string    `json:"go"`
+	Go      string    `json:"go"` // version of Go
 	Cores   int       `json:"cores"`
-	Version string    `json:"version"` // of the measured program
+	Version string    `json:"version"` // version of the measured program
 	Rounds  int       `json:"rounds"`
 }
 
@@ -37,15 +37,15 @@ func main() {
 		return
 	}
 	b := &bench{bodies: map[string][][]byte{}}
-	only := flag.String("only", "", "run only works whose name matches this regular expression")
-	rounds := flag.Int("rounds", 5, "rounds; each work runs once at each server in each")
+	only := flag.String("only", "", "run only workloads whose name matches this regular expression")
+	rounds := flag.Int("rounds", 5, "number of rounds; each workload runs once in each round with each server")
 	asJSON := flag.Bool("json", false, "print one line of JSON in the place of the table")
 	draw := flag.Bool("chart", false, "draw lines of costs at several sizes, which make soak-costs prints, from standard input as SVG")
-	list := flag.Bool("list", false, "list the works")
+	list := flag.Bool("list", false, "list the workloads")
 	flag.StringVar(&b.server, "server", "./mailstead", "the program to be measured")
 	flag.StringVar(&b.dir, "dir", "", "where servers keep their data; a temporary directory if empty. The speed of its disk counts")
 	flag.Float64Var(&b.count, "count", 1, "factor on the number of operations")
-	flag.DurationVar(&b.limit, "limit", 2*time.Minute, "end of one run of one work")
+	flag.DurationVar(&b.limit, "limit", 2*time.Minute, "maximum time of one run of a workload")
 	flag.BoolVar(&b.verbose, "v", false, "say what is going on")
 	flag.Parse()
 	if *draw {
@@ -55,11 +55,11 @@ func main() {
 	server, err := filepath.Abs(b.server) // servers run in other working directories
 	exitOn(err)
 	b.server = server
-	all := works()
+	all := workloads()
 	if *only != "" {
 		match, err := regexp.Compile(*only)
 		exitOn(err)
-		all = slices.DeleteFunc(all, func(w work) bool { return !match.MatchString(w.name) })
+		all = slices.DeleteFunc(all, func(w workload) bool { return !match.MatchString(w.name) })
 	}
 	if *list {
 		for _, w := range all {
@@ -85,6 +85,7 @@ func main() {
 	exitOn(printTable(os.Stdout, rows))
 }
 
+// exitOn ends the process with exit code 1 if err is not nil.
 func exitOn(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mailstead-bench:", err)
@@ -92,13 +93,13 @@ func exitOn(err error) {
 	}
 }
 
-// works lists all works.
-func works() []work {
-	return slices.Concat(smtpWorks(), relayWorks(), imapWorks(), apiWorks(), visibleWorks(), webhookWorks(), otherWorks())
+// workloads returns all workloads.
+func workloads() []workload {
+	return slices.Concat(smtpWorkloads(), relayWorkloads(), imapWorkloads(), apiWorkloads(), visibleWorkloads(), webhookWorkloads(), otherWorkloads())
 }
 
-// runnable drops the works that need a program that is not installed, and says so.
-func runnable(all []work) (out []work) {
+// runnable returns the workloads whose programs are installed. It prints which it leaves out.
+func runnable(all []workload) (out []workload) {
 	for _, w := range all {
 		if _, err := program(w.needs); w.needs != "" && err != nil {
 			fmt.Fprintf(os.Stderr, "%s is left out: %s is not installed\n", w.name, w.needs)
@@ -113,19 +114,20 @@ func runnable(all []work) (out []work) {
 	return out
 }
 
-// runAll runs each work at each of its servers, round by round, each in an empty directory.
-func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
+// runAll runs each workload once in each round with each of its servers. Every run starts its
+// server with an empty directory. It returns a row for each workload, or part of one, and server.
+func (b *bench) runAll(all []workload, rounds int) (rows []*row, err error) {
 	if b.dir == "" {
 		b.dir, err = os.MkdirTemp("", "mailstead-bench-")
 		if err != nil {
 			return nil, err
 		}
 		defer os.RemoveAll(b.dir)
-		if err := os.Chmod(b.dir, 0o755); err != nil { // Dovecot runs as other users
+		if err := os.Chmod(b.dir, 0o755); err != nil { // Dovecot runs as another user
 			return nil, err
 		}
 	}
-	b.names, err = serveNames()
+	b.names, err = startDNS()
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +139,11 @@ func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
 				m, err := w.run(b, server)
 				parts := m.Parts
 				if len(w.parts) == 0 {
-					parts = []measured{m}
+					parts = []measurement{m}
 				}
 				for i, name := range w.rows() {
 					if err == nil && (i >= len(parts) || parts[i].Ops == 0) {
-						err = errors.New("nothing was done")
+						err = errors.New("the run has no operations")
 					}
 					if err != nil {
 						return nil, fmt.Errorf("%s at %s: %w", name, server, err)

@@ -13,24 +13,28 @@ import (
 	"github.com/miekg/dns"
 )
 
-// names is the DNS server of a run: it has the sender's domain with SPF, DKIM and DMARC, and the
-// hosts that mail is sent to. It queries no other server.
-type names struct {
+// dnsServer is the DNS server that the measured program uses. It has the records of the domain
+// sender, with SPF, DKIM and DMARC, and of the domains to which mail is sent. It queries no other
+// server.
+type dnsServer struct {
 	addr string
-	key  *rsa.PrivateKey
+	key  *rsa.PrivateKey // DKIM key of sender
 	udp  *dns.Server
 	tcp  *dns.Server
 
 	mu      sync.Mutex
-	records map[string][]dns.RR
+	records map[string][]dns.RR // by name
 }
 
+// sender is the domain from which mail comes in.
 const sender = "elsewhere.test"
 
-// hosts is how many receiving mail hosts the DNS of the bench has.
+// hosts is the number of domains, far0.test and so on, to which mail is sent. Each has its own MX
+// host.
 const hosts = 40
 
-func serveNames() (*names, error) {
+// startDNS starts the DNS server.
+func startDNS() (*dnsServer, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, err
@@ -39,15 +43,15 @@ func serveNames() (*names, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &names{key: key, records: map[string][]dns.RR{}}
+	n := &dnsServer{key: key, records: map[string][]dns.RR{}}
 	text := "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(public)
-	n.set(sender+" 300 IN TXT \"v=spf1 ip4:127.0.0.0/8 -all\"",
+	n.addRecords(sender+" 300 IN TXT \"v=spf1 ip4:127.0.0.0/8 -all\"",
 		sender+" 300 IN MX 10 mx."+sender+".", "mx."+sender+" 300 IN A 127.0.0.1",
 		"_dmarc."+sender+" 300 IN TXT \"v=DMARC1; p=none\"",
 		"s1._domainkey."+sender+" 300 IN TXT \""+text[:200]+"\" \""+text[200:]+"\"",
 		"1.0.0.127.in-addr.arpa 300 IN PTR mx."+sender+".")
 	for h := range hosts {
-		n.set(fmt.Sprintf("far%d.test 300 IN MX 10 mx.far%d.test.", h, h), fmt.Sprintf("mx.far%d.test 300 IN A 127.0.0.%d", h, h+2))
+		n.addRecords(fmt.Sprintf("far%d.test 300 IN MX 10 mx.far%d.test.", h, h), fmt.Sprintf("mx.far%d.test 300 IN A 127.0.0.%d", h, h+2))
 	}
 	var packets net.PacketConn
 	var stream net.Listener
@@ -72,7 +76,8 @@ func serveNames() (*names, error) {
 	return n, nil
 }
 
-func (n *names) set(lines ...string) {
+// addRecords adds records in the notation of zone files.
+func (n *dnsServer) addRecords(lines ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, line := range lines {
@@ -85,14 +90,13 @@ func (n *names) set(lines ...string) {
 	}
 }
 
-func (n *names) close() {
+func (n *dnsServer) close() {
 	_ = n.udp.Shutdown()
 	_ = n.tcp.Shutdown()
 }
 
-// ServeDNS answers from the records. For other names it answers that they do not exist, with a TTL
-// of five minutes.
-func (n *names) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+// ServeDNS answers a query from the records. It answers NXDOMAIN for unknown names.
+func (n *dnsServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	answer := new(dns.Msg).SetReply(q)
 	answer.RecursionAvailable = true
 	n.mu.Lock()

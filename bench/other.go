@@ -10,26 +10,27 @@ import (
 	"github.com/miekg/dns"
 )
 
-func otherWorks() []work {
-	return []work{
-		mailsteadWork("dns MX, UDP", func(b *bench) (measured, error) { return b.dnsQueries(8, b.times(20000, 8)) }),
-		mailsteadWork("start, 10 000 messages", func(b *bench) (measured, error) { return b.starts(b.times(10000, 100), 5) }),
-		mailsteadWork("idle, MiB", (*bench).idle),
+// otherWorkloads returns workloads of DNS queries, starts and an idle server.
+func otherWorkloads() []workload {
+	return []workload{
+		mailsteadWorkload("dns MX, UDP", func(b *bench) (measurement, error) { return b.measureDNS(8, b.times(20000, 8)) }),
+		mailsteadWorkload("start, 10 000 messages", func(b *bench) (measurement, error) { return b.measureStart(b.times(10000, 100), 5) }),
+		mailsteadWorkload("idle, MiB", (*bench).measureIdle),
 	}
 }
 
-// dnsQueries queries the program's DNS server about a domain that it hosts.
-func (b *bench) dnsQueries(clients, times int) (measured, error) {
+// measureDNS measures queries to the program's DNS server for the MX of a hosted domain.
+func (b *bench) measureDNS(clients, times int) (measurement, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
 	var next atomic.Int64
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	var errs []error
-	var out measured
+	var out measurement
 	before, began := m.cpu(), time.Now()
 	for range clients {
 		all.Go(func() {
@@ -52,7 +53,7 @@ func (b *bench) dnsQueries(clients, times int) (measured, error) {
 						return err
 					}
 					if len(answer.Answer) == 0 {
-						return fmt.Errorf("no answer: %s", dns.RcodeToString[answer.Rcode])
+						return fmt.Errorf("the DNS answer has no records: %s", dns.RcodeToString[answer.Rcode])
 					}
 					mine = append(mine, time.Since(start))
 				}
@@ -68,9 +69,10 @@ func (b *bench) dnsQueries(clients, times int) (measured, error) {
 	return out, errors.Join(errs...)
 }
 
-// starts measures the time from the start of the process until all listeners accept connections.
-func (b *bench) starts(size, times int) (out measured, err error) {
-	m, err := b.filled(size)
+// measureStart measures the time from the start of the process until all its listeners accept
+// connections. The store has size messages.
+func (b *bench) measureStart(size, times int) (out measurement, err error) {
+	m, err := b.startFilled(size)
 	if err != nil {
 		return out, err
 	}
@@ -88,14 +90,15 @@ func (b *bench) starts(size, times int) (out measured, err error) {
 	return out, nil
 }
 
-// idle measures the memory of an idle server: p50 is in MiB instead of milliseconds.
-func (b *bench) idle() (measured, error) {
+// measureIdle measures the memory of an idle server. The result is the p50, in MiB instead of
+// milliseconds.
+func (b *bench) measureIdle() (measurement, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
 	time.Sleep(20 * time.Second)
 	size := time.Duration(float64(m.memory()) / (1 << 20) * float64(time.Millisecond))
-	return measured{Ops: 1, Wall: time.Second, CPU: m.cpu(), Took: []time.Duration{size}}, nil
+	return measurement{Ops: 1, Wall: time.Second, CPU: m.cpu(), Took: []time.Duration{size}}, nil
 }

@@ -17,20 +17,20 @@ import (
 	"time"
 )
 
-// A process is a measured server.
+// A process is the process of a measured server.
 type process struct {
 	cmd     *exec.Cmd
-	log     *os.File
-	scratch string // a directory that stop deletes; empty: none
+	log     *os.File // standard output and standard error
+	scratch string   // a directory that stop deletes; "" for none
 }
 
-// start runs a server by b.before, if that is set.
+// start starts a server in a working directory, under the program b.launcher if that is set.
 func (b *bench) start(dir string, command string, args ...string) (*process, error) {
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err
 	}
-	line := slices.Concat(b.before, []string{command}, args)
+	line := slices.Concat(b.launcher, []string{command}, args)
 	p := &process{cmd: exec.Command(line[0], line[1:]...), log: log}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Dir = dir
@@ -40,7 +40,7 @@ func (b *bench) start(dir string, command string, args ...string) (*process, err
 	return p, nil
 }
 
-// stop ends the process with SIGTERM, and kills it after 30 seconds.
+// stop sends SIGTERM and waits until the process has ended. It kills the process after 30 seconds.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	kill := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
@@ -52,10 +52,11 @@ func (p *process) stop() {
 	}
 }
 
-// cpu returns the processor time (user and system) that the process and its children have used,
-// including children that have ended, in steps of 10 ms.
+// cpu returns the user and system time of the process and its children, including children that
+// have ended. Its resolution is 10 ms.
 func (p *process) cpu() time.Duration { return cpuOf(strconv.Itoa(p.cmd.Process.Pid)) }
 
+// cpuOf returns the processor time of the process with an ID and its children.
 func cpuOf(pid string) (sum time.Duration) {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -64,7 +65,7 @@ func cpuOf(pid string) (sum time.Duration) {
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	for _, field := range fields[min(11, len(fields)):min(15, len(fields))] { // utime, stime, cutime, cstime
 		n, _ := strconv.Atoi(field)
-		sum += time.Duration(n) * time.Second / 100 // USER_HZ
+		sum += time.Duration(n) * time.Second / 100 // USER_HZ is 100
 	}
 	children, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
 	for _, child := range strings.Fields(string(children)) {
@@ -73,7 +74,7 @@ func cpuOf(pid string) (sum time.Duration) {
 	return sum
 }
 
-// memory returns the process's resident memory in bytes.
+// memory returns the resident memory of the process in bytes.
 func (p *process) memory() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
 	if err != nil {
@@ -84,7 +85,8 @@ func (p *process) memory() int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// waitFile waits for a file that a server writes when it is ready, and decodes its JSON into out.
+// waitFile waits until the server p has written its ready file, and decodes the JSON of that file
+// into out. It returns an error if the server ends, or after 30 seconds.
 func waitFile(path string, p *process, out any) error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, out) == nil {
@@ -98,29 +100,31 @@ func waitFile(path string, p *process, out any) error {
 	return fmt.Errorf("the server did not become ready: %s", text[max(0, len(text)-2000):])
 }
 
-// A mailstead is a running program with a domain and mailboxes.
+// A mailstead is the running program with a domain and mailboxes.
 type mailstead struct {
 	*process
 	b          *bench
-	dir, token string
-	ready      struct{ HTTP, SMTP, Submission, IMAP, DNS string }
-	args       []string
-	users      []string // ids
+	dir, token string                                             // data directory and API token
+	ready      struct{ HTTP, SMTP, Submission, IMAP, DNS string } // addresses
+	args       []string                                           // further arguments of serve
+	users      []string                                           // IDs of the mailboxes
 }
 
 const (
-	domain   = "bench.test"
-	password = "correct horse battery"
-	users    = 8
+	domain   = "bench.test"            // the hosted domain
+	password = "correct horse battery" // of every mailbox
+	users    = 8                       // number of mailboxes that newMailstead creates
 )
 
+// address returns the address of one of the first mailboxes: that with the number n modulo users.
 func address(n int) string { return mailbox(n % users) }
 
-// mailbox returns the address of the n-th mailbox, including those that a work adds.
+// mailbox returns the address of mailbox n. The mailbox need not exist yet.
 func mailbox(n int) string { return fmt.Sprintf("user%d@%s", n, domain) }
 
-// newMailstead creates a store with a domain and mailboxes, and starts the program on it with the
-// DNS server of this bench. config is added to the configuration file.
+// newMailstead creates a data directory with a domain and mailboxes, and starts the program there.
+// The program uses the DNS server b.names. config is added to the settings file, and args to the
+// arguments.
 func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) {
 	dir, err := os.MkdirTemp(b.dir, "mailstead-")
 	if err != nil {
@@ -132,14 +136,14 @@ func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) 
 	}
 	out, err := exec.Command(b.server, "init", "--data", dir, "--owner-email", "owner@example.org", "--json").Output()
 	if err != nil {
-		return nil, fmt.Errorf("init: %w", err)
+		return nil, fmt.Errorf("mailstead init: %w", err)
 	}
 	var made struct{ Token string }
 	if err := json.Unmarshal(out, &made); err != nil {
 		return nil, err
 	}
 	m := &mailstead{b: b, dir: dir, token: made.Token}
-	if err := m.start(); err != nil { // it answers for its own names, so that the domain is set up at once
+	if err := m.start(); err != nil { // at first without --resolver: the sandbox then uses its own zones, so that setup succeeds
 		return nil, err
 	}
 	if err := m.setUp(); err != nil {
@@ -151,6 +155,7 @@ func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) 
 	return m, m.start()
 }
 
+// start starts the program and waits until it is ready.
 func (m *mailstead) start() (err error) {
 	ready := filepath.Join(m.dir, "ready.json")
 	_ = os.Remove(ready)
@@ -167,12 +172,13 @@ func (m *mailstead) start() (err error) {
 	return nil
 }
 
-// discard stops the program and deletes its store.
+// discard stops the program and deletes its data directory.
 func (m *mailstead) discard() {
 	m.stop()
 	_ = os.RemoveAll(m.dir)
 }
 
+// setUp connects the domain, waits until it is complete, and creates the mailboxes.
 func (m *mailstead) setUp() error {
 	var connected struct {
 		Domains []struct {
@@ -190,15 +196,15 @@ func (m *mailstead) setUp() error {
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the domain is %s", d.Status)
+			return fmt.Errorf("set up domain %s: its status is still %s", domain, d.Status)
 		}
 	}
 	return m.addUsers(users)
 }
 
-// addUsers creates mailboxes until there are most of them.
-func (m *mailstead) addUsers(most int) error {
-	for n := len(m.users); n < most; n++ {
+// addUsers creates mailboxes until there are total of them.
+func (m *mailstead) addUsers(total int) error {
+	for n := len(m.users); n < total; n++ {
 		var made struct {
 			UserID string `json:"user_id"`
 		}
@@ -210,7 +216,7 @@ func (m *mailstead) addUsers(most int) error {
 	return nil
 }
 
-// call makes a request to the API.
+// call makes a request to the API and decodes the response into out, which may be nil.
 func (m *mailstead) call(method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {

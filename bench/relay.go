@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Routes of mail to other servers.
+// Routes of outgoing mail.
 const (
-	relayed  = "relay"
-	unsigned = "unsigned" // through a relay that signs for us
-	direct   = "direct"
+	relayed  = "relay"    // through a relay
+	unsigned = "unsigned" // through a relay, without our DKIM signatures
+	direct   = "direct"   // to the MX hosts of the recipients
 )
 
-// relayWorks lists works in which users submit mail to other servers.
-func relayWorks() (list []work) {
+// relayWorkloads returns workloads in which users submit mail for recipients elsewhere.
+func relayWorkloads() (list []workload) {
 	add := func(name, way string, times int, delay time.Duration, servers ...string) {
-		list = append(list, work{name: name, servers: servers, run: func(b *bench, server string) (measured, error) {
-			return b.relay(server, way, b.times(times, 8), delay)
+		list = append(list, workload{name: name, servers: servers, run: func(b *bench, server string) (measurement, error) {
+			return b.measureRelay(server, way, b.times(times, 8), delay)
 		}})
 	}
 	add("submit → relay", relayed, 3000, 0, "mailstead", sinkSign)
@@ -31,11 +31,13 @@ func relayWorks() (list []work) {
 	return list
 }
 
-// relay submits messages over eight connections, and waits until all of them have arrived.
-func (b *bench) relay(server, way string, times int, delay time.Duration) (measured, error) {
+// measureRelay measures outgoing mail. It submits messages over eight connections and waits until
+// all have arrived at a sink. way is the route, and delay the time that the sink takes for each
+// message.
+func (b *bench) measureRelay(server, way string, times int, delay time.Duration) (measurement, error) {
 	sink, addr, err := b.sink(sinkRelay, "-delay", delay.String(), "-addresses", strconv.Itoa(hosts+1))
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer sink.stop()
 	var p *process
@@ -43,13 +45,13 @@ func (b *bench) relay(server, way string, times int, delay time.Duration) (measu
 	if server == sinkSign {
 		p, submission, err = b.sink(sinkSign, "-relay", addr)
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		defer p.stop()
 	} else {
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		config, args := "", []string{"--outbound", direct, "--mx-port", port}
 		if way != direct {
@@ -58,7 +60,7 @@ func (b *bench) relay(server, way string, times int, delay time.Duration) (measu
 		}
 		m, err := b.newMailstead(config, args...)
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		defer m.discard()
 		p, submission = m.process, m.ready.Submission
@@ -67,45 +69,46 @@ func (b *bench) relay(server, way string, times int, delay time.Duration) (measu
 	messages := b.messages(2<<10, false)
 	before, began := p.cpu(), time.Now()
 	var next atomic.Int64
-	err = eight(func(int) error {
+	err = runEight(func(int) error {
 		c, err := dialSMTP(submission, false, b.limit)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		err = c.say("AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte("\x00"+address(0)+"\x00"+password)), "235")
+		err = c.command("AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte("\x00"+address(0)+"\x00"+password)), "235")
 		for n := next.Add(1); err == nil && n <= int64(times); n = next.Add(1) {
-			// The server requires that the author is the submitting user.
+			// The author must be the user who submits.
 			text := strings.Replace(string(messages[n%int64(len(messages))]), "ann@"+sender, address(0), 1)
 			err = c.send(address(0), fmt.Sprintf("to%d@far%d.test", n, n%hosts), []byte(text))
 		}
 		return err
 	})
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	count, err := dialSMTP(addr, false, b.limit)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer count.Close()
 	var taken, signatures int
 	for taken < times {
 		time.Sleep(5 * time.Millisecond)
-		taken, signatures, err = count.taken()
+		taken, signatures, err = count.received()
 		if err != nil {
-			return measured{}, fmt.Errorf("%d of %d arrived: %w", taken, times, err)
+			return measurement{}, fmt.Errorf("%d of %d messages arrived at the sink: %w", taken, times, err)
 		}
 	}
-	out := measured{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before}
+	out := measurement{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before}
 	if want := 2 * taken; way != unsigned && signatures != want || way == unsigned && signatures != 0 {
-		err = fmt.Errorf("%d messages arrived with %d signatures", taken, signatures)
+		err = fmt.Errorf("%d messages arrived at the sink with %d DKIM signatures", taken, signatures)
 	}
 	return out, err
 }
 
-// taken asks a sink how many messages it has received, and how many DKIM signatures they had.
-func (c *smtpClient) taken() (n, signatures int, err error) {
+// received asks a sink, by NOOP, how many messages it has received, and how many DKIM signatures
+// these have.
+func (c *smtpClient) received() (n, signatures int, err error) {
 	if _, err := c.Write([]byte("NOOP\r\n")); err != nil {
 		return 0, 0, err
 	}

@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// A row is the result of a work at a server: the medians of all rounds.
+// A row is the result of a workload with one server: the medians of all rounds.
 type row struct {
-	Work   string  `json:"work"`
+	Work   string  `json:"work"` // name of the workload, or of a part of it
 	Server string  `json:"server"`
-	Rate   float64 `json:"per_second"`
-	CPU    float64 `json:"cpu_ms"` // for one operation
-	P50    float64 `json:"p50_ms"`
+	Rate   float64 `json:"per_second"` // operations
+	CPU    float64 `json:"cpu_ms"`     // processor time of the server for one operation
+	P50    float64 `json:"p50_ms"`     // median time of an operation
 	P99    float64 `json:"p99_ms"`
 	Max    float64 `json:"max_ms"`
 
-	rates, cpus, p50s, p99s, maxima []float64
+	rates, cpus, p50s, p99s, maxima []float64 // one value for each round
 }
 
-func (r *row) add(m measured) {
+// add adds the result of one round.
+func (r *row) add(m measurement) {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	r.rates = append(r.rates, float64(m.Ops)/m.Wall.Seconds())
 	r.cpus = append(r.cpus, ms(m.CPU)/float64(m.Ops))
@@ -41,7 +42,8 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// printTable prints the rows, each with its ratio to the same work at the other servers.
+// printTable prints the rows as a table. The last column is the rate of the program divided by that
+// of the other server.
 func printTable(w io.Writer, rows []*row) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "work\tserver\ta second\tCPU ms\tp50 ms\tp99 ms\tmax ms\tmailstead to it\t")

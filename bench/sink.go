@@ -22,23 +22,23 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Kinds of sinks. Each runs in a separate process, so that its processor time can be measured.
+// Kinds of sinks. A sink runs in a process of its own, so that its processor time can be measured.
 const (
-	sinkNull  = "null"      // SMTP: discards every message
-	sinkLog   = "log"       // SMTP: answers 250 after the message is in a synced log; one sync serves all waiting messages
-	sinkBolt  = "log+bolt"  // SMTP: like log, and then writes a row for each message to bbolt
-	sinkRelay = "relay"     // SMTP: discards every message, and answers after a delay
-	sinkSign  = "RSA alone" // SMTP: signs every message and passes it on
-	sinkHTTP  = "net/http"  // HTTP: checks a token, and answers with a file
-	sinkHooks = "hooks"     // HTTPS: receives webhooks and counts them
+	sinkNull  = "null"      // an SMTP server that discards every message
+	sinkLog   = "log"       // an SMTP server that appends messages to a log and syncs it (see sinkStore)
+	sinkBolt  = "log+bolt"  // the same, and it writes a row for each message to bbolt
+	sinkRelay = "relay"     // an SMTP server that discards every message, and answers after a delay
+	sinkSign  = "RSA alone" // an SMTP server that signs every message and sends it to a relay
+	sinkHTTP  = "net/http"  // an HTTP server that checks a token, and answers with a file
+	sinkHooks = "hooks"     // an HTTPS server that receives and counts webhooks
 )
 
-// A sinkReady is the file that a sink writes once it listens.
+// A sinkReady is the content of the file that a sink writes when it listens.
 type sinkReady struct {
 	Addr string `json:"addr"`
 }
 
-// sink starts a sink with its data in a new directory.
+// sink starts the process of a sink, with a new directory for its data, and returns its address.
 func (b *bench) sink(kind string, args ...string) (p *process, addr string, err error) {
 	dir, err := os.MkdirTemp(b.dir, "sink-")
 	if err != nil {
@@ -61,7 +61,7 @@ func (b *bench) sink(kind string, args ...string) (p *process, addr string, err 
 	return p, ready.Addr, nil
 }
 
-// runSink is the main function of a sink's process. It ends with SIGTERM.
+// runSink is the main function of the process of a sink. It returns after SIGTERM.
 func runSink(args []string) error {
 	flags := flag.NewFlagSet("sink", flag.ExitOnError)
 	kind := flags.String("kind", sinkNull, "")
@@ -72,7 +72,7 @@ func runSink(args []string) error {
 	relay := flags.String("relay", "", "")
 	cert := flags.String("cert", "", "")
 	key := flags.String("key", "", "")
-	addresses := flags.Int("addresses", 1, "") // 127.0.0.1 and the addresses after it
+	addresses := flags.Int("addresses", 1, "") // number of loopback addresses, from 127.0.0.1
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func runSink(args []string) error {
 	defer stop()
 	var listeners []net.Listener
 	var err error
-	for range 10 { // the port may be taken at one of the addresses
+	for range 10 { // the port may be in use at one of the addresses
 		listeners, err = listenAt(*addresses)
 		if err == nil {
 			break
@@ -96,7 +96,7 @@ func runSink(args []string) error {
 		if err != nil {
 			return err
 		}
-		go func() { _ = http.Serve(l, bareAPI(text, *token)) }()
+		go func() { _ = http.Serve(l, fixedAPI(text, *token)) }()
 	case sinkHooks:
 		s := &hookSink{seen: map[string]bool{}}
 		for _, l := range listeners {
@@ -133,7 +133,7 @@ func runSink(args []string) error {
 	return nil
 }
 
-// listenAt listens on consecutive loopback addresses, at the same port of each.
+// listenAt listens on a number of loopback addresses, from 127.0.0.1, with the same port on each.
 func listenAt(addresses int) (list []net.Listener, err error) {
 	port := "0"
 	for n := range addresses {
@@ -150,8 +150,9 @@ func listenAt(addresses int) (list []net.Listener, err error) {
 	return list, nil
 }
 
-// bareAPI answers every GET with the right token with the same JSON.
-func bareAPI(text []byte, token string) http.Handler {
+// fixedAPI returns a handler that answers every request with the same JSON, or with 401 if the
+// token is wrong.
+func fixedAPI(text []byte, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -162,14 +163,14 @@ func bareAPI(text []byte, token string) http.Handler {
 	})
 }
 
-// An smtpSink accepts every message. It answers NOOP with the counts of messages and of their DKIM
-// signatures.
+// An smtpSink is an SMTP server that accepts every message. It answers NOOP with the numbers of
+// messages and of their DKIM signatures.
 type smtpSink struct {
-	store      *sinkStore    // nil: messages are discarded
-	onward     *signingSink  // nil: messages are not passed on
-	delay      time.Duration // of the answer to a message
-	taken      atomic.Int64
-	signatures atomic.Int64
+	store      *sinkStore    // stores the messages; nil to discard them
+	onward     *signingSink  // signs and sends the messages; nil for neither
+	delay      time.Duration // wait before the answer to a message
+	taken      atomic.Int64  // number of messages
+	signatures atomic.Int64  // number of DKIM signatures
 }
 
 func (s *smtpSink) listen(l net.Listener) {
@@ -187,7 +188,7 @@ func (s *smtpSink) serve(c net.Conn) {
 	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriter(c)
 	reply := func(text string) bool {
 		_, _ = w.WriteString(text + "\r\n")
-		return r.Buffered() > 0 || w.Flush() == nil // answer pipelined commands with one write
+		return r.Buffered() > 0 || w.Flush() == nil // write the replies to pipelined commands at once
 	}
 	ok := reply("220 sink ESMTP")
 	var body []byte
@@ -205,10 +206,10 @@ func (s *smtpSink) serve(c net.Conn) {
 		case "AUTH":
 			ok = reply("235 ok")
 		case "MAIL":
-			mail.from = inBrackets(line)
+			mail.from = addressIn(line)
 			ok = reply("250 ok")
 		case "RCPT":
-			mail.to = inBrackets(line)
+			mail.to = addressIn(line)
 			ok = reply("250 ok")
 		case "QUIT":
 			reply("221 bye")
@@ -240,13 +241,14 @@ func (s *smtpSink) serve(c net.Conn) {
 	}
 }
 
-func inBrackets(line []byte) string {
+// addressIn returns the address between < and > in a command.
+func addressIn(line []byte) string {
 	_, text, _ := strings.Cut(string(line), "<")
 	text, _, _ = strings.Cut(text, ">")
 	return text
 }
 
-// readBody reads up to the line with a single dot.
+// readBody appends the message up to the line with a single dot to body.
 func readBody(r *bufio.Reader, body []byte) ([]byte, error) {
 	for whole := true; ; {
 		part, err := r.ReadSlice('\n')
@@ -261,21 +263,23 @@ func readBody(r *bufio.Reader, body []byte) ([]byte, error) {
 	}
 }
 
-// A sinkStore is the simplest durable store of messages: a log, and rows. One sync serves all
-// waiting messages.
+// A sinkStore is a minimal durable store of messages: a log, and optionally a database with a row
+// for each message. It writes and syncs all waiting messages together.
 type sinkStore struct {
 	log     *os.File
-	db      *bolt.DB // nil: only the log
-	written int64
-	rows    uint64
-	waiting chan sinkWrite
+	db      *bolt.DB       // nil for no rows
+	written int64          // size of the log in bytes
+	rows    uint64         // number of rows
+	waiting chan sinkWrite // messages to store
 }
 
+// A sinkWrite is a message to store.
 type sinkWrite struct {
 	body []byte
-	done chan error
+	done chan error // gets the result
 }
 
+// newSinkStore creates a store in dir. withRows adds the database.
 func newSinkStore(dir string, withRows bool) (s *sinkStore, err error) {
 	s = &sinkStore{waiting: make(chan sinkWrite, 1024)}
 	s.log, err = os.Create(filepath.Join(dir, "messages"))
@@ -293,12 +297,14 @@ func newSinkStore(dir string, withRows bool) (s *sinkStore, err error) {
 	})
 }
 
+// add stores a message. It returns after the message was synced.
 func (s *sinkStore) add(body []byte) error {
 	w := sinkWrite{body, make(chan error, 1)}
 	s.waiting <- w
 	return <-w.done
 }
 
+// run stores waiting messages.
 func (s *sinkStore) run() {
 	var batch []sinkWrite
 	for first := range s.waiting {
@@ -318,6 +324,7 @@ func (s *sinkStore) run() {
 	}
 }
 
+// write writes a batch of messages to the log, syncs it, and writes their rows.
 func (s *sinkStore) write(batch []sinkWrite) error {
 	at := make([]int64, len(batch))
 	for i, w := range batch {
@@ -336,7 +343,7 @@ func (s *sinkStore) write(batch []sinkWrite) error {
 		rows.FillPercent = 0.9
 		for _, offset := range at {
 			s.rows++
-			var value [200]byte // the size of a message's row in the program
+			var value [200]byte // as large as the row of a message in the program
 			binary.BigEndian.PutUint64(value[:], uint64(offset))
 			if err := rows.Put(binary.BigEndian.AppendUint64(nil, s.rows), value[:]); err != nil {
 				return err

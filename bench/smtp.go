@@ -17,11 +17,11 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// smtpWorks lists works in which the program and sinks receive mail from outside.
-func smtpWorks() (list []work) {
+// smtpWorkloads returns workloads in which the program or a sink receives mail from outside.
+func smtpWorkloads() (list []workload) {
 	add := func(name string, size, conns, times int, signed, secure bool, servers ...string) {
-		list = append(list, work{name: name, servers: servers, run: func(b *bench, server string) (measured, error) {
-			return b.smtpIn(server, b.messages(size, signed), conns, b.times(times, conns), secure)
+		list = append(list, workload{name: name, servers: servers, run: func(b *bench, server string) (measurement, error) {
+			return b.measureSMTP(server, b.messages(size, signed), conns, b.times(times, conns), secure)
 		}})
 	}
 	all := []string{"mailstead", sinkBolt, sinkLog, sinkNull}
@@ -33,20 +33,21 @@ func smtpWorks() (list []work) {
 	add("smtp 200KiB 8", 200<<10, 8, 1500, false, false, all...)
 	add("smtp 2KiB 8 TLS", 2<<10, 8, 6000, false, true, "mailstead")
 	slow := []string{"mailstead", sinkBolt, sinkLog}
-	return append(list, work{name: "smtp 2KiB 8, syncs 2 ms slower", servers: slow, needs: "strace", run: func(b *bench, server string) (measured, error) {
+	return append(list, workload{name: "smtp 2KiB 8, syncs 2 ms slower", servers: slow, needs: "strace", run: func(b *bench, server string) (measurement, error) {
 		strace, err := program("strace")
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
-		// With -D the child is the server, not strace, and seccomp stops it only for syncs.
-		b.before = []string{strace, "-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_exit=2000"}
-		defer func() { b.before = nil }()
-		return b.smtpIn(server, b.messages(2<<10, false), 8, b.times(4000, 8), false)
+		// strace delays every sync by 2 ms. With -D the child process is the server, not strace.
+		b.launcher = []string{strace, "-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_exit=2000"}
+		defer func() { b.launcher = nil }()
+		return b.measureSMTP(server, b.messages(2<<10, false), 8, b.times(4000, 8), false)
 	}})
 }
 
-// smtpIn sends messages over conns connections, with 20 IMAP sessions open at the same time.
-func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secure bool) (measured, error) {
+// measureSMTP measures messages that are received over conns connections. Without TLS, the program
+// also has 20 idle IMAP sessions.
+func (b *bench) measureSMTP(server string, messages [][]byte, conns, times int, secure bool) (measurement, error) {
 	var p *process
 	var addr string
 	if server == "mailstead" {
@@ -55,18 +56,18 @@ func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secur
 			var err error
 			args, err = b.certificate()
 			if err != nil {
-				return measured{}, err
+				return measurement{}, err
 			}
 		}
 		m, err := b.newMailstead("", args...)
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		defer m.discard()
-		if !secure { // with a certificate, log-ins need TLS
-			idle, err := m.idleSessions(20, false)
+		if !secure { // a server with a certificate refuses log-ins without TLS
+			idle, err := m.openIdleSessions(20, false)
 			if err != nil {
-				return measured{}, err
+				return measurement{}, err
 			}
 			defer idle()
 		}
@@ -75,20 +76,21 @@ func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secur
 		var err error
 		p, addr, err = b.sink(server)
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 		defer p.stop()
 	}
-	// The first messages fill caches and are not measured.
+	// The first messages are not measured, because they fill caches.
 	if _, err := sendAll(addr, messages, conns, max(times/20, conns), secure, b.limit); err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	before, began := p.cpu(), time.Now()
 	took, err := sendAll(addr, messages, conns, times, secure, b.limit)
-	return measured{Ops: len(took), Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, err
+	return measurement{Ops: len(took), Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, err
 }
 
-// sendAll sends a number of messages and returns how long each took, from MAIL to the final reply.
+// sendAll sends a number of messages over conns connections. It returns how long each message took,
+// from MAIL to the final reply.
 func sendAll(addr string, messages [][]byte, conns, times int, secure bool, limit time.Duration) (took []time.Duration, err error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -121,12 +123,15 @@ func sendAll(addr string, messages [][]byte, conns, times int, secure bool, limi
 	return took, errors.Join(errs...)
 }
 
-// An smtpClient sends as Postfix does, with MAIL, RCPT and DATA in a single write.
+// An smtpClient sends messages over one SMTP connection. As Postfix does, it writes MAIL, RCPT and
+// DATA at once.
 type smtpClient struct {
 	net.Conn
 	r *bufio.Reader
 }
 
+// dialSMTP connects to an SMTP server. secure makes it use STARTTLS. The connection ends after
+// limit.
 func dialSMTP(addr string, secure bool, limit time.Duration) (*smtpClient, error) {
 	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
@@ -134,15 +139,15 @@ func dialSMTP(addr string, secure bool, limit time.Duration) (*smtpClient, error
 	}
 	_ = conn.SetDeadline(time.Now().Add(limit))
 	c := &smtpClient{conn, bufio.NewReader(conn)}
-	err = c.want("220")
+	err = c.readReply("220")
 	if err == nil {
-		err = c.say("EHLO mx."+sender, "250")
+		err = c.command("EHLO mx."+sender, "250")
 	}
 	if err == nil && secure {
-		if err = c.say("STARTTLS", "220"); err == nil {
-			t := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is self-made
+		if err = c.command("STARTTLS", "220"); err == nil {
+			t := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is self-signed
 			c.Conn, c.r = t, bufio.NewReader(t)
-			err = c.say("EHLO mx."+sender, "250")
+			err = c.command("EHLO mx."+sender, "250")
 		}
 	}
 	if err != nil {
@@ -152,22 +157,24 @@ func dialSMTP(addr string, secure bool, limit time.Duration) (*smtpClient, error
 	return c, nil
 }
 
-func (c *smtpClient) say(line, code string) error {
+// command sends a command and reads the reply. It returns an error unless the reply has the code.
+func (c *smtpClient) command(line, code string) error {
 	if _, err := io.WriteString(c.Conn, line+"\r\n"); err != nil {
 		return err
 	}
-	return c.want(code)
+	return c.readReply(code)
 }
 
-// want reads a reply of one or more lines, and returns an error unless it has the code.
-func (c *smtpClient) want(code string) error {
+// readReply reads a reply, which may have several lines. It returns an error unless the reply has
+// the code.
+func (c *smtpClient) readReply(code string) error {
 	for {
 		line, err := c.r.ReadString('\n')
 		if err != nil {
 			return err
 		}
 		if !strings.HasPrefix(line, code) {
-			return fmt.Errorf("reply %q, want %s", strings.TrimSpace(line), code)
+			return fmt.Errorf("the SMTP reply is %q instead of %s", strings.TrimSpace(line), code)
 		}
 		if len(line) > 3 && line[3] != '-' {
 			return nil
@@ -175,20 +182,22 @@ func (c *smtpClient) want(code string) error {
 	}
 }
 
+// send sends one message, which ends with the line of a single dot.
 func (c *smtpClient) send(from, to string, message []byte) error {
 	if _, err := io.WriteString(c.Conn, "MAIL FROM:<"+from+">\r\nRCPT TO:<"+to+">\r\nDATA\r\n"); err != nil {
 		return err
 	}
-	if err := errors.Join(c.want("250"), c.want("250"), c.want("354")); err != nil {
+	if err := errors.Join(c.readReply("250"), c.readReply("250"), c.readReply("354")); err != nil {
 		return err
 	}
 	if _, err := c.Write(message); err != nil {
 		return err
 	}
-	return c.want("250")
+	return c.readReply("250")
 }
 
-// messages returns 64 different messages of a size, each with its final dot.
+// messages returns 64 different messages of a size in bytes. Each ends with the line of a single
+// dot. signed adds DKIM signatures.
 func (b *bench) messages(size int, signed bool) [][]byte {
 	kind := fmt.Sprint(size, signed)
 	if len(b.bodies[kind]) > 0 {

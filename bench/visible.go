@@ -13,37 +13,38 @@ import (
 	"time"
 )
 
-// visibleWorks measures the time from the RCPT command until the recipient can see the message, in
-// an IDLE session or in the API's list.
-func visibleWorks() (list []work) {
+// visibleWorkloads returns workloads that measure the time from the start of sending a message
+// until the recipient can see it, in an IDLE session or in a list of the API.
+func visibleWorkloads() (list []workload) {
 	for _, beside := range []int{0, 500} {
 		name := "RCPT → visible, 50 a second"
 		if beside > 0 {
 			name += fmt.Sprintf(", beside %d", beside)
 		}
-		list = append(list, work{name: name, servers: []string{"mailstead"}, parts: []string{"EXISTS", "list_inbox"}, run: func(b *bench, _ string) (measured, error) {
-			byIMAP, err := b.visible(b.times(500, 25), beside, (*mailstead).watchIdle)
+		list = append(list, workload{name: name, servers: []string{"mailstead"}, parts: []string{"EXISTS", "list_inbox"}, run: func(b *bench, _ string) (measurement, error) {
+			byIMAP, err := b.measureVisible(b.times(500, 25), beside, (*mailstead).watchIdle)
 			if err != nil {
-				return measured{}, err
+				return measurement{}, err
 			}
-			byAPI, err := b.visible(b.times(500, 25), beside, (*mailstead).watchList)
-			return measured{Parts: []measured{byIMAP, byAPI}}, err
+			byAPI, err := b.measureVisible(b.times(500, 25), beside, (*mailstead).watchList)
+			return measurement{Parts: []measurement{byIMAP, byAPI}}, err
 		}})
 	}
 	return list
 }
 
-// A watch calls tell with the number of messages in a mailbox: at the beginning, and after each
-// increase. It ends when end is closed.
-type watch func(m *mailstead, tell func(messages int), end <-chan struct{}) error
+// A watch observes the first mailbox. It calls report with the number of messages, first at the
+// beginning and then after each increase, until end is closed.
+type watch func(m *mailstead, report func(messages int), end <-chan struct{}) error
 
-// visible sends messages to a mailbox, fifty a second, over one connection, so that the n-th
-// message sent is the n-th of the mailbox. In addition it sends beside messages a second to other
-// mailboxes. The processor time includes these and the watch.
-func (b *bench) visible(times, beside int, look watch) (measured, error) {
+// measureVisible measures how long messages to the first mailbox take until look sees them. It
+// sends 50 a second over one connection, so that message n in sending order is message n of the
+// mailbox. It also sends beside messages a second to the other mailboxes. The processor time
+// includes all of this.
+func (b *bench) measureVisible(times, beside int, look watch) (measurement, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
 	messages := b.messages(2<<10, false)
@@ -79,11 +80,11 @@ func (b *bench) visible(times, beside int, look watch) (measured, error) {
 	select {
 	case <-ready:
 	case err := <-failed:
-		return measured{}, err
+		return measurement{}, err
 	}
 	c, err := dialSMTP(m.ready.SMTP, false, b.limit)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer c.Close()
 	before, began := m.cpu(), time.Now()
@@ -91,18 +92,18 @@ func (b *bench) visible(times, beside int, look watch) (measured, error) {
 		time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / 50)))
 		sent[n] = time.Now()
 		if err := c.send("bounce@"+sender, address(0), messages[n%len(messages)]); err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 	}
-	out := measured{Ops: times}
+	out := measurement{Ops: times}
 	for n := range times {
 		select {
 		case at := <-seen:
 			out.Took = append(out.Took, at.Sub(sent[n]))
 		case err := <-failed:
-			return measured{}, err
+			return measurement{}, err
 		case <-time.After(30 * time.Second):
-			return measured{}, fmt.Errorf("%d of %d messages became visible", n, times)
+			return measurement{}, fmt.Errorf("only %d of %d messages became visible", n, times)
 		}
 	}
 	out.Wall, out.CPU = time.Since(began), m.cpu()-before
@@ -113,8 +114,8 @@ func (b *bench) visible(times, beside int, look watch) (measured, error) {
 	return out, err
 }
 
-// sendSteadily is one of eight senders that take turns. It sends a message at each interval, until
-// end is closed, to all mailboxes except the first.
+// sendSteadily is one of eight senders, numbered by which. It sends a message in each interval,
+// until end is closed, to one of the mailboxes except the first.
 func (b *bench) sendSteadily(m *mailstead, which int, interval time.Duration, messages [][]byte, end <-chan struct{}) error {
 	c, err := dialSMTP(m.ready.SMTP, false, b.limit)
 	if err != nil {
@@ -134,8 +135,8 @@ func (b *bench) sendSteadily(m *mailstead, which int, interval time.Duration, me
 	}
 }
 
-// watchIdle is a watch that uses an IDLE session.
-func (m *mailstead) watchIdle(tell func(int), end <-chan struct{}) error {
+// watchIdle is a watch that uses an IMAP session in IDLE.
+func (m *mailstead) watchIdle(report func(int), end <-chan struct{}) error {
 	c, err := logIn(m.ready.IMAP, nil, false, address(0), m.b.limit)
 	if err != nil {
 		return err
@@ -154,11 +155,11 @@ func (m *mailstead) watchIdle(tell func(int), end <-chan struct{}) error {
 	lines := bufio.NewScanner(c.r)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "+") {
-			tell(0)
+			report(0)
 		}
 		var n int
 		if _, err := fmt.Sscanf(lines.Text(), "* %d EXISTS", &n); err == nil {
-			tell(n)
+			report(n)
 		}
 	}
 	select {
@@ -169,9 +170,9 @@ func (m *mailstead) watchIdle(tell func(int), end <-chan struct{}) error {
 	}
 }
 
-// watchList is a watch that polls the API for the newest message, whose UID is the number of
-// messages.
-func (m *mailstead) watchList(tell func(int), end <-chan struct{}) error {
+// watchList is a watch that polls a list of the API for the newest message. Its UID is the number
+// of messages.
+func (m *mailstead) watchList(report func(int), end <-chan struct{}) error {
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	for {
@@ -190,7 +191,7 @@ func (m *mailstead) watchList(tell func(int), end <-chan struct{}) error {
 				return err
 			}
 		}
-		tell(n)
+		report(n)
 		select {
 		case <-end:
 			return nil

@@ -13,37 +13,39 @@ import (
 	"time"
 )
 
-// endpoints is the number of webhook endpoints; the last one accepts nothing.
+// endpoints is the number of webhook endpoints. The last one never accepts a delivery.
 const endpoints = 10
 
-// webhookWorks lists deliveries of events, which are durable jobs.
-func webhookWorks() []work {
-	return []work{
-		mailsteadWork("webhooks, 1 of 10 refuses", func(b *bench) (measured, error) { return b.webhooks(b.times(1500, 8), "https://127.0.0.1:1/") }),
-		mailsteadWork("webhooks, 1 of 10 hangs", func(b *bench) (measured, error) { return b.webhooks(b.times(1500, 8), "") }),
+// webhookWorkloads returns workloads of deliveries of events to webhook endpoints.
+func webhookWorkloads() []workload {
+	return []workload{
+		mailsteadWorkload("webhooks, 1 of 10 refuses", func(b *bench) (measurement, error) {
+			return b.measureWebhooks(b.times(1500, 8), "https://127.0.0.1:1/")
+		}),
+		mailsteadWorkload("webhooks, 1 of 10 hangs", func(b *bench) (measurement, error) { return b.measureWebhooks(b.times(1500, 8), "") }),
 	}
 }
 
-// webhooks sends messages, each of which causes one event for each endpoint, and waits until all
-// endpoints except the last have all events. dead is the last one's URL; if it is empty, the last
-// one accepts requests and never answers.
-func (b *bench) webhooks(times int, dead string) (measured, error) {
+// measureWebhooks measures webhook deliveries. It sends messages, which cause one event each for
+// every endpoint, and waits until all endpoints except the last have all events. dead is the URL of
+// the last endpoint; if it is "", that endpoint accepts requests and never answers.
+func (b *bench) measureWebhooks(times int, dead string) (measurement, error) {
 	cert, key, err := writeCertificate(b.dir)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	sink, addr, err := b.sink(sinkHooks, "-cert", cert, "-key", key, "-addresses", strconv.Itoa(endpoints))
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer sink.stop()
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	m, err := b.newMailstead("", "--ca-file", cert)
 	if err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	defer m.discard()
 	for n := range endpoints {
@@ -55,15 +57,15 @@ func (b *bench) webhooks(times int, dead string) (measured, error) {
 			url = strings.Replace(url, "take", "hang", 1)
 		}
 		if err := m.call("POST", "/v1/webhooks", map[string]any{"url": url, "events": []string{"email.received"}}, nil); err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 	}
 	before, began := m.cpu(), time.Now()
 	if _, err := sendAll(m.ready.SMTP, b.messages(2<<10, false), 8, times, false, b.limit); err != nil {
-		return measured{}, err
+		return measurement{}, err
 	}
 	want := (endpoints - 1) * times
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second} // the certificate is self-made
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second} // the certificate is self-signed
 	defer client.CloseIdleConnections()
 	var got hookCounts
 	for got.Events < want {
@@ -73,31 +75,31 @@ func (b *bench) webhooks(times int, dead string) (measured, error) {
 			err = json.Unmarshal(text, &got)
 		}
 		if err == nil && time.Since(began) > b.limit {
-			err = fmt.Errorf("%d of %d arrived in %s", got.Events, want, b.limit)
+			err = fmt.Errorf("only %d of %d webhook events arrived in %s", got.Events, want, b.limit)
 		}
 		if err != nil {
-			return measured{}, err
+			return measurement{}, err
 		}
 	}
-	out := measured{Ops: want, Wall: time.Since(began), CPU: m.cpu() - before}
+	out := measurement{Ops: want, Wall: time.Since(began), CPU: m.cpu() - before}
 	if got.Unsigned > 0 || got.Events > want {
-		err = fmt.Errorf("%d deliveries without a signature, %d events instead of %d", got.Unsigned, got.Events, want)
+		err = fmt.Errorf("webhook deliveries: %d had no signature, and %d events arrived instead of %d", got.Unsigned, got.Events, want)
 	}
 	return out, err
 }
 
-// hookCounts holds the counts of a hookSink.
+// hookCounts has the counts of a hookSink.
 type hookCounts struct {
-	Events   int // sum over all endpoints, without repeats
-	Unsigned int // deliveries without a signature or an id
+	Events   int // number of events over all endpoints, without repeated deliveries
+	Unsigned int // number of deliveries without a signature or an event ID
 }
 
-// A hookSink accepts deliveries at /take, never answers at /hang, and returns its counts at
-// /counts.
+// A hookSink is a receiver of webhooks. It accepts deliveries at /take, never answers at /hang, and
+// returns its counts at /counts.
 type hookSink struct {
 	mu     sync.Mutex
 	counts hookCounts
-	seen   map[string]bool // by host and event id
+	seen   map[string]bool // by host and event ID
 }
 
 func (s *hookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {

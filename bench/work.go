@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// A work is a kind of load for one or several servers.
-type work struct {
+// A workload is a workload to measure with one or several servers.
+type workload struct {
 	name    string
-	parts   []string // the names of its parts, if it has several rows
+	parts   []string // names of the parts, each with its own row; nil for a single row
 	servers []string // "mailstead", dovecot, or kinds of sinks
-	needs   string   // another program that it needs; empty: none
-	run     func(b *bench, server string) (measured, error)
+	needs   string   // another program that the workload needs; "" for none
+	run     func(b *bench, server string) (measurement, error)
 }
 
-// mailsteadWork returns a work for the program alone.
-func mailsteadWork(name string, run func(b *bench) (measured, error)) work {
-	return work{name: name, servers: []string{"mailstead"}, run: func(b *bench, _ string) (measured, error) { return run(b) }}
+// mailsteadWorkload returns a workload with the program as its only server.
+func mailsteadWorkload(name string, run func(b *bench) (measurement, error)) workload {
+	return workload{name: name, servers: []string{"mailstead"}, run: func(b *bench, _ string) (measurement, error) { return run(b) }}
 }
 
-// rows returns the names of the work's rows for each server.
-func (w work) rows() []string {
+// rows returns the names of the rows that the workload has for each server.
+func (w workload) rows() []string {
 	if len(w.parts) == 0 {
 		return []string{w.name}
 	}
@@ -31,32 +31,32 @@ func (w work) rows() []string {
 	return names
 }
 
-// measured is the result of one run of a work.
-type measured struct {
-	Ops  int           // operations done
-	Wall time.Duration // of the whole run
-	CPU  time.Duration // of the server, user and system
-	Took []time.Duration
+// measurement is the result of one run of a workload.
+type measurement struct {
+	Ops  int             // number of operations
+	Wall time.Duration   // elapsed time of the run
+	CPU  time.Duration   // user and system time of the server
+	Took []time.Duration // times of the operations
 
-	Parts []measured // one for each part of a work with parts; the other fields are empty then
+	Parts []measurement // results of the parts; if there are parts, the other fields are not set
 }
 
-// A bench holds what all works share.
+// A bench has the options of the command, and what the workloads share.
 type bench struct {
-	server  string        // path of the program
-	dir     string        // where servers keep their data
-	count   float64       // factor on the number of operations
-	limit   time.Duration // of one run of a work
-	verbose bool
-	bodies  map[string][][]byte // messages by size and signature
-	names   *names
-	before  []string // a program (with arguments) that starts each server
+	server   string        // path of the measured program
+	dir      string        // directory for the data of servers
+	count    float64       // factor on the number of operations
+	limit    time.Duration // maximum time of one run
+	verbose  bool
+	bodies   map[string][][]byte // results of messages, by size and signed
+	names    *dnsServer          // the DNS server
+	launcher []string            // a program, with arguments, that starts each server; nil for none
 }
 
-// times returns how often a work repeats its operation, at least once for each of its workers.
+// times returns n times b.count, but at least workers.
 func (b *bench) times(n, workers int) int { return max(int(float64(n)*b.count), workers) }
 
-// program returns the path of another program.
+// program returns the path of an installed program. It also looks in /usr/sbin.
 func program(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
