@@ -1,5 +1,5 @@
-// Package buffers pools buffered readers and writers, and growing buffers, so that their memory is
-// reused for the next message or answer. It knows nothing of the data in them.
+// Package buffers pools buffered readers, buffered writers and growing buffers, so that their
+// memory is reused. It does not know what data they contain.
 package buffers
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Size is the buffer size of readers and writers, in bytes.
+// Size is the size in bytes of the buffers of readers and writers.
 const Size = 16 << 10
 
 var (
@@ -19,42 +19,42 @@ var (
 	texts   = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, Size)) }}
 )
 
-// maxPooled is the largest capacity of a grown buffer that is put back into the pool.
+// maxPooled is the maximum capacity in bytes of a growing buffer that is put back into the pool.
 const maxPooled = 256 << 10
 
-// Reader returns a pooled reader of r. The caller returns it with FreeReader, and afterwards uses
-// neither it nor a slice that it returned. A reader that is not returned is left to the garbage
-// collector.
+// Reader returns a pooled reader that reads from r. The caller should pass it to FreeReader, and
+// must not use it, or slices that it returned, after that.
 func Reader(r io.Reader) *bufio.Reader {
 	br := readers.Get().(*bufio.Reader)
 	br.Reset(r)
 	return br
 }
 
-// FreeReader returns a reader to the pool. Its unread data is lost.
+// FreeReader puts a reader back into the pool. Data that it has buffered is lost.
 func FreeReader(br *bufio.Reader) {
 	br.Reset(nil)
 	readers.Put(br)
 }
 
-// Writer returns a pooled writer to w. The caller flushes it and returns it with FreeWriter.
+// Writer returns a pooled writer that writes to w. The caller should flush it and pass it to
+// FreeWriter.
 func Writer(w io.Writer) *bufio.Writer {
 	bw := writers.Get().(*bufio.Writer)
 	bw.Reset(w)
 	return bw
 }
 
-// FreeWriter returns a writer to the pool. Data that was not flushed is lost.
+// FreeWriter puts a writer back into the pool. Data that was not flushed is lost.
 func FreeWriter(bw *bufio.Writer) {
 	bw.Reset(nil)
 	writers.Put(bw)
 }
 
-// Bytes returns a pooled, empty buffer that grows. The caller returns it with FreeBytes, and
-// afterwards uses neither it nor its bytes.
+// Bytes returns a pooled growing buffer, which is empty. The caller should pass it to FreeBytes,
+// and must not use it or its bytes after that.
 func Bytes() *bytes.Buffer { return texts.Get().(*bytes.Buffer) }
 
-// FreeBytes returns a buffer to the pool.
+// FreeBytes puts a growing buffer back into the pool, unless it has grown too large.
 func FreeBytes(b *bytes.Buffer) {
 	if b.Cap() > maxPooled {
 		return
@@ -63,8 +63,8 @@ func FreeBytes(b *bytes.Buffer) {
 	texts.Put(b)
 }
 
-// Copy is io.Copy with a pooled buffer for every kind of r and w. io.Copy would leave the copying
-// to some readers, such as io.MultiReader, which allocate a buffer each time.
+// Copy copies from r to w until EOF, as io.Copy does, but always with a pooled buffer. io.Copy
+// would use WriteTo or ReadFrom methods, which may allocate a buffer each time.
 func Copy(w io.Writer, r io.Reader) (int64, error) {
 	block := blocks.Get().(*[2 * Size]byte)
 	defer blocks.Put(block)

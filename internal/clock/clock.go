@@ -1,6 +1,5 @@
-// Package clock provides the calendar time, which a sandbox can shift and advance, and wakes
-// goroutines that wait for a date. It is not for timeouts of input and output, such as deadlines of
-// connections: those use the machine's clock.
+// Package clock provides a clock that a sandbox can shift and advance, and wakes goroutines that
+// wait for a time of that clock. It is not for timeouts, such as deadlines of connections.
 package clock
 
 import (
@@ -8,21 +7,21 @@ import (
 	"time"
 )
 
-// maxSleep is the longest sleep before a waiting goroutine checks the time again. A timer of Go
-// does not notice that the machine's clock was set, or that the machine was suspended.
+// maxSleep is the maximum time after which a waiting goroutine looks at the clock again. Go's
+// timers do not notice that the system clock was set, or that the machine was suspended.
 const maxSleep = time.Minute
 
-// A Clock shows a time that may be ahead of or behind the machine's. It is safe for concurrent use.
+// A Clock is a clock that may be ahead of or behind the system clock. It is safe for concurrent
+// use.
 type Clock struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	ahead time.Duration
+	ahead time.Duration // offset from now; may be negative
 	moved chan struct{} // closed by Advance
 }
 
-// New returns a clock that is ahead of another one by a duration. The other one is time.Now if now
-// is nil.
+// New returns a clock that is ahead of the clock now by a duration. A nil now means time.Now.
 func New(now func() time.Time, ahead time.Duration) *Clock {
 	if now == nil {
 		now = time.Now
@@ -41,13 +40,13 @@ func (c *Clock) read() (time.Time, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if c.ahead != 0 { // Add(0) would still change how the time compares by ==
+	if c.ahead != 0 { // Add(0) would drop the monotonic clock reading, which == compares
 		now = now.Add(c.ahead)
 	}
 	return now, c.moved
 }
 
-// Advance moves the clock forward, and wakes the goroutines whose date has come.
+// Advance moves the clock forward, and wakes the goroutines that wait for a time that has now come.
 func (c *Clock) Advance(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +55,8 @@ func (c *Clock) Advance(by time.Duration) {
 	c.moved = make(chan struct{})
 }
 
-// At returns a channel that is closed when the clock reaches the date. The caller must call stop,
-// which ends the waiting.
+// At returns a channel that is closed when the clock reaches date. The caller must call stop, which
+// releases resources.
 func (c *Clock) At(date time.Time) (due <-chan struct{}, stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	if !c.Now().Before(date) {
@@ -72,8 +71,8 @@ func (c *Clock) At(date time.Time) (due <-chan struct{}, stop func()) {
 	return over, sync.OnceFunc(func() { close(ended) })
 }
 
-// Every returns a channel that gets a value after each interval; if several intervals pass before a
-// receive, there is one value. The caller must call stop, which ends the ticking.
+// Every returns a channel that gets a value after each interval. If the receiver is slow, values
+// are dropped. The caller must call stop, which releases resources.
 func (c *Clock) Every(interval time.Duration) (tick <-chan struct{}, stop func()) {
 	ticks, ended := make(chan struct{}, 1), make(chan struct{})
 	next := c.Now().Add(interval)
@@ -89,7 +88,8 @@ func (c *Clock) Every(interval time.Duration) (tick <-chan struct{}, stop func()
 	return ticks, sync.OnceFunc(func() { close(ended) })
 }
 
-// wait returns true when the date has come, or false if ended is closed first.
+// wait waits until the clock reaches date, and returns true. It returns false if ended is closed
+// first.
 func (c *Clock) wait(date time.Time, ended <-chan struct{}) bool {
 	for {
 		now, moved := c.read()

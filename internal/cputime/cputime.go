@@ -1,5 +1,5 @@
 // Package cputime measures the processor time that benchmarks and tests use. Other programs on the
-// machine affect it less than the time on the clock.
+// machine affect it less than they affect elapsed time.
 package cputime
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Start begins to measure a benchmark. The returned function reports the processor time that the
-// process has used since then, in all threads, as the metric cpu-ns/op.
+// Start starts to measure a benchmark. The returned function reports the metric cpu-ns/op: the
+// processor time of all threads since Start, for one iteration.
 func Start(b *testing.B) (report func()) {
 	b.Helper()
 	before := Used(b)
@@ -19,7 +19,7 @@ func Start(b *testing.B) (report func()) {
 	}
 }
 
-// Used returns the processor time that this process has used so far, in all threads.
+// Used returns the user and system time that all threads of this process have used so far.
 func Used(t testing.TB) time.Duration {
 	t.Helper()
 	var use syscall.Rusage

@@ -1,6 +1,5 @@
-// Package jsonw writes JSON piece by piece. encoding/json first builds the whole text of a value in
-// memory, in a buffer that it keeps for later values, however large it has grown. This package does
-// not know what the values mean.
+// Package jsonw writes large values as JSON with little memory. encoding/json builds the whole text
+// of a value in memory before it writes it. This package does not know what the values mean.
 package jsonw
 
 import (
@@ -13,19 +12,19 @@ import (
 	"unicode/utf8"
 )
 
-// piece is how many bytes of a string are encoded at a time.
-const piece = 32 << 10
+// pieceSize is the number of bytes of a string that are encoded at once.
+const pieceSize = 32 << 10
 
-// Write writes a value as encoding/json does. It writes structs (whose tags may be names, omitempty
-// and "-"), lists, maps with string keys, pointers and strings piece by piece. Other values, and
-// those with a MarshalJSON method, are encoded as a whole. The errors are those of w and of
-// encoding/json.
+// Write writes a value as JSON, with the same text as encoding/json. It encodes structs, lists,
+// maps with string keys, pointers and strings in pieces, and other values, and those with a
+// MarshalJSON method, as a whole. Of struct tags it supports names, omitempty and "-". It returns
+// errors of w and of encoding/json.
 func Write(w io.Writer, v any) error { return write(w, reflect.ValueOf(v)) }
 
 func write(w io.Writer, v reflect.Value) (err error) {
 	whole := func(text []byte, err error) error {
 		if err != nil {
-			return fmt.Errorf("write %s as JSON: %w", v.Type(), err)
+			return fmt.Errorf("encode value of type %s as JSON: %w", v.Type(), err)
 		}
 		_, err = w.Write(text)
 		return err
@@ -53,7 +52,8 @@ func write(w io.Writer, v reflect.Value) (err error) {
 	return whole(json.Marshal(v.Interface()))
 }
 
-// fields returns the names and values of those fields of a struct that are written.
+// fields returns the JSON names and the values of the fields of a struct, without those that are
+// omitted.
 func fields(v reflect.Value) (names []string, values []reflect.Value) {
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -72,14 +72,15 @@ func fields(v reflect.Value) (names []string, values []reflect.Value) {
 	return names, values
 }
 
-// writeAll writes n values between brackets, separated by commas.
-func writeAll(w io.Writer, brackets string, n int, one func(i int) error) error {
+// writeAll writes n values between two brackets, separated by commas. It calls writeOne for each
+// value.
+func writeAll(w io.Writer, brackets string, n int, writeOne func(i int) error) error {
 	before := brackets[:1]
 	for i := range n {
 		if _, err := io.WriteString(w, before); err != nil {
 			return err
 		}
-		if err := one(i); err != nil {
+		if err := writeOne(i); err != nil {
 			return err
 		}
 		before = ","
@@ -91,6 +92,7 @@ func writeAll(w io.Writer, brackets string, n int, one func(i int) error) error 
 	return err
 }
 
+// writeMember writes a member of an object: its name and value.
 func writeMember(w io.Writer, name string, v reflect.Value) error {
 	if err := writeText(w, name); err != nil {
 		return err
@@ -101,15 +103,16 @@ func writeMember(w io.Writer, name string, v reflect.Value) error {
 	return write(w, v)
 }
 
+// writeText writes a string in pieces that end at character boundaries.
 func writeText(w io.Writer, text string) error {
 	for first := true; first || text != ""; first = false {
-		n := min(len(text), piece)
-		for n < len(text) && n > piece-utf8.UTFMax && !utf8.RuneStart(text[n]) {
+		n := min(len(text), pieceSize)
+		for n < len(text) && n > pieceSize-utf8.UTFMax && !utf8.RuneStart(text[n]) {
 			n--
 		}
 		quoted, err := json.Marshal(text[:n])
 		if err != nil {
-			return fmt.Errorf("write text as JSON: %w", err)
+			return fmt.Errorf("encode string as JSON: %w", err)
 		}
 		text = text[n:]
 		if !first {

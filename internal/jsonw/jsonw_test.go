@@ -37,7 +37,7 @@ type Embedded struct {
 
 func drawText(r *rand.Rand) string {
 	unit := []string{"a", "é", "😀", "<&>\u2028", "\xff", "\x80", "\xf0\x9f", "\x00\"\\"}[r.IntN(8)]
-	return strings.Repeat("x", r.IntN(4)) + strings.Repeat(unit, []int{0, 1, 5, piece - 1, piece, 3 * piece}[r.IntN(6)])
+	return strings.Repeat("x", r.IntN(4)) + strings.Repeat(unit, []int{0, 1, 5, pieceSize - 1, pieceSize, 3 * pieceSize}[r.IntN(6)])
 }
 
 // TestWriteIsAsMarshal: the output equals that of encoding/json, and is written in pieces of
@@ -67,7 +67,7 @@ func TestWriteIsAsMarshal(t *testing.T) {
 			if !bytes.Equal(got.all.Bytes(), want) {
 				t.Fatalf("value %d is written as\n%.300q, not\n%.300q", i, got.all.Bytes(), want)
 			}
-			if got.most > 6*piece+2 {
+			if got.most > 6*pieceSize+2 {
 				t.Fatalf("%d bytes were written at once", got.most)
 			}
 		}

@@ -1,5 +1,5 @@
-// Package killpoint names the points at which a test can kill the program, as a power cut or kill
-// -9 would. It does not know what the program does there.
+// Package killpoint lets a test kill the program at a named point in the code, as `kill -9` would.
+// It does not know what the program does there.
 //
-// Without the build tag killpoints, the points do nothing.
+// It does nothing unless the program is built with the tag killpoints.
 package killpoint

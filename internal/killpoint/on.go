@@ -10,27 +10,28 @@ import (
 	"syscall"
 )
 
-// MAILSTEAD_KILL_AT=NAME:N kills the program the N-th time, from 1, that it passes a point. If
-// MAILSTEAD_KILL_AFTER names a file, passes count only once the file exists.
+// The environment variables that say where to kill the program. MAILSTEAD_KILL_AT=NAME:N kills it
+// when it calls At with NAME for the N-th time, counted from 1. If MAILSTEAD_KILL_AFTER is the path
+// of a file, calls count only while the file exists.
 var (
-	name, passing = wanted(os.Getenv("MAILSTEAD_KILL_AT"))
-	after         = os.Getenv("MAILSTEAD_KILL_AFTER")
-	passed        atomic.Int64
+	name, killCall = parseKillAt(os.Getenv("MAILSTEAD_KILL_AT"))
+	afterFile      = os.Getenv("MAILSTEAD_KILL_AFTER")
+	calls          atomic.Int64 // number of calls that count
 )
 
-func wanted(text string) (name string, passing int64) {
+// parseKillAt parses NAME:N. It returns "" and 0 if the text is invalid.
+func parseKillAt(text string) (name string, call int64) {
 	name, digits, _ := strings.Cut(text, ":")
-	passing, err := strconv.ParseInt(digits, 10, 64)
+	call, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
 		return "", 0
 	}
-	return name, passing
+	return name, call
 }
 
-// At kills the process with SIGKILL if this is the requested pass of the point. It does not return
-// then.
+// At kills the process with SIGKILL if this is the call that the environment names.
 func At(point string) {
-	if point != name || !counts() || passed.Add(1) != passing {
+	if point != name || !callsCount() || calls.Add(1) != killCall {
 		return
 	}
 	_, _ = os.Stderr.WriteString("killed at " + name + "\n")
@@ -38,10 +39,11 @@ func At(point string) {
 	select {}
 }
 
-func counts() bool {
-	if after == "" {
+// callsCount reports whether calls of At count now.
+func callsCount() bool {
+	if afterFile == "" {
 		return true
 	}
-	_, err := os.Stat(after)
+	_, err := os.Stat(afterFile)
 	return err == nil
 }

@@ -1,5 +1,5 @@
-// Package lazyregexp compiles regular expressions at their first use, so that the program starts
-// without compiling those of every package.
+// Package lazyregexp compiles regular expressions when they are first used, so that the program
+// starts faster.
 package lazyregexp
 
 import (
@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// New returns a function that compiles the expression at its first call. Like regexp.MustCompile,
-// that call panics if the expression is not valid.
+// New returns a function that returns the compiled regular expression text. It compiles the
+// expression at its first call, which panics if the expression is invalid.
 func New(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }

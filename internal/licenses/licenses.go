@@ -1,6 +1,6 @@
-// Package licenses holds the licence notices of everything that is built into the binary: Mailstead
-// itself, Go, the linked modules and the dashboard's libraries. The program in generate collects
-// them, and its test fails when they are out of date.
+// Package licenses has the licence notices of everything that is built into the binary: Mailstead,
+// Go, the Go modules and the libraries of the dashboard. The command in the folder generate writes
+// them; its test fails if they are out of date.
 package licenses
 
 import (
@@ -13,12 +13,12 @@ import (
 //go:embed notices.txt.gz
 var zipped []byte
 
-// Text returns the notices in readable form. Each part of the binary has a line "=== NAME VERSION";
-// parts with the same notice are listed together above it.
+// Text returns the notices. Each part of the binary has a line "=== NAME VERSION", followed by its
+// notice. Parts with the same notice are listed together before it.
 func Text() string {
 	r, err := gzip.NewReader(bytes.NewReader(zipped))
 	if err != nil {
-		panic(err) // they are part of the binary
+		panic(err) // impossible: the notices are part of the binary
 	}
 	text, err := io.ReadAll(r)
 	if err != nil {

@@ -7,25 +7,27 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bytes limits how much memory large objects use at the same time. Small ones do not wait. Make it
-// with NewBytes.
+// Bytes limits how much memory large objects use at the same time. It does not limit small objects.
+// Use NewBytes to make one.
 type Bytes struct {
-	most, small int64
-	taken       *semaphore.Weighted
+	limit int64 // maximum number of bytes in use
+	small int64 // sizes up to this are not counted
+	taken *semaphore.Weighted
 }
 
-// acquiredKey is the key of a context in which memory was already acquired.
+// acquiredKey is the context key that says that memory of a Bytes was acquired.
 type acquiredKey struct{ of *Bytes }
 
-// NewBytes returns a limit of most bytes. Sizes up to small are not counted.
-func NewBytes(most, small int64) *Bytes {
-	return &Bytes{most, small, semaphore.NewWeighted(most)}
+// NewBytes returns a limit of a number of bytes. It does not count sizes up to small.
+func NewBytes(limit, small int64) *Bytes {
+	return &Bytes{limit, small, semaphore.NewWeighted(limit)}
 }
 
-// Acquire waits until size bytes are free, for at most wait (0: until ctx ends); release frees
-// them. A size above the limit gets the whole limit. An Acquire with the returned context succeeds
-// at once, since two callers that hold some and wait for more would wait for each other. The error
-// is that of a context.
+// Acquire waits until size bytes are free, and takes them; the caller must call release once. It
+// waits for at most wait, or until ctx ends if wait is 0, and then returns the error of the
+// context. A size above the limit takes the whole limit. A second Acquire with the returned context
+// succeeds at once and takes nothing; otherwise two callers that need more could wait for each
+// other forever.
 func (b *Bytes) Acquire(ctx context.Context, size int64, wait time.Duration) (within context.Context, release func(), err error) {
 	if size <= b.small || ctx.Value(acquiredKey{b}) != nil {
 		return ctx, func() {}, nil
@@ -36,7 +38,7 @@ func (b *Bytes) Acquire(ctx context.Context, size int64, wait time.Duration) (wi
 		limited, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	size = min(size, b.most)
+	size = min(size, b.limit)
 	if err := b.taken.Acquire(limited, size); err != nil {
 		return ctx, func() {}, err
 	}

@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// A Counter counts events by key in time windows. Make it with NewCounter or NewSlidingCounter.
+// A Counter counts events by key in time windows. Use NewCounter or NewSlidingCounter to make one.
 type Counter[K comparable] struct {
-	period  time.Duration // of one generation
-	sliding bool          // the older generation counts too
-	maxKeys int           // of one generation; 0: no limit
+	period  time.Duration // length of a generation
+	sliding bool          // whether events of the older generation count too
+	maxKeys int           // maximum number of keys in a generation; 0 for no limit
 
 	mu    sync.Mutex
-	since time.Time // when the newer generation began
-	newer map[K]int
-	older map[K]int
+	since time.Time // start of the newer generation
+	newer map[K]int // counts of the newer generation
+	older map[K]int // counts of the older generation
 }
 
-// NewCounter returns a counter with fixed windows: all counts become zero together when a window
-// ends. The next window begins with the time of the next call, so a caller that passes rounded
-// times gets windows at round times.
+// NewCounter returns a counter with fixed windows. All counts become 0 when a window ends. The next
+// window starts with the next call, so a caller that passes rounded times gets windows at round
+// times.
 func NewCounter[K comparable](window time.Duration) *Counter[K] {
 	return &Counter[K]{period: window, newer: map[K]int{}}
 }
 
-// NewSlidingCounter returns a counter that forgets an event half a window to one and a half windows
-// after it. It keeps two generations of half a window each. When a generation has maxKeys keys, the
-// next one begins, so that memory holds at most twice as many.
+// NewSlidingCounter returns a counter with a sliding window. It keeps two generations of half a
+// window each, and forgets an event when its generation ends for the second time. A generation also
+// ends when it has maxKeys keys, so the counter has at most 2*maxKeys keys.
 func NewSlidingCounter[K comparable](window time.Duration, maxKeys int) *Counter[K] {
 	return &Counter[K]{period: window / 2, sliding: true, maxKeys: maxKeys, newer: map[K]int{}}
 }
 
-// Add counts one event of the key, and returns the new count.
+// Add counts one event of a key, and returns the new count of the key.
 func (c *Counter[K]) Add(key K, now time.Time) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *Counter[K]) Add(key K, now time.Time) int {
 	return c.newer[key] + c.older[key]
 }
 
-// Count returns how many events of the key there were.
+// Count returns the count of a key.
 func (c *Counter[K]) Count(key K, now time.Time) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *Counter[K]) Count(key K, now time.Time) int {
 	return c.newer[key] + c.older[key]
 }
 
-// Remove uncounts one event of the key, which was counted by mistake.
+// Remove reduces the count of a key by one, unless it is 0.
 func (c *Counter[K]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *Counter[K]) Remove(key K) {
 	}
 }
 
-// Delete deletes all events of the key.
+// Delete sets the count of a key to 0.
 func (c *Counter[K]) Delete(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,22 +74,22 @@ func (c *Counter[K]) Delete(key K) {
 	delete(c.older, key)
 }
 
-// rotate begins a new generation when the newer one is old or full. The caller holds the lock.
+// rotate starts a new generation if the newer one has ended or is full. The caller must hold c.mu.
 func (c *Counter[K]) rotate(now time.Time) {
 	age := now.Sub(c.since)
 	if age >= 0 && age < c.period && (c.maxKeys == 0 || len(c.newer) < c.maxKeys) {
 		return
 	}
-	c.older = nil // also if the clock was set back, so that nobody is limited until it catches up
+	c.older = nil // if the clock was set back, all counts become 0
 	if c.sliding && age >= 0 && age < 2*c.period {
 		c.older = c.newer
 	}
 	c.newer, c.since = map[K]int{}, now
 }
 
-// Prefix returns the network of an address, with a prefix of bits4 for IPv4 or bits6 for IPv6; it
-// counts as one client. An IPv4 address in IPv6 form counts as IPv4, and a zone is ignored. The
-// zero address has the zero Prefix.
+// Prefix returns the network that contains an address. Its prefix length is bits4 for IPv4 and
+// bits6 for IPv6. Prefix treats IPv4-mapped IPv6 addresses as IPv4, and ignores zones. It returns
+// the zero Prefix for the zero address.
 func Prefix(ip netip.Addr, bits4, bits6 int) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	bits := bits6
@@ -109,8 +109,8 @@ func Within(networks []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// Host returns the network that belongs to one host: an IPv4 address, or an IPv6 /64.
+// Host returns the network that usually belongs to one host: a single IPv4 address, or an IPv6 /64.
 func Host(ip netip.Addr) netip.Prefix { return Prefix(ip, 32, 64) }
 
-// Site returns the network that belongs to one site or small provider: an IPv4 /24, or an IPv6 /48.
+// Site returns the network that usually belongs to one site: an IPv4 /24, or an IPv6 /48.
 func Site(ip netip.Addr) netip.Prefix { return Prefix(ip, 24, 48) }

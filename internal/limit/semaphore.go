@@ -1,7 +1,7 @@
-// Package limit stops one client, account or network from using up what others need: it limits, by
-// key, how much runs at the same time (Semaphore, KeyedMutex) and how often something happens
-// (Counter), and decides which addresses count as one client (Prefix). It does not know what it
-// limits. Unused keys take no memory.
+// Package limit prevents one client, account or network from using resources that others need. By
+// key, it limits what runs at the same time (Semaphore, KeyedMutex) and counts how often something
+// happens (Counter). It also decides which addresses count as one client (Prefix). It does not know
+// what it limits. Unused keys take no memory.
 package limit
 
 import (
@@ -10,36 +10,38 @@ import (
 	"sync"
 )
 
-// ErrBusy is returned by Semaphore.Acquire when too many callers wait for slots of the key.
-var ErrBusy = errors.New("too many wait")
+// ErrBusy is returned by Semaphore.Acquire if too many callers already wait for slots of the key.
+var ErrBusy = errors.New("too many callers wait for a slot")
 
-// A Semaphore limits how many slots are held at the same time: in total, and for each key, so that
-// one key cannot take all. Make it with NewSemaphore.
+// A Semaphore limits how many slots are taken at the same time, in total and for each key. Use
+// NewSemaphore to make one.
 type Semaphore[K comparable] struct {
-	// MaxWaiting is how many callers may wait for each key; 0: no limit. Set it before the first
-	// Acquire.
+	// MaxWaiting is the maximum number of callers that may wait for each key; 0 means no limit. Set
+	// it before the first Acquire.
 	MaxWaiting int
 
-	each int
+	each int           // number of slots for one key
 	all  chan struct{} // has an element for each taken slot
 
 	mu   sync.Mutex
-	keys map[K]*keySlots // only keys with users
+	keys map[K]*keySlots // has only keys with users
 }
 
-// keySlots holds the slots of one key.
+// keySlots has the slots of one key.
 type keySlots struct {
 	taken chan struct{} // has an element for each taken slot
-	users int           // callers that hold a slot or wait for one; guarded by Semaphore.mu
+	users int           // number of callers that have a slot or wait; protected by Semaphore.mu
 }
 
-// NewSemaphore returns a semaphore with all slots in total, and each slots for one key.
+// NewSemaphore returns a Semaphore. all is the total number of slots, and each the number for one
+// key.
 func NewSemaphore[K comparable](all, each int) *Semaphore[K] {
 	return &Semaphore[K]{each: each, all: make(chan struct{}, all), keys: map[K]*keySlots{}}
 }
 
-// Acquire waits for a slot; call release once to free it. It first waits for a slot of the key, so
-// that waiting for a busy key takes no slot from other keys. The error is that of ctx, or ErrBusy.
+// Acquire waits for a slot and takes it; the caller must call release once. It returns the error of
+// ctx if that ends first, and ErrBusy if too many callers wait. It waits for a slot of the key
+// before it waits for one of all slots, so that callers of a busy key do not delay others.
 func (s *Semaphore[K]) Acquire(ctx context.Context, key K) (release func(), err error) {
 	own, err := s.join(key)
 	if err != nil {
@@ -61,7 +63,8 @@ func (s *Semaphore[K]) Acquire(ctx context.Context, key K) (release func(), err 
 	return func() { s.release(key, own) }, nil
 }
 
-// TryAcquire takes a slot if one is free; call release once to free it.
+// TryAcquire takes a slot and returns true, or returns false if none is free. The caller must call
+// release once.
 func (s *Semaphore[K]) TryAcquire(key K) (release func(), ok bool) {
 	own, err := s.join(key)
 	if err != nil {
@@ -83,16 +86,17 @@ func (s *Semaphore[K]) TryAcquire(key K) (release func(), ok bool) {
 	return func() { s.release(key, own) }, true
 }
 
+// release frees a slot of a key.
 func (s *Semaphore[K]) release(key K, own *keySlots) {
 	<-s.all
 	<-own.taken
 	s.leave(key, own)
 }
 
-// Held returns how many slots are held now.
+// Held returns how many slots are taken now.
 func (s *Semaphore[K]) Held() int { return len(s.all) }
 
-// Users returns how many callers hold a slot of the key or wait for one.
+// Users returns how many callers have a slot of the key or wait for one.
 func (s *Semaphore[K]) Users(key K) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +106,7 @@ func (s *Semaphore[K]) Users(key K) int {
 	return 0
 }
 
-// join adds a user of a key.
+// join counts a caller as a user of a key. It returns ErrBusy if there are too many.
 func (s *Semaphore[K]) join(key K) (*keySlots, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +122,7 @@ func (s *Semaphore[K]) join(key K) (*keySlots, error) {
 	return own, nil
 }
 
-// leave removes a user of a key, and the key with its last user.
+// leave counts a user of a key less, and removes the key after its last user.
 func (s *Semaphore[K]) leave(key K, own *keySlots) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,36 +131,38 @@ func (s *Semaphore[K]) leave(key K, own *keySlots) {
 	}
 }
 
-// A KeyedMutex has a mutex for each key. In the zero value all are unlocked.
+// A KeyedMutex has a mutex for each key. In the zero value, all keys are unlocked.
 type KeyedMutex[K comparable] struct {
 	mu     sync.Mutex
 	locked map[K]chan struct{} // closed when the key is unlocked
 }
 
-// Lock waits until it has locked the key; call unlock once. The error is that of ctx. The order of
-// waiting callers is not guaranteed.
+// Lock waits until the key is unlocked, and locks it; the caller must call unlock once. It returns
+// the error of ctx if that ends first. Waiting callers get the lock in no particular order.
 func (m *KeyedMutex[K]) Lock(ctx context.Context, key K) (unlock func(), err error) {
 	for {
-		unlock, other := m.try(key)
-		if other == nil {
+		unlock, unlocked := m.try(key)
+		if unlocked == nil {
 			return unlock, nil
 		}
 		select {
-		case <-other:
+		case <-unlocked:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// TryLock locks the key if it is not locked; call unlock once.
+// TryLock locks the key and returns true, or returns false if it is locked. The caller must call
+// unlock once.
 func (m *KeyedMutex[K]) TryLock(key K) (unlock func(), ok bool) {
-	unlock, other := m.try(key)
-	return unlock, other == nil
+	unlock, unlocked := m.try(key)
+	return unlock, unlocked == nil
 }
 
-// try locks the key, or returns a channel that is closed when the present lock ends.
-func (m *KeyedMutex[K]) try(key K) (unlock func(), other <-chan struct{}) {
+// try locks the key. If it is already locked, try returns a channel that is closed when it is
+// unlocked.
+func (m *KeyedMutex[K]) try(key K) (unlock func(), unlocked <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if other := m.locked[key]; other != nil {
@@ -165,12 +171,12 @@ func (m *KeyedMutex[K]) try(key K) (unlock func(), other <-chan struct{}) {
 	if m.locked == nil {
 		m.locked = map[K]chan struct{}{}
 	}
-	unlocked := make(chan struct{})
-	m.locked[key] = unlocked
+	done := make(chan struct{})
+	m.locked[key] = done
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.locked, key)
-		close(unlocked)
+		close(done)
 	}, nil
 }

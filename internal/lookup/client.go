@@ -1,5 +1,5 @@
-// Package lookup makes DNS lookups for the whole program. A client caches answers for their
-// lifetime, sends the same question of several callers only once, and reuses its sockets.
+// Package lookup makes DNS lookups for the whole program. Its client caches answers, sends a
+// question that several callers have at the same time only once, and reuses sockets.
 //
 // It does not know what the answers are for.
 package lookup
@@ -20,71 +20,72 @@ import (
 
 const (
 	resolvConf   = "/etc/resolv.conf"
-	maxPositive  = time.Hour        // longest time that an answer is cached
-	maxNegative  = 15 * time.Minute // the same for a negative answer (RFC 2308 section 5)
-	maxQuestions = 1024             // outstanding at the same time
-	entryBytes   = 300              // approximate memory of an answer besides its records
+	maxPositive  = time.Hour        // maximum time that an answer is cached
+	maxNegative  = 15 * time.Minute // maximum time that a negative answer is cached (RFC 2308 section 5)
+	maxQuestions = 1024             // maximum number of questions without an answer yet
+	entryBytes   = 300              // approximate memory of a cached answer without its records
 )
 
-// Options configure a client. The zero value uses the system's resolvers.
+// Options configure a Client. The zero value uses the system's resolvers.
 type Options struct {
-	Servers  []string         // each host:port, or a host for port 53; none: the system's resolvers
-	MaxBytes int              // approximate size of the cache; 0: 8 MiB; negative: no cache
-	Now      func() time.Time // the clock by which answers expire; time.Now if nil
+	Servers  []string         // resolvers, as HOST:PORT or HOST; empty means the system's
+	MaxBytes int              // approximate size of the cache; 0 means 8 MiB, negative means no cache
+	Now      func() time.Time // clock for the expiry of answers; nil means time.Now
 }
 
-// A Client looks up names. Its methods have the names and results of those of net.Resolver; all
-// names are absolute, with or without a final dot, since no search list applies. It is safe for
+// A Client makes DNS lookups. Its methods have the names and results of those of net.Resolver. All
+// names are absolute, with or without a final dot; it uses no search list. It is safe for
 // concurrent use.
 type Client struct {
-	system   *resolvFile // nil: fixed resolvers are used
-	hosts    *hostsFile  // nil: no hosts file is used
+	system   *resolvFile // resolvers of the system; nil if Options.Servers is set
+	hosts    *hostsFile  // hosts file of the system; nil if Options.Servers is set
 	now      func() time.Time
 	maxBytes int
-	slots    chan struct{}
+	slots    chan struct{} // has an element for each question without an answer yet
 
 	mu      sync.Mutex
 	servers []*server
-	answers map[question]*list.Element
-	order   *list.List // of *answer, the most recently used first
-	bytes   int
+	answers map[question]*list.Element // elements of order
+	order   *list.List                 // cached answers (*answer), the most recently used first
+	bytes   int                        // approximate size of the cached answers
 	flights map[question]*flight
 
-	asked, kept, shared, failed atomic.Int64
+	asked, kept, shared, failed atomic.Int64 // the counts of Stats
 }
 
 // Stats counts a client's lookups.
 type Stats struct {
-	Asked  int64 // questions that were sent to a resolver
+	Asked  int64 // questions that were sent to resolvers
 	Kept   int64 // questions that were answered from the cache
-	Shared int64 // questions that waited for the same question of another caller
+	Shared int64 // questions that another caller had at the same time
 	Failed int64 // questions that no resolver answered
 	Bytes  int   // approximate size of the cached answers
 }
 
-// A question is the key of a cached answer.
+// A question is a DNS question. It is the key of cached answers.
 type question struct {
 	name   string // in lower case, with the final dot, escaped as in a zone file
-	kind   uint16
-	secure bool // with DNSSEC records, and whether they were validated
+	kind   uint16 // record type
+	secure bool   // whether to ask for DNSSEC records and validation
 }
 
-// An answer is shared by all callers, which must not change it.
+// An answer is a cached answer. Callers must not change msg.
 type answer struct {
 	q     question
 	msg   *dns.Msg
-	until time.Time
-	bytes int
+	until time.Time // when it expires
+	bytes int       // approximate size
 }
 
-// A flight is a question that was sent to the resolvers and is not answered yet.
+// A flight is a question that was sent and has no answer yet. done is closed when msg or err is
+// set.
 type flight struct {
 	done chan struct{}
 	msg  *dns.Msg
 	err  error
 }
 
-// New returns a client.
+// New returns a Client without sending a question.
 func New(o Options) *Client {
 	c := &Client{
 		now: o.Now, maxBytes: o.MaxBytes, slots: make(chan struct{}, maxQuestions),
@@ -109,7 +110,8 @@ func New(o Options) *Client {
 	return c
 }
 
-// resolvers returns the resolvers in use, with their sockets. Those of the system may change.
+// resolvers returns the resolvers to ask, with their sockets. It reads those of the system again if
+// they have changed.
 func (c *Client) resolvers() []*server {
 	if c.system == nil {
 		return c.servers
@@ -130,9 +132,10 @@ func (c *Client) resolvers() []*server {
 	return c.servers
 }
 
+// freshKey is the context key of Fresh.
 type freshKey struct{}
 
-// Fresh makes lookups with the returned context bypass the cache. Their answers are still cached.
+// Fresh returns a context with which lookups bypass the cache. Their answers are still cached.
 func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
 
 // Stats returns the counts so far.
@@ -142,7 +145,7 @@ func (c *Client) Stats() Stats {
 	return Stats{c.asked.Load(), c.kept.Load(), c.shared.Load(), c.failed.Load(), c.bytes}
 }
 
-// Close closes the idle sockets. The client remains usable.
+// Close closes the idle sockets. The client can still be used.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,10 +154,10 @@ func (c *Client) Close() {
 	}
 }
 
-// Ask returns the answer to a question: that the name or the records exist, or that they do not.
-// name is as in a zone file. secure also requests DNSSEC records, and whether a resolver has
-// validated the answer. The message is shared and must not be changed. Every error is a
-// *net.DNSError: no resolver answered, or all reported failures.
+// Ask returns the answer to a question, which may be that the name or the records do not exist.
+// name is escaped as in a zone file. secure also asks for DNSSEC records, and whether the resolver
+// has validated them. The caller must not change the message. Errors are *net.DNSError: no resolver
+// answered, or all answered with a failure.
 func (c *Client) Ask(ctx context.Context, name string, kind uint16, secure bool) (*dns.Msg, error) {
 	q := question{strings.ToLower(dns.Fqdn(name)), kind, secure}
 	f, msg := c.begin(q, ctx.Value(freshKey{}) != nil)
@@ -164,6 +167,7 @@ func (c *Client) Ask(ctx context.Context, name string, kind uint16, secure bool)
 	return f.wait(ctx, q)
 }
 
+// wait waits for the answer. It returns an error if ctx ends first.
 func (f *flight) wait(ctx context.Context, q question) (*dns.Msg, error) {
 	select {
 	case <-f.done:
@@ -174,7 +178,8 @@ func (f *flight) wait(ctx context.Context, q question) (*dns.Msg, error) {
 	}
 }
 
-// begin returns the cached answer, or the flight that will bring the answer.
+// begin returns the cached answer to a question. If there is none, it returns a flight: that of
+// another caller with the same question, or a new one.
 func (c *Client) begin(q question, fresh bool) (*flight, *dns.Msg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,29 +189,30 @@ func (c *Client) begin(q question, fresh bool) (*flight, *dns.Msg) {
 			c.kept.Add(1)
 			return nil, a.msg
 		}
-		c.drop(e)
+		c.evict(e)
 	}
 	if f := c.flights[q]; f != nil && !fresh {
 		c.shared.Add(1)
 		return f, nil
 	}
 	f := &flight{done: make(chan struct{})}
-	if !fresh { // a fresh question is not shared, since one that is outstanding may be older
+	if !fresh { // callers of Fresh need an answer that is newer than their call
 		c.flights[q] = f
 	}
-	go c.fly(q, f)
+	go c.resolve(q, f)
 	return f, nil
 }
 
-// fly sends the question to the resolvers. It runs to its end even if no caller waits any more.
-func (c *Client) fly(q question, f *flight) {
+// resolve sends a question to the resolvers, caches the answer, and ends the flight. It does not
+// stop if all callers have given up.
+func (c *Client) resolve(q question, f *flight) {
 	select {
 	case c.slots <- struct{}{}:
 		c.asked.Add(1)
 		f.msg, f.err = c.exchange(q)
 		<-c.slots
 	default:
-		f.err = &net.DNSError{Err: "too many questions are under way", Name: q.name, IsTemporary: true}
+		f.err = &net.DNSError{Err: "too many DNS questions wait for answers", Name: q.name, IsTemporary: true}
 	}
 	if f.err != nil {
 		c.failed.Add(1)
@@ -222,11 +228,11 @@ func (c *Client) fly(q question, f *flight) {
 	close(f.done)
 }
 
-// cache caches an answer for its lifetime, and evicts the least recently used answers if the cache
-// is full.
+// cache adds an answer to the cache for its lifetime. If the cache is full, it removes the least
+// recently used answers.
 func (c *Client) cache(q question, m *dns.Msg) {
 	if e := c.answers[q]; e != nil {
-		c.drop(e)
+		c.evict(e)
 	}
 	ttl := lifetime(m, q.kind)
 	size := m.Len() + len(q.name) + entryBytes
@@ -235,19 +241,20 @@ func (c *Client) cache(q question, m *dns.Msg) {
 	}
 	c.answers[q] = c.order.PushFront(&answer{q, m, c.now().Add(ttl), size})
 	for c.bytes += size; c.bytes > c.maxBytes; {
-		c.drop(c.order.Back())
+		c.evict(c.order.Back())
 	}
 }
 
-func (c *Client) drop(e *list.Element) {
+// evict removes an answer from the cache.
+func (c *Client) evict(e *list.Element) {
 	a := c.order.Remove(e).(*answer)
 	delete(c.answers, a.q)
 	c.bytes -= a.bytes
 }
 
-// lifetime returns how long an answer may be used: the shortest TTL of its records. Without records
-// of the requested kind it is the time that the zone's SOA gives for negative answers, or 0 without
-// an SOA (RFC 2308 section 5).
+// lifetime returns how long an answer may be cached: the minimum TTL of its records. If there are
+// no records of the type kind, it returns the TTL for negative answers in the zone's SOA, or 0
+// without an SOA (RFC 2308 section 5).
 func lifetime(m *dns.Msg, kind uint16) time.Duration {
 	least, found := uint32(maxPositive/time.Second), false
 	for _, rr := range m.Answer {

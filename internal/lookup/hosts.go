@@ -12,24 +12,24 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A hostsFile holds the addresses that the system's hosts file gives to names. It is read again
-// after a change.
+// A hostsFile has the names and addresses of the system's hosts file. It reads the file again after
+// a change.
 type hostsFile struct {
 	path string
 
 	mu      sync.Mutex
-	checked time.Time
-	changed time.Time
-	size    int64
+	checked time.Time // when the file was last checked for changes
+	changed time.Time // modification time of the file when it was last read
+	size    int64     // size of the file when it was last read
 	byName  map[string][]netip.Addr
 }
 
 const (
-	hostsCheck    = 5 * time.Second
-	maxHostsBytes = 1 << 20 // bytes of the file that are read
+	hostsCheck    = 5 * time.Second // minimum time between two checks for changes
+	maxHostsBytes = 1 << 20         // number of bytes of the hosts file that are used
 )
 
-// addresses returns the addresses of a name; none if the file does not list it or cannot be read.
+// addresses returns the addresses of a name in the hosts file, or nil if there are none.
 func (h *hostsFile) addresses(name string) []netip.Addr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,20 +46,22 @@ func (h *hostsFile) addresses(name string) []netip.Addr {
 	return slices.Clone(h.byName[strings.ToLower(strings.TrimSuffix(name, "."))])
 }
 
-// A resolvFile holds the resolvers of the system's resolv.conf. It is read again after a change.
+// A resolvFile has the resolvers in the system's resolv.conf. It reads the file again after a
+// change.
 type resolvFile struct {
 	path string
 
 	mu      sync.Mutex
-	checked time.Time
-	changed time.Time
-	size    int64
-	servers []string // host:port
+	checked time.Time // when the file was last checked for changes
+	changed time.Time // modification time of the file when it was last read
+	size    int64     // size of the file when it was last read
+	servers []string  // as HOST:PORT
 }
 
-// noResolvers is used if the file cannot be read or names no resolvers: a resolver on this machine.
-var noResolvers = []string{"127.0.0.1:53", "[::1]:53"}
+// localResolvers are the resolvers if resolv.conf has none or cannot be read.
+var localResolvers = []string{"127.0.0.1:53", "[::1]:53"}
 
+// resolvers returns the resolvers as HOST:PORT.
 func (f *resolvFile) resolvers() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,11 +82,12 @@ func (f *resolvFile) resolvers() []string {
 		}
 	}
 	if len(f.servers) == 0 {
-		f.servers = noResolvers
+		f.servers = localResolvers
 	}
 	return f.servers
 }
 
+// parseHosts parses the text of a hosts file, and returns the addresses by name.
 func parseHosts(text string) map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
 	for line := range strings.Lines(text) {

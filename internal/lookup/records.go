@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	maxRecords = 100 // records of one answer that are used
-	maxAliases = 16  // aliases in one answer that are followed
+	maxRecords = 100 // maximum number of records that are used of an answer
+	maxAliases = 16  // maximum number of CNAME records that are followed in an answer
 )
 
-// escaped writes a name in the notation of a zone file (RFC 1035 section 5.1), so that unusual
-// names can be looked up, such as bob+news._spf.example.com. It uses the same form as the DNS
-// library, since answers are matched by it.
+// escaped converts a name to the notation of zone files (RFC 1035 section 5.1), so that names with
+// special characters can be looked up. It uses the same escapes as package dns, because names in
+// answers are compared with it.
 func escaped(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -41,15 +41,16 @@ func escaped(name string) string {
 			return read
 		}
 	}
-	return out // not a valid name: Ask sends no question for it
+	return out // the name is invalid; Ask returns an error for it
 }
 
+// notFound returns the error that a name or its records do not exist.
 func notFound(name string) error {
 	return &net.DNSError{Err: "no such host", Name: strings.TrimSuffix(name, "."), IsNotFound: true}
 }
 
-// records looks up records of a kind and returns those of the name at the end of the aliases. No
-// records are an error.
+// records looks up the records of a type. It follows CNAME records. If there are no records, it
+// returns an error with IsNotFound.
 func records[T dns.RR](ctx context.Context, c *Client, name string, kind uint16) ([]T, error) {
 	if name == "" || len(name) > 255 {
 		return nil, notFound(name)
@@ -65,6 +66,8 @@ func records[T dns.RR](ctx context.Context, c *Client, name string, kind uint16)
 	return out, nil
 }
 
+// recordsOf returns the records of a type in an answer, at the name to which its CNAME records
+// lead.
 func recordsOf[T dns.RR](m *dns.Msg, kind uint16) (out []T) {
 	name := Canonical(m)
 	for _, rr := range m.Answer {
@@ -77,7 +80,8 @@ func recordsOf[T dns.RR](m *dns.Msg, kind uint16) (out []T) {
 	return out
 }
 
-// Canonical returns the name at the end of the aliases in an answer.
+// Canonical returns the name to which the CNAME records in an answer lead. Without CNAME records,
+// it returns the name in the question.
 func Canonical(m *dns.Msg) string {
 	name := m.Question[0].Name
 	for range maxAliases {
@@ -95,7 +99,7 @@ func Canonical(m *dns.Msg) string {
 	return name
 }
 
-// LookupTXT returns the texts of a name, each joined from its strings.
+// LookupTXT returns the TXT records of a name. The strings of a record are joined.
 func (c *Client) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	list, err := records[*dns.TXT](ctx, c, name, dns.TypeTXT)
 	if err != nil {
@@ -108,7 +112,7 @@ func (c *Client) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return out, nil
 }
 
-// unescaped reverses the DNS library's escapes of special bytes (RFC 1035 section 5.1).
+// unescaped removes the escapes in a text of package dns (RFC 1035 section 5.1).
 func unescaped(text string) string {
 	if !strings.Contains(text, `\`) {
 		return text
@@ -129,8 +133,8 @@ func unescaped(text string) string {
 	return b.String()
 }
 
-// LookupMX returns the mail hosts of a name, the best first, and hosts with the same preference in
-// random order (RFC 5321 section 5.1).
+// LookupMX returns the MX records of a name, sorted by preference. Records with the same preference
+// are in random order (RFC 5321 section 5.1).
 func (c *Client) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	list, err := records[*dns.MX](ctx, c, name, dns.TypeMX)
 	if err != nil {
@@ -145,7 +149,7 @@ func (c *Client) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	return out, nil
 }
 
-// LookupNS returns the name servers of a name.
+// LookupNS returns the NS records of a name.
 func (c *Client) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
 	list, err := records[*dns.NS](ctx, c, name, dns.TypeNS)
 	if err != nil {
@@ -158,8 +162,8 @@ func (c *Client) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
 	return out, nil
 }
 
-// LookupSRV returns the services of a name, in the order in which RFC 2782 says to try them. If
-// service and proto are empty, name is looked up as it is.
+// LookupSRV returns the SRV records of _service._proto.name, or of name if service and proto are
+// empty. They are in the order in which clients should try them (RFC 2782).
 func (c *Client) LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error) {
 	if service != "" || proto != "" {
 		name = "_" + service + "._" + proto + "." + name
@@ -192,7 +196,7 @@ func (c *Client) LookupSRV(ctx context.Context, service, proto, name string) (st
 	return list[0].Hdr.Name, out, nil
 }
 
-// LookupAddr returns the names of an address (PTR), with their final dots.
+// LookupAddr returns the names in the PTR records of an address, with their final dots.
 func (c *Client) LookupAddr(ctx context.Context, addr string) ([]string, error) {
 	name, err := dns.ReverseAddr(addr)
 	if err != nil {
@@ -209,8 +213,8 @@ func (c *Client) LookupAddr(ctx context.Context, addr string) ([]string, error) 
 	return out, nil
 }
 
-// LookupCNAME returns the name at the end of a host's aliases, with its final dot. A host that has
-// addresses and no alias is its own result.
+// LookupCNAME returns the name to which the CNAME records of a host lead, with its final dot. If
+// the host has addresses but no CNAME record, it returns the host itself.
 func (c *Client) LookupCNAME(ctx context.Context, host string) (string, error) {
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME} {
 		m, err := c.Ask(ctx, escaped(host), kind, false)
@@ -245,8 +249,8 @@ func (c *Client) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, e
 	return out, nil
 }
 
-// LookupNetIP returns the addresses of a host, of one family for the networks ip4 and ip6. A host
-// that is an IP address is returned as it is.
+// LookupNetIP returns the addresses of a host. network is "ip4" or "ip6" for one family, or "ip"
+// for both. If host is an IP address, it returns that.
 func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	fits := func(a netip.Addr) bool { return network == "ip" || a.Is4() == (network == "ip4") }
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -274,7 +278,7 @@ func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip
 	case "ip6":
 		kinds = kinds[1:]
 	}
-	// Send both questions before waiting for the first answer.
+	// Ask for both families before waiting for the first answer.
 	var flights [2]*flight
 	var answers [2]*dns.Msg
 	name, fresh := strings.ToLower(escaped(host)), ctx.Value(freshKey{}) != nil

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	tryTimeout = 5 * time.Second // for one try
-	tries      = 2               // at each resolver
-	udpSize    = 1232            // bytes that pass most networks without fragmentation
-	maxIdle    = 16              // idle sockets for one resolver
-	socketUses = 100             // after so many questions a new socket, with another port, is used
-	socketAge  = 10 * time.Second
+	tryTimeout = 5 * time.Second  // for one try with one resolver
+	tries      = 2                // number of tries with each resolver
+	udpSize    = 1232             // maximum UDP message in bytes, which most networks do not fragment
+	maxIdle    = 16               // maximum number of idle sockets for one resolver
+	socketUses = 100              // maximum number of questions over one socket, which has one port
+	socketAge  = 10 * time.Second // maximum age of a socket
 )
 
-// A server is a resolver, with the idle sockets to it.
+// A server is a resolver with its idle sockets.
 type server struct {
 	addr string
 
@@ -30,10 +30,10 @@ type server struct {
 	idle []*socket
 }
 
-// A socket is a connected UDP socket. One question at a time is outstanding on it.
+// A socket is a connected UDP socket. It is used for one question at a time.
 type socket struct {
 	dns.Conn
-	uses int
+	uses int // number of questions so far
 	made time.Time
 }
 
@@ -78,14 +78,15 @@ func (s *server) close() {
 	s.idle = nil
 }
 
-// Misbehaves is the beginning of the error for a resolver that answers with a failure, as in
-// package net.
+// Misbehaves is the beginning of the error text if a resolver answers with a failure, such as
+// SERVFAIL. Package net has the same text.
 const Misbehaves = "server misbehaving"
 
-// exchange sends a question to the resolvers in turn, until one answers it.
+// exchange sends a question to one resolver after the other, until one answers. Answers with a
+// failure do not count.
 func (c *Client) exchange(q question) (*dns.Msg, error) {
 	failed := &net.DNSError{Name: strings.TrimSuffix(q.name, "."), IsTemporary: true}
-	answered := false // by a resolver that reported a failure; another try would give the same result
+	answered := false // whether a resolver answered with a failure; then another try is useless
 	for try := 0; try < tries && !answered; try++ {
 		for _, s := range c.resolvers() {
 			m, err := s.ask(q)
@@ -100,8 +101,8 @@ func (c *Client) exchange(q question) (*dns.Msg, error) {
 				answered = true
 				failed.Err, failed.Server, failed.IsTimeout = Misbehaves+": "+dns.RcodeToString[m.Rcode], s.addr, false
 				if q.secure {
-					// The resolver may have found the answer bogus. Another that does not validate
-					// would accept it, so this answer is final.
+					// The resolver may have found invalid signatures. Do not ask another resolver,
+					// which might not validate.
 					return nil, failed
 				}
 			}
@@ -110,7 +111,8 @@ func (c *Client) exchange(q question) (*dns.Msg, error) {
 	return nil, failed
 }
 
-// ask sends a question over UDP, and over TCP if the answer was truncated.
+// ask sends a question to the resolver over UDP. If the answer is truncated, it asks again over
+// TCP.
 func (s *server) ask(q question) (*dns.Msg, error) {
 	m := new(dns.Msg)
 	m.Id = uint16(rand.Uint32())
@@ -129,7 +131,7 @@ func (s *server) ask(q question) (*dns.Msg, error) {
 	k.uses++
 	got, err := exchangeOn(&k.Conn, m)
 	if err != nil {
-		k.Close() // so that a late answer is not taken for the next one
+		k.Close() // or a late answer could be read after the next question
 		return nil, err
 	}
 	s.putIdle(k)
@@ -146,7 +148,7 @@ func (s *server) ask(q question) (*dns.Msg, error) {
 	return exchangeOn(&dns.Conn{Conn: conn}, m)
 }
 
-// exchangeOn sends a question and reads until its answer has come; other messages are ignored.
+// exchangeOn sends a question and reads its answer. It ignores other messages.
 func exchangeOn(conn *dns.Conn, m *dns.Msg) (*dns.Msg, error) {
 	if err := conn.WriteMsg(m); err != nil {
 		return nil, err
@@ -161,12 +163,12 @@ func exchangeOn(conn *dns.Conn, m *dns.Msg) (*dns.Msg, error) {
 			continue // not a DNS message
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the answer: %w", err)
+			return nil, fmt.Errorf("read the answer of the resolver: %w", err)
 		}
 		if got.Id == m.Id && got.Response && len(got.Question) == 1 && got.Question[0].Qtype == m.Question[0].Qtype &&
 			strings.EqualFold(got.Question[0].Name, m.Question[0].Name) {
 			return got, nil
 		}
 	}
-	return nil, errors.New("the resolver sends answers to other questions")
+	return nil, errors.New("the resolver sent 100 messages without the answer to the question")
 }

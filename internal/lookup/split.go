@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// A Split uses one client for some names, and another for all others. So a sandbox asks its own
-// server about the names that it hosts, without a delegation.
+// A Split looks up some names with one client, and all other names with another. With it, a sandbox
+// asks its own server about the names that it hosts.
 type Split struct {
-	Hosts   func(name string) bool // reports which names to look up with Own; nil: none
+	Hosts   func(name string) bool // reports whether to look up a name with Own; nil means none
 	Own     *Client
 	*Client // for all other names
 }
 
-// reserved lists the top-level domains that the public DNS will never have (RFC 6761). No resolver
-// is asked about them.
+// reserved lists top-level domains that the public DNS never has (RFC 6761).
 var reserved = []string{"test", "example", "invalid", "localhost"}
 
-// resolverFor returns the client for a name. The error means that the name cannot exist.
+// resolverFor returns the client for a name. It returns an error with IsNotFound for names below
+// reserved top-level domains.
 func (r *Split) resolverFor(name string) (*Client, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if r.Hosts != nil && r.Hosts(name) {
@@ -32,7 +32,7 @@ func (r *Split) resolverFor(name string) (*Client, error) {
 	return r.Client, nil
 }
 
-// ask makes one lookup with the client for the name.
+// ask calls find with the client for a name.
 func ask[T any](r *Split, name string, find func(*Client) (T, error)) (T, error) {
 	to, err := r.resolverFor(name)
 	if err != nil {

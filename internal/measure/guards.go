@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// hiddenAssignments lists assignments in the head of an if or switch to a variable that is declared
-// earlier and is not an error: a reader who looks for its assignments overlooks them there.
+// hiddenAssignments returns the positions of assignments, in the head of an if or switch, to a
+// variable that is declared before and is not an error. Readers overlook such assignments.
 func (p *program) hiddenAssignments() []string {
 	var out []string
 	for _, c := range p.packages {
@@ -24,8 +24,8 @@ func (p *program) hiddenAssignments() []string {
 					init = s.Init
 				}
 				a, ok := init.(*ast.AssignStmt)
-				if ok && a.Tok != token.DEFINE && slices.ContainsFunc(a.Lhs, c.keepsMore) {
-					out = append(out, p.place(a.Pos()))
+				if ok && a.Tok != token.DEFINE && slices.ContainsFunc(a.Lhs, c.isNotError) {
+					out = append(out, p.position(a.Pos()))
 				}
 				return true
 			})
@@ -34,8 +34,9 @@ func (p *program) hiddenAssignments() []string {
 	return out
 }
 
-// keepsMore reports whether an assignment to an expression stores something other than an error.
-func (c *checked) keepsMore(to ast.Expr) bool {
+// isNotError reports whether the expression on the left of an assignment is not a variable of type
+// error.
+func (c *checked) isNotError(to ast.Expr) bool {
 	id, ok := to.(*ast.Ident)
 	if !ok {
 		return true
@@ -44,8 +45,8 @@ func (c *checked) keepsMore(to ast.Expr) bool {
 	return obj != nil && !types.Identical(obj.Type(), types.Universe.Lookup("error").Type())
 }
 
-// unreadFields lists the unexported fields of structs that are never read, though they may be set.
-// Structs that are compared, such as keys of maps, count as read with all their fields.
+// unreadFields returns the unexported struct fields that are never read, even if they are set. If
+// structs of a type are compared, for example as map keys, all fields of the type count as read.
 func (p *program) unreadFields() []string {
 	var out []string
 	for _, c := range p.packages {
@@ -61,7 +62,7 @@ func (p *program) unreadFields() []string {
 			}
 			for field := range s.Fields() {
 				if field.Pkg() == c.types && !field.Exported() && !field.Embedded() && field.Name() != "_" && !read[field] {
-					out = append(out, fmt.Sprintf("%s %s.%s", p.place(field.Pos()), named.Name(), field.Name()))
+					out = append(out, fmt.Sprintf("%s %s.%s", p.position(field.Pos()), named.Name(), field.Name()))
 				}
 			}
 		}
@@ -70,7 +71,7 @@ func (p *program) unreadFields() []string {
 	return out
 }
 
-// readObjects returns the fields of a package that are read, and the types that are compared.
+// readObjects returns the fields that a package reads, and the types whose values it compares.
 func (c *checked) readObjects() map[types.Object]bool {
 	read := map[types.Object]bool{}
 	compared := func(t types.Type) {
@@ -93,7 +94,7 @@ func (c *checked) readObjects() map[types.Object]bool {
 				if s, ok := c.info.TypeOf(n.Fun).(*types.Signature); ok {
 					for i := range min(len(n.Args), s.Params().Len()) {
 						if types.IsInterface(s.Params().At(i).Type()) {
-							compared(c.info.TypeOf(n.Args[i])) // printed, or a key
+							compared(c.info.TypeOf(n.Args[i])) // it may be printed or used as a key
 						}
 					}
 				}
@@ -122,8 +123,8 @@ func (c *checked) readObjects() map[types.Object]bool {
 	return read
 }
 
-// promotedMethods lists the methods that service.Service gets from embedded types. A call of such a
-// method does not show which package it belongs to.
+// promotedMethods returns the methods that service.Service gets from embedded types. A call of such
+// a method does not show in which package it is.
 func (p *program) promotedMethods() []string {
 	var out []string
 	for _, c := range p.packages {
@@ -140,8 +141,8 @@ func (p *program) promotedMethods() []string {
 	return out
 }
 
-// place returns FILE:LINE, relative to the top of the module.
-func (p *program) place(pos token.Pos) string {
+// position returns FILE:LINE. FILE is relative to the top folder of the module.
+func (p *program) position(pos token.Pos) string {
 	at := p.fset.Position(pos)
 	_, file, _ := strings.Cut(at.Filename, p.dir+"/")
 	return fmt.Sprintf("%s:%d", file, at.Line)

@@ -1,6 +1,6 @@
-// Measure prints how the code is cut: how long functions are, how large packages are, which files
-// of a package depend on each other in a circle, and how many functions and files a flow such as
-// receiving a message goes through. `make measure` runs it.
+// Measure prints figures about the structure of the code: the length of functions, the size of
+// packages, how many files of a package depend on each other in a circle, and how many functions
+// and files a flow, such as receiving a message, goes through. `make measure` runs it.
 //
 // What the words mean here:
 //   - A line is a line of a Go file that is not a test, with comments and empty lines. A function
@@ -38,9 +38,9 @@ import (
 
 const module = "github.com/mailstead/mailstead"
 
-// flows lists the measured flows, with their roots and budgets. A root is NAME or TYPE.NAME in the
-// package service or one below it. A budget is lowered whenever a change makes a flow shorter; it
-// is never raised.
+// flows lists the flows that are measured. root is the function with which a flow begins: NAME or
+// TYPE.NAME in package service or a package below it. A test fails if a flow is larger than its
+// budget, which may be lowered but not raised.
 var flows = []struct {
 	name, root string
 	budget     extent
@@ -51,10 +51,11 @@ var flows = []struct {
 	{"domain_setup", "Service.setupKind", extent{188, 26, 84}},
 }
 
-// circleBudget is the most files that a circle may have.
+// circleBudget is the maximum number of files in a circle.
 const circleBudget = 12
 
-// extent is the size of a flow.
+// extent is the size of a flow: how many functions and files it goes through, and how many changes
+// of file it has.
 type extent struct{ functions, files, changes int }
 
 func main() {
@@ -66,8 +67,8 @@ func main() {
 	}
 }
 
-// listed is the data of a package from `go list -json`.
-type listed struct {
+// listedPackage is a package in the output of `go list -json`.
+type listedPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 	Module                  *struct {
@@ -78,13 +79,14 @@ type listed struct {
 
 // program is the module, parsed and type-checked.
 type program struct {
-	dir      string // of the module
+	dir      string // top folder of the module
 	fset     *token.FileSet
 	packages []*checked
 	funcs    map[*types.Func]*ast.FuncDecl
 	infos    map[*types.Func]*types.Info
 }
 
+// checked is a package of the module, parsed and type-checked.
 type checked struct {
 	path  string
 	files []*ast.File
@@ -92,6 +94,7 @@ type checked struct {
 	info  *types.Info
 }
 
+// run prints all figures, or only the functions of the flow list if that is not "".
 func run(w io.Writer, list string) error {
 	p, err := load()
 	if err != nil {
@@ -109,8 +112,8 @@ func run(w io.Writer, list string) error {
 	return p.printFlows(w)
 }
 
-// load type-checks all packages of the module, each after those that it imports. Packages of other
-// modules come from the compiler's export data.
+// load parses and type-checks all packages of the module. It reads packages of other modules from
+// the compiler's export data.
 func load() (*program, error) {
 	out, err := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,Module", module+"/...").Output()
 	if err != nil {
@@ -126,7 +129,7 @@ func load() (*program, error) {
 		return others.Import(path)
 	})}
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var l listed
+		var l listedPackage
 		if err := d.Decode(&l); errors.Is(err, io.EOF) {
 			return p, nil
 		} else if err != nil {
@@ -163,10 +166,12 @@ func load() (*program, error) {
 	}
 }
 
+// importFunc is a function that implements types.Importer.
 type importFunc func(path string) (*types.Package, error)
 
 func (f importFunc) Import(path string) (*types.Package, error) { return f(path) }
 
+// printFunctions prints the number of functions and their lengths.
 func (p *program) printFunctions(w io.Writer) {
 	var lengths []int
 	for _, fn := range p.funcs {
@@ -177,8 +182,8 @@ func (p *program) printFunctions(w io.Writer) {
 	fmt.Fprintf(w, "functions: %d; lines: median %d, p95 %d, max %d\n", n, lengths[n/2], lengths[n*95/100], lengths[n-1])
 }
 
-// printPackages prints every package of more than 1000 lines with its largest circle of files, and
-// how many comment lines of the module are longer than 100 columns.
+// printPackages prints the number of lines, the number of comment lines over 100 columns, and a
+// table of the packages with more than 1000 lines.
 func (p *program) printPackages(w io.Writer) error {
 	type row struct {
 		path                 string
@@ -213,7 +218,7 @@ func (p *program) printPackages(w io.Writer) error {
 	return nil
 }
 
-// largestCircle returns the number of files in the largest strongly connected component.
+// largestCircle returns the number of files in the largest circle of a package.
 func (p *program) largestCircle(c *checked) int {
 	deps := map[string]map[string]bool{}
 	for _, f := range c.files {
@@ -228,7 +233,7 @@ func (p *program) largestCircle(c *checked) int {
 			return true
 		})
 	}
-	// Tarjan's algorithm: a component is complete when no file in it reaches an older one.
+	// Find the strongly connected components with Tarjan's algorithm.
 	index, low, onStack := map[string]int{}, map[string]int{}, map[string]bool{}
 	var stack []string
 	largest := 0
@@ -276,6 +281,7 @@ func isLocal(obj types.Object) bool {
 	return obj.Parent() != obj.Pkg().Scope()
 }
 
+// printFlows prints a table of the flows.
 func (p *program) printFlows(w io.Writer) error {
 	fmt.Fprintf(w, "\n%-20s %10s %6s %16s\n", "flow", "functions", "files", "changes of file")
 	for _, f := range flows {
@@ -304,6 +310,7 @@ func (p *program) extentOf(root string) (extent, error) {
 	return extent{len(order), len(files), changes}, nil
 }
 
+// listFlow prints the functions of a flow, in order.
 func (p *program) listFlow(w io.Writer, name string) error {
 	for _, f := range flows {
 		if f.name != name {
@@ -315,22 +322,22 @@ func (p *program) listFlow(w io.Writer, name string) error {
 		}
 		return err
 	}
-	return fmt.Errorf("no flow is named %q", name)
+	return fmt.Errorf("there is no flow %q", name)
 }
 
-// flow returns the functions that a flow goes through, in order.
+// flow returns the functions that the flow with a root goes through, in order.
 func (p *program) flow(root string) ([]*types.Func, error) {
 	var begin *types.Func
 	for fn := range p.funcs {
 		if inService(fn) && fullName(fn) == root {
 			if begin != nil {
-				return nil, fmt.Errorf("two functions are named %s", root)
+				return nil, fmt.Errorf("two functions of service have the name %s", root)
 			}
 			begin = fn
 		}
 	}
 	if begin == nil {
-		return nil, fmt.Errorf("no function of service is named %s", root)
+		return nil, fmt.Errorf("no function of service has the name %s", root)
 	}
 	var order []*types.Func
 	var visit func(*types.Func)
@@ -356,7 +363,7 @@ func inService(fn *types.Func) bool {
 	return fn.Pkg() != nil && (fn.Pkg().Path() == module+"/service" || strings.HasPrefix(fn.Pkg().Path(), module+"/service/"))
 }
 
-// fullName returns NAME, or TYPE.NAME for a method.
+// fullName returns NAME for a function, and TYPE.NAME for a method.
 func fullName(fn *types.Func) string {
 	recv := fn.Signature().Recv()
 	if recv == nil {

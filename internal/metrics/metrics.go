@@ -1,5 +1,5 @@
-// Package metrics counts events, and writes the counts in the text format of Prometheus, version
-// 0.0.4. It does not know what is counted.
+// Package metrics counts events, and writes metrics in the text format of Prometheus, version
+// 0.0.4. It does not know what the metrics mean.
 package metrics
 
 import (
@@ -18,7 +18,8 @@ import (
 // ContentType is the media type of the output of Registry.Write.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// A Registry holds families of metrics, in the order of their creation. The zero value is empty.
+// A Registry has families of metrics, in the order in which they were added. The zero value is
+// empty.
 type Registry struct {
 	mu       sync.Mutex
 	families []family
@@ -27,10 +28,11 @@ type Registry struct {
 // A family is all metrics with the same name.
 type family struct {
 	name, help, kind string
-	write            func(*lines)
+	write            func(*familyWriter) // writes the metrics
 }
 
-func (r *Registry) add(name, help, kind string, write func(*lines)) {
+// add adds a family. It panics if the registry has one with the same name.
+func (r *Registry) add(name, help, kind string, write func(*familyWriter)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.ContainsFunc(r.families, func(f family) bool { return f.name == name }) {
@@ -39,7 +41,7 @@ func (r *Registry) add(name, help, kind string, write func(*lines)) {
 	r.families = append(r.families, family{name, help, kind, write})
 }
 
-// Write writes all families, each with its metrics in a fixed order.
+// Write writes the metrics of all families, in a fixed order.
 func (r *Registry) Write(w io.Writer) error {
 	r.mu.Lock()
 	families := slices.Clone(r.families)
@@ -47,7 +49,7 @@ func (r *Registry) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	for _, f := range families {
 		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", f.name, escapeHelp.Replace(f.help), f.name, f.kind)
-		f.write(&lines{out, f.name})
+		f.write(&familyWriter{out, f.name})
 	}
 	return out.Flush()
 }
@@ -57,13 +59,14 @@ var (
 	escapeLabel = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// lines writes the lines of one family.
-type lines struct {
+// A familyWriter writes the metrics of one family.
+type familyWriter struct {
 	w    *bufio.Writer
-	name string
+	name string // name of the family
 }
 
-func (l *lines) write(suffix string, labels, values []string, v float64) {
+// write writes one metric. suffix is appended to the name of the family.
+func (l *familyWriter) write(suffix string, labels, values []string, v float64) {
 	l.w.WriteString(l.name)
 	l.w.WriteString(suffix)
 	for i, label := range labels {
@@ -76,23 +79,23 @@ func (l *lines) write(suffix string, labels, values []string, v float64) {
 	l.w.WriteString(" " + strconv.FormatFloat(v, 'g', -1, 64) + "\n")
 }
 
-// A Counter counts events separately by the values of its labels. Its methods do nothing on nil.
+// A Counter counts events by the values of its labels. The methods of a nil Counter do nothing.
 type Counter struct {
 	labels []string
-	values sync.Map // the values of the labels, joined by NUL, to *atomic.Uint64
+	values sync.Map // counts (*atomic.Uint64) by the values of the labels, joined by NUL
 }
 
-// Counter creates a family of counters. By convention its name ends with _total. If it has one
-// label, first lists values of that label that are shown with 0 from the start.
+// Counter adds a family of counters. By convention its name ends with _total. If it has one label,
+// first lists values of the label that are written with the count 0 from the beginning.
 func (r *Registry) Counter(name, help string, labels []string, first ...string) *Counter {
 	c := &Counter{labels: labels}
 	for _, v := range first {
-		c.at(v)
+		c.countOf(v)
 	}
 	if len(labels) == 0 {
-		c.at("")
+		c.countOf("")
 	}
-	r.add(name, help, "counter", func(out *lines) {
+	r.add(name, help, "counter", func(out *familyWriter) {
 		for _, key := range sortedKeys(&c.values) {
 			n, _ := c.values.Load(key)
 			out.write("", labels, strings.Split(key, "\x00"), float64(n.(*atomic.Uint64).Load()))
@@ -109,7 +112,8 @@ func sortedKeys(m *sync.Map) (keys []string) {
 	return keys
 }
 
-func (c *Counter) at(key string) *atomic.Uint64 {
+// countOf returns the count for the values of the labels, joined by NUL. It makes a missing count.
+func (c *Counter) countOf(key string) *atomic.Uint64 {
 	if n, ok := c.values.Load(key); ok {
 		return n.(*atomic.Uint64)
 	}
@@ -117,46 +121,48 @@ func (c *Counter) at(key string) *atomic.Uint64 {
 	return n.(*atomic.Uint64)
 }
 
-// Add counts one event. values has a value for each label. Values stay in memory for ever, so they
-// must be fixed words of the program and never data from a peer.
+// Add counts one event. values has a value for each label. Values stay in memory forever, so they
+// must be words from a fixed list, and never data from outside.
 func (c *Counter) Add(values ...string) {
 	if c == nil {
 		return
 	}
 	if len(values) != len(c.labels) {
-		panic(fmt.Sprintf("metrics: %d values for the labels %v", len(values), c.labels))
+		panic(fmt.Sprintf("metrics: %d values were given for the labels %v", len(values), c.labels))
 	}
-	c.at(strings.Join(values, "\x00")).Add(1)
+	c.countOf(strings.Join(values, "\x00")).Add(1)
 }
 
-// Gauge creates a family whose values are read when the metrics are written. find calls emit for
-// each metric, with a value for each label.
+// Gauge adds a family of gauges. When the metrics are written, find is called. It calls emit for
+// each metric, with the value of the metric and a value for each label.
 func (r *Registry) Gauge(name, help string, labels []string, find func(emit func(v float64, values ...string))) {
-	r.sampled(name, help, "gauge", labels, find)
+	r.addSampled(name, help, "gauge", labels, find)
 }
 
-// CounterFunc is Gauge for a count that is kept elsewhere.
+// CounterFunc adds a family of counters whose counts are kept elsewhere. find works as in Gauge.
 func (r *Registry) CounterFunc(name, help string, labels []string, find func(emit func(v float64, values ...string))) {
-	r.sampled(name, help, "counter", labels, find)
+	r.addSampled(name, help, "counter", labels, find)
 }
 
-func (r *Registry) sampled(name, help, kind string, labels []string, find func(emit func(v float64, values ...string))) {
-	r.add(name, help, kind, func(out *lines) {
+// addSampled adds a family whose values find returns by calls of emit.
+func (r *Registry) addSampled(name, help, kind string, labels []string, find func(emit func(v float64, values ...string))) {
+	r.add(name, help, kind, func(out *familyWriter) {
 		find(func(v float64, values ...string) { out.write("", labels, values, v) })
 	})
 }
 
-// A Histogram counts durations in buckets. Its methods do nothing on nil.
+// A Histogram counts durations in buckets. The methods of a nil Histogram do nothing.
 type Histogram struct {
-	bounds []time.Duration // upper bounds, inclusive
-	counts []atomic.Uint64 // one for each bound, and one for durations above all
-	sum    atomic.Int64    // in nanoseconds
+	bounds []time.Duration // inclusive upper bounds of the buckets
+	counts []atomic.Uint64 // counts of the buckets; the last is for durations above all bounds
+	sum    atomic.Int64    // sum of all durations in nanoseconds
 }
 
-// Histogram creates a family with one histogram, in seconds, with these upper bounds.
+// Histogram adds a family with one histogram of durations. Its values are in seconds, and its
+// buckets have these upper bounds.
 func (r *Registry) Histogram(name, help string, bounds ...time.Duration) *Histogram {
 	h := &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
-	r.add(name, help, "histogram", func(out *lines) {
+	r.add(name, help, "histogram", func(out *familyWriter) {
 		var n uint64
 		for i := range h.counts {
 			bound := math.Inf(1)

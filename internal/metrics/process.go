@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Process adds metrics about this process, under the names that Prometheus's own clients use. On a
-// system without /proc, memory and files are left out.
+// Process adds metrics about this process, with the names that Prometheus's client libraries use.
+// started is the start time of the process. Without /proc, memory and open files are left out.
 func (r *Registry) Process(started time.Time) {
 	one := func(name, help string, value func() (float64, bool)) {
 		r.Gauge(name, help, nil, func(emit func(float64, ...string)) {
@@ -47,7 +47,7 @@ func (r *Registry) Process(started time.Time) {
 		}
 		defer dir.Close()
 		names, err := dir.Readdirnames(-1)
-		return float64(len(names) - 1), err == nil // without dir itself
+		return float64(len(names) - 1), err == nil // dir itself does not count
 	})
 	one("process_start_time_seconds", "When the process was started, in Unix time.", func() (float64, bool) {
 		return float64(started.UnixMilli()) / 1000, true

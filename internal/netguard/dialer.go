@@ -14,34 +14,35 @@ import (
 	"time"
 )
 
-// ErrResolve is returned by a guarded dialer when a name has no address, or the resolver does not
-// answer in time.
+// ErrResolve is returned by the dialers of a Guard if a name has no address, or if the lookup
+// fails.
 var ErrResolve = errors.New("name not resolved")
 
 const (
-	lookupTimeout  = 5 * time.Second
-	connectTimeout = 30 * time.Second
-	attemptDelay   = 250 * time.Millisecond // RFC 8305 §5
-	maxAddresses   = 8
+	lookupTimeout  = 5 * time.Second        // for the lookup of a name
+	connectTimeout = 30 * time.Second       // for connecting to one address
+	attemptDelay   = 250 * time.Millisecond // between connecting to two addresses (RFC 8305 §5)
+	maxAddresses   = 8                      // maximum number of addresses to try
 )
 
-// Resolver looks up the addresses of a host; *net.Resolver implements it.
+// Resolver looks up the addresses of a host. *net.Resolver implements it.
 type Resolver interface {
-	// LookupNetIP takes "ip", "ip4" or "ip6" as network.
+	// LookupNetIP returns the addresses of host. network is "ip", "ip4" or "ip6".
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer returns a dial function for network "tcp", "tcp4" or "tcp6" and addr "host:port" with a
-// numeric port. It resolves host with resolver (nil: the system's), drops the addresses that are
-// not allowed, and tries at most 8 of the others a quarter of a second apart, alternating families
-// (RFC 8305); the first connection wins. Errors wrap ErrBlocked if no address is allowed, and
-// ErrResolve if there is none. A lookup ends after 5 s and a connect after 30 s, or with ctx.
+// Dialer returns a function that opens a connection. network is "tcp", "tcp4" or "tcp6", and addr
+// is "host:port" with a numeric port. The function looks up the host with resolver, or with the
+// system's if that is nil. It tries up to 8 of the allowed addresses, alternating between IPv4 and
+// IPv6 (RFC 8305), and returns the first connection. It returns ErrBlocked if no address is
+// allowed, and ErrResolve if the host has no address. A lookup may take 5 seconds, and connecting
+// 30 seconds.
 func (g *Guard) Dialer(resolver Resolver) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return g.DialerFrom(resolver)
 }
 
-// DialerFrom is Dialer with given source addresses of this machine, at most one for each family;
-// for a family without one, the system chooses.
+// DialerFrom does the same as Dialer, but from has the source addresses to use, at most one of each
+// family. The system chooses the source address of a family that is not in from.
 func (g *Guard) DialerFrom(resolver Resolver, from ...netip.Addr) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if resolver == nil {
 		resolver = net.DefaultResolver
@@ -61,10 +62,12 @@ func (g *Guard) DialerFrom(resolver Resolver, from ...netip.Addr) func(ctx conte
 	return d.dial
 }
 
+// A dialer opens connections for Dialer and DialerFrom.
 type dialer struct {
 	guard    *Guard
 	resolver Resolver
-	connect  func(ctx context.Context, network, addr string) (net.Conn, error)
+	// connect connects to an IP address.
+	connect func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -74,10 +77,10 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", addr, err)
+		return nil, fmt.Errorf("parse address %s: %w", addr, err)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return nil, fmt.Errorf("dial %s: port is not a number: %w", addr, err)
+		return nil, fmt.Errorf("parse address %s: the port is not a number: %w", addr, err)
 	}
 	addrs, err := d.lookup(ctx, "ip"+family, host)
 	if err != nil {
@@ -90,8 +93,8 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 	}
 	if len(allowed) == 0 {
-		// The address itself is not in the text, which a tenant can read: it may come from a
-		// private zone.
+		// Tenants can read this text. It does not have the address, which may be from a private
+		// zone.
 		return nil, fmt.Errorf("%w: %s has no %s address", ErrBlocked, host, d.guard.allowedKind())
 	}
 	targets := alternateFamilies(allowed)
@@ -101,6 +104,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	})
 }
 
+// lookup returns the addresses of a host. It returns ErrResolve if there are none.
 func (d *dialer) lookup(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
@@ -117,8 +121,8 @@ func (d *dialer) lookup(ctx context.Context, network, host string) ([]netip.Addr
 	return addrs, nil
 }
 
-// alternateFamilies orders addresses so that families alternate, beginning with that of the first
-// address (RFC 8305 §4).
+// alternateFamilies sorts addresses so that IPv4 and IPv6 alternate, starting with the family of
+// the first address (RFC 8305 §4).
 func alternateFamilies(addrs []netip.Addr) []netip.Addr {
 	var same, other []netip.Addr
 	for _, ip := range addrs {
@@ -140,13 +144,15 @@ func alternateFamilies(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
+// An attempt is the result of connecting to one address.
 type attempt struct {
 	conn net.Conn
 	err  error
 }
 
-// race starts a connection to the next target when the previous one has failed or taken
-// attemptDelay. It returns the first connection, or all errors once all attempts have failed.
+// race connects to the targets in parallel, and returns the first connection. It starts with the
+// next target after attemptDelay, or at once if an attempt has failed. If all attempts fail, it
+// returns all errors.
 func race(ctx context.Context, targets []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -182,8 +188,8 @@ func race(ctx context.Context, targets []netip.Addr, connect func(context.Contex
 	return nil, errors.Join(failures...)
 }
 
-// closeLate waits for the remaining attempts, whose context has ended, and closes the connections
-// that they still made.
+// closeLate waits for a number of running attempts, and closes their connections. race has canceled
+// their context.
 func closeLate(done <-chan attempt, running int) {
 	for range running {
 		if a := <-done; a.conn != nil {
@@ -192,13 +198,13 @@ func closeLate(done <-chan attempt, running int) {
 	}
 }
 
-// maxHeaderBytes is the largest header of an HTTP response.
+// maxHeaderBytes is the maximum size in bytes of the header of an HTTP response.
 const maxHeaderBytes = 64 << 10
 
-// Transport returns an HTTP transport that dials through the guard, resolving names as Dialer does.
-// It trusts roots (nil: the system's), speaks TLS 1.2 or later, uses no proxy, and reads at most 64
-// KiB of a response header. Its other fields are zero: the caller sets timeouts and limits of idle
-// connections before the first request.
+// Transport returns an HTTP transport that opens connections with Dialer(resolver). It trusts the
+// certificate authorities in roots, or the system's if that is nil. It needs TLS 1.2 or later, uses
+// no proxy, and limits response headers to 64 KiB. The caller should set timeouts and limits of
+// idle connections.
 func (g *Guard) Transport(resolver Resolver, roots *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		DialContext:            g.Dialer(resolver),

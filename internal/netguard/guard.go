@@ -1,7 +1,7 @@
-// Package netguard decides which addresses this server may dial on behalf of tenants: public ones,
-// and private ones only if the operator allows them. It checks URLs, and makes dialers and HTTP
-// transports that check every address. It does not know who dials, or what protocol a connection
-// carries.
+// Package netguard decides which addresses this server may connect to for tenants: public
+// addresses, and private ones only if the operator allows them. It checks URLs, and makes dialers
+// and HTTP transports that check every address. It does not know who connects, or which protocol is
+// used.
 package netguard
 
 import (
@@ -18,29 +18,29 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ErrBlocked is returned when the Guard refuses an address, or every address of a name.
+// ErrBlocked is returned if a Guard refuses an address, or all addresses of a name.
 var ErrBlocked = errors.New("address not allowed")
 
-// Guard decides which addresses tenants can make this server dial. Its zero value, and a nil Guard,
-// allow only public unicast addresses. It is safe for concurrent use once its fields are set.
+// Guard decides which addresses this server may connect to for tenants. Its zero value, and a nil
+// Guard, allow only public unicast addresses. It is safe for concurrent use.
 type Guard struct {
 	// AllowPrivate also allows loopback, private, shared (RFC 6598), documentation and benchmark
-	// networks, and names that only a local network can resolve. Link-local addresses, where cloud
-	// machines offer their credentials, stay refused.
+	// networks, and names of local networks. It does not allow link-local addresses, where cloud
+	// providers publish the credentials of a machine.
 	AllowPrivate bool
-	// OnlyPrivate refuses every address except those that AllowPrivate allows, for traffic that
-	// must not cross the internet.
+	// OnlyPrivate refuses public addresses. It is for traffic that must not cross the internet.
 	OnlyPrivate bool
 }
 
-// closedRange is a range that tenants cannot reach; AllowPrivate opens those with local set.
+// closedRange is a range of addresses that the guard refuses.
 type closedRange struct {
 	prefix netip.Prefix
-	what   string
-	local  bool
+	what   string // what kind of address it is, for errors
+	local  bool   // whether AllowPrivate allows it
 }
 
-// closedRanges follows the IANA special-purpose registries (RFC 6890); the first match counts.
+// closedRanges lists the ranges in the IANA registries of special-purpose addresses (RFC 6890), and
+// metadata addresses of cloud providers. The first range that contains an address applies.
 var closedRanges = []closedRange{
 	{netip.MustParsePrefix("100.100.100.200/32"), "a cloud metadata address", false},
 	{netip.MustParsePrefix("168.63.129.16/32"), "a cloud metadata address", false},
@@ -82,19 +82,20 @@ var closedRanges = []closedRange{
 }
 
 var (
-	globalUnicast = netip.MustParsePrefix("2000::/3")     // RFC 4291 §2.4: all addresses that are routed on the IPv6 internet
-	nat64         = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052 §2.1
+	globalUnicast = netip.MustParsePrefix("2000::/3")     // all public IPv6 addresses (RFC 4291 §2.4)
+	nat64         = netip.MustParsePrefix("64:ff9b::/96") // IPv6 addresses that stand for IPv4 addresses (RFC 6052 §2.1)
 )
 
-// Allowed reports whether tenants can make this server dial ip. An IPv4-mapped or NAT64
-// (64:ff9b::/96) address is judged by the IPv4 address that it leads to, since resolvers return
-// both; an address with a zone is refused.
+// Allowed reports whether this server may connect to an address for tenants. For an IPv4-mapped or
+// NAT64 (64:ff9b::/96) address, the IPv4 address in it counts. Addresses with a zone are not
+// allowed.
 func (g *Guard) Allowed(ip netip.Addr) bool {
 	return g.refusal(ip) == ""
 }
 
-// Control is for net.Dialer.Control: it checks the exact address that is about to be dialled, so a
-// name that resolves differently after an earlier check gains nothing. The error wraps ErrBlocked.
+// Control is a function for net.Dialer.Control. It returns ErrBlocked if the address is not
+// allowed. It checks the address of the connection itself, so it does not matter if a name resolves
+// to another address than at an earlier check.
 func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") {
@@ -103,6 +104,7 @@ func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
 	return g.check(target.Addr())
 }
 
+// check returns ErrBlocked if an address is not allowed.
 func (g *Guard) check(ip netip.Addr) error {
 	if what := g.refusal(ip); what != "" {
 		return fmt.Errorf("%w: %s is %s", ErrBlocked, ip, what)
@@ -110,7 +112,8 @@ func (g *Guard) check(ip netip.Addr) error {
 	return nil
 }
 
-// refusal returns what kind of forbidden address ip is, or "" if it is allowed.
+// refusal says why an address is not allowed, such as "a loopback address". It returns "" if the
+// address is allowed.
 func (g *Guard) refusal(ip netip.Addr) string {
 	if !ip.IsValid() {
 		return "no address"
@@ -137,7 +140,7 @@ func (g *Guard) refusal(ip netip.Addr) string {
 	return ""
 }
 
-// allowedKind returns the kind of address that the guard allows.
+// allowedKind describes the addresses that the guard allows, for errors.
 func (g *Guard) allowedKind() string {
 	switch {
 	case g == nil || !g.OnlyPrivate:
@@ -150,8 +153,8 @@ func (g *Guard) allowedKind() string {
 
 func (g *Guard) allowPrivate() bool { return g != nil && g.AllowPrivate }
 
-// embeddedIPv4 returns the IPv4 address behind an IPv4-mapped or NAT64 address, and any other
-// address unchanged.
+// embeddedIPv4 returns the IPv4 address in an IPv4-mapped or NAT64 address. It returns other
+// addresses unchanged.
 func embeddedIPv4(ip netip.Addr) netip.Addr {
 	if nat64.Contains(ip) {
 		b := ip.As16()
@@ -161,22 +164,22 @@ func embeddedIPv4(ip netip.Addr) netip.Addr {
 }
 
 const (
-	maxURLLength  = 2048
-	maxHostLength = 253
-	maxLabel      = 63
+	maxURLLength  = 2048 // bytes
+	maxHostLength = 253  // characters
+	maxLabel      = 63   // characters
 )
 
-// localSuffixes are suffixes of names that only a local network or this machine can resolve (RFC
-// 6761, RFC 6762, RFC 8375, ICANN's "internal", and other common ones).
+// localSuffixes lists suffixes of names that exist only in local networks (RFC 6761, RFC 6762, RFC
+// 8375, ICANN's "internal", and others that are common).
 var localSuffixes = []string{
 	"localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa",
 }
 
-// CheckURL returns why raw cannot be the URL of an endpoint. It must have https, a host, no user
-// info, no fragment, a port from 1 to 65535, and at most 2048 characters. An IP address must be
-// allowed and in its usual form; a name must be one that the public DNS can have, unless
-// AllowPrivate is set. The addresses of names are checked when they are dialled. The error is a
-// sentence for the person who gave the URL; refused hosts wrap ErrBlocked.
+// CheckURL returns an error if raw cannot be the URL of an endpoint. The URL must have https, a
+// host, no user info, no fragment, and at most 2048 bytes. If the host is an IP address, it must be
+// allowed and in the usual notation. If it is a name, it must not be one of a local network, unless
+// AllowPrivate is set. The addresses of names are checked only when a connection is opened. The
+// error is a text for people, and wraps ErrBlocked if the host is refused.
 func (g *Guard) CheckURL(raw string) error {
 	if len(raw) > maxURLLength {
 		return fmt.Errorf("url is longer than %d characters", maxURLLength)
@@ -201,6 +204,7 @@ func (g *Guard) CheckURL(raw string) error {
 	return g.checkHost(u)
 }
 
+// checkPort returns an error if a URL has an invalid port.
 func checkPort(u *url.URL) error {
 	port := u.Port()
 	if port == "" && !strings.HasSuffix(u.Host, ":") {
@@ -213,6 +217,7 @@ func checkPort(u *url.URL) error {
 	return nil
 }
 
+// checkHost returns an error if the host of a URL is invalid or not allowed.
 func (g *Guard) checkHost(u *url.URL) error {
 	host := u.Hostname()
 	if strings.HasPrefix(u.Host, "[") {
@@ -228,8 +233,8 @@ func (g *Guard) checkHost(u *url.URL) error {
 	return g.checkName(strings.TrimSuffix(name, "."))
 }
 
-// checkLiteral6 also refuses the forms that hide an IPv4 address, even an allowed one: nobody needs
-// them.
+// checkLiteral6 returns an error if an IPv6 address in a URL is invalid or not allowed. It also
+// refuses IPv6 addresses that stand for IPv4 addresses.
 func (g *Guard) checkLiteral6(host string) error {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || !ip.Is6() {
@@ -241,6 +246,7 @@ func (g *Guard) checkLiteral6(host string) error {
 	return g.check(ip)
 }
 
+// checkName returns an error if a host name in a URL is invalid or not allowed.
 func (g *Guard) checkName(name string) error {
 	labels := strings.Split(name, ".")
 	if len(name) > maxHostLength || slices.ContainsFunc(labels, badLabel) {
@@ -258,9 +264,9 @@ func (g *Guard) checkName(name string) error {
 	return nil
 }
 
-// looksNumeric reports whether C libraries and browsers take a host with this last label for an
-// IPv4 address: 2130706433, 0x7f000001, 0177.0.0.1, 127.1. No top-level domain looks like this (RFC
-// 3696 §2).
+// looksNumeric reports whether a host name with this last label might be an IPv4 address in a
+// notation that C libraries and browsers accept, such as 2130706433, 0x7f000001, 0177.0.0.1 or
+// 127.1. No top-level domain has this form (RFC 3696 §2).
 func looksNumeric(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
@@ -268,14 +274,15 @@ func looksNumeric(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// badLabel permits underscores, which many host names contain although RFC 1123 §2.1 forbids them.
+// badLabel reports whether a label of a host name is invalid. It permits underscores, which many
+// host names have although RFC 1123 §2.1 forbids them.
 func badLabel(label string) bool {
 	return label == "" || len(label) > maxLabel || label[0] == '-' || label[len(label)-1] == '-' ||
 		strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != ""
 }
 
-// asciiName returns host in lower case and ASCII, converted as the HTTP client does it: full-width
-// digits may form an IP address.
+// asciiName converts a host name to lower case and ASCII, as the HTTP client does. The result may
+// be an IP address, for example if the name has full-width digits.
 func asciiName(host string) (string, error) {
 	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return idna.Lookup.ToASCII(host)

@@ -1,4 +1,4 @@
-// Package npmlock lists the npm packages that are bundled into the dashboard.
+// Package npmlock reads package-lock.json, which lists the npm packages of the dashboard.
 package npmlock
 
 import (
@@ -13,11 +13,11 @@ import (
 // A Package is an npm package that is not only needed for development.
 type Package struct {
 	Name, Version string
-	Dir           string // relative to the folder of the lock file, with slashes
+	Dir           string // folder, relative to that of the lock file, with slashes
 }
 
-// Read lists the packages in a package-lock.json, by name and version. A package that is installed
-// in several places is listed several times.
+// Read returns the packages in a package-lock.json, sorted by name and version. A package that is
+// installed in several folders appears several times.
 func Read(file string) (out []Package, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -30,10 +30,10 @@ func Read(file string) (out []Package, err error) {
 		}
 	}
 	if err := json.Unmarshal(text, &lock); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("parse %s: %w", file, err)
 	}
 	for dir, p := range lock.Packages {
-		const folder = "node_modules/" // a package may be installed inside another's folder
+		const folder = "node_modules/" // it may occur twice if a package is in the folder of another
 		if at := strings.LastIndex(dir, folder); at >= 0 && !p.Dev {
 			out = append(out, Package{dir[at+len(folder):], p.Version, dir})
 		}

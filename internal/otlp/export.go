@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	maxBatch    = 512 // spans in one request
-	gatherFor   = time.Second
-	sendTimeout = 5 * time.Second
-	flushWithin = 2 * time.Second // at the end of the program
-	firstPause  = time.Second     // after a request that the collector did not accept
-	maxPause    = 30 * time.Second
-	dropsEvery  = time.Minute // between two log lines about dropped spans
-	maxAnswer   = 64 << 10
+	maxBatch        = 512              // maximum number of spans in one request
+	batchDelay      = time.Second      // how long to wait for more spans before a request
+	sendTimeout     = 5 * time.Second  // for one request
+	flushTimeout    = 2 * time.Second  // for sending the remaining spans after ctx has ended
+	firstPause      = time.Second      // before the first retry of a request; later pauses are longer
+	maxPause        = 30 * time.Second // maximum pause before a retry
+	dropLogInterval = time.Minute      // minimum time between two log messages about dropped spans
+	maxAnswer       = 64 << 10         // maximum number of bytes that are read of a response
 )
 
-// Run sends ended spans until ctx ends; then it sends the rest, for at most two seconds. If the
-// collector is unreachable, or asks to retry, Run retries while the queue has room.
+// Run sends ended spans until ctx ends. Then it sends the remaining spans for up to 2 seconds. If
+// the collector is unreachable or busy, Run retries; spans are dropped if the queue becomes full
+// meanwhile.
 func (t *Tracer) Run(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -34,19 +35,19 @@ func (t *Tracer) Run(ctx context.Context) error {
 	defer t.client.CloseIdleConnections()
 	for {
 		select {
-		case <-t.some:
+		case <-t.notEmpty:
 		case <-ctx.Done():
 			t.flush(ctx)
 			return nil
 		}
-		wait(ctx, gatherFor, t.full)
+		wait(ctx, batchDelay, t.full)
 		for batch := t.nextBatch(); len(batch) > 0 && ctx.Err() == nil; batch = t.nextBatch() {
 			t.deliver(ctx, batch)
 		}
 	}
 }
 
-// wait returns after a time, at an event, or when ctx ends.
+// wait waits for the duration d. It returns earlier if there is an event or ctx ends.
 func wait(ctx context.Context, d time.Duration, event <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -57,15 +58,14 @@ func wait(ctx context.Context, d time.Duration, event <-chan struct{}) {
 	}
 }
 
-// nextBatch returns the spans for the next request. They stay in the queue until remove is called.
+// nextBatch returns the spans for the next request. It does not remove them from the queue.
 func (t *Tracer) nextBatch() []*Span {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.queue[:min(len(t.queue), maxBatch)])
 }
 
-// remove removes the first n spans from the queue; lost is how many of them the collector did not
-// accept.
+// remove removes the first n spans from the queue, and counts lost of them as dropped.
 func (t *Tracer) remove(n int, lost uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,25 +73,25 @@ func (t *Tracer) remove(n int, lost uint64) {
 	t.dropped += lost
 }
 
-// deliver sends a batch until the collector accepts or refuses it, or ctx ends.
+// deliver sends a batch, and retries until the collector accepts or refuses it, or until ctx ends.
 func (t *Tracer) deliver(ctx context.Context, batch []*Span) {
-	pause, away := firstPause, false
+	pause, retrying := firstPause, false
 	for {
 		lost, again, err := t.send(ctx, batch)
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return
 		case again:
-			if !away {
+			if !retrying {
 				t.log.Warn("the trace collector does not accept spans; they are queued while there is room", "error", err)
 			}
-			away = true
+			retrying = true
 			wait(ctx, pause, nil)
 			pause = min(2*pause, maxPause)
 			continue
 		case err != nil:
 			t.log.Warn("the trace collector refused spans", "spans", len(batch), "error", err)
-		case away:
+		case retrying:
 			t.log.Info("the trace collector accepts spans again", "spans_dropped", t.Dropped())
 		}
 		t.remove(len(batch), lost)
@@ -100,18 +100,18 @@ func (t *Tracer) deliver(ctx context.Context, batch []*Span) {
 	}
 }
 
-// logDropped logs how many spans were dropped, if the number has grown and was not logged in the
-// last minute.
+// logDropped logs how many spans were dropped, if there are new ones and the last message is more
+// than dropLogInterval ago.
 func (t *Tracer) logDropped() {
-	if n := t.Dropped(); n > t.logged && time.Since(t.loggedAt) > dropsEvery {
+	if n := t.Dropped(); n > t.logged && time.Since(t.loggedAt) > dropLogInterval {
 		t.logged, t.loggedAt = n, time.Now()
 		t.log.Warn("trace spans were dropped since the start: the collector did not accept them, or not in time", "spans_dropped", n)
 	}
 }
 
-// flush sends the remaining spans.
+// flush sends the remaining spans after ctx has ended. It stops at the first error.
 func (t *Tracer) flush(ctx context.Context) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	for batch := t.nextBatch(); len(batch) > 0; batch = t.nextBatch() {
 		lost, _, err := t.send(limited, batch)
@@ -123,13 +123,13 @@ func (t *Tracer) flush(ctx context.Context) {
 	}
 }
 
-// send makes one request. lost is how many spans the collector refused; again reports whether it
-// may accept them later (OTLP/HTTP "Failures").
+// send sends a batch once. lost is the number of spans that the collector did not accept, and again
+// says whether it may accept them later (OTLP/HTTP "Failures").
 func (t *Tracer) send(ctx context.Context, batch []*Span) (lost uint64, again bool, err error) {
 	all := uint64(len(batch))
 	body, err := json.Marshal(t.request(batch))
 	if err != nil {
-		return all, false, fmt.Errorf("write spans: %w", err)
+		return all, false, fmt.Errorf("encode trace spans: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -144,25 +144,25 @@ func (t *Tracer) send(ctx context.Context, batch []*Span) (lost uint64, again bo
 		return all, true, err
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status has decided
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // an unreadable body does not matter, because the status decides
 	switch resp.StatusCode {
 	case http.StatusOK:
 		var answer struct {
 			PartialSuccess struct {
-				RejectedSpans json.RawMessage `json:"rejectedSpans"` // a number, or a text of one
+				RejectedSpans json.RawMessage `json:"rejectedSpans"` // a JSON number, or a string with a number
 			} `json:"partialSuccess"`
 		}
-		_ = json.Unmarshal(text, &answer) // some collectors answer nothing, or text
+		_ = json.Unmarshal(text, &answer) // the bodies of some collectors are empty or not JSON
 		lost, _ = strconv.ParseUint(strings.Trim(string(answer.PartialSuccess.RejectedSpans), `"`), 10, 64)
 		return min(lost, all), false, nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return all, true, fmt.Errorf("%s answered %s", t.endpoint, resp.Status)
+		return all, true, fmt.Errorf("the collector %s answered %s", t.endpoint, resp.Status)
 	}
-	return all, false, fmt.Errorf("%s answered %s", t.endpoint, resp.Status)
+	return all, false, fmt.Errorf("the collector %s answered %s", t.endpoint, resp.Status)
 }
 
-// An exportRequest is ExportTraceServiceRequest of OTLP in JSON: ids are hexadecimal, numbers of 64
-// bits are texts, enumerations are numbers.
+// An exportRequest is an ExportTraceServiceRequest of OTLP in JSON. IDs are hexadecimal, 64-bit
+// numbers are strings, and enumerations are numbers.
 type exportRequest struct {
 	ResourceSpans []resourceSpans `json:"resourceSpans"`
 }
@@ -186,6 +186,7 @@ type scope struct {
 	Version string `json:"version"`
 }
 
+// A spanJSON is a span in OTLP.
 type spanJSON struct {
 	TraceID    string      `json:"traceId"`
 	SpanID     string      `json:"spanId"`
@@ -210,9 +211,9 @@ type anyValue struct {
 	Int    *string `json:"intValue,omitempty"`
 }
 
-const statusError = 2
+const statusError = 2 // STATUS_CODE_ERROR
 
-// request makes the body of a request.
+// request returns the body of a request with a batch of spans.
 func (t *Tracer) request(batch []*Span) exportRequest {
 	const name = "mailstead"
 	var out []spanJSON

@@ -1,5 +1,5 @@
-// Package otlp records spans of traces and sends them to a collector: OTLP over HTTP, in its JSON
-// encoding (OpenTelemetry Protocol 1). It does not know what the spans are about.
+// Package otlp records the spans of traces and sends them to a collector. It uses the OpenTelemetry
+// Protocol 1 (OTLP) over HTTP in JSON. It does not know what the spans mean.
 package otlp
 
 import (
@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// Limits of what is kept in memory.
+// Limits of memory.
 const (
-	maxQueue = 4096 // spans waiting to be sent
-	maxLinks = 4096 // links to causes in one generation; two generations are kept
-	maxText  = 256  // bytes of an attribute's value
+	maxQueue = 4096 // maximum number of spans that wait to be sent
+	maxLinks = 4096 // maximum number of links in a generation; two generations are kept
+	maxText  = 256  // maximum length of an attribute's value in bytes
 )
 
 // A Kind is the role of a span.
 type Kind int
 
-// The kinds, with their numbers in OTLP.
+// Kinds of spans, with their numbers in OTLP.
 const (
-	Internal Kind = 1
-	Server   Kind = 2 // answers a request of a client
-	Client   Kind = 3 // sends a request to a server
-	Consumer Kind = 5 // processes something that was queued before
+	Internal Kind = 1 // an operation within the program
+	Server   Kind = 2 // answering a request of a client
+	Client   Kind = 3 // a request to a server
+	Consumer Kind = 5 // processing something from a queue
 )
 
-// A Tracer makes spans and sends them. A nil Tracer makes no spans; its methods, and those of nil
-// spans, do nothing.
+// A Tracer makes spans and sends them to a collector. The methods of a nil Tracer and of a nil Span
+// do nothing.
 type Tracer struct {
 	endpoint string
 	version  string
@@ -40,40 +40,41 @@ type Tracer struct {
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	queue   []*Span
+	queue   []*Span // ended spans that wait to be sent
 	dropped uint64
-	links   map[string]identity // causes, by the key given to Link
-	older   map[string]identity
-	some    chan struct{} // has an element when the queue is not empty
-	full    chan struct{} // has an element when the queue holds a whole batch
+	links   map[string]identity // spans by the key of Link; the newer generation
+	older   map[string]identity // the older generation of links
 
-	logged   uint64 // how many dropped spans the log has reported; used only by Run
-	loggedAt time.Time
+	notEmpty chan struct{} // has an element if the queue is not empty
+	full     chan struct{} // has an element if the queue has a whole batch
+
+	logged   uint64    // number of dropped spans in the last log message; only Run uses it
+	loggedAt time.Time // time of the last log message about dropped spans
 }
 
-// New returns a tracer whose spans are sent to endpoint/v1/traces while Run runs. version is the
+// New returns a Tracer that sends spans to endpoint/v1/traces while Run runs. version is the
 // version of the program.
 func New(endpoint, version string, transport http.RoundTripper, log *slog.Logger) *Tracer {
 	return &Tracer{
 		endpoint: endpoint + "/v1/traces", version: version, log: log,
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		links:  map[string]identity{}, some: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		links:  map[string]identity{}, notEmpty: make(chan struct{}, 1), full: make(chan struct{}, 1),
 	}
 }
 
-// An identity is the part of a span that other spans need.
+// An identity identifies a span to its children.
 type identity struct {
-	trace  [16]byte
-	span   [8]byte
-	silent bool // the client that began the trace does not want it recorded
+	trace     [16]byte // trace ID
+	span      [8]byte  // span ID
+	unsampled bool     // whether the client that started the trace does not want it recorded
 }
 
-// A Span is an operation with its start and end. It is sent when it ends; a span that never ends is
-// dropped. Its methods must be called by one goroutine at a time.
+// A Span is one operation with its start and end. It is queued for sending when it ends. Only one
+// goroutine at a time may use it.
 type Span struct {
 	identity
-	tracer     *Tracer // nil: it is only the parent of other spans, and is not sent
-	parent     [8]byte // zero: none
+	tracer     *Tracer // nil for a span of another program, which is only a parent
+	parent     [8]byte // span ID of the parent; zero if there is none
 	kind       Kind
 	name       string
 	began      time.Time
@@ -83,16 +84,18 @@ type Span struct {
 	attributes []attribute
 }
 
+// spanKey is the context key of the span.
 type spanKey struct{}
 
-// Start begins a span, as a child of the one in ctx. The returned context carries the new span.
+// Start starts a span. Its parent is the span in ctx, if there is one. The returned context has the
+// new span.
 func (t *Tracer) Start(ctx context.Context, kind Kind, name string) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
 	s := &Span{tracer: t, kind: kind, name: name, began: time.Now()}
 	if parent := SpanOf(ctx); parent != nil {
-		s.trace, s.parent, s.silent = parent.trace, parent.span, parent.silent
+		s.trace, s.parent, s.unsampled = parent.trace, parent.span, parent.unsampled
 	} else {
 		putRandom(s.trace[:])
 	}
@@ -100,7 +103,7 @@ func (t *Tracer) Start(ctx context.Context, kind Kind, name string) (context.Con
 	return context.WithValue(ctx, spanKey{}, s), s
 }
 
-// putRandom fills an id with random bytes, which are never all zero.
+// putRandom sets an ID to random bytes that are not all zero.
 func putRandom(id []byte) {
 	for i := 0; i < len(id); i += 8 {
 		for j, bits := 0, rand.Uint64()|1; j < 8; j, bits = j+1, bits>>8 {
@@ -109,15 +112,15 @@ func putRandom(id []byte) {
 	}
 }
 
-// SpanOf returns the span that ctx carries; nil if there is none.
+// SpanOf returns the span in ctx, or nil if there is none.
 func SpanOf(ctx context.Context) *Span {
 	s, _ := ctx.Value(spanKey{}).(*Span)
 	return s
 }
 
-// Continue makes spans that begin in the returned context part of a client's trace, which the
-// header field traceparent names (W3C Trace Context section 3.2). An invalid traceparent has no
-// effect.
+// Continue returns a context whose spans belong to the trace of a client. traceparent is the header
+// field of the client's request (W3C Trace Context section 3.2). If it is invalid, Continue returns
+// ctx.
 func (t *Tracer) Continue(ctx context.Context, traceparent string) context.Context {
 	if t == nil {
 		return ctx
@@ -129,8 +132,9 @@ func (t *Tracer) Continue(ctx context.Context, traceparent string) context.Conte
 	return context.WithValue(ctx, spanKey{}, &Span{identity: id})
 }
 
+// parseTraceparent parses a traceparent header: version "-" trace "-" span "-" flags. Versions
+// after 00 may have more fields.
 func parseTraceparent(text string) (id identity, ok bool) {
-	// version "-" trace "-" span "-" flags; later versions may add "-" and more
 	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
 		return id, false
 	}
@@ -139,14 +143,15 @@ func parseTraceparent(text string) (id identity, ok bool) {
 			return id, false
 		}
 	}
-	_, _ = hex.Decode(id.trace[:], []byte(text[3:35])) // checked above
+	_, _ = hex.Decode(id.trace[:], []byte(text[3:35])) // valid, because all characters were checked
 	_, _ = hex.Decode(id.span[:], []byte(text[36:52]))
 	flags, _ := strconv.ParseUint(text[53:55], 16, 8)
-	id.silent = flags&1 == 0
+	id.unsampled = flags&1 == 0
 	return id, text[:2] != "ff" && id.trace != [16]byte{} && id.span != [8]byte{}
 }
 
-// Link records that the span of ctx caused the object that key names, which is processed later.
+// Link records that the span in ctx created the object with a key, such as a job. Follow finds the
+// span when the object is processed later.
 func (t *Tracer) Link(ctx context.Context, key string) {
 	s := SpanOf(ctx)
 	if t == nil || s == nil {
@@ -160,8 +165,8 @@ func (t *Tracer) Link(ctx context.Context, key string) {
 	t.links[key] = s.identity
 }
 
-// Follow makes spans that begin in the returned context children of the span that caused the object
-// that key names, if that is still known.
+// Follow returns a context whose spans are children of the span that created the object with a key
+// (see Link). If that span is not known any more, Follow returns ctx.
 func (t *Tracer) Follow(ctx context.Context, key string) context.Context {
 	if t == nil {
 		return ctx
@@ -178,22 +183,23 @@ func (t *Tracer) Follow(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, spanKey{}, &Span{identity: id})
 }
 
-// Rename gives the span another name. Use few different names, since spans are grouped by them.
+// Rename changes the name of the span. Collectors group spans by name, so there should be few
+// names.
 func (s *Span) Rename(name string) {
 	if s != nil {
 		s.name = name
 	}
 }
 
-// Set adds an attribute to the span. The value is an id or a word, cut to 256 bytes; it must not be
-// an address, a text that people wrote, or a secret.
+// Set adds an attribute to the span. The value should be an ID or a word; it must not be an
+// address, a text that people wrote, or a secret. Set truncates it to 256 bytes.
 func (s *Span) Set(key, value string) {
 	if s != nil {
 		s.attributes = append(s.attributes, attribute{key, anyValue{String: new(value[:min(len(value), maxText)])}})
 	}
 }
 
-// SetInt is Set for a number.
+// SetInt adds a number as an attribute to the span.
 func (s *Span) SetInt(key string, value int) {
 	if s != nil {
 		s.attributes = append(s.attributes, attribute{key, anyValue{Int: new(strconv.Itoa(value))}})
@@ -207,13 +213,13 @@ func (s *Span) Fail() {
 	}
 }
 
-// End ends the span and queues it to be sent. If the queue is full, the span is dropped.
+// End ends the span and queues it for sending. If the queue is full, it drops the span.
 func (s *Span) End() {
 	if s == nil || s.tracer == nil || s.ended {
 		return
 	}
 	s.ended, s.took = true, time.Since(s.began)
-	if s.silent {
+	if s.unsampled {
 		return
 	}
 	t := s.tracer
@@ -224,12 +230,13 @@ func (s *Span) End() {
 		return
 	}
 	t.queue = append(t.queue, s)
-	notify(t.some)
+	notify(t.notEmpty)
 	if len(t.queue) >= maxBatch {
 		notify(t.full)
 	}
 }
 
+// notify puts an element into a channel of capacity 1, unless it has one.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -237,7 +244,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Dropped returns how many spans were not sent, because the queue was full or the collector did not
+// Dropped returns how many spans were lost because the queue was full or the collector did not
 // accept them.
 func (t *Tracer) Dropped() uint64 {
 	if t == nil {

@@ -1,6 +1,5 @@
-// Command generate writes the licence notices of the binary into internal/licenses/notices.txt.gz;
-// `make licenses` runs it from the top folder. It copies notices; it does not judge whether a
-// licence may be used.
+// Command generate writes the licence notices of the binary to internal/licenses/notices.txt.gz.
+// `make licenses` runs it from the top folder. It does not check whether a licence may be used.
 package main
 
 import (
@@ -21,17 +20,18 @@ import (
 	"github.com/mailstead/mailstead/internal/npmlock"
 )
 
+// head is the beginning of the file of notices.
 const head = `Mailstead is built with the following software. Each line that begins with "===" names a part, and its
 notice follows. Parts with the same notice stand together.
 `
 
-// publicSuffixes is the notice of the data from which golang.org/x/net/publicsuffix is generated.
-// The module's LICENSE does not mention it.
+// publicSuffixes is the notice of the Public Suffix List, from which golang.org/x/net/publicsuffix
+// is generated. The LICENSE of that module does not have it.
 const publicSuffixes = `The Public Suffix List is subject to the terms of the Mozilla Public License, version 2.0
 (https://mozilla.org/MPL/2.0/). The list in source form: https://publicsuffix.org/list/public_suffix_list.dat
 `
 
-// passwordList is the notice of the list of common passwords in service/core.
+// passwordList is the notice of the list of common passwords in service/core/password.
 const passwordList = `Copyright (c) 2012-2016 Dan Wheeler and Dropbox, Inc.
 
 Permission is hereby granted, free of charge, to any person obtaining
@@ -54,16 +54,15 @@ OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION
 WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 `
 
-// noticeName matches the names of notice files, such as LICENSE.md, LICENSE-MIT and NOTICE, and not
-// those of source files such as license.go.
+// noticeName matches names of notice files, such as LICENSE.md, LICENSE-MIT and NOTICE. It does not
+// match names of source files, such as license.go.
 var noticeName = regexp.MustCompile(`^(?i:licen[sc]e|copying|copyright|notice)([-.][A-Z0-9][\w-]*)?(\.(md|txt))?$`)
 
-// A part is something that is built into the binary. Its dirs are searched for notices; the first
-// is its top folder.
+// A part is a piece of software that is built into the binary, such as a Go module.
 type part struct {
 	name string
-	dirs []string
-	text string // the notice, if it is in no folder
+	dirs []string // folders to search for notices; the first is the top folder
+	text string   // the notice; "" if it is in the folders
 }
 
 func main() {
@@ -92,8 +91,8 @@ func main() {
 	}
 }
 
-// partsOf lists the parts of the binary of the module in folder root: Mailstead first, then Go,
-// then the others by name.
+// partsOf returns the parts of the binary of the module in the folder root: Mailstead, Go, the Go
+// modules and the npm packages.
 func partsOf(root string) ([]part, error) {
 	goroot, err := run(root, "go", "env", "GOROOT")
 	if err != nil {
@@ -114,8 +113,9 @@ func partsOf(root string) ([]part, error) {
 	return append(append(parts, modules...), packages...), nil
 }
 
-// modulesOf lists the linked Go modules, and the public suffix list if it is linked. A package may
-// have its own notice, so its folder is searched too, with those between it and the module's.
+// modulesOf returns the Go modules in the binary, sorted by name, with the Public Suffix List and
+// the list of passwords. A package may have its own notice, so the folders of packages are searched
+// too.
 func modulesOf(root string) ([]part, error) {
 	out, err := run(root, "go", "list", "-deps", "-json=ImportPath,Dir,Module", ".")
 	if err != nil {
@@ -131,7 +131,7 @@ func modulesOf(root string) ([]part, error) {
 			}
 		}
 		if err := d.Decode(&p); err != nil {
-			return nil, fmt.Errorf("go list: %w", err)
+			return nil, fmt.Errorf("decode the output of go list: %w", err)
 		}
 		if p.Module == nil || p.Module.Main {
 			continue
@@ -153,7 +153,7 @@ func modulesOf(root string) ([]part, error) {
 	return sorted(parts), nil
 }
 
-// packagesOf lists the npm packages that are bundled into the dashboard.
+// packagesOf returns the npm packages that are bundled into the dashboard, sorted by name.
 func packagesOf(root string) ([]part, error) {
 	packages, err := npmlock.Read(filepath.Join(root, "web/package-lock.json"))
 	if err != nil {
@@ -167,6 +167,7 @@ func packagesOf(root string) ([]part, error) {
 	return sorted(parts), nil
 }
 
+// sorted returns the parts sorted by name.
 func sorted(parts map[string]*part) []part {
 	var out []part
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
@@ -175,7 +176,7 @@ func sorted(parts map[string]*part) []part {
 	return out
 }
 
-// notices writes each notice once, with the names of the parts that it applies to.
+// notices returns the text of all notices. Each notice appears once, after the names of its parts.
 func notices(parts []part) ([]byte, error) {
 	var texts []string
 	names := map[string][]string{}
@@ -200,7 +201,7 @@ func notices(parts []part) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// notice joins the notice files of a part. It is an error if the part has none.
+// notice returns the joined texts of a part's notice files. It returns an error if there are none.
 func (p part) notice() (string, error) {
 	if p.text != "" {
 		return strings.TrimSpace(p.text), nil
@@ -240,13 +241,14 @@ func (p part) notice() (string, error) {
 	return strings.Join(texts, "\n\n"), nil
 }
 
-// run returns the output of a program. CGO is off, as in `make build`.
+// run runs a program in a directory with CGO_ENABLED=0, as `make build` does, and returns its
+// output.
 func run(dir, name string, args ...string) ([]byte, error) {
 	c := exec.Command(name, args...)
 	c.Dir, c.Env, c.Stderr = dir, append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	out, err := c.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c, err)
+		return nil, fmt.Errorf("run %s: %w", c, err)
 	}
 	return out, nil
 }

@@ -1,4 +1,4 @@
-// Package lookuptest helps tests that answer DNS queries themselves.
+// Package lookuptest helps tests that run their own DNS server.
 package lookuptest
 
 import (
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// SamePort listens on one port of 127.0.0.1 for both UDP and TCP. A port that the kernel chooses
-// for UDP may be taken for TCP by another connection, so it tries several.
+// SamePort listens on the same port of 127.0.0.1 for UDP and TCP. It tries several ports, because a
+// port that is free for UDP may be in use for TCP.
 func SamePort(t testing.TB) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for range 100 {

@@ -1,4 +1,4 @@
-// Package otlptest has a trace collector for tests.
+// Package otlptest has a fake trace collector for tests.
 package otlptest
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // A Span is a span that a collector has received.
 type Span struct {
-	TraceID, SpanID, ParentID string // hexadecimal; ParentID "": none
+	TraceID, SpanID, ParentID string // hexadecimal; ParentID is "" if there is no parent
 	Name                      string
 	Kind                      int
 	Start, End                time.Time
@@ -25,18 +25,18 @@ type Span struct {
 	Failed                    bool
 }
 
-// A Collector receives spans at /v1/traces, over HTTP in JSON. A request that violates OTLP fails
-// the test.
+// A Collector is a fake collector: it receives spans at /v1/traces, by OTLP over HTTP in JSON. The
+// test fails if a request violates OTLP.
 type Collector struct {
 	*httptest.Server
 	t      testing.TB
 	mu     sync.Mutex
-	answer http.HandlerFunc
+	answer http.HandlerFunc // the handler of Refuse
 	spans  []Span
-	text   bytes.Buffer
+	text   bytes.Buffer // all received bodies
 }
 
-// New starts a collector, which stops with the test.
+// New starts a collector that runs until the test ends.
 func New(t testing.TB) *Collector {
 	c := &Collector{t: t}
 	c.Server = httptest.NewServer(c)
@@ -44,7 +44,7 @@ func New(t testing.TB) *Collector {
 	return c
 }
 
-// Refuse makes h answer all requests, which are not recorded; nil ends that.
+// Refuse lets h answer all requests. The collector does not record them. Refuse(nil) ends that.
 func (c *Collector) Refuse(h http.HandlerFunc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *Collector) Text() string {
 	return c.text.String()
 }
 
-// Await waits for a span for which is returns true.
+// Await waits for a span for which is returns true. what names the span, for the error.
 func (c *Collector) Await(what string, is func(Span) bool) Span {
 	c.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -79,7 +79,7 @@ func (c *Collector) Await(what string, is func(Span) bool) Span {
 	return Span{}
 }
 
-// ServeHTTP handles one request.
+// ServeHTTP answers one request and records its spans.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	refuse := c.answer
@@ -94,10 +94,10 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	spans, err := read(body)
 	if r.Method != http.MethodPost || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/json" {
-		err = fmt.Errorf("%s %s of %s", r.Method, r.URL.Path, r.Header.Get("Content-Type"))
+		err = fmt.Errorf("the request is %s %s with the content type %s", r.Method, r.URL.Path, r.Header.Get("Content-Type"))
 	}
 	if err != nil {
-		c.t.Errorf("the collector got what is no OTLP: %v\n%s", err, body)
+		c.t.Errorf("the collector got a request that is not OTLP: %v\n%s", err, body)
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -120,7 +120,7 @@ type attribute struct {
 	Value struct{ StringValue, IntValue *string }
 }
 
-// read parses an ExportTraceServiceRequest, and refuses fields that OTLP does not have.
+// read parses an ExportTraceServiceRequest. It returns an error for fields that OTLP does not have.
 func read(body []byte) ([]Span, error) {
 	var in struct {
 		ResourceSpans []struct {
@@ -144,31 +144,31 @@ func read(body []byte) ([]Span, error) {
 	}
 	for _, name := range []string{"resourceSpans", "scopeSpans", "traceId", "spanId", "startTimeUnixNano", "endTimeUnixNano", "kind", "stringValue"} {
 		if !bytes.Contains(body, []byte(`"`+name+`":`)) { // the JSON decoder ignores the case of names
-			return nil, fmt.Errorf("there is no %s", name)
+			return nil, fmt.Errorf("the field %s is missing", name)
 		}
 	}
 	if len(in.ResourceSpans) != 1 || len(in.ResourceSpans[0].ScopeSpans) != 1 {
-		return nil, fmt.Errorf("%d resources", len(in.ResourceSpans))
+		return nil, fmt.Errorf("the request has %d resources, or not one scope", len(in.ResourceSpans))
 	}
 	of, err := values(in.ResourceSpans[0].Resource.Attributes)
 	if err != nil || of["service.name"] != "mailstead" || of["service.version"] == "" {
-		return nil, fmt.Errorf("the resource has %v, %w", of, err)
+		return nil, fmt.Errorf("the resource has wrong attributes %v: %w", of, err)
 	}
 	var out []Span
 	for _, s := range in.ResourceSpans[0].ScopeSpans[0].Spans {
 		switch {
 		case !traceID.MatchString(s.TraceID) || zeros.MatchString(s.TraceID) || !spanID.MatchString(s.SpanID) || zeros.MatchString(s.SpanID):
-			return nil, fmt.Errorf("a span has the ids %q and %q", s.TraceID, s.SpanID)
+			return nil, fmt.Errorf("a span has invalid IDs: trace %q, span %q", s.TraceID, s.SpanID)
 		case s.ParentSpanID != "" && (!spanID.MatchString(s.ParentSpanID) || zeros.MatchString(s.ParentSpanID)):
-			return nil, fmt.Errorf("a span has the parent %q", s.ParentSpanID)
+			return nil, fmt.Errorf("a span has the invalid parent ID %q", s.ParentSpanID)
 		case s.Name == "" || s.Kind < 1 || s.Kind > 5 || s.Status.Code != 0 && s.Status.Code != 2:
-			return nil, fmt.Errorf("a span has the name %q, the kind %d and the status %d", s.Name, s.Kind, s.Status.Code)
+			return nil, fmt.Errorf("a span has an invalid name %q, kind %d or status %d", s.Name, s.Kind, s.Status.Code)
 		}
 		from, err1 := strconv.ParseInt(s.StartTimeUnixNano, 10, 64)
 		to, err2 := strconv.ParseInt(s.EndTimeUnixNano, 10, 64)
 		start, end := time.Unix(0, from), time.Unix(0, to)
 		if err1 != nil || err2 != nil || end.Before(start) || time.Since(start).Abs() > time.Hour {
-			return nil, fmt.Errorf("a span lasts from %q to %q", s.StartTimeUnixNano, s.EndTimeUnixNano)
+			return nil, fmt.Errorf("a span has invalid times, from %q to %q", s.StartTimeUnixNano, s.EndTimeUnixNano)
 		}
 		says, err := values(s.Attributes)
 		if err != nil {
@@ -179,13 +179,14 @@ func read(body []byte) ([]Span, error) {
 	return out, nil
 }
 
+// values returns the values of attributes by key.
 func values(list []attribute) (map[string]string, error) {
 	out := map[string]string{}
 	for _, a := range list {
 		_, twice := out[a.Key]
 		switch {
 		case a.Key == "" || twice || (a.Value.StringValue == nil) == (a.Value.IntValue == nil):
-			return nil, fmt.Errorf("an attribute %q has no value, two, or is there twice", a.Key)
+			return nil, fmt.Errorf("the attribute %q has no value, two values, or appears twice", a.Key)
 		case a.Value.StringValue != nil:
 			out[a.Key] = *a.Value.StringValue
 		default:
