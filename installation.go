@@ -24,18 +24,19 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An installation is an open data directory with the service on it.
+// An installation is an open data directory with the service that uses it.
 type installation struct {
 	store *store.Store
 	queue *jobs.Queue
 	svc   *service.Service
-	rdap  *rdap.Client // nil: registries are not queried
+	rdap  *rdap.Client // nil if registries are not queried
 
-	operator *operator.Operator
+	operator *operator.Operator // the commands of the operator
 }
 
-// openInstallation opens the data directory. l is nil if the process does not listen. It makes a
-// missing store only if mayMake is set. now is the clock with the offset of the settings.
+// openInstallation opens the data directory dir. l has the open sockets, and is nil if the process
+// does not listen. If mayMake is set, it creates a missing store. now is the clock, with the offset
+// of the settings.
 func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
 	if err := operator.FindStore(dir, s, mayMake); err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMa
 	}
 	registries := newRDAP(s, c.Resolver, c.RootCAs, log)
 	if registries != nil {
-		c.RDAP = registries // a nil *rdap.Client would not be a nil interface
+		c.RDAP = registries // a nil *rdap.Client would be a non-nil interface
 	}
 	q := jobs.NewQueue(st)
 	q.Log = log
@@ -89,6 +90,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMa
 	return in, nil
 }
 
+// close stops the service and closes the store.
 func (in *installation) close() error {
 	in.svc.Close()
 	if in.rdap != nil {
@@ -97,8 +99,8 @@ func (in *installation) close() error {
 	return in.store.Close()
 }
 
-// serviceConfig returns the configuration of the service. own is the resolver of the sandbox, whose
-// Hosts field the caller must set; else it is nil.
+// serviceConfig returns the configuration of the service. If the sandbox uses its own DNS server,
+// own is the resolver, and the caller must set own.Hosts. Otherwise own is nil.
 func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c core.Config, own *lookup.Split, err error) {
 	c = s.Service()
 	c.Version, c.Log = version, log
@@ -123,7 +125,7 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 		client := lookup.New(lookup.Options{Servers: []string{s.Resolver.String()}})
 		c.Resolver, c.LookupDS = client, lookupDS(client)
 	case s.Sandbox() && l != nil && l.DNSTCP != nil:
-		// Its zones change.
+		// Answers of the own server are not cached, because its zones change.
 		server := lookup.New(lookup.Options{Servers: []string{l.DNSTCP.Addr().String()}, MaxBytes: -1})
 		own = &lookup.Split{Own: server, Client: lookup.New(lookup.Options{})}
 		c.Resolver, c.LookupDS = own, lookupDS(server)
@@ -135,27 +137,29 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 	return c, own, nil
 }
 
-// newDANE returns the resolver for TLSA records. It is nil if no resolver is trusted to validate
-// DNSSEC. Trusted are resolvers on this machine, and one that the operator vouches for. The sandbox
-// without a configured resolver uses its own server, which does not validate.
+// newDANE returns the resolver for TLSA records, or nil if there is no resolver that validates
+// DNSSEC and can be trusted: one on this machine, or the configured one with trust_resolver. The
+// sandbox without a configured resolver uses its own DNS server, which does not validate.
 func newDANE(s *config.Settings) (*dane.Resolver, error) {
 	if !s.Resolver.On() && s.Sandbox() {
 		return nil, nil
 	}
 	r, err := dane.NewResolver(s.Resolver.String(), s.Zones.TrustResolver)
 	if err != nil && !s.Zones.TrustResolver {
-		return nil, nil // the system has no resolver to trust
+		return nil, nil // the resolver of the system is not trusted
 	}
 	return r, err
 }
 
+// lookupDS returns a function that looks up DS records with a client.
 func lookupDS(client *lookup.Client) core.LookupDS {
 	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
 		return dnsprov.LookupDS(ctx, client, domain)
 	}
 }
 
-// addListeners adds the ports and URLs for clients.
+// addListeners sets the fields of c that depend on the open sockets: ports, their security, and
+// URLs.
 func addListeners(c *core.Config, s *config.Settings, l *listen.Listeners) {
 	startTLS := "none"
 	if s.TLS() {
@@ -196,8 +200,8 @@ func addListeners(c *core.Config, s *config.Settings, l *listen.Listeners) {
 	}
 }
 
-// reachableHost returns the host for programs on this machine to reach a listener; "" if addr is
-// empty.
+// reachableHost returns the host at which programs on this machine reach a listener with the
+// address addr, or "" if addr is "".
 func reachableHost(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -209,8 +213,9 @@ func reachableHost(addr string) string {
 	return host
 }
 
-// firstStart makes the first account of a sandbox; it returns nil if there is one. In production
-// `init` makes it, so that no secret is written to a log.
+// firstStart creates the first account of a sandbox. It returns nil if there is an account. In
+// production it returns an error instead, because only `mailstead init` creates the first account,
+// so that no secret is written to a log.
 func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*accounts.AccountCreated, error) {
 	some, orphans := false, false
 	err := in.store.View(func(tx *store.Tx) error {
@@ -228,7 +233,7 @@ func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*ac
 		return nil, err
 	}
 	if orphans {
-		return nil, errors.New("the store has domains and no account: the account's row was lost with a damaged page; restore the store from a backup")
+		return nil, errors.New("the store has domains but no account: a damaged page has lost the row of the account; restore the store from a backup")
 	}
 	if !s.Sandbox() {
 		return nil, config.Mistake(fmt.Errorf("there is no account yet: run `%s` first", operator.FirstCommand(in.store.Dir(), s)))
@@ -236,10 +241,11 @@ func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*ac
 	return in.svc.Accounts.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "owner@mailstead.test", First: true})
 }
 
-// withInstallation opens the data directory of a stopped server for one command.
+// withInstallation opens the data directory of a stopped server, calls do, and closes it. If
+// mayMake is set, it creates a missing store.
 func withInstallation(dir string, s *config.Settings, mayMake bool, do func(*operator.Operator) error) (err error) {
 	if info, statErr := os.Stat(dir); statErr == nil && !info.IsDir() {
-		return config.Mistake(fmt.Errorf("%s is not a directory", dir))
+		return config.Mistake(fmt.Errorf("the data directory %s is not a directory", dir))
 	}
 	in, err := openInstallation(dir, s, nil, mayMake, clock.New(nil, s.ClockOffset()), slog.New(slog.DiscardHandler))
 	if err != nil {

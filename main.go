@@ -1,5 +1,5 @@
-// Command mailstead is self-hosted email infrastructure in one binary: SMTP, IMAP, DNS, an HTTP API
-// and webhooks over one data directory.
+// Command mailstead is self-hosted email infrastructure in one binary: servers for SMTP, IMAP, DNS
+// and an HTTP API, webhooks, and a dashboard. It keeps everything in one data directory.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/cli"
 )
 
-// version is set by the linker.
+// version is the version of the program. The linker sets it.
 var version = "dev"
 
 func main() {

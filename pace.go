@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// storeOptions returns the options of the store.
+// storeOptions returns the options with which the store is opened.
 func storeOptions(log *slog.Logger) store.Options { return store.Options{Log: log, Program: version} }
 
-// setPace keeps the intervals of recurring jobs; the build for kill tests changes them.
+// setPace does nothing. In the build for kill tests, it shortens the intervals of recurring jobs.
 func setPace(*jobs.Queue) {}

@@ -10,11 +10,11 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// storeOptions returns options with segments so small that one second of mail fills, compacts and
-// removes some, which otherwise takes days.
+// storeOptions returns the options with which the store is opened. Its segments are so small that a
+// kill test fills, compacts and removes some of them within a second.
 func storeOptions(log *slog.Logger) store.Options {
 	return store.Options{Log: log, Program: version, SegmentSize: 256 << 10, Grace: time.Millisecond}
 }
 
-// setPace makes the compaction of segments run all the time.
+// setPace lets the job that compacts segments run every 200 ms.
 func setPace(q *jobs.Queue) { q.Every("compact", 200*time.Millisecond) }

@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// registrars returns the clients of the configured registrars, the sandbox last.
+// registrars returns clients of the configured registrars. The sandbox registrar is the last.
 func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar.Registrar, error) {
 	var out []registrar.Registrar
 	client := apiClient(c)
@@ -43,9 +43,8 @@ func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar
 	return append(out, shop), nil
 }
 
-// apiClient returns the HTTP client for registrars. It uses each connection for one request:
-// requests are few, and an order must not be sent on a connection that the registrar is about to
-// close.
+// apiClient returns the HTTP client for registrars. It uses a new connection for each request, so
+// that no order is sent on a connection that the registrar is about to close.
 func apiClient(c core.Config) *http.Client {
 	dial := (&netguard.Guard{AllowPrivate: true}).Dialer(c.Resolver)
 	return &http.Client{Transport: &http.Transport{
@@ -54,7 +53,8 @@ func apiClient(c core.Config) *http.Client {
 	}}
 }
 
-// sandboxRegistrar returns a registrar that sells pretend names and records its sales in the store.
+// sandboxRegistrar returns the sandbox registrar, which sells pretend names. It keeps its sales in
+// the store.
 func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, error) {
 	log.Warn("the registrar sandbox is on: it sells pretend names, which do not exist outside of this server")
 	var sold []registrar.Registration
@@ -81,14 +81,14 @@ func sandboxRegistrar(st *store.Store, log *slog.Logger) (registrar.Registrar, e
 	return registrar.NewSandbox(st.Now, sold, keep), nil
 }
 
-// newRDAP returns the client of the registries; nil if they are not queried. A sandbox queries only
-// the servers in a configured list, and none if it cannot fetch that list.
+// newRDAP returns the client for RDAP servers of registries, or nil if they are not queried. A
+// sandbox queries them only if a list of servers is configured.
 func newRDAP(s *config.Settings, resolver core.Resolver, roots *x509.CertPool, log *slog.Logger) *rdap.Client {
 	list := s.RDAP.BootstrapURL.String()
 	if list == "off" || list == "" && s.Sandbox() {
 		return nil
 	}
-	// A list of the operator may name the operator's own servers, whose addresses may be private.
+	// The operator's own list may have servers with private addresses.
 	guard := &netguard.Guard{AllowPrivate: bool(s.Private) || list != "" && list != rdap.IANABootstrap}
 	t := guard.Transport(resolver, roots)
 	t.ForceAttemptHTTP2 = true
@@ -97,8 +97,8 @@ func newRDAP(s *config.Settings, resolver core.Resolver, roots *x509.CertPool, l
 	return rdap.New(rdap.Config{BootstrapURL: list, NoCopy: s.Sandbox(), Log: log, HTTP: &http.Client{Transport: t}})
 }
 
-// newTracer returns a tracer that sends traces to the configured collector; nil if there is none.
-// The operator chooses the collector's address, so it may be private.
+// newTracer returns a tracer that sends traces to the configured collector, or nil if there is
+// none. The collector may have a private address, because the operator chooses it.
 func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
 	endpoint := s.OTLP.Endpoint.String()
 	if endpoint == "" {
@@ -109,8 +109,8 @@ func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
 	return otlp.New(endpoint, c.Version, t, c.Log)
 }
 
-// edgeProvider returns a function that makes the edge provider for a token. The operator chooses
-// its address, so it may be private.
+// edgeProvider returns a function that makes a Cloudflare client for an API token. The API may have
+// a private address, because the operator chooses its URL.
 func edgeProvider(s *config.Settings, c core.Config) func(token string) dnsprov.Provider {
 	guard := &netguard.Guard{AllowPrivate: true}
 	t := guard.Transport(c.Resolver, c.RootCAs)

@@ -40,10 +40,11 @@ import (
 	"github.com/mailstead/mailstead/web"
 )
 
+// stopGrace is how long running work may take to finish after the server is told to stop.
 const stopGrace = 20 * time.Second
 
-// serve runs the server on a data directory until ctx ends. It calls load for the settings, and
-// again on SIGHUP.
+// serve runs the server on the data directory dir until ctx ends. It calls load to read the
+// settings, and calls it again on SIGHUP.
 func serve(ctx context.Context, dir string, load func() (*config.Settings, error), stdout, stderr io.Writer) error {
 	s, err := load()
 	if err != nil {
@@ -53,22 +54,21 @@ func serve(ctx context.Context, dir string, load func() (*config.Settings, error
 	return srv.serve(ctx, dir, stdout, stderr)
 }
 
-// A server holds the parts of the running server, in the order in which they start.
+// A server has the parts of the running server, in the order in which they start.
 type server struct {
 	settings     *config.Settings
-	loadSettings func() (*config.Settings, error) // reads the file and the environment again
+	loadSettings func() (*config.Settings, error) // reads the settings again
 	log          *slog.Logger
 	level        *slog.LevelVar
 	certs        *listen.Certificates
 	listeners    *listen.Listeners
 	inst         *installation
 	api          *handlers.Server
-	failed       chan error // gets the error of the first part that failed
+	failed       chan error // receives the error of the first part that fails
 }
 
-// serve opens the sockets and the store, runs every part until ctx ends, and then stops them in
-// order: it accepts nothing new, gives running work up to stopGrace to finish, and closes the store
-// last.
+// serve opens the sockets and the store, and runs all parts until ctx ends. Then it accepts nothing
+// new, lets running work finish for up to stopGrace, and closes the store last.
 func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer) (err error) {
 	defer runtime.KeepAlive(heapBallast())
 	s.level.Set(s.settings.LogLevel.Level())
@@ -106,10 +106,9 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	return s.run(ctx, dir, created, stdout)
 }
 
-// heapBallast returns memory that is never touched, so it takes no real memory. It only makes the
+// heapBallast returns 16 MiB that are never used, so they take no physical memory. They make the
 // heap look larger to the garbage collector, which would otherwise collect this program's small
-// heap many times a second. Between two collections, 16 MiB more may be allocated than without it.
-// If GOGC or GOMEMLIMIT is set, it returns nil, so that only they apply.
+// heap many times a second. heapBallast returns nil if GOGC or GOMEMLIMIT is set.
 func heapBallast() []byte {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
@@ -117,7 +116,8 @@ func heapBallast() []byte {
 	return make([]byte, 16<<20)
 }
 
-// findCertificates loads the certificates for TLS handshakes.
+// findCertificates loads the certificates for TLS handshakes from files, or from the store if they
+// come by ACME.
 func (s *server) findCertificates() (err error) {
 	svc := s.inst.svc
 	s.certs, err = listen.NewCertificates(s.settings, svc.Core.Config.Hostname)
@@ -135,7 +135,7 @@ func (s *server) findCertificates() (err error) {
 		return nil
 	}
 	if err := svc.Certs.LoadCertificates(); err != nil {
-		return fmt.Errorf("read the certificates: %w", err)
+		return fmt.Errorf("read the certificates in the store: %w", err)
 	}
 	s.certs.Issued = svc.Certs.CertificateFor
 	if svc.Core.Config.ACME.Host && svc.Certs.HostCertificate() == nil {
@@ -145,11 +145,12 @@ func (s *server) findCertificates() (err error) {
 	return nil
 }
 
-// run starts every part, reports that the server is ready, waits for the end, and stops in two
-// steps.
+// run starts all parts, reports that the server is ready, and waits until ctx ends or a part fails.
+// Then it stops the parts in two steps.
 func (s *server) run(ctx context.Context, dir string, created *accounts.AccountCreated, stdout io.Writer) error {
-	// When accepting ends, the listeners and the queue start nothing new, and all running work has
-	// the same time to finish. The service ends after them, because it stores their results.
+	// After stopAccepting, the listeners and the queue start nothing new, and running work may
+	// finish. After stopServing, the service ends. It ends last because it stores the results of
+	// that work.
 	accepting, stopAccepting := context.WithCancel(context.WithoutCancel(ctx))
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
@@ -189,7 +190,8 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 		defer os.Remove(socket)
 	}
 	err = s.reportReady(dir, created, stdout)
-	// This returns the memory of the start to the system, and later that of the first full scans.
+	// Return memory that only the start needs to the system, and once more after the first full
+	// scans of background jobs.
 	work.Go(debug.FreeOSMemory)
 	defer time.AfterFunc(15*time.Second, debug.FreeOSMemory).Stop()
 	if err == nil {
@@ -204,35 +206,36 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	stopServing()
 	last.Wait()
 	waits.Stop()
-	s.inst.store.EndWaits() // no more responses are sent
+	s.inst.store.EndWaits() // nobody waits for responses any more
 	return err
 }
 
-// notifyManager reports a state to the service manager. A failure is only logged, because it must
-// not stop the server.
+// notifyManager reports a state, such as "READY=1", to the service manager (systemd). It only logs
+// errors, because they must not stop the server.
 func (s *server) notifyManager(state string) {
 	if err := listen.TellManager(state); err != nil {
 		s.log.Warn("report the state to the service manager", "state", state, "error", err)
 	}
 }
 
-// start runs one part in a goroutine of the group. A part that fails stops the server, except if
-// the store accepts no writes: then the other parts go on, because the store can still be read.
+// start runs one part in a goroutine of the group. If the part fails, the server stops, unless the
+// error is that the store accepts no writes: then the other parts continue, because the store can
+// still be read.
 func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
 	group.Go(func() {
 		if err := run(); errors.Is(err, store.ErrFailed) {
 			s.log.Error("a part of the server has ended because the store accepts no writes; restart the server", "part", name, "error", err)
 		} else if err != nil {
 			select {
-			case s.failed <- fmt.Errorf("%s: %w", name, err):
+			case s.failed <- fmt.Errorf("run %s: %w", name, err):
 			default:
 			}
 		}
 	})
 }
 
-// wait returns when ctx ends or a part has failed. On SIGHUP it reloads the settings and the
-// certificates.
+// wait waits until ctx ends, and returns nil, or until a part fails, and returns its error. On
+// SIGHUP it reloads the settings and the certificates.
 func (s *server) wait(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -253,7 +256,7 @@ func (s *server) wait(ctx context.Context) error {
 func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	l, tlsConfig := s.listeners, s.certs.Mail()
 	exempt := s.settings.Limits.Exempt.Prefixes()
-	// A proxy forwards the connections of many clients.
+	// Limits per address do not apply to proxies, because they forward connections of many clients.
 	exemptHTTP := slices.Concat(exempt, s.settings.Proxies.Prefixes())
 	if l.HTTP != nil {
 		s.start(group, "http", func() error {
@@ -287,7 +290,7 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	}
 }
 
-// hostedZones provides the service's zones to dnsd.
+// hostedZones gives dnsd access to the zones of the service. It implements dnsd.Zones.
 type hostedZones struct{ svc *service.Service }
 
 func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
@@ -301,8 +304,8 @@ func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
 	return zone, true
 }
 
-// serveHTTP serves HTTP on one listener until ctx ends. Then it returns when every request is done,
-// or after stopGrace.
+// serveHTTP serves HTTP on a listener until ctx ends. Then it waits for running requests, for up to
+// stopGrace.
 func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
 	hs := listen.NewHTTPServer(h, s.log)
 	hs.RegisterOnShutdown(s.api.EndStreams)
@@ -322,7 +325,8 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 	return nil
 }
 
-// reportReady prints the dashboard's URL and writes the ready file.
+// reportReady logs that the server is ready, prints the URL of the dashboard, and writes the ready
+// file.
 func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdout io.Writer) error {
 	r := s.listeners.Ready(os.Getpid())
 	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
@@ -336,7 +340,8 @@ func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdou
 	return writeReady(s.settings.ReadyFile, r)
 }
 
-// writeReady replaces the file atomically, so that readers never see a part of it.
+// writeReady writes the ready file, which has the addresses of all listeners as JSON. It replaces
+// the file atomically.
 func writeReady(path string, r listen.Ready) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -349,8 +354,8 @@ func writeReady(path string, r listen.Ready) error {
 	return os.Rename(tmp, path)
 }
 
-// startText returns the text that is printed at the start. On the first start it also has the
-// welcome link, the password and the token, which are shown only once.
+// startText returns the text that the server prints at the start. If a is not nil, the text has the
+// welcome link, password and token of that new account, which are shown only once.
 func startText(c core.Config, r listen.Ready, a *accounts.AccountCreated) string {
 	var w strings.Builder
 	fmt.Fprint(&w, "Mailstead is running.\n\n")
@@ -386,7 +391,8 @@ func startText(c core.Config, r listen.Ready, a *accounts.AccountCreated) string
 	return w.String()
 }
 
-// newLogger returns the logger. In the sandbox it uses the sandbox's clock, which may be shifted.
+// newLogger returns a logger. form is "json" or "text". In the sandbox, times in the log are those
+// of the sandbox's clock now, which may be shifted.
 func newLogger(w io.Writer, form string, level slog.Leveler, sandbox bool, now *clock.Clock) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if sandbox {
@@ -403,15 +409,14 @@ func newLogger(w io.Writer, form string, level slog.Leveler, sandbox bool, now *
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// serveSocket serves the command line on a Unix socket that only the owner of the directory can
-// open. It returns the path of the socket.
+// serveSocket serves the commands of the command line on a Unix socket in the data directory. Only
+// the owner of the directory can open it. serveSocket returns the path of the socket.
 func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGroup) (string, error) {
 	path := filepath.Join(dir, operator.SocketName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	// The store's lock makes this the only server on the directory, so no other server changes the
-	// umask at the same time.
+	// The umask is that of the whole process, so it is changed only for this call.
 	old := syscall.Umask(0o177)
 	ln, err := net.Listen("unix", path)
 	syscall.Umask(old)
@@ -424,9 +429,9 @@ func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGr
 	return path, nil
 }
 
-// reload reads the settings and the certificates again (SIGHUP). It applies the settings that can
-// change while the server runs, and logs which other changes need a restart. An invalid file
-// changes nothing.
+// reload reads the settings and the certificates again. It applies the settings that can change
+// while the server runs, and logs which others need a restart. If the settings are invalid, nothing
+// changes.
 func (s *server) reload() {
 	fresh, err := s.loadSettings()
 	if err != nil {
@@ -443,8 +448,8 @@ func (s *server) reload() {
 	s.log.Info("SIGHUP: read the settings again", "log_level", fresh.LogLevel.String())
 }
 
-// reloadCertificates reads the certificate files again, and retries requests to the certificate
-// authority.
+// reloadCertificates reads the certificate files again, and lets failed requests to the certificate
+// authority run again at once.
 func (s *server) reloadCertificates(fresh *config.Settings) error {
 	if s.certs == nil {
 		return nil
@@ -457,18 +462,18 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 	return s.inst.svc.Certs.RetryCertificate()
 }
 
-// checkedAtStart is the size in bytes up to which the pages of a database are verified at every
-// start, which takes a fraction of a second. Larger ones are verified only if the previous server
-// did not stop properly.
+// checkedAtStart is the maximum size in bytes of a database whose pages are verified at every
+// start, which takes a fraction of a second. Larger databases are verified only if the previous
+// server did not stop properly.
 const checkedAtStart = 256 << 20
 
-// mustCheckPages reports whether the pages of the database must be verified before they are read.
-// With damaged pages the start might hang, or the server might crash and be restarted again and
-// again.
+// mustCheckPages reports whether the pages of the database must be verified before the store is
+// opened. The server might hang or crash at every start if pages are damaged. It stopped properly
+// if its socket does not exist any more.
 func mustCheckPages(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
 	if err != nil {
-		return false // it does not exist, or cannot be read, which store.Open reports
+		return false // store.Open reports the error
 	}
 	_, err = os.Lstat(filepath.Join(dir, operator.SocketName))
 	return err == nil || info.Size() <= checkedAtStart

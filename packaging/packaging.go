@@ -1,5 +1,6 @@
-// Package packaging has what is needed to run the program as a system service. The folder also has
-// the sources of packages: nfpm.yaml, the scripts that packages run, and the command release.
+// Package packaging has the systemd unit that runs the program as a service. The folder also has
+// the sources of .deb and .rpm packages: nfpm.yaml, the scripts that packages run, and the command
+// release.
 package packaging
 
 import (
@@ -7,29 +8,29 @@ import (
 	"strings"
 )
 
-// The paths and the user in the embedded unit file.
+// Paths and user in the embedded unit file.
 const (
-	DataDir = "/var/lib/mailstead"
-	Binary  = "/usr/bin/mailstead"
-	User    = "mailstead"
+	DataDir = "/var/lib/mailstead" // the data directory
+	Binary  = "/usr/bin/mailstead" // the program
+	User    = "mailstead"          // the user that runs the service
 )
 
 //go:embed mailstead.service
 var unit string
 
-// Unit returns the text of a systemd service that runs the binary with a data directory as the user
-// mailstead. Both paths must be absolute.
+// Unit returns the text of a systemd unit that runs the program binary with a data directory, as
+// User. Both paths must be absolute.
 func Unit(dataDir, binary string) string {
 	var out strings.Builder
 	for line := range strings.Lines(unit) {
 		switch {
-		case strings.HasPrefix(line, "StateDirectory") && dataDir != DataDir: // these lines name a directory below /var/lib
+		case strings.HasPrefix(line, "StateDirectory") && dataDir != DataDir: // StateDirectory can only be below /var/lib
 			continue
 		case strings.HasPrefix(line, "ExecStart="):
-			escape := strings.NewReplacer("$", "$$") // no expansion of variables
+			escape := strings.NewReplacer("$", "$$") // systemd must not expand variables
 			line = strings.Replace(line, Binary, escape.Replace(quote(binary)), 1)
 			line = strings.Replace(line, DataDir, escape.Replace(quote(dataDir)), 1)
-		case strings.HasPrefix(line, "AssertPathExists="): // the path is the whole rest of the line
+		case strings.HasPrefix(line, "AssertPathExists="): // this path needs no quotes
 			line = strings.Replace(line, DataDir, strings.ReplaceAll(dataDir, "%", "%%"), 1)
 		case strings.HasPrefix(line, "ReadWritePaths="):
 			line = strings.Replace(line, DataDir, quote(dataDir), 1)
@@ -51,7 +52,7 @@ func inTemp(path string) bool {
 	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/")
 }
 
-// quote writes a path as a single word of a unit file.
+// quote quotes a path, if needed, so that it is a single word in a unit file.
 func quote(path string) string {
 	path = strings.ReplaceAll(path, "%", "%%")
 	if !strings.ContainsAny(path, " \t\"'\\;") {

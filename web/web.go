@@ -1,6 +1,6 @@
-// Package web holds the dashboard: its sources in src, and the built files in dist, which are
-// embedded in the binary, long ones compressed. It is a client of /v1 in a browser session and
-// knows nothing of the server.
+// Package web serves the dashboard. The folder has its sources in src and the built files in dist,
+// which are embedded in the binary; long ones are compressed. The dashboard is a client of the API
+// /v1 in a browser session. The package does not know the rest of the server.
 package web
 
 import (
@@ -22,32 +22,34 @@ import (
 //go:embed dist
 var files embed.FS
 
-// policy lets the page load scripts, styles, frames and data from this server only.
+// policy is the Content-Security-Policy of the dashboard. It allows scripts, styles, frames and
+// data only from this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // A file is one file of the dashboard, ready to be sent.
 type file struct {
 	kind   string // media type
-	body   []byte // nil if the file is embedded compressed
-	zipped []byte // nil if it would not be smaller
-	tag    string
-	fixed  bool // its name has the hash of its content, so the file never changes
+	body   []byte // content; nil if the file is embedded compressed
+	zipped []byte // gzipped content; nil if that would not be smaller
+	tag    string // ETag without quotes: part of the content's hash
+	fixed  bool   // whether the name has the content's hash, so that the file never changes
 }
 
-// A site maps paths to the dashboard's files. Each file is prepared at its first request.
+// A site maps URL paths to functions that return the dashboard's files. A file is prepared when it
+// is first requested.
 type site map[string]func() *file
 
-// Handler serves the dashboard. A path without a file is a place within the dashboard, and gets the
-// page.
+// Handler returns a handler that serves the dashboard. It answers with index.html if there is no
+// file at the path, because the script in that page handles such paths.
 func Handler() http.Handler { return loadSite() }
 
-// Build returns the version of the dashboard, by which an open page notices that there is a newer
-// one. It is the tag of the page, which names all other files by their content and so changes with
-// each of them.
+// Build returns the version of the dashboard, with which an open page finds out that it is
+// outdated. It is the tag of index.html, which changes with every other file because it has the
+// hashes of all.
 func Build() string { return loadSite()["/index.html"]().tag }
 
-// loadSite lists the embedded files, once.
+// loadSite returns the site of the embedded files. It makes the site once.
 var loadSite = sync.OnceValue(func() site {
 	s := site{}
 	err := fs.WalkDir(files, "dist", func(name string, d fs.DirEntry, err error) error {
@@ -58,11 +60,12 @@ var loadSite = sync.OnceValue(func() site {
 		return nil
 	})
 	if err != nil {
-		panic(err) // the files are part of the binary
+		panic(err) // impossible: the files are part of the binary
 	}
 	return s
 })
 
+// newFile prepares an embedded file.
 func newFile(name string) *file {
 	body, err := files.ReadFile(name)
 	if err != nil {
@@ -77,7 +80,7 @@ func newFile(name string) *file {
 		}
 	}
 	var kind string
-	switch ext := path.Ext(name); ext { // the system's table of types may differ
+	switch ext := path.Ext(name); ext { // do not rely on the system's table of types
 	case ".js":
 		kind = "text/javascript; charset=utf-8"
 	case ".css":
@@ -99,7 +102,7 @@ func newFile(name string) *file {
 	}
 	var zipped bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // BestCompression is a valid level
-	_, _ = w.Write(body)                                       // a bytes.Buffer never fails
+	_, _ = w.Write(body)                                       // writing to a bytes.Buffer cannot fail
 	_ = w.Close()
 	if zipped.Len() < len(body) {
 		f.zipped = zipped.Bytes()
@@ -139,8 +142,8 @@ func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f().send(w, r)
 }
 
-// send sends the file. Browsers keep files with a hash in their name, and check each time whether
-// the page has changed, which costs an empty 304 response.
+// send sends the file. Browsers may cache files with a hash in their name forever. They must check
+// other files each time, and get an empty 304 response if these have not changed.
 func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	body, tag := f.zipped, f.tag+"-gzip"
@@ -152,7 +155,7 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	} else {
 		body = f.body
 		if body == nil {
-			body, _ = unzip(f.zipped) // newFile has unzipped it without error
+			body, _ = unzip(f.zipped) // cannot fail, because newFile has unzipped it before
 		}
 		tag = f.tag
 	}

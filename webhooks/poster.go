@@ -19,79 +19,79 @@ import (
 	"github.com/mailstead/mailstead/internal/netguard"
 )
 
-// Outcomes of an attempt, as shown in the delivery log.
+// Values of Result.Outcome, as the delivery log shows them.
 const (
 	Success = "success"
 	Failed  = "failed"
 )
 
-// Reasons why an attempt failed, as shown in the delivery log.
+// Values of Result.ErrorCode, as the delivery log shows them.
 const (
-	CodeTimeout        = "timeout"         // no complete response header in time
-	CodeDNS            = "dns"             // the name does not resolve
-	CodeConnect        = "connect"         // no connection, or it broke or was not HTTP before a response
-	CodeTLS            = "tls"             // the handshake or the verification of the certificate failed
-	CodeHTTPStatus     = "http_status"     // a response other than 2xx, including redirects
-	CodeBlockedAddress = "blocked_address" // Guard refuses the URL or every address of its host
+	CodeTimeout        = "timeout"         // there was no complete response header in time
+	CodeDNS            = "dns"             // the host name could not be resolved
+	CodeConnect        = "connect"         // there was no connection, or no HTTP response on it
+	CodeTLS            = "tls"             // the TLS handshake failed, or the certificate is not valid
+	CodeHTTPStatus     = "http_status"     // the status of the response was not 2xx
+	CodeBlockedAddress = "blocked_address" // Poster.Guard refuses the URL or all addresses of its host
 )
 
 const (
 	defaultTimeout   = 10 * time.Second
 	defaultUserAgent = "Mailstead"
-	excerptLimit     = 1 << 10
-	errorLimit       = 512
-	windowLimit      = 64 << 10 // HTTP/2 flow control: maximum bytes that a receiver may send ahead
-	idleConns        = 64
-	idleConnsPerHost = 2
-	idleTimeout      = 30 * time.Second
-	pingTimeout      = 5 * time.Second
+	excerptLimit     = 1 << 10          // maximum length of Result.Excerpt in bytes
+	errorLimit       = 512              // maximum length of Result.Error in bytes
+	windowLimit      = 64 << 10         // size in bytes of HTTP/2 flow control windows
+	idleConns        = 64               // maximum number of idle connections
+	idleConnsPerHost = 2                // maximum number of idle connections to one host
+	idleTimeout      = 30 * time.Second // after which idle connections are closed
+	pingTimeout      = 5 * time.Second  // for HTTP/2 pings, which find dead connections
 )
 
+// errTLS wraps errors of TLS handshakes.
 var errTLS = errors.New("TLS handshake failed")
 
-// Delivery is one attempt to deliver one event to one endpoint.
+// Delivery is one attempt to deliver an event to an endpoint.
 type Delivery struct {
-	URL        string   // https
-	Secrets    []string // current one first; two for some time after a rotation
-	EventID    string   // the same in every attempt, so that receivers can drop duplicates
+	URL        string   // an https URL
+	Secrets    []string // secrets of the endpoint, the current one first; two after a rotation
+	EventID    string   // the same in every attempt, so that receivers can ignore duplicates
 	EventType  string
 	DeliveryID string
-	Attempt    int    // 1 is the first
-	Body       []byte // the JSON envelope, sent and signed unchanged
+	Attempt    int    // number of the attempt, from 1
+	Body       []byte // JSON, which is sent and signed unchanged
 }
 
 // Result is the result of a Delivery.
 type Result struct {
 	Outcome    string // Success or Failed
 	HTTPStatus int    // 0 if there was no response
-	Error      string // a sentence for people, at most 512 bytes; empty on success
-	ErrorCode  string // one of the Code constants; empty on success and when the caller's context was cancelled
+	Error      string // a text for people of at most 512 bytes; "" on success
+	ErrorCode  string // such as CodeDNS; "" on success, and if the caller canceled the context
 	Duration   time.Duration
-	Excerpt    string // the beginning of the response body: at most 1 KiB, valid UTF-8
-	Gone       bool   // 410: the receiver wants no more deliveries
+	Excerpt    string // up to 1 KiB of the response body, in valid UTF-8
+	Gone       bool   // whether the status was 410: the receiver wants no more deliveries
 }
 
-// Poster posts deliveries and reuses its connections. The fields are set before the first Post. The
-// zero value posts to public addresses with the system's resolver and root certificates. It is safe
-// for concurrent use.
+// Poster posts deliveries over HTTPS and reuses connections. Set the fields before the first Post.
+// The zero value posts only to public addresses. Poster is safe for concurrent use.
 //
-// Poster does not limit connections per host: tenants share hosts, and one tenant's slow receiver
-// would delay the others. The caller must limit deliveries per endpoint.
+// Poster does not limit the number of connections to a host. Otherwise one slow endpoint would
+// delay other endpoints on the same host. The caller must limit deliveries per endpoint.
 type Poster struct {
-	Guard     *netguard.Guard
-	Resolver  netguard.Resolver
-	RootCAs   *x509.CertPool
-	Timeout   time.Duration // total for look-up, connection, handshake, request and response; 0 is 10 s
-	Now       func() time.Time
-	UserAgent string
+	Guard     *netguard.Guard   // decides which addresses are allowed; nil allows public addresses
+	Resolver  netguard.Resolver // nil means the system's resolver
+	RootCAs   *x509.CertPool    // nil means the system's
+	Timeout   time.Duration     // for one attempt, from lookup to response; 0 means 10 seconds
+	Now       func() time.Time  // nil means time.Now
+	UserAgent string            // "" means "Mailstead"
 
 	once      sync.Once
 	transport *http.Transport
 }
 
-// Post makes one attempt: a POST signed with the current time. It follows no redirect, uses no
-// proxy, reads at most 1 KiB of the response body, and returns within Timeout. Only the response
-// status decides the outcome, even if the body breaks off or never ends.
+// Post makes one attempt: it sends a signed POST request. It follows no redirects, uses no proxy,
+// reads up to 1 KiB of the response body, and returns within Timeout. Only the status of the
+// response decides the outcome, even if reading the body fails.
 func (p *Poster) Post(ctx context.Context, d Delivery) Result {
 	start := time.Now()
 	result := p.exchange(ctx, d, p.now())
@@ -102,6 +102,7 @@ func (p *Poster) Post(ctx context.Context, d Delivery) Result {
 // Close closes the idle connections.
 func (p *Poster) Close() { p.connections().CloseIdleConnections() }
 
+// exchange sends the request of a delivery and returns the result without its duration.
 func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result {
 	if err := p.Guard.CheckURL(d.URL); err != nil {
 		return failed(CodeBlockedAddress, err.Error())
@@ -114,23 +115,23 @@ func (p *Poster) exchange(ctx context.Context, d Delivery, now time.Time) Result
 	}
 	req.Header = Headers(d, now)
 	req.Header.Set("User-Agent", cmp.Or(p.UserAgent, defaultUserAgent))
-	// With an empty list the header is not sent, but its key allows the transport to repeat the
-	// request when a reused connection turns out to be dead. That does no more harm than a later
-	// retry.
+	// This key without values is not sent. It allows the transport to send the request again if a
+	// reused connection is dead. Receivers must ignore duplicates anyway.
 	req.Header["Idempotency-Key"] = []string{}
-	// RoundTrip instead of Client.Do, since Do fails on a redirect with an invalid Location even if
-	// redirects are not followed.
+	// Client.Do would return an error for a redirect with an invalid Location, even if it does not
+	// follow redirects.
 	resp, err := p.connections().RoundTrip(req)
 	if err != nil {
 		return p.failure(ctx, limited, err)
 	}
 	defer resp.Body.Close()
-	// Read one byte more than is shown. So the end of a body of exactly the limit is seen, and its
-	// connection can be reused.
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, excerptLimit+1)) // only the status decides; see Post
+	// Read one byte more than the limit, so that the connection can be reused if the body has
+	// exactly the length of the limit.
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, excerptLimit+1)) // only the status decides the outcome
 	return answered(resp.StatusCode, clip(string(raw), excerptLimit))
 }
 
+// answered returns the result for a response.
 func answered(status int, excerpt string) Result {
 	result := Result{Outcome: Success, HTTPStatus: status, Excerpt: excerpt}
 	if status >= 200 && status <= 299 {
@@ -145,6 +146,8 @@ func answered(status int, excerpt string) Result {
 	return result
 }
 
+// failure returns the result for an error of the transport. ctx is the context of the caller, and
+// limited is ctx with the timeout.
 func (p *Poster) failure(ctx, limited context.Context, err error) Result {
 	switch {
 	case errors.Is(err, netguard.ErrBlocked):
@@ -168,15 +171,15 @@ func failed(code, text string) Result {
 	return Result{Outcome: Failed, ErrorCode: code, Error: clip(text, errorLimit)}
 }
 
-// timedOut reports whether err is a timeout. It finds timeouts other than the delivery's own: the
-// kernel's, and that of a dial started for an earlier delivery.
+// timedOut reports whether err is a timeout of the network, such as that of the kernel or of a dial
+// that an earlier delivery started.
 func timedOut(err error) bool {
 	var limit net.Error
 	return errors.As(err, &limit) && limit.Timeout()
 }
 
-// reason returns the text of err without the addresses of this machine and its resolver, which
-// tenants must not see.
+// reason returns the text of err for tenants. It leaves out addresses of this machine and of its
+// resolver.
 func reason(err error) string {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
@@ -192,7 +195,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// clip shortens s to at most limit bytes of valid UTF-8, at a character boundary.
+// clip shortens s to at most limit bytes at a character boundary, and makes it valid UTF-8.
 func clip(s string, limit int) string {
 	cut := len(s) > limit
 	if cut {
@@ -207,7 +210,8 @@ func clip(s string, limit int) string {
 	return s
 }
 
-// incompleteTail returns the length of an incomplete character at the end of s, 0 if there is none.
+// incompleteTail returns the length in bytes of an incomplete character at the end of s, or 0 if
+// there is none.
 func incompleteTail(s string) int {
 	for n := 1; n < utf8.UTFMax && n <= len(s); n++ {
 		tail := s[len(s)-n:]
@@ -221,6 +225,7 @@ func incompleteTail(s string) int {
 	return 0
 }
 
+// connections returns the transport of all deliveries, and makes it at the first call.
 func (p *Poster) connections() *http.Transport {
 	p.once.Do(func() {
 		t := p.Guard.Transport(p.Resolver, p.RootCAs)
@@ -230,25 +235,26 @@ func (p *Poster) connections() *http.Transport {
 			MaxReceiveBufferPerConnection: windowLimit, MaxReceiveBufferPerStream: windowLimit,
 			SendPingTimeout: pingTimeout, PingTimeout: pingTimeout,
 		}
-		t.DisableCompression = true // the log shows the body as the receiver sent it
+		t.DisableCompression = true // the delivery log shows the body as it was sent
 		t.MaxIdleConns, t.MaxIdleConnsPerHost, t.IdleConnTimeout = idleConns, idleConnsPerHost, idleTimeout
 		p.transport = t
 	})
 	return p.transport
 }
 
+// A dialFunc opens a network connection, as http.Transport.DialContext does.
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialTLS wraps errors of the handshake in errTLS, to distinguish them from errors of the
-// connection. A dial has its own, longer time limit, since the transport may continue it after its
-// request has ended and use it for the next one.
+// dialTLS returns a function that opens a TLS connection over dial. Errors of the handshake wrap
+// errTLS. A dial may take 2*Timeout, because the transport continues it after its request has
+// ended, for the next request.
 func (p *Poster) dialTLS(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*p.timeout())
 		defer cancel()
 		host, _, err := net.SplitHostPort(addr)
 		if err != nil {
-			return nil, fmt.Errorf("dial %s: %w", addr, err)
+			return nil, fmt.Errorf("parse address %s: %w", addr, err)
 		}
 		raw, err := dial(ctx, network, addr)
 		if err != nil {

@@ -2,14 +2,14 @@ package webhooks
 
 import "time"
 
-// waits holds the wait after each failed attempt except the last: 51 min 35 s in total.
+// waits has the wait after each failed attempt except the last: 51 min 35 s in total.
 var waits = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 }
 
-// Schedule returns how long to wait after the failed attempt with the given number; the first is 1.
-// r in [0,1) adds jitter of ±10 %: 0 is 10 % early, 0.5 exact. It returns false after the last of 7
-// attempts.
+// Schedule returns how long to wait after a failed attempt. attempt is its number, from 1. r is a
+// random number in [0,1) that changes the wait by up to 10 %. Schedule returns false after attempt
+// 7, which is the last.
 func Schedule(attempt int, r float64) (time.Duration, bool) {
 	if attempt < 1 || attempt > len(waits) {
 		return 0, false

@@ -15,22 +15,23 @@ import (
 )
 
 var (
-	// ErrTimestamp is returned by Verify if the timestamp is not an integer, or is more than 300
-	// seconds from now.
-	ErrTimestamp = errors.New("timestamp is missing, malformed or more than 300 seconds from now")
-	// ErrSignature is returned by Verify if no v1= value of the header is valid for the secret,
-	// timestamp and body.
-	ErrSignature = errors.New("no signature matches")
+	// ErrTimestamp is returned by Verify if the timestamp is not an integer, or differs from now by
+	// more than 300 seconds.
+	ErrTimestamp = errors.New("the webhook timestamp is missing, malformed or more than 300 seconds from now")
+	// ErrSignature is returned by Verify if no signature is valid for the secret, timestamp and
+	// body.
+	ErrSignature = errors.New("no webhook signature matches the secret and body")
 )
 
-const timestampTolerance = 300 // seconds, either way
+const timestampTolerance = 300 // maximum difference in seconds
 
-// Headers returns all headers of a delivery at the time now: the X-Service-* headers, the three
-// headers of Standard Webhooks (https://www.standardwebhooks.com), and Content-Type. Both schemes
-// have one signature per secret, in the order of d.Secrets. X-Service-Signature has comma-separated
-// `v1=<hex>`, keyed with the whole secret, over "timestamp.body". Webhook-Signature has
-// space-separated `v1,<base64>`, keyed with the decoded secret, over "id.timestamp.body"; it omits
-// a secret that is not base64.
+// Headers returns all headers of a delivery: Content-Type, the X-Service-* headers, and the three
+// headers of Standard Webhooks (https://www.standardwebhooks.com). now is the time of the
+// signature. There is one signature for each of d.Secrets, in the same order:
+//   - X-Service-Signature has `v1=<hex>` values separated by commas. The key is the whole secret,
+//     and the signed text is "timestamp.body".
+//   - Webhook-Signature has `v1,<base64>` values separated by spaces. The key is the decoded
+//     secret, and the signed text is "id.timestamp.body". It omits secrets that are not base64.
 func Headers(d Delivery, now time.Time) http.Header {
 	timestamp := strconv.FormatInt(now.Unix(), 10)
 	service := make([]string, 0, len(d.Secrets))
@@ -56,14 +57,14 @@ func Headers(d Delivery, now time.Time) http.Header {
 	return h
 }
 
-// Verify verifies X-Service-Timestamp and X-Service-Signature, as a receiver does. It returns nil
-// if any `v1=` value of the comma-separated signature is valid for secret, timestamp and raw body,
-// and timestamp (Unix seconds) is within 300 seconds of now. Otherwise it returns ErrTimestamp or
-// ErrSignature. It compares signatures in constant time.
+// Verify verifies the headers X-Service-Timestamp and X-Service-Signature, as a receiver does. It
+// returns ErrTimestamp if timestamp, in Unix seconds, differs from now by more than 300 seconds. It
+// returns ErrSignature if none of the `v1=` values in signature is valid for secret, timestamp and
+// body.
 func Verify(secret, timestamp, signature string, body []byte, now time.Time) error {
 	sent, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {
-		return fmt.Errorf("read %q: %w", clip(timestamp, 32), ErrTimestamp)
+		return fmt.Errorf("parse timestamp %q: %w", clip(timestamp, 32), ErrTimestamp)
 	}
 	if sent < now.Unix()-timestampTolerance || sent > now.Unix()+timestampTolerance {
 		return ErrTimestamp
@@ -82,11 +83,13 @@ func Verify(secret, timestamp, signature string, body []byte, now time.Time) err
 	return ErrSignature
 }
 
+// serviceMAC returns the MAC of X-Service-Signature.
 func serviceMAC(secret, timestamp string, body []byte) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
 	return sum(mac, body, timestamp, ".")
 }
 
+// sum returns the MAC of the parts before and then body.
 func sum(mac hash.Hash, body []byte, before ...string) []byte {
 	for _, part := range before {
 		mac.Write([]byte(part))

@@ -25,11 +25,13 @@ type bom struct {
 	Dependencies []dependencies `json:"dependencies"`
 }
 
+// bomMetadata describes the bill of materials itself.
 type bomMetadata struct {
 	Timestamp string    `json:"timestamp"`
 	Component component `json:"component"`
 }
 
+// A component is a library, or the program.
 type component struct {
 	Type     string    `json:"type"`
 	Ref      string    `json:"bom-ref"`
@@ -45,21 +47,22 @@ type license struct {
 	} `json:"license"`
 }
 
+// dependencies lists what one component depends on.
 type dependencies struct {
 	Ref       string   `json:"ref"`
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-// bom lists what is built into any of the programs: Go and the modules, as recorded in the
-// programs, and the npm packages of the dashboard, as listed in the lock file.
+// bom returns the bill of materials of the programs. It has the version of Go and the modules, as
+// recorded in the programs, and the npm packages of the dashboard, from the lock file.
 func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 	parts := map[string]component{}
 	for _, path := range programs {
 		info, err := buildinfo.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("modules of %s: %w", path, err)
+			return nil, fmt.Errorf("read the modules of %s: %w", path, err)
 		}
-		version, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ") // the names of experiments may follow the version
+		version, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ") // names of experiments may follow after a space
 		parts["std"] = library("golang", "std", version)
 		for _, m := range info.Deps {
 			if m.Replace != nil {
@@ -95,14 +98,16 @@ func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 	return b, nil
 }
 
-// library returns a component with a package URL.
+// library returns the component of a library. kind is the type of its package URL, such as
+// "golang".
 func library(kind, name, version string) component {
 	path := strings.ReplaceAll(strings.ToLower(name), "@", "%40")
 	purl := fmt.Sprintf("pkg:%s/%s@%s", kind, path, url.PathEscape(version))
 	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl}
 }
 
-// serial returns a UUID (version 8) that is derived from the version and its time.
+// serial returns the serial number of the bill of materials: a UUID (version 8) that is derived
+// from the version and time of the release.
 func (r *release) serial() string {
 	u := sha256.Sum256(fmt.Appendf(nil, "mailstead %s %d", r.version, r.at.Unix()))
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80

@@ -1,11 +1,10 @@
-// Command release fills a folder with the published files of one commit: an archive for each
-// system, packages for Linux, the bill of materials, the changelog with this release on top, and
-// the checksums of all files. `make release` runs it from the top folder. It signs and uploads
-// nothing.
+// Command release writes the files of a release to a folder: an archive for each system, packages
+// for Linux, the bill of materials, the changelog with this release on top, and the checksums of
+// all files. `make release` runs it from the top folder. It signs and uploads nothing.
 //
-// Two runs on one commit with the same version of Go produce identical bytes: every time is that of
-// the commit, or SOURCE_DATE_EPOCH; modes and owners are fixed; and no path, environment variable
-// or machine name gets in.
+// Two runs on the same commit with the same version of Go write identical files. For that, all
+// times are that of the commit or SOURCE_DATE_EPOCH, modes and owners are fixed, and no file
+// contains paths, environment variables or names of the machine.
 package main
 
 import (
@@ -28,20 +27,21 @@ import (
 	"time"
 )
 
-// nfpm makes .deb and .rpm packages. It is run as a program, so that it does not become a
+// nfpm is the program that makes .deb and .rpm packages. `go run` runs it, so that it is no
 // dependency of this module.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 
+// allTargets are the systems and architectures for which a release has archives.
 var allTargets = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "freebsd/amd64", "freebsd/arm64"}
 
-// rpmArch maps Go's names of architectures to RPM's.
+// rpmArch maps names of architectures in Go to those in RPM.
 var rpmArch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// A release is the published version of one commit.
+// A release is a version to publish.
 type release struct {
 	version string
-	at      time.Time // of the commit
-	to      string    // the folder
+	at      time.Time // time of the commit, or SOURCE_DATE_EPOCH
+	to      string    // the folder to write to
 }
 
 func main() {
@@ -57,6 +57,7 @@ func main() {
 	}
 }
 
+// run writes the files of the release. If program is not "", it is used instead of building.
 func (r *release) run(targets []string, program string) error {
 	if err := r.identify(); err != nil {
 		return err
@@ -65,7 +66,7 @@ func (r *release) run(targets []string, program string) error {
 		return err
 	}
 	if old, err := os.ReadDir(r.to); err != nil || len(old) > 0 {
-		return cmp.Or(err, fmt.Errorf("%s is not empty", r.to))
+		return cmp.Or(err, fmt.Errorf("the folder %s is not empty", r.to))
 	}
 	if err := r.writeNotes(); err != nil {
 		return err
@@ -105,11 +106,11 @@ func (r *release) run(targets []string, program string) error {
 	return r.writeChecksums()
 }
 
-// versions matches the versions that Debian, RPM and semantic versioning sort alike.
+// versions matches versions that sort in the same way in Debian, RPM and semantic versioning.
 var versions = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
-// identify finds the commit, its time and the version. Without a repository, SOURCE_DATE_EPOCH and
-// the version must be given.
+// identify sets the time and the version of the release from the git repository. Without a
+// repository, SOURCE_DATE_EPOCH and the version must be given.
 func (r *release) identify() error {
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")
 	head, err := git("log", "-1", "--format=%H %ct")
@@ -119,7 +120,7 @@ func (r *release) identify() error {
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
-		return fmt.Errorf("there is no git repository, and SOURCE_DATE_EPOCH is %q: set it to the time of the sources, in seconds", epoch)
+		return fmt.Errorf("there is no git repository, and SOURCE_DATE_EPOCH is %q: set it to the Unix time of the sources", epoch)
 	}
 	r.at = time.Unix(seconds, 0).UTC()
 	if r.version == "" && inRepository {
@@ -138,6 +139,7 @@ func (r *release) identify() error {
 	return nil
 }
 
+// git runs git and returns its output without white space around it.
 func git(args ...string) (string, error) {
 	out, err := exec.Command("git", args...).Output()
 	return strings.TrimSpace(string(out)), err
@@ -150,7 +152,7 @@ func run(env []string, name string, args ...string) error {
 	return cmd.Run()
 }
 
-// build compiles the program as `make build` does, regardless of Go settings in the environment.
+// build builds the program as `make build` does, but ignores settings of Go in the environment.
 func (r *release) build(goos, arch, path string) error {
 	env := []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off"}
 	flags, err := os.ReadFile("packaging/buildflags")
@@ -161,7 +163,7 @@ func (r *release) build(goos, arch, path string) error {
 	return run(env, "go", append(args, "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", path, ".")...)
 }
 
-// archive writes a .tar.gz with the program and its accompanying files.
+// archive writes a .tar.gz with the program, README, LICENSE and systemd units.
 func (r *release) archive(name, program string) (err error) {
 	out, err := os.Create(filepath.Join(r.to, name))
 	if err != nil {
@@ -192,7 +194,7 @@ func (r *release) archive(name, program string) (err error) {
 	return nil
 }
 
-// pack makes a package according to packaging/nfpm.yaml.
+// pack makes a package of a kind ("deb" or "rpm") with nfpm, as packaging/nfpm.yaml says.
 func (r *release) pack(kind, arch, program, name string) error {
 	program, err := filepath.Abs(program)
 	if err != nil {
@@ -200,11 +202,12 @@ func (r *release) pack(kind, arch, program, name string) error {
 	}
 	env := []string{"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.at.Unix(), 10), "VERSION=" + r.version, "ARCH=" + arch, "PROGRAM=" + program, "GOFLAGS=", "GOOS=", "GOARCH="}
 	if err := run(env, "go", "run", nfpm, "package", "--config", "packaging/nfpm.yaml", "--packager", kind, "--target", filepath.Join(r.to, name)); err != nil {
-		return fmt.Errorf("make %s: %w", name, err)
+		return fmt.Errorf("make package %s: %w", name, err)
 	}
 	return nil
 }
 
+// writeBOM writes the bill of materials.
 func (r *release) writeBOM(programs []string) error {
 	b, err := r.bom(programs, "web/package-lock.json")
 	if err != nil {
@@ -217,7 +220,7 @@ func (r *release) writeBOM(programs []string) error {
 	return os.WriteFile(filepath.Join(r.to, "mailstead_"+r.version+".cdx.json"), append(text, '\n'), 0o644)
 }
 
-// writeChecksums writes a file for `sha256sum -c`.
+// writeChecksums writes the SHA-256 checksums of all files of the release, for `sha256sum -c`.
 func (r *release) writeChecksums() error {
 	list, err := os.ReadDir(r.to) // sorted by name
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// unreleased has one file for each change since the last release (changelog/README.md).
+// unreleased is the folder with a file for each change since the last release (see
+// changelog/README.md).
 const unreleased = "changelog/unreleased"
 
-// writeNotes writes the changelog with this release on top.
+// writeNotes writes CHANGELOG.md with this release on top.
 func (r *release) writeNotes() error {
 	items, err := readChanges(unreleased)
 	if err != nil {
@@ -26,8 +27,8 @@ func (r *release) writeNotes() error {
 	return os.WriteFile(filepath.Join(r.to, "CHANGELOG.md"), []byte(text), 0o644)
 }
 
-// readChanges reads the changes in a folder, sorted by file name. Its error names every file with
-// the wrong form. Only *.md files are changes; the folder may have none.
+// readChanges returns the texts of the *.md files in a folder, sorted by file name. If files have
+// the wrong form, the error names all of them.
 func readChanges(folder string) (changes []string, err error) {
 	files, err := os.ReadDir(folder) // sorted by name
 	if err != nil {
@@ -43,25 +44,27 @@ func readChanges(folder string) (changes []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		fault := faultOf(file.Name(), string(text))
-		if fault != "" {
-			wrong = append(wrong, fmt.Errorf("%s: %s (changelog/README.md has the form)", path, fault))
+		problem := formProblem(file.Name(), string(text))
+		if problem != "" {
+			wrong = append(wrong, fmt.Errorf("%s: %s (changelog/README.md describes the form)", path, problem))
 		}
 		changes = append(changes, strings.TrimSpace(string(text)))
 	}
 	return changes, errors.Join(wrong...)
 }
 
+// changeName matches valid file names of changes.
 var changeName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*\.md$`)
 
-// faultOf returns what is wrong with the form of a change; "" if nothing is.
-func faultOf(name, text string) string {
+// formProblem says what is wrong with the file name or text of a change. It returns "" if both are
+// right.
+func formProblem(name, text string) string {
 	problem, _, found := strings.Cut(strings.Join(strings.Fields(text), " "), "Mailstead now ")
 	switch {
 	case !changeName.MatchString(name):
 		return "the name must be lower-case words or a number with hyphens between them, such as 41-slow-relays.md"
 	case strings.HasPrefix(text, "#") || strings.HasPrefix(text, "- "):
-		return "it must be plain sentences, without a heading or a list item"
+		return "the text must be plain sentences, without a heading or a list item"
 	case !found:
 		return `the sentence that begins with "Mailstead now" is missing`
 	case problem == "":
@@ -70,9 +73,9 @@ func faultOf(name, text string) string {
 	return ""
 }
 
-// notes adds a section for the version on top of the changelog, with one list item for each change.
-// If the changelog already begins with that version, its section gets the date, and the changes are
-// added at its end. Without changes no section is added.
+// notes returns the changelog with a section for a version on top, which has a list item for each
+// change. If the first section is already that of the version, it gets the date, and the changes
+// are added at its end. Otherwise, without changes, notes returns the changelog unchanged.
 func notes(changelog, version, date string, changes []string) string {
 	title, sections, _ := strings.Cut(changelog, "\n## ")
 	heading, rest, _ := strings.Cut(sections, "\n")

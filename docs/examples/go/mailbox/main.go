@@ -1,5 +1,5 @@
-// Mailbox leads from a domain to a message that was read. Usage: mailbox DOMAIN, with MAILSTEAD_URL
-// and MAILSTEAD_TOKEN set.
+// Mailbox connects a domain, creates a mailbox, sends a message to it and reads the message. Usage:
+// mailbox DOMAIN, with MAILSTEAD_URL and MAILSTEAD_TOKEN set.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// api calls the API and decodes the answer into out, which may be nil. The error of a refusal says
-// what to do.
+// api calls the API and decodes the response into out, which may be nil. If the API refuses the
+// request, the error has its message.
 func api(method, path string, body, out any, header ...string) error {
 	var content bytes.Buffer
 	if body != nil {
@@ -52,10 +52,11 @@ func api(method, path string, body, out any, header ...string) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// setUp connects a domain and waits until it is ready.
+// setUp connects a domain, waits until the job that sets it up has ended, and returns the job's
+// status.
 func setUp(domain string) (status string, err error) {
-	// Delegate the domain to the nameservers of the answer, then have the delegation checked: a job
-	// sets it up.
+	// Delegate the domain to the nameservers in the response. Then check the delegation, which
+	// starts a job that sets the domain up.
 	var connected struct {
 		Domains []struct {
 			ID string `json:"domain_id"`
@@ -86,7 +87,8 @@ func setUp(domain string) (status string, err error) {
 	return wait(found.JobID)
 }
 
-// wait waits until a job has ended: each request does for 30 seconds at most.
+// wait waits until a job has ended, and returns its status. Each request waits for up to 30
+// seconds.
 func wait(jobID string) (status string, err error) {
 	for {
 		var job struct {
@@ -102,7 +104,7 @@ func wait(jobID string) (status string, err error) {
 	}
 }
 
-// newest waits for a message in an inbox and gives the path of the newest.
+// newest waits until an inbox has a message, and returns the path of the newest.
 func newest(inbox string) (path string, err error) {
 	for {
 		var page struct {
@@ -125,8 +127,8 @@ func run(domain string) error {
 	}
 	fmt.Printf("domain %s: %s\n", domain, status)
 
-	// With a key the request can be repeated without making a second mailbox. The answer alone has
-	// the password.
+	// With an Idempotency-Key the request can be repeated without creating a second mailbox. Only
+	// this response has the password.
 	address := "ann@" + domain
 	var mailbox struct {
 		UserID          string `json:"user_id"`
@@ -138,10 +140,10 @@ func run(domain string) error {
 	}
 	fmt.Println("mailbox", mailbox.Email)
 
-	// Send a message, here to herself, read it, mark it as read, delete it.
+	// Send a message to the same mailbox, read it, mark it as read, and delete it.
 	inbox := "/v1/email-users/" + mailbox.UserID + "/inbox"
-	letter := map[string]any{"to": address, "subject": "Hello", "text": "It works."}
-	if err := api("POST", inbox+"/send", letter, nil); err != nil {
+	mail := map[string]any{"to": address, "subject": "Hello", "text": "It works."}
+	if err := api("POST", inbox+"/send", mail, nil); err != nil {
 		return err
 	}
 	path, err := newest(inbox)

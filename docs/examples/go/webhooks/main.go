@@ -1,5 +1,5 @@
-// Webhooks makes an endpoint for events and takes it to its end. Usage: webhooks URL, with
-// MAILSTEAD_URL and MAILSTEAD_TOKEN set.
+// Webhooks creates a webhook endpoint, tests it, rotates its secret, lists events and deletes the
+// endpoint. Usage: webhooks URL, with MAILSTEAD_URL and MAILSTEAD_TOKEN set.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// api calls the API and decodes the answer into out, which may be nil. The error of a refusal says
-// what to do.
+// api calls the API and decodes the response into out, which may be nil. If the API refuses the
+// request, the error has its message.
 func api(method, path string, body, out any) error {
 	var content bytes.Buffer
 	if body != nil {
@@ -49,7 +49,7 @@ func api(method, path string, body, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// every calls do with the rows of a long list, page by page.
+// every calls do with each row of a list. It requests the list page by page.
 func every[T any](path string, query url.Values, do func(T)) error {
 	for {
 		var page struct {
@@ -69,7 +69,7 @@ func every[T any](path string, query url.Values, do func(T)) error {
 	}
 }
 
-// test sends an endpoint a test event and waits for the outcome of the first attempt.
+// test sends a test event to an endpoint and returns the outcome of the first attempt.
 func test(endpoint string) (outcome string, err error) {
 	var tested struct {
 		EventID string `json:"event_id"`
@@ -92,7 +92,7 @@ func test(endpoint string) (outcome string, err error) {
 }
 
 func run(target string) error {
-	// The receiver needs the secret.
+	// The receiver needs the secret in this response.
 	var webhook struct{ ID, Secret string }
 	wanted := map[string]any{"url": target, "events": []string{"email.received", "email.bounced"}}
 	if err := api("POST", "/v1/webhooks", wanted, &webhook); err != nil {
@@ -106,8 +106,8 @@ func run(target string) error {
 	}
 	fmt.Println("test", outcome)
 
-	// For 24 hours deliveries carry a signature with each secret, so the receiver can change over
-	// at leisure.
+	// For 24 hours deliveries have a signature for each of the two secrets, so there is time to
+	// change the secret of the receiver.
 	var rotated struct {
 		Secret string
 		Ends   time.Time `json:"previous_secret_expires_at"`
@@ -117,7 +117,7 @@ func run(target string) error {
 	}
 	fmt.Println("rotated, old secret until", rotated.Ends)
 
-	// Events are kept for 30 days whether or not an endpoint took them.
+	// Events are kept for 30 days, even if no endpoint accepted them.
 	type event struct{ Type string }
 	if err := every("/v1/events", url.Values{"limit": {"2"}}, func(e event) { fmt.Println("event", e.Type) }); err != nil {
 		return err
