@@ -26,17 +26,17 @@ func apiWorkloads() (list []workload) {
 		{"list_messages", "/v1/messages?limit=50"},
 	} {
 		list = append(list, workload{name: "api " + w.name, servers: []string{"mailstead", sinkHTTP}, run: func(b *bench, server string) (measurement, error) {
-			return b.measureGet(server, w.path, 8, b.times(8000, 64))
+			return b.measureGet(server, w.path, 8, b.scaled(8000, 64))
 		}})
 	}
 	return append(list,
-		mailsteadWorkload("api send_email, local", func(b *bench) (measurement, error) { return b.measureSend(8, b.times(2000, 8)) }),
-		mailsteadWorkload("api mixed 64", func(b *bench) (measurement, error) { return b.measureMixed(64, b.times(8000, 64)) }),
+		mailsteadWorkload("api send_email, local", func(b *bench) (measurement, error) { return b.measureSend(8, b.scaled(2000, 8)) }),
+		mailsteadWorkload("api mixed 64", func(b *bench) (measurement, error) { return b.measureMixed(64, b.scaled(8000, 64)) }),
 		mailsteadWorkload("api list_inbox, 1 000 a second", func(b *bench) (measurement, error) {
-			return b.measureGetAtRate("/v1/inbox?limit=50", 1000, b.times(10000, 100))
+			return b.measureGetAtRate("/v1/inbox?limit=50", 1000, b.scaled(10000, 100))
 		}),
 		mailsteadWorkload("api search, 30 a second", func(b *bench) (measurement, error) {
-			return b.measureGetAtRate("/v1/inbox?limit=20&q=article", 30, b.times(300, 10))
+			return b.measureGetAtRate("/v1/inbox?limit=20&q=article", 30, b.scaled(300, 10))
 		}),
 		inboxWorkload(),
 	)
@@ -44,7 +44,7 @@ func apiWorkloads() (list []workload) {
 
 // measureGet measures GET requests for a path.
 func (b *bench) measureGet(server, path string, clients, times int) (measurement, error) {
-	m, err := b.startFilled(b.times(2000, 100))
+	m, err := b.startFilled(b.scaled(2000, 100))
 	if err != nil {
 		return measurement{}, err
 	}
@@ -96,7 +96,7 @@ func (m *mailstead) do(client *http.Client, method, url, body string) ([]byte, e
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s %s", method, url, resp.Status, text)
+		err = fmt.Errorf("%s %s: the API answered %s %s", method, url, resp.Status, text)
 	}
 	return text, err
 }
@@ -120,7 +120,7 @@ func (m *mailstead) send(client *http.Client, n int) error {
 
 // measureMixed measures clients that use eight different requests in turn.
 func (b *bench) measureMixed(clients, times int) (measurement, error) {
-	size := b.times(2000, 100)
+	size := b.scaled(2000, 100)
 	m, err := b.startFilled(size)
 	if err != nil {
 		return measurement{}, err
@@ -154,7 +154,7 @@ func (b *bench) measureMixed(clients, times int) (measurement, error) {
 // measureGetAtRate measures GET requests for a page of an inbox with 20 000 messages, at a fixed
 // rate per second.
 func (b *bench) measureGetAtRate(path string, rate, times int) (measurement, error) {
-	m, err := b.startWithInbox(b.times(20000, 1000))
+	m, err := b.startWithInbox(b.scaled(20000, 1000))
 	if err != nil {
 		return measurement{}, err
 	}

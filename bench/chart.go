@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// chart reads costs of stores of several sizes from r and writes an SVG chart to w. The horizontal
-// axis is the number of messages, the vertical axis the cost; both are logarithmic. r has a JSON
-// object for each size, with "messages" and with costs whose names end in their unit: _ms, _s or
-// _mib. It ignores other values.
-func chart(w io.Writer, r io.Reader) error {
+// writeChart reads costs of stores of several sizes from r and writes an SVG chart to w. The
+// horizontal axis is the number of messages, the vertical axis the cost; both are logarithmic. r
+// has a JSON object for each size, with "messages" and with costs whose names end in their unit:
+// _ms, _s or _mib. It ignores other values.
+func writeChart(w io.Writer, r io.Reader) error {
 	panels, sizes, err := readCosts(r)
 	if err != nil {
 		return err
@@ -30,8 +30,8 @@ func chart(w io.Writer, r io.Reader) error {
 // A point is the cost y of a store with x messages.
 type point struct{ x, y float64 }
 
-// readCosts parses the input of chart. It returns the points of each line by panel and name of the
-// line, and the sizes in order.
+// readCosts parses the input of writeChart. It returns the points of each line by panel and name of
+// the line, and the sizes in order.
 func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float64, err error) {
 	panels = map[string]map[string][]point{"milliseconds": {}, "MiB": {}}
 	seen := map[float64]bool{}

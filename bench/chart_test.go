@@ -11,7 +11,7 @@ import (
 func TestChart(t *testing.T) {
 	var out strings.Builder
 	lines := `{"messages":100,"start_clean_ms":10,"check_s":1,"database_mib":1,"smtp_per_s":4000,"share":0.9}` + "\n" + `{"messages":10000,"start_clean_ms":100,"check_s":100,"database_mib":100}`
-	if err := chart(&out, strings.NewReader(lines)); err != nil {
+	if err := writeChart(&out, strings.NewReader(lines)); err != nil {
 		t.Fatal(err)
 	}
 	for d := xml.NewDecoder(strings.NewReader(out.String())); ; {
@@ -30,7 +30,7 @@ func TestChart(t *testing.T) {
 		t.Error("a figure that is neither time nor size is drawn")
 	}
 	for _, bad := range []string{"", lines[:20], `{"messages":1}`, `{"start_clean_ms":1}`} {
-		if err := chart(io.Discard, strings.NewReader(bad)); err == nil {
+		if err := writeChart(io.Discard, strings.NewReader(bad)); err == nil {
 			t.Errorf("%q is drawn", bad)
 		}
 	}

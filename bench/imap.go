@@ -34,19 +34,19 @@ func imapWorkloads() (list []workload) {
 		{"SEARCH SUBJECT", "SEARCH SUBJECT \"article\"", 20},
 	} {
 		add(w.name, func(b *bench, server string) (measurement, error) {
-			return b.measureIMAP(server, b.times(box, 1000), w.command, b.times(w.times, 3))
+			return b.measureIMAP(server, b.scaled(box, 1000), w.command, b.scaled(w.times, 3))
 		})
 	}
-	add("log-in", func(b *bench, server string) (measurement, error) { return b.measureLogIn(server, b.times(100, 3)) })
+	add("log-in", func(b *bench, server string) (measurement, error) { return b.measureLogIn(server, b.scaled(100, 3)) })
 	add("APPEND", func(b *bench, server string) (measurement, error) {
-		return b.measureAppend(server, b.times(8000, 8), 1)
+		return b.measureAppend(server, b.scaled(8000, 8), 1)
 	})
 	add("MULTIAPPEND", func(b *bench, server string) (measurement, error) {
-		return b.measureAppend(server, b.times(40000, 8), 20)
+		return b.measureAppend(server, b.scaled(40000, 8), 20)
 	})
 	return append(list,
-		mailsteadWorkload("imap idle, KiB each", func(b *bench) (measurement, error) { return b.measureIdleMemory(b.times(1000, 20), false) }),
-		mailsteadWorkload("imap idle TLS, KiB each", func(b *bench) (measurement, error) { return b.measureIdleMemory(b.times(1000, 20), true) }),
+		mailsteadWorkload("imap idle, KiB each", func(b *bench) (measurement, error) { return b.measureIdleMemory(b.scaled(1000, 20), false) }),
+		mailsteadWorkload("imap idle TLS, KiB each", func(b *bench) (measurement, error) { return b.measureIdleMemory(b.scaled(1000, 20), true) }),
 	)
 }
 

@@ -38,13 +38,13 @@ func inboxWorkload() workload {
 		w.parts = append(w.parts, q.name)
 	}
 	w.run = func(b *bench, _ string) (out measurement, err error) {
-		m, err := b.startWithInbox(b.times(100000, 1000))
+		m, err := b.startWithInbox(b.scaled(100000, 1000))
 		if err != nil {
 			return out, err
 		}
 		defer m.discard()
 		for _, q := range inboxQueries {
-			part, err := m.inboxPages(q.query, q.name == "far cursor", min(b.times(500, 10), 2000))
+			part, err := m.inboxPages(q.query, q.name == "far cursor", min(b.scaled(500, 10), 2000))
 			if err != nil {
 				return out, fmt.Errorf("%s: %w", q.name, err)
 			}

@@ -49,7 +49,7 @@ func main() {
 	flag.BoolVar(&b.verbose, "v", false, "say what is going on")
 	flag.Parse()
 	if *draw {
-		exitOn(chart(os.Stdout, os.Stdin))
+		exitOn(writeChart(os.Stdout, os.Stdin))
 		return
 	}
 	server, err := filepath.Abs(b.server) // servers run in other working directories

@@ -242,7 +242,7 @@ func (m *mailstead) call(method, path string, in, out any) error {
 		return err
 	}
 	if resp.StatusCode >= 300 {
-		return fmt.Errorf("%s %s: %s %s", method, path, resp.Status, text)
+		return fmt.Errorf("%s %s: the API answered %s %s", method, path, resp.Status, text)
 	}
 	if out == nil {
 		return nil

@@ -21,7 +21,7 @@ const (
 func relayWorkloads() (list []workload) {
 	add := func(name, way string, times int, delay time.Duration, servers ...string) {
 		list = append(list, workload{name: name, servers: servers, run: func(b *bench, server string) (measurement, error) {
-			return b.measureRelay(server, way, b.times(times, 8), delay)
+			return b.measureRelay(server, way, b.scaled(times, 8), delay)
 		}})
 	}
 	add("submit → relay", relayed, 3000, 0, "mailstead", sinkSign)

@@ -21,7 +21,7 @@ import (
 func smtpWorkloads() (list []workload) {
 	add := func(name string, size, conns, times int, signed, secure bool, servers ...string) {
 		list = append(list, workload{name: name, servers: servers, run: func(b *bench, server string) (measurement, error) {
-			return b.measureSMTP(server, b.messages(size, signed), conns, b.times(times, conns), secure)
+			return b.measureSMTP(server, b.messages(size, signed), conns, b.scaled(times, conns), secure)
 		}})
 	}
 	all := []string{"mailstead", sinkBolt, sinkLog, sinkNull}
@@ -41,7 +41,7 @@ func smtpWorkloads() (list []workload) {
 		// strace delays every sync by 2 ms. With -D the child process is the server, not strace.
 		b.launcher = []string{strace, "-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_exit=2000"}
 		defer func() { b.launcher = nil }()
-		return b.measureSMTP(server, b.messages(2<<10, false), 8, b.times(4000, 8), false)
+		return b.measureSMTP(server, b.messages(2<<10, false), 8, b.scaled(4000, 8), false)
 	}})
 }
 

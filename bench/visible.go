@@ -22,11 +22,11 @@ func visibleWorkloads() (list []workload) {
 			name += fmt.Sprintf(", beside %d", beside)
 		}
 		list = append(list, workload{name: name, servers: []string{"mailstead"}, parts: []string{"EXISTS", "list_inbox"}, run: func(b *bench, _ string) (measurement, error) {
-			byIMAP, err := b.measureVisible(b.times(500, 25), beside, (*mailstead).watchIdle)
+			byIMAP, err := b.measureVisible(b.scaled(500, 25), beside, (*mailstead).watchIdle)
 			if err != nil {
 				return measurement{}, err
 			}
-			byAPI, err := b.measureVisible(b.times(500, 25), beside, (*mailstead).watchList)
+			byAPI, err := b.measureVisible(b.scaled(500, 25), beside, (*mailstead).watchList)
 			return measurement{Parts: []measurement{byIMAP, byAPI}}, err
 		}})
 	}

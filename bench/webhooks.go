@@ -20,9 +20,9 @@ const endpoints = 10
 func webhookWorkloads() []workload {
 	return []workload{
 		mailsteadWorkload("webhooks, 1 of 10 refuses", func(b *bench) (measurement, error) {
-			return b.measureWebhooks(b.times(1500, 8), "https://127.0.0.1:1/")
+			return b.measureWebhooks(b.scaled(1500, 8), "https://127.0.0.1:1/")
 		}),
-		mailsteadWorkload("webhooks, 1 of 10 hangs", func(b *bench) (measurement, error) { return b.measureWebhooks(b.times(1500, 8), "") }),
+		mailsteadWorkload("webhooks, 1 of 10 hangs", func(b *bench) (measurement, error) { return b.measureWebhooks(b.scaled(1500, 8), "") }),
 	}
 }
 

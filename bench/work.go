@@ -53,8 +53,8 @@ type bench struct {
 	launcher []string            // a program, with arguments, that starts each server; nil for none
 }
 
-// times returns n times b.count, but at least workers.
-func (b *bench) times(n, workers int) int { return max(int(float64(n)*b.count), workers) }
+// scaled returns n times b.count, but at least workers.
+func (b *bench) scaled(n, workers int) int { return max(int(float64(n)*b.count), workers) }
 
 // program returns the path of an installed program. It also looks in /usr/sbin.
 func program(name string) (string, error) {

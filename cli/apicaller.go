@@ -21,9 +21,9 @@ func (o object) text(field string) string {
 	return s
 }
 
-// pick returns a new object with those of the named fields that are not null. names are separated
-// by spaces.
-func (o object) pick(names string) object {
+// pickFields returns a new object with those of the named fields that are not null. names are
+// separated by spaces.
+func (o object) pickFields(names string) object {
 	out := object{}
 	for name := range strings.FieldsSeq(names) {
 		if o[name] != nil {

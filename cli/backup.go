@@ -25,7 +25,7 @@ func (p *Program) backupCommand() *cli.Command {
 		jsonFlag(),
 	}, s3Flags()...)
 	cmd := p.command("backup", "back everything up while the server runs", "", func(c *cli.Context, e *env) error {
-		in, err := backupIn(c)
+		in, err := backupRequest(c)
 		if err != nil {
 			return err
 		}
@@ -35,8 +35,8 @@ func (p *Program) backupCommand() *cli.Command {
 	return cmd
 }
 
-// backupIn returns the request for a backup that the flags describe.
-func backupIn(c *cli.Context) (in operator.BackupIn, err error) {
+// backupRequest returns the request for a backup that the flags describe.
+func backupRequest(c *cli.Context) (in operator.BackupIn, err error) {
 	if err := requireFlag(c, "to"); err != nil {
 		return in, err
 	}

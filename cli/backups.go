@@ -72,9 +72,9 @@ func readAgeIdentities(file string) ([]age.Identity, error) {
 	return list, nil
 }
 
-// target opens the place of the backups for reading. Files that are fetched from S3 are stored in
-// the directory temp.
-func (e *env) target(o sourceOptions, temp string) (*backup.Target, error) {
+// openTarget opens the place of the backups for reading. Files that are fetched from S3 are stored
+// in the directory temp.
+func (e *env) openTarget(o sourceOptions, temp string) (*backup.Target, error) {
 	a, err := o.s3()
 	if err != nil {
 		return nil, err
@@ -92,9 +92,9 @@ func (e *env) target(o sourceOptions, temp string) (*backup.Target, error) {
 	return &backup.Target{Place: at, Identities: ids, Temp: temp, Program: e.Version}, err
 }
 
-// backupsFrom returns the place of the backups: from if it is set, else the place in [backup] of
+// backupPlace returns the place of the backups: from if it is set, else the place in [backup] of
 // the settings. It returns an error if there cannot be backups at that place.
-func (e *env) backupsFrom(from string) (string, error) {
+func (e *env) backupPlace(from string) (string, error) {
 	if from == "" {
 		s, err := e.settings()
 		if err != nil {
@@ -124,7 +124,7 @@ func checkPlace(from string) error {
 
 // runBackupList prints the backups of a place.
 func runBackupList(ctx context.Context, e *env, o sourceOptions) (err error) {
-	o.from, err = e.backupsFrom(o.from)
+	o.from, err = e.backupPlace(o.from)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func runBackupList(ctx context.Context, e *env, o sourceOptions) (err error) {
 		}
 		out, err = backup.ListArchive(o.from, ids)
 	} else {
-		target, targetErr := e.target(o, os.TempDir())
+		target, targetErr := e.openTarget(o, os.TempDir())
 		if targetErr != nil {
 			return targetErr
 		}
@@ -159,7 +159,7 @@ func runBackupList(ctx context.Context, e *env, o sourceOptions) (err error) {
 
 // runBackupVerify reads and verifies every backup of a place.
 func runBackupVerify(ctx context.Context, e *env, o sourceOptions) (err error) {
-	o.from, err = e.backupsFrom(o.from)
+	o.from, err = e.backupPlace(o.from)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func runBackupVerify(ctx context.Context, e *env, o sourceOptions) (err error) {
 		}
 		err = backup.VerifyArchive(ctx, o.from, ids)
 	} else {
-		target, targetErr := e.target(o, os.TempDir())
+		target, targetErr := e.openTarget(o, os.TempDir())
 		if targetErr != nil {
 			return targetErr
 		}

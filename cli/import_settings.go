@@ -93,7 +93,7 @@ func (im *settingsImporter) run() error {
 	if err := json.Unmarshal(im.a.Settings, &settings); err != nil {
 		return err
 	}
-	im.do("the account", "update_account", settings.pick("name warmup_phrases"))
+	im.do("the account", "update_account", settings.pickFields("name warmup_phrases"))
 	domains, err := im.connectDomains()
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (im *settingsImporter) run() error {
 	}
 	for _, m := range im.a.Mailboxes {
 		if own := boxes[m.text("email")]; own != nil {
-			set := m.pick("name footer daily_send_limit forward_to forward_keep_copy aliases signature relay quota_bytes send_policy expires_at")
+			set := m.pickFields("name footer daily_send_limit forward_to forward_keep_copy aliases signature relay quota_bytes send_policy expires_at")
 			if m.text("status") == store.MailboxSuspended {
 				set["status"] = store.MailboxSuspended
 			}
@@ -136,10 +136,10 @@ func (im *settingsImporter) run() error {
 		// Rules are created in the order of the file. So if the mailbox has n rules, they are the
 		// first n of the file.
 		for _, r := range rules[min(len(there), len(rules)):] {
-			im.do("a rule of "+email, "create_rule", r.pick("name enabled match conditions actions").with("user_id", own["user_id"]))
+			im.do("a rule of "+email, "create_rule", r.pickFields("name enabled match conditions actions").with("user_id", own["user_id"]))
 		}
 		if v := im.a.Vacations[email]; v != nil {
-			im.do("the vacation of "+email, "set_vacation", v.pick("enabled subject text from starts_at ends_at").with("user_id", own["user_id"]))
+			im.do("the vacation of "+email, "set_vacation", v.pickFields("enabled subject text from starts_at ends_at").with("user_id", own["user_id"]))
 		}
 	}
 	if err := im.createMissing("template", "list_templates", "create_template", "name", im.a.Templates, "name usernames"); err != nil {
@@ -204,7 +204,7 @@ func (im *settingsImporter) createMissing(what, lists, makes, name string, all [
 	}
 	for _, o := range slices.Backward(all) { // the file has the newest object first
 		if there[o.text(name)] == nil {
-			im.do(what+" "+o.text(name), makes, o.pick(fields))
+			im.do(what+" "+o.text(name), makes, o.pickFields(fields))
 		}
 	}
 	return nil
@@ -257,7 +257,7 @@ func (im *settingsImporter) connectDomains() (map[string]object, error) {
 func (im *settingsImporter) updateDomain(d, own object) error {
 	name, id := d.text("domain"), own["domain_id"]
 	set := object{}
-	for field, value := range d.pick("tags sending_mode relay list_unsubscribe catch_all notes tls_policy sends_elsewhere") {
+	for field, value := range d.pickFields("tags sending_mode relay list_unsubscribe catch_all notes tls_policy sends_elsewhere") {
 		if !reflect.DeepEqual(value, own[field]) {
 			set[field] = value
 		}
@@ -286,7 +286,7 @@ func (im *settingsImporter) updateDomain(d, own object) error {
 			return o["name"] == r["name"] && o["type"] == r["type"] && o["value"] == r["value"]
 		}
 		if !slices.ContainsFunc(there, same) {
-			im.do(name+" "+r.text("type")+" "+r.text("name"), "create_custom_dns_record", r.pick("name type value ttl").with("domain_id", id))
+			im.do(name+" "+r.text("type")+" "+r.text("name"), "create_custom_dns_record", r.pickFields("name type value ttl").with("domain_id", id))
 		}
 	}
 	return nil
@@ -309,7 +309,7 @@ func (im *settingsImporter) createMailboxes() error {
 		case hash != "":
 			lines = append(lines, mailboxes.AccountLine{Line: n + 1, Email: email, PasswordHash: hash, Name: m.text("name")})
 		default:
-			im.do(email, "create_email_user", m.pick("email name"))
+			im.do(email, "create_email_user", m.pickFields("email name"))
 		}
 	}
 	for some := range slices.Chunk(lines, accountsPerRequest) {
@@ -341,7 +341,7 @@ func (im *settingsImporter) createGroups() error {
 			if there[email] != nil {
 				continue
 			}
-			made := g.pick("email name send_as")
+			made := g.pickFields("email name send_as")
 			var members []object
 			list, _ := g["members"].([]any)
 			for _, m := range list {
@@ -374,7 +374,7 @@ func (im *settingsImporter) createWebhooks() error {
 		if there[w.text("url")] != nil {
 			continue
 		}
-		text, err := im.call("create_webhook", w.pick("url events description"))
+		text, err := im.call("create_webhook", w.pickFields("url events description"))
 		var made object
 		if err == nil {
 			err = json.Unmarshal(text, &made)

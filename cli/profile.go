@@ -41,7 +41,7 @@ func (p *Program) profileCommands() (list []*cli.Command) {
 
 // runProfile writes a profile of the running server to a file.
 func runProfile(ctx context.Context, e *env, in operator.ProfileIn, to string) error {
-	answer, err := post(ctx, e.sendOverSocket, operator.ProfilePath, in)
+	answer, err := postCommand(ctx, e.sendOverSocket, operator.ProfilePath, in)
 	if err != nil {
 		return err
 	}

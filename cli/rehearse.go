@@ -123,7 +123,7 @@ func (r *rehearsal) migrateCopy(ctx context.Context) error {
 	}
 	r.FromVersion = out.Version
 	if r.recordCheck("copy", err) != nil {
-		return fmt.Errorf("copy the store: %w", err)
+		return fmt.Errorf("copy the store for the rehearsal: %w", err)
 	}
 	killpoint.At("rehearse.copied")
 	if err := r.migrate(r.Path); err != nil {

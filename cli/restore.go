@@ -23,7 +23,7 @@ func (p *Program) restoreCommand() *cli.Command {
 	}, sourceFlags()...)
 	return p.command("restore", "make a data directory of a backup, or bring a mailbox back", "", func(c *cli.Context, e *env) error {
 		if c.IsSet("mailbox") {
-			in, err := restoreMailboxIn(c)
+			in, err := restoreMailboxRequest(c)
 			if err != nil {
 				return err
 			}
@@ -32,7 +32,7 @@ func (p *Program) restoreCommand() *cli.Command {
 		if err := requireFlag(c, "from"); err != nil {
 			return err
 		}
-		at, err := restoreTime(c.String("at"))
+		at, err := parseRestoreTime(c.String("at"))
 		if err != nil {
 			return err
 		}
@@ -45,8 +45,8 @@ type restoreOptions struct {
 	at time.Time // the time to restore; zero means the newest
 }
 
-// restoreTime parses the value of --at. It returns the zero time if the value is empty.
-func restoreTime(text string) (time.Time, error) {
+// parseRestoreTime parses the value of --at. It returns the zero time if the value is empty.
+func parseRestoreTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -90,7 +90,7 @@ func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.Resto
 		}
 		return backup.RestoreArchive(ctx, o.from, e.dir, o.at, ids, e.Version)
 	}
-	target, err := e.target(o.sourceOptions, e.dir)
+	target, err := e.openTarget(o.sourceOptions, e.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -100,13 +100,13 @@ func restoreBackup(ctx context.Context, e *env, o restoreOptions) (*backup.Resto
 	return target.Restore(ctx, e.dir, o.at, log)
 }
 
-// restoreMailboxIn returns the request to restore a mailbox that the flags describe.
-func restoreMailboxIn(c *cli.Context) (in operator.RestoreMailboxIn, err error) {
+// restoreMailboxRequest returns the request to restore a mailbox that the flags describe.
+func restoreMailboxRequest(c *cli.Context) (in operator.RestoreMailboxIn, err error) {
 	if err := requireFlag(c, "into"); err != nil {
 		return in, err
 	}
 	in = operator.RestoreMailboxIn{Mailbox: c.String("mailbox"), Into: c.String("into")}
-	in.At, err = restoreTime(c.String("at"))
+	in.At, err = parseRestoreTime(c.String("at"))
 	if err != nil {
 		return in, err
 	}

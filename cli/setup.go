@@ -117,7 +117,7 @@ func runSetup(c *cli.Context, e *env) error {
 		}
 		// The address is also the contact of the ACME account, which has rules of its own.
 		if err := config.CheckContact(email); err != nil {
-			return config.Mistake(fmt.Errorf("--email: %w", err))
+			return config.Mistake(fmt.Errorf("invalid --email: %w", err))
 		}
 	}
 	if err := setTLS(c, ask, string(text)); err != nil {
@@ -151,7 +151,7 @@ func runSetup(c *cli.Context, e *env) error {
 		}
 	}
 	if _, err := listen.NewCertificates(s, s.Hostname.String()); err != nil {
-		return config.Mistake(fmt.Errorf("--tls-cert and --tls-key: %w", err))
+		return config.Mistake(fmt.Errorf("load --tls-cert and --tls-key: %w", err))
 	}
 	if _, err := config.RootCAs(s.CAFile); err != nil {
 		return config.Mistake(err)
@@ -173,7 +173,7 @@ func runSetup(c *cli.Context, e *env) error {
 	// fails. The owner is created last, because the password and token are shown only once.
 	unit, err := stageFile(c.String("unit"), out.Unit, 0o644)
 	if err != nil {
-		return config.Mistake(fmt.Errorf("--unit: %w", err))
+		return config.Mistake(fmt.Errorf("write the unit file of --unit: %w", err))
 	}
 	defer unit.discard()
 	place, err := openDataDir(dir)
@@ -220,10 +220,10 @@ func newQuestions(c *cli.Context) *questions {
 	return q
 }
 
-// flag asks a question and sets a flag to the answer, unless the flag is already set. An empty
+// askFlag asks a question and sets a flag to the answer, unless the flag is already set. An empty
 // answer means defaultAnswer. It returns an error that names the flag if there is no answer and no
 // default.
-func (q *questions) flag(name, question, defaultAnswer string) error {
+func (q *questions) askFlag(name, question, defaultAnswer string) error {
 	if q.c.String(name) != "" {
 		return nil
 	}
@@ -266,14 +266,14 @@ func askForSettings(c *cli.Context, ask *questions, old *config.Settings, made b
 		if ask.in == nil && old.Sandbox() {
 			host = "" // do not choose silently: the name appears in every message
 		}
-		if err := ask.flag("hostname", "The public name of this mail host, such as mail.example.com:", host); err != nil {
+		if err := ask.askFlag("hostname", "The public name of this mail host, such as mail.example.com:", host); err != nil {
 			return err
 		}
 	}
 	if made && c.String("email") == "" {
 		return nil // the store has an owner
 	}
-	return ask.flag("email", emailQuestion, "")
+	return ask.askFlag("email", emailQuestion, "")
 }
 
 const emailQuestion = "The email address of its owner, who gets alerts of this host:"
@@ -282,7 +282,7 @@ const emailQuestion = "The email address of its owner, who gets alerts of this h
 // settings file.
 func setTLS(c *cli.Context, ask *questions, text string) error {
 	if text == "" && c.String("tls-cert") == "" {
-		if err := ask.flag("tls", "Certificates: acme (Let's Encrypt), files, or proxy (a web proxy on this host serves HTTPS):", "acme"); err != nil {
+		if err := ask.askFlag("tls", "Certificates: acme (Let's Encrypt), files, or proxy (a web proxy on this host serves HTTPS):", "acme"); err != nil {
 			return err
 		}
 	}
@@ -301,7 +301,7 @@ func setTLS(c *cli.Context, ask *questions, text string) error {
 		}
 		return set("acme-email", c.String("email"))
 	case "files":
-		return errors.Join(ask.flag("tls-cert", "The file of the certificate and its chain (PEM):", ""), ask.flag("tls-key", "The file of its key (PEM):", ""))
+		return errors.Join(ask.askFlag("tls-cert", "The file of the certificate and its chain (PEM):", ""), ask.askFlag("tls-key", "The file of its key (PEM):", ""))
 	case "proxy":
 		return errors.Join(set("http", "127.0.0.1:8080"), set("http-tls", "off"), set("trusted-proxy", "127.0.0.1"))
 	}
@@ -334,7 +334,7 @@ func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.
 	if ask.in == nil && defaultAnswer == "" {
 		return nil, err
 	}
-	if err := ask.flag("public-ip", "The public address of this host, as others see it:", defaultAnswer); err != nil {
+	if err := ask.askFlag("public-ip", "The public address of this host, as others see it:", defaultAnswer); err != nil {
 		return nil, err
 	}
 	for one := range strings.SplitSeq(strings.Join(c.StringSlice("public-ip"), ","), ",") {
@@ -371,7 +371,7 @@ func (d *setupResult) createStore(c *cli.Context, e *env, ask *questions, s *con
 		}
 		if len(list.Data) > 0 {
 			d.OwnerEmail = list.Data[0].OwnerEmail
-		} else if err := ask.flag("email", emailQuestion, ""); err != nil {
+		} else if err := ask.askFlag("email", emailQuestion, ""); err != nil {
 			return err // the store has no owner because an earlier setup was interrupted
 		}
 		o.Service.Health.Host = new(health.Host)
@@ -436,14 +436,14 @@ func (d *setupResult) addRecords(s *config.Settings) {
 		d.Firewall = append(d.Firewall, "ufw allow proto tcp to any port "+strings.Join(tcp, ","))
 	}
 	if s.DNS.On() {
-		d.Firewall = append(d.Firewall, "ufw allow proto udp to any port "+portText(s.DNS))
+		d.Firewall = append(d.Firewall, "ufw allow proto udp to any port "+portOf(s.DNS))
 	}
 	if s.Outbound.String() == "" || s.Outbound.String() == "direct" {
 		d.Firewall = append(d.Firewall, "ufw allow out proto tcp to any port "+strconv.Itoa(int(s.MXPort)))
 	}
 }
 
-func portText(at config.Address) string {
+func portOf(at config.Address) string {
 	_, port, _ := net.SplitHostPort(at.String()) // valid, because the settings were checked
 	return port
 }
@@ -462,7 +462,7 @@ func checkPorts(s *config.Settings, running bool) []setupPort {
 			continue
 		}
 		p := setupPort{Name: one.name}
-		p.Port, _ = strconv.Atoi(portText(one.at))
+		p.Port, _ = strconv.Atoi(portOf(one.at))
 		ln, err := net.Listen("tcp", one.at.String())
 		if err == nil {
 			ln.Close()

@@ -127,7 +127,7 @@ func (e *env) askServer(ctx context.Context, path string, in, out any) error {
 }
 
 func sendCommand(ctx context.Context, send sender, path string, in, out any) error {
-	answer, err := post(ctx, send, path, in)
+	answer, err := postCommand(ctx, send, path, in)
 	if err != nil {
 		return err
 	}
@@ -139,9 +139,9 @@ func sendCommand(ctx context.Context, send sender, path string, in, out any) err
 	return json.Unmarshal(text, out)
 }
 
-// post sends the arguments in as JSON to the path of a command, and returns the body of the
+// postCommand sends the arguments in as JSON to the path of a command, and returns the body of the
 // response. If the status is not 200, the error has the server's message for people.
-func post(ctx context.Context, send sender, path string, in any) (io.ReadCloser, error) {
+func postCommand(ctx context.Context, send sender, path string, in any) (io.ReadCloser, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, err

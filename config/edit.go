@@ -23,7 +23,7 @@ func Edit(text string, c *cli.Context) string {
 		if key == "dns" && hasTable(text, "dns") {
 			key, table = "listen", "dns"
 		}
-		text = setKey(text, table, key, valueOf(c, f))
+		text = setKey(text, table, key, tomlValue(c, f))
 	}
 	return text
 }
@@ -60,8 +60,8 @@ func AddSendingLimits(text string) string {
 	return text
 }
 
-// valueOf returns the value of a flag in TOML.
-func valueOf(c *cli.Context, f flagField) string {
+// tomlValue returns the value of a flag in TOML.
+func tomlValue(c *cli.Context, f flagField) string {
 	var value any = c.String(f.name)
 	switch f.kind {
 	case reflect.TypeFor[toggle]():
